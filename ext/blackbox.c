@@ -21,7 +21,7 @@ SQLITE_EXTENSION_INIT1
 
 /* sql/<domain>.sql, made into C by the build. */
 extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRetention[],
-    bxSqlReport[], bxSqlPayloadCheck[];
+    bxSqlReport[], bxSqlPayloadCheck[], bxSqlCacheCheck[];
 
 static void checkCore(BxStmts *p, BxProblems *pOut) {
   bxSettingsCheck(p, pOut);
@@ -29,7 +29,7 @@ static void checkCore(BxStmts *p, BxProblems *pOut) {
 }
 
 static const char zCoreFaults[] =
-    "SELECT 'retention_clock' AS object, 'the row is missing: no rule removes "
+    "SELECT 'retention__clock' AS object, 'the row is missing: no rule removes "
     "anything; run blackbox_install()' AS problem WHERE NOT EXISTS (SELECT 1 "
     "FROM main.retention__clock) UNION ALL SELECT 'blackbox__open', 'it has "
     "removals of a bulk act that did not end' WHERE EXISTS (SELECT 1 FROM "
@@ -75,7 +75,7 @@ static const BxDomain aDomain[] = {
         .xCheck = checkCore,
         .zFaults = zCoreFaults,
         .zGuarded =
-            ",blackbox__open,retention_rules,retention__clock,retention_clock,"
+            ",blackbox__open,retention_rules,retention__clock,"
             "retention__in_force,retention__erased,"
             "blackbox__log,blackbox__tree,blackbox__leaves,"
             "blackbox__nodes,blackbox__folded,blackbox__erased,"
@@ -110,7 +110,10 @@ static const BxDomain aDomain[] = {
     {.zName = "cache",
         .zTable = "cache_state",
         .zSql = bxSqlCache,
-        .aRecords = bxCacheRecords},
+        .aRecords = bxCacheRecords,
+        .zFaults = bxSqlCacheCheck,
+        .zSize = bxCacheSize,
+        .zGuarded = ",cache_state,cache_access,"},
     {.zName = "rollout",
         .zTable = "rollout_act",
         .zSql = bxSqlRollout,

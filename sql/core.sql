@@ -17,18 +17,15 @@
 --         blackbox__probe        lets a trigger detect a REPLACE
 --         blackbox_prices        what a million tokens cost: rules, reports and
 --                                usage read it
--- Views   proof_log              the leaves in words
---         retention_now          the current time, if the clock can be trusted
---         retention_clock        the newest time that this file has seen; UPDATE
---                                confirms a clock that has jumped
+-- Views   retention_now          the current time, if the clock can be trusted
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         blackbox_log           the log, with the receipts that are not finished
 --         retention_log          receipts: what was removed, and by which rule
 --         retention_note         INSERT adds to the receipt of the minute
 --         retention__refused     the rows of retention__erased whose time is not over
 --         retention__holds       the rows of retention__in_force that have not ended
---         retention__visible     characters that do not make a text visible
---         retention__controls    characters that a text of a record must not have
+--         retention__controls    characters that a text of a record must not have;
+--                                unseen: those that do not make a text visible
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
 -- mark "main." is the schema; the module replaces it with the name of an
@@ -98,38 +95,33 @@ CREATE VIEW IF NOT EXISTS main.retention__holds AS
 SELECT kind, "key", owner, until, step, found
   FROM retention__in_force
  WHERE until IS NULL
-    OR (until > (SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 86400000,
-                             (julianday('now') - 2440587.5) * 86400000.0, seen)
+    OR (until > (SELECT iif(unixepoch() * 1000 - seen BETWEEN 0 AND 86400000,
+                             unixepoch() * 1000, seen)
                    FROM retention__clock)) IS NOT 0;
 
 CREATE VIEW IF NOT EXISTS main.retention__refused AS
 SELECT kind, "key", until
   FROM retention__erased
- WHERE (until > (SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 AND 86400000,
-                             (julianday('now') - 2440587.5) * 86400000.0, seen)
+ WHERE (until > (SELECT iif(unixepoch() * 1000 - seen BETWEEN 0 AND 86400000,
+                             unixepoch() * 1000, seen)
                    FROM retention__clock)) IS NOT 0;
 
 -- An actor, an owner and a reason are text in which nothing hides: no control
 -- character stands in it (a reason may have tabs and line ends), and the first
 -- character that is not in "unseen" exists and is not a tag (917504 to 921599).
 -- (A host may forbid patterns of GLOB, so none is used.)
-CREATE VIEW IF NOT EXISTS main.retention__visible AS
-SELECT char(9, 10, 13, 32, 160, 173, 847, 1564, 4447, 4448) ||
-       char(5760, 6068, 6069, 6155, 6156, 6157, 6158, 10240, 12288) ||
-       char(8192, 8193, 8194, 8195, 8196, 8197, 8198, 8199, 8200) ||
-       char(8201, 8202, 8203, 8204, 8205, 8206, 8207, 8232, 8233) ||
-       char(8234, 8235, 8236, 8237, 8238, 8239, 8287, 8288, 8289) ||
-       char(8290, 8291, 8292, 8293, 8294, 8295, 8296, 8297, 8298) ||
-       char(8299, 8300, 8301, 8302, 8303, 12644, 65024, 65025) ||
-       char(65026, 65027, 65028, 65029, 65030, 65031, 65032) ||
-       char(65033, 65034, 65035, 65036, 65037, 65038, 65039) ||
-       char(65279, 65440, 65529, 65530, 65531) AS unseen;
-
 CREATE VIEW IF NOT EXISTS main.retention__controls AS
-WITH control(c) AS (
+WITH range(c, last) AS (VALUES (9, 10), (13, 13), (32, 32), (160, 160), (173, 173),
+  (847, 847), (1564, 1564), (4447, 4448), (5760, 5760), (6068, 6069), (6155, 6158),
+  (8192, 8207), (8232, 8239), (8287, 8303), (10240, 10240), (12288, 12288),
+  (12644, 12644), (65024, 65039), (65279, 65279), (65440, 65440), (65529, 65531)),
+each(c, last) AS (
+  SELECT c, last FROM range UNION ALL SELECT c + 1, last FROM each WHERE c < last),
+control(c) AS (
   SELECT 0 UNION ALL
   SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END FROM control WHERE c < 159)
-SELECT char(c) AS control, c IN (9, 10, 13) AS parts_text FROM control;
+SELECT char(c) AS control, c IN (9, 10, 13) AS parts_text,
+       (SELECT group_concat(char(c), '') FROM each) AS unseen FROM control;
 
 -- format: of the tables of the domain. build: the hash of the text of which the module
 -- has made it. (Builds before 1.0 had a column version,
@@ -280,13 +272,6 @@ CREATE TABLE IF NOT EXISTS main.blackbox__erased(
   PRIMARY KEY (n, name)
 ) WITHOUT ROWID;
 
--- open: the row is still there.
-CREATE VIEW IF NOT EXISTS main.proof_log AS
-SELECT l.leaf AS leaf, iif(g.n, coalesce(g.kind, 'removal'), NULL) AS kind, l.leaf + 1 AS number, g.at AS at,
-       lower(hex(l.hash)) AS commitment, g.n IS NOT NULL AS open
-  FROM blackbox__leaves AS l LEFT JOIN blackbox__log AS g ON g.n = l.leaf + 1
- WHERE l.leaf < (SELECT size FROM blackbox__tree);
-
 -- Removals that one receipt will tell: those of a rule and a minute or, with minute
 -- 0, those of the bulk act that runs.
 CREATE TABLE IF NOT EXISTS main.blackbox__open(
@@ -397,21 +382,6 @@ CREATE TABLE IF NOT EXISTS main.retention__clock(
 INSERT INTO main.retention__clock(one, seen)
 SELECT 1, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
  WHERE NOT EXISTS (SELECT 1 FROM main.retention__clock);
-
-CREATE VIEW IF NOT EXISTS main.retention_clock AS SELECT seen FROM retention__clock;
-
--- UPDATE retention_clock SET seen = (SELECT clock FROM retention_now) confirms a
--- clock that has jumped. The log has it.
-CREATE TRIGGER IF NOT EXISTS main.retention_clock_update
-INSTEAD OF UPDATE ON retention_clock
-BEGIN
-  SELECT RAISE(ABORT, 'ClockError: retention_clock can only be set to the current time; SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)')
-   WHERE NEW.seen IS NOT (SELECT clock FROM retention_now);
-  INSERT INTO blackbox__log(at, domain, kind, subject, oldest, newest)
-  SELECT NEW.seen, 'core', 'clock', 'confirmed', min(OLD.seen, NEW.seen), max(OLD.seen, NEW.seen)
-   WHERE NEW.seen < OLD.seen OR NEW.seen > OLD.seen + 604800000;
-  UPDATE retention__clock SET seen = NEW.seen WHERE one = 1;
-END;
 
 -- The prices of a million tokens in USD, for a call whose prompt has more tokens than
 -- above. A row holds from its day on, until the next one of the model; the first one

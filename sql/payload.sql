@@ -21,8 +21,6 @@
 --                          removes what nothing blocks
 --         payload_evidence INSERT saves an exchange as evidence; its row in the
 --                          archive, if it has one, becomes the evidence
---         payload_history  INSERT adds archive rows that may be older than the
---                          retention period: they stay until somebody cleans up
 --         payload__held    the rows that a hold keeps
 --         payload__bodies  the bodies, as the store needs them
 --
@@ -140,23 +138,29 @@ CREATE TABLE IF NOT EXISTS main.payload__packed(
 );
 CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 
+-- bytes: size_bytes of archive rows without a pin. packed: bytes of payload__packed
+-- that are counted. share: what the store takes for a byte of text. pack: rows with an
+-- earlier created_at are packed. kept_ms, since, max_bytes: the settings. wake: no row
+-- is due before this time. rid, ms: the row that is written, and its time if it is an
+-- insert. work: 1 while rows go. till: rows before this time are due. due: how many of
+-- them still go; below -900: none, as something may refuse. rule: why rows go now;
+-- NULL: a plain statement.
 CREATE TABLE IF NOT EXISTS main.payload__state(
   one       INTEGER PRIMARY KEY CHECK (one = 1),
-  bytes     INTEGER NOT NULL DEFAULT 0, -- size_bytes of archive rows without a pin
-  packed    INTEGER NOT NULL DEFAULT 0, -- bytes of payload__packed that are counted
-  share     REAL NOT NULL DEFAULT 1,    -- what the store takes for a byte of text
-  pack      TEXT NOT NULL DEFAULT '',   -- rows with an earlier created_at are packed
-  kept_ms   INTEGER,                    -- the settings
+  bytes     INTEGER NOT NULL DEFAULT 0,
+  packed    INTEGER NOT NULL DEFAULT 0,
+  share     REAL NOT NULL DEFAULT 1,
+  pack      TEXT NOT NULL DEFAULT '',
+  kept_ms   INTEGER,
   since     INTEGER,
   max_bytes INTEGER,
-  wake      INTEGER NOT NULL DEFAULT 0, -- no row is due before this time
-  rid       INTEGER,                    -- the row that is written, and its time if
-  ms        INTEGER,                    --   it is an insert
-  work      INTEGER NOT NULL DEFAULT 0, -- 1 while rows go
-  till      INTEGER,                    -- rows before this time are due
-  due       INTEGER NOT NULL DEFAULT 0, -- how many of them still go; below -900: none,
-                                        --   as something may refuse
-  rule      TEXT                        -- why rows go now; NULL: a plain statement
+  wake      INTEGER NOT NULL DEFAULT 0,
+  rid       INTEGER,
+  ms        INTEGER,
+  work      INTEGER NOT NULL DEFAULT 0,
+  till      INTEGER,
+  due       INTEGER NOT NULL DEFAULT 0,
+  rule      TEXT
 );
 INSERT INTO main.payload__state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 
@@ -197,8 +201,9 @@ SELECT rowid AS rid, id
                 CROSS JOIN retention__holds AS f
                    ON f.kind = k.kind AND f."key" = k.name);
 
+-- (The id by a query of its own: so no body is read.)
 CREATE VIEW IF NOT EXISTS main.payload_due AS
-SELECT (SELECT i.id FROM event_payloads AS i WHERE i.rowid = e.rowid) AS "key", -- without the bodies
+SELECT (SELECT i.id FROM event_payloads AS i WHERE i.rowid = e.rowid) AS "key",
        size_bytes AS bytes, created_ms AS at,
        CASE WHEN EXISTS (SELECT 1 FROM retention__in_force)
              AND EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = e.rowid)
@@ -209,10 +214,6 @@ UNION ALL
 SELECT id, size_bytes, created_ms, 'pinned', rowid
   FROM event_payloads
  WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
-
-CREATE VIEW IF NOT EXISTS main.payload_history AS
-SELECT NULL AS id, NULL AS event_id, NULL AS agent_id, NULL AS request_body,
-       NULL AS response_body, NULL AS created_at WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload_evidence AS
 SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
@@ -228,28 +229,27 @@ SELECT id AS "key", request_body AS request_body, response_body AS response_body
 -- which the guard sees it, and the receipt. A plain INSERT fails without our help, and
 -- INSERT OR IGNORE passes. (rowid -1 means none: no row has it.)
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
-BEFORE INSERT ON event_payloads WHEN (SELECT hit FROM blackbox__probe) = 1
-BEGIN
-  INSERT INTO payload__leaving(rid)
-  SELECT rowid FROM event_payloads WHERE id = NEW.id UNION SELECT NEW.rowid WHERE NEW.rowid <> -1;
-  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
-END;
-
--- A DELETE trigger of a user may run a REPLACE while the trigger above deletes, which
--- then does not fire. This one fires before it, and only raises, so that it always fires.
-CREATE TRIGGER IF NOT EXISTS main.payload_insert_taken
 BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
   OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
 BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
-  SELECT CASE WHEN pinned IS NOT 0
-         THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-         WHEN EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = e.rowid)
-         THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
-    FROM event_payloads AS e
+  INSERT INTO payload__leaving(rid)
+  SELECT rowid FROM event_payloads
    WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid);
+END;
+
+-- SQLite does not fire a trigger that is already running: a REPLACE by a user's DELETE
+-- trigger, while the trigger above deletes, would take a row unseen. It is refused. (If
+-- RAISE(FAIL) keeps the rule, payload_cleanup() clears it.)
+CREATE TRIGGER IF NOT EXISTS main.payload_insert_taken
+BEFORE INSERT ON event_payloads
+WHEN (SELECT rule FROM payload__state) = 'manual'
+ AND (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
+      OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
+BEGIN
+  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another one; drop the trigger');
 END;
 
 -- Fires only if the row was really written.
@@ -264,21 +264,22 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
-    WHEN NEW.pinned NOT IN (0, 1)
-    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-    WHEN EXISTS (SELECT 1 FROM retention__erased) AND EXISTS (SELECT 1 FROM retention__refused
-          WHERE (kind = 'agent' AND "key" = NEW.agent_id) OR (kind = 'event' AND "key" = NEW.event_id)
-             OR (kind = 'kill_switch' AND "key" = NEW.kill_switch_event_id))
+    WHEN EXISTS (SELECT 1 FROM retention__erased) AND EXISTS (
+          SELECT 1 FROM (SELECT 'agent' AS k, NEW.agent_id AS name UNION ALL SELECT 'event', NEW.event_id
+                         UNION ALL SELECT 'kill_switch', NEW.kill_switch_event_id)
+           CROSS JOIN retention__refused ON kind = k AND "key" = name)
     THEN RAISE(ABORT, 'ErasedError: what had this agent, event or kill switch was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
-    WHEN typeof(NEW.request_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
-          WHERE text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND reference = NEW.request_body)
-      OR typeof(NEW.response_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
-          WHERE text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND reference = NEW.response_body)
+    WHEN 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body)) AND EXISTS (
+          SELECT 1 FROM payload__packed
+           WHERE text IN (CAST(substr(NEW.request_body, 37) AS INTEGER), CAST(substr(NEW.response_body, 37) AS INTEGER))
+             AND reference IN (NEW.request_body, NEW.response_body))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; insert its text, store_text(body)') END;
   INSERT INTO payload__settling(rid, pinned, wrong)
-  VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence'),
+  VALUES (NEW.rowid, iif(NEW.purpose = 'evidence', 1, coalesce(NEW.pinned, 0)),
           NEW.pinned IS NOT 0 OR NEW.purpose = 'evidence' OR NEW.size_bytes IS NOT
           coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
+  UPDATE retention__clock SET seen = unixepoch() * 1000
+   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
   UPDATE payload__state
      SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes,
          rid = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.rowid, -1), ms = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.created_ms, 0),
@@ -315,26 +316,20 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
 BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
-  SELECT CASE
-    WHEN OLD.pinned IS NOT 0
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-    WHEN NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
-     AND NEW.request_body IS OLD.request_body COLLATE BINARY
-     AND NEW.response_body IS OLD.response_body COLLATE BINARY
-     AND NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
-     AND (NEW.meta IS OLD.meta COLLATE BINARY OR OLD.meta IS NULL)
-     AND OLD.purpose IS 'archive' AND NEW.purpose IS 'evidence'
-     AND (OLD.kill_switch_event_id IS NULL
-          OR NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY)
-    THEN NULL
-    WHEN EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)
-    THEN RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
-   WHERE (OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force))
+  SELECT CASE OLD.pinned WHEN 0
+         THEN RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
+         ELSE RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END
+   WHERE (OLD.pinned IS NOT 0 OR (EXISTS (SELECT 1 FROM retention__in_force)
+                                  AND EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)))
      AND NOT (NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
               AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
-              AND NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY
-              AND NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
-              AND (NEW.meta IS OLD.meta COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL AND NOT EXISTS (
+              AND (NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
+                   OR (NEW.purpose, OLD.purpose, OLD.kill_switch_event_id) IS ('evidence', 'archive', NULL))
+              AND ((NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY)
+                   OR (NEW.purpose, OLD.purpose, OLD.pinned) IS ('evidence', 'archive', 0))
+              AND (NEW.meta IS OLD.meta COLLATE BINARY
+                   OR (NEW.purpose, OLD.purpose, OLD.meta) IS ('evidence', 'archive', NULL)
+                   OR OLD.pinned AND OLD.response_body IS NULL AND NOT EXISTS (
                     SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'complete'))
               AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR EXISTS (
                     SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.request_body))
@@ -343,36 +338,25 @@ BEGIN
   SELECT CASE
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
+    WHEN (SELECT rule FROM payload__state) = 'manual' AND EXISTS (SELECT 1 FROM event_payloads
+          WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid)
+    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another one; drop the trigger')
     WHEN (NEW.event_id IS NOT OLD.event_id AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
       OR (NEW.agent_id IS NOT OLD.agent_id AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''))
     THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
     WHEN NEW.created_at IS NOT OLD.created_at AND NEW.created_ms IS NULL
     THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
-    WHEN typeof(NEW.request_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
-          WHERE text = CAST(substr(NEW.request_body, 37) AS INTEGER) AND reference = NEW.request_body
-            AND ("key" IS NOT OLD.id OR NEW.request_body IS OLD.response_body))
-      OR typeof(NEW.response_body) = 'blob' AND EXISTS (SELECT 1 FROM payload__packed
-          WHERE text = CAST(substr(NEW.response_body, 37) AS INTEGER) AND reference = NEW.response_body
-            AND ("key" IS NOT OLD.id OR NEW.response_body IS OLD.request_body))
+    WHEN 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body)) AND EXISTS (
+          SELECT 1 FROM payload__packed
+           WHERE text IN (CAST(substr(NEW.request_body, 37) AS INTEGER), CAST(substr(NEW.response_body, 37) AS INTEGER))
+             AND reference IN (NEW.request_body, NEW.response_body)
+             AND ("key" IS NOT OLD.id OR (reference IS NEW.request_body AND reference IS OLD.response_body)
+                  OR (reference IS NEW.response_body AND reference IS OLD.request_body)))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; set its text, store_text(body)') END;
 END;
 
--- UPDATE OR REPLACE would take the row that has this id or rowid.
-CREATE TRIGGER IF NOT EXISTS main.payload_update_taken
-BEFORE UPDATE OF rowid, oid, _rowid_, id ON event_payloads
-WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id AND rowid <> OLD.rowid)
-  OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid AND rowid <> OLD.rowid)
-BEGIN
-  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins AS p, event_payloads AS e
-                          WHERE e.rowid = rid AND p.id = e.id)
-         THEN RAISE(ABORT, 'PinnedError: a pinned row has this id or rowid and cannot be overwritten; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-         WHEN EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = taken.rid)
-         THEN RAISE(ABORT, 'HeldError: a hold keeps a row with these values, which cannot be overwritten; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END
-    FROM (SELECT rowid AS rid FROM event_payloads WHERE id = NEW.id
-          UNION ALL SELECT rowid FROM event_payloads WHERE rowid = NEW.rowid) AS taken
-   WHERE rid <> OLD.rowid;
-END;
-
+-- UPDATE OR REPLACE takes the row that has this id or rowid. Where this trigger does not
+-- fire, as it runs, the guard above refuses it.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_replace
 BEFORE UPDATE OF rowid, oid, _rowid_, id ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id AND rowid <> OLD.rowid)
@@ -426,10 +410,10 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
 AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
 BEGIN
   SELECT CASE
-    WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
     WHEN NEW.pinned NOT IN (0, 1)
-    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1') END;
+    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
+    WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END;
   UPDATE payload__state
      SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes
    WHERE one = 1;
@@ -463,8 +447,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest)
-  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
-         iif(rule = 'bulk', 0, NULL),
+  SELECT unixepoch() * 1000, 'payload', iif(rule = 'bulk', 0, NULL),
          CASE work WHEN 0 THEN coalesce(rule, 'manual')
                    ELSE iif(OLD.created_ms < till, 'payload.age', 'payload.bytes') END,
          1, OLD.size_bytes, OLD.created_ms
@@ -481,10 +464,12 @@ INSTEAD OF INSERT ON payload__leaving
 WHEN NEW.at IS NULL OR (SELECT bytes - packed + packed * share > max_bytes OR (due > 0 AND NEW.at < till)
                           FROM payload__state)
 BEGIN
+  UPDATE payload__state SET rule = 'manual' WHERE one = 1 AND NEW.at IS NULL;
   DELETE FROM event_payloads WHERE rowid = NEW.rid;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop the trigger')
    WHERE changes() = 0 AND NEW.at IS NULL
      AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
+  UPDATE payload__state SET rule = NULL WHERE one = 1 AND NEW.at IS NULL;
 END;
 
 -- The store sweeps what no row names any more.
@@ -492,8 +477,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_packed_delete
 AFTER DELETE ON payload__packed WHEN OLD.text > 0
 BEGIN
   UPDATE payload__state SET packed = packed - OLD.counted * OLD.bytes WHERE one = 1;
-  INSERT INTO store_dropped(text) SELECT OLD.text
-   WHERE NOT EXISTS (SELECT 1 FROM store_dropped WHERE text = OLD.text);
+  INSERT INTO store_dropped(text) VALUES (OLD.text) ON CONFLICT DO NOTHING;
 END;
 
 ------------------------------------------------------- what is due goes --
@@ -510,8 +494,8 @@ END;
 -- it no row is due. till is -9e15, too, if the clock is in doubt.
 --
 -- Two rows that are due, and as many as payload.max_bytes wants, the oldest first: it
--- looks at three, and if that is not enough at 97 more. The guard passes over those
--- that are held.
+-- looks at three, or at 100 if their bytes are not enough, or holds are in force. The
+-- guard passes over rows that are held. That something refuses is told once a day.
 CREATE TRIGGER IF NOT EXISTS main.payload_work
 AFTER UPDATE OF work ON payload__state WHEN NEW.work = 1
 BEGIN
@@ -523,8 +507,6 @@ BEGIN
                   AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'))
               OR (type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads')))
    WHERE one = 1;
-  UPDATE retention__clock SET seen = unixepoch() * 1000
-   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
   SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
     FROM event_payloads
    WHERE rowid = NEW.rid AND size_bytes > NEW.max_bytes;
@@ -532,26 +514,23 @@ BEGIN
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0
      AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
-   ORDER BY created_ms, size_bytes LIMIT (SELECT (due = 2) * 3 FROM payload__state);
-  INSERT INTO payload__leaving(rid, at)
-  SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
-   WHERE purpose = 'archive' AND pinned = 0
-     AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
    ORDER BY created_ms, size_bytes
-   LIMIT (SELECT (due > -900 AND (bytes - packed + packed * share > max_bytes OR due > 0 AND EXISTS (
-            SELECT 1 FROM retention__in_force))) * 97 FROM payload__state);
+   LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force)
+            OR NEW.bytes - NEW.packed + NEW.packed * NEW.share - NEW.max_bytes > min(1, NEW.share) * (
+              SELECT sum(size_bytes) FROM (SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
+                WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
+                ORDER BY created_ms, size_bytes LIMIT 3)), 100, 3)) FROM payload__state);
   UPDATE payload__state
-     SET work = 0, wake = iif(till < 0, wake, min(coalesce((SELECT seen FROM retention__clock), 0) + 3600001, kept_ms +
+     SET work = 0, wake = iif(till < 0, wake, kept_ms +
            coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
                       WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since
-                      ORDER BY created_ms LIMIT 1), 9e15)))
+                      ORDER BY created_ms LIMIT 1), 9e15))
    WHERE one = 1;
-  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes) -- one a day
-  SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440, refused, 0, 0
-    FROM (SELECT CASE WHEN bytes - packed + packed * share > max_bytes THEN 'payload.bytes refused'
-                      WHEN due < 0 AND wake - kept_ms < till THEN 'payload.age refused' END AS refused
-            FROM payload__state WHERE due = 2 OR due < -900)
-   WHERE refused IS NOT NULL;
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes)
+  SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440,
+         iif(bytes - packed + packed * share > max_bytes, 'payload.bytes refused', 'payload.age refused'), 0, 0
+    FROM payload__state
+   WHERE iif(bytes - packed + packed * share > max_bytes, due = 2 OR due < -900, due < -900 AND wake - kept_ms < till);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_due_delete
@@ -586,17 +565,13 @@ BEGIN
   SELECT RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set; omit the other columns')
    WHERE (NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id)
          IS NOT (NULL, NULL, NULL, NULL, NULL, NULL);
-  SELECT CASE
-           WHEN typeof(NEW.actor) <> 'text' OR ltrim(NEW.actor, unseen) = ''
-             OR unicode(ltrim(NEW.actor, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(NEW.actor, control))
-           THEN RAISE(ABORT, 'ValidationError: actor must be visible text without control characters')
-           WHEN typeof(NEW.reason) <> 'text' OR ltrim(NEW.reason, unseen) = ''
-             OR unicode(ltrim(NEW.reason, unseen)) BETWEEN 917504 AND 921599
-             OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(NEW.reason, control) AND NOT parts_text)
-           THEN RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends')
-         END
-    FROM retention__visible;
+  SELECT iif(name, RAISE(ABORT, 'ValidationError: actor must be visible text without control characters'),
+             RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends'))
+    FROM (SELECT NEW.actor AS given, 1 AS name UNION ALL SELECT NEW.reason, 0),
+         (SELECT unseen FROM retention__controls LIMIT 1)
+   WHERE typeof(given) <> 'text' OR ltrim(given, unseen) = ''
+      OR unicode(ltrim(given, unseen)) BETWEEN 917504 AND 921599
+      OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(given, control) AND (name OR NOT parts_text));
   INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id,
     kill_switch_event_id)
   SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || p.n || '}', e.event_id, e.agent_id,
@@ -609,21 +584,6 @@ BEGIN
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being unpinned; drop the trigger')
    WHERE EXISTS (SELECT 1 FROM event_payloads
                   WHERE id = NEW.payload_id AND pinned <> 0);
-END;
-
--- The clean-up that a write carries removes no rows up to this time.
-CREATE TRIGGER IF NOT EXISTS main.payload_history_insert
-INSTEAD OF INSERT ON payload_history
-BEGIN
-  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
-    purpose, created_at)
-  VALUES (coalesce(NEW.id, printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
-      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)),
-    NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
-    'archive', NEW.created_at);
-  UPDATE blackbox_settings SET value = max(1, (SELECT ms FROM payload__state))
-   WHERE name = 'payload.history_until' AND value < max(1, (SELECT ms FROM payload__state))
-     AND (SELECT ms < (julianday('now') - 2440587.5) * 86400000.0 - kept_ms FROM payload__state);
 END;
 
 -- An exchange that is in the archive is not stored twice: its row becomes the
@@ -650,12 +610,12 @@ BEGIN
        AND e.response_body IS NEW.response_body COLLATE BINARY
      ORDER BY abs(e.created_ms - (julianday(coalesce(NEW.created_at, 'now')) - 2440587.5) * 86400000.0)
      LIMIT 1);
-  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, size_bytes,
-    purpose, pinned, kill_switch_event_id, meta, created_at)
+  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,
+    purpose, kill_switch_event_id, meta, created_at)
   SELECT printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
       random() & 4095, 32768 | (random() & 16383), random() & 281474976710655),
-         NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body, coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0),
-         'evidence', 1, NEW.kill_switch_event_id, NEW.meta,
+         NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,
+         'evidence', NEW.kill_switch_event_id, NEW.meta,
          coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
    WHERE changes() = 0;
 END;
@@ -667,17 +627,14 @@ CREATE TRIGGER IF NOT EXISTS main.payload_bodies_insert
 INSTEAD OF INSERT ON payload__bodies
 BEGIN
   INSERT INTO payload__packed(text, "key", reference, bytes, counted)
-  SELECT iif(p.text IS NULL, CAST(substr(NEW.request_body, 37) AS INTEGER), -1), e.id, NEW.request_body,
-         length(CAST(iif(p.text IS NULL, e.request_body, NEW.request_body) AS BLOB)), (e.purpose IS 'archive' AND e.pinned IS 0)
-    FROM event_payloads AS e
-    LEFT JOIN payload__packed AS p ON p."key" = e.id AND p.reference = e.request_body
-   WHERE e.id = NEW."key" AND NEW.request_body IS NOT e.request_body;
-  INSERT INTO payload__packed(text, "key", reference, bytes, counted)
-  SELECT iif(p.text IS NULL, CAST(substr(NEW.response_body, 37) AS INTEGER), -2), e.id, NEW.response_body,
-         length(CAST(iif(p.text IS NULL, e.response_body, NEW.response_body) AS BLOB)), (e.purpose IS 'archive' AND e.pinned IS 0)
-    FROM event_payloads AS e
-    LEFT JOIN payload__packed AS p ON p."key" = e.id AND p.reference = e.response_body
-   WHERE e.id = NEW."key" AND NEW.response_body IS NOT e.response_body;
+  SELECT iif(p.text IS NULL, CAST(substr(new, 37) AS INTEGER), n), id, new,
+         length(CAST(iif(p.text IS NULL, old, new) AS BLOB)), purpose IS 'archive' AND pinned IS 0
+    FROM (SELECT -1 AS n, NEW.request_body AS new, request_body AS old, id, purpose, pinned
+            FROM event_payloads WHERE id = NEW."key"
+          UNION ALL SELECT -2, NEW.response_body, response_body, id, purpose, pinned
+            FROM event_payloads WHERE id = NEW."key") AS e
+    LEFT JOIN payload__packed AS p ON p."key" = id AND p.reference = old
+   WHERE new IS NOT old;
   UPDATE payload__state
      SET packed = packed + (SELECT coalesce(sum(bytes * counted), 0) FROM payload__packed AS p
                              WHERE p."key" = NEW."key" AND text > 0 AND NOT EXISTS (

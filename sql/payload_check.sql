@@ -34,7 +34,7 @@ SELECT 'event_payloads', 'meta of row ' || coalesce(id, 'without id') || ' is no
   FROM main.event_payloads
  WHERE meta IS NOT NULL AND json_valid(meta) IS NOT 1
 UNION ALL
-SELECT 'payload__state', 'differs from the settings; set any payload setting again'
+SELECT 'payload__state', 'differs from the settings; run payload_cleanup(), and set any payload setting again'
  WHERE NOT EXISTS (SELECT 1 FROM main.payload__state AS s
                     WHERE (s.kept_ms, s.since, s.max_bytes, s.work, s.rule) IS (
                           SELECT 86400000 * max(iif(name = 'payload.retention_days', value, NULL)),

@@ -2,11 +2,10 @@
 --
 -- Needs core.sql. It runs after payload.sql, any number of times.
 --
--- Tables  payload_formats        where the bodies of the known wire formats have
---                                tool calls, results, and what was said
---         payload_usage_formats  where they have the numbers of tokens
---         payload_error_texts    how the text of a result begins that is an
---                                error, in formats that have no flag for it
+-- Table  payload_formats  where the bodies of the known wire formats have tool calls,
+--                         results, what was said, and the numbers of tokens; and
+--                         how the text of a result begins that is an error, in
+--                         formats that have no flag for it
 --
 -- A new dialect is an INSERT. Every row is tried on every body: a body is of no
 -- declared format, and what it has is found by the places that it has.
@@ -30,6 +29,12 @@
 --        'model'   the name of the model
 --        'tool'    the name of a tool that the model may call
 --        'choice'  the name of the tool that it must call
+--        'usage'   the numbers of tokens: input, cache_write, cache_read, output and
+--                  reasoning. cache_write_1h: those of cache_write that are kept for
+--                  an hour, which cost more. cache_in_input: the input counts what was read from the
+--                  cache and written to it; reasoning_in_output: the output counts
+--                  the reasoning. body is 'response' or 'event'
+--        'error'   place is a pattern of GLOB, for the first 400 bytes of a result
 -- part   in a stream, the events of one call have the same value here; their
 --        arguments are pieces of one text
 
@@ -37,16 +42,16 @@ CREATE TABLE IF NOT EXISTS main.payload_formats(
   format    TEXT NOT NULL,
   body      TEXT NOT NULL CHECK (body IN ('request', 'response', 'event')),
   kind      TEXT NOT NULL CHECK (kind IN ('call', 'result', 'user', 'said',
-    'message', 'prompt', 'model', 'tool', 'choice')),
+    'message', 'prompt', 'model', 'tool', 'choice', 'usage', 'error')),
   place     TEXT NOT NULL
     CHECK (typeof(place) = 'text' AND length(place) BETWEEN 1 AND 200),
-  part      TEXT CHECK (length(part) <= 200),
-  call_id   TEXT CHECK (length(call_id) <= 200),
-  tool      TEXT CHECK (length(tool) <= 200),
-  arguments TEXT CHECK (length(arguments) <= 200),
-  result    TEXT CHECK (length(result) <= 200),
-  is_error  TEXT CHECK (length(is_error) <= 200),
-  PRIMARY KEY (format, body, kind, place)
+  part, call_id, tool, arguments, result, is_error,
+  input, cache_write, cache_read, output, reasoning, cache_write_1h,
+  cache_in_input      INTEGER NOT NULL DEFAULT 0 CHECK (cache_in_input IN (0, 1)),
+  reasoning_in_output INTEGER NOT NULL DEFAULT 0 CHECK (reasoning_in_output IN (0, 1)),
+  PRIMARY KEY (format, body, kind, place),
+  CHECK (length(printf('%s%s%s%s%s%s%s%s%s%s%s%s', part, call_id, tool, arguments, result,
+    is_error, input, cache_write, cache_read, output, reasoning, cache_write_1h)) <= 1000)
 ) WITHOUT ROWID;
 
 INSERT INTO main.payload_formats(format, body, kind, place, part, call_id, tool, arguments, result, is_error)
@@ -133,49 +138,24 @@ VALUES
   ('openai.responses', 'event', 'model', 'response.model', NULL, NULL, NULL, NULL, NULL, NULL)
 ON CONFLICT (format, body, kind, place) DO NOTHING;
 
--- input, cache_write, cache_read, output, reasoning: fields of the object at the
--- place. cache_write_1h: those of cache_write that are kept for an hour, which cost
--- more. cache_in_input: the input counts what was read from the cache and
--- written to it; reasoning_in_output: the output counts the reasoning.
-CREATE TABLE IF NOT EXISTS main.payload_usage_formats(
-  format      TEXT NOT NULL,
-  body        TEXT NOT NULL CHECK (body IN ('response', 'event')),
-  place       TEXT NOT NULL
-    CHECK (typeof(place) = 'text' AND length(place) BETWEEN 1 AND 200),
-  input       TEXT CHECK (length(input) <= 200),
-  cache_write TEXT CHECK (length(cache_write) <= 200),
-  cache_read  TEXT CHECK (length(cache_read) <= 200),
-  output      TEXT CHECK (length(output) <= 200),
-  reasoning   TEXT CHECK (length(reasoning) <= 200),
-  cache_in_input      INTEGER NOT NULL CHECK (cache_in_input IN (0, 1)),
-  reasoning_in_output INTEGER NOT NULL CHECK (reasoning_in_output IN (0, 1)),
-  cache_write_1h      TEXT CHECK (length(cache_write_1h) <= 200),
-  PRIMARY KEY (format, body, place)
-) WITHOUT ROWID;
-
-INSERT INTO main.payload_usage_formats(format, body, place, input, cache_write, cache_read, output, reasoning, cache_in_input, reasoning_in_output, cache_write_1h)
+INSERT INTO main.payload_formats(kind, format, body, place, input, cache_write, cache_read, output, reasoning, cache_in_input, reasoning_in_output, cache_write_1h)
 VALUES
-  ('anthropic', 'response', '[type=message].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
-  ('anthropic', 'event', '[type=message_start].message.usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
-  ('anthropic', 'event', '[type=message_delta].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
-  ('bedrock.converse', 'response', 'usage', 'inputTokens', 'cacheWriteInputTokens', 'cacheReadInputTokens', 'outputTokens', NULL, 0, 1, NULL),
-  ('gemini', 'response', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0, NULL),
-  ('gemini', 'event', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0, NULL),
-  ('openai.chat', 'response', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1, NULL),
-  ('openai.chat', 'event', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1, NULL),
-  ('openai.responses', 'response', '[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens|cached_input_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens|reasoning_output_tokens', 1, 1, NULL),
-  ('openai.responses', 'event', 'response[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens', 1, 1, NULL)
-ON CONFLICT (format, body, place) DO NOTHING;
+  ('usage', 'anthropic', 'response', '[type=message].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
+  ('usage', 'anthropic', 'event', '[type=message_start].message.usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
+  ('usage', 'anthropic', 'event', '[type=message_delta].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
+  ('usage', 'bedrock.converse', 'response', 'usage', 'inputTokens', 'cacheWriteInputTokens', 'cacheReadInputTokens', 'outputTokens', NULL, 0, 1, NULL),
+  ('usage', 'gemini', 'response', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0, NULL),
+  ('usage', 'gemini', 'event', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0, NULL),
+  ('usage', 'openai.chat', 'response', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1, NULL),
+  ('usage', 'openai.chat', 'event', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1, NULL),
+  ('usage', 'openai.responses', 'response', '[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens|cached_input_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens|reasoning_output_tokens', 1, 1, NULL),
+  ('usage', 'openai.responses', 'event', 'response[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens', 1, 1, NULL)
+ON CONFLICT (format, body, kind, place) DO NOTHING;
 
--- Compared with GLOB, with the first 400 bytes of a result.
-CREATE TABLE IF NOT EXISTS main.payload_error_texts(
-  pattern TEXT PRIMARY KEY
-    CHECK (typeof(pattern) = 'text' AND length(pattern) BETWEEN 1 AND 200)
-) WITHOUT ROWID;
-
-INSERT INTO main.payload_error_texts(pattern)
-VALUES ('[Ee]rror:*'), ('[Ee]rror [a-z]*'), ('Traceback (most recent call last)*'),
+INSERT INTO main.payload_formats(format, body, kind, place)
+SELECT 'text', 'request', 'error', column1 FROM (VALUES
+  ('[Ee]rror:*'), ('[Ee]rror [a-z]*'), ('Traceback (most recent call last)*'),
        ('Exit code: [1-9]*'), ('Exit code [1-9]*'),
        ('*Process exited with code [1-9]*'), ('{"error":*'),
-       ('*"metadata":{"exit_code":[1-9]*')
-ON CONFLICT (pattern) DO NOTHING;
+       ('*"metadata":{"exit_code":[1-9]*')) WHERE 1
+ON CONFLICT (format, body, kind, place) DO NOTHING;

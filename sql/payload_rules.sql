@@ -36,7 +36,7 @@ SELECT n AS id, at, subject AS agent_id, kind AS act, actor, reason,
   FROM blackbox__log WHERE domain = 'payload' AND kind IN ('stop', 'start');
 
 CREATE VIEW IF NOT EXISTS main.payload_starts AS
-SELECT agent_id, actor, reason, at FROM payload_agent_log WHERE act = 'start';
+SELECT agent_id, actor, reason, at FROM blackbox__log WHERE kind = 'start';
 
 -- level  'stop' pulls the switch, where on_loop is kill_switch; 'alert' only
 --        writes the verdict
@@ -44,6 +44,8 @@ SELECT agent_id, actor, reason, at FROM payload_agent_log WHERE act = 'start';
 --        ones of the agent for repeated_text
 -- pause_ms  if the calls are as far apart as this on average, they are polls,
 --        and nothing is raised; NULL never
+-- A rule that no ring knows would never be raised, nor would a threshold that the
+-- span cannot reach.
 CREATE TABLE IF NOT EXISTS main.payload_rules(
   rule      TEXT PRIMARY KEY,
   enabled   INTEGER NOT NULL CHECK (enabled IN (0, 1)),
@@ -55,8 +57,6 @@ CREATE TABLE IF NOT EXISTS main.payload_rules(
   pause_ms  INTEGER
     CHECK (pause_ms IS NULL OR (typeof(pause_ms) = 'integer' AND pause_ms > 0)),
   meaning   TEXT NOT NULL,
-  -- A rule that no ring knows would never be raised, nor would a threshold that the
-  -- span cannot reach.
   CONSTRAINT "ValidationError: no rule of this name is known; blackbox_install() adds those that are missing, and UPDATE payload_rules changes them"
   CHECK (rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
                   'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
@@ -188,15 +188,14 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_starts_insert
 INSTEAD OF INSERT ON payload_starts
 BEGIN
-  SELECT RAISE(ABORT, 'NotFoundError: no agent of this name is stopped; SELECT agent_id FROM payload_agents WHERE stopped_at IS NOT NULL lists those that are')
+  SELECT RAISE(ABORT, 'NotFoundError: no agent of this name is stopped; SELECT * FROM payload_agents WHERE stopped_at')
    WHERE NOT EXISTS (SELECT 1 FROM payload_agents
                       WHERE agent_id = NEW.agent_id AND stopped_at IS NOT NULL);
   SELECT RAISE(ABORT, 'ValidationError: to start an agent, give agent_id, and actor and reason as text')
    WHERE NOT coalesce(typeof(NEW.actor) = 'text' AND trim(NEW.actor) <> ''
                       AND typeof(NEW.reason) = 'text' AND trim(NEW.reason) <> '', 0);
   INSERT INTO blackbox__log(at, domain, kind, subject, actor, reason, detail, agent_id)
-  SELECT coalesce(NEW.at, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
-         'payload', 'start', agent_id, NEW.actor, NEW.reason,
+  SELECT coalesce(NEW.at, unixepoch() * 1000), 'payload', 'start', agent_id, NEW.actor, NEW.reason,
          '{"starts":' || (starts + 1) || '}', agent_id
     FROM payload_agents WHERE agent_id = NEW.agent_id;
   UPDATE payload_agents

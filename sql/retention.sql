@@ -98,7 +98,7 @@ BEGIN
    WHERE typeof(NEW."key") <> 'text' OR instr(NEW."key", char(0)) > 0
       OR length(CAST(NEW."key" AS BLOB)) NOT BETWEEN 1 AND 1100;
   SELECT RAISE(ABORT, 'ValidationError: owner, actor and reason must be visible text without control characters; a reason may have tabs and line ends')
-    FROM retention__visible,
+    FROM (SELECT unseen FROM retention__controls LIMIT 1),
          (SELECT NEW.owner AS said, 0 AS long UNION ALL SELECT NEW.actor, 0
           UNION ALL SELECT NEW.reason, 1)
    WHERE typeof(said) <> 'text' OR ltrim(said, unseen) = ''

@@ -14,7 +14,7 @@ BEGIN
      AND (typeof(NEW.now) NOT IN ('integer', 'real')
           OR NEW.now <> CAST(NEW.now AS INTEGER)
           OR NEW.now NOT BETWEEN 0 AND 253402300799999);
-  SELECT RAISE(ABORT, 'ClockError: the clock is too far ahead of the newest time that this file has seen; if it is right, SELECT retention_confirm_clock(), or UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)')
+  SELECT RAISE(ABORT, 'ClockError: the clock is too far ahead of the newest time that this file has seen; if it is right, SELECT retention_confirm_clock()')
    WHERE NEW.now IS NULL AND (SELECT now FROM retention_now) IS NULL;
   UPDATE rollout_act
      SET rule = 'rollout.expired', rows = 1, bytes = 0,

@@ -55,6 +55,12 @@ def archive_faults(db, schema="main"):
     return rows(db, sql.replace("main.", schema + "."))
 
 
+def cache_faults(db, schema="main"):
+    """Contradictions in the cache; also without the module."""
+    sql = (ROOT / "sql" / "cache_check.sql").read_text()
+    return rows(db, sql.replace("main.", schema + "."))
+
+
 def problems(db):
     """What blackbox_check finds, but for the repairs of an install, which it lists for 30 days."""
     return [row for row in rows(db, "SELECT * FROM blackbox_check") if ": schema of " not in row[2]]

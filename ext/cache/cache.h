@@ -34,8 +34,7 @@ typedef struct CacheRoom {
   i64 nItemLeft;        /* left of the limit of one item */
   int bGrows;           /* a write that does not grow is always allowed */
   int eEvict;           /* 0 no, 1 the oldest, 2 the least recently used */
-  int nEvicted;         /* rows that eviction removes */
-  i64 iLastAt, iLastId; /* the newest of them in the session */
+  i64 iLastAt, iLastId; /* the newest that goes in the session */
 } CacheRoom;
 /* Computes the members after zKey for a write of nByte bytes, with the room
 ** that eviction can make. */
@@ -72,5 +71,6 @@ void bxCacheNotFound(
 void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr);
 
 extern const BxRecords bxCacheRecords[]; /* session.c */
+extern const char bxCacheSize[];         /* session.c */
 
 #endif

@@ -41,7 +41,7 @@ static const char *cachePart(char zOut[9]) {
 /* A description ?4 over the limit is cut and ends in "...". */
 #define DESCRIPTION                                                            \
   "(SELECT iif(length(?4) > max_description, substr(?4, 1, max_description "   \
-  "- 3) || '...', ?4) FROM main.cache_limits)"
+  "- 3) || '...', ?4) FROM main.cache_state)"
 
 /* The metadata of an item, as the functions return them. */
 #define METADATA                                                               \
@@ -83,7 +83,7 @@ static const char zCacheRead[] =
     " custom_metadata, timestamp, data_size,"
     " (SELECT last_accessed_at FROM main.cache_sessions AS s"
     " WHERE s.session_id = i.session_id),"
-    " (SELECT mark_ms FROM main.cache_limits)"
+    " (SELECT mark_ms FROM main.cache_state)"
     " FROM main.cache_items AS i"
     " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)"
     LIVING_AT("?3");

@@ -1,8 +1,8 @@
 /*
 ** mark.c: a read leaves a mark, and never waits to write it.
 **
-** A read of an item is noted in memory. All notes are written together, through
-** the view cache_access of sql/cache.sql, when one of these is true: the
+** A read of an item is noted in memory. All notes are written together, into
+** cache_access of sql/cache.sql, when one of these is true: the
 ** session that is read had no mark for cache.mark_interval_ms; the oldest note
 ** is older than that; there is no room for another note. Notes that cannot be
 ** written then are kept.
@@ -51,7 +51,15 @@ typedef struct CacheMarks {
 } CacheMarks;
 
 static const char zCacheMark[] =
-    "INSERT INTO main.cache_access(key, used_at, hits) VALUES(?1, ?2, ?3)";
+    "INSERT INTO main.cache_access(key, hits, used_at, id, session_id,"
+    " protected) SELECT storage_key, ?3, ?2, id, session_id, protected"
+    " FROM main.cache_items WHERE storage_key = ?1 ON CONFLICT(key) DO UPDATE"
+    " SET used_at = max(used_at, excluded.used_at), hits = hits + "
+    "excluded.hits";
+static const char zCacheUsed[] =
+    "UPDATE main.cache_sessions SET last_accessed_at = ?2 WHERE session_id ="
+    " (SELECT session_id FROM main.cache_items WHERE storage_key = ?1)"
+    " AND last_accessed_at < ?2";
 
 static void marksEmpty(CacheMarks *p) {
   while (p->nMark > 0) sqlite3_free(p->aMark[--p->nMark].zKey);
@@ -59,13 +67,16 @@ static void marksEmpty(CacheMarks *p) {
 
 /*---------------------------------------------------------------- write ----*/
 
-/* Writes every mark with a statement of the writing connection. */
-static void marksPut(const CacheMarks *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+/* Writes every mark with statements of the writing connection. */
+static void marksPut(const CacheMarks *p, sqlite3_stmt *pMarked,
+    sqlite3_stmt *pUsed, BxErr *pErr) {
   int i;
   for (i = 0; i < p->nMark && pErr->rc == SQLITE_OK; i++) {
     const CacheMark *pMark = &p->aMark[i];
-    bxBind(pStmt, pErr, "tii", pMark->zKey, pMark->iAt, pMark->nHit);
-    bxRun(pStmt, pErr);
+    bxBind(pMarked, pErr, "tii", pMark->zKey, pMark->iAt, pMark->nHit);
+    bxRun(pMarked, pErr);
+    bxBind(pUsed, pErr, "ti", pMark->zKey, pMark->iAt);
+    bxRun(pUsed, pErr);
   }
 }
 
@@ -75,7 +86,10 @@ static void marksPutHere(const CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   static const char zHold[] = "SELECT one FROM main.cache_state";
   BxErr none = {SQLITE_OK, 0};
   sqlite3_stmt *pHold = bxStmt(pHome, zHold, pErr);
-  if (bxRow(pHold, pErr)) marksPut(p, bxStmt(pHome, zCacheMark, pErr), pErr);
+  if (bxRow(pHold, pErr)) {
+    marksPut(p, bxStmt(pHome, zCacheMark, pErr),
+        bxStmt(pHome, zCacheUsed, pErr), pErr);
+  }
   bxDone(pHold, &none);
   bxClear(&none);
 }
@@ -99,13 +113,17 @@ static int marksRelax(sqlite3 *db) {
 /* On a separate connection. */
 static void marksPutAside(const CacheMarks *p, BxErr *pErr) {
   sqlite3 *db = 0;
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pMarked = 0, *pUsed = 0;
   int rc = sqlite3_open_v2(p->zFile, &db, SQLITE_OPEN_READWRITE, p->zVfs);
   if (rc == SQLITE_OK) rc = marksRelax(db);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0);
-  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(db, zCacheMark, -1, &pStmt, 0);
-  if (rc == SQLITE_OK) marksPut(p, pStmt, pErr);
-  sqlite3_finalize(pStmt);
+  if (rc == SQLITE_OK) {
+    rc = sqlite3_prepare_v2(db, zCacheMark, -1, &pMarked, 0);
+  }
+  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(db, zCacheUsed, -1, &pUsed, 0);
+  if (rc == SQLITE_OK) marksPut(p, pMarked, pUsed, pErr);
+  sqlite3_finalize(pMarked);
+  sqlite3_finalize(pUsed);
   if (rc == SQLITE_OK && pErr->rc == SQLITE_OK) {
     rc = sqlite3_exec(db, "COMMIT", 0, 0, 0);
   }

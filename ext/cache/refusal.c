@@ -85,7 +85,7 @@ static sqlite3_value *argumentOf(
 
 static void explainSize(
     BxCall *p, BxStmts *pHome, const char *const *azArg, BxErr *pErr) {
-  i64 nMax = bxNumber(pHome, "SELECT max_item FROM main.cache_limits", pErr);
+  i64 nMax = bxNumber(pHome, "SELECT max_item FROM main.cache_state", pErr);
   p->err.rc = SQLITE_TOOBIG;
   if (nMax == 0) return;
   bxReword(&p->err,
@@ -98,10 +98,10 @@ static void explainSize(
 /* The session is given by its id, or by the key of one of its items. */
 static const char zCacheQuota[] =
     "SELECT coalesce(s.session_id, ?1), coalesce(s.total_size, 0),"
-    " l.session_quota, t.bytes,"
-    " l.total_quota, CASE WHEN l.evict THEN ' even after eviction "
+    " t.session_quota, t.bytes,"
+    " t.total_quota, CASE WHEN t.evict THEN ' even after eviction "
     "(tool results stay)' ELSE '' END"
-    " FROM main.cache_limits AS l, main.cache_state AS t"
+    " FROM main.cache_state AS t"
     " LEFT JOIN main.cache_sessions AS s ON s.session_id = coalesce(?1,"
     " (SELECT session_id FROM main.cache_items WHERE storage_key = ?2))";
 

@@ -6,12 +6,13 @@
 ** that lists what is due: it removes exactly the rows of that view that are not
 ** blocked. The triggers of sql/cache.sql write the receipts.
 **
-** Limits: one write evicts at most 1,000 items, and cache_quota_check()
-** examines at most as many. The views cache__by_age and cache__by_use define for
-** both which items may be evicted, and in which order.
+** Limits: for each quota, one write looks at 1,000 items at most, and so does
+** cache_quota_check().
 */
 #include "cache.h"
 SQLITE_EXTENSION_INIT3
+
+#include <string.h>
 
 #define MAX_EVICTED 1000           /* the same in sql/cache.sql */
 #define MAX_BYTES 1125899906842624 /* the highest quota, see sql/cache.sql */
@@ -19,16 +20,20 @@ SQLITE_EXTENSION_INIT3
 const BxRecords bxCacheRecords[] = {
     {"cache_sessions", "main.cache_sessions", "session=session_id,", 0,
         "t.total_size", BX_HOLD_ON("session", "t.session_id"), 0, 0,
-        "UPDATE main.cache_state SET rule = 'erase'",
-        "UPDATE main.cache_state SET rule = NULL"},
+        "UPDATE main.cache_state SET rule = 'erase' WHERE one = 1",
+        "UPDATE main.cache_state SET rule = NULL WHERE one = 1"},
     {"cache_items", "main.cache_items", "",
         "t.data|t.description|t.custom_metadata|t.session_id|t.task_id|"
         "t.turn_id|",
         "t.data_size", BX_HOLD_ON("session", "t.session_id"), 0, 0,
-        "UPDATE main.cache_state SET rule = 'erase'",
-        "UPDATE main.cache_state SET rule = NULL"},
+        "UPDATE main.cache_state SET rule = 'erase' WHERE one = 1",
+        "UPDATE main.cache_state SET rule = NULL WHERE one = 1"},
     {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
+
+const char bxCacheSize[] =
+    "SELECT coalesce(sum(item_count), 0) AS rows, coalesce(sum(total_size), 0)"
+    " AS bytes FROM main.cache_sessions";
 
 static const char *const azCacheNoArg[] = {0};
 
@@ -81,14 +86,14 @@ sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 static const char zCacheStatsSession[] =
     "SELECT json_object('sessionId', s.id, 'totalSize', s.size,"
     " 'itemCount', s.items, 'hits', (SELECT coalesce(sum(hits), 0)"
-    " FROM main.cache_uses AS u WHERE u.session_id = s.id),"
+    " FROM main.cache_access AS u WHERE u.session_id = s.id),"
     " 'createdAt', s.created_at, 'lastAccessedAt', s.last_accessed_at,"
     " 'state', CASE WHEN s.created_at IS NULL THEN 'none'"
     " WHEN s.last_accessed_at < ?2 - i.value THEN 'orphaned'"
     " ELSE 'active' END," QUOTA("l.session_quota", "s.size",
     "CASE WHEN min(l.session_quota, l.total_quota) < " NO_QUOTA
-    " THEN max(0, min(l.session_quota - s.size, l.total_quota - t.bytes)) END")
-    ") FROM main.cache_limits AS l, main.cache_state AS t"
+    " THEN max(0, min(l.session_quota - s.size, l.total_quota - l.bytes)) END")
+    ") FROM main.cache_state AS l"
     " JOIN main.blackbox_settings AS i ON i.name = 'cache.idle_ms'"
     " JOIN (SELECT ?1 AS id, coalesce(total_size, 0) AS size,"
     " coalesce(item_count, 0) AS items, created_at, last_accessed_at"
@@ -96,12 +101,12 @@ static const char zCacheStatsSession[] =
 
 static const char zCacheStatsAll[] =
     "SELECT json_object('totalSize', s.size, 'totalItems', s.items,"
-    " 'hits', (SELECT coalesce(sum(hits), 0) FROM main.cache_uses),"
+    " 'hits', (SELECT coalesce(sum(hits), 0) FROM main.cache_access),"
     " 'sessionCount', s.n, 'orphanedSessions', s.orphans,"
     QUOTA("l.total_quota", "s.size", "CASE WHEN l.total_quota < " NO_QUOTA
     " THEN max(0, l.total_quota - s.size) END")
     ", 'oldestItemAge', ?2 - (SELECT min(timestamp) FROM main.cache_items))"
-    " FROM main.cache_limits AS l, (SELECT coalesce(sum(total_size), 0) AS size,"
+    " FROM main.cache_state AS l, (SELECT coalesce(sum(total_size), 0) AS size,"
     " coalesce(sum(item_count), 0) AS items, count(*) AS n,"
     " coalesce(sum(last_accessed_at < ?2 - (SELECT value"
     " FROM main.blackbox_settings WHERE name = 'cache.idle_ms')), 0) AS orphans"
@@ -122,25 +127,41 @@ void bxCacheStats(BxCall *p) {
 
 static const char zCacheRoom[] =
     "SELECT l.session_quota - coalesce(s.total_size, 0) + coalesce(o.size, 0)"
-    " - ?3, l.total_quota - t.bytes + coalesce(o.size, 0) - ?3,"
+    " - ?3, l.total_quota - l.bytes + coalesce(o.size, 0) - ?3,"
     " l.max_item - ?3, ?3 > coalesce(o.size, 0), l.evict"
-    " FROM main.cache_limits AS l, main.cache_state AS t"
+    " FROM main.cache_state AS l"
     " LEFT JOIN main.cache_sessions AS s ON s.session_id = ?1"
     " LEFT JOIN (SELECT data_size AS size FROM main.cache_items"
     " WHERE storage_key = ?2 AND session_id = ?1) AS o";
 
-/* Computes what eviction removes: first from the session, then from all. */
-#define OF_SESSION(order)                                                      \
-  "SELECT bytes, at, id FROM main." order                                      \
-  " WHERE session_id = ?1 AND key IS NOT ?2 ORDER BY at, id LIMIT ?3"
-#define OF_ALL(order)                                                          \
-  "SELECT bytes, session_id = ?1 FROM main." order                             \
-  " WHERE key IS NOT ?2 AND NOT (session_id = ?1 AND (at, id) <= (?4, ?5))"    \
-  " ORDER BY at, id LIMIT ?3"
-static const char zCacheOldest[] = OF_SESSION("cache__by_age");
-static const char zCacheLeastUsed[] = OF_SESSION("cache__by_use");
-static const char zCacheOldestOfAll[] = OF_ALL("cache__by_age");
-static const char zCacheLeastUsedOfAll[] = OF_ALL("cache__by_use");
+/* What eviction looks at, as the trigger cache_work: first in the session, then in
+** all. What a hold keeps frees nothing. */
+#define FREED(t, bytes)                                                        \
+  bytes " * NOT EXISTS (SELECT 1 FROM main.retention__in_force"                \
+        " WHERE kind = 'session' AND \"key\" = " t ".session_id AND (until"    \
+        " > (SELECT seen FROM main.retention__clock)) IS NOT 0)"
+#define BY_AGE(columns)                                                        \
+  "SELECT " FREED(                                                             \
+      "i", "i.data_size") "," columns " FROM main.cache_items AS "             \
+                          "i"                                                  \
+                          " WHERE i.protected = 0 AND i.storage_key IS NOT ?2"
+#define BY_USE(columns)                                                        \
+  "SELECT " FREED("i",                                                         \
+      "(SELECT data_size FROM main.cache_items AS d"                           \
+      " WHERE d.id = i.id)") "," columns " FROM main.cache_access AS i WHERE " \
+                             "i.protected = 0 AND i.key IS NOT ?2"
+#define OF_SESSION(at) " AND i.session_id = ?1 ORDER BY " at ", i.id LIMIT ?3"
+#define OF_ALL(at)                                                             \
+  " AND NOT (i.session_id = ?1 AND (" at ", i.id) <= (?4, ?5))"                \
+  " ORDER BY " at ", i.id LIMIT ?3"
+static const char zCacheOldest[] =
+    BY_AGE(" i.timestamp, i.id") OF_SESSION("i.timestamp");
+static const char zCacheLeastUsed[] =
+    BY_USE(" i.used_at, i.id") OF_SESSION("i.used_at");
+static const char zCacheOldestOfAll[] =
+    BY_AGE(" i.session_id = ?1") OF_ALL("i.timestamp");
+static const char zCacheLeastUsedOfAll[] =
+    BY_USE(" i.session_id = ?1") OF_ALL("i.used_at");
 
 static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRoom, pErr);
@@ -153,8 +174,8 @@ static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
     pRoom->eEvict = sqlite3_column_int(pStmt, 4);
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: the row of cache_limits or cache_state is "
-        "missing; run blackbox_install()");
+        "CorruptedDataError: the row of cache_state is missing; run "
+        "blackbox_install()");
   }
   bxDone(pStmt, pErr);
 }
@@ -162,7 +183,7 @@ static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
 static void evictFromSession(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pRoom->nLeft >= 0) return;
-  assert(pRoom->eEvict != 0 && pRoom->nEvicted == 0);
+  assert(pRoom->eEvict != 0);
   pStmt =
       bxStmt(pHome, pRoom->eEvict == 1 ? zCacheOldest : zCacheLeastUsed, pErr);
   bxBind(pStmt, pErr, "tti", pRoom->zSession, pRoom->zKey, (i64)MAX_EVICTED);
@@ -171,7 +192,6 @@ static void evictFromSession(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
     pRoom->nTotalLeft += sqlite3_column_int64(pStmt, 0);
     pRoom->iLastAt = sqlite3_column_int64(pStmt, 1);
     pRoom->iLastId = sqlite3_column_int64(pStmt, 2);
-    pRoom->nEvicted++;
   }
   bxDone(pStmt, pErr);
 }
@@ -179,11 +199,11 @@ static void evictFromSession(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
 static void evictFromAll(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pRoom->nTotalLeft >= 0) return;
-  assert(pRoom->eEvict != 0 && pRoom->nEvicted <= MAX_EVICTED);
+  assert(pRoom->eEvict != 0);
   pStmt = bxStmt(pHome,
       pRoom->eEvict == 1 ? zCacheOldestOfAll : zCacheLeastUsedOfAll, pErr);
-  bxBind(pStmt, pErr, "ttiii", pRoom->zSession, pRoom->zKey,
-      (i64)(MAX_EVICTED - pRoom->nEvicted), pRoom->iLastAt, pRoom->iLastId);
+  bxBind(pStmt, pErr, "ttiii", pRoom->zSession, pRoom->zKey, (i64)MAX_EVICTED,
+      pRoom->iLastAt, pRoom->iLastId);
   while (pRoom->nTotalLeft < 0 && bxRow(pStmt, pErr)) {
     pRoom->nTotalLeft += sqlite3_column_int64(pStmt, 0);
     if (sqlite3_column_int(pStmt, 1)) {
@@ -237,23 +257,35 @@ void bxCacheClear(BxCall *p) {
   bxCacheExplain(p, azCacheNoArg);
 }
 
-/* One view that lists what a rule may remove: the DELETE on it, and the query
-** whether rows are left. The age rule removes the oldest first, because it
-** reads an index in that order; ORDER BY would sort all rows. */
-#define DUE(view, order)                                                       \
+/* What a clean-up removes by a rule: the rule, the DELETE of up to ?2 rows that are due
+** before ?1, and the query whether rows are left. The age rule removes the oldest
+** first, because it reads an index in that order; ORDER BY would sort all rows. */
+#define FREE(t)                                                                \
+  " AND NOT EXISTS (SELECT 1 FROM main.retention__holds"                       \
+  " WHERE kind = 'session' AND \"key\" = " t ".session_id)"
+#define DUE(rule, table, key, where, order)                                    \
   {                                                                            \
-    "DELETE FROM main." view " WHERE key IN (SELECT key FROM main." view       \
-    " WHERE at < ?1 AND blocked_by IS NULL" order " LIMIT ?2)",                \
-        "SELECT EXISTS(SELECT 1 FROM main." view                               \
-        " WHERE at < ?1 AND blocked_by IS NULL)"                               \
+    rule,                                                                      \
+        "DELETE FROM main." table " WHERE " key " IN (SELECT " key             \
+        " FROM main." table " AS t WHERE " where FREE("t") order " LIMIT ?2)", \
+        "SELECT EXISTS(SELECT 1 FROM main." table                              \
+        " AS t WHERE " where FREE("t") ")"                                     \
   }
+#define HAS_RESULT                                                             \
+  "EXISTS (SELECT 1 FROM main.cache_items AS i"                                \
+  " WHERE i.session_id = t.session_id AND i.protected = 1)"
 typedef struct CacheRule {
-  const char *zAct, *zMore;
+  const char *zRule, *zAct, *zMore;
 } CacheRule;
-static const CacheRule aOrphans[] = {DUE("cache_due_sessions", " ORDER BY at"),
-    DUE("cache_due_abandoned", " ORDER BY at")};
+static const CacheRule aOrphans[] = {
+    DUE("idle", "cache_sessions", "session_id",
+        "last_accessed_at < ?1 AND NOT " HAS_RESULT,
+        " ORDER BY last_accessed_at"),
+    DUE("abandoned", "cache_sessions", "session_id",
+        "last_accessed_at < ?1 AND " HAS_RESULT, " ORDER BY last_accessed_at")};
 static const CacheRule aOutdated[] = {
-    DUE("cache_due_items", ""), DUE("cache_due_expired", "")};
+    DUE("age", "cache_items", "id", "protected = 0 AND timestamp < ?1", ""),
+    DUE("expired", "cache_items", "id", "expires_at < ?1", "")};
 
 /* The contents of the cache. */
 typedef struct CacheCounts {
@@ -283,11 +315,16 @@ static BxStmts *beginCleanup(BxCall *p) {
   return pHome;
 }
 
+static const char zCacheRule[] =
+    "UPDATE main.cache_state SET rule = ?1 WHERE one = 1";
+
 /* Removes up to nLimit rows (-1: all) that are due before iCut. Returns whether
 ** there are more. */
 static int applyRule(
     BxStmts *pHome, const CacheRule *pRule, i64 iCut, i64 nLimit, BxErr *pErr) {
+  bxDo(pHome, zCacheRule, pErr, "t", pRule->zRule);
   bxDo(pHome, pRule->zAct, pErr, "ii", iCut, nLimit);
+  bxDo(pHome, zCacheRule, pErr, "t", 0);
   return (int)bxAsk(pHome, pRule->zMore, pErr, "i", iCut);
 }
 
@@ -295,10 +332,8 @@ static int applyRule(
 ** sessions (bSessions) or items, of both rules together. */
 static void cleanUp(BxCall *p, BxStmts *pHome, const CacheRule aRule[2],
     const i64 aCut[2], i64 nLimit, int bSessions) {
-  static const char zSql[] = "UPDATE main.cache_state SET rule = NULL";
   CacheCounts was, is;
   int i, bMore = 0;
-  bxDo(pHome, zSql, &p->err, "");
   bxCacheWriteMarks(pHome, &p->err); /* what was read is not idle */
   is = was = cacheCount(pHome, &p->err);
   for (i = 0; i < 2; i++) {
@@ -367,15 +402,27 @@ void bxCacheCleanupOutdated(BxCall *p) {
 
 /*------------------------------------------------------------- preset ----*/
 
-static const char zCacheUse[] = "INSERT INTO main.cache_use(preset) VALUES(?1)";
+/* "keep" is the defaults. Each preset sets all of them, so that it replaces the other
+** completely. */
+static const char zCachePreset[] =
+    "UPDATE main.blackbox_settings SET value = CASE ?1 || name"
+    " WHEN 'recyclecache.max_description' THEN 500"
+    " WHEN 'recyclecache.session_quota_bytes' THEN 209715200"
+    " WHEN 'recyclecache.total_quota_bytes' THEN 5368709120"
+    " WHEN 'recyclecache.on_quota' THEN 'evict_oldest'"
+    " WHEN 'recyclecache.max_age_days' THEN 30 ELSE \"default\" END"
+    " WHERE name IN ('cache.max_item_bytes', 'cache.max_description',"
+    " 'cache.session_quota_bytes', 'cache.total_quota_bytes', 'cache.on_quota',"
+    " 'cache.idle_ms', 'cache.max_age_days')";
 
 void bxCachePreset(BxCall *p) {
-  static const char *const azArg[] = {"preset", 0};
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
   const char *zPreset = bxText(bxArg(p, 0), "preset", 100, 0, &p->err);
-  sqlite3_stmt *pStmt = bxStmt(pHome, zCacheUse, &p->err);
-  bxBind(pStmt, &p->err, "t", zPreset);
-  bxRun(pStmt, &p->err);
+  if (zPreset != 0 && strcmp(zPreset, "keep") != 0 &&
+      strcmp(zPreset, "recycle") != 0) {
+    bxRefuseArg(&p->err, "preset", "keep or recycle", bxArg(p, 0));
+  }
+  bxDo(pHome, zCachePreset, &p->err, "t", zPreset);
   bxReturnText(p, sqlite3_mprintf("%s", zPreset ? zPreset : ""));
-  bxCacheExplain(p, azArg);
+  bxCacheExplain(p, azCacheNoArg);
 }

@@ -3,7 +3,7 @@
 **
 ** The clock of the machine may be wrong. If it is far ahead, rules would remove
 ** what is not old. So a file remembers the newest time that it has seen
-** (retention_clock in sql/core.sql), and a clock that is too far ahead of that
+** (retention__clock in sql/core.sql), and a clock that is too far ahead of that
 ** time stops all rules until somebody confirms it. A clock that is behind it
 ** removes nothing early, and the newest time seen stays. A time that is given as
 ** an argument is the decision of the caller: it is neither checked nor
@@ -45,7 +45,7 @@ i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
   pStmt = bxStmt(p, zClockNow, pErr);
   if (!bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: the row of retention_clock is missing; run "
+        "CorruptedDataError: the row of retention__clock is missing; run "
         "blackbox_install()");
   } else if (sqlite3_column_type(pStmt, 0) == SQLITE_NULL) {
     failJump(pErr, pStmt);

@@ -190,7 +190,9 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n > ?1";
   BxStmts *pStmts = p->pLog->p;
   i64 iLast = bxAsk(pStmts, zLast, p->pErr, "");
-  char *zRows = bxAskText(pStmts, zChoose, p->pErr, "iii", iFrom, iTo, iBefore);
+  char *zRows;
+  if (p->pErr->rc != SQLITE_OK) return; /* iLast is not known */
+  zRows = bxAskText(pStmts, zChoose, p->pErr, "iii", iFrom, iTo, iBefore);
   if (areLeaves(p, zRows)) {
     bxDo(pStmts, zSums, p->pErr, "t", zRows);
     foldChosen(p, zRows);

@@ -47,8 +47,10 @@ static i64 removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
 
 /* Rows that may go, the oldest first. */
 #define REMOVABLE                                                              \
-  "SELECT rowid FROM main.event_payloads AS e WHERE purpose = 'archive' AND "  \
-  "pinned = 0 AND (NOT EXISTS (SELECT 1 FROM main.retention__in_force) OR "    \
+  "SELECT rowid FROM main.event_payloads AS e INDEXED BY payload_by_age "      \
+  "WHERE "                                                                     \
+  "purpose = 'archive' AND pinned = 0 AND (NOT EXISTS (SELECT 1 FROM "         \
+  "main.retention__in_force) OR "                                              \
   "NOT "                                                                       \
   "EXISTS (SELECT 1 FROM main.payload__held AS h WHERE h.rid = e.rowid))"
 
@@ -74,8 +76,7 @@ static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
       " size_bytes, rowid LIMIT ?2)) WHERE coalesce(freed, 0) < ?1";
   i64 nBeyond = nLimit > 0 ? bxAsk(pHome, zBeyond, pErr, "") : 0;
   if (nBeyond <= 0) return 0;
-  return removeRows(
-      pHome, zRows, nBeyond, nLimit, "payload.bytes", "", pErr);
+  return removeRows(pHome, zRows, nBeyond, nLimit, "payload.bytes", "", pErr);
 }
 
 /* The time that lies "days" before "now"; both may be given or not. What is given is
@@ -147,8 +148,7 @@ void bxPayloadCleanup(BxCall *p) {
   bxLock(pHome, &p->err); /* before the first read, so that it waits */
   iBefore = cutOff(p, pHome);
   bxLogBegin(pHome, &p->err);
-  nRow = removeRows(
-      pHome, zRows, iBefore, nLimit, "payload.age", "", &p->err);
+  nRow = removeRows(pHome, zRows, iBefore, nLimit, "payload.age", "", &p->err);
   nRow += trimArchive(pHome, nLimit - nRow, &p->err);
   if (isWhole(p)) bxPackSome(pHome, 1, &p->err);
   if (isWhole(p)) bxPackSweep(pHome, 2 * nLimit, &p->err);

@@ -22,8 +22,8 @@ typedef enum {
 
 typedef enum { BODY_REQUEST, BODY_RESPONSE, BODY_EVENT } FormatBody;
 
-/* What the row of a format names besides its place; of a row of
-** payload_usage_formats the same columns under other names. */
+/* What the row of a format names besides its place; of one of
+** the kind 'usage' what the columns input to reasoning have. */
 enum {
   PATH_PLACE,
   PATH_PART,

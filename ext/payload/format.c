@@ -18,10 +18,11 @@ SQLITE_EXTENSION_INIT3
 
 static const char zFormats[] =
     "SELECT " KINDS ", " BODIES_OF ", 0, 0, place, part, call_id, tool, "
-    "arguments, result, is_error FROM main.payload_formats UNION ALL "
+    "arguments, result, is_error FROM main.payload_formats WHERE kind NOT IN "
+    "('usage', 'error') UNION ALL "
     "SELECT 9, " BODIES_OF ", cache_in_input, reasoning_in_output, place, "
     "input, cache_write, cache_read, output, reasoning, cache_write_1h "
-    "FROM main.payload_usage_formats";
+    "FROM main.payload_formats WHERE kind = 'usage'";
 
 /*--------------------------------------------------------------- spots ----*/
 
@@ -241,7 +242,8 @@ static void readErrorText(Formats *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
 }
 
 void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned int mKind, BxErr *pErr) {
-  static const char zErrors[] = "SELECT pattern FROM main.payload_error_texts";
+  static const char zErrors[] =
+      "SELECT place FROM main.payload_formats WHERE kind = 'error'";
   sqlite3_stmt *pStmt;
   memset(pOut, 0, sizeof(*pOut));
   pOut->mKind = mKind;

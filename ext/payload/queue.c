@@ -283,23 +283,25 @@ static BxStmts *accept(Queue *p, Given *pRow, int nVal, BxErr *pErr) {
   return pErr->rc == SQLITE_OK && p->bEnabled ? pHome : 0;
 }
 
-/* Mode durable: the row is written. (An INSERT into a view changes no row.) */
+/* Mode durable: the row is written. If it is history, writes keep what is as old. */
 static void store(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
-  static const char *const azSql[] = {
+  static const char zSql[] =
       "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
       "  response_body, created_at, size_bytes, purpose) "
-      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 'archive')",
-      "INSERT INTO main.payload_history(id, event_id, agent_id, request_body,"
-      "  response_body, created_at) VALUES(?1, ?2, ?3, ?4, ?5, ?6)"};
-  int bOld = pRow->iTime < bxNow() - p->nRetain;
-  sqlite3_stmt *pStmt = bxStmt(pHome, azSql[bOld], pErr);
-  bxBind(pStmt, pErr, "tsssst", pRow->zId, pRow->aVal[0], pRow->aVal[1],
-      pRow->aVal[2], pRow->aVal[3], pRow->zTime);
-  if (!bOld) bxBind(pStmt, pErr, "------i", pRow->nByte);
+      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 'archive')";
+  static const char zHistory[] =
+      "UPDATE main.blackbox_settings SET value = max(1, ?1)"
+      " WHERE name = 'payload.history_until' AND value < max(1, ?1)";
+  sqlite3_stmt *pStmt = bxStmt(pHome, zSql, pErr);
+  bxBind(pStmt, pErr, "tssssti", pRow->zId, pRow->aVal[0], pRow->aVal[1],
+      pRow->aVal[2], pRow->aVal[3], pRow->zTime, pRow->nByte);
   bxRun(pStmt, pErr);
   bxWriteNote(p->bx, pErr);
-  if (pErr->rc == SQLITE_OK && !bOld && sqlite3_changes(p->bx->db) == 0) {
+  if (pErr->rc == SQLITE_OK && sqlite3_changes(p->bx->db) == 0) {
     failKeptOut(pErr);
+  }
+  if (pRow->iTime < bxNow() - p->nRetain) {
+    bxDo(pHome, zHistory, pErr, "i", pRow->iTime);
   }
 }
 

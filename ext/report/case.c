@@ -115,9 +115,10 @@ static const char zSwitchPins[] =
     " UNION ALL SELECT 9e18, at, 'unpinned: event ' || coalesce(event_id, payload_id),"
     "  actor, reason, 'unpinned' FROM main.payload_unpins"
     "  WHERE kill_switch_event_id = ?1"
-    " UNION ALL SELECT l.id, l.at, 'agent: ' || l.act, l.actor, l.reason, NULL"
-    "  FROM main.payload_agent_log AS l WHERE l.agent_id IN (SELECT agent_id"
-    "   FROM main.event_payloads WHERE kill_switch_event_id = ?1))"
+    " UNION ALL SELECT n, at, 'agent: ' || kind, actor, reason, NULL"
+    "  FROM main.blackbox__log WHERE kind IN ('stop', 'start') AND subject IN"
+    "   (SELECT agent_id FROM main.event_payloads"
+    "    WHERE kill_switch_event_id = ?1))"
     " ORDER BY at, n";
 
 static const char zSwitchHolds[] =
@@ -197,8 +198,9 @@ static const char zAgentPins[] =
     " GROUP BY agent_id"
     " UNION ALL SELECT at, 'unpinned: event ' || coalesce(event_id, payload_id),"
     "  actor, reason, 'unpinned' FROM main.payload_unpins WHERE agent_id = ?1"
-    " UNION ALL SELECT at, 'agent: ' || act, actor, reason, NULL"
-    "  FROM main.payload_agent_log WHERE agent_id = ?1 ORDER BY 1";
+    " UNION ALL SELECT at, 'agent: ' || kind, actor, reason, NULL"
+    "  FROM main.blackbox__log WHERE subject = ?1"
+    "  AND kind IN ('stop', 'start') ORDER BY 1";
 
 static const char zAgentHolds[] =
     "SELECT at, 'hold: ' || kind || ' ' || \"key\", owner || ' (' || actor || ')',"

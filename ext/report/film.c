@@ -77,12 +77,14 @@ void bxReportSession(ReportRun *p) {
   bxReportFacts(p, pHome,
       "SELECT s.session_id AS \"id:Session\", s.item_count AS "
       "\"count:Results\","
-      " s.total_size AS \"bytes:Size\", q.\"left\" AS \"bytes:Left of the "
-      "quota\","
+      " s.total_size AS \"bytes:Size\", iif(min(q.session_quota, "
+      "q.total_quota) < 1125899906842624,"
+      " min(q.session_quota - s.total_size, q.total_quota - q.bytes), NULL) AS "
+      "\"bytes:Left of the quota\","
       " s.created_at AS \"time:Created\","
       " s.last_accessed_at AS \"time:Last used\""
-      " FROM main.cache_sessions AS s LEFT JOIN main.cache_quota AS q"
-      " ON q.session_id = s.session_id WHERE s.session_id = ?1");
+      " FROM main.cache_sessions AS s LEFT JOIN main.cache_state AS q"
+      " WHERE s.session_id = ?1");
   if (p->nFact == 0) {
     bxReportNotFound(p, "session of the cache",
         "SELECT session_id FROM cache_sessions lists them");

@@ -417,9 +417,9 @@ static void readEraseOptions(Erasure *p, sqlite3_value *pVal) {
 /* Nothing hides in the actor and in the reason. */
 static void refuseHidden(Erasure *p) {
   static const char zSql[] =
-      "SELECT name FROM main.retention__visible, (SELECT 'actor' AS name, ?1 "
-      "AS "
-      "said, 0 AS long UNION ALL SELECT 'reason', ?2, 1) "
+      "SELECT name FROM (SELECT unseen FROM main.retention__controls LIMIT 1), "
+      "(SELECT 'actor' AS name, ?1 AS said, 0 AS long UNION ALL "
+      "SELECT 'reason', ?2, 1) "
       "WHERE ltrim(said, unseen) = '' OR unicode(ltrim(said, unseen)) BETWEEN "
       "917504 AND 921599 OR EXISTS (SELECT 1 FROM main.retention__controls "
       "WHERE instr(said, control) > 0 AND NOT (long AND parts_text))";

@@ -310,11 +310,18 @@ void bxRetentionSweep(BxCall *p) {
 }
 
 void bxRetentionConfirm(BxCall *p) {
-  static const char zConfirm[] = "UPDATE main.retention_clock SET seen ="
-                                 " (SELECT clock FROM main.retention_now)";
-  static const char zSeen[] = "SELECT seen FROM main.retention_clock";
-  BxStmts *pHome = bxHome(p->bx, "retention", &p->err);
+  static const char zLog[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, oldest, "
+      "newest) SELECT clock, 'core', 'clock', 'confirmed', min(seen, clock),"
+      " max(seen, clock) FROM main.retention_now"
+      " WHERE clock < seen OR clock > seen + 604800000";
+  static const char zConfirm[] =
+      "UPDATE main.retention__clock SET seen ="
+      " (SELECT clock FROM main.retention_now) WHERE one = 1";
+  static const char zSeen[] = "SELECT seen FROM main.retention__clock";
+  BxStmts *pHome = bxHome(p->bx, "core", &p->err);
   if (pHome == 0) return;
+  bxDo(pHome, zLog, &p->err, "");
   bxDo(pHome, zConfirm, &p->err, "");
   bxReturnInt(p, bxAsk(pHome, zSeen, &p->err, ""));
 }

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from cache_helpers import A, B, C, T0, exact, key, setting, text
+from cache_helpers import A, B, C, T0, exact, key, room, setting, text
 from conftest import connect, load, one, rows
 
 DAY = 86_400_000
@@ -213,7 +213,7 @@ def test_damaged_items_are_named_and_the_others_readable(db, path):
     for k in (good, bad, worse, nul):  # what was whole before may be damaged now
         read(db, k)
     db.execute("PRAGMA ignore_check_constraints = ON")
-    db.execute("DROP TRIGGER cache_items_update")
+    db.execute("DROP TRIGGER cache_update")
     db.execute("UPDATE cache_items SET data = '[2,' WHERE storage_key = ?", (bad,))
     db.execute("UPDATE cache_items SET custom_metadata = '{' WHERE storage_key = ?", (worse,))
     db.execute("UPDATE cache_items SET data = ? WHERE storage_key = ?", ("4\0x", nul))
@@ -236,7 +236,7 @@ def test_damaged_items_are_named_and_the_others_readable(db, path):
 def test_damage_of_one_byte_is_found_in_a_text_that_was_read_before(db, size):
     data = json.dumps("x" * (size - 2))
     k = write(db, A, data)["storageKey"]
-    db.execute("DROP TRIGGER cache_items_update")
+    db.execute("DROP TRIGGER cache_update")
     for i in range(size):
         damaged = data[:i] + "\n" + data[i + 1:]
         for text_now, whole in ((data, True), (damaged, False)):
@@ -251,7 +251,7 @@ def test_damage_of_one_byte_is_found_in_a_text_that_was_read_before(db, size):
 def test_data_that_a_write_refused_is_not_taken_for_json_later(db):
     k = write(db, A, "[1]")["storageKey"]
     refuses(db, "^ValidationError: data", "SELECT cache_write(?,NULL,NULL,'[2,','d')", A)
-    db.execute("DROP TRIGGER cache_items_update")
+    db.execute("DROP TRIGGER cache_update")
     db.execute("UPDATE cache_items SET data = '[2,'")
     refuses(db, "^CorruptedDataError", "SELECT cache_read(?)", k, error=sqlite3.DatabaseError)
 
@@ -334,8 +334,7 @@ def test_quota_check_says_what_a_write_would_do(db, on_quota, total):
         try:
             one(db, "SELECT cache_write(?,?,?,?,?,?,?)", *args)
             assert left >= 0
-            quota = one(db, "SELECT left FROM cache_quota WHERE session_id = ?", session)
-            assert quota == left
+            assert room(db, session) == left
             fits += 1
         except sqlite3.Error as error:
             assert left < 0, error
@@ -453,10 +452,15 @@ def test_clean_up_does_not_count_as_access(db):
 
 def test_cache_use_preset_applies_a_preset_and_refuses_unknown_names(db):
     assert one(db, "SELECT cache_use_preset('recycle')") == "recycle"
-    assert rows(db, "SELECT preset FROM cache_use") == [("recycle",)]
-    refuses(db, "no preset has this name", "SELECT cache_use_preset('nope')")
+    changed = 'SELECT name, value FROM blackbox_settings WHERE value <> "default" ORDER BY 1'
+    assert rows(db, changed) == [
+        ("cache.max_age_days", 30), ("cache.max_description", 500),
+        ("cache.on_quota", "evict_oldest"), ("cache.session_quota_bytes", 209_715_200),
+        ("cache.total_quota_bytes", 5_368_709_120)]
+    refuses(db, "ValidationError: preset must be keep or recycle, got 'nope'",
+            "SELECT cache_use_preset('nope')")
     db.execute("INSERT INTO blackbox_call VALUES('cache_use_preset','[\"keep\"]')")
-    assert rows(db, "SELECT preset FROM cache_use") == [("keep",)]
+    assert rows(db, changed) == []
 
 
 def test_eviction_error_says_that_tool_results_stay(db):
@@ -597,8 +601,8 @@ def test_statements_survive_a_change_of_the_schema(db):
 
 def test_damage_of_the_computed_tables_is_an_error_and_not_a_crash(db):
     k = write(db, A, "[1]")["storageKey"]
-    for statement in ("DELETE FROM cache_limits", "DELETE FROM cache_state",
-                      "UPDATE cache_sizes SET size = 'x'", "DELETE FROM cache_sizes",
+    for statement in ("DELETE FROM cache_state", "UPDATE cache_state SET freed = 'x', old = 'y'",
+                      "UPDATE cache_state SET bytes = 'x', wake = 'y', evict = 7",
                       "UPDATE cache_sessions SET kept_size = 'much'",
                       "DROP TRIGGER blackbox_settings_delete; DELETE FROM blackbox_settings"):
         db.execute("BEGIN")
@@ -616,7 +620,7 @@ def test_damage_of_the_computed_tables_is_an_error_and_not_a_crash(db):
                 pass
         db.execute("ROLLBACK")
     exact(db)
-    for table in ("cache_state", "cache_limits", "cache_sizes", "cache_sessions"):
+    for table in ("cache_state", "cache_access", "cache_sessions"):
         db.execute("BEGIN")
         db.execute(f"DROP TABLE {table}")
         refuses(db, "StorageUnavailableError: .*no such table",

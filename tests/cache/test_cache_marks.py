@@ -5,13 +5,14 @@ import time
 
 import pytest
 
-from cache_helpers import A, B, T0, exact, key, put, setting
+from cache_helpers import A, B, T0, exact, key, put, setting, used
 from conftest import connect, load, one, rows
 
 SECOND = 1000
 K = key(A, "task0001")
 LAST = "SELECT last_accessed_at FROM cache_sessions WHERE session_id = ?"
-HITS = "SELECT hits, used_at FROM cache_access WHERE key = ?"
+HITS = ("SELECT coalesce(hits, 0), coalesce(used_at, timestamp) FROM cache_items"
+        " LEFT JOIN cache_access ON key = storage_key WHERE storage_key = ?")
 
 
 @pytest.fixture(params=["WAL", "DELETE", "TRUNCATE"])
@@ -173,7 +174,7 @@ def test_reads_in_an_attached_schema_are_counted(path, tmp_path):
     one(db, "SELECT blackbox_install('a \"b', 'all')")
     one(db, "SELECT cache_write(?,'task0001','turn0000','[1]','d',NULL,?)", A, T0)
     read(db, T0 + 60 * SECOND)
-    assert rows(db, HITS.replace("cache_access", '"a ""b".cache_access'), K) == [
+    assert rows(db, HITS.replace("cache_", '"a ""b".cache_'), K) == [
         (1, T0 + 60 * SECOND)]
     read(db, T0 + 61 * SECOND)
     db.close()
@@ -192,40 +193,25 @@ def test_clean_up_counts_the_reads_of_its_own_connection(db):
         (A, T0 + 5000)]
 
 
-# ------------------------------------------------------------------ rows ----
-
-def test_a_row_in_cache_access_counts_a_read(db):
-    put(db, A, "task0001", "[1]")
-    db.execute("INSERT INTO cache_access(key) VALUES(?)", (K,))
-    assert one(db, "SELECT hits FROM cache_access") == 1
-    assert abs(one(db, LAST, A) - one(db, "SELECT unixepoch() * 1000")) < 60_000
-    db.execute("INSERT INTO cache_access(key, hits, used_at) VALUES(?, 4, 5)", (K,))
-    hits, used = db.execute("SELECT hits, used_at FROM cache_access").fetchone()
-    assert hits == 5 and used > T0  # times never go back
-    db.execute("INSERT INTO cache_access(key) VALUES('no such item')")
-    for column, value in [("hits", 0), ("hits", -1), ("hits", "x"), ("hits", 1.5),
-                          ("used_at", -1), ("used_at", "x"), ("used_at", 10**18)]:
-        with pytest.raises(sqlite3.IntegrityError, match="ValidationError: " + column):
-            db.execute(f"INSERT INTO cache_access(key, {column}) VALUES(?,?)", (K, value))
-    assert one(db, "SELECT count(*) FROM cache_uses") == 1
-    exact(db)
-
+# ------------------------------------------------------------------ hits ----
 
 @pytest.mark.parametrize("recursive", [0, 1])
 def test_hits_belong_to_the_key(db, recursive):
     db.execute(f"PRAGMA recursive_triggers = {recursive}")
     put(db, A, "task0001", "[1]")
-    db.execute("INSERT INTO cache_access(key, hits) VALUES(?, 7)", (K,))
+    used(db, K, hits=7)
     one(db, "SELECT cache_write(?,'task0001','turn0000','[2]','d')", A)
     assert one(db, "SELECT hits FROM cache_access") == 7
-    db.execute("UPDATE cache_items SET task_id = 'task0009'")
-    assert rows(db, "SELECT key, hits FROM cache_access") == [(key(A, "task0009"), 7)]
+    put(db, A, "task0001", "[3]", how="REPLACE")
+    if not recursive:  # otherwise that was a DELETE
+        assert rows(db, "SELECT key, hits FROM cache_access") == [(K, 7)]
+        exact(db)
     db.execute("DELETE FROM cache_items")
-    assert one(db, "SELECT count(*) FROM cache_uses") == 0
+    assert one(db, "SELECT count(*) FROM cache_access") == 0
     put(db, A, "task0001", "[1]")
-    db.execute("INSERT INTO cache_access(key) VALUES(?)", (K,))
+    used(db, K)
     assert json.loads(one(db, "SELECT cache_stats(?)", A))["hits"] == 1
     assert json.loads(one(db, "SELECT cache_stats()"))["hits"] == 1
     db.execute("DELETE FROM cache_sessions")
-    assert one(db, "SELECT count(*) FROM cache_uses") == 0
+    assert one(db, "SELECT count(*) FROM cache_access") == 0
     exact(db)

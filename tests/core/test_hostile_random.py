@@ -42,8 +42,8 @@ HOSTILE = [
     "REPLACE INTO blackbox_settings(name, value) VALUES('payload.max_bytes', 1)",
     "INSERT INTO payload_evidence(event_id, agent_id, kill_switch_event_id) "
     "VALUES('e4', 'b', 'k')",
-    "INSERT INTO payload_history(id, event_id, agent_id, created_at) "
-    "VALUES('victim', 'e', 'a', '2020-01-01')",
+    "INSERT INTO event_payloads(id, event_id, agent_id, purpose, created_at) "
+    "VALUES('victim', 'e', 'a', 'archive', '2020-01-01')",
     "DELETE FROM payload_due",
     "UPDATE retention_log SET rows = 0", "DELETE FROM blackbox_log",
     "INSERT INTO blackbox_log(domain, kind, subject) VALUES('payload', 'unpin', 'victim')",

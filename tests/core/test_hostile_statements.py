@@ -134,10 +134,13 @@ def test_an_incremental_blob_write_is_refused_or_found(fresh, column, table):
     "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) VALUES"
     "('mine0', 'x', 'x', 'archive'), ('victim', 'y', 'y', 'archive')"])
 def test_without_a_journal_pinned_rows_hold(tmp_path, kind, statement):
-    """The guards refuse a statement before it changes a pinned row."""
+    """The guards refuse a statement before it changes a pinned row. (Its mark that REPLACE takes a
+    row is not rolled back, and check finds it.)"""
     make(tmp_path / "off.db", kind)
     db = connect(tmp_path / "off.db")
     before = guarded(db)
     refused_without_journal(db, statement)
     assert guarded(db) == before
+    assert rows(db, "SELECT * FROM blackbox_check WHERE object <> 'payload__state'") == []
+    one(db, "SELECT payload_cleanup()")
     assert rows(db, "SELECT * FROM blackbox_check") == []

@@ -23,9 +23,9 @@ def test_install_without_a_list_is_core_and_payload_and_mends_what_is_there(path
     db = connect(path)
     assert one(db, "SELECT blackbox_install()") == "main: core, payload"
     assert one(db, "SELECT blackbox_install('main', 'cache')") == "main: cache, core, payload"
-    db.execute("DROP VIEW cache_quota")
+    db.execute("DROP VIEW cache_due_items")
     assert one(db, "SELECT blackbox_install()") == "main: cache, core, payload"
-    assert one(db, "SELECT count(*) FROM cache_quota") == 0
+    assert one(db, "SELECT count(*) FROM cache_due_items") == 0
 
 
 def test_a_missing_domain_is_named_with_the_line_that_installs_it(path):
@@ -107,11 +107,11 @@ def test_the_log_tells_what_an_install_made_anew(db):
     db.execute("DROP TRIGGER payload_unpins_insert")
     db.execute("CREATE TRIGGER payload_unpins_insert INSTEAD OF INSERT ON payload_unpins "
                "BEGIN SELECT 1; END")
-    db.execute("DROP TRIGGER cache_use_insert")
+    db.execute("DROP TRIGGER cache_insert")
     told = [
         ("payload", "schema of payload", '{"missing":"trigger payload_delete_guard, view '
          'payload_pins","changed":"trigger payload_unpins_insert"}'),
-        ("cache", "schema of cache", '{"missing":"trigger cache_use_insert","changed":""}')]
+        ("cache", "schema of cache", '{"missing":"trigger cache_insert","changed":""}')]
     for _ in range(2):
         one(db, "SELECT blackbox_install()")
         assert rows(db, REPAIRS) == told
@@ -159,9 +159,7 @@ MADE = [
     ("blackbox_settings", "name GLOB 'payload.*'"),
     ("retention_rules", "rule = 'cache.idle'"),
     ("payload__state", "1"),
-    ("cache_limits", "1"),
     ("cache_state", "1"),
-    ("cache_presets", "preset = 'recycle'"),
     ("rollout_act", "1"),
     ("rollout_preambles", "1"),
 ]
@@ -189,18 +187,16 @@ def test_the_totals_of_a_lost_row_are_counted_anew(db):
     db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.total_quota_bytes', 99)")
     one(db, "SELECT cache_write(?, 'task0001', 'turn0001', '12345', 'd')", session)
     db.execute("DELETE FROM cache_state")
-    db.execute("DELETE FROM cache_limits")
     with pytest.raises(sqlite3.DatabaseError, match="run blackbox_install"):
         one(db, "SELECT cache_quota_check(?, 1)", session)
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT bytes FROM cache_state") == [(5,)]
-    assert rows(db, "SELECT total_quota FROM cache_limits") == [(99,)]
+    assert rows(db, "SELECT total_quota FROM cache_state") == [(99,)]
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
 def test_changes_that_the_user_may_make_are_not_reported(db):
     db.execute("INSERT INTO rollout_policy(preset, item_type) VALUES('mine', '*')")
-    db.execute("UPDATE cache_presets SET value = 8 WHERE name = 'cache.max_age_days'")
     db.execute("ALTER TABLE cache_items ADD COLUMN note TEXT")
     db.execute("UPDATE blackbox_settings SET value = 9 WHERE name = 'payload.retention_days'")
     assert rows(db, "SELECT * FROM blackbox_check") == []
@@ -208,7 +204,7 @@ def test_changes_that_the_user_may_make_are_not_reported(db):
 
 @pytest.mark.parametrize("table", [
     "blackbox_domains", "payload__state", "cache_state", "evidence_owners", "rollout_act",
-    "retention_rules", "cache_limits"])
+    "retention_rules"])
 def test_check_sees_a_table_that_was_dropped_and_install_makes_it(db, table):
     made = rows(db, f"SELECT * FROM {table}")
     db.execute(f"DROP TABLE {table}")

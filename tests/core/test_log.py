@@ -272,7 +272,7 @@ def test_new_evidence_has_its_leaves_all_the_same_and_the_damage_stays_told(kept
         told = found(kept)
         assert any(re.search(after or before, problem) for problem in told), told
         for n in new:
-            assert one(kept, "SELECT count(*) FROM proof_log WHERE number = ?", n) == 1
+            assert one(kept, "SELECT count(*) FROM blackbox__leaves WHERE leaf + 1 = ?", n) == 1
             assert not any(f"row {n}:" in problem for problem in told), told
 
 

@@ -192,7 +192,8 @@ class Generator(random.Random):
         # (The oracle stops an agent for a push that OR IGNORE then leaves out.)
         insert = self.choice(CONFLICT).replace(" OR IGNORE", "")
         command = "INSERT INTO ring(ring, value) VALUES(?, ?)"
-        limit = self.of("window", "max_bytes", "idle_days"), self.of(0, 1, 2, 5, 2000, 20000)
+        limit = self.choice([("window", self.of(0, 1, 2, 5, 2000)), ("idle_days", self.of(0, 1, 5)),
+                             ("max_bytes", self.of(0, 20000))])  # the oracle refuses larger rows
         return [statement for statement in [
             *[(f"{insert} {push}(?, ?, ?, ?, ?)", *exchange)] * 8,
             *[(f"INSERT {push}(?1, ?2, ?3, ?4, ?5), (?1, ?2 || 'x', ?6, ?4, ?5)", *exchange,
@@ -323,7 +324,7 @@ class Generator(random.Random):
         parameter = self.choice([
             ("max_size_bytes", self.of(3000, 9000)), ("prune_threshold", self.of(0.5, 0.9)),
             ("retention_policy", self.of("keep-all", "keep-last-n", "confidence-based")),
-            ("max_screenshots", self.of(0, 2, 50)), ("overflow", "main"), ("colour", 1)])
+            ("overflow", "main"), ("colour", 1)])  # (max_screenshots goes with every policy now)
         return [
             *[(f"{self.choice(CONFLICT)} {insert}", id, self.time(), action, shot)] * 10,
             *[("INSERT INTO rec(action, screenshot) VALUES(?, ?)", action, shot)] * 2,

@@ -24,6 +24,8 @@
 #define KNOWN 32
 /* It is an error of the file. */
 #define FILES 64
+/* From then on nothing can be written, so that the log cannot tell what was left out. */
+#define MUTES 128
 
 /* A way in which a statement inside xUpdate fails. */
 typedef struct Failure {

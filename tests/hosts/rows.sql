@@ -69,7 +69,7 @@ INSERT INTO cache_items(session_id, task_id, turn_id, timestamp, description, da
   VALUES('conv_a3f8e2b4-5c6d-7e8f-9a0b-1c2d3e4f5a6b', 'a7b3c9d2', 'f4e8a1b7', 1760000000000,
          'Parcels of the customer', '{"parcels": [1042]}');
 
-SELECT session_id, total_size, item_count, used, left FROM cache_sessions JOIN cache_quota USING(session_id);
+SELECT session_id, total_size, item_count FROM cache_sessions;
 
 CREATE VIRTUAL TABLE rec USING evidence_buffer;
 

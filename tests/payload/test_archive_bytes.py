@@ -86,8 +86,8 @@ def test_a_row_that_is_older_than_all_others_goes_itself(plain):
     limit(plain, 200)
     put(plain, "p8", 100, 8)
     put(plain, "p9", 100, 9)
-    plain.execute("INSERT INTO payload_history(id, event_id, agent_id, request_body, created_at)"
-                  " VALUES('old', 'e', 'a', ?, '2020-01-01')", ("x" * 50,))
+    plain.execute("INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose,"
+                  " created_at) VALUES('old', 'e', 'a', ?, 'archive', '2020-01-01')", ("x" * 50,))
     assert ids(plain) == ["p8", "p9"] and receipts(plain) == [("payload.bytes", 1, 50)]
 
 

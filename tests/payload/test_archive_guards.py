@@ -59,7 +59,6 @@ REFUSED = (
         "agent_id = 'AG'", "pinned = 0, id = 'x'", "kill_switch_event_id = 'k'")]
     + ["UPDATE OR REPLACE event_payloads SET id = :id WHERE id = 'old'",
        "UPDATE OR IGNORE event_payloads SET request_body = 'x' WHERE id = :id",
-       "UPDATE OR IGNORE event_payloads SET id = :id WHERE id = 'old'",
        "UPDATE OR REPLACE event_payloads SET rowid = :rowid WHERE id = 'old'",
        "UPDATE OR REPLACE event_payloads SET rowid = :rowid, id = :id "
        "WHERE id = 'old'",
@@ -114,6 +113,8 @@ def test_no_statement_changes_or_removes_a_pinned_row(archive, id, begin):
             pytest.fail("was let through: " + statement)
         assert table(archive) == before, statement
         assert rows(archive, "SELECT * FROM payload_pins") == pins, statement
+    archive.execute("UPDATE OR IGNORE event_payloads SET id = ? WHERE id = 'old'", (id,))
+    assert table(archive) == before
 
 
 @pytest.mark.parametrize("id", ["ev", "pin"])
@@ -512,3 +513,27 @@ def test_a_lost_pin_is_set_anew_as_the_check_says(db):
     assert any("UPDATE event_payloads SET pinned = 1 pins it anew" in p for p in problems(db))
     db.execute("UPDATE event_payloads SET pinned = 1 WHERE id = 'x'")
     assert problems(db) == [LOST]
+
+
+@pytest.mark.parametrize("again", ["payload_insert_taken", "payload_insert_replace"])
+def test_what_replace_takes_is_guarded_in_whatever_order_the_triggers_fire(db, again):
+    """SQLite does not promise the order, and a trigger that is made anew comes first."""
+    add(db, "ev", "evidence")
+    for id in "one", "two":
+        add(db, id)
+    sql = one(db, "SELECT sql FROM sqlite_schema WHERE name = ?", again)
+    db.execute(f"DROP TRIGGER {again}")
+    db.execute(sql)
+    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
+        add(db, "ev", verb="REPLACE")
+    add(db, "one", verb="REPLACE")
+    assert rows(db, "SELECT rule, rows FROM retention_log") == [("manual", 1)]
+    db.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads BEGIN "
+               "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) "
+               "VALUES('ev', 'x', 'x', 'archive'); END")
+    for id in "one", "two":
+        with pytest.raises(sqlite3.IntegrityError, match="MisuseError: while REPLACE takes a row"):
+            add(db, id, verb="REPLACE")
+    assert rows(db, "SELECT id, purpose FROM event_payloads ORDER BY id") == [
+        ("ev", "evidence"), ("one", "archive"), ("two", "archive")]
+    assert rows(db, "SELECT rule FROM payload__state") == [(None,)]

@@ -192,3 +192,28 @@ def test_an_insert_compiles_little_beside_the_same_table_without_rules(db):
     alone = opcodes(db, insert.format("plain"))
     assert opcodes(db, insert.format("event_payloads")) < 15 * alone
     assert opcodes(db, "DELETE FROM event_payloads WHERE id = 'x'") < 5 * alone
+
+
+def test_a_clean_up_with_nothing_due_reads_no_row(db, path):
+    """It steps through the index by age, which has the rows that may go."""
+    db.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, purpose) WITH "
+               "n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
+               "SELECT 'e' || i, 'a', 'q', 'archive' FROM n")
+    steps = []
+    db.set_progress_handler(lambda: steps.append(1), 100)
+    assert one(db, "SELECT payload_cleanup()") == 0
+    db.set_progress_handler(None, 0)
+    assert len(steps) < 50
+
+
+def test_an_insert_looks_its_keys_up_in_what_was_erased(db):
+    db.execute("INSERT INTO retention__erased(kind, key, until) WITH n(i) AS (SELECT 1 UNION ALL "
+               "SELECT i + 1 FROM n WHERE i < 20000) SELECT 'event', i, 9e15 FROM n")
+    steps = []
+    db.set_progress_handler(lambda: steps.append(1), 100)
+    insert = "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES(?, 'a', 'archive')"
+    db.execute(insert, ("other",))
+    with pytest.raises(sqlite3.IntegrityError, match="ErasedError"):
+        db.execute(insert, ("20000",))
+    db.set_progress_handler(None, 0)
+    assert len(steps) < 50

@@ -363,8 +363,10 @@ def test_payload_cleanup_uses_a_retention_of_one_day(archive):
 
 def test_history_by_plain_sql(archive, path):
     plain = sqlite3.connect(path, isolation_level=None)
-    load = ("INSERT INTO payload_history(event_id, agent_id, request_body, created_at)"
-            " VALUES(?, 'a', 'é', ?)")
+    load = ("INSERT INTO event_payloads(event_id, agent_id, request_body, purpose, created_at)"
+            " VALUES(?, 'a', 'é', 'archive', ?)")
+    plain.execute("UPDATE blackbox_settings SET value = unixepoch('2020-01-02') * 1000"
+                  " WHERE name = 'payload.history_until'")
     plain.execute(load, ("h", "2020-01-01T00:00:00.000Z"))
     plain.execute(load, ("new", time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())))
     with pytest.raises(sqlite3.IntegrityError, match="created_at must be a date"):

@@ -63,7 +63,8 @@ def test_agents_are_stopped_and_started_by_plain_sql(plain, db):
             plain.execute(sql)
     plain.execute("INSERT INTO payload_starts(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
     push(db, "a", "e9")
-    assert rows(plain, "SELECT act, actor, reason FROM payload_agent_log") \
+    assert rows(plain, "SELECT kind, actor, reason FROM blackbox_log "
+                "WHERE kind IN ('stop', 'start')") \
         == [("stop", "Ann", None), ("start", "Ann", "mended")]
     assert check(db) == []
 

@@ -91,7 +91,9 @@ def head(db):
 
 
 def log(db, schema="main"):
-    return [r[0] for r in rows(db, f"SELECT kind FROM {schema}.proof_log ORDER BY leaf")]
+    return [r[0] for r in rows(db, "SELECT iif(n, coalesce(kind, 'removal'), NULL)"
+                               f" FROM {schema}.blackbox__leaves LEFT JOIN"
+                               f" {schema}.blackbox__log ON n = leaf + 1 ORDER BY leaf")]
 
 
 def problems(db, noted=None):

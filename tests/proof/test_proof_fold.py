@@ -127,7 +127,7 @@ def test_old_heads_and_the_rows_that_are_left_can_be_verified(folded):
     for old in heads:
         assert problems(db, old) == []
         proofs = [proof_of(db, "head", old)]
-        proofs += [proof_of(db, "leaf", r[0]) for r in rows(db, "SELECT leaf FROM proof_log")]
+        proofs += [proof_of(db, "leaf", r[0]) for r in rows(db, "SELECT leaf FROM blackbox__leaves")]
         assert verify.verify(proofs, verify.read_head(old))
     assert rows(db, "SELECT count(*) FROM proof_export WHERE path LIKE 'tile/0/%'")[0][0] == 1
 

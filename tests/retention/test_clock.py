@@ -9,8 +9,7 @@ from retention_helpers import DAY, T0, archive, notes, own_rule, plan
 
 HOUR = 3_600_000
 CONFIRM = ["SELECT retention_confirm_clock()",
-           "INSERT INTO blackbox_call(command) VALUES('retention_confirm_clock')",
-           "UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)"]
+           "INSERT INTO blackbox_call(command) VALUES('retention_confirm_clock')"]
 CLEANUPS = ["SELECT * FROM retention_plan", "SELECT retention_sweep()",
             "SELECT payload_cleanup()", "SELECT payload_cleanup(3)",
             "SELECT rollout_cleanup_expired()", "SELECT cache_cleanup_orphans()",
@@ -22,7 +21,7 @@ def now():
 
 
 def seen(db):
-    return one(db, "SELECT seen FROM retention_clock")
+    return one(db, "SELECT seen FROM retention_now")
 
 
 def set_seen(db, ms):
@@ -99,6 +98,9 @@ def test_reading_writes_nothing(db):
     "SELECT retention_sweep()", "SELECT payload_cleanup()", "SELECT cache_cleanup_orphans()",
     "SELECT rollout_cleanup_expired()",
     "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('e', 'a', 'archive')",
+    "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('e', 'a', 'evidence')",
+    "INSERT INTO event_payloads(event_id, agent_id, purpose, created_at) "
+    "VALUES('e', 'a', 'archive', '2020-01-01')",
 ])
 def test_writes_and_clean_ups_remember_the_time_once_an_hour(db, write):
     set_seen(db, now() - 3 * DAY)
@@ -123,11 +125,9 @@ def test_a_write_remembers_no_time_that_is_in_doubt(db):
 
 
 @pytest.mark.parametrize("sql", [
-    "UPDATE retention_clock SET seen = seen + 1000000", "UPDATE retention_clock SET seen = 5",
-    "UPDATE retention_clock SET one = 2", "DELETE FROM retention_clock",
-    "INSERT INTO retention_clock VALUES(1, 5)", "REPLACE INTO retention_clock VALUES(1, 5)",
-    "INSERT OR IGNORE INTO retention_clock VALUES(2, 5)",
-    "UPDATE retention_clock SET seen = NULL",
+    "UPDATE retention_now SET seen = 5", "DELETE FROM retention_now",
+    "INSERT INTO retention_now(seen) VALUES(5)", "UPDATE retention__clock SET one = 2",
+    "UPDATE retention__clock SET seen = NULL",
 ])
 def test_the_newest_time_is_guarded(db, sql):
     before = seen(db)
@@ -139,8 +139,8 @@ def test_the_newest_time_is_guarded(db, sql):
 def test_a_lost_row_stops_the_rules_and_is_a_problem(db):
     archive(db, "p", T0)
     db.execute("DELETE FROM retention__clock")
-    assert ("retention_clock",) in rows(db, "SELECT object FROM blackbox_check")
-    with pytest.raises(sqlite3.Error, match="CorruptedDataError.*retention_clock"):
+    assert ("retention__clock",) in rows(db, "SELECT object FROM blackbox_check")
+    with pytest.raises(sqlite3.Error, match="CorruptedDataError.*retention__clock"):
         plan(db)
     archive(db, "q", now())
     assert one(db, "SELECT count(*) FROM event_payloads") == 2

@@ -74,14 +74,6 @@ def test_a_session_goes(full):
     assert rows(full, "SELECT rule FROM cache_state") == [(None,)]
 
 
-def test_a_locked_session_goes_as_well(full):
-    full.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.lock_tool_results', 1)")
-    full.execute("INSERT INTO cache_items(session_id, task_id, turn_id, description, data, "
-                 "custom_metadata) VALUES(?, 'a7b3c9d2', 'f4e8g1h9', 'x', ?, "
-                 "'{\"kind\":\"tool_result\"}')", (OTHER, json.dumps(CANARY)))
-    assert parts(erase(full, "text", CANARY)) == {"cache_items": 1}
-
-
 def test_a_conversation_goes_with_its_index_and_items_of_forks_stay(full):
     full.execute("UPDATE rollouts SET expires_at = 'permanent'")
     one(full, "SELECT rollout_fork(?, 1, ?)", ID, FORK)

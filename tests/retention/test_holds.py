@@ -365,7 +365,7 @@ def test_a_hold_is_part_of_its_transaction(full, path, end, kept):
      "FROM blackbox__log WHERE subject = 'event:e1'", "retention__in_force"),
     ("DROP TRIGGER payload_delete_guard", "payload_delete_guard"),
     ("DROP TRIGGER rollout_heads_held", "rollout_heads_held"),
-    ("DROP TRIGGER cache_items_held_delete", "cache_items_held_delete"),
+    ("DROP TRIGGER cache_delete", "cache_delete"),
     ("DROP TRIGGER evidence_overflow_delete", "evidence_overflow_delete"),
     ("DROP TRIGGER retention__step_insert", "retention__step_insert"),
     ("CREATE TRIGGER mine INSTEAD OF INSERT ON retention_holds BEGIN "
@@ -383,8 +383,8 @@ def test_check_finds_what_was_done_behind_the_guards(full, path, damage, object)
 @pytest.mark.parametrize("kind, key, loss", [
     ("agent", "a", "DROP TRIGGER payload_delete_guard; DELETE FROM event_payloads"),
     ("evidence", "v1", "DROP TRIGGER payload_delete_guard; DELETE FROM event_payloads"),
-    ("session", SESSION, "DROP TRIGGER cache_sessions_held_delete; "
-     "DROP TRIGGER cache_items_held_delete; DELETE FROM cache_sessions"),
+    ("session", SESSION, "DROP TRIGGER cache_session_delete; "
+     "DELETE FROM cache_sessions; DELETE FROM cache_items"),
     ("rollout", ID, "DROP TRIGGER rollout_heads_held; DELETE FROM rollout_heads")])
 def test_check_finds_what_is_held_and_gone(full, path, kind, key, loss):
     hold(full, kind, key, until=LATER)
@@ -496,7 +496,7 @@ def test_ten_thousand_holds_do_not_scan(full):
     plan = " ".join(r[3] for r in rows(
         full, "EXPLAIN QUERY PLAN DELETE FROM event_payloads WHERE id = 'p1'"))
     assert "SCAN" not in plan
-    for view in ("payload__held", "rollout__held", "cache__held"):
+    for view in ("payload__held", "rollout__held", "cache_due_expired"):
         assert "SEARCH retention__in_force" in " ".join(r[3] for r in rows(
             full, f"EXPLAIN QUERY PLAN SELECT * FROM {view}"))
     full.execute("DELETE FROM event_payloads WHERE id = 'p1'")

@@ -61,7 +61,7 @@ def statements():
         yield f"INSERT {clause} INTO rollout_heads(id) VALUES('{ID}')"
     yield "INSERT INTO rollout_cleanup(now) VALUES(253402300799999)"
     for view in ("cache_due_items", "cache_due_expired", "cache_due_sessions",
-                 "cache_due_abandoned", "rollouts", "retention_holds", "payload_due",
+                 "rollouts", "retention_holds", "payload_due",
                  "rollout_due"):
         yield f"DELETE FROM {view}"
 

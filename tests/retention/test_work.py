@@ -3,7 +3,7 @@ import sqlite3
 
 import pytest
 
-from conftest import ROOT, archive_faults, connect, one, rows
+from conftest import ROOT, archive_faults, cache_faults, connect, one, rows
 from retention_helpers import DAY, SESSION, T0, archive
 from test_clock import now, set_seen
 
@@ -207,7 +207,7 @@ def item(db, turn, expires_at, session=SESSION):
 
 
 def test_a_new_item_removes_two_expired_ones(path):
-    db = domains(path, "core", "cache", "cache_work")
+    db = domains(path, "core", "cache")
     for n in 1, 2, 3, 4:
         item(db, n, now() + DAY)
     for n, days in (1, -30), (2, -20), (3, -10):
@@ -218,7 +218,7 @@ def test_a_new_item_removes_two_expired_ones(path):
         db, "SELECT turn_id FROM cache_items ORDER BY turn_id")] == [3, 4, 5]
     assert (one(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'expired'")
             or 0) == 2
-    assert rows(db, "SELECT * FROM cache__check") == []
+    assert cache_faults(db) == []
 
 
 @pytest.mark.parametrize("sql", [
@@ -228,7 +228,7 @@ def test_a_new_item_removes_two_expired_ones(path):
     f" VALUES('session', '{SESSION}', 'o', 'a', 'r')",
 ])
 def test_a_new_item_never_fails_because_an_expired_one_cannot_go(path, sql):
-    db = domains(path, "core", "retention", "cache", "cache_work")
+    db = domains(path, "core", "retention", "cache")
     item(db, 1, now() - DAY)
     db.executescript(sql)
     item(db, 2, now() + DAY, session=SESSION[:-1] + "x")
@@ -267,7 +267,7 @@ def test_new_things_of_every_domain_remember_the_time(path, write):
              "rollout_tables", "evidence", "cache")
     set_seen(db, now() - 3 * DAY)
     write(db)
-    assert abs(one(db, "SELECT seen FROM retention_clock") - now()) < 60_000
+    assert abs(one(db, "SELECT seen FROM retention_now") - now()) < 60_000
 
 
 def test_an_insert_costs_the_same_however_much_is_stored(path):

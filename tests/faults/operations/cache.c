@@ -21,9 +21,13 @@ const Operation aCacheOperation[] = {
     {"read an item and mark it", CACHED, 0,
         "SELECT cache_read(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 90000)",
         OP_MARKS},
-    {"mark an item by a row", CACHED, 0,
-        "INSERT INTO cache_access VALUES(" SESSION
-        " || '_a7b3c9d2_f4e8g1h2', 3, 90000)",
+    {"take a preset", CACHED, 0, "SELECT cache_use_preset('recycle')", 0},
+    {"replace an item that was read",
+        CACHED "INSERT INTO cache_access(key, hits, used_at) SELECT storage_key, 3, 3"
+               " FROM cache_items;",
+        0,
+        "REPLACE INTO cache_items(session_id, task_id, turn_id, description, data) "
+        "VALUES(" SESSION ", 'a7b3c9d2', 'f4e8g1h2', 'next', '[3]')",
         0},
     {"update an item", CACHED, 0,
         "SELECT cache_update(" SESSION " || '_a7b3c9d2_f4e8g1h2', '[7]', 'n', "

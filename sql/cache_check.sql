@@ -1,0 +1,52 @@
+-- cache_check.sql: the query that lists the contradictions in the cache; no rows if all
+-- is well. blackbox_check() runs it: "main." stands for the schema.
+SELECT s.session_id AS object,
+       'the totals differ from the items of the session; delete the session' AS problem
+  FROM main.cache_sessions AS s
+ WHERE (s.total_size, s.item_count) IS NOT
+       (SELECT coalesce(sum(data_size), 0), count(*) FROM main.cache_items AS i
+         WHERE i.session_id = s.session_id)
+UNION ALL
+SELECT i.storage_key, 'the item has no session; delete it and write it again'
+  FROM main.cache_items AS i
+ WHERE NOT EXISTS (SELECT 1 FROM main.cache_sessions AS s WHERE s.session_id = i.session_id)
+UNION ALL
+SELECT 'cache_state', 'it differs from the sessions or the settings; run blackbox_install()'
+ WHERE NOT EXISTS (
+   SELECT 1 FROM main.cache_state AS t
+    WHERE (t.bytes, t.work, t.rule) IS
+          (SELECT coalesce(sum(total_size), 0), 0, NULL FROM main.cache_sessions)
+      AND (t.max_item, t.max_description, t.session_quota, t.total_quota, t.evict, t.strict_ids,
+           t.mark_ms) IS (
+          SELECT max(iif(name = 'cache.max_item_bytes', value, NULL)),
+                 max(iif(name = 'cache.max_description', value, NULL)),
+                 max(iif(name = 'cache.session_quota_bytes', value, NULL)),
+                 max(iif(name = 'cache.total_quota_bytes', value, NULL)),
+                 max(iif(name = 'cache.on_quota',
+                         (value = 'evict_oldest') + 2 * (value = 'evict_lru'), NULL)),
+                 max(iif(name = 'cache.strict_session_ids', value, NULL)),
+                 max(iif(name = 'cache.mark_interval_ms', value, NULL))
+            FROM main.blackbox_settings))
+UNION ALL
+SELECT u.key, 'cache_access has a row for this item, which is not there; delete that row'
+  FROM main.cache_access AS u
+ WHERE NOT EXISTS (SELECT 1 FROM main.cache_items AS i WHERE i.storage_key = u.key)
+UNION ALL
+SELECT i.storage_key,
+       'cache_access does not have the row that evict_lru needs; set cache.on_quota again'
+  FROM main.cache_items AS i
+ WHERE (SELECT evict FROM main.cache_state) = 2
+   AND NOT EXISTS (SELECT 1 FROM main.cache_access AS u
+                    WHERE u.key = i.storage_key
+                      AND (u.id, u.protected) = (i.id, i.protected))
+UNION ALL
+SELECT storage_key, 'protected differs from custom_metadata; write custom_metadata again'
+  FROM main.cache_items
+ WHERE protected IS NOT CASE WHEN json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')
+                             THEN custom_metadata ->> '$.kind' IS 'tool_result' ELSE 0 END
+UNION ALL
+SELECT storage_key, 'CorruptedDataError: data or custom_metadata is not JSON; delete the item'
+  FROM main.cache_items
+ WHERE data IS NULL OR NOT (json_valid(data) OR json_valid(data || ' '))
+    OR custom_metadata IS NOT NULL
+   AND NOT (json_valid(custom_metadata) OR json_valid(custom_metadata || ' '));
