@@ -192,10 +192,6 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.cache_insert
 AFTER INSERT ON cache_items
 BEGIN
-  UPDATE cache_state
-     SET freed = (SELECT size FROM cache_access WHERE key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id),
-         wake = min(wake, coalesce(NEW.expires_at, wake))
-   WHERE one = 1;
   SELECT CASE
     WHEN NEW.id < 1 THEN RAISE(ABORT, 'ValidationError: id is assigned by the table; omit it')
     WHEN NOT (json_valid(NEW.data) OR json_valid(NEW.data || ' ')) THEN
@@ -210,18 +206,23 @@ BEGIN
       RAISE(ABORT, 'InvalidKeyFormatError: task_id must be 8 characters of a-z and 0-9; omit it to get a new one')
     WHEN strict_ids AND (length(NEW.turn_id) <> 8 OR NEW.turn_id GLOB '*[^a-z0-9]*') THEN
       RAISE(ABORT, 'InvalidKeyFormatError: turn_id must be 8 characters of a-z and 0-9; omit it to get a new one')
-    WHEN freed AND EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = NEW.session_id) THEN
+    WHEN EXISTS (SELECT 1 FROM cache_access WHERE key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id)
+     AND EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = NEW.session_id) THEN
       RAISE(ABORT, 'HeldError: a hold keeps this session, and its items cannot be overwritten; use another key, or end the hold with retention_release()')
     END FROM cache_state;
   INSERT INTO cache_sessions(session_id, kept_size, kept_count, created_at, last_accessed_at)
   VALUES (NEW.session_id, NEW.data_size, 1, NEW.timestamp, NEW.timestamp)
   ON CONFLICT (session_id) DO UPDATE
-     SET kept_size = kept_size + excluded.kept_size - (SELECT coalesce(freed, 0) FROM cache_state),
-         kept_count = kept_count + (SELECT freed IS NULL FROM cache_state),
+     SET kept_size = kept_size + excluded.kept_size - coalesce((SELECT size FROM cache_access WHERE key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id), 0),
+         kept_count = kept_count + NOT EXISTS (SELECT 1 FROM cache_access WHERE key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id),
          last_accessed_at = max(last_accessed_at, excluded.last_accessed_at);
+  UPDATE cache_state
+     SET (freed, bytes) = (SELECT max(size), bytes + NEW.data_size - coalesce(max(size), 0)
+                             FROM cache_access WHERE key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id),
+         wake = min(wake, coalesce(NEW.expires_at, wake))
+   WHERE one = 1;
   UPDATE cache_items SET protected = NEW.custom_metadata ->> '$.kind' IS 'tool_result'
    WHERE id = NEW.id AND NEW.protected IS NOT (NEW.custom_metadata ->> '$.kind' IS 'tool_result');
-  UPDATE cache_state SET bytes = bytes + NEW.data_size - coalesce(freed, 0) WHERE one = 1;
   UPDATE cache_state SET work = NEW.id * 4 + 1
    WHERE one = 1 AND (freed OR evict = 2 OR wake < unixepoch() * 1000
      OR (SELECT kept_size FROM cache_sessions WHERE session_id = NEW.session_id) > session_quota);

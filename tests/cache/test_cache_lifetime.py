@@ -101,6 +101,29 @@ def test_evict_lru_over_all_sessions(pdb):
     exact(pdb)
 
 
+@pytest.mark.parametrize("on_quota", ["evict_oldest", "evict_lru"])
+def test_what_a_hold_keeps_is_passed_over(db, on_quota):
+    one(db, "SELECT blackbox_install('main', 'retention')")
+    setting(db, "total_quota_bytes", 300)
+    setting(db, "on_quota", on_quota)
+    for i, session in enumerate([A, B, C]):
+        put(db, session, "task0001", text(100), now=T0 + i)
+    one(db, "SELECT retention_hold('session', ?, 'case', 'ann', 'asked')", A)
+    check = "SELECT cache_quota_check(?, ?)"
+    assert (one(db, check, C, 150), one(db, check, C, 250)) == (50, -50)
+    put(db, C, "task0002", text(150), now=T0 + 3)
+    assert rows(db, "SELECT session_id, task_id FROM cache_items ORDER BY id") == [
+        (A, "task0001"), (C, "task0002")]
+    with pytest.raises(sqlite3.IntegrityError, match="QuotaExceededError: all sessions"):
+        put(db, C, "task0003", text(250), now=T0 + 4)
+    assert rows(db, "SELECT rule, rows, bytes FROM retention_log") == [("evict", 2, 200)]
+    exact(db)
+
+
+def test_there_are_at_most_ten_settings(db):
+    assert one(db, "SELECT count(*) FROM blackbox_settings WHERE name GLOB 'cache.*'") <= 10
+
+
 def test_eviction_is_bounded_alike_in_sql_and_in_c():
     sql = (ROOT / "sql" / "cache.sql").read_text()
     c = (ROOT / "ext" / "cache" / "session.c").read_text()
