@@ -288,7 +288,7 @@ SELECT day, model, calls, input_fresh, cache_write, cache_read, output, reasonin
 
 -- (+c.model: a condition on it makes no automatic index of all calls.)
 -- subagents is 0 for the calls of the conversation itself, and 1 for those of its
--- sub-agents, and of theirs.
+-- sub-agents, and of theirs. (With +, no query by model makes an automatic index.)
 CREATE VIEW IF NOT EXISTS main.rollout_usage_sums AS
 WITH RECURSIVE tree(root, no) AS (
   SELECT no, no FROM rollout__heads
@@ -312,4 +312,4 @@ SELECT rollout, subagents, model, calls, input_fresh, cache_write, cache_read, o
           JOIN rollout__heads AS h ON h.no = t.root
          CROSS JOIN rollout__costs AS c
             ON c.id BETWEEN t.no << 32 AND (t.no << 32) + 4294967295
-         GROUP BY h.id, t.no <> t.root, c.model);
+         GROUP BY h.id, t.no <> t.root, +c.model);
