@@ -8,6 +8,7 @@
 --         payload_prices    what a million tokens cost, for the rule budget_cost
 --         payload_agents    what is special about an agent, and whether it is
 --                           stopped
+--         payload_agent_log who stopped an agent and who started it, and why
 --         payload_verdicts  what the rules found. Triggers of users may be put on
 --                           it
 --         payload_allows    what a human allowed: it is not raised again
@@ -28,6 +29,12 @@ ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
+
+-- Agents that were stopped, and started again.
+CREATE VIEW IF NOT EXISTS main.payload_agent_log AS
+SELECT n AS id, at, subject AS agent_id, kind AS act, actor, reason,
+       CAST(substr(detail, 11) AS INTEGER) AS starts
+  FROM blackbox__log WHERE domain = 'payload' AND kind IN ('stop', 'start');
 
 CREATE VIEW IF NOT EXISTS main.payload_starts AS
 SELECT agent_id, actor, reason, at FROM blackbox__log WHERE kind = 'start';
