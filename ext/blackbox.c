@@ -205,7 +205,7 @@ static const BxFunction aFunctions[] = {
     {"rollout_history", 1, 2, BX_READ, bxRolloutHistory},
     {"rollout_import", 1, 4, BX_WRITE, bxRolloutImport},
     {"rollout_import_from", 2, 3, BX_WRITE, bxRolloutImportFrom},
-    {"rollout_load_prices", 2, 3, BX_WRITE, bxRolloutLoadPrices},
+    {"rollout_load_prices", 2, 3, BX_WRITE, bxLoadPrices},
     {"rollout_page", 1, 3, BX_READ, bxRolloutPage},
     {"rollout_rebuild", 0, 1, BX_WRITE, bxRolloutRebuild},
     {"rollout_resume", 1, 2, BX_OWN, bxRolloutResume},
@@ -236,8 +236,8 @@ static const BxTable aTables[] = {
         11, 1, 3, bxPayloadReplay, 0},
     {"payload_usage",
         "model, input, cache_write, cache_read, output, reasoning, "
-        "of_request HIDDEN, of_response HIDDEN",
-        6, 0, 2, bxPayloadUsage, 0},
+        "cache_write_1h, of_request HIDDEN, of_response HIDDEN",
+        7, 0, 2, bxPayloadUsage, 0},
     {"payload_queue",
         "event_id TEXT, agent_id TEXT, request_body, response_body, "
         "timestamp INTEGER, size_bytes INTEGER, id HIDDEN, created_at HIDDEN",

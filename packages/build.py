@@ -6,7 +6,7 @@ It writes into FOLDER, which make dist calls with dist/:
   sqlite-blackbox-VERSION.tgz           npm: the loader and the adapters
   sqlite-blackbox-PLATFORM-VERSION.tgz  npm: the module for this platform
   sqlite_blackbox-VERSION-*.whl         Python: the loader, the recorder, the module
-  blackbox-VERSION-loadable-*.tar.gz    the module alone
+  blackbox-VERSION-loadable-*.tar.gz    the module and the list of prices
   blackbox-VERSION-amalgamation.tar.gz  blackbox.c and blackbox.h, from FOLDER
   sqlpkg.json                           describes the tarballs
   checksums.txt                         SHA-256 of all of these, for sha256sum -c
@@ -71,6 +71,11 @@ def licences():
     return files
 
 
+def prices():
+    """The list of prices, for rollout_load_prices(). It says its date and sources."""
+    return (HERE / "prices.json").read_bytes()
+
+
 def tarball(path, files):
     """files: {name: bytes}."""
     with open(path, "wb") as out, gzip.GzipFile("", "wb", 9, out, EPOCH) as packed, \
@@ -97,7 +102,8 @@ def npm(out, version, module, data):
     others = package["optionalDependencies"]
     package["optionalDependencies"] = {name: version for name in others}
     files = sources(HERE / "npm", "*.js", "*.cjs", "*.d.ts", "*.d.cts", "README.md", "examples/*")
-    files.update({"package.json": text(package), "LICENSE": licences()["LICENSE"]})
+    files.update({"package.json": text(package), "LICENSE": licences()["LICENSE"],
+                  "prices.json": prices()})
     tarball(out / f"sqlite-blackbox-{version}.tgz", {f"package/{n}": d for n, d in files.items()})
 
     system = "darwin" if MAC else "linux"
@@ -118,6 +124,7 @@ def wheel(out, version, module, data):
     readme = (HERE / "python/README.md").read_text()
     files = sources(HERE / "python", "blackbox/*.py", "blackbox/py.typed")
     files[f"blackbox/{module.name}"] = data
+    files["blackbox/prices.json"] = prices()
     files.update({f"{info}/{name}": body for name, body in licences().items()})
     files[f"{info}/WHEEL"] = ("Wheel-Version: 1.0\nGenerator: blackbox\n"
                               f"Root-Is-Purelib: false\nTag: {tag}\n").encode()
@@ -145,7 +152,7 @@ def digest(data):
 def tarballs(out, version, module, data):
     system = "macos" if MAC else "linux"
     tarball(out / f"blackbox-{version}-loadable-{system}-{MACHINE}.tar.gz",
-            {module.name: data, **licences()})
+            {module.name: data, "prices.json": prices(), **licences()})
     tarball(out / f"blackbox-{version}-amalgamation.tar.gz", {
         "blackbox.c": (out / "blackbox.c").read_bytes(),
         "blackbox.h": (out / "blackbox.h").read_bytes(),

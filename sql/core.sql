@@ -15,6 +15,8 @@
 --         retention__erased      keys of what was erased, which are refused
 --         store_dropped          texts that the body store can sweep
 --         blackbox__probe        lets a trigger detect a REPLACE
+--         blackbox_prices        what a million tokens cost: rules, reports and
+--                                usage read it
 -- Views   retention_now          the current time, if the clock can be trusted
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         blackbox_log           the log, with the receipts that are not finished
@@ -380,6 +382,32 @@ CREATE TABLE IF NOT EXISTS main.retention__clock(
 INSERT INTO main.retention__clock(one, seen)
 SELECT 1, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
  WHERE NOT EXISTS (SELECT 1 FROM main.retention__clock);
+
+-- The prices of a million tokens in USD, for a call whose prompt has more tokens than
+-- above. A row holds from its day on, until the next one of the model; the first one
+-- holds for the days before, too. cache_write_1h: for an hour; NULL is 2 * input.
+-- cache_write and cache_read: NULL is input. reasoning: NULL is output. The list, its
+-- date and its digest say where a row is from.
+CREATE TABLE IF NOT EXISTS main.blackbox_prices(
+  model TEXT,
+  since TEXT DEFAULT '1970-01-01',
+  above INTEGER DEFAULT 0,
+  input REAL NOT NULL,
+  output REAL NOT NULL,
+  cache_write REAL,
+  cache_write_1h REAL,
+  cache_read REAL,
+  reasoning REAL,
+  list TEXT,
+  list_date TEXT,
+  list_digest TEXT,
+  PRIMARY KEY (model, since, above),
+  CONSTRAINT "ValidationError: since is a day, such as 2026-11-01; prices are USD for a million tokens, and not negative"
+  CHECK (since IS date(since) AND above BETWEEN 0 AND 1e9 AND
+         input BETWEEN 0 AND 1e9 AND output BETWEEN 0 AND 1e9 AND
+         cache_write BETWEEN 0 AND 1e9 AND cache_write_1h BETWEEN 0 AND 1e9 AND
+         cache_read BETWEEN 0 AND 1e9 AND reasoning BETWEEN 0 AND 1e9)
+) WITHOUT ROWID;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

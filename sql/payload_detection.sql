@@ -30,7 +30,8 @@
 --        'tool'    the name of a tool that the model may call
 --        'choice'  the name of the tool that it must call
 --        'usage'   the numbers of tokens: input, cache_write, cache_read, output and
---                  reasoning. cache_in_input: the input counts what was read from the
+--                  reasoning. cache_write_1h: those of cache_write that are kept for
+--                  an hour, which cost more. cache_in_input: the input counts what was read from the
 --                  cache and written to it; reasoning_in_output: the output counts
 --                  the reasoning. body is 'response' or 'event'
 --        'error'   place is a pattern of GLOB, for the first 400 bytes of a result
@@ -45,12 +46,12 @@ CREATE TABLE IF NOT EXISTS main.payload_formats(
   place     TEXT NOT NULL
     CHECK (typeof(place) = 'text' AND length(place) BETWEEN 1 AND 200),
   part, call_id, tool, arguments, result, is_error,
-  input, cache_write, cache_read, output, reasoning,
+  input, cache_write, cache_read, output, reasoning, cache_write_1h,
   cache_in_input      INTEGER NOT NULL DEFAULT 0 CHECK (cache_in_input IN (0, 1)),
   reasoning_in_output INTEGER NOT NULL DEFAULT 0 CHECK (reasoning_in_output IN (0, 1)),
   PRIMARY KEY (format, body, kind, place),
-  CHECK (length(printf('%s%s%s%s%s%s%s%s%s%s%s', part, call_id, tool, arguments, result,
-    is_error, input, cache_write, cache_read, output, reasoning)) <= 1000)
+  CHECK (length(printf('%s%s%s%s%s%s%s%s%s%s%s%s', part, call_id, tool, arguments, result,
+    is_error, input, cache_write, cache_read, output, reasoning, cache_write_1h)) <= 1000)
 ) WITHOUT ROWID;
 
 INSERT INTO main.payload_formats(format, body, kind, place, part, call_id, tool, arguments, result, is_error)
@@ -137,18 +138,18 @@ VALUES
   ('openai.responses', 'event', 'model', 'response.model', NULL, NULL, NULL, NULL, NULL, NULL)
 ON CONFLICT (format, body, kind, place) DO NOTHING;
 
-INSERT INTO main.payload_formats(kind, format, body, place, input, cache_write, cache_read, output, reasoning, cache_in_input, reasoning_in_output)
+INSERT INTO main.payload_formats(kind, format, body, place, input, cache_write, cache_read, output, reasoning, cache_in_input, reasoning_in_output, cache_write_1h)
 VALUES
-  ('usage', 'anthropic', 'response', '[type=message].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1),
-  ('usage', 'anthropic', 'event', '[type=message_start].message.usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1),
-  ('usage', 'anthropic', 'event', '[type=message_delta].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1),
-  ('usage', 'bedrock.converse', 'response', 'usage', 'inputTokens', 'cacheWriteInputTokens', 'cacheReadInputTokens', 'outputTokens', NULL, 0, 1),
-  ('usage', 'gemini', 'response', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0),
-  ('usage', 'gemini', 'event', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0),
-  ('usage', 'openai.chat', 'response', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1),
-  ('usage', 'openai.chat', 'event', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1),
-  ('usage', 'openai.responses', 'response', '[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens|cached_input_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens|reasoning_output_tokens', 1, 1),
-  ('usage', 'openai.responses', 'event', 'response[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens', 1, 1)
+  ('usage', 'anthropic', 'response', '[type=message].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
+  ('usage', 'anthropic', 'event', '[type=message_start].message.usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
+  ('usage', 'anthropic', 'event', '[type=message_delta].usage', 'input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens', 'output_tokens', 'output_tokens_details.thinking_tokens', 0, 1, 'cache_creation.ephemeral_1h_input_tokens'),
+  ('usage', 'bedrock.converse', 'response', 'usage', 'inputTokens', 'cacheWriteInputTokens', 'cacheReadInputTokens', 'outputTokens', NULL, 0, 1, NULL),
+  ('usage', 'gemini', 'response', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0, NULL),
+  ('usage', 'gemini', 'event', 'usageMetadata', 'promptTokenCount', NULL, 'cachedContentTokenCount', 'candidatesTokenCount', 'thoughtsTokenCount', 1, 0, NULL),
+  ('usage', 'openai.chat', 'response', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1, NULL),
+  ('usage', 'openai.chat', 'event', 'usage', 'prompt_tokens', NULL, 'prompt_tokens_details.cached_tokens', 'completion_tokens', 'completion_tokens_details.reasoning_tokens', 1, 1, NULL),
+  ('usage', 'openai.responses', 'response', '[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens|cached_input_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens|reasoning_output_tokens', 1, 1, NULL),
+  ('usage', 'openai.responses', 'event', 'response[object=response].usage', 'input_tokens', 'input_tokens_details.cache_write_tokens', 'input_tokens_details.cached_tokens', 'output_tokens', 'output_tokens_details.reasoning_tokens', 1, 1, NULL)
 ON CONFLICT (format, body, kind, place) DO NOTHING;
 
 INSERT INTO main.payload_formats(format, body, kind, place)

@@ -5,7 +5,6 @@
 -- in temp the one that has the payload domain.
 --
 -- Tables  payload_rules     the rules with their thresholds
---         payload_prices    what a million tokens cost, for the rule budget_cost
 --         payload_agents    what is special about an agent, and whether it is
 --                           stopped
 --         payload_agent_log who stopped an agent and who started it, and why
@@ -88,17 +87,8 @@ VALUES
   ('budget_calls', 0, 'stop', 500, 1, NULL,
    'calls since the user spoke'),
   ('budget_cost', 0, 'stop', 50, 1, NULL,
-   'cost since the user spoke, by payload_prices')
+   'cost since the user spoke, by blackbox_prices')
 ON CONFLICT (rule) DO NOTHING;
-
--- For a million tokens, in whatever currency the threshold is.
-CREATE TABLE IF NOT EXISTS main.payload_prices(
-  model       TEXT PRIMARY KEY,
-  input       REAL NOT NULL CHECK (input >= 0),
-  cache_write REAL NOT NULL CHECK (cache_write >= 0),
-  cache_read  REAL NOT NULL CHECK (cache_read >= 0),
-  output      REAL NOT NULL CHECK (output >= 0)
-) WITHOUT ROWID;
 
 -- on_loop: NULL is the setting. starts counts how often it was started again.
 CREATE TABLE IF NOT EXISTS main.payload_agents(

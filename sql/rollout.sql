@@ -143,16 +143,8 @@ SELECT coalesce(h.id, 'history ' || (x.id >> 32)),
  WHERE NOT EXISTS (SELECT 1 FROM rollout_calls AS c
                     WHERE c.call = x.call AND c.output >= x.output
                       AND (c.id <> x.id OR
-                           (c.input_fresh, c.cache_write, c.cache_read)
-                           = (x.input_fresh, x.cache_write, x.cache_read)))
-UNION ALL
-SELECT 'rollout_days', 'the sums of day ' || d.day || ' are not those of its calls; rollout_rebuild() derives them'
-  FROM rollout_days AS d
- WHERE (d.calls, d.output) IS NOT
-       (SELECT count(*), sum(output) FROM rollout_calls AS c
-         WHERE c.id BETWEEN d.no << 32 AND (d.no << 32) + 4294967295
-           AND c.at / 86400000 = d.day AND c.model = d.model
-           AND (c.cost IS NOT NULL) = d.told)
+                           (c.input_fresh, c.cache_write, c.cache_write_1h, c.cache_read)
+                           = (x.input_fresh, x.cache_write, x.cache_write_1h, x.cache_read)))
 UNION ALL
 SELECT 'rollout_about', 'row ' || a.no || ' belongs to no conversation'
   FROM rollout_about AS a

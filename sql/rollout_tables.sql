@@ -166,9 +166,10 @@ BEGIN
                   WHERE id = (NEW.no << 32) + NEW.looked
                     AND fact IN ('review', 'title', 'cwd', 'model', 'branch'));
   INSERT INTO rollout_calls(id, call, at, model, input_fresh, cache_write,
-                            cache_read, output, reasoning, cost, format)
+                            cache_read, output, reasoning, cost, format,
+                            cache_write_1h)
   SELECT id, call, at, model, input_fresh, cache_write, cache_read, output,
-         reasoning, cost, format
+         reasoning, cost, format, cache_write_1h
     FROM rollout__spending WHERE id = (NEW.no << 32) + NEW.looked
    LIMIT 1
       ON CONFLICT (call) DO UPDATE

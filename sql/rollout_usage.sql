@@ -3,9 +3,8 @@
 --
 -- Tables  rollout_usage_formats  where items have the numbers of tokens
 --         rollout_calls          one row for each call of a model
---         rollout_days           their sums by day, model and conversation
---         rollout_prices         what a million tokens cost, and by which list
 -- Views   rollout__spending      what each item tells
+--         rollout__costs         the calls, with their cost by blackbox_prices
 --         rollout_usage          the calls, with their cost
 --         rollout_usage_days     sums by day (UTC) and model
 --         rollout_usage_sums     sums by conversation and model, with those of
@@ -13,8 +12,7 @@
 --         rollout__families      the conversation from which a history comes
 --
 -- Invariants: a call that is told more than once counts once, for the
--- conversation that told it first, with the largest output that was told. The
--- rows of rollout_days are the sums of rollout_calls.
+-- conversation that told it first, with the largest output that was told.
 --
 -- A row of rollout_usage_formats has paths as rollout_readings has them. The
 -- numbers are at place || their column. call_1 and call_2 are places of the parts
@@ -22,8 +20,12 @@
 -- total: a call whose totals were told before, in this conversation or in the one
 -- from which it was forked, is the same call.
 --
--- input_fresh  tokens read by the model, without those of a cache
--- output       tokens written, with those of reasoning
+-- input_fresh     tokens read by the model, without those of a cache
+-- cache_write     tokens written to a cache; cache_write_1h: those of them that it
+--                 keeps for an hour
+-- output          tokens written, with those of reasoning
+-- output_recorded 1: the program may write the output before it is known, and so it
+--                 is told as it was recorded
 
 CREATE TABLE IF NOT EXISTS main.rollout_usage_formats(
   format      TEXT NOT NULL,
@@ -42,6 +44,8 @@ CREATE TABLE IF NOT EXISTS main.rollout_usage_formats(
   cost        TEXT, -- place of the cost in USD, if it is told
   cache_in_input      INTEGER NOT NULL DEFAULT 0 CHECK (cache_in_input IN (0, 1)),
   reasoning_in_output INTEGER NOT NULL DEFAULT 1 CHECK (reasoning_in_output IN (0, 1)),
+  cache_write_1h      TEXT,
+  output_recorded     INTEGER NOT NULL DEFAULT 0 CHECK (output_recorded IN (0, 1)),
   type_key    TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
   PRIMARY KEY (format, type, conditions, place)
 ) WITHOUT ROWID;
@@ -52,12 +56,15 @@ ON rollout_usage_formats(type_key);
 INSERT INTO main.rollout_usage_formats(format, type, conditions, place, total, call_1, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input, reasoning_in_output)
 VALUES
   ('codex', 'event_msg', '{"$.type":"token_count","$.info":true}', '$.info.last_token_usage', '$.info.total_token_usage', NULL, NULL, NULL, '.input_tokens', NULL, '.cached_input_tokens', '.output_tokens', '.reasoning_output_tokens', NULL, 1, 1),
-  ('claude-code', 'assistant', '{"$.message.usage":true}', '$.message.usage', NULL, '$.message.id', '$.requestId', '$.message.model', '.input_tokens', '.cache_creation_input_tokens', '.cache_read_input_tokens', '.output_tokens', NULL, '$.costUSD', 0, 1),
   ('pi', 'message', '{"$.message.role":"assistant","$.message.usage":true}', '$.message.usage', NULL, '$.id', '$.timestamp', '$.message.model', '.input', '.cacheWrite', '.cacheRead', '.output', NULL, '$.message.usage.cost.total', 0, 1),
   ('gemini', 'gemini', '{"$.tokens":true}', '$.tokens', NULL, '$.id', '$.timestamp', '$.model', '.input', NULL, '.cached', '.output', '.thoughts', NULL, 1, 0),
   ('qwen', 'assistant', '{"$.usageMetadata":true}', '$.usageMetadata', NULL, '$.uuid', NULL, '$.model', '.promptTokenCount', NULL, '.cachedContentTokenCount', '.candidatesTokenCount', '.thoughtsTokenCount', NULL, 1, 0),
   ('opencode', 'message', '{"$.store":"opencode","$.role":"assistant"}', '$.row.data.tokens', NULL, '$.row.id', NULL, '$.row.data.modelID', '.input', '.cache.write', '.cache.read', '.output', '.reasoning', '$.row.data.cost', 0, 0),
   ('copilot', 'assistant.usage', '{}', '$.data', NULL, '$.id', NULL, '$.data.model', '.inputTokens', '.cacheWriteTokens', '.cacheReadTokens', '.outputTokens', NULL, NULL, 0, 1)
+ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_usage_formats(format, type, conditions, place, call_1, call_2, model, cache_write, cache_write_1h, cache_read, reasoning, cost, output_recorded)
+VALUES ('claude-code', 'assistant', '{"$.message.usage":true}', '$.message.usage', '$.message.id', '$.requestId', '$.message.model', '.cache_creation_input_tokens', '.cache_creation.ephemeral_1h_input_tokens', '.cache_read_input_tokens', '.output_tokens_details.thinking_tokens', '$.costUSD', 1)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO main.rollout_usage_formats(format, type, conditions, place, model, input, cache_write, cache_read, output)
@@ -122,71 +129,18 @@ CREATE TABLE IF NOT EXISTS main.rollout_calls(
   output      INTEGER NOT NULL,
   reasoning   INTEGER NOT NULL,
   cost        REAL, -- in USD, as it was told
-  format      TEXT NOT NULL
+  format      TEXT NOT NULL,
+  cache_write_1h INTEGER NOT NULL -- of cache_write
 );
-
-CREATE TABLE IF NOT EXISTS main.rollout_days(
-  day         INTEGER NOT NULL, -- since 1970, UTC
-  model       TEXT NOT NULL,
-  no          INTEGER NOT NULL,
-  told        INTEGER NOT NULL, -- 1: the cost was told
-  calls       INTEGER NOT NULL,
-  input_fresh INTEGER NOT NULL,
-  cache_write INTEGER NOT NULL,
-  cache_read  INTEGER NOT NULL,
-  output      INTEGER NOT NULL,
-  reasoning   INTEGER NOT NULL,
-  cost        REAL NOT NULL,
-  PRIMARY KEY (day, model, no, told)
-) WITHOUT ROWID;
-
-CREATE INDEX IF NOT EXISTS main.rollout_days_no ON rollout_days(no);
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_calls_insert
-AFTER INSERT ON rollout_calls
-BEGIN
-  INSERT INTO rollout_days(day, model, no, told, calls, input_fresh,
-                           cache_write, cache_read, output, reasoning, cost)
-  VALUES (NEW.at / 86400000, NEW.model, NEW.id >> 32, NEW.cost IS NOT NULL, 1,
-          NEW.input_fresh, NEW.cache_write, NEW.cache_read, NEW.output,
-          NEW.reasoning, coalesce(NEW.cost, 0))
-      ON CONFLICT (day, model, no, told) DO UPDATE
-     SET calls = calls + 1, input_fresh = input_fresh + excluded.input_fresh,
-         cache_write = cache_write + excluded.cache_write,
-         cache_read = cache_read + excluded.cache_read,
-         output = output + excluded.output,
-         reasoning = reasoning + excluded.reasoning, cost = cost + excluded.cost;
-END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_calls_update
 AFTER UPDATE ON rollout_calls
 BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: the calls follow from the items; call rollout_rebuild()')
    WHERE (NEW.id, NEW.call, NEW.at, NEW.model, NEW.input_fresh, NEW.cache_write,
-          NEW.cache_read, NEW.cost) IS NOT
+          NEW.cache_write_1h, NEW.cache_read, NEW.cost) IS NOT
          (OLD.id, OLD.call, OLD.at, OLD.model, OLD.input_fresh, OLD.cache_write,
-          OLD.cache_read, OLD.cost);
-  UPDATE rollout_days
-     SET output = output + NEW.output - OLD.output,
-         reasoning = reasoning + NEW.reasoning - OLD.reasoning
-   WHERE day = NEW.at / 86400000 AND model = NEW.model AND no = NEW.id >> 32
-     AND told = (NEW.cost IS NOT NULL);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_calls_delete
-AFTER DELETE ON rollout_calls
-BEGIN
-  UPDATE rollout_days
-     SET calls = calls - 1, input_fresh = input_fresh - OLD.input_fresh,
-         cache_write = cache_write - OLD.cache_write,
-         cache_read = cache_read - OLD.cache_read,
-         output = output - OLD.output, reasoning = reasoning - OLD.reasoning,
-         cost = cost - coalesce(OLD.cost, 0)
-   WHERE day = OLD.at / 86400000 AND model = OLD.model AND no = OLD.id >> 32
-     AND told = (OLD.cost IS NOT NULL);
-  DELETE FROM rollout_days
-   WHERE day = OLD.at / 86400000 AND model = OLD.model AND no = OLD.id >> 32
-     AND calls = 0;
+          OLD.cache_write_1h, OLD.cache_read, OLD.cost);
 END;
 
 -- The root of the forks to which a conversation belongs. (UNION ends a circle.)
@@ -217,13 +171,16 @@ SELECT t.id AS id, t.format AS format,
        t.cache_write AS cache_write, t.cache_read AS cache_read,
        t.output + CASE WHEN t.reasoning_in_output THEN 0 ELSE t.reasoning END
          AS output,
-       t.reasoning AS reasoning, t.cost AS cost
+       t.reasoning AS reasoning, t.cost AS cost,
+       max(0, min(t.cache_write_1h, t.cache_write)) AS cache_write_1h
   FROM (SELECT d.id, d.timestamp, u.format, u.cache_in_input,
                u.reasoning_in_output,
                CAST(coalesce(d.payload ->> (u.place || u.input), 0)
                     AS INTEGER) AS input,
                CAST(coalesce(d.payload ->> (u.place || u.cache_write), 0)
                     AS INTEGER) AS cache_write,
+               CAST(coalesce(d.payload ->> (u.place || u.cache_write_1h), 0)
+                    AS INTEGER) AS cache_write_1h,
                CAST(coalesce(d.payload ->> (u.place || u.cache_read), 0)
                     AS INTEGER) AS cache_read,
                CAST(coalesce(d.payload ->> (u.place || u.output), 0)
@@ -268,45 +225,61 @@ SELECT t.id AS id, t.format AS format,
                          NOT IN ('null', 'false') END)) AS t
  WHERE t.input + t.cache_write + t.cache_read + t.output + t.reasoning > 0;
 
--- A model has one price. The list, its date and its digest say where it is from.
-CREATE TABLE IF NOT EXISTS main.rollout_prices(
-  model       TEXT PRIMARY KEY,
-  input       REAL NOT NULL, -- USD for 1,000,000 tokens
-  cache_write REAL NOT NULL DEFAULT 0,
-  cache_read  REAL NOT NULL DEFAULT 0,
-  output      REAL NOT NULL,
-  list        TEXT NOT NULL,
-  list_date   TEXT NOT NULL CHECK (list_date GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]'),
-  list_digest TEXT NOT NULL CHECK (list_digest <> '')
-) WITHOUT ROWID;
+-- The name of a price may be without the vendor before the last /, and without the
+-- date at the end, which the model has. Of several rows the longest name counts;
+-- then the newest price of that day or, if all are newer, the oldest one; then the
+-- highest tier that the prompt exceeds. (bxCost() has the same rule.)
+CREATE VIEW IF NOT EXISTS main.rollout__costs AS
+SELECT n.*, n.cost IS NOT NULL AS told,
+       coalesce(n.cost,
+         (SELECT price FROM
+           (SELECT (n.input_fresh * p.input
+                    + (n.cache_write - n.cache_write_1h) * coalesce(p.cache_write, p.input)
+                    + n.cache_write_1h * coalesce(p.cache_write_1h, 2 * p.input)
+                    + n.cache_read * coalesce(p.cache_read, p.input)
+                    + (n.output - min(n.reasoning, n.output)) * p.output
+                    + min(n.reasoning, n.output) * coalesce(p.reasoning, p.output)) / 1e6
+                     AS price,
+                   length(p.model) AS fit, julianday(p.since) - 2440587.5 - n.day AS away,
+                   p.above AS above
+              FROM blackbox_prices AS p
+             WHERE p.model IN (n.model, substr(n.model, n.vendor + 1),
+                               substr(n.model, 1, length(n.model) - n.tail),
+                               substr(n.model, n.vendor + 1,
+                                      length(n.model) - n.vendor - n.tail))
+               AND (p.above = 0 OR p.above < n.input_fresh + n.cache_write + n.cache_read))
+           ORDER BY fit DESC, away > 0, abs(away), above DESC LIMIT 1)) AS price,
+       CASE WHEN EXISTS (SELECT 1 FROM rollout_usage_formats AS u
+                          WHERE u.format = n.format AND u.output_recorded)
+            THEN 'as recorded' END AS output_source
+  FROM (SELECT *, at / 86400000 AS day,
+               iif(instr(model, '/'), length(rtrim(model, replace(model, '/', ''))), 0) AS vendor,
+               CASE WHEN substr(model, -9) GLOB '[-@]20[0-9][0-9][01][0-9][0-3][0-9]' THEN 9
+                    WHEN substr(model, -11) GLOB '-20[0-9][0-9]-[01][0-9]-[0-3][0-9]' THEN 11
+                    WHEN substr(model, -7) = '-latest' THEN 7 ELSE 0 END AS tail
+          FROM rollout_calls) AS n;
 
 CREATE VIEW IF NOT EXISTS main.rollout_usage AS
 SELECT h.id AS rollout, c.id & 4294967295 AS sequence, c.model AS model,
        c.input_fresh AS input_fresh, c.cache_write AS cache_write,
        c.cache_read AS cache_read, c.output AS output,
        c.reasoning AS reasoning, c.format AS source, c.at AS timestamp,
-       c.call AS call,
-       coalesce(c.cost, (c.input_fresh * p.input + c.cache_write * p.cache_write
-         + c.cache_read * p.cache_read + c.output * p.output) / 1e6) AS cost,
-       CASE WHEN c.cost IS NOT NULL THEN 'reported'
-            WHEN p.model IS NOT NULL THEN 'computed' END AS cost_source
-  FROM rollout_calls AS c
-  LEFT JOIN rollout_heads AS h ON h.no = c.id >> 32
-  LEFT JOIN rollout_prices AS p ON p.model = c.model;
+       c.call AS call, c.price AS cost,
+       CASE WHEN c.told THEN 'reported' WHEN c.price IS NOT NULL THEN 'computed' END
+         AS cost_source,
+       c.cache_write_1h AS cache_write_1h, c.output_source AS output_source
+  FROM rollout__costs AS c LEFT JOIN rollout_heads AS h ON h.no = c.id >> 32;
 
 CREATE VIEW IF NOT EXISTS main.rollout_usage_days AS
-SELECT date(d.day * 86400, 'unixepoch') AS day, d.model AS model,
-       sum(d.calls) AS calls, sum(d.input_fresh) AS input_fresh,
-       sum(d.cache_write) AS cache_write, sum(d.cache_read) AS cache_read,
-       sum(d.output) AS output, sum(d.reasoning) AS reasoning,
-       sum(CASE WHEN d.told THEN d.cost ELSE
-             (d.input_fresh * p.input + d.cache_write * p.cache_write
-              + d.cache_read * p.cache_read + d.output * p.output) / 1e6 END)
-         AS cost,
-       CASE WHEN min(d.told) THEN 'reported' WHEN p.model IS NULL THEN NULL
-            WHEN max(d.told) THEN 'mixed' ELSE 'computed' END AS cost_source
-  FROM rollout_days AS d LEFT JOIN rollout_prices AS p ON p.model = d.model
- GROUP BY d.day, d.model;
+SELECT date(c.day * 86400, 'unixepoch') AS day, c.model AS model,
+       count(*) AS calls, sum(c.input_fresh) AS input_fresh,
+       sum(c.cache_write) AS cache_write, sum(c.cache_read) AS cache_read,
+       sum(c.output) AS output, sum(c.reasoning) AS reasoning, sum(c.price) AS cost,
+       CASE WHEN min(c.told) THEN 'reported' WHEN max(c.told) THEN 'mixed'
+            WHEN sum(c.price) IS NOT NULL THEN 'computed' END AS cost_source,
+       sum(c.cache_write_1h) AS cache_write_1h, max(c.output_source) AS output_source
+  FROM rollout__costs AS c
+ GROUP BY c.day, c.model;
 
 -- subagents is 0 for the calls of the conversation itself, and 1 for those of its
 -- sub-agents, and of theirs.
@@ -317,18 +290,15 @@ WITH RECURSIVE tree(root, no) AS (
   SELECT t.root, a.no
     FROM tree AS t JOIN rollout_heads AS h ON h.no = t.no
     JOIN rollout_about AS a ON a.parent = h.id)
-SELECT h.id AS rollout, t.no <> t.root AS subagents, d.model AS model,
-       sum(d.calls) AS calls, sum(d.input_fresh) AS input_fresh,
-       sum(d.cache_write) AS cache_write, sum(d.cache_read) AS cache_read,
-       sum(d.output) AS output, sum(d.reasoning) AS reasoning,
-       sum(CASE WHEN d.told THEN d.cost ELSE
-             (d.input_fresh * p.input + d.cache_write * p.cache_write
-              + d.cache_read * p.cache_read + d.output * p.output) / 1e6 END)
-         AS cost,
-       CASE WHEN min(d.told) THEN 'reported' WHEN p.model IS NULL THEN NULL
-            WHEN max(d.told) THEN 'mixed' ELSE 'computed' END AS cost_source
+SELECT h.id AS rollout, t.no <> t.root AS subagents, c.model AS model,
+       count(*) AS calls, sum(c.input_fresh) AS input_fresh,
+       sum(c.cache_write) AS cache_write, sum(c.cache_read) AS cache_read,
+       sum(c.output) AS output, sum(c.reasoning) AS reasoning, sum(c.price) AS cost,
+       CASE WHEN min(c.told) THEN 'reported' WHEN max(c.told) THEN 'mixed'
+            WHEN sum(c.price) IS NOT NULL THEN 'computed' END AS cost_source,
+       sum(c.cache_write_1h) AS cache_write_1h, max(c.output_source) AS output_source
   FROM tree AS t
   JOIN rollout_heads AS h ON h.no = t.root
-  JOIN rollout_days AS d ON d.no = t.no
-  LEFT JOIN rollout_prices AS p ON p.model = d.model
- GROUP BY t.root, t.no <> t.root, d.model;
+ CROSS JOIN rollout__costs AS c
+    ON c.id BETWEEN t.no << 32 AND (t.no << 32) + 4294967295
+ GROUP BY h.id, t.no <> t.root, c.model;

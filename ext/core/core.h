@@ -45,5 +45,6 @@
 #include "table.h"   /* table-valued functions */
 #include "check.h"   /* blackbox_check() */
 #include "install.h" /* blackbox_install(), blackbox_uninstall() */
+#include "prices.h"  /* what a call costs */
 
 #endif

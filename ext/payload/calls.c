@@ -73,7 +73,7 @@ static void bindTokens(sqlite3_stmt *pStmt, int i, i64 n, BxErr *pErr) {
 sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zSql[] =
       "SELECT * FROM (SELECT ?1 AS model, ?2 AS input, ?3 AS cache_write, "
-      "?4 AS cache_read, ?5 AS output, ?6 AS reasoning) "
+      "?4 AS cache_read, ?5 AS output, ?6 AS reasoning, ?7 AS cache_write_1h) "
       "WHERE coalesce(input, cache_write, cache_read, output, reasoning) "
       "IS NOT NULL";
   Exchange exchange;
@@ -87,6 +87,7 @@ sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   bindTokens(pStmt, 4, p->nCacheRead, pErr);
   bindTokens(pStmt, 5, p->nOutput, pErr);
   bindTokens(pStmt, 6, p->nReasoning, pErr);
+  bindTokens(pStmt, 7, p->nCacheWrite1h, pErr);
   bxExchangeFree(&exchange);
   return pStmt;
 }

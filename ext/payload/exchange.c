@@ -237,6 +237,8 @@ static void addUsage(Reader *p, const Hit *pHit) {
       readTokens(p, pHit->iNode, azPath[PATH_CACHE_READ], pUsage->nCacheRead);
   pUsage->nReasoning =
       readTokens(p, pHit->iNode, azPath[PATH_REASONING], pUsage->nReasoning);
+  pUsage->nCacheWrite1h = readTokens(
+      p, pHit->iNode, azPath[PATH_CACHE_WRITE_1H], pUsage->nCacheWrite1h);
   if (nInput >= 0) {
     i64 nCached =
         atLeast(pUsage->nCacheRead, 0) + atLeast(pUsage->nCacheWrite, 0);
@@ -519,7 +521,7 @@ static void keepRoom(Room *p, Reader *pReader) {
 
 static void readBodies(Exchange *pOut, const Formats *pFormats,
     const Reading *pReading, BxErr *pErr) {
-  static const Usage none = {-1, -1, -1, -1, -1};
+  static const Usage none = {-1, -1, -1, -1, -1, -1};
   Reader reader;
   const char *z;
   i64 n;

@@ -37,7 +37,8 @@ enum {
   PATH_CACHE_WRITE,
   PATH_CACHE_READ,
   PATH_OUTPUT,
-  PATH_REASONING
+  PATH_REASONING,
+  PATH_CACHE_WRITE_1H
 };
 
 typedef struct Format {
@@ -131,6 +132,7 @@ typedef struct Usage {
   i64 nCacheWrite, nCacheRead;
   i64 nOutput; /* with the reasoning */
   i64 nReasoning;
+  i64 nCacheWrite1h; /* of nCacheWrite: those that are kept for an hour */
 } Usage;
 
 typedef struct Exchange {

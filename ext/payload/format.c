@@ -21,7 +21,7 @@ static const char zFormats[] =
     "arguments, result, is_error FROM main.payload_formats WHERE kind NOT IN "
     "('usage', 'error') UNION ALL "
     "SELECT 9, " BODIES_OF ", cache_in_input, reasoning_in_output, place, "
-    "input, cache_write, cache_read, output, reasoning, NULL "
+    "input, cache_write, cache_read, output, reasoning, cache_write_1h "
     "FROM main.payload_formats WHERE kind = 'usage'";
 
 /*--------------------------------------------------------------- spots ----*/

@@ -33,27 +33,10 @@ static void readRule(Rules *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
   pOut->a[i].iPause = sqlite3_column_int64(pStmt, 5);
 }
 
-static void readPrice(Rules *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
-  Price *a =
-      bxGrow(pOut->aPrice, pOut->nPrice, &pOut->nPriceAlloc, sizeof(*a), pErr);
-  if (a == 0) return;
-  pOut->aPrice = a;
-  a += pOut->nPrice;
-  a->zModel = bxColumnCopy(pStmt, 0, pErr);
-  a->rInput = sqlite3_column_double(pStmt, 1);
-  a->rCacheWrite = sqlite3_column_double(pStmt, 2);
-  a->rCacheRead = sqlite3_column_double(pStmt, 3);
-  a->rOutput = sqlite3_column_double(pStmt, 4);
-  if (a->zModel != 0) pOut->nPrice++;
-}
-
 void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr) {
   static const char zRules[] =
       "SELECT rule, enabled, level = 'stop', threshold, span, "
       "coalesce(pause_ms, 0) FROM main.payload_rules";
-  static const char zPrices[] =
-      "SELECT model, input, cache_write, cache_read, output "
-      "FROM main.payload_prices";
   sqlite3_stmt *pStmt;
   unsigned int mKind = FORMATS_OF_CALLS;
   memset(pOut, 0, sizeof(*pOut));
@@ -62,17 +45,12 @@ void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr) {
   pStmt = bxStmt(p, zRules, pErr);
   while (bxRow(pStmt, pErr)) readRule(pOut, pStmt, pErr);
   bxDone(pStmt, pErr);
-  pStmt = bxStmt(p, zPrices, pErr);
-  while (bxRow(pStmt, pErr)) readPrice(pOut, pStmt, pErr);
-  bxDone(pStmt, pErr);
-  if (pOut->nPrice > 0) mKind |= 1u << FORMAT_MODEL;
+  pOut->pHome = p;
+  if (pOut->a[RULE_COST].bEnabled) mKind |= 1u << FORMAT_MODEL;
   bxFormatsRead(&pOut->formats, p, mKind, pErr);
 }
 
 void bxRulesFree(Rules *p) {
-  i64 i;
-  for (i = 0; i < p->nPrice; i++) sqlite3_free(p->aPrice[i].zModel);
-  sqlite3_free(p->aPrice);
   bxFormatsFree(&p->formats);
   memset(p, 0, sizeof(*p));
 }

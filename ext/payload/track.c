@@ -231,21 +231,17 @@ static i64 positive(i64 n) {
   return n > 0 ? n : 0;
 }
 
-static i64 costOf(const Rules *pRules, const Exchange *p) {
-  const Usage *pUsage = &p->usage;
-  i64 i;
-  for (i = 0; i < pRules->nPrice && p->model.z != 0; i++) {
-    const Price *pPrice = &pRules->aPrice[i];
-    if ((i64)strlen(pPrice->zModel) != p->model.n ||
-        memcmp(pPrice->zModel, p->model.z, (size_t)p->model.n) != 0) {
-      continue;
-    }
-    return (i64)((double)positive(pUsage->nInput) * pPrice->rInput +
-                 (double)positive(pUsage->nCacheWrite) * pPrice->rCacheWrite +
-                 (double)positive(pUsage->nCacheRead) * pPrice->rCacheRead +
-                 (double)positive(pUsage->nOutput) * pPrice->rOutput);
-  }
-  return 0;
+/* In millionths. The price is looked up only if the rule is on, as the model may be
+** anywhere in the bodies. */
+static i64 costOf(const Adding *p) {
+  const Usage *pUsage = &p->exchange.usage;
+  BxTokens tokens = {pUsage->nInput, pUsage->nCacheWrite, pUsage->nCacheWrite1h,
+      pUsage->nCacheRead, pUsage->nOutput, pUsage->nReasoning};
+  double r = 0;
+  if (!p->pRules->a[RULE_COST].bEnabled) return 0;
+  bxCost(p->pRules->pHome, p->exchange.model.z, p->exchange.model.n,
+      p->pMoment->iTime, &tokens, &r, p->pErr);
+  return (i64)(r * 1e6 + 0.5);
 }
 
 static i64 tokensOf(const Usage *p) {
@@ -255,8 +251,9 @@ static i64 tokensOf(const Usage *p) {
 
 /* Sets what all steps of the exchange have in common. pLast: the step before it,
 ** zeroed if there is none. */
-static void addSums(Adding *p, const Rules *pRules, const Step *pLast) {
+static void addSums(Adding *p, const Step *pLast) {
   Track *pTrack = p->p;
+  i64 nCost = pLast->nCost + costOf(p);
   int iTurn = TRACK_STEP(pTrack, pTrack->nStep)->iTurn, nMade = pLast->nMade;
   int bNew = iTurn != pLast->iTurn || pLast->iStart != p->pMoment->iStart;
   i64 n = p->iFirst > pTrack->iLow ? p->iFirst : pTrack->iLow;
@@ -265,7 +262,7 @@ static void addSums(Adding *p, const Rules *pRules, const Step *pLast) {
     if (pStep->hArguments != 0) nMade++;
     pStep->nMade = nMade;
     pStep->nSpent = pLast->nSpent + tokensOf(&p->exchange.usage);
-    pStep->nCost = pLast->nCost + costOf(pRules, &p->exchange);
+    pStep->nCost = nCost;
     pStep->nSpentBefore = bNew ? pLast->nSpent : pLast->nSpentBefore;
     pStep->nMadeBefore = bNew ? pLast->nMade : pLast->nMadeBefore;
     pStep->nCostBefore = bNew ? pLast->nCost : pLast->nCostBefore;
@@ -314,7 +311,7 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   p->iDirty = p->nStep + 1;
   adding.iTurn = last.iTurn;
   /* the model may be anywhere */
-  if (pRules->nPrice > 0) memset(&p->head, 0, sizeof(p->head));
+  if (pRules->a[RULE_COST].bEnabled) memset(&p->head, 0, sizeof(p->head));
   bxExchangeReadOn(&adding.exchange, &pRules->formats, pRequest, pResponse,
       &p->head, (int)p->nItem, pErr);
   adding.bGoesOn =
@@ -328,7 +325,7 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   if (pErr->rc == SQLITE_OK) {
     addSteps(&adding);
     addTexts(&adding);
-    addSums(&adding, pRules, &last);
+    addSums(&adding, &last);
     if (adding.exchange.nItem > 0) p->nItem = adding.exchange.nItem;
     if (adding.exchange.hFirst != 0) p->hFirst = adding.exchange.hFirst;
     p->iSeq = pMoment->iSeq;

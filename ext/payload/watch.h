@@ -68,18 +68,12 @@ typedef struct Rule {
   i64 iPause; /* 0 for none */
 } Rule;
 
-typedef struct Price {
-  char *zModel;
-  double rInput, rCacheWrite, rCacheRead, rOutput;
-} Price;
-
 /* What a ring has read of the tables of rules. */
 typedef struct Rules {
   int bRead;
   Rule a[N_RULE];
   Formats formats;
-  Price *aPrice;
-  i64 nPrice, nPriceAlloc;
+  BxStmts *pHome; /* the schema that they are from, with the prices */
 } Rules;
 
 /* What a rule sees. */
@@ -93,7 +87,7 @@ typedef struct Finding {
 
 /* rules.c */
 const char *bxRuleName(RuleKind eRule);
-/* Reads rules, formats and prices of p's schema. Free *pOut in any case. */
+/* Reads the rules and formats of p's schema. Free *pOut in any case. */
 void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr);
 void bxRulesFree(Rules *p);
 /* How many of the steps in the turn of step n are the same call. */

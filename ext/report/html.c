@@ -140,7 +140,9 @@ static void htmlFacts(const ReportRun *p) {
     htmlCount(p, "Input tokens, not cached", pUsage->nInput);
     htmlCount(p, "Input tokens, read from the cache", pUsage->nCacheRead);
     htmlCount(p, "Input tokens, written to the cache", pUsage->nCacheWrite);
-    htmlCount(p, "Output tokens", pUsage->nOutput);
+    htmlCount(p,
+        pUsage->bRecorded ? "Output tokens, as recorded" : "Output tokens",
+        pUsage->nOutput);
     htmlCount(p, "Reasoning tokens", pUsage->nReasoning);
   }
   if (pUsage->bCost) {

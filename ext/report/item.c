@@ -15,13 +15,12 @@ SQLITE_EXTENSION_INIT3
 /* The statement for a question, reset. */
 static sqlite3_stmt *askAbout(ReportRun *p, ReportQuestion eAsk) {
   static const char *const azAsk[] = {
-      "SELECT model, input, cache_write, cache_read, output, reasoning"
+      "SELECT model, input, cache_write, cache_read, output, reasoning,"
+      " cache_write_1h"
       " FROM payload_usage(?1, ?2)",
       "SELECT tool, arguments FROM payload_calls(NULL, ?1)"
       " WHERE kind = 'call'",
-      "SELECT payload_prompt(?1)",
-      "SELECT (?2 * input + ?3 * cache_write + ?4 * cache_read + ?5 * output)"
-      " / 1e6 FROM main.payload_prices WHERE model = ?1"};
+      "SELECT payload_prompt(?1)"};
   if (p->err.rc != SQLITE_OK) return 0;
   if (p->apAsk[eAsk] == 0) {
     BxStmts *pHome = bxReportNeed(p, "payload");
@@ -211,30 +210,33 @@ static void readPrompt(
   setTitle(p, pItem, z);
 }
 
-/* The cost by payload_prices, if it has the model. */
-static void addCost(ReportRun *p, const char *zModel, const i64 a[4]) {
-  sqlite3_stmt *pStmt = zModel ? askAbout(p, ASK_COST) : 0;
-  if (pStmt == 0) return;
-  bxBind(pStmt, &p->err, "tiiii", zModel, a[0], a[1], a[2], a[3]);
-  if (bxReportRow(p, pStmt)) {
-    p->usage.bCost = 1;
-    p->usage.zSource = "payload_prices";
-    p->usage.rCost += sqlite3_column_double(pStmt, 0);
+/* The cost by blackbox_prices, if they have the model. */
+static void addCost(
+    ReportRun *p, const char *zModel, i64 iTime, const i64 a[6]) {
+  BxTokens tokens = {a[0], a[1], a[5], a[2], a[3], a[4]};
+  BxStmts *pHome = bxReportNeed(p, "payload");
+  double r;
+  if (pHome == 0 || zModel == 0 ||
+      !bxCost(
+          pHome, zModel, (i64)strlen(zModel), iTime, &tokens, &r, &p->err)) {
+    return;
   }
-  bxDone(pStmt, &p->err);
+  p->usage.bCost = 1;
+  p->usage.zSource = "blackbox_prices";
+  p->usage.rCost += r;
 }
 
 static void readUsage(ReportRun *p, ReportItem *pItem,
     const ReportBodiesOf *pBodies, int iRequest, int iResponse) {
   sqlite3_stmt *pStmt = askAbout(p, ASK_USAGE);
-  i64 a[5] = {0, 0, 0, 0, 0};
+  i64 a[6] = {0, 0, 0, 0, 0, 0};
   char *zModel = 0;
   int i, bTold = 0;
   bindBody(p, pStmt, 1, pBodies, iRequest);
   bindBody(p, pStmt, 2, pBodies, iResponse);
   if (bxReportRow(p, pStmt)) {
     zModel = bxColumnCopy(pStmt, 0, &p->err);
-    for (i = 0; i < 5; i++) {
+    for (i = 0; i < 6; i++) {
       bTold |= sqlite3_column_type(pStmt, i + 1) != SQLITE_NULL;
       a[i] = sqlite3_column_int64(pStmt, i + 1);
     }
@@ -253,7 +255,7 @@ static void readUsage(ReportRun *p, ReportItem *pItem,
     p->usage.nReasoning += a[4];
     pItem->nInput = a[0] + a[1] + a[2];
     pItem->nOutput = a[3];
-    addCost(p, zModel, a);
+    addCost(p, zModel, pItem->iTime, a);
   }
   sqlite3_free(zModel);
 }

@@ -94,6 +94,8 @@ static void jsonUsage(const ReportRun *p) {
       "\"output\":%lld,\"reasoning\":%lld",
       pUsage->nInput, pUsage->nCacheRead, pUsage->nCacheWrite, pUsage->nOutput,
       pUsage->nReasoning);
+  sqlite3_str_appendf(p->pOut, ",\"outputSource\":%s",
+      pUsage->bRecorded ? "\"as recorded\"" : "null");
   if (pUsage->bCost) {
     sqlite3_str_appendf(p->pOut, ",\"cost\":%!.6f,\"costSource\":\"%s\"}",
         pUsage->rCost, pUsage->zSource);

@@ -96,9 +96,9 @@ static void mdFacts(const ReportRun *p) {
   if (pUsage->bAny) {
     sqlite3_str_appendf(p->pOut,
         "| Tokens | %,lld input, %,lld from the cache, %,lld into it, %,lld "
-        "output |\n",
+        "output%s |\n",
         pUsage->nInput, pUsage->nCacheRead, pUsage->nCacheWrite,
-        pUsage->nOutput);
+        pUsage->nOutput, pUsage->bRecorded ? ", as recorded" : "");
   }
   if (pUsage->bCost) {
     sqlite3_str_appendf(

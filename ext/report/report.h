@@ -117,6 +117,7 @@ typedef struct ReportVerdict {
 /* Numbers of tokens, and what they cost. */
 typedef struct ReportUsage {
   int bAny, bCost;
+  int bRecorded; /* the output is told as it was recorded, and may be too low */
   i64 nInput, nCacheRead, nCacheWrite, nOutput, nReasoning;
   double rCost;
   const char *zSource; /* of the cost; a constant */
@@ -155,7 +156,6 @@ typedef enum {
   ASK_USAGE,
   ASK_CALLS,
   ASK_PROMPT,
-  ASK_COST,
   ASK_PROOF,
   ASK_ROW,
   REPORT_ASKS

@@ -72,7 +72,8 @@ static const char zTaleHolds[] =
 static void readTaleUsage(ReportRun *p, BxStmts *pHome) {
   sqlite3_stmt *pStmt = bxReportAsk(p, pHome,
       "SELECT sum(input_fresh), sum(cache_read), sum(cache_write),"
-      " sum(output), sum(reasoning), sum(cost), max(cost_source = 'computed')"
+      " sum(output), sum(reasoning), sum(cost),"
+      " max(cost_source = 'computed'), max(output_source) IS NOT NULL"
       " FROM main.rollout_usage WHERE rollout = lower(?1)");
   ReportUsage *pUsage = &p->usage;
   if (bxReportRow(p, pStmt) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
@@ -85,7 +86,8 @@ static void readTaleUsage(ReportRun *p, BxStmts *pHome) {
     pUsage->bCost = sqlite3_column_type(pStmt, 5) != SQLITE_NULL;
     pUsage->rCost = sqlite3_column_double(pStmt, 5);
     pUsage->zSource =
-        sqlite3_column_int(pStmt, 6) ? "rollout_prices" : "reported";
+        sqlite3_column_int(pStmt, 6) ? "blackbox_prices" : "reported";
+    pUsage->bRecorded = sqlite3_column_int(pStmt, 7);
   }
   sqlite3_finalize(pStmt);
 }

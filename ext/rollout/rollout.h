@@ -190,6 +190,7 @@ enum {
   ROLLOUT_USAGE_CACHE_READ,
   ROLLOUT_USAGE_OUTPUT,
   ROLLOUT_USAGE_REASONING,
+  ROLLOUT_USAGE_CACHE_WRITE_1H,
   ROLLOUT_USAGE_TEXTS
 };
 
@@ -464,8 +465,6 @@ void bxRolloutRebuild(BxCall *p);
 /* install.c: rebuilds the conversations whose derived rows were lost with a
 ** table. */
 void bxRolloutMend(BxStmts *p, BxErr *pErr);
-/* prices.c */
-void bxRolloutLoadPrices(BxCall *p);
 /* flush.c */
 void bxRolloutFlush(BxCall *p);
 void bxRolloutShutdown(BxCall *p);

@@ -267,7 +267,8 @@ static void addProse(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
 
 static const char zUsageFormats[] =
     "SELECT type_key, format, place, total, call_1, call_2, model, cost, "
-    "input, cache_write, cache_read, output, reasoning, cache_in_input, "
+    "input, cache_write, cache_read, output, reasoning, cache_write_1h, "
+    "cache_in_input, "
     "reasoning_in_output, conditions FROM main.rollout_usage_formats "
     "ORDER BY type_key, format, type, conditions, place";
 

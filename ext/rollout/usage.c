@@ -87,7 +87,7 @@ static void readCost(RolloutTale *p, RolloutUsage *pUsage) {
 void bxRolloutTellUsage(
     RolloutTale *p, const RolloutUsageFormat *pFormat, i64 iSequence) {
   RolloutUsage usage, *a;
-  i64 nAll = 0, nCached;
+  i64 nAll = 0, nCached, *n1h;
   int i;
   memset(&usage, 0, sizeof(usage));
   usage.iSequence = iSequence;
@@ -95,9 +95,14 @@ void bxRolloutTellUsage(
   if (!isObjectAt(p, pFormat->az[ROLLOUT_USAGE_PLACE])) return;
   for (i = ROLLOUT_USAGE_INPUT; i < ROLLOUT_USAGE_TEXTS; i++) {
     usage.a[i] = numberAt(p, pFormat->az[ROLLOUT_USAGE_PLACE], pFormat->az[i]);
-    nAll += usage.a[i];
+    if (i != ROLLOUT_USAGE_CACHE_WRITE_1H) nAll += usage.a[i];
   }
   if (nAll <= 0) return;
+  n1h = &usage.a[ROLLOUT_USAGE_CACHE_WRITE_1H];
+  if (*n1h > usage.a[ROLLOUT_USAGE_CACHE_WRITE]) {
+    *n1h = usage.a[ROLLOUT_USAGE_CACHE_WRITE];
+  }
+  if (*n1h < 0) *n1h = 0;
   nCached =
       usage.a[ROLLOUT_USAGE_CACHE_WRITE] + usage.a[ROLLOUT_USAGE_CACHE_READ];
   if (pFormat->bCacheIn) usage.a[ROLLOUT_USAGE_INPUT] -= nCached;
@@ -119,10 +124,11 @@ void bxRolloutTellUsage(
 
 static const char zCall[] =
     "INSERT INTO main.rollout_calls(id, call, at, model, input_fresh, "
-    "cache_write, cache_read, output, reasoning, cost, format) "
+    "cache_write, cache_read, output, reasoning, cost, format, "
+    "cache_write_1h) "
     "SELECT id, coalesce(?2, '#' || id), timestamp, coalesce(?3, "
     "(SELECT model FROM main.rollout_about WHERE no = ?1 >> 32), ''), "
-    "?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM main.rollout__data WHERE id = ?1 "
+    "?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 FROM main.rollout__data WHERE id = ?1 "
     "ON CONFLICT (call) DO UPDATE SET output = excluded.output, "
     "reasoning = excluded.reasoning WHERE excluded.output > output";
 
@@ -155,15 +161,14 @@ void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr) {
       zOwned = bxPrintf(pErr, "%s:%s", zRoot, pUsage->zCall);
     }
     pStmt = bxStmt(p->pHome, zCall, pErr);
-    bxBind(pStmt, pErr, "ittiiiii", bxRolloutKey(p->no, pUsage->iSequence),
+    bxBind(pStmt, pErr, "ittiiiii-ti", bxRolloutKey(p->no, pUsage->iSequence),
         zOwned ? zOwned : pUsage->zCall, pUsage->zModel, a[ROLLOUT_USAGE_INPUT],
         a[ROLLOUT_USAGE_CACHE_WRITE], a[ROLLOUT_USAGE_CACHE_READ],
-        a[ROLLOUT_USAGE_OUTPUT], a[ROLLOUT_USAGE_REASONING]);
-    if (pErr->rc == SQLITE_OK) {
-      if (pUsage->bCost) sqlite3_bind_double(pStmt, 9, pUsage->rCost);
-      bxFailDb(pErr, p->pHome->bx->db,
-          sqlite3_bind_text(pStmt, 10,
-              pUsage->pFormat->az[ROLLOUT_USAGE_FORMAT], -1, SQLITE_STATIC));
+        a[ROLLOUT_USAGE_OUTPUT], a[ROLLOUT_USAGE_REASONING],
+        pUsage->pFormat->az[ROLLOUT_USAGE_FORMAT],
+        a[ROLLOUT_USAGE_CACHE_WRITE_1H]);
+    if (pErr->rc == SQLITE_OK && pUsage->bCost) {
+      sqlite3_bind_double(pStmt, 9, pUsage->rCost);
     }
     bxRun(pStmt, pErr);
     sqlite3_free(zOwned);

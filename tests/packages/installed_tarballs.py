@@ -15,13 +15,20 @@ SQLITE = BUILD / "node_modules/better-sqlite3/deps/sqlite3"
 
 def test_the_loadable_tarball_has_a_module_that_loads(tmp_path):
     with tarfile.open(the("blackbox-*-loadable-*.tar.gz")) as tar:
-        assert tar.getnames() == ["LICENSE", "NOTICE", "blackbox.so"]
+        assert tar.getnames() == ["LICENSE", "NOTICE", "blackbox.so", "prices.json"]
         tar.extractall(tmp_path)
     db = sqlite3.connect(":memory:")
     db.enable_load_extension(True)
     db.load_extension(str(tmp_path / "blackbox"))
     assert db.execute("SELECT blackbox_install('main', 'cache')").fetchone() == (
         "main: cache, core",)
+    prices = (tmp_path / "prices.json").read_text()
+    assert db.execute("SELECT rollout_load_prices(?, 'prices.json') > 20", (prices,)).fetchone()[0]
+    with tarfile.open(the("sqlite-blackbox-[0-9]*.tgz")) as tar:
+        assert tar.extractfile("package/prices.json").read().decode() == prices
+    for told in (run("python3", "-m", "zipfile", "-l", the("*.whl"), cwd=tmp_path),
+                 run("dpkg-deb", "-c", the("*.deb"), cwd=tmp_path)):
+        assert "/prices.json" in told
 
 
 def test_the_module_of_the_packages_exports_its_entry_points_alone_and_needs_two_libraries(

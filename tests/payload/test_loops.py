@@ -122,7 +122,8 @@ def test_each_threshold_is_reached_and_not_before(db, rule):
 def test_a_rule_that_is_off_by_default_is_reached_when_it_is_enabled(db, rule, threshold):
     assert one(db, "SELECT enabled FROM payload_rules WHERE rule = ?", rule) == 0
     watch(db, only=rule)
-    db.execute("INSERT INTO payload_prices VALUES('m', 1, 0, 0, 23)")
+    db.execute("INSERT INTO blackbox_prices(model, input, output, cache_write, cache_read) "
+               "VALUES('m', 1, 23, 0, 0)")
     db.execute("UPDATE payload_rules SET threshold = ? WHERE rule = ?", (threshold, rule))
     exchanges = list(sessions.chat(DIFFERENT))
     push(db, exchanges[:3])
@@ -730,7 +731,7 @@ def test_an_erased_event_does_not_stop_the_switch(db, inside):
 
 @pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
 @pytest.mark.parametrize("lost", [
-    "payload_formats", "payload_prices",
+    "payload_formats", "blackbox_prices",
     "payload_rules", "payload_agents", "payload_verdicts", "payload_allows", "blackbox_settings",
     "retention__in_force", "retention__erased", "blackbox__log"])
 def test_a_push_goes_on_whatever_is_lost_beside_it(db, lost, inside):

@@ -9,7 +9,7 @@ import exchange_reader
 from conftest import DATA, connect, needs_data, one, rows
 
 CALLS = "SELECT kind, call_id, tool, arguments, result, is_error, turn, body FROM payload_calls(?, ?)"
-USAGE = "SELECT * FROM payload_usage(?, ?)"
+USAGE = "SELECT model, input, cache_write, cache_read, output, reasoning FROM payload_usage(?, ?)"
 
 
 def calls(db, request, response=None):
@@ -157,6 +157,20 @@ def test_what_is_passed_over_must_be_json(db, bad):
 
 
 # ---- the other formats
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_writes_to_a_cache_that_keep_for_an_hour_are_told(db, stream):
+    usage = {"input_tokens": 3, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 100,
+             "output_tokens": 7, "cache_creation": {"ephemeral_5m_input_tokens": 8,
+                                                    "ephemeral_1h_input_tokens": 12}}
+    response = json.dumps({"type": "message", "model": "claude", "content": [], "usage": usage})
+    if stream:
+        start = {"type": "message_start", "message": {"model": "claude", "usage": usage}}
+        end = {"type": "message_delta", "usage": {"output_tokens": 9}}
+        response = "".join(f"event: x\ndata: {json.dumps(e)}\n\n" for e in (start, end))
+    assert rows(db, "SELECT * FROM payload_usage(NULL, ?)", response) == [
+        ("claude", 3, 20, 100, 9 if stream else 7, None, 12)]
 
 
 def test_a_chat_of_anthropic(db):

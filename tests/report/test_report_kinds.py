@@ -109,8 +109,48 @@ def test_holds_are_shown(db):
                 "case-18 (bob)"] == ["hold: agent a"]
 
 
+def test_a_loaded_price_is_enough_for_the_budget_and_for_the_report(db):
+    """The rule pulls the switch, and the page of the switch shows the cost."""
+    one(db, "SELECT rollout_load_prices(?, 'mine')",
+        '{"claude-opus-4-5": {"input": 5, "output": 25}}')
+    db.execute("UPDATE blackbox_settings SET value = 'kill_switch' WHERE name = 'payload.on_loop'")
+    db.execute("UPDATE payload_rules SET enabled = 1, threshold = 7 WHERE rule = 'budget_cost'")
+    ring(db)
+    said = {"type": "message", "role": "assistant", "model": "claude-opus-4-5-20251101",
+            "content": [], "usage": {
+                "input_tokens": 0, "cache_creation_input_tokens": 300000, "output_tokens": 100000,
+                "cache_creation": {"ephemeral_1h_input_tokens": 100000}}}
+    paid = .2 * 5 + .1 * 10 + .1 * 25
+    asked = {"messages": [{"role": "user", "content": "go"}]}
+    for i in 1, 2:
+        assert rows(db, "SELECT * FROM payload_verdicts") == []
+        push(db, f"e{i}", json.dumps(asked), json.dumps(said))
+    switch, sentence = rows(db, "SELECT kill_switch_event_id, sentence FROM payload_verdicts")[0]
+    assert f"cost {2 * paid:g}" in sentence
+    assert as_json(db, "kill_switch", switch)["usage"]["cost"] == pytest.approx(2 * paid)
+    assert f"{2 * paid:.4f} (blackbox_prices)" in page(db, "kill_switch", switch).text
+
+
+@pytest.mark.all_domains
+def test_output_that_a_program_writes_too_early_is_told_as_recorded(db):
+    line = {"type": "assistant", "requestId": "r", "message": {
+        "id": "m", "role": "assistant", "model": "claude", "content": [],
+        "usage": {"input_tokens": 3, "output_tokens": 1}}}
+    other = {"type": "gemini", "id": "1", "timestamp": "2026-01-01T00:00:00Z", "model": "g",
+             "content": "x", "tokens": {"input": 10, "output": 5}}
+    for i, (said, source) in enumerate([(line, "as recorded"), (other, None)]):
+        id = json.loads(one(db, "SELECT rollout_import(?)", json.dumps(said)))["rolloutId"]
+        assert as_json(db, "rollout", id)["usage"]["outputSource"] == source
+        assert ("Output tokens, as recorded" in page(db, "rollout", id).text) == (i == 0)
+        text = one(db, "SELECT blackbox_report('rollout', ?, '{\"format\":\"md\"}')", id)
+        assert (" output, as recorded |" in text) == (i == 0)
+        for view in "usage", "usage_sums":
+            assert rows(db, f"SELECT output_source FROM rollout_{view} WHERE rollout = ?", id) == [
+                (source,)]
+
+
 def test_costs_come_from_the_prices(db):
-    db.execute("INSERT INTO payload_prices(model, input, cache_write, cache_read, output)"
+    db.execute("INSERT INTO blackbox_prices(model, input, cache_write, cache_read, output)"
                " VALUES('m1', 1000000, 0, 0, 2000000)")
     switch = looped(db)
     assert as_json(db, "kill_switch", switch)["usage"]["cost"] == 45 + 20

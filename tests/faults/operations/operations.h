@@ -42,8 +42,7 @@
   "  VALUES('complete', 'a', 'e9', 'a late answer', '{\"status\":200}')"
 #define BOUND(name, value)                                                     \
   "INSERT INTO ring(ring, value) VALUES('" name "', " value ");"
-#define BROKEN_RING                                                            \
-  "DROP TABLE ring_turns; DROP TABLE ring_steps;"
+#define BROKEN_RING "DROP TABLE ring_turns; DROP TABLE ring_steps;"
 #define QUEUE(event)                                                           \
   "SELECT payload_queue('" event "', 'a', 'question', 'answer', 9000);"
 #define QUEUE_NEW(event)                                                       \
@@ -70,6 +69,9 @@
   "{\"choices\":[{\"message\":{\"content\":\"again\",\"tool_calls\":[{"        \
   "\"id\":\"c2\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}}],"     \
   "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}"
+#define PRICES                                                                 \
+  "INSERT INTO blackbox_prices(model, since, input, output) VALUES"            \
+  "('a', '2026-01-01', 1, 2), ('m', '2026-01-01', 1, 2);"
 /* Exchanges of one conversation; the last one brings the third result, with
 ** which the rule no_progress is at its threshold here. */
 #define LOOP_MODE(mode)                                                        \

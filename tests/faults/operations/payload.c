@@ -224,6 +224,13 @@ const Operation aPayloadOperation[] = {
         LOOP_LAST("ring"), 0},
     {"push that pulls the switch", LOOP_MODE("kill_switch") LOOP_FIRST("ring"),
         0, LOOP_LAST("ring"), 0},
+    {"push that has a cost",
+        LOOP_MODE("record") PRICES
+        "UPDATE payload_rules SET enabled = 1 WHERE rule = 'budget_cost';",
+        0,
+        "INSERT INTO ring(agent_id, event_id, request_body, response_body) "
+        "VALUES('new', 'e', '" REQUEST "', '" RESPONSE "')",
+        0},
     {"push into temp that loops", LOOP_MODE("record"),
         TEMP_RING LOOP_FIRST("temp.fast"), LOOP_LAST("temp.fast"), 0},
     {"push of a stopped agent",

@@ -28,7 +28,7 @@ const Operation aReportOperation[] = {
         0},
     {"lines of a report", KILLED, 0,
         "SELECT line FROM blackbox_report_lines('kill_switch', 'k7')", 0},
-    {"report of an agent", KILLED, 0,
+    {"report of an agent", PRICES KILLED, 0,
         REPORTED("agent", "a", "{\"format\":\"md\"}"), 0},
     {0, 0, 0, 0, 0},
 };

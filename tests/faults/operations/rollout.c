@@ -106,6 +106,25 @@ const Operation aRolloutOperation[] = {
         "SELECT rollout_load_prices('{\"a\":{\"input\":1,\"output\":2}}', 'x', "
         "'2026-01-01')",
         0},
+    {"load prices again", ROLLOUT PRICES, 0,
+        "SELECT rollout_load_prices('{\"a\":[{\"input\":1,\"output\":3}]}', "
+        "'x', '2026-01-01')",
+        0},
+    {"load prices as a command", ROLLOUT PRICES, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_load_prices', "
+        "json_array('{\"a\":{\"input\":1,\"output\":3}}',"
+        " 'x', '2026-01-01'))",
+        OP_ALONE},
+    {"cost of usage",
+        ROLLOUT PRICES
+        "SELECT rollout_import('{\"type\":\"assistant\",\"sessionId\":\"s\","
+        "\"message\":{\"role\":\"assistant\",\"model\":\"v/a-20260101\","
+        "\"content\":[],\"usage\":{\"output_tokens\":5}}}', NULL, 1000);",
+        0,
+        "SELECT * FROM rollout_usage; SELECT * FROM rollout_usage_days; "
+        "SELECT * FROM rollout_usage_sums",
+        0},
     {"import from a database", ROLLOUT THEIRS, 0,
         "SELECT rollout_import_from('opencode', 'main', 1000)", 0},
     {"import from a database as a command", ROLLOUT THEIRS, 0,

@@ -1,0 +1,181 @@
+/*
+** prices.c: what a call costs, and rollout_load_prices(list, name[, date]), which
+** reads a price list into blackbox_prices.
+**
+** list is a JSON object of models. A model has either the prices of a million
+** tokens in USD, in an object with the columns of blackbox_prices or an array of
+** such objects; or those of one token, as LiteLLM names them. What has no prices
+** for input and output is left out. Rows of the list replace those with the same
+** model and date. A list may say its date at $.about.date.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/*----------------------------------------------------------------- cost ----*/
+
+/* The rule of the view rollout__costs, which the tests compare: the longest name
+** that fits; the newest price of that day or, if all are newer, the oldest one; the
+** highest tier that the prompt exceeds. */
+static const char zCost[] =
+    "WITH c(model, day, input_fresh, cache_write, cache_write_1h, cache_read, "
+    "output, reasoning) AS (SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8), "
+    "n AS (SELECT c.*, iif(instr(model, '/'), "
+    "length(rtrim(model, replace(model, '/', ''))), 0) AS vendor, CASE "
+    "WHEN substr(model, -9) GLOB '[-@]20[0-9][0-9][01][0-9][0-3][0-9]' THEN 9 "
+    "WHEN substr(model, -11) GLOB '-20[0-9][0-9]-[01][0-9]-[0-3][0-9]' THEN 11 "
+    "WHEN substr(model, -7) = '-latest' THEN 7 ELSE 0 END AS tail FROM c) "
+    "SELECT (n.input_fresh * p.input "
+    "+ (n.cache_write - n.cache_write_1h) * coalesce(p.cache_write, p.input) "
+    "+ n.cache_write_1h * coalesce(p.cache_write_1h, 2 * p.input) "
+    "+ n.cache_read * coalesce(p.cache_read, p.input) "
+    "+ (n.output - n.reasoning) * p.output "
+    "+ n.reasoning * coalesce(p.reasoning, p.output)) / 1e6, "
+    "length(p.model) AS fit, julianday(p.since) - 2440587.5 - n.day AS away "
+    "FROM n CROSS JOIN main.blackbox_prices AS p WHERE p.model IN (n.model, "
+    "substr(n.model, n.vendor + 1), "
+    "substr(n.model, 1, length(n.model) - n.tail), "
+    "substr(n.model, n.vendor + 1, length(n.model) - n.vendor - n.tail)) "
+    "AND (p.above = 0 "
+    "OR p.above < n.input_fresh + n.cache_write + n.cache_read) "
+    "ORDER BY fit DESC, away > 0, abs(away), p.above DESC LIMIT 1";
+
+static i64 tokens(i64 n, i64 nMost) {
+  return n < 0 ? 0 : n > nMost ? nMost : n;
+}
+
+int bxCost(BxStmts *p, const char *zModel, i64 nModel, i64 iTime,
+    const BxTokens *pTokens, double *prCost, BxErr *pErr) {
+  i64 nMost = (i64)1 << 52;
+  i64 nWrite = tokens(pTokens->nCacheWrite, nMost);
+  i64 nOutput = tokens(pTokens->nOutput, nMost);
+  sqlite3_stmt *pStmt;
+  int bPriced;
+  if (zModel == 0) return 0;
+  pStmt = bxStmt(p, zCost, pErr);
+  bxBind(pStmt, pErr, "biiiiiii", zModel, nModel, iTime / 86400000,
+      tokens(pTokens->nInput, nMost), nWrite,
+      tokens(pTokens->nCacheWrite1h, nWrite),
+      tokens(pTokens->nCacheRead, nMost), nOutput,
+      tokens(pTokens->nReasoning, nOutput));
+  bPriced = bxRow(pStmt, pErr);
+  if (bPriced) *prCost = sqlite3_column_double(pStmt, 0);
+  bxDone(pStmt, pErr);
+  return bPriced && pErr->rc == SQLITE_OK;
+}
+
+/*----------------------------------------------------------------- load ----*/
+
+/* clang-format off */
+#define IS_PRICE(path) "json_type(v, " path ") IN ('integer', 'real')"
+#define PRICE(name, each)                                                      \
+  "CASE WHEN tail = '' AND " IS_PRICE("'$." name "'") " THEN v ->> '$." name "' " \
+  "WHEN " IS_PRICE("'$." each "' || tail") " "                                 \
+  "THEN round((v ->> ('$." each "' || tail)) * 1e6, 9) END AS " name
+
+/* Rows of a list, ?1; ?3 is its date. LiteLLM names the prices of a tier with a
+** tail, such as input_cost_per_token_above_200k_tokens. */
+#define PRICE_ROWS                                                             \
+  "WITH said(model, v, tail, above, since) AS ("                               \
+  "SELECT m.key, e.value, '', coalesce(e.value ->> '$.above', 0), "            \
+  "coalesce(e.value ->> '$.since', ?3) FROM json_each(?1) AS m, "              \
+  "json_each(CASE m.type WHEN 'array' THEN m.value ELSE '[' || m.value || ']' END) " \
+  "AS e WHERE m.type IN ('object', 'array') AND e.type = 'object' "            \
+  "UNION ALL SELECT m.key, m.value, substr(k.key, 21), "                       \
+  "1000 * CAST(substr(k.key, 28) AS INTEGER), ?3 "                             \
+  "FROM json_each(?1) AS m, json_each(m.value) AS k WHERE m.type = 'object' "  \
+  "AND k.key GLOB 'input_cost_per_token_above_[0-9]*k_tokens'), "              \
+  "priced AS (SELECT model, since, above, "                                    \
+  PRICE("input", "input_cost_per_token") ", "                                  \
+  PRICE("output", "output_cost_per_token") ", "                                \
+  PRICE("cache_write", "cache_creation_input_token_cost") ", "                 \
+  PRICE("cache_write_1h", "cache_creation_input_token_cost_above_1hr") ", "    \
+  PRICE("cache_read", "cache_read_input_token_cost") ", "                      \
+  PRICE("reasoning", "output_cost_per_reasoning_token") " FROM said "          \
+  "WHERE model <> ''), "                                                       \
+  "listed AS (SELECT * FROM priced WHERE input >= 0 AND output >= 0 "          \
+  "AND min(coalesce(cache_write, 0), coalesce(cache_write_1h, 0), "            \
+  "coalesce(cache_read, 0), coalesce(reasoning, 0)) >= 0 "                     \
+  "AND (input > 0 OR output > 0)) "
+
+static const char zUnlist[] = PRICE_ROWS
+    "DELETE FROM main.blackbox_prices WHERE (model, since) IN "
+    "(SELECT model, since FROM listed)";
+static const char zEnlist[] = PRICE_ROWS
+    "INSERT INTO main.blackbox_prices(model, since, above, input, output, "
+    "cache_write, cache_write_1h, cache_read, reasoning, list, list_date, "
+    "list_digest) SELECT model, since, above, input, output, cache_write, "
+    "cache_write_1h, cache_read, reasoning, ?2, ?3, ?4 FROM listed WHERE 1 "
+    "ON CONFLICT DO NOTHING";
+static const char zModels[] = PRICE_ROWS "SELECT count(DISTINCT model) FROM listed";
+/* clang-format on */
+
+/* The SHA-256 of the list, as text. */
+static void digestOf(const char *z, char zOut[80]) {
+  unsigned char a[BX_DIGEST];
+  SHA256_CTX sha;
+  SHA256_Init(&sha);
+  SHA256_Update(&sha, (const uint8_t *)z, strlen(z));
+  SHA256_Final(a, &sha);
+  memcpy(zOut, "sha256:", 7);
+  bxHex(a, BX_DIGEST, zOut + 7);
+}
+
+/* The date of the list, to sqlite3_free(): if it is not given, what the list says, or
+** today. */
+static char *dateSaid(
+    BxStmts *pHome, const char *zList, const char *zGiven, BxErr *pErr) {
+  static const char zDate[] =
+      "SELECT said FROM (SELECT coalesce(?1, ?2 ->> '$.about.date', "
+      "date('now')) AS said) WHERE date(said) = said";
+  char *z = bxAskText(pHome, zDate, pErr, "tt", zGiven, zList);
+  if (z == 0 && pErr->rc == SQLITE_OK) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: date must be the date of the list, such as "
+        "2026-11-01, got %Q; omit it for about.date of the list, or today",
+        zGiven);
+  }
+  return z;
+}
+
+static void checkPrices(BxStmts *pHome, const char *zList, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK ||
+      (*bxSkipSpace(zList) == '{' &&
+          bxIsJson(pHome->bx, zList, (i64)strlen(zList), pErr))) {
+    return;
+  }
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "ValidationError: list must be a JSON object of models, such as "
+      "{\"a-model\":{\"input\":5,\"output\":25}}, in USD for a million tokens; "
+      "check the file");
+}
+
+void bxLoadPrices(BxCall *p) {
+  const char *zList = bxText(p->aArg[0], "list", 1000000000, 0, &p->err);
+  const char *zName = bxText(p->aArg[1], "name", 1000, 0, &p->err);
+  const char *zGiven = bxText(bxArg(p, 2), "date", 100, 1, &p->err);
+  BxStmts *pHome = bxHome(p->bx, "core", &p->err);
+  char zDigest[80], *zDate;
+  i64 nModel = 0;
+  if (p->err.rc != SQLITE_OK) return;
+  bxLock(pHome, &p->err);
+  checkPrices(pHome, zList, &p->err);
+  zDate = dateSaid(pHome, zList, zGiven, &p->err);
+  if (p->err.rc == SQLITE_OK) {
+    nModel = bxAsk(pHome, zModels, &p->err, "t-t", zList, zDate);
+  }
+  if (p->err.rc == SQLITE_OK && nModel == 0) {
+    bxFail(&p->err, SQLITE_CONSTRAINT,
+        "ValidationError: the list has no model with prices for input and "
+        "output; it must be an object of models, such as "
+        "{\"a-model\":{\"input\":5,\"output\":25}}");
+  }
+  if (p->err.rc == SQLITE_OK) {
+    digestOf(zList, zDigest);
+    bxDo(pHome, zUnlist, &p->err, "t-t", zList, zDate);
+    bxDo(pHome, zEnlist, &p->err, "tttt", zList, zName, zDate, zDigest);
+  }
+  if (p->err.rc == SQLITE_OK) bxReturnInt(p, nModel);
+  sqlite3_free(zDate);
+}
