@@ -270,16 +270,21 @@ SELECT h.id AS rollout, c.id & 4294967295 AS sequence, c.model AS model,
        c.cache_write_1h AS cache_write_1h, c.output_source AS output_source
   FROM rollout__costs AS c LEFT JOIN rollout_heads AS h ON h.no = c.id >> 32;
 
+-- (The cost of a sum is named within, so that SQLite computes that of a call once.)
 CREATE VIEW IF NOT EXISTS main.rollout_usage_days AS
-SELECT date(c.day * 86400, 'unixepoch') AS day, c.model AS model,
-       count(*) AS calls, sum(c.input_fresh) AS input_fresh,
-       sum(c.cache_write) AS cache_write, sum(c.cache_read) AS cache_read,
-       sum(c.output) AS output, sum(c.reasoning) AS reasoning, sum(c.price) AS cost,
-       CASE WHEN min(c.told) THEN 'reported' WHEN max(c.told) THEN 'mixed'
-            WHEN sum(c.price) IS NOT NULL THEN 'computed' END AS cost_source,
-       sum(c.cache_write_1h) AS cache_write_1h, max(c.output_source) AS output_source
-  FROM rollout__costs AS c
- GROUP BY c.day, c.model;
+SELECT day, model, calls, input_fresh, cache_write, cache_read, output, reasoning, cost,
+       CASE WHEN told = calls THEN 'reported' WHEN told THEN 'mixed'
+            WHEN cost IS NOT NULL THEN 'computed' END AS cost_source,
+       cache_write_1h, output_source
+  FROM (SELECT date(c.day * 86400, 'unixepoch') AS day, c.model AS model,
+               count(*) AS calls, sum(c.input_fresh) AS input_fresh,
+               sum(c.cache_write) AS cache_write, sum(c.cache_read) AS cache_read,
+               sum(c.output) AS output, sum(c.reasoning) AS reasoning,
+               sum(c.price) AS cost, sum(c.told) AS told,
+               sum(c.cache_write_1h) AS cache_write_1h,
+               max(c.output_source) AS output_source
+          FROM rollout__costs AS c
+         GROUP BY c.day, c.model);
 
 -- subagents is 0 for the calls of the conversation itself, and 1 for those of its
 -- sub-agents, and of theirs.
@@ -290,15 +295,20 @@ WITH RECURSIVE tree(root, no) AS (
   SELECT t.root, a.no
     FROM tree AS t JOIN rollout_heads AS h ON h.no = t.no
     JOIN rollout_about AS a ON a.parent = h.id)
-SELECT h.id AS rollout, t.no <> t.root AS subagents, c.model AS model,
-       count(*) AS calls, sum(c.input_fresh) AS input_fresh,
-       sum(c.cache_write) AS cache_write, sum(c.cache_read) AS cache_read,
-       sum(c.output) AS output, sum(c.reasoning) AS reasoning, sum(c.price) AS cost,
-       CASE WHEN min(c.told) THEN 'reported' WHEN max(c.told) THEN 'mixed'
-            WHEN sum(c.price) IS NOT NULL THEN 'computed' END AS cost_source,
-       sum(c.cache_write_1h) AS cache_write_1h, max(c.output_source) AS output_source
-  FROM tree AS t
-  JOIN rollout_heads AS h ON h.no = t.root
- CROSS JOIN rollout__costs AS c
-    ON c.id BETWEEN t.no << 32 AND (t.no << 32) + 4294967295
- GROUP BY h.id, t.no <> t.root, c.model;
+SELECT rollout, subagents, model, calls, input_fresh, cache_write, cache_read, output,
+       reasoning, cost,
+       CASE WHEN told = calls THEN 'reported' WHEN told THEN 'mixed'
+            WHEN cost IS NOT NULL THEN 'computed' END AS cost_source,
+       cache_write_1h, output_source
+  FROM (SELECT h.id AS rollout, t.no <> t.root AS subagents, c.model AS model,
+               count(*) AS calls, sum(c.input_fresh) AS input_fresh,
+               sum(c.cache_write) AS cache_write, sum(c.cache_read) AS cache_read,
+               sum(c.output) AS output, sum(c.reasoning) AS reasoning,
+               sum(c.price) AS cost, sum(c.told) AS told,
+               sum(c.cache_write_1h) AS cache_write_1h,
+               max(c.output_source) AS output_source
+          FROM tree AS t
+          JOIN rollout_heads AS h ON h.no = t.root
+         CROSS JOIN rollout__costs AS c
+            ON c.id BETWEEN t.no << 32 AND (t.no << 32) + 4294967295
+         GROUP BY h.id, t.no <> t.root, c.model);

@@ -15,11 +15,10 @@ SQLITE_EXTENSION_INIT3
 /* The statement for a question, reset. */
 static sqlite3_stmt *askAbout(ReportRun *p, ReportQuestion eAsk) {
   static const char *const azAsk[] = {
-      "SELECT model, input, cache_write, cache_read, output, reasoning,"
-      " cache_write_1h"
-      " FROM payload_usage(?1, ?2)",
-      "SELECT tool, arguments FROM payload_calls(NULL, ?1)"
-      " WHERE kind = 'call'",
+      ("SELECT model, input, cache_write, cache_read, output, reasoning, "
+       "cache_write_1h FROM payload_usage(?1, ?2)"),
+      ("SELECT tool, arguments FROM payload_calls(NULL, ?1) "
+       "WHERE kind = 'call'"),
       "SELECT payload_prompt(?1)"};
   if (p->err.rc != SQLITE_OK) return 0;
   if (p->apAsk[eAsk] == 0) {
