@@ -447,7 +447,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest)
-  SELECT unixepoch() * 1000, 'payload', iif(rule = 'bulk', 0, NULL),
+  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload', iif(rule = 'bulk', 0, NULL),
          CASE work WHEN 0 THEN coalesce(rule, 'manual')
                    ELSE iif(OLD.created_ms < till, 'payload.age', 'payload.bytes') END,
          1, OLD.size_bytes, OLD.created_ms

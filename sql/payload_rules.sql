@@ -195,7 +195,8 @@ BEGIN
    WHERE NOT coalesce(typeof(NEW.actor) = 'text' AND trim(NEW.actor) <> ''
                       AND typeof(NEW.reason) = 'text' AND trim(NEW.reason) <> '', 0);
   INSERT INTO blackbox__log(at, domain, kind, subject, actor, reason, detail, agent_id)
-  SELECT coalesce(NEW.at, unixepoch() * 1000), 'payload', 'start', agent_id, NEW.actor, NEW.reason,
+  SELECT coalesce(NEW.at, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
+         'payload', 'start', agent_id, NEW.actor, NEW.reason,
          '{"starts":' || (starts + 1) || '}', agent_id
     FROM payload_agents WHERE agent_id = NEW.agent_id;
   UPDATE payload_agents

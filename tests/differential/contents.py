@@ -5,7 +5,6 @@ name. The order of rows is not compared, as none of these promises one."""
 TABLES = {
     "blackbox_limits": "name, value",
     "retention_log": "at, domain, rule, actor, rows, bytes, oldest, newest",
-    "retention_clock": "seen",
     "event_payloads": "id, event_id, agent_id, size_bytes, purpose, "
                       "pinned, kill_switch_event_id, created_at",
     "payload_rows": "id, request_body, response_body, created_ms",
@@ -19,7 +18,6 @@ TABLES = {
     "payload_agents": "agent_id, on_loop, stopped_at, stopped_by",
     "payload_agent_log": "agent_id, act, actor, reason, at",
     "payload_allows": "agent_id, rule, tool, until, actor, reason",
-    "payload_prices": "*",
     "ring": "agent_id, event_id, request_body, response_body, timestamp, size_bytes, seq",
     "ring_agents": "agent_id, given, rolled, cleared, saved, rows, bytes",
     "rec": "id, timestamp, action, screenshot, size_bytes, pruned, pinned, storage",
@@ -40,9 +38,10 @@ TABLES = {
     "rollout_due": "key, bytes, at, blocked_by",
     "rollout_usage": "rollout, sequence, model, input_fresh, cache_write, cache_read, output, "
                      "reasoning, source, timestamp, call, cost, cost_source",
-    "rollout_usage_days": "*",
-    "rollout_usage_sums": "*",
-    "rollout_prices": "model, input, cache_write, cache_read, output, list, list_date",
+    "rollout_usage_days": "day, model, calls, input_fresh, cache_write, cache_read, output, "
+                          "reasoning, cost, cost_source",
+    "rollout_usage_sums": "subagents, model, calls, input_fresh, cache_write, cache_read, output, "
+                          "reasoning, cost, cost_source",
     "cache_items": "storage_key, session_id, task_id, turn_id, timestamp, data_size, protected, "
                    "expires_at, description, custom_metadata, data",
     "cache_sessions": "session_id, total_size, item_count, created_at, last_accessed_at",
@@ -69,9 +68,8 @@ LISTS = {
     "blackbox_limits": "name, value, \"default\", range, meaning",
     "cache_presets": "preset, name, value",
     "payload_rules": "rule, enabled, level, threshold, span, pause_ms, meaning",
-    "payload_formats": "*",
-    "payload_usage_formats": "*",
-    "payload_error_texts": "pattern",
+    "payload_formats": "format, body, kind, place, part, call_id, tool, arguments, result, "
+                       "is_error",
     "report_masks": "*",
     "retention_rules": "rule, domain, \"table\", \"key\", \"time\", format, age_ms",
     "rollout_attributes": "format, attribute, name",

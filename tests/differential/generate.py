@@ -229,7 +229,8 @@ class Generator(random.Random):
             (f"REPLACE INTO payload_prices VALUES('gpt-5', ?, 1, 1, ?)", self.number(),
              self.number()),
             ("DELETE FROM payload_verdicts WHERE agent_id = ?", self.pusher()),
-            ("SELECT u.* FROM payload_usage(?, ?) AS u", self.request(), self.text()),
+            ("SELECT u.model, u.input, u.cache_write, u.cache_read, u.output, u.reasoning "
+             "FROM payload_usage(?, ?) AS u", self.request(), self.text()),
             ("SELECT * FROM payload_calls(?, ?)", self.request(), self.text()),
             ("SELECT payload_prompt(?1), payload_tools(?1)", self.request()),
         ] if not re.search("payload_loops|verdicts|on_loop|_allows" if self.deletes else
@@ -280,8 +281,6 @@ class Generator(random.Random):
             (f"{self.choice(CONFLICT)} INTO payload_queue(event_id, agent_id, request_body, "
              "response_body, timestamp) VALUES(?, ?, ?, ?, ?), (?1, ?2, ?3, 'second', ?6)",
              *exchange, self.time(), START + self.times),
-            ("INSERT INTO payload_history(event_id, agent_id, request_body, response_body, "
-             "created_at) VALUES(?, ?, ?, ?, ?)", *exchange, self.date()),
             ("DELETE FROM payload_queue WHERE agent_id = ?", self.agent()),
             ("SELECT payload_flush()",),
             ("INSERT INTO payload_evidence(kill_switch_event_id, event_id, agent_id, request_body, "
@@ -550,7 +549,6 @@ class Generator(random.Random):
             ("SELECT part, rows, bytes, due_rows, due_bytes FROM retention_report(0, ?) "
              "WHERE part NOT IN ('file', 'free', 'wal')", START + 40 * DAY),
             ("SELECT retention_confirm_clock()",),
-            ("UPDATE retention_clock SET seen = (SELECT clock FROM retention_now)",),
             ("INSERT INTO blackbox_call(command, arguments) VALUES(?, ?)", self.of(
                 "retention_sweep", "payload_cleanup", "rollout_cleanup_expired"), arguments),
             (f"{self.choice(CONFLICT)} INTO retention_rules(rule, \"table\", key, time, age_ms) "

@@ -67,8 +67,8 @@ DIFFERENCES = [
         r"^\('main', '(ring|tape|rec|film)_(erased|held\w*|next|push)', '(trigger|view) (is missing|differs)", None,
         "a ring and a buffer have no triggers and no views"),
     Difference(
-        r"^SELECT seen FROM retention_clock", r"^\(\d+,\)$", r"^\(\d+,\)$",
-        "fewer INSERTs note the time: those of rows that are pinned, or past their days, do not"),
+        r"^(INSERT|REPLACE)\b[^(]* event_payloads\b", r"ErasedError: ", r"ValidationError: ",
+        "of two reasons, another one comes first"),
     Difference(
         r"^INSERT OR |^REPLACE ", r"UNIQUE constraint failed: sqlite_sequence\.rowid$",
         r"SQLITE_CONSTRAINT_TRIGGER: ErasedError: ", "erasures are looked up first"),
@@ -99,13 +99,33 @@ DIFFERENCES = [
         r"kill_switch", r"^(\(0,\)|columns payload_kill_switch.*|\d changes.*)$",
         r"NotFoundError: ring \w+ has never seen agent ", "an agent that a ring does not know"),
     Difference(
-        r"^UPDATE retention_clock\b", r"^1 changes$", r"^0 changes$",
-        "retention_clock is a view of the table"),
-    Difference(
         r"^SELECT evidence_prune_for_approval\(", r'"problems":\[', r'"problems":\[',
         "problems stand in the order of the rows"),
     Difference(
+        r"", r"SELECT agent_id FROM payload_agents WHERE stopped_at IS NOT NULL lists those that are$",
+        r"SELECT \* FROM payload_agents WHERE stopped_at$", "a shorter message"),
+    Difference(
+        r"^INSERT INTO ring\(ring, ", r"a ring knows 'window', 'max_bytes', 'idle_days' and 'kill_switch'$",
+        r"a ring knows 'window', 'max_bytes', 'idle_days', 'kill_switch', 'complete' and 'forget'$",
+        "more commands"),
+    Difference(
         r"FROM payload_rules\b", r"^\('similar', ", None, "the rule similar is gone"),
+    Difference(
+        r"FROM payload_rules\b", r"^\('budget_cost', .*, by payload_prices'\)$",
+        r"^\('budget_cost', .*, by blackbox_prices'\)$", "one table of prices"),
+    Difference(
+        r"FROM payload_formats\b", None, r"^\('[\w.]+', '\w+', '(usage|error)', ",
+        "one table of formats"),
+    Difference(
+        r"payload_usage\(request, response\)", r"^gpt-5\|100\|\|800\|20\|$",
+        r"^gpt-5\|100\|\|800\|20\|\|$", "the tokens that a cache keeps for an hour"),
+    Difference(
+        r"FROM store_stats", r"^\(\d+, \d+, \d+, \d+\)$", r"^\(\d+, \d+, \d+, \d+\)$",
+        "an INSERT that leaves a packed row as it is drops none of its texts"),
+    Difference(
+        r"", r"SELECT retention_confirm_clock\(\), or UPDATE retention_clock SET seen = "
+        r"\(SELECT clock FROM retention_now\)$", r"; if it is right, SELECT "
+        r"retention_confirm_clock\(\)$", "one way to confirm a clock"),
     Difference(
         r"FROM payload_loops\(", r"^\('[^']+', 'similar', 'stop', 0, 0, ", None,
         "the rule similar, which was off, is gone"),
@@ -226,6 +246,13 @@ TRANSLATIONS = [
         r"^INSERT INTO ring VALUES\(\?, \?, \?, \?, \?, 9, 9\)",
         "INSERT INTO ring VALUES(?, ?, ?, ?, ?, 9, 9, NULL)", "a ring has the column meta"),
     Translation(
+        r"\bINTO payload_prices VALUES ?\('gpt-5'",
+        "INTO blackbox_prices(model, input, cache_write, cache_read, output) VALUES('gpt-5'",
+        "one table of prices"),
+    Translation(
+        r"\bFROM proof_log\b", "FROM (SELECT n - 1 AS leaf, kind, n AS number, 1 AS open "
+        "FROM blackbox_log WHERE n IS NOT NULL)", "a leaf is a row of the log"),
+    Translation(
         r"^DROP TRIGGER payload_update_check\b", "DROP TRIGGER payload_update_guard",
         "another trigger guards a row"),
     Translation(
@@ -277,6 +304,9 @@ LEFT_OUT = [
             r"\bno such function: store_text$|\bindex idx_payloads_event_id already exists$",
             "event_payloads has the columns meta and created_ms, other indexes, and it calls "
             "no function"),
+    LeftOut(r"\nno such (table|view): (\w+\.)?(payload_prices|rollout_prices|rollout_days|"
+            r"payload_usage_formats|payload_error_texts|payload_history|proof_log|retention_clock)$",
+            "one table of prices, one of formats, one view of the log"),
     LeftOut(r"\bNOT NULL constraint failed: event_payloads.id$", "an id is not NULL"),
     LeftOut(r"\bON main\.blackbox_probe\b", "what a TEMP trigger on an inner table does is found"),
     LeftOut(r"\bproof_(state|leaves|salts|nodes)\b", "the tree of the log is another one"),

@@ -60,7 +60,8 @@ def test_exchanges_in_ring_archive_and_evidence(tmp_path):
                          "response_body, purpose, created_at) VALUES(?, ?, ?, ?, ?, 'archive', ?)",
                          f"p{i}", event, agent, request, response, at)
             pair.run("SELECT * FROM payload_calls(?, ?)", request, response)
-            pair.run("SELECT * FROM payload_usage(?, ?)", request, response)
+            pair.run("SELECT model, input, cache_write, cache_read, output, reasoning "
+                     "FROM payload_usage(?, ?)", request, response)
             pair.run("SELECT payload_prompt(?1), payload_tools(?1)", request)
             pair.clock.now += 1000
         pair.run("SELECT payload_flush()")
