@@ -55,8 +55,8 @@ CREATE TABLE IF NOT EXISTS main.cache_sessions(
   session_id TEXT PRIMARY KEY,
   total_size INTEGER AS (kept_size),
   item_count INTEGER AS (kept_count),
-  created_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
-  last_accessed_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
+  created_at INTEGER NOT NULL DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
+  last_accessed_at INTEGER NOT NULL DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
   kept_size INTEGER NOT NULL DEFAULT 0,
   kept_count INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
@@ -69,7 +69,7 @@ CREATE TABLE IF NOT EXISTS main.cache_items(
   session_id TEXT,
   task_id TEXT DEFAULT (lower(hex(randomblob(4)))),
   turn_id TEXT DEFAULT (lower(hex(randomblob(4)))),
-  timestamp INTEGER DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
+  timestamp INTEGER DEFAULT (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
   data_size INTEGER AS (length(CAST(data AS BLOB))) STORED,
   protected INTEGER NOT NULL DEFAULT 0,
   expires_at INTEGER,
@@ -225,7 +225,7 @@ BEGIN
   UPDATE cache_items SET protected = NEW.custom_metadata ->> '$.kind' IS 'tool_result'
    WHERE id = NEW.id AND NEW.protected IS NOT (NEW.custom_metadata ->> '$.kind' IS 'tool_result');
   UPDATE cache_state SET work = NEW.id * 4 + 1
-   WHERE one = 1 AND (freed OR evict = 2 OR wake < unixepoch() * 1000
+   WHERE one = 1 AND (freed OR evict = 2 OR wake < CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)
      OR (SELECT kept_size FROM cache_sessions WHERE session_id = NEW.session_id) > session_quota);
   UPDATE cache_state SET work = NEW.id * 4 + 3
    WHERE one = 1 AND bytes > total_quota;
@@ -279,8 +279,8 @@ BEGIN
    WHERE session_id = OLD.session_id;
   UPDATE cache_state SET bytes = bytes - OLD.data_size WHERE one = 1;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
-  VALUES (unixepoch() * 1000, 'cache', coalesce((SELECT coalesce(rule, iif(work = 0, NULL, iif(
-            OLD.expires_at < unixepoch() * 1000, 'expired', 'evict'))) FROM cache_state), 'manual'),
+  VALUES (CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'cache', coalesce((SELECT coalesce(rule, iif(work = 0, NULL, iif(
+            OLD.expires_at < CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'expired', 'evict'))) FROM cache_state), 'manual'),
     1, OLD.data_size, OLD.timestamp);
 END;
 
@@ -298,9 +298,9 @@ BEGIN
   DELETE FROM cache_items
    WHERE id IN (
     SELECT id FROM (SELECT id, session_id FROM cache_items
-                     WHERE expires_at < unixepoch() * 1000 ORDER BY expires_at LIMIT 100) AS d
+                     WHERE expires_at < CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) ORDER BY expires_at LIMIT 100) AS d
       CROSS JOIN retention__clock
-     WHERE NEW.work % 4 = 1 AND id <> NEW.work / 4 AND unixepoch() * 1000 <= seen + 604800000
+     WHERE NEW.work % 4 = 1 AND id <> NEW.work / 4 AND CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) <= seen + 604800000
        AND NOT EXISTS (SELECT 1 FROM retention__in_force WHERE kind = 'session' AND "key" = d.session_id AND (until > seen) IS NOT 0)
        AND NOT EXISTS (SELECT 1 FROM sqlite_schema
          WHERE type = 'trigger' AND substr(tbl_name, 1, 6) = 'cache_' COLLATE NOCASE AND substr(name, 1, 6) <> 'cache_'
@@ -340,7 +340,7 @@ BEGIN
     FROM cache_items AS w CROSS JOIN cache_sessions AS s ON s.session_id = w.session_id
    WHERE w.id = NEW.work / 4 AND (NEW.freed >= w.data_size) IS NOT 1;
   UPDATE cache_state
-     SET work = 0, wake = coalesce((SELECT max(expires_at, unixepoch() * 1000) FROM cache_items
+     SET work = 0, wake = coalesce((SELECT max(expires_at, CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)) FROM cache_items
            WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1), 9e15)
    WHERE one = 1;
 END;

@@ -30,8 +30,6 @@ TABLES = {
                 "model_provider, forked_from, first_user_message, format, source_id, parent, "
                 "agent, model, branch, instructions, session_meta",
     "rollout_items": "rollout, sequence, timestamp, type, payload",
-    "rollout_heads": "id, status, expires_at",
-    "rollout_forks": "parent, id, created",
     "rollout_drops": "item_type, payload_type, items, bytes",
     "rollout_texts": "role, source, text",
     "rollout_facts": "fact, source, value",
@@ -45,13 +43,9 @@ TABLES = {
     "cache_items": "storage_key, session_id, task_id, turn_id, timestamp, data_size, protected, "
                    "expires_at, description, custom_metadata, data",
     "cache_sessions": "session_id, total_size, item_count, created_at, last_accessed_at",
-    "cache_quota": "session_id, used, left",
-    "cache_access": "key, hits, used_at",
-    "cache_use": "preset",
     "cache_due_items": "key, bytes, at, blocked_by",
     "cache_due_expired": "key, bytes, at, blocked_by",
     "cache_due_sessions": "key, bytes, at, blocked_by",
-    "cache_due_abandoned": "key, bytes, at, blocked_by",
     "retention_holds": "kind, key, owner, until, actor, reason, at, released, found",
     "retention_hold_log": "at, kind, key, owner, act, until, actor, reason, found",
     "retention_refusals": "domain, rule, message",
@@ -66,7 +60,6 @@ TABLES = {
 LISTS = {
     "blackbox_domains": "domain",
     "blackbox_limits": "name, value, \"default\", range, meaning",
-    "cache_presets": "preset, name, value",
     "payload_rules": "rule, enabled, level, threshold, span, pause_ms, meaning",
     "payload_formats": "format, body, kind, place, part, call_id, tool, arguments, result, "
                        "is_error",

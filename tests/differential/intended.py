@@ -109,6 +109,28 @@ DIFFERENCES = [
         r"a ring knows 'window', 'max_bytes', 'idle_days', 'kill_switch', 'complete' and 'forget'$",
         "more commands"),
     Difference(
+        r"FROM blackbox_limits", r"^\('cache\.lock_tool_results', ", None, "the setting is gone"),
+    Difference(
+        r"^UPDATE .*cache_items SET ",
+        r"(session_id of an item cannot change; |UNIQUE constraint failed: cache_items\.storage_key$)",
+        r"ValidationError: id and key of an item cannot change; ", "one guard of the key"),
+    Difference(
+        r" rollouts\b", r"UNIQUE constraint failed: rollout_heads\.id$",
+        r"UNIQUE constraint failed: rollout__heads\.id$", "an inner table"),
+    Difference(
+        r" rollouts\b", r"SQLITE_CONSTRAINT_TRIGGER: InvalidIdError: ",
+        r"SQLITE_CONSTRAINT_CHECK: CHECK constraint failed: InvalidIdError: ",
+        "a CHECK in place of a trigger"),
+    Difference(
+        r"^UPDATE OR FAIL cache_items SET turn_id", r"^1 changes$",
+        r"ValidationError: id and key of an item cannot change; ", "one guard of the key"),
+    Difference(
+        r"FROM retention_log\b", r"'cache', '(clear|idle)', ", r"'cache', '(clear|idle)', ",
+        "the receipt has the time of the log, which is not rounded"),
+    Difference(
+        r"", r"HeldError: a hold keeps this buffer, ", r"HeldError: a hold keeps this buffer \(by ",
+        "the message names the hold"),
+    Difference(
         r"FROM payload_rules\b", r"^\('similar', ", None, "the rule similar is gone"),
     Difference(
         r"FROM payload_rules\b", r"^\('budget_cost', .*, by payload_prices'\)$",
@@ -253,6 +275,9 @@ TRANSLATIONS = [
         r"\bFROM proof_log\b", "FROM (SELECT n - 1 AS leaf, kind, n AS number, 1 AS open "
         "FROM blackbox_log WHERE n IS NOT NULL)", "a leaf is a row of the log"),
     Translation(
+        r"\bFROM (\S+\.)?(cache|rollout)_check\b", "FROM (SELECT 1 WHERE 0)",
+        "what a domain checks is a query of the module"),
+    Translation(
         r"^DROP TRIGGER payload_update_check\b", "DROP TRIGGER payload_update_guard",
         "another trigger guards a row"),
     Translation(
@@ -304,6 +329,10 @@ LEFT_OUT = [
             r"\bno such function: store_text$|\bindex idx_payloads_event_id already exists$",
             "event_payloads has the columns meta and created_ms, other indexes, and it calls "
             "no function"),
+    LeftOut(r"\nno such (table|view|trigger): (\w+\.)?(cache_(quota|use|presets|limits|victims|due_abandoned)|"
+            r"rollout_(heads|forks|cleanup|rebuilds|imports|act|about|segments|turns|frames))$|"
+            r"\bcannot modify rollout_heads|\bcache_access\.(hits|used_at)$",
+            "the cache and rollout have fewer inner objects, and fewer ways in"),
     LeftOut(r"\nno such (table|view): (\w+\.)?(payload_prices|rollout_prices|rollout_days|"
             r"payload_usage_formats|payload_error_texts|payload_history|proof_log|retention_clock)$",
             "one table of prices, one of formats, one view of the log"),
