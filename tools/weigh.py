@@ -34,7 +34,7 @@ FIGURES = {
     "open and read once, instructions: plain": (None, None),
     "open and read once, instructions of plain's: payload": (None, None),
     "open and read once, instructions of plain's: payload, a ring": (40.6, 25),
-    "open and read once, instructions of plain's: all, a ring": (175.5, 70),
+    "open and read once, instructions of plain's: all, a ring": (177.6, 70),
     "bytes of memory for the schema: payload": (396_000, 220_000),
     "bytes of memory for the schema: all, a ring": (1_730_000, 650_000),
     "objects: core": (30, None),
