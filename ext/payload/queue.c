@@ -284,7 +284,8 @@ static BxStmts *accept(Queue *p, Given *pRow, int nVal, BxErr *pErr) {
 }
 
 /* Mode durable: the row is written. If it is history, writes keep what is as old. */
-static void store(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
+static void store(
+    Queue *p, BxStmts *pHome, const Given *pRow, int bRow, BxErr *pErr) {
   static const char zSql[] =
       "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body,"
       "  response_body, created_at, size_bytes, purpose) "
@@ -292,7 +293,11 @@ static void store(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
   static const char zHistory[] =
       "UPDATE main.blackbox_settings SET value = max(1, ?1)"
       " WHERE name = 'payload.history_until' AND value < max(1, ?1)";
-  sqlite3_stmt *pStmt = bxStmt(pHome, zSql, pErr);
+  int bOld = pRow->iTime < bxNow() - p->nRetain, bBoth = bOld && !bRow;
+  sqlite3_stmt *pStmt;
+  if (bBoth) bxSavepoint(p->bx, "payload_queue", pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  pStmt = bxStmt(pHome, zSql, pErr);
   bxBind(pStmt, pErr, "tssssti", pRow->zId, pRow->aVal[0], pRow->aVal[1],
       pRow->aVal[2], pRow->aVal[3], pRow->zTime, pRow->nByte);
   bxRun(pStmt, pErr);
@@ -300,9 +305,8 @@ static void store(Queue *p, BxStmts *pHome, const Given *pRow, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->bx->db) == 0) {
     failKeptOut(pErr);
   }
-  if (pRow->iTime < bxNow() - p->nRetain) {
-    bxDo(pHome, zHistory, pErr, "i", pRow->iTime);
-  }
+  if (bOld) bxDo(pHome, zHistory, pErr, "i", pRow->iTime);
+  if (bBoth) bxRelease(p->bx, pErr);
 }
 
 /* Mode memory: the row waits. (An INSERT..SELECT into a table with NOT NULL, which may
@@ -367,7 +371,7 @@ static int put(
   wait = makeRoom(p, pHome, &row, bRow, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   if (!p->bMemory) {
-    store(p, pHome, &row, pErr);
+    store(p, pHome, &row, bRow, pErr);
   } else {
     i64 iOldest = wait.nRow > 0 ? wait.iOldest : iNow;
     i64 iSince = iOldest < p->iPut ? iOldest : p->iPut;
