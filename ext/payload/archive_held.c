@@ -244,12 +244,13 @@ static int isDigestOf(sqlite3_stmt *pRow, const char *zDigest, BxErr *pErr) {
          memcmp(zIs, zDigest, isEvidence(pRow) ? 2 * BYTES_IS : DIGITS) == 0;
 }
 
-/* Whether a row got its late response after it was listed. Then the leaf of its newest
-** pin commits to it. */
+/* Whether a row got its late response after it was listed. Then it is pinned, and the
+** leaf of its newest pin commits to it. */
 static int wasCompleted(BxStmts *p, const char *zId, i64 n, BxErr *pErr) {
   static const char zComplete[] =
-      "SELECT 1 FROM main.blackbox__log WHERE subject = ?1 AND n > ?2"
-      " AND kind = 'complete' AND domain = 'payload' LIMIT 1";
+      "SELECT 1 FROM main.blackbox__log AS l CROSS JOIN main.payload__pins AS p"
+      " ON p.id = l.subject AND p.n > l.n WHERE l.subject = ?1 AND l.n > ?2"
+      " AND l.kind = 'complete' AND l.domain = 'payload' LIMIT 1";
   return zId != 0 && bxAsk(p, zComplete, pErr, "ti", zId, n) != 0;
 }
 

@@ -216,8 +216,11 @@ typedef enum PinEnd { END_NONE, END_UNPIN, END_PIN } PinEnd;
 static PinEnd endOfPin(Verify *p) {
   static const char zNext[] =
       "SELECT CASE WHEN kind = 'pin' THEN 2"
-      "  ELSE detail IS '{\"pin\":' || ?3 || '}' END FROM main.blackbox__log"
-      " WHERE subject = ?1 AND domain = ?2 AND n > ?3"
+      "  ELSE detail IS '{\"pin\":' || ?3 || '}' AND (kind = 'unpin' OR EXISTS"
+      "   (SELECT 1 FROM main.blackbox__log AS p WHERE p.subject = ?1"
+      "    AND p.domain = ?2 AND p.n > l.n AND p.kind = 'pin')) END"
+      " FROM main.blackbox__log AS l WHERE subject = ?1 AND domain = ?2 AND n "
+      "> ?3"
       " AND kind IN ('pin', 'unpin', 'complete') ORDER BY n LIMIT 1";
   static const char zErased[] =
       "SELECT 1 FROM main.blackbox__log"
@@ -371,13 +374,17 @@ static void verifyLeaves(Verify *p) {
 }
 
 /* What blackbox__erased has must be what rows of the log erased: else somebody blanked
-** a field, and made its hash from the salt of the row. */
+** a field, and made its hash from the salt of the row. Only an actor and a reason are
+** erased, and never those of a row that has digests of what a hold keeps. */
 static void verifyErased(Verify *p) {
   static const char zUnnamed[] =
       "SELECT DISTINCT e.n FROM main.blackbox__erased AS e WHERE NOT EXISTS"
       " (SELECT 1 FROM main.blackbox__log AS l WHERE l.subject = 'row:' || e.n"
       "  AND l.kind = 'erasure' AND l.domain = 'core' AND l.n > e.n"
-      "  AND (e.hash IS NULL OR instr(l.detail, json_quote(e.name)) > 0))";
+      "  AND (e.hash IS NULL OR e.name IN ('actor', 'reason')"
+      "   AND instr(l.detail, json_quote(e.name)) > 0))"
+      " OR EXISTS (SELECT 1 FROM main.blackbox__log AS h WHERE h.n = e.n"
+      "  AND h.kind = 'held')";
   sqlite3_stmt *pStmt = bxPrepare(p->p, zUnnamed, p->pErr);
   while (bxRow(pStmt, p->pErr)) {
     i64 n = sqlite3_column_int64(pStmt, 0);

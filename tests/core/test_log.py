@@ -182,6 +182,11 @@ DAMAGES = {
         ("DELETE FROM blackbox__log WHERE n > 3", "was removed", "row 4: was removed"),
     "a row of the log that has another number":
         ("UPDATE blackbox__log SET n = n + 100 WHERE n = 5", "was removed", "row 5: was removed"),
+    "a late response that ended a pin, and no new pin":
+        ("INSERT INTO blackbox__log(domain, kind, subject, detail) SELECT 'payload', 'complete', id, "
+         "'{\"pin\":' || n || '}' FROM payload__pins ORDER BY n LIMIT 1;"
+         "DELETE FROM payload__pins WHERE n = (SELECT min(n) FROM payload__pins)",
+         "is missing, or not pinned any more", None),
     "another salt":
         ("UPDATE blackbox__log SET salt = zeroblob(16) WHERE n = 1", "was altered", None),
     "a frontier of zeros":

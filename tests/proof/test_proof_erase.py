@@ -30,7 +30,7 @@ def test_the_module_erases_a_field_and_the_leaf_verifies(tmp_path):
     run_program("vectors", tmp_path)
 
 
-@pytest.mark.parametrize("names", [["actor"], ["subject", "actor"]])
+@pytest.mark.parametrize("names", [["actor"], ["reason", "actor"]])
 def test_an_erased_field_keeps_its_hash(db, names):
     write(db, 3)
     noted = head(db)
@@ -70,11 +70,10 @@ def test_what_is_forged_of_an_erased_row_is_found(db, forged):
     assert [p[2] for p in problems(db)] == [1]
 
 
-def test_a_field_of_pinned_evidence_can_be_erased(db):
+def test_no_field_of_pinned_evidence_is_erased(db):
     evidence(db)
     head(db)
     db.execute("DROP TRIGGER payload_update_guard")
     erase(db, 1, "row.request_body", "agent_id")
-    assert [p[2] for p in problems(db)] == [1]  # it is still there
     db.execute("UPDATE event_payloads SET request_body = NULL")
-    assert problems(db) == []
+    assert [p[2] for p in problems(db)] == [1]
