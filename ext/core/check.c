@@ -92,6 +92,26 @@ static void differs(BxStmts *p, void *pArg, const BxObject *pObject) {
   }
 }
 
+void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,
+    int bPart, BxErr *pErr) {
+  i64 n = 0;
+  while (bxRow(pOwned, pErr)) {
+    const char *z = bxColumnText(pOwned, 0, pErr);
+    char *zOwned = bPart ? bxPrintf(pErr, "%s_%s", zName, z) : 0;
+    const char *zProblem = bxColumnText(pOwned, 1, pErr);
+    if (pErr->rc == SQLITE_OK && n++ < BX_MAX_PROBLEMS) {
+      bxProblem(p, bPart ? zOwned : z, "%s", zProblem);
+    }
+    sqlite3_free(zOwned);
+  }
+  sqlite3_finalize(pOwned);
+  bxUnchecked(p, zName, pErr);
+  if (n > BX_MAX_PROBLEMS) {
+    bxProblem(
+        p, zName, "%lld more problems are not listed", n - BX_MAX_PROBLEMS);
+  }
+}
+
 static void tellStranger(void *pArg, const BxStranger *pStranger) {
   bxProblem((BxProblems *)pArg, pStranger->zTable,
       "%s %s does not belong to blackbox, and can bypass the guards of this "
@@ -106,8 +126,6 @@ static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = 0;
   char *zSql = 0;
-  i64 nMore = 0;
-  int nTold = 0;
   if (zFaults == 0 &&
       !bxAskOnce(p,
           "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || '__check' "
@@ -122,20 +140,7 @@ static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   }
   if (zFaults != 0) pStmt = bxPrepare(p, zFaults, &err);
   sqlite3_free(zSql);
-  while (bxRow(pStmt, &err)) {
-    const char *zObject = bxColumnText(pStmt, 0, &err);
-    const char *zProblem = bxColumnText(pStmt, 1, &err);
-    if (err.rc != SQLITE_OK || nTold++ >= BX_MAX_PROBLEMS) {
-      nMore++;
-    } else {
-      bxProblem(pOut, zObject, "%s", zProblem);
-    }
-  }
-  sqlite3_finalize(pStmt);
-  bxUnchecked(pOut, zName, &err);
-  if (nMore > 0) {
-    bxProblem(pOut, zName, "%lld more problems are not listed", nMore);
-  }
+  bxProblemRows(pOut, pStmt, zName, 0, &err);
 }
 
 /* The checks for every owner of objects. pDomain is NULL for a virtual

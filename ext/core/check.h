@@ -19,6 +19,12 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...);
 ** the checked data, such as an interrupt, ends all checks. */
 void bxUnchecked(BxProblems *p, const char *zObject, BxErr *pErr);
 
+/* Each row of pOwned, an object and what is wrong with it, is a problem of zName; of
+** more than BX_MAX_PROBLEMS it tells the number. bPart: the object has only the last
+** part of its name, which begins with zName. An error is told as bxUnchecked() does. */
+void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,
+    int bPart, BxErr *pErr);
+
 /* The check of core that SQL cannot do: the values of settings. */
 void bxSettingsCheck(BxStmts *p, BxProblems *pOut);
 /* The query of blackbox_check. */

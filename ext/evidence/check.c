@@ -90,25 +90,6 @@ void bxEvKnown(BxVtab *pVtab, BxErr *pErr) {
   bxEvExpectKnown((EvBuffer *)pVtab, pErr);
 }
 
-static void tell(
-    BxVtab *pVtab, sqlite3_stmt *pOwned, BxProblems *pOut, BxErr *pErr) {
-  const char *zTable = pVtab->stmts.zTable;
-  i64 n = 0;
-  while (bxRow(pOwned, pErr)) {
-    char *z = bxPrintf(pErr, "%s_%s", zTable, sqlite3_column_text(pOwned, 0));
-    if (z != 0 && n++ < BX_MAX_PROBLEMS) {
-      bxProblem(pOut, z, "%s", sqlite3_column_text(pOwned, 1));
-    }
-    sqlite3_free(z);
-  }
-  if (n > BX_MAX_PROBLEMS) {
-    bxProblem(
-        pOut, zTable, "%lld more problems are not listed", n - BX_MAX_PROBLEMS);
-  }
-  sqlite3_finalize(pOwned);
-  bxUnchecked(pOut, zTable, pErr);
-}
-
 void bxEvCheck(BxVtab *pVtab, BxProblems *pOut) {
   static const char *const azSql[] = {
       zCountersDiffer, zDataMissing, zDataDiffers, zPinsDiffer};
@@ -116,7 +97,9 @@ void bxEvCheck(BxVtab *pVtab, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   int i;
   for (i = 0; i < (p->bTemp ? 3 : 4); i++) {
-    tell(pVtab, bxPrepare(&pVtab->stmts, azSql[i], &err), pOut, &err);
+    bxProblemRows(pOut, bxPrepare(&pVtab->stmts, azSql[i], &err),
+        pVtab->stmts.zTable, 1, &err);
   }
-  tell(pVtab, bxEvPrepareTiers(p, zNothing, zOverDiffers, &err), pOut, &err);
+  bxProblemRows(pOut, bxEvPrepareTiers(p, zNothing, zOverDiffers, &err),
+      pVtab->stmts.zTable, 1, &err);
 }

@@ -163,33 +163,13 @@ static const char *const azCheck[] = {
 };
 /* clang-format on */
 
-static void compareTables(
-    Ring *p, const char *zSql, BxProblems *pOut, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts, zSql, pErr);
-  i64 n = 0;
-  while (bxRow(pStmt, pErr)) {
-    char *zObject = bxPrintf(pErr, "%s_%s", p->base.stmts.zTable,
-        (const char *)sqlite3_column_text(pStmt, 0));
-    const char *zWhat = bxColumnText(pStmt, 1, pErr);
-    if (zObject != 0 && n++ < BX_MAX_PROBLEMS) {
-      bxProblem(pOut, zObject, "%s", zWhat);
-    }
-    sqlite3_free(zObject);
-  }
-  if (n > BX_MAX_PROBLEMS) {
-    bxProblem(pOut, p->base.stmts.zTable, "%lld more problems are not listed",
-        n - BX_MAX_PROBLEMS);
-  }
-  sqlite3_finalize(pStmt);
-}
-
 void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
   Ring *p = (Ring *)pVtab;
   BxErr err = {SQLITE_OK, 0};
   size_t i;
   for (i = 0; i < sizeof(azCheck) / sizeof(azCheck[0]); i++) {
-    compareTables(p, azCheck[i], pOut, &err);
-    bxUnchecked(pOut, pVtab->stmts.zTable, &err);
+    bxProblemRows(pOut, bxPrepare(&pVtab->stmts, azCheck[i], &err),
+        pVtab->stmts.zTable, 1, &err);
   }
   if (bxShadowIsHeld(pVtab, &err)) {
     checkHeld(p, pOut, &err);
