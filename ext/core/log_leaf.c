@@ -136,7 +136,7 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
     size_t nByte;
     const void *pValue = bytesOf(pRow, i, pField->eType, aNumber, &nByte, pErr);
     memcpy(aHead, pField->salt.a, BX_DIGEST);
-    aHead[BX_DIGEST] = (unsigned char)pField->eType;
+    aHead[BX_DIGEST] = *pType;
     bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
   }
   memcpy(pType + 1, pField->hash.a, BX_DIGEST);
@@ -184,15 +184,11 @@ const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
 /* Reads the salt of the row, or makes it of the secret, which is longer. */
 static void readSalt(sqlite3_stmt *pRow, BxLeaf *pOut) {
   unsigned char aNumber[8];
-  SHA256_CTX sha;
   pOut->aSalt = sqlite3_column_blob(pRow, 1);
   pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
   if (pOut->nSalt != BX_DIGEST) return;
   putNumber(aNumber, (sqlite3_uint64)pOut->n);
-  SHA256_Init(&sha);
-  SHA256_Update(&sha, pOut->aSalt, BX_DIGEST);
-  SHA256_Update(&sha, aNumber, 8);
-  SHA256_Final(pOut->salt.a, &sha);
+  bxDigestTwo(pOut->aSalt, BX_DIGEST, aNumber, 8, pOut->salt.a);
   pOut->aSalt = pOut->salt.a;
 }
 

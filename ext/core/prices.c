@@ -114,10 +114,7 @@ static const char zModels[] = PRICE_ROWS "SELECT count(DISTINCT model) FROM list
 /* The SHA-256 of the list, as text. */
 static void digestOf(const char *z, char zOut[80]) {
   unsigned char a[BX_DIGEST];
-  SHA256_CTX sha;
-  SHA256_Init(&sha);
-  SHA256_Update(&sha, (const uint8_t *)z, strlen(z));
-  SHA256_Final(a, &sha);
+  bxDigestTwo(z, strlen(z), "", 0, a);
   memcpy(zOut, "sha256:", 7);
   bxHex(a, BX_DIGEST, zOut + 7);
 }

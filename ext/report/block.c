@@ -35,10 +35,7 @@ void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n) {
 
 void bxReportSha256(sqlite3_str *pOut, const char *z, i64 n) {
   unsigned char aHash[BX_DIGEST];
-  SHA256_CTX sha;
-  SHA256_Init(&sha);
-  SHA256_Update(&sha, (const unsigned char *)z, (size_t)n);
-  SHA256_Final(aHash, &sha);
+  bxDigestTwo(z, (size_t)n, "", 0, aHash);
   sqlite3_str_appendall(pOut, "sha256-");
   bxReportBase64(pOut, aHash, BX_DIGEST);
 }

@@ -140,13 +140,10 @@ static void growSpans(Spans *p, BxErr *pErr) {
 /* Where the span was seen, which is noted if it is new. NULL on error. */
 static SeenSpan *findSpan(Spans *p, const char *z, i64 n, BxErr *pErr) {
   unsigned char aHash[BX_DIGEST];
-  SHA256_CTX sha;
   SeenSpan *pSpan;
   growSpans(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  SHA256_Init(&sha);
-  SHA256_Update(&sha, z, (size_t)n);
-  SHA256_Final(aHash, &sha);
+  bxDigestTwo(z, (size_t)n, "", 0, aHash);
   pSpan = &p->a[slotOfSpan(p, aHash)];
   if (pSpan->n == 0) {
     memcpy(pSpan->aHash, aHash, sizeof(aHash));
