@@ -714,8 +714,7 @@ CREATE TRIGGER IF NOT EXISTS main.cache_sessions_tick
 AFTER INSERT ON cache_sessions WHEN EXISTS (SELECT 1 FROM retention__clock
               WHERE unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000)
 BEGIN
-  UPDATE retention__clock SET seen = unixepoch() * 1000
-   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
+  UPDATE retention__clock SET seen = unixepoch() * 1000 WHERE one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_sessions_delete
