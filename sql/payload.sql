@@ -242,7 +242,7 @@ END;
 
 -- SQLite does not fire a trigger that is already running: a REPLACE by a user's DELETE
 -- trigger, while the trigger above deletes, would take a row unseen. It is refused. (If
--- A RAISE of FAIL keeps the rule, payload_cleanup() clears it.)
+-- a RAISE of FAIL keeps the rule, payload_cleanup() clears it.)
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_taken
 BEFORE INSERT ON event_payloads
 WHEN (SELECT rule FROM payload__state) = 'manual'

@@ -3,11 +3,12 @@
 **
 ** In every attached schema it examines the following. Each installed domain
 ** must have the schema that sql/ makes (model.c): no guard may be missing or
-** changed, and no definition of a setting may be missing. A query
-** or a view of each domain lists the contradictions in its data. Tables
-** with guards must not have triggers or unique indexes of others. A domain may
-** add checks in C. Nobody may have a table blackbox_call. The tables of a virtual table are examined in the same way.
-** A check that fails is itself a problem, and the other checks continue.
+** changed, and no definition of a setting may be missing. A query or a view of
+** each domain lists the contradictions in its data. Tables with guards must not
+** have triggers or unique indexes of others. A domain may add checks in C. Nobody
+** may have a table blackbox_call. The tables of a virtual table are examined in
+** the same way. A check that fails is itself a problem, and the other checks
+** continue.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3

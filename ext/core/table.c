@@ -1,9 +1,9 @@
 /*
 ** table.c: table-valued functions, each of which is a query.
 **
-** One eponymous module implements all of them. (One of them can also be written.) The hidden columns
-** are the arguments. The cursor owns the prepared query, and finalizes it when
-** it is closed. A NULL argument counts as not given.
+** One eponymous module implements all of them. (One of them can also be written.)
+** The hidden columns are the arguments. The cursor owns the prepared query, and
+** finalizes it when it is closed. A NULL argument counts as not given.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
