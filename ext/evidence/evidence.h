@@ -132,6 +132,8 @@ void bxEvRemoveShots(EvBuffer *p, EvState *pState, const char *zRule, i64 nKeep,
     int bLater, BxErr *pErr);
 /* Removes all rows that are not pinned. */
 void bxEvRemoveAll(EvBuffer *p, EvState *pState, BxErr *pErr);
+/* Deletes the action and the screenshot of a row that is not in the overflow. */
+void bxEvDropData(EvBuffer *p, i64 iRow, BxErr *pErr);
 /* Removes one row, or its screenshot. */
 void bxEvRemoveOne(
     EvBuffer *p, EvState *pState, const EvRecord *pRow, BxErr *pErr);

@@ -84,14 +84,18 @@ static void removeShot(EvBuffer *p, EvState *pState, EvRecord *pRow, int bLater,
   bxEvCount(pState, pRow, 1);
 }
 
+void bxEvDropData(EvBuffer *p, i64 iRow, BxErr *pErr) {
+  bxDo(&p->base.stmts, zDropAction, pErr, "i", iRow);
+  bxDo(&p->base.stmts, zDropShot, pErr, "i", iRow);
+}
+
 static void removeRow(EvBuffer *p, EvState *pState, const EvRecord *pRow,
     EvReceipt *pReceipt, BxErr *pErr) {
   assert(!pRow->iPinned);
   if (pRow->ePlace == EV_OVERFLOW) {
     bxDo(&p->base.stmts, zMarkGone, pErr, "ii", pRow->iRow, (i64)1);
   } else {
-    bxDo(&p->base.stmts, zDropAction, pErr, "i", pRow->iRow);
-    bxDo(&p->base.stmts, zDropShot, pErr, "i", pRow->iRow);
+    bxEvDropData(p, pRow->iRow, pErr);
   }
   bxDo(&p->base.stmts, zDropRow, pErr, "i", pRow->iRow);
   addReceipt(pReceipt, pRow->iTime, 1, pRow->nShot > 0,

@@ -493,17 +493,13 @@ static void pinRow(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
       " CASE WHEN screenshot_bytes > 0 THEN (SELECT screenshot"
       "  FROM main.@_shots AS s WHERE s.rid = r.rid) END"
       " FROM main.@_rows AS r WHERE rid = ?1";
-  static const char zOut[] =
-      "DELETE FROM main.@_actions WHERE rid IN (?1, -?1)";
-  static const char zShot[] = "DELETE FROM main.@_shots WHERE rid = ?1";
   static const char zRow[] =
       "UPDATE main.@_rows SET pinned = ?2 WHERE rid = ?1";
   i64 iNo = p->bTemp ? 1 : bxAsk(&p->base.stmts, zNext, pErr, "");
   bxEvCount(pState, pRow, -1);
   if (!p->bTemp) {
     bxDo(&p->base.stmts, zIn, pErr, "ii", pRow->iRow, iNo);
-    bxDo(&p->base.stmts, zOut, pErr, "i", pRow->iRow);
-    bxDo(&p->base.stmts, zShot, pErr, "i", pRow->iRow);
+    bxEvDropData(p, pRow->iRow, pErr);
   }
   bxDo(&p->base.stmts, zRow, pErr, "ii", pRow->iRow, iNo);
   pRow->iPinned = iNo;

@@ -45,14 +45,13 @@ static i64 removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
   return nRow;
 }
 
-/* Rows that may go, the oldest first. */
-#define REMOVABLE                                                              \
-  "SELECT rowid FROM main.event_payloads AS e INDEXED BY payload_by_age "      \
-  "WHERE "                                                                     \
-  "purpose = 'archive' AND pinned = 0 AND (NOT EXISTS (SELECT 1 FROM "         \
-  "main.retention__in_force) OR "                                              \
-  "NOT "                                                                       \
-  "EXISTS (SELECT 1 FROM main.payload__held AS h WHERE h.rid = e.rowid))"
+/* The rows that may go, the oldest first. */
+#define REMOVABLE_ROWS                                                         \
+  " FROM main.event_payloads AS e INDEXED BY payload_by_age"                   \
+  " WHERE purpose = 'archive' AND pinned = 0 AND (NOT EXISTS"                  \
+  " (SELECT 1 FROM main.retention__in_force) OR NOT EXISTS"                    \
+  " (SELECT 1 FROM main.payload__held AS h WHERE h.rid = e.rowid))"
+#define REMOVABLE "SELECT rowid" REMOVABLE_ROWS
 
 /* Removes the oldest rows beyond payload.max_bytes. Returns how many. */
 static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
@@ -66,13 +65,8 @@ static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
       " freed FROM (SELECT rowid, created_ms, size_bytes, CAST(size_bytes - (1 "
       "-"
       " (SELECT share FROM main.payload__state)) * coalesce((SELECT sum(bytes)"
-      " FROM main.payload__packed AS p WHERE p.\"key\" = e.id), 0) AS INTEGER) "
-      "AS"
-      " taken FROM main.event_payloads AS e INDEXED BY payload_by_age WHERE"
-      " purpose = 'archive' AND pinned = 0 AND created_ms > -9e15 AND (NOT "
-      "EXISTS"
-      " (SELECT 1 FROM main.retention__in_force) OR NOT EXISTS (SELECT 1 FROM"
-      " main.payload__held AS h WHERE h.rid = e.rowid)) ORDER BY created_ms,"
+      " FROM main.payload__packed AS p WHERE p.\"key\" = e.id), 0) AS INTEGER)"
+      " AS taken" REMOVABLE_ROWS " AND created_ms > -9e15 ORDER BY created_ms,"
       " size_bytes, rowid LIMIT ?2)) WHERE coalesce(freed, 0) < ?1";
   i64 nBeyond = nLimit > 0 ? bxAsk(pHome, zBeyond, pErr, "") : 0;
   if (nBeyond <= 0) return 0;
