@@ -471,9 +471,9 @@ class Generator(random.Random):
         insert = ("INTO cache_items(session_id, task_id, turn_id, timestamp, description, data, "
                   "custom_metadata, expires_at) VALUES(?, ?, ?, ?, ?, ?, ?, ?)")
         item = (*key, self.time(), self.of("what it is", "d" * 400), data, more, expires)
-        change = self.choice([("data", data), ("description", "other"), ("turn_id", self.part()),
-                              ("expires_at", expires), ("custom_metadata", more),
-                              ("session_id", self.session()), ("protected", 1)])
+        change = self.choice([("data", data), ("description", "other"), ("expires_at", expires),
+                              ("custom_metadata", more), ("session_id", self.session()),
+                              ("protected", 1)])
         return [
             *[("SELECT cache_write(?, ?, ?, ?, ?, ?, ?, ?)", *key, data,
                self.of("what it is", "d" * 400), more, self.time(), expires)] * 5,
