@@ -110,6 +110,7 @@ static const BxDomain aDomain[] = {
         .zTable = "cache_state",
         .zSql = bxSqlCache,
         .aRecords = bxCacheRecords,
+        .aDue = bxCacheDue,
         .zFaults = bxSqlCacheCheck,
         .zSize = bxCacheSize,
         .zGuarded = ",cache_state,cache_access,"},

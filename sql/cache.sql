@@ -5,9 +5,6 @@
 --         cache_access     reads of an item: how many, and the last one
 --         cache_state      one row: the bytes of all sessions, the settings as
 --                          numbers, and what the statement that runs has noted
--- Views   cache_due_items     items for the age rule; DELETE removes them
---         cache_due_expired   the same for items that have expired
---         cache_due_sessions  the same for sessions that are idle
 --
 -- It runs alone after core.sql, any number of times. The mark "main." is the schema.
 -- A name inside a view or trigger refers to its own schema.
@@ -152,28 +149,6 @@ CREATE TABLE IF NOT EXISTS main.cache_state(
   mark_ms INTEGER
 );
 INSERT INTO main.cache_state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
-
-------------------------------------------------------------------- views --
-
--- Two SELECTs, because each then uses its own index.
-CREATE VIEW IF NOT EXISTS main.cache_due_items AS
-SELECT storage_key AS key, data_size AS bytes, timestamp AS at,
-  CASE WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = i.session_id) THEN 'held' END AS blocked_by
-  FROM cache_items AS i WHERE protected = 0
-UNION ALL
-SELECT storage_key, data_size, timestamp, 'tool_result' FROM cache_items WHERE protected = 1;
-
-CREATE VIEW IF NOT EXISTS main.cache_due_expired AS
-SELECT storage_key AS key, data_size AS bytes, expires_at AS at,
-  CASE WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = i.session_id) THEN 'held' END AS blocked_by
-  FROM cache_items AS i WHERE expires_at IS NOT NULL;
-
--- A session with a tool result is removed by cache_cleanup_orphans() alone.
-CREATE VIEW IF NOT EXISTS main.cache_due_sessions AS
-SELECT session_id AS key, total_size AS bytes, last_accessed_at AS at,
-  CASE WHEN EXISTS (SELECT 1 FROM cache_items AS i WHERE i.session_id = s.session_id AND protected = 1) THEN 'tool_result'
-       WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = s.session_id) THEN 'held' END AS blocked_by
-  FROM cache_sessions AS s;
 
 ------------------------------------------------------------------- items --
 
@@ -406,30 +381,6 @@ END;
 
 -------------------------------------------------------- rules, settings --
 
-CREATE TRIGGER IF NOT EXISTS main.cache_due_items_delete
-INSTEAD OF DELETE ON cache_due_items WHEN OLD.blocked_by IS NULL
-BEGIN
-  UPDATE cache_state SET rule = 'age' WHERE one = 1;
-  DELETE FROM cache_items WHERE storage_key = OLD.key;
-  UPDATE cache_state SET rule = NULL WHERE one = 1;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.cache_due_expired_delete
-INSTEAD OF DELETE ON cache_due_expired WHEN OLD.blocked_by IS NULL
-BEGIN
-  UPDATE cache_state SET rule = 'expired' WHERE one = 1;
-  DELETE FROM cache_items WHERE storage_key = OLD.key;
-  UPDATE cache_state SET rule = NULL WHERE one = 1;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.cache_due_sessions_delete
-INSTEAD OF DELETE ON cache_due_sessions WHEN OLD.blocked_by IS NULL
-BEGIN
-  UPDATE cache_state SET rule = 'idle' WHERE one = 1;
-  DELETE FROM cache_sessions WHERE session_id = OLD.key;
-  UPDATE cache_state SET rule = NULL WHERE one = 1;
-END;
-
 CREATE TRIGGER IF NOT EXISTS main.cache_settings_update
 AFTER UPDATE OF value ON blackbox_settings WHEN substr(NEW.name, 1, 6) = 'cache.'
 BEGIN
@@ -481,15 +432,15 @@ ON CONFLICT (name) DO UPDATE
        meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
 
-INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
+INSERT INTO main.retention_rules(rule, domain, setting, unit_ms, "table")
 VALUES
-  ('cache.age', 'cache', 'cache_due_items', 'cache.max_age_days', 86400000, 'cache_items'),
-  ('cache.expired', 'cache', 'cache_due_expired', NULL, NULL, 'cache_items'),
-  ('cache.idle', 'cache', 'cache_due_sessions', 'cache.idle_ms', 1, 'cache_sessions')
+  ('cache.age', 'cache', 'cache.max_age_days', 86400000, 'cache_items'),
+  ('cache.expired', 'cache', NULL, NULL, 'cache_items'),
+  ('cache.idle', 'cache', 'cache.idle_ms', 1, 'cache_sessions'),
+  ('cache.abandoned', 'cache', 'cache.max_idle_days', 86400000, 'cache_sessions')
 ON CONFLICT (rule) DO UPDATE
-   SET domain = excluded.domain, "view" = excluded."view",
-       setting = excluded.setting, unit_ms = excluded.unit_ms,
-       "table" = excluded."table";
+   SET domain = excluded.domain, "view" = NULL, setting = excluded.setting,
+       unit_ms = excluded.unit_ms, "table" = excluded."table";
 
 UPDATE main.blackbox_settings SET value = value WHERE name = 'cache.on_quota';
 UPDATE main.cache_state SET wake = 0;

@@ -345,9 +345,9 @@ INSERT INTO main.blackbox__probe(one, hit) VALUES (1, 0) ON CONFLICT (one) DO NO
 -- or, if setting is NULL, before now. Each such view has the columns key, bytes,
 -- at and blocked_by (NULL, or the reason why the row stays). A DELETE on the view
 -- removes rows that are not blocked, with a receipt. "table" is the table whose
--- rows the view lists.
+-- rows the view lists. A domain without a view has in C what is due of "table".
 --
--- A rule without a view is a rule of the user: rows of "table" go that are older
+-- A rule of the domain user without a view: rows of "table" go that are older
 -- than age_ms. "key" is its unique column, "time" its column with the time, and
 -- format says what that column contains: ms or s (since 1970 UTC), or text.
 CREATE TABLE IF NOT EXISTS main.retention_rules(
@@ -364,9 +364,10 @@ CREATE TABLE IF NOT EXISTS main.retention_rules(
   CONSTRAINT "ValidationError: a rule needs a name, and a view or a table with key, time and age_ms; name its columns as text, and give age_ms in milliseconds above 0"
   CHECK (coalesce(typeof(rule) = 'text' AND rule <> ''
                   AND (typeof("view") = 'text'
-                       OR (typeof("table") = 'text' AND typeof("key") = 'text'
-                           AND typeof("time") = 'text'
-                           AND typeof(age_ms) = 'integer' AND age_ms > 0)), 0)),
+                       OR (typeof("table") = 'text'
+                           AND (domain <> 'user'
+                                OR (typeof("key") = 'text' AND typeof("time") = 'text'
+                                    AND typeof(age_ms) = 'integer' AND age_ms > 0)))), 0)),
   CONSTRAINT "ValidationError: format must be ms, s or text"
   CHECK (format IN ('ms', 's', 'text'))
 ) WITHOUT ROWID;

@@ -71,6 +71,7 @@ void bxCacheNotFound(
 void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr);
 
 extern const BxRecords bxCacheRecords[]; /* session.c */
+extern const BxDue bxCacheDue[];         /* session.c */
 extern const char bxCacheSize[];         /* session.c */
 
 #endif

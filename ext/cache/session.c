@@ -2,9 +2,8 @@
 ** session.c: whole sessions: cache_list(), cache_stats(), cache_quota_check(),
 ** cache_clear_session(), the two clean-ups and cache_use_preset().
 **
-** A clear is one DELETE on cache_sessions. A clean-up is one DELETE on the view
-** that lists what is due: it removes exactly the rows of that view that are not
-** blocked. The triggers of sql/cache.sql write the receipts.
+** A clear is one DELETE on cache_sessions. A clean-up is one DELETE by each of two
+** rules, as that of retention_sweep(). The triggers of sql/cache.sql write the receipts.
 **
 ** Limits: for each quota, one write looks at 1,000 items at most, and so does
 ** cache_quota_check().
@@ -257,35 +256,36 @@ void bxCacheClear(BxCall *p) {
   bxCacheExplain(p, azCacheNoArg);
 }
 
-/* What a clean-up removes by a rule: the rule, the DELETE of up to ?2 rows that are due
-** before ?1, and the query whether rows are left. The age rule removes the oldest
-** first, because it reads an index in that order; ORDER BY would sort all rows. */
-#define FREE(t)                                                                \
-  " AND NOT EXISTS (SELECT 1 FROM main.retention__holds"                       \
-  " WHERE kind = 'session' AND \"key\" = " t ".session_id)"
-#define DUE(rule, table, key, where, order)                                    \
-  {                                                                            \
-    rule,                                                                      \
-        "DELETE FROM main." table " WHERE " key " IN (SELECT " key             \
-        " FROM main." table " AS t WHERE " where FREE("t") order " LIMIT ?2)", \
-        "SELECT EXISTS(SELECT 1 FROM main." table                              \
-        " AS t WHERE " where FREE("t") ")"                                     \
-  }
+/* The rules, by which a sweep and the clean-ups remove. */
+#define HELD_SESSION(table)                                                    \
+  "EXISTS (SELECT 1 FROM main.retention__holds"                                \
+  " WHERE kind = 'session' AND \"key\" = " table ".session_id)"
 #define HAS_RESULT                                                             \
   "EXISTS (SELECT 1 FROM main.cache_items AS i"                                \
-  " WHERE i.session_id = t.session_id AND i.protected = 1)"
-typedef struct CacheRule {
-  const char *zRule, *zAct, *zMore;
-} CacheRule;
-static const CacheRule aOrphans[] = {
-    DUE("idle", "cache_sessions", "session_id",
-        "last_accessed_at < ?1 AND NOT " HAS_RESULT,
-        " ORDER BY last_accessed_at"),
-    DUE("abandoned", "cache_sessions", "session_id",
-        "last_accessed_at < ?1 AND " HAS_RESULT, " ORDER BY last_accessed_at")};
-static const CacheRule aOutdated[] = {
-    DUE("age", "cache_items", "id", "protected = 0 AND timestamp < ?1", ""),
-    DUE("expired", "cache_items", "id", "expires_at < ?1", "")};
+  " WHERE i.session_id = cache_sessions.session_id AND i.protected = 1)"
+#define HELD(table) "CASE WHEN " HELD_SESSION(table) " THEN 'held' END"
+#define RESULT(is, table)                                                      \
+  "CASE WHEN " is                                                              \
+  " THEN 'tool_result' WHEN " HELD_SESSION(table) " THEN 'held' END"
+#define DUE_SESSION                                                            \
+  "cache_sessions", "session_id", "total_size", "last_accessed_at"
+static const char zCacheRule[] =
+    "UPDATE main.cache_state SET rule = ?1 WHERE one = 1";
+const BxDue bxCacheDue[] = {
+    {"cache.idle", DUE_SESSION, "1",
+        "NOT " HAS_RESULT " AND NOT " HELD_SESSION("cache_sessions"),
+        RESULT(HAS_RESULT, "cache_sessions"), zCacheRule},
+    {"cache.abandoned", DUE_SESSION, HAS_RESULT,
+        "NOT " HELD_SESSION("cache_sessions"), HELD("cache_sessions"),
+        zCacheRule},
+    {"cache.age", "cache_items", "storage_key", "data_size", "timestamp", "1",
+        "protected = 0 AND NOT " HELD_SESSION("cache_items"),
+        RESULT("protected = 1", "cache_items"), zCacheRule},
+    {"cache.expired", "cache_items", "storage_key", "data_size", "expires_at",
+        "1", "NOT " HELD_SESSION("cache_items"), HELD("cache_items"),
+        zCacheRule},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0},
+};
 
 /* The contents of the cache. */
 typedef struct CacheCounts {
@@ -315,22 +315,35 @@ static BxStmts *beginCleanup(BxCall *p) {
   return pHome;
 }
 
-static const char zCacheRule[] =
-    "UPDATE main.cache_state SET rule = ?1 WHERE one = 1";
-
 /* Removes up to nLimit rows (-1: all) that are due before iCut. Returns whether
 ** there are more. */
 static int applyRule(
-    BxStmts *pHome, const CacheRule *pRule, i64 iCut, i64 nLimit, BxErr *pErr) {
-  bxDo(pHome, zCacheRule, pErr, "t", pRule->zRule);
-  bxDo(pHome, pRule->zAct, pErr, "ii", iCut, nLimit);
-  bxDo(pHome, zCacheRule, pErr, "t", 0);
-  return (int)bxAsk(pHome, pRule->zMore, pErr, "i", iCut);
+    BxStmts *pHome, const BxDue *pDue, i64 iCut, i64 nLimit, BxErr *pErr) {
+  static const char zDelete[] =
+      "DELETE FROM main.%s WHERE %s IN (SELECT %s FROM main.%s"
+      " WHERE %s < ?1 AND %s AND %s ORDER BY %s LIMIT ?2)";
+  static const char zMore[] =
+      "SELECT EXISTS (SELECT 1 FROM main.%s WHERE %s < ?1 AND %s AND %s)";
+  const char *z = pDue->zTable;
+  char *zSql = bxPrintf(pErr, zDelete, z, pDue->zKey, pDue->zKey, z, pDue->zAt,
+      pDue->zWhere, pDue->zFree, pDue->zAt);
+  sqlite3_stmt *pStmt = zSql ? bxPrepare(pHome, zSql, pErr) : 0;
+  i64 bMore = 0;
+  sqlite3_free(zSql);
+  bxDo(pHome, pDue->zNote, pErr, "t", strchr(pDue->zRule, '.') + 1);
+  bxBind(pStmt, pErr, "ii", iCut, nLimit);
+  bxRun(pStmt, pErr);
+  sqlite3_finalize(pStmt);
+  bxDo(pHome, pDue->zNote, pErr, "n");
+  zSql = bxPrintf(pErr, zMore, z, pDue->zAt, pDue->zWhere, pDue->zFree);
+  if (zSql != 0) bMore = bxAskOnce(pHome, zSql, pErr, "i", iCut);
+  sqlite3_free(zSql);
+  return (int)bMore;
 }
 
 /* Applies two rules, each with its own time. The limit (-1: none) counts
 ** sessions (bSessions) or items, of both rules together. */
-static void cleanUp(BxCall *p, BxStmts *pHome, const CacheRule aRule[2],
+static void cleanUp(BxCall *p, BxStmts *pHome, const BxDue aRule[2],
     const i64 aCut[2], i64 nLimit, int bSessions) {
   CacheCounts was, is;
   int i, bMore = 0;
@@ -385,7 +398,7 @@ void bxCacheCleanupOrphans(BxCall *p) {
   i64 aCut[2];
   aCut[0] = iNow - nIdle;
   aCut[1] = iNow - (nIdle > nMaxIdle ? nIdle : nMaxIdle);
-  cleanUp(p, pHome, aOrphans, aCut, nLimit, 1);
+  cleanUp(p, pHome, &bxCacheDue[0], aCut, nLimit, 1);
 }
 
 void bxCacheCleanupOutdated(BxCall *p) {
@@ -397,7 +410,7 @@ void bxCacheCleanupOutdated(BxCall *p) {
   i64 aCut[2];
   aCut[0] = iNow - nAge;
   aCut[1] = iNow;
-  cleanUp(p, pHome, aOutdated, aCut, nLimit, 0);
+  cleanUp(p, pHome, &bxCacheDue[2], aCut, nLimit, 0);
 }
 
 /*------------------------------------------------------------- preset ----*/

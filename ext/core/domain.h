@@ -23,6 +23,21 @@ typedef struct BxRecords {
   const char *zAfter;
 } BxRecords;
 
+/* What a rule of retention_rules removes: rows of a table whose time lies before that
+** of the rule. In the SQL, columns have the name of the table before them where another
+** table could have them. */
+typedef struct BxDue {
+  const char *zRule;  /* "cache.idle"; NULL ends a list */
+  const char *zTable; /* without a schema */
+  const char *zKey, *zBytes, *zAt;
+  const char *zWhere;   /* of which rows */
+  const char *zFree;    /* which of these may go */
+  const char *zBlocked; /* why another one stays */
+  const char
+      *zNote; /* before a removal notes ?1, "idle", for the receipts that the
+                        ** triggers of the table write; after it NULL */
+} BxDue;
+
 /* For zHolds: a hold of that kind on that value. */
 #define BX_HOLD_ON(kind, value)                                                \
   "(f.kind = '" kind "' AND f.\"key\" = " value ")"
@@ -34,6 +49,7 @@ struct BxDomain {
   int bDefault;              /* blackbox_install() without a list installs it */
   const char *zSql;          /* sql/<name>.sql */
   const BxRecords *aRecords; /* its tables with records; may be NULL */
+  const BxDue *aDue; /* what its rules without a view remove; may be NULL */
   /* Called before the SQL runs on schema p->zDb, to take over tables of another
   ** program. May be NULL. */
   void (*xAdopt)(BxStmts *p, BxErr *pErr);

@@ -47,9 +47,8 @@ static void addDue(Report *p, const char *zDomain, i64 a[5], BxErr *pErr) {
     sqlite3_stmt *pStmt;
     char *zSql;
     if (pRule->zProblem || strcmp(pRule->zDomain, zDomain) != 0) continue;
-    zSql = bxPrintf(pErr,
-        "SELECT count(*), sum(%s) FROM %s WHERE %s AND (%s) IS NULL",
-        pRule->zBytes, pRule->zFrom, pRule->zDue, pRule->zBlocked);
+    zSql = bxPrintf(pErr, "SELECT count(*), sum(%s) FROM %s WHERE %s AND %s",
+        pRule->zBytes, pRule->zFrom, pRule->zDue, pRule->zFree);
     pStmt = zSql ? bxPlain(p->p->bx->db, zSql, pErr) : 0;
     sqlite3_free(zSql);
     if (bxRow(pStmt, pErr)) {

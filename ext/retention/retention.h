@@ -12,16 +12,18 @@
 ** on zFrom, and contain no parameters unless it is said. */
 typedef struct RetentionRule {
   char *zRule, *zDomain, *zTable, *zReason;
-  char *zFrom;    /* the due view or the table, quoted, with its schema */
-  char *zKey;     /* unique */
-  char *zBytes;   /* of a row */
-  char *zAt;      /* its time */
-  char *zBlocked; /* NULL, or why the row stays */
-  char *zDue;     /* whether it is due, of a pinned row too */
-  char *zUpTo;    /* whether zAt <= ?1, or more; an index can serve it */
-  char *zProblem; /* why the rule cannot be applied, or NULL */
-  int bOwn;       /* the sweep writes the receipt: no trigger does */
-  i64 nAge;       /* milliseconds from zAt until the row is due */
+  char *zFrom;       /* the due view or the table, quoted, with its schema */
+  char *zKey;        /* unique */
+  char *zBytes;      /* of a row */
+  char *zAt;         /* its time */
+  char *zBlocked;    /* NULL, or why the row stays */
+  char *zFree;       /* whether zBlocked is NULL */
+  char *zDue;        /* whether it is due, of a pinned row too */
+  char *zUpTo;       /* whether zAt <= ?1, or more; an index can serve it */
+  char *zProblem;    /* why the rule cannot be applied, or NULL */
+  const char *zNote; /* see BxDue; NULL: no note */
+  int bOwn;          /* the sweep writes the receipt: no trigger does */
+  i64 nAge;          /* milliseconds from zAt until the row is due */
 } RetentionRule;
 
 typedef struct RetentionRules {

@@ -2,8 +2,8 @@
 ** rule.c: reads the rows of retention_rules, and makes SQL of them. The plan and
 ** the sweep use the same SQL, so that they always agree.
 **
-** A rule of a domain names the domain's due view. A rule of the user names a
-** table, its unique key, and the column with the time of a row. Names are always
+** A rule of a domain is in its descriptor (BxDue), or names its due view. A rule of the
+** user names a table, its unique key, and the column with the time of a row. Names are always
 ** quoted. A rule that cannot be applied, because its view, table or column is
 ** gone, or because the table belongs to blackbox, has a problem instead; all
 ** other rules are applied.
@@ -45,6 +45,7 @@ static void freeRule(RetentionRule *p) {
   sqlite3_free(p->zBytes);
   sqlite3_free(p->zAt);
   sqlite3_free(p->zBlocked);
+  sqlite3_free(p->zFree);
   sqlite3_free(p->zDue);
   sqlite3_free(p->zUpTo);
   sqlite3_free(p->zProblem);
@@ -80,6 +81,39 @@ static void makeViewRule(
       bxPrintf(pErr, pFrom->iCut > 0 ? "at < %lld" : "0", pFrom->iCut);
   pRule->zUpTo = bxPrintf(pErr, "at <= ?1");
   pRule->bOwn = strcmp(pRule->zDomain, "user") == 0;
+}
+
+/* What a domain says of the rule, or NULL. */
+static const BxDue *findDue(const Bx *bx, const char *zRule) {
+  int i;
+  for (i = 0; i < bx->nDomain; i++) {
+    const BxDue *pDue = bx->aDomain[i].aDue;
+    while (pDue != 0 && pDue->zRule != 0 && strcmp(pDue->zRule, zRule) != 0)
+      pDue++;
+    if (pDue != 0 && pDue->zRule != 0) return pDue;
+  }
+  return 0;
+}
+
+static void makeDueRule(
+    RetentionRule *pRule, const Source *pFrom, const BxDue *pDue, BxErr *pErr) {
+  char *zWhere = bxExpand(pDue->zWhere, pFrom->p->zDb, 0);
+  pRule->zFrom = bxPrintf(pErr, "\"%w\".\"%w\"", pFrom->p->zDb, pDue->zTable);
+  pRule->zKey = bxPrintf(pErr, "%s", pDue->zKey);
+  pRule->zBytes = bxPrintf(pErr, "%s", pDue->zBytes);
+  pRule->zAt = bxPrintf(pErr, "%s", pDue->zAt);
+  pRule->zBlocked = bxExpand(pDue->zBlocked, pFrom->p->zDb, 0);
+  pRule->zFree = bxExpand(pDue->zFree, pFrom->p->zDb, 0);
+  if (zWhere == 0 || pRule->zBlocked == 0 || pRule->zFree == 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+  } else {
+    pRule->zDue = pFrom->iCut > 0 ? bxPrintf(pErr, "%s < %lld AND (%s)",
+                                        pDue->zAt, pFrom->iCut, zWhere)
+                                  : bxPrintf(pErr, "0");
+  }
+  pRule->zUpTo = bxPrintf(pErr, "%s <= ?1", pDue->zAt);
+  pRule->zNote = pDue->zNote;
+  sqlite3_free(zWhere);
 }
 
 /*--------------------------------------------- rules on a user's table ----*/
@@ -211,8 +245,9 @@ static void tryRule(RetentionRule *pRule, BxStmts *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   char *zSql;
   if (pRule->zProblem != 0 || pErr->rc != SQLITE_OK) return;
-  zSql = bxPrintf(pErr, "SELECT %s, %s, %s, %s FROM %s WHERE %s", pRule->zKey,
-      pRule->zBytes, pRule->zAt, pRule->zBlocked, pRule->zFrom, pRule->zDue);
+  zSql = bxPrintf(pErr, "SELECT %s, %s, %s, %s FROM %s WHERE %s AND %s",
+      pRule->zKey, pRule->zBytes, pRule->zAt, pRule->zBlocked, pRule->zFrom,
+      pRule->zDue, pRule->zFree);
   if (zSql == 0) return;
   sqlite3_finalize(bxPlain(p->bx->db, zSql, &err));
   sqlite3_free(zSql);
@@ -226,6 +261,7 @@ static void tryRule(RetentionRule *pRule, BxStmts *p, BxErr *pErr) {
 static void makeRule(RetentionRule *pRule, BxStmts *p, sqlite3_stmt *pRow,
     i64 iNow, BxErr *pErr) {
   Source from = {p, 0, 0, 0, 0, 0, 0};
+  const BxDue *pDue;
   pRule->zRule = bxColumnCopy(pRow, 0, pErr);
   pRule->zDomain = bxColumnCopy(pRow, 1, pErr);
   pRule->zTable = bxColumnCopy(pRow, 3, pErr);
@@ -238,14 +274,20 @@ static void makeRule(RetentionRule *pRule, BxStmts *p, sqlite3_stmt *pRow,
   from.zFormat = bxColumnText(pRow, 6, pErr);
   from.iCut = iNow - pRule->nAge;
   if (pErr->rc != SQLITE_OK) return;
+  pDue = findDue(p->bx, pRule->zRule);
   if (sqlite3_column_int(pRow, 9)) {
     problem(pRule, bxPrintf(pErr, "its setting does not exist"));
+  } else if (pDue != 0) {
+    makeDueRule(pRule, &from, pDue, pErr);
   } else if (from.zView != 0) {
     makeViewRule(pRule, &from, pErr);
   } else if (from.zTable == 0 || from.zKey == 0 || from.zTime == 0) {
     problem(pRule, bxPrintf(pErr, "it names no table, key and time"));
   } else {
     makeTableRule(pRule, &from, pErr);
+  }
+  if (pRule->zFree == 0 && pRule->zBlocked != 0) {
+    pRule->zFree = bxPrintf(pErr, "(%s) IS NULL", pRule->zBlocked);
   }
   tryRule(pRule, p, pErr);
 }

@@ -4,9 +4,9 @@
 ** retention_confirm_clock().
 **
 ** The rows are chosen with the SQL of the plan (rule.c). Of each rule they are
-** its first ones by time and key, so that one DELETE removes them: on the due view
-** of a domain, whose triggers remove the thing and write the receipt, or on the
-** table of the user, whose receipt is written here.
+** its first ones by time and key, so that one DELETE removes them: on the table or the
+** due view of a domain, whose triggers write the receipt, or on the table of the user,
+** whose receipt is written here.
 **
 ** A rule that cannot be applied, or whose DELETE is refused (by a trigger or a
 ** foreign key of the user), leaves a refusal in the log and its rows stay;
@@ -44,10 +44,10 @@ static void appendArm(sqlite3_str *pSql, const SweepRun *pRun, int i) {
   if (sqlite3_str_length(pSql) > 0) sqlite3_str_appendall(pSql, " UNION ALL ");
   sqlite3_str_appendf(pSql,
       "SELECT * FROM (SELECT %d AS i, %s AS at, %s AS k, %s + %lld AS due,"
-      " %Q AS rule FROM %s WHERE %s AND %s IS NULL"
+      " %Q AS rule FROM %s WHERE %s AND %s"
       " ORDER BY 2, 3 COLLATE BINARY LIMIT %lld)",
       i, pRule->zAt, pRule->zKey, pRule->zAt, pRule->nAge, pRule->zRule,
-      pRule->zFrom, pRule->zDue, pRule->zBlocked, pRun->nLeft + 1);
+      pRule->zFrom, pRule->zDue, pRule->zFree, pRun->nLeft + 1);
 }
 
 /* A query of the rows to remove, and one more; NULL if no rule is left. */
@@ -126,11 +126,11 @@ static sqlite3_stmt *prepareRange(SweepRun *pRun, int i, const char *zBegin,
   const Share *pShare = &pRun->aShare[i];
   sqlite3_stmt *pStmt = 0;
   char *zSql = bxPrintf(pErr,
-      "%s %s FROM %s WHERE %s AND %s AND (%s) IS %sNULL"
+      "%s %s FROM %s WHERE %s AND %s AND %s(%s)"
       " AND (%s < ?1 OR (%s = ?1 AND %s COLLATE BINARY <= ?2))"
       " AND (?3 IS NULL OR %s NOT IN (SELECT value FROM json_each(?3)))",
       zBegin, zColumns, pRule->zFrom, pRule->zDue, pRule->zUpTo,
-      pRule->zBlocked, bKept ? "NOT " : "", pRule->zAt, pRule->zAt, pRule->zKey,
+      bKept ? "NOT " : "", pRule->zFree, pRule->zAt, pRule->zAt, pRule->zKey,
       pRule->zKey);
   if (zSql != 0) pStmt = bxPlain(pRun->p->bx->db, zSql, pErr);
   sqlite3_free(zSql);
@@ -209,6 +209,14 @@ static void refuseRule(SweepRun *pRun, int i, const char *zWhy, BxErr *pErr) {
       zWhy, (i64)BX_MS_PER_DAY);
 }
 
+/* Tells the triggers of a domain which rule removes; 0: none any more. */
+static void noteRule(SweepRun *pRun, int i, int bBegin, BxErr *pErr) {
+  const RetentionRule *pRule = &pRun->rules.a[i];
+  if (pRule->zNote == 0) return;
+  bxDo(pRun->p, pRule->zNote, pErr, "t",
+      bBegin ? strchr(pRule->zRule, '.') + 1 : 0);
+}
+
 /* Removes the chosen rows of a rule. */
 static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
   Share *pShare = &pRun->aShare[i];
@@ -217,6 +225,7 @@ static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK || was.nRow == 0) return; /* gone with others */
   pStmt = prepareRange(pRun, i, "DELETE", "", 0, pErr);
+  noteRule(pRun, i, 1, pErr);
   if (pErr->rc == SQLITE_OK) bxRow(pStmt, &err);
   sqlite3_finalize(pStmt);
   if (bxMayPassOver(pRun->p, &err)) {
@@ -224,6 +233,7 @@ static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
     bxClear(&err);
   }
   bxPass(pErr, &err);
+  noteRule(pRun, i, 0, pErr);
   left = measure(pRun, i, pErr);
   pShare->bStuck |= left.nRow > 0; /* a trigger of the user kept them */
   writeReceipt(pRun, i, &was, &left, pErr);

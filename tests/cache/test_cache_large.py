@@ -61,7 +61,9 @@ def test_lists_work_when_every_data_page_is_gone(db, path):
     assert one(db, "SELECT cache_stats(?,?)", A, T0) == stats
     assert one(db, "SELECT sum(data_size) FROM cache_items") == 60 * 40_000
     assert one(db, "SELECT cache_quota_check(?,1,?)", A, key(A, "00000000")) > 0
-    assert len(rows(db, "SELECT * FROM cache_due_items")) == 60
+    one(db, "SELECT blackbox_install('main', 'retention')")
+    setting(db, "max_age_days", 1)
+    assert one(db, "SELECT count(*) FROM retention_plan WHERE rule = 'cache.age'") == 60
     with pytest.raises(sqlite3.DatabaseError):  # and there the data was
         db.execute("SELECT cache_read(?)", (key(A, "00000001"),)).fetchone()
 

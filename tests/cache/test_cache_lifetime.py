@@ -149,7 +149,6 @@ def test_an_expired_item_is_not_there_and_is_swept(db, inside):
     assert rows(db, "SELECT task_id FROM cache_list(?)", A) == [("task0002",)]
     assert rows(db, "SELECT task_id FROM cache_list") == [("task0002",)]
     assert stats(db, A)["itemCount"] == 2  # it counts until it is removed
-    assert rows(db, "SELECT * FROM cache_due_expired") == [(k, 3, T0 + 100, None)]
     clean = "SELECT cache_cleanup_outdated(NULL,?)"
     assert json.loads(one(db, clean, T0 + 100)) == NOTHING
     assert json.loads(one(db, clean, T0 + 101)) == dict(NOTHING, items=1, bytes=3)
@@ -205,7 +204,6 @@ def test_abandoned_sessions_go_with_their_tool_results(db, begin):
     assert json.loads(one(db, clean, T0 + 2 * DAY)) == dict(
         NOTHING, sessions=1, items=1, bytes=30)
     assert json.loads(one(db, clean, T0 + 30 * DAY)) == NOTHING
-    assert rows(db, "SELECT * FROM cache_due_sessions") == [(A, 30, T0, "tool_result")]
     assert json.loads(one(db, clean, T0 + 30 * DAY + 1)) == dict(
         NOTHING, sessions=1, items=2, bytes=30)
     assert rows(db, "SELECT rule, rows, bytes FROM retention_log") == [

@@ -423,35 +423,22 @@ def test_plain_deletes_share_a_receipt_by_the_minute(pdb):
     exact(pdb)
 
 
-def test_due_views_list_what_deleting_from_them_removes(pdb):
-    put(pdb, A, "task0001", text(10), now=T0)
-    put(pdb, A, "task0002", text(10), now=T0, metadata='{"kind":"tool_result"}')
-    put(pdb, B, "task0001", text(20), now=T0 + 1)
-    assert rows(pdb, 'SELECT "view", setting, unit_ms FROM retention_rules'
+def test_the_rules_of_the_cache_have_no_views(pdb):
+    assert rows(pdb, 'SELECT rule, "view", setting, unit_ms, "table" FROM retention_rules'
                 " WHERE domain = 'cache' ORDER BY 1") == [
-        ("cache_due_expired", None, None),
-        ("cache_due_items", "cache.max_age_days", 86_400_000),
-        ("cache_due_sessions", "cache.idle_ms", 1)]
-    assert rows(pdb, "SELECT * FROM cache_due_sessions ORDER BY at") == [
-        (A, 20, T0, "tool_result"), (B, 20, T0 + 1, None)]
-    assert rows(pdb, "SELECT * FROM cache_due_items ORDER BY key") == [
-        (key(B, "task0001"), 20, T0 + 1, None),
-        (key(A, "task0001"), 10, T0, None),
-        (key(A, "task0002"), 10, T0, "tool_result")]
-    pdb.execute("DELETE FROM cache_due_sessions")
-    assert rows(pdb, "SELECT session_id FROM cache_sessions") == [(A,)]
-    pdb.execute("DELETE FROM cache_due_items")
-    assert rows(pdb, "SELECT task_id FROM cache_items") == [("task0002",)]
-    assert rows(pdb, "SELECT rule, rows, bytes FROM retention_log ORDER BY id") == [
-        ("idle", 1, 20), ("age", 1, 10)]
-    exact(pdb)
+        ("cache.abandoned", None, "cache.max_idle_days", 86_400_000, "cache_sessions"),
+        ("cache.age", None, "cache.max_age_days", 86_400_000, "cache_items"),
+        ("cache.expired", None, None, None, "cache_items"),
+        ("cache.idle", None, "cache.idle_ms", 1, "cache_sessions")]
+    assert one(pdb, "SELECT count(*) FROM sqlite_schema WHERE type = 'view'"
+               " AND name GLOB 'cache_*'") == 0
 
 
 def test_age_and_eviction_use_their_indexes(pdb):
     def plan(sql):
         return " ".join(r[3] for r in pdb.execute("EXPLAIN QUERY PLAN " + sql))
-    age = plan("SELECT key FROM cache_due_items WHERE at < 5 AND blocked_by IS NULL"
-               " LIMIT 10")
+    age = plan("SELECT storage_key FROM cache_items WHERE timestamp < 5 AND protected = 0"
+               " ORDER BY timestamp LIMIT 10")
     assert "cache_items_age (timestamp<?)" in age and "TEMP B-TREE" not in age
     body = one(pdb, "SELECT sql FROM sqlite_schema WHERE name = 'cache_work'")
     looks = re.findall(r"(?:THEN|ELSE) \((SELECT id FROM .*?LIMIT 1)\)", body, re.S)

@@ -23,9 +23,11 @@ def test_install_without_a_list_is_core_and_payload_and_mends_what_is_there(path
     db = connect(path)
     assert one(db, "SELECT blackbox_install()") == "main: core, payload"
     assert one(db, "SELECT blackbox_install('main', 'cache')") == "main: cache, core, payload"
-    db.execute("DROP VIEW cache_due_items")
+    db.execute("DROP VIEW payload_due")
+    db.execute("DROP INDEX cache_items_age")
     assert one(db, "SELECT blackbox_install()") == "main: cache, core, payload"
-    assert one(db, "SELECT count(*) FROM cache_due_items") == 0
+    assert one(db, "SELECT count(*) FROM payload_due") == 0
+    assert one(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'cache_items_age'") == 1
 
 
 def test_a_missing_domain_is_named_with_the_line_that_installs_it(path):
@@ -245,7 +247,7 @@ OURS_WITHOUT_COMPUTED = (
     (OURS_WITHOUT_COMPUTED + ", storage_key UNIQUE, data_size)",
      "table cache_items of another program"),
     ("CREATE VIEW cache_sessions AS SELECT 1", "cache_sessions"),
-    ("CREATE VIEW cache_due_items AS SELECT 1", "view cache_due_items of another program"),
+    ("CREATE VIEW rollout_due AS SELECT 1", "view rollout_due of another program"),
     ("CREATE TABLE t(x); CREATE INDEX rollout_policy_key ON t(x)",
      "index rollout_policy_key of another program"),
     ("CREATE TABLE retention_log(x)", "table retention_log of another program"),

@@ -69,8 +69,8 @@ def test_clean_ups_skip_what_is_held_and_their_lists_say_so(full):
     assert rows(full, "SELECT key, blocked_by FROM payload_due ORDER BY key") == [
         ("p1", "held"), ("p2", "held"), ("p3", "held")]
     assert rows(full, "SELECT key, blocked_by FROM rollout_due") == [(ID, "held")]
-    assert rows(full, "SELECT key, blocked_by FROM cache_due_sessions ORDER BY key") == [
-        (SESSION, "held"), (OTHER, None)]
+    assert rows(full, "SELECT key, blocked_by FROM retention_plan WHERE rule = 'cache.idle'"
+                " ORDER BY key") == [(SESSION, "held"), (OTHER, None)]
     one(full, "SELECT cache_cleanup_orphans(0)")
     one(full, "SELECT cache_cleanup_outdated(1)")
     assert rows(full, "SELECT DISTINCT session_id FROM cache_items") == [(SESSION,)]
@@ -496,7 +496,7 @@ def test_ten_thousand_holds_do_not_scan(full):
     plan = " ".join(r[3] for r in rows(
         full, "EXPLAIN QUERY PLAN DELETE FROM event_payloads WHERE id = 'p1'"))
     assert "SCAN" not in plan
-    for view in ("payload__held", "cache_due_expired"):
+    for view in ("payload__held", "payload_due"):
         assert "SEARCH retention__in_force" in " ".join(r[3] for r in rows(
             full, f"EXPLAIN QUERY PLAN SELECT * FROM {view}"))
     full.execute("DELETE FROM event_payloads WHERE id = 'p1'")

@@ -104,11 +104,11 @@ def test_now_must_be_a_time(db, now):
 
 def test_a_dropped_view_leaves_the_other_rules_and_is_a_problem(db):
     archive(db, "p", T0)
-    cache(db, "task0001", T0)
-    db.execute("DROP VIEW cache_due_sessions")
+    one(db, "SELECT rollout_create('5973b6c0-94b8-487b-a530-2aeb6098ae0e', NULL, 3, NULL, ?)", T0)
+    db.execute("DROP VIEW rollout_due")
     assert plan(db) == [("payload.age", "p", None)]
     problems = rows(db, "SELECT problem FROM blackbox_check WHERE object = 'retention_rules'")
-    assert problems == [("rule cache.idle is not applied: no such table: main.cache_due_sessions;"
+    assert problems == [("rule rollout.expired is not applied: no such table: main.rollout_due;"
                          " correct the rule, or delete it",)]
 
 

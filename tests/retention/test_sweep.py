@@ -174,6 +174,48 @@ def test_what_is_blocked_in_the_plan_stays_even_if_the_sweep_frees_it(db):
     assert plan(db, now, "rule, blocked_by") == [("cache.idle", None)]
 
 
+def test_idle_sessions_with_a_tool_result_go_by_a_rule_of_their_own(db):
+    for session in (SESSION, OTHER):
+        cache(db, "task0001", T0, session, metadata='{"kind":"tool_result"}')
+        cache(db, "task0002", T0, session)
+    one(db, "SELECT retention_hold('session', ?, 'case', 'ann', 'asked')", OTHER)
+    assert "cache.abandoned" not in dict(plan(db, T0 + 30 * DAY, "rule, key"))
+    now = T0 + 30 * DAY + 1
+    assert sorted(plan(db, now, "rule, key, bytes, reason, blocked_by")) == [
+        ("cache.abandoned", SESSION, 6, "cache.max_idle_days = 30", None),
+        ("cache.abandoned", OTHER, 6, "cache.max_idle_days = 30", "held"),
+        ("cache.idle", SESSION, 6, "cache.idle_ms = 86400000", "tool_result"),
+        ("cache.idle", OTHER, 6, "cache.idle_ms = 86400000", "tool_result")]
+    report = "SELECT due_rows, due_bytes FROM retention_report(0, ?) WHERE part = 'cache'"
+    assert rows(db, report, now) == [(1, 6)]
+    assert sweep(db, 10, now) == {
+        "removed": 1, "bytes": 6, "byRule": {"cache.abandoned": 1}, "more": False}
+    assert receipts(db) == [("cache", "abandoned", None, 2, 6)]
+    assert rows(db, "SELECT session_id, item_count FROM cache_sessions") == [(OTHER, 2)]
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.max_idle_days', 36500)")
+    one(db, "SELECT retention_release('session', ?, 'case', 'ann', 'over')", OTHER)
+    assert plan(db, now, "rule, blocked_by") == [("cache.idle", "tool_result")]
+    assert sweep(db, 10, now)["removed"] == 0
+
+
+@pytest.mark.parametrize("rule, when", [
+    ("cache.abandoned", 31), ("cache.age", 2), ("cache.expired", 2), ("cache.idle", 2)])
+def test_a_refused_rule_of_the_cache_leaves_no_note_behind(db, rule, when):
+    own = '{"kind":"tool_result"}' if rule == "cache.abandoned" else None
+    cache(db, "task0001", T0, metadata=own, expires=T0 + 1 if rule == "cache.expired" else None)
+    if rule == "cache.age":
+        db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.max_age_days', 1)")
+    table = one(db, 'SELECT "table" FROM retention_rules WHERE rule = ?', rule)
+    db.execute(f"CREATE TRIGGER mine BEFORE DELETE ON {table} "
+               "BEGIN SELECT RAISE(ABORT, 'mine'); END")
+    assert rule not in sweep(db, 10, T0 + when * DAY)["byRule"]
+    assert rows(db, "SELECT message FROM retention_refusals WHERE rule = ?", rule) == [("mine",)]
+    db.execute("DROP TRIGGER mine")
+    db.execute("DELETE FROM cache_items")
+    assert [r[1] for r in receipts(db)][-1:] in (["manual"], [rule[6:]], ["idle"])
+    assert rows(db, "SELECT rule FROM cache_state") == [(None,)]
+
+
 # ------------------------------------------------------------------- refusals
 
 
