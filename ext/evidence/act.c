@@ -56,13 +56,8 @@ static void approveHere(EvBuffer *p, const char *zCondition, BxErr *pErr) {
   " WHERE r.pinned = 0 AND r.pruned = 0"
 #define EV_KEPT "length(CAST(a.action AS BLOB))"
 
-/* Counts what approval has removed of the actions, for the receipt. */
-static void noteApproved(EvBuffer *p, BxErr *pErr) {
-  static const char zSum[] =
-      "SELECT sum(r.action_bytes - " EV_KEPT "), min(r.timestamp),"
-      " max(r.timestamp)" EV_APPROVED " AND r.action_bytes > " EV_KEPT;
+void bxEvNoteApproved(EvBuffer *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   EvReceipt receipt = {"approval", 0, 0, 0, 0, 0};
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSum, pErr);
   if (bxRow(pStmt, pErr)) {
     receipt.nByte = sqlite3_column_int64(pStmt, 0);
     receipt.iOldest = sqlite3_column_int64(pStmt, 1);
@@ -75,6 +70,9 @@ static void noteApproved(EvBuffer *p, BxErr *pErr) {
 /* The rows of this schema. Damaged text makes the fast statement fail, which
 ** then has changed nothing. The slow statement checks each text first. */
 static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  static const char zLost[] =
+      "SELECT sum(r.action_bytes - " EV_KEPT "), min(r.timestamp),"
+      " max(r.timestamp)" EV_APPROVED " AND r.action_bytes > " EV_KEPT;
   static const char zTakeKept[] =
       "UPDATE main.@_rows AS n SET pruned = 1, action_bytes = kept FROM"
       " (SELECT r.rid AS rid, " EV_KEPT " AS kept" EV_APPROVED ") AS k"
@@ -86,7 +84,7 @@ static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
     bxClear(&err);
     approveHere(p, BX_JSON_VALID("action"), &err);
   }
-  noteApproved(p, &err);
+  bxEvNoteApproved(p, bxStmt(&p->base.stmts, zLost, &err), &err);
   bxDo(&p->base.stmts, zTakeKept, &err, "");
   bxEvCountRows(p, pState, &err);
   *pErr = err;

@@ -130,6 +130,9 @@ void bxEvRemovePruned(EvBuffer *p, EvState *pState, const char *zRule,
 /* Removes all but the newest nKeep screenshots. bLater: a sweep deletes them. */
 void bxEvRemoveShots(EvBuffer *p, EvState *pState, const char *zRule, i64 nKeep,
     int bLater, BxErr *pErr);
+/* Writes the receipt of an approval. A row of the statement has the bytes that
+** the actions lost, and the oldest and newest time. */
+void bxEvNoteApproved(EvBuffer *p, sqlite3_stmt *pStmt, BxErr *pErr);
 /* Removes all rows that are not pinned. */
 void bxEvRemoveAll(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Deletes the action and the screenshot of a row that is not in the overflow. */

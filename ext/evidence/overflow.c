@@ -450,6 +450,7 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
 /* The copy in the overflow is reduced first; a repetition does the rest. */
 void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
   char *zApproved, *zSql;
+  sqlite3_stmt *pLost;
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   claim(p, pState, pErr);
   zApproved = bxEvApproved("timestamp", pErr);
@@ -466,6 +467,15 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
       " SET action_bytes = length(CAST(action AS BLOB))"
       " WHERE rid IN (" OURS ") AND pruned = 1",
       0, pErr);
+  pLost = bxEvPrepareOver(p, pState,
+      "SELECT sum(r.action_bytes - o.action_bytes), min(r.timestamp),"
+      " max(r.timestamp) FROM over.evidence__overflow AS o JOIN main.@_rows AS"
+      " r ON r.id = o.id WHERE o.owner = ?1 AND o.pruned = 1 AND r.place = 1"
+      " AND r.pinned = 0 AND r.pruned = 0 AND r.action_bytes > o.action_bytes",
+      pErr);
+  bxBind(pLost, pErr, "t", pState->zOwner);
+  bxEvNoteApproved(p, pLost, pErr);
+  sqlite3_finalize(pLost);
   runOver(p, pState,
       "UPDATE main.@_rows SET pruned = o.pruned, action_bytes = o.action_bytes"
       " FROM over.evidence__overflow AS o WHERE o.owner = ?1"

@@ -43,9 +43,6 @@ TABLES = {
     "cache_items": "storage_key, session_id, task_id, turn_id, timestamp, data_size, protected, "
                    "expires_at, description, custom_metadata, data",
     "cache_sessions": "session_id, total_size, item_count, created_at, last_accessed_at",
-    "cache_due_items": "key, bytes, at, blocked_by",
-    "cache_due_expired": "key, bytes, at, blocked_by",
-    "cache_due_sessions": "key, bytes, at, blocked_by",
     "retention_holds": "kind, key, owner, until, actor, reason, at, released, found",
     "retention_hold_log": "at, kind, key, owner, act, until, actor, reason, found",
     "retention_refusals": "domain, rule, message",

@@ -501,8 +501,6 @@ class Generator(random.Random):
             ("SELECT cache_cleanup_outdated(?, ?, ?)", self.of(None, 0.5, 1), self.time(),
              self.choice([1, 3, 100])),
             ("SELECT cache_use_preset(?)", self.of("keep", "recycle")),
-            (f"DELETE FROM cache_due_{self.choice(['items', 'expired', 'sessions'])} "
-             "WHERE at < ?", self.time()),
         ]
 
     def retention(self):

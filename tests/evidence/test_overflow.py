@@ -77,6 +77,21 @@ def test_prune_counts_both_tiers_and_reaches_the_file(rec):
     well(rec)
 
 
+def test_the_receipt_of_an_approval_counts_both_tiers(rec):
+    for i in range(21):
+        action = json.dumps({"id": f"r{i:02}", "networkData": {"recentRequests": ["y" * 4000]}})
+        rec.execute(ADD, (f"r{i:02}", i, action, None))
+    assert set(places(rec)) == {"disk", "memory"}
+    before = one(rec, "SELECT sum(size_bytes) FROM rec")
+    rec.execute("DELETE FROM rec_log")
+    rec.execute("SELECT evidence_prune_for_approval('rec')")
+    lost = before - one(rec, "SELECT sum(size_bytes) FROM rec")
+    assert lost > 21 * 3900
+    assert rows(rec, "SELECT rule, bytes, oldest, newest FROM rec_log") == [
+        ("approval", lost, 0, 20)]
+    well(rec)
+
+
 def test_flush_moves_the_rest_in_and_out_of_a_transaction(rec):
     fill(rec, 0, 4)
     rec.execute("BEGIN")
