@@ -212,7 +212,8 @@ BEGIN
   WHERE session_id = OLD.session_id;
   UPDATE cache_state SET bytes = bytes - OLD.data_size WHERE one = 1;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
-  SELECT CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER), 'cache', coalesce(rule, iif(work, 'evict', 'manual')), 1, OLD.data_size, OLD.timestamp FROM cache_state;
+  VALUES (CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER), 'cache', coalesce((SELECT coalesce(rule, iif(work, 'evict', NULL)) FROM cache_state), 'manual'),
+    1, OLD.data_size, OLD.timestamp);
 END;
 
 ---------------------------------------------------------------- sessions --
