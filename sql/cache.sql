@@ -252,7 +252,7 @@ BEGIN
   SELECT 'cache', coalesce((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,
     min(timestamp), max(timestamp), NULL FROM cache_items WHERE session_id = OLD.session_id
   GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
-  UPDATE cache_state SET bytes = bytes - OLD.total_size WHERE one = 1;
+  UPDATE cache_state SET bytes = bytes - OLD.total_size, session = NULL WHERE one = 1;
   DELETE FROM cache__note WHERE "key" IN (SELECT storage_key FROM cache_items WHERE session_id = OLD.session_id);
   DELETE FROM cache_items WHERE session_id = OLD.session_id;
 END;
