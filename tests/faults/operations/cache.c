@@ -51,10 +51,6 @@ const Operation aCacheOperation[] = {
         CACHED "UPDATE cache_items SET custom_metadata ="
                " '{\"kind\":\"tool_result\"}' WHERE id = 1;",
         0, "SELECT cache_cleanup_orphans(500, 10000000000)", 0},
-    {"sweep an idle session with a tool result",
-        CACHED "UPDATE cache_items SET custom_metadata ="
-               " '{\"kind\":\"tool_result\"}' WHERE id = 1;",
-        0, "SELECT retention_sweep(5, 10000000000)", 0},
     {"clear a session", CACHED, 0, "SELECT cache_clear_session(" SESSION ")",
         0},
     {"clean the cache", CACHED, 0,
