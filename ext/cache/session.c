@@ -135,22 +135,17 @@ static const char zCacheRoom[] =
 
 /* What eviction looks at, as the trigger cache_work: first in the session, then in
 ** all. What a hold keeps frees nothing. */
-#define FREED(t, bytes)                                                        \
-  bytes " * NOT EXISTS (SELECT 1 FROM main.retention__in_force"                \
-        " WHERE kind = 'session' AND \"key\" = " t ".session_id AND (until"    \
-        " > (SELECT seen FROM main.retention__clock)) IS NOT 0)"
-#define BY_AGE(columns)                                                        \
-  "SELECT " FREED(                                                             \
-      "i", "i.data_size") "," columns                                          \
-                          " FROM main.cache_items AS i WHERE i.protected = 0"  \
-                          " AND i.storage_key IS NOT ?2"
+#define OLDEST                                                                 \
+  "SELECT i.data_size * NOT EXISTS (SELECT 1 FROM main.retention__in_force"    \
+  " WHERE kind = 'session' AND \"key\" = i.session_id AND (until"              \
+  " > (SELECT seen FROM main.retention__clock)) IS NOT 0),"                    \
+  " i.session_id = ?1, i.timestamp, i.id FROM main.cache_items AS i"           \
+  " WHERE i.protected = 0 AND i.storage_key IS NOT ?2"
 static const char zCacheOldest[] =
-    BY_AGE(" i.timestamp, i.id") " AND i.session_id = ?1 ORDER BY i.timestamp, "
-                                 "i.id LIMIT ?3";
+    OLDEST " AND i.session_id = ?1 ORDER BY i.timestamp, i.id LIMIT ?3";
 static const char zCacheOldestOfAll[] =
-    BY_AGE(" i.session_id = ?1") " AND NOT (i.session_id = ?1 AND "
-                                 "(i.timestamp, i.id) <= (?4, ?5))"
-                                 " ORDER BY i.timestamp, i.id LIMIT ?3";
+    OLDEST " AND NOT (i.session_id = ?1 AND (i.timestamp, i.id) <= (?4, ?5))"
+           " ORDER BY i.timestamp, i.id LIMIT ?3";
 
 static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRoom, pErr);
@@ -169,31 +164,20 @@ static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-static void evictFromSession(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
+static void evictFrom(CacheRoom *pRoom, BxStmts *pHome, int bAll, BxErr *pErr) {
+  i64 *pLeft = bAll ? &pRoom->nTotalLeft : &pRoom->nLeft;
+  i64 iAt = pRoom->iLastAt, iId = pRoom->iLastId;
   sqlite3_stmt *pStmt;
-  if (pRoom->nLeft >= 0) return;
-  pStmt = bxStmt(pHome, zCacheOldest, pErr);
-  bxBind(pStmt, pErr, "tti", pRoom->zSession, pRoom->zKey, (i64)MAX_EVICTED);
-  while (pRoom->nLeft < 0 && bxRow(pStmt, pErr)) {
-    pRoom->nLeft += sqlite3_column_int64(pStmt, 0);
-    pRoom->nTotalLeft += sqlite3_column_int64(pStmt, 0);
-    pRoom->iLastAt = sqlite3_column_int64(pStmt, 1);
-    pRoom->iLastId = sqlite3_column_int64(pStmt, 2);
-  }
-  bxDone(pStmt, pErr);
-}
-
-static void evictFromAll(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
-  if (pRoom->nTotalLeft >= 0) return;
-  pStmt = bxStmt(pHome, zCacheOldestOfAll, pErr);
-  bxBind(pStmt, pErr, "ttiii", pRoom->zSession, pRoom->zKey, (i64)MAX_EVICTED,
-      pRoom->iLastAt, pRoom->iLastId);
-  while (pRoom->nTotalLeft < 0 && bxRow(pStmt, pErr)) {
-    pRoom->nTotalLeft += sqlite3_column_int64(pStmt, 0);
-    if (sqlite3_column_int(pStmt, 1)) {
-      pRoom->nLeft += sqlite3_column_int64(pStmt, 0);
-    }
+  if (*pLeft >= 0) return;
+  pStmt = bxStmt(pHome, bAll ? zCacheOldestOfAll : zCacheOldest, pErr);
+  bxBind(pStmt, pErr, bAll ? "ttiii" : "tti", pRoom->zSession, pRoom->zKey,
+      (i64)MAX_EVICTED, iAt, iId);
+  while (*pLeft < 0 && bxRow(pStmt, pErr)) {
+    i64 nFreed = sqlite3_column_int64(pStmt, 0);
+    pRoom->nTotalLeft += nFreed;
+    if (sqlite3_column_int(pStmt, 1)) pRoom->nLeft += nFreed;
+    pRoom->iLastAt = sqlite3_column_int64(pStmt, 2);
+    pRoom->iLastId = sqlite3_column_int64(pStmt, 3);
   }
   bxDone(pStmt, pErr);
 }
@@ -202,8 +186,8 @@ void bxCacheFindRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   pRoom->iLastAt = -1;
   readRoom(pRoom, pHome, nByte, pErr);
   if (pErr->rc == SQLITE_OK && pRoom->bEvict && pRoom->bGrows) {
-    evictFromSession(pRoom, pHome, pErr);
-    evictFromAll(pRoom, pHome, pErr);
+    evictFrom(pRoom, pHome, 0, pErr);
+    evictFrom(pRoom, pHome, 1, pErr);
   }
 }
 
