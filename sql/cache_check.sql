@@ -13,33 +13,19 @@ SELECT i.storage_key, 'the item has no session; delete it and write it again'
 UNION ALL
 SELECT 'cache_state', 'it differs from the sessions or the settings; run blackbox_install()'
  WHERE NOT EXISTS (
-   SELECT 1 FROM main.cache_state AS t
-    WHERE (t.work, t.rule) IS (0, NULL)
-      AND (t.total_quota = 1125899906842624
-           OR t.bytes = (SELECT coalesce(sum(total_size), 0) FROM main.cache_sessions))
-      AND (t.max_item, t.max_description, t.session_quota, t.total_quota, t.evict, t.strict_ids,
-           t.mark_ms) IS (
+   SELECT 1 FROM main.cache_state AS t, main.cache__limits AS l
+    WHERE (t.work, t.rule) IS (NULL, NULL)
+      AND t.bytes = (SELECT coalesce(sum(total_size), 0) FROM main.cache_sessions)
+      AND (l.max_item, l.max_description, l.session_quota, l.total_quota, l.evict, l.strict_ids,
+           l.mark_ms) IS (
           SELECT max(iif(name = 'cache.max_item_bytes', value, NULL)),
                  max(iif(name = 'cache.max_description', value, NULL)),
                  max(iif(name = 'cache.session_quota_bytes', value, NULL)),
                  max(iif(name = 'cache.total_quota_bytes', value, NULL)),
-                 max(iif(name = 'cache.on_quota',
-                         (value = 'evict_oldest') + 2 * (value = 'evict_lru'), NULL)),
+                 max(iif(name = 'cache.on_quota', value = 'evict_oldest', NULL)),
                  max(iif(name = 'cache.strict_session_ids', value, NULL)),
                  max(iif(name = 'cache.mark_interval_ms', value, NULL))
             FROM main.blackbox_settings))
-UNION ALL
-SELECT u.key, 'cache_access has a row for this item, which is not there; delete that row'
-  FROM main.cache_access AS u
- WHERE NOT EXISTS (SELECT 1 FROM main.cache_items AS i WHERE i.storage_key = u.key)
-UNION ALL
-SELECT i.storage_key,
-       'cache_access does not have the row that evict_lru needs; set cache.on_quota again'
-  FROM main.cache_items AS i
- WHERE (SELECT evict FROM main.cache_state) = 2
-   AND NOT EXISTS (SELECT 1 FROM main.cache_access AS u
-                    WHERE u.key = i.storage_key
-                      AND (u.id, u.protected) = (i.id, i.protected))
 UNION ALL
 SELECT storage_key, 'protected differs from custom_metadata; write custom_metadata again'
   FROM main.cache_items

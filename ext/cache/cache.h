@@ -15,11 +15,11 @@ void bxCacheDelete(BxCall *p); /* cache_delete() */
 
 /* mark.c: the marks of reads */
 /*
-** Notes that the item was read. iMarked is the time of the last mark of its
-** session. Writes the notes if nInterval milliseconds have passed. This neither
-** waits nor fails, unless SQLite rolls back the host's transaction.
+** Notes that the session was read. iMarked is the time of its last mark. Writes the
+** notes if nInterval milliseconds have passed. This neither waits nor fails, unless
+** SQLite rolls back the host's transaction.
 */
-void bxCacheMark(BxStmts *pHome, const char *zKey, i64 iNow, i64 iMarked,
+void bxCacheMark(BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked,
     i64 nInterval, BxErr *pErr);
 /* Writes the notes now. */
 void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr);
@@ -28,12 +28,12 @@ void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr);
 /* What a write finds. */
 typedef struct CacheRoom {
   const char *zSession;
-  const char *zKey;     /* the item that is overwritten, or NULL */
-  i64 nLeft;            /* left of the session quota after the write */
-  i64 nTotalLeft;       /* left of the total quota after the write */
-  i64 nItemLeft;        /* left of the limit of one item */
-  int bGrows;           /* a write that does not grow is always allowed */
-  int eEvict;           /* 0 no, 1 the oldest, 2 the least recently used */
+  const char *zKey; /* the item that is overwritten, or NULL */
+  i64 nLeft;        /* left of the session quota after the write */
+  i64 nTotalLeft;   /* left of the total quota after the write */
+  i64 nItemLeft;    /* left of the limit of one item */
+  int bGrows;       /* a write that does not grow is always allowed */
+  int bEvict;
   i64 iLastAt, iLastId; /* the newest that goes in the session */
 } CacheRoom;
 /* Computes the members after zKey for a write of nByte bytes, with the room
@@ -72,6 +72,7 @@ void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr);
 
 extern const BxRecords bxCacheRecords[]; /* session.c */
 extern const BxDue bxCacheDue[];         /* session.c */
+extern const char bxCacheRule[];         /* session.c: notes the rule ?1 */
 extern const char bxCacheSize[];         /* session.c */
 
 #endif

@@ -6,9 +6,9 @@
 ** its result unchanged.
 **
 ** A write is one statement on cache_items. The triggers check it and keep the
-** totals, so it is atomic without a savepoint of its own. A read leaves a mark
-** (mark.c): it marks the session as in use, and counts a read of the item. For
-** a read or an update, an item that has expired does not exist.
+** totals, so it is atomic without a savepoint of its own. It also removes two items that
+** have expired. A read leaves a mark (mark.c): it marks the session as in use, and
+** counts a read. For a read or an update, an item that has expired does not exist.
 **
 ** Limits: those of the settings (SELECT * FROM blackbox_settings).
 */
@@ -41,7 +41,7 @@ static const char *cachePart(char zOut[9]) {
 /* A description ?4 over the limit is cut and ends in "...". */
 #define DESCRIPTION                                                            \
   "(SELECT iif(length(?4) > max_description, substr(?4, 1, max_description "   \
-  "- 3) || '...', ?4) FROM main.cache_state)"
+  "- 3) || '...', ?4) FROM main.cache__limits)"
 
 /* The metadata of an item, as the functions return them. */
 #define METADATA                                                               \
@@ -83,7 +83,7 @@ static const char zCacheRead[] =
     " custom_metadata, timestamp, data_size,"
     " (SELECT last_accessed_at FROM main.cache_sessions AS s"
     " WHERE s.session_id = i.session_id),"
-    " (SELECT mark_ms FROM main.cache_state)"
+    " (SELECT mark_ms FROM main.cache__limits)"
     " FROM main.cache_items AS i"
     " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)"
     LIVING_AT("?3");
@@ -156,10 +156,39 @@ static void cacheWriteItem(BxCall *p) {
       zTask ? zTask : "");
 }
 
+/* Whether an item has expired, or the file has not seen the time for an hour. */
+static const char zCacheOverdue[] =
+    "SELECT EXISTS (SELECT 1 FROM main.cache_items WHERE expires_at < clock)"
+    " OR clock - seen > 3600000 FROM main.retention_now";
+static const char zCacheExpire[] =
+    "DELETE FROM main.cache_items WHERE id IN (SELECT id FROM"
+    " (SELECT id, session_id FROM main.cache_items WHERE expires_at <"
+    " (SELECT now FROM main.retention_now) ORDER BY expires_at LIMIT 100) AS d"
+    " WHERE NOT EXISTS (SELECT 1 FROM main.retention__holds"
+    " WHERE kind = 'session' AND \"key\" = d.session_id)"
+    " AND NOT EXISTS (SELECT 1 FROM main.retention_refusers"
+    " WHERE rule = 'cache.expired') LIMIT 2)";
+
+/* Removes two items that have expired, before the write, which may need the room. Never
+** fails because of them: it removes none while something could refuse it. */
+static void removeExpired(BxStmts *pHome, BxErr *pErr) {
+  bxRuleTime(pHome, 0, 1, pErr);
+  bxDo(pHome, bxCacheRule, pErr, "t", "expired");
+  bxDo(pHome, zCacheExpire, pErr, "");
+  bxDo(pHome, bxCacheRule, pErr, "n");
+}
+
 void bxCacheWrite(BxCall *p) {
   static const char *const azArg[] = {"session_id", "task_id", "turn_id",
       "data", "description", "custom_metadata", "timestamp", "expires_at", 0};
+  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  int bBegun = pHome != 0 && !bxInWriter(p->bx) &&
+               bxAsk(pHome, zCacheOverdue, &p->err, "") != 0;
+  if (bBegun) bxSavepoint(p->bx, "cache_write", &p->err);
+  bBegun &= p->err.rc == SQLITE_OK;
+  if (bBegun) removeExpired(pHome, &p->err);
   cacheWriteItem(p);
+  if (bBegun) bxRelease(p->bx, &p->err);
   bxCacheExplain(p, azArg);
 }
 
@@ -287,7 +316,7 @@ static void cacheReadItem(BxCall *p) {
   const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 2), "now", &p->err);
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRead, &p->err);
-  char *zItem = 0;
+  char *zItem = 0, *zOwner = 0;
   i64 iMarked = 0, nInterval = 0;
   int bFound;
   bxBind(pStmt, &p->err, "tti", zKey, zSession, iNow);
@@ -295,6 +324,7 @@ static void cacheReadItem(BxCall *p) {
   if (bFound) {
     cacheCheckItem(pHome, pStmt, zKey, &p->err);
     if (p->err.rc == SQLITE_OK) zItem = cachedItem(p->bx->db, pStmt, &p->err);
+    zOwner = bxColumnCopy(pStmt, ITEM_SESSION, &p->err);
     iMarked = sqlite3_column_int64(pStmt, ITEM_MARKED);
     nInterval = sqlite3_column_int64(pStmt, ITEM_INTERVAL);
   }
@@ -303,8 +333,9 @@ static void cacheReadItem(BxCall *p) {
     bxCacheNotFound(pHome, p->aArg[0], bxArg(p, 1), &p->err);
   }
   if (p->err.rc == SQLITE_OK) {
-    bxCacheMark(pHome, zKey, iNow, iMarked, nInterval, &p->err);
+    bxCacheMark(pHome, zOwner, iNow, iMarked, nInterval, &p->err);
   }
+  sqlite3_free(zOwner);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(p, zItem);
   } else {

@@ -1,11 +1,10 @@
 /*
 ** mark.c: a read leaves a mark, and never waits to write it.
 **
-** A read of an item is noted in memory. All notes are written together, into
-** cache_access of sql/cache.sql, when one of these is true: the
-** session that is read had no mark for cache.mark_interval_ms; the oldest note
-** is older than that; there is no room for another note. Notes that cannot be
-** written then are kept.
+** A read of an item is noted in memory. All notes are written together, into the rows
+** of their sessions, when one of these is true: the session that is read had no mark
+** for cache.mark_interval_ms; the oldest note is older than that; there is no room for
+** another note. Notes that cannot be written then are kept.
 **
 ** Writing must not wait for a lock, and must not hold a lock that the host does
 ** not know about:
@@ -24,7 +23,7 @@
 ** separate connection. In WAL mode that connection does not sync its commit. A mark that fails for another reason than a lock is
 ** dropped, because a mark must never make a read fail.
 **
-** Limits: MAX_MARKS items are noted at a time. Marks are lost when the process
+** Limits: MAX_MARKS sessions are noted at a time. Marks are lost when the process
 ** is killed, and while the file is read-only.
 */
 #include "cache.h"
@@ -35,7 +34,7 @@ SQLITE_EXTENSION_INIT3
 #define MAX_MARKS 64
 
 typedef struct CacheMark {
-  char *zKey;
+  char *zSession;
   i64 nHit;
   i64 iAt; /* the newest read */
 } CacheMark;
@@ -51,32 +50,22 @@ typedef struct CacheMarks {
 } CacheMarks;
 
 static const char zCacheMark[] =
-    "INSERT INTO main.cache_access(key, hits, used_at, id, session_id,"
-    " protected) SELECT storage_key, ?3, ?2, id, session_id, protected"
-    " FROM main.cache_items WHERE storage_key = ?1 ON CONFLICT(key) DO UPDATE"
-    " SET used_at = max(used_at, excluded.used_at), hits = hits + "
-    "excluded.hits";
-static const char zCacheUsed[] =
-    "UPDATE main.cache_sessions SET last_accessed_at = ?2 WHERE session_id ="
-    " (SELECT session_id FROM main.cache_items WHERE storage_key = ?1)"
-    " AND last_accessed_at < ?2";
+    "UPDATE main.cache_sessions SET hits = hits + ?3,"
+    " last_accessed_at = max(last_accessed_at, ?2) WHERE session_id = ?1";
 
 static void marksEmpty(CacheMarks *p) {
-  while (p->nMark > 0) sqlite3_free(p->aMark[--p->nMark].zKey);
+  while (p->nMark > 0) sqlite3_free(p->aMark[--p->nMark].zSession);
 }
 
 /*---------------------------------------------------------------- write ----*/
 
-/* Writes every mark with statements of the writing connection. */
-static void marksPut(const CacheMarks *p, sqlite3_stmt *pMarked,
-    sqlite3_stmt *pUsed, BxErr *pErr) {
+/* Writes every mark with a statement of the writing connection. */
+static void marksPut(const CacheMarks *p, sqlite3_stmt *pMarked, BxErr *pErr) {
   int i;
   for (i = 0; i < p->nMark && pErr->rc == SQLITE_OK; i++) {
     const CacheMark *pMark = &p->aMark[i];
-    bxBind(pMarked, pErr, "tii", pMark->zKey, pMark->iAt, pMark->nHit);
+    bxBind(pMarked, pErr, "tii", pMark->zSession, pMark->iAt, pMark->nHit);
     bxRun(pMarked, pErr);
-    bxBind(pUsed, pErr, "ti", pMark->zKey, pMark->iAt);
-    bxRun(pUsed, pErr);
   }
 }
 
@@ -87,8 +76,7 @@ static void marksPutHere(const CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   BxErr none = {SQLITE_OK, 0};
   sqlite3_stmt *pHold = bxStmt(pHome, zHold, pErr);
   if (bxRow(pHold, pErr)) {
-    marksPut(p, bxStmt(pHome, zCacheMark, pErr),
-        bxStmt(pHome, zCacheUsed, pErr), pErr);
+    marksPut(p, bxStmt(pHome, zCacheMark, pErr), pErr);
   }
   bxDone(pHold, &none);
   bxClear(&none);
@@ -113,17 +101,15 @@ static int marksRelax(sqlite3 *db) {
 /* On a separate connection. */
 static void marksPutAside(const CacheMarks *p, BxErr *pErr) {
   sqlite3 *db = 0;
-  sqlite3_stmt *pMarked = 0, *pUsed = 0;
+  sqlite3_stmt *pMarked = 0;
   int rc = sqlite3_open_v2(p->zFile, &db, SQLITE_OPEN_READWRITE, p->zVfs);
   if (rc == SQLITE_OK) rc = marksRelax(db);
   if (rc == SQLITE_OK) rc = sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0);
   if (rc == SQLITE_OK) {
     rc = sqlite3_prepare_v2(db, zCacheMark, -1, &pMarked, 0);
   }
-  if (rc == SQLITE_OK) rc = sqlite3_prepare_v2(db, zCacheUsed, -1, &pUsed, 0);
-  if (rc == SQLITE_OK) marksPut(p, pMarked, pUsed, pErr);
+  if (rc == SQLITE_OK) marksPut(p, pMarked, pErr);
   sqlite3_finalize(pMarked);
-  sqlite3_finalize(pUsed);
   if (rc == SQLITE_OK && pErr->rc == SQLITE_OK) {
     rc = sqlite3_exec(db, "COMMIT", 0, 0, 0);
   }
@@ -238,13 +224,16 @@ static int marksBegin(CacheMarks *p, BxStmts *pHome) {
 }
 
 /* Notes one read. If there is no room or memory, it is not noted. */
-static void marksNote(CacheMarks *p, const char *zKey, i64 iNow) {
+static void marksNote(CacheMarks *p, const char *zSession, i64 iNow) {
   CacheMark *pMark = p->aMark;
-  while (pMark < &p->aMark[p->nMark] && strcmp(pMark->zKey, zKey) != 0) pMark++;
+  while (
+      pMark < &p->aMark[p->nMark] && strcmp(pMark->zSession, zSession) != 0) {
+    pMark++;
+  }
   if (pMark == &p->aMark[MAX_MARKS]) return;
   if (pMark == &p->aMark[p->nMark]) {
-    pMark->zKey = sqlite3_mprintf("%s", zKey);
-    if (pMark->zKey == 0) return;
+    pMark->zSession = sqlite3_mprintf("%s", zSession);
+    if (pMark->zSession == 0) return;
     pMark->nHit = 0;
     pMark->iAt = iNow;
     if (p->nMark++ == 0 || iNow < p->iFirst) p->iFirst = iNow;
@@ -259,13 +248,13 @@ static int marksPassed(i64 iThen, i64 iNow, i64 nInterval) {
   return iNow - iThen >= nInterval || iNow < iThen;
 }
 
-void bxCacheMark(BxStmts *pHome, const char *zKey, i64 iNow, i64 iMarked,
+void bxCacheMark(BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked,
     i64 nInterval, BxErr *pErr) {
   CacheMarks *p = marksOf(pHome->bx);
   if (p == 0) return;
   if (p->nMark > 0 && strcmp(p->zDb, pHome->zDb) != 0) marksEmpty(p);
   if (p->nMark == 0 && !marksBegin(p, pHome)) return;
-  marksNote(p, zKey, iNow);
+  marksNote(p, zSession, iNow);
   if (!marksPassed(p->iTried, iNow, nInterval)) return;
   if (iNow - iMarked >= nInterval || p->nMark == MAX_MARKS ||
       marksPassed(p->iFirst, iNow, nInterval)) {

@@ -35,44 +35,6 @@ const char *bxCacheKey(
 
 /*------------------------------------------------ values in messages ----*/
 
-/* The argument as shown in a message: the size of large data, else the
-** value. */
-static char *showArgument(const char *zColumn, sqlite3_value *pVal) {
-  if (bxBytes(pVal) > 60 &&
-      (strcmp(zColumn, "data") == 0 || strcmp(zColumn, "description") == 0)) {
-    return sqlite3_mprintf("%lld bytes", bxBytes(pVal));
-  }
-  return bxShow(pVal);
-}
-
-/* Inserts ", got <value>" before the advice of a message. */
-static void addValue(BxErr *pErr, const char *zColumn, sqlite3_value *pVal) {
-  const char *zAdvice = strchr(pErr->zMsg, ';');
-  char *zShown;
-  if (zAdvice == 0) return;
-  zShown = showArgument(zColumn, pVal);
-  if (zShown != 0) {
-    bxReword(
-        pErr, sqlite3_mprintf("%.*s, got %s%s", (int)(zAdvice - pErr->zMsg),
-                  pErr->zMsg, zShown, zAdvice));
-  }
-  sqlite3_free(zShown);
-}
-
-/* Finds the argument of the column that the message begins with. */
-static void explainValue(BxCall *p, const char *const *azArg) {
-  const char *z = strstr(p->err.zMsg, ": ");
-  int i;
-  if (z == 0) return;
-  z += 2;
-  for (i = 0; azArg[i] != 0; i++) {
-    size_t n = strlen(azArg[i]);
-    if (strncmp(z, azArg[i], n) != 0 || z[n] != ' ') continue;
-    addValue(&p->err, azArg[i], i < p->nArg ? p->aArg[i] : 0);
-    return;
-  }
-}
-
 /* The argument of a column, or NULL. */
 static sqlite3_value *argumentOf(
     BxCall *p, const char *const *azArg, const char *zColumn) {
@@ -82,28 +44,6 @@ static sqlite3_value *argumentOf(
   }
   return 0;
 }
-
-static void explainSize(
-    BxCall *p, BxStmts *pHome, const char *const *azArg, BxErr *pErr) {
-  i64 nMax = bxNumber(pHome, "SELECT max_item FROM main.cache_state", pErr);
-  p->err.rc = SQLITE_TOOBIG;
-  if (nMax == 0) return;
-  bxReword(&p->err,
-      sqlite3_mprintf("DataTooLargeError: data must be at most %lld bytes "
-                      "(cache.max_item_bytes), got %lld bytes; split it into "
-                      "several items",
-          nMax, bxBytes(argumentOf(p, azArg, "data"))));
-}
-
-/* The session is given by its id, or by the key of one of its items. */
-static const char zCacheQuota[] =
-    "SELECT coalesce(s.session_id, ?1), coalesce(s.total_size, 0),"
-    " t.session_quota, t.bytes,"
-    " t.total_quota, CASE WHEN t.evict THEN ' even after eviction "
-    "(tool results stay)' ELSE '' END"
-    " FROM main.cache_state AS t"
-    " LEFT JOIN main.cache_sessions AS s ON s.session_id = coalesce(?1,"
-    " (SELECT session_id FROM main.cache_items WHERE storage_key = ?2))";
 
 /* The key of a write, or NULL. Free it with sqlite3_free(). */
 static char *givenKey(BxCall *p, const char *const *azArg) {
@@ -117,6 +57,70 @@ static char *givenKey(BxCall *p, const char *const *azArg) {
   return sqlite3_mprintf("%s_%s_%s", sqlite3_value_text(apPart[0]),
       sqlite3_value_text(apPart[1]), sqlite3_value_text(apPart[2]));
 }
+
+/* The argument as shown in a message: the size of large data, else the
+** value. */
+static char *showArgument(const char *zColumn, sqlite3_value *pVal) {
+  if (bxBytes(pVal) > 60 &&
+      (strcmp(zColumn, "data") == 0 || strcmp(zColumn, "description") == 0)) {
+    return sqlite3_mprintf("%lld bytes", bxBytes(pVal));
+  }
+  return bxShow(pVal);
+}
+
+/* Inserts ", got <value>" before the advice of a message. */
+static void addValue(BxErr *pErr, char *zShown) {
+  const char *zAdvice = strchr(pErr->zMsg, ';');
+  if (zAdvice != 0 && zShown != 0) {
+    bxReword(
+        pErr, sqlite3_mprintf("%.*s, got %s%s", (int)(zAdvice - pErr->zMsg),
+                  pErr->zMsg, zShown, zAdvice));
+  }
+  sqlite3_free(zShown);
+}
+
+/* Finds the argument of the column that the message begins with. */
+static void explainValue(BxCall *p, const char *const *azArg) {
+  const char *z = strstr(p->err.zMsg, ": ");
+  int i;
+  if (z == 0) return;
+  z += 2;
+  if (strncmp(z, "session_id, ", 12) == 0) { /* the parts of a key */
+    char *zKey = givenKey(p, azArg);
+    addValue(&p->err, zKey ? sqlite3_mprintf("%Q", zKey)
+                           : bxShow(argumentOf(p, azArg, "session_id")));
+    sqlite3_free(zKey);
+    return;
+  }
+  for (i = 0; azArg[i] != 0; i++) {
+    size_t n = strlen(azArg[i]);
+    if (strncmp(z, azArg[i], n) != 0 || z[n] != ' ') continue;
+    addValue(&p->err, showArgument(azArg[i], i < p->nArg ? p->aArg[i] : 0));
+    return;
+  }
+}
+
+static void explainSize(
+    BxCall *p, BxStmts *pHome, const char *const *azArg, BxErr *pErr) {
+  i64 nMax = bxNumber(pHome, "SELECT max_item FROM main.cache__limits", pErr);
+  p->err.rc = SQLITE_TOOBIG;
+  if (nMax == 0) return;
+  bxReword(&p->err,
+      sqlite3_mprintf("DataTooLargeError: data must be at most %lld bytes "
+                      "(cache.max_item_bytes), got %lld bytes; split it into "
+                      "several items",
+          nMax, bxBytes(argumentOf(p, azArg, "data"))));
+}
+
+/* The session is given by its id, or by the key of one of its items. */
+static const char zCacheQuota[] =
+    "SELECT coalesce(s.session_id, ?1), coalesce(s.total_size, 0),"
+    " l.session_quota, t.bytes,"
+    " l.total_quota, CASE WHEN l.evict THEN ' even after eviction "
+    "(tool results stay)' ELSE '' END"
+    " FROM main.cache_state AS t JOIN main.cache__limits AS l"
+    " LEFT JOIN main.cache_sessions AS s ON s.session_id = coalesce(?1,"
+    " (SELECT session_id FROM main.cache_items WHERE storage_key = ?2))";
 
 /* The schema checks the quota of the session first. */
 static int fitsSession(BxStmts *pHome, const char *zSession, const char *zKey,

@@ -84,28 +84,28 @@ sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 /* A session that does not exist has zeros. */
 static const char zCacheStatsSession[] =
     "SELECT json_object('sessionId', s.id, 'totalSize', s.size,"
-    " 'itemCount', s.items, 'hits', (SELECT coalesce(sum(hits), 0)"
-    " FROM main.cache_access AS u WHERE u.session_id = s.id),"
+    " 'itemCount', s.items, 'hits', s.hits,"
     " 'createdAt', s.created_at, 'lastAccessedAt', s.last_accessed_at,"
     " 'state', CASE WHEN s.created_at IS NULL THEN 'none'"
     " WHEN s.last_accessed_at < ?2 - i.value THEN 'orphaned'"
     " ELSE 'active' END," QUOTA("l.session_quota", "s.size",
     "CASE WHEN min(l.session_quota, l.total_quota) < " NO_QUOTA
-    " THEN max(0, min(l.session_quota - s.size, l.total_quota - l.bytes)) END")
-    ") FROM main.cache_state AS l"
+    " THEN max(0, min(l.session_quota - s.size, l.total_quota - t.bytes)) END")
+    ") FROM main.cache__limits AS l JOIN main.cache_state AS t"
     " JOIN main.blackbox_settings AS i ON i.name = 'cache.idle_ms'"
     " JOIN (SELECT ?1 AS id, coalesce(total_size, 0) AS size,"
-    " coalesce(item_count, 0) AS items, created_at, last_accessed_at"
+    " coalesce(hits, 0) AS hits, coalesce(item_count, 0) AS items, created_at, last_accessed_at"
     " FROM (SELECT 1) LEFT JOIN main.cache_sessions ON session_id = ?1) AS s";
 
 static const char zCacheStatsAll[] =
     "SELECT json_object('totalSize', s.size, 'totalItems', s.items,"
-    " 'hits', (SELECT coalesce(sum(hits), 0) FROM main.cache_access),"
+    " 'hits', s.hits,"
     " 'sessionCount', s.n, 'orphanedSessions', s.orphans,"
     QUOTA("l.total_quota", "s.size", "CASE WHEN l.total_quota < " NO_QUOTA
     " THEN max(0, l.total_quota - s.size) END")
     ", 'oldestItemAge', ?2 - (SELECT min(timestamp) FROM main.cache_items))"
-    " FROM main.cache_state AS l, (SELECT coalesce(sum(total_size), 0) AS size,"
+    " FROM main.cache__limits AS l, (SELECT coalesce(sum(total_size), 0) AS size,"
+    " coalesce(sum(hits), 0) AS hits,"
     " coalesce(sum(item_count), 0) AS items, count(*) AS n,"
     " coalesce(sum(last_accessed_at < ?2 - (SELECT value"
     " FROM main.blackbox_settings WHERE name = 'cache.idle_ms')), 0) AS orphans"
@@ -126,41 +126,26 @@ void bxCacheStats(BxCall *p) {
 
 static const char zCacheRoom[] =
     "SELECT l.session_quota - coalesce(s.total_size, 0) + coalesce(o.size, 0)"
-    " - ?3, l.total_quota - l.bytes + coalesce(o.size, 0) - ?3,"
+    " - ?3, l.total_quota - t.bytes + coalesce(o.size, 0) - ?3,"
     " l.max_item - ?3, ?3 > coalesce(o.size, 0), l.evict"
-    " FROM main.cache_state AS l"
+    " FROM main.cache__limits AS l JOIN main.cache_state AS t"
     " LEFT JOIN main.cache_sessions AS s ON s.session_id = ?1"
     " LEFT JOIN (SELECT data_size AS size FROM main.cache_items"
     " WHERE storage_key = ?2 AND session_id = ?1) AS o";
 
 /* What eviction looks at, as the trigger cache_work: first in the session, then in
 ** all. What a hold keeps frees nothing. */
-#define FREED(t, bytes)                                                        \
-  bytes " * NOT EXISTS (SELECT 1 FROM main.retention__in_force"                \
-        " WHERE kind = 'session' AND \"key\" = " t ".session_id AND (until"    \
-        " > (SELECT seen FROM main.retention__clock)) IS NOT 0)"
-#define BY_AGE(columns)                                                        \
-  "SELECT " FREED(                                                             \
-      "i", "i.data_size") "," columns " FROM main.cache_items AS "             \
-                          "i"                                                  \
-                          " WHERE i.protected = 0 AND i.storage_key IS NOT ?2"
-#define BY_USE(columns)                                                        \
-  "SELECT " FREED("i",                                                         \
-      "(SELECT data_size FROM main.cache_items AS d"                           \
-      " WHERE d.id = i.id)") "," columns " FROM main.cache_access AS i WHERE " \
-                             "i.protected = 0 AND i.key IS NOT ?2"
-#define OF_SESSION(at) " AND i.session_id = ?1 ORDER BY " at ", i.id LIMIT ?3"
-#define OF_ALL(at)                                                             \
-  " AND NOT (i.session_id = ?1 AND (" at ", i.id) <= (?4, ?5))"                \
-  " ORDER BY " at ", i.id LIMIT ?3"
+#define OLDEST                                                                 \
+  "SELECT i.data_size * NOT EXISTS (SELECT 1 FROM main.retention__in_force"    \
+  " WHERE kind = 'session' AND \"key\" = i.session_id AND (until"              \
+  " > (SELECT seen FROM main.retention__clock)) IS NOT 0),"                    \
+  " i.session_id = ?1, i.timestamp, i.id FROM main.cache_items AS i"           \
+  " WHERE i.protected = 0 AND i.storage_key IS NOT ?2"
 static const char zCacheOldest[] =
-    BY_AGE(" i.timestamp, i.id") OF_SESSION("i.timestamp");
-static const char zCacheLeastUsed[] =
-    BY_USE(" i.used_at, i.id") OF_SESSION("i.used_at");
+    OLDEST " AND i.session_id = ?1 ORDER BY i.timestamp, i.id LIMIT ?3";
 static const char zCacheOldestOfAll[] =
-    BY_AGE(" i.session_id = ?1") OF_ALL("i.timestamp");
-static const char zCacheLeastUsedOfAll[] =
-    BY_USE(" i.session_id = ?1") OF_ALL("i.used_at");
+    OLDEST " AND NOT (i.session_id = ?1 AND (i.timestamp, i.id) <= (?4, ?5))"
+           " ORDER BY i.timestamp, i.id LIMIT ?3";
 
 static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRoom, pErr);
@@ -170,7 +155,7 @@ static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
     pRoom->nTotalLeft = sqlite3_column_int64(pStmt, 1);
     pRoom->nItemLeft = sqlite3_column_int64(pStmt, 2);
     pRoom->bGrows = sqlite3_column_int(pStmt, 3);
-    pRoom->eEvict = sqlite3_column_int(pStmt, 4);
+    pRoom->bEvict = sqlite3_column_int(pStmt, 4);
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: the row of cache_state is missing; run "
@@ -179,35 +164,20 @@ static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-static void evictFromSession(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
+static void evictFrom(CacheRoom *pRoom, BxStmts *pHome, int bAll, BxErr *pErr) {
+  i64 *pLeft = bAll ? &pRoom->nTotalLeft : &pRoom->nLeft;
+  i64 iAt = pRoom->iLastAt, iId = pRoom->iLastId;
   sqlite3_stmt *pStmt;
-  if (pRoom->nLeft >= 0) return;
-  assert(pRoom->eEvict != 0);
-  pStmt =
-      bxStmt(pHome, pRoom->eEvict == 1 ? zCacheOldest : zCacheLeastUsed, pErr);
-  bxBind(pStmt, pErr, "tti", pRoom->zSession, pRoom->zKey, (i64)MAX_EVICTED);
-  while (pRoom->nLeft < 0 && bxRow(pStmt, pErr)) {
-    pRoom->nLeft += sqlite3_column_int64(pStmt, 0);
-    pRoom->nTotalLeft += sqlite3_column_int64(pStmt, 0);
-    pRoom->iLastAt = sqlite3_column_int64(pStmt, 1);
-    pRoom->iLastId = sqlite3_column_int64(pStmt, 2);
-  }
-  bxDone(pStmt, pErr);
-}
-
-static void evictFromAll(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
-  if (pRoom->nTotalLeft >= 0) return;
-  assert(pRoom->eEvict != 0);
-  pStmt = bxStmt(pHome,
-      pRoom->eEvict == 1 ? zCacheOldestOfAll : zCacheLeastUsedOfAll, pErr);
-  bxBind(pStmt, pErr, "ttiii", pRoom->zSession, pRoom->zKey, (i64)MAX_EVICTED,
-      pRoom->iLastAt, pRoom->iLastId);
-  while (pRoom->nTotalLeft < 0 && bxRow(pStmt, pErr)) {
-    pRoom->nTotalLeft += sqlite3_column_int64(pStmt, 0);
-    if (sqlite3_column_int(pStmt, 1)) {
-      pRoom->nLeft += sqlite3_column_int64(pStmt, 0);
-    }
+  if (*pLeft >= 0) return;
+  pStmt = bxStmt(pHome, bAll ? zCacheOldestOfAll : zCacheOldest, pErr);
+  bxBind(pStmt, pErr, bAll ? "ttiii" : "tti", pRoom->zSession, pRoom->zKey,
+      (i64)MAX_EVICTED, iAt, iId);
+  while (*pLeft < 0 && bxRow(pStmt, pErr)) {
+    i64 nFreed = sqlite3_column_int64(pStmt, 0);
+    pRoom->nTotalLeft += nFreed;
+    if (sqlite3_column_int(pStmt, 1)) pRoom->nLeft += nFreed;
+    pRoom->iLastAt = sqlite3_column_int64(pStmt, 2);
+    pRoom->iLastId = sqlite3_column_int64(pStmt, 3);
   }
   bxDone(pStmt, pErr);
 }
@@ -215,9 +185,9 @@ static void evictFromAll(CacheRoom *pRoom, BxStmts *pHome, BxErr *pErr) {
 void bxCacheFindRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   pRoom->iLastAt = -1;
   readRoom(pRoom, pHome, nByte, pErr);
-  if (pErr->rc == SQLITE_OK && pRoom->eEvict && pRoom->bGrows) {
-    evictFromSession(pRoom, pHome, pErr);
-    evictFromAll(pRoom, pHome, pErr);
+  if (pErr->rc == SQLITE_OK && pRoom->bEvict && pRoom->bGrows) {
+    evictFrom(pRoom, pHome, 0, pErr);
+    evictFrom(pRoom, pHome, 1, pErr);
   }
 }
 
@@ -269,21 +239,21 @@ void bxCacheClear(BxCall *p) {
   " THEN 'tool_result' WHEN " HELD_SESSION(table) " THEN 'held' END"
 #define DUE_SESSION                                                            \
   "cache_sessions", "session_id", "total_size", "last_accessed_at"
-static const char zCacheRule[] =
+const char bxCacheRule[] =
     "UPDATE main.cache_state SET rule = ?1 WHERE one = 1";
 const BxDue bxCacheDue[] = {
     {"cache.idle", DUE_SESSION, "1",
         "NOT " HAS_RESULT " AND NOT " HELD_SESSION("cache_sessions"),
-        RESULT(HAS_RESULT, "cache_sessions"), zCacheRule},
+        RESULT(HAS_RESULT, "cache_sessions"), bxCacheRule},
     {"cache.abandoned", DUE_SESSION, HAS_RESULT,
         "NOT " HELD_SESSION("cache_sessions"), HELD("cache_sessions"),
-        zCacheRule},
+        bxCacheRule},
     {"cache.age", "cache_items", "storage_key", "data_size", "timestamp", "1",
         "protected = 0 AND NOT " HELD_SESSION("cache_items"),
-        RESULT("protected = 1", "cache_items"), zCacheRule},
+        RESULT("protected = 1", "cache_items"), bxCacheRule},
     {"cache.expired", "cache_items", "storage_key", "data_size", "expires_at",
         "1", "NOT " HELD_SESSION("cache_items"), HELD("cache_items"),
-        zCacheRule},
+        bxCacheRule},
     {0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 

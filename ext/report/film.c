@@ -77,13 +77,14 @@ void bxReportSession(ReportRun *p) {
   bxReportFacts(p, pHome,
       "SELECT s.session_id AS \"id:Session\", s.item_count AS "
       "\"count:Results\","
-      " s.total_size AS \"bytes:Size\", iif(min(q.session_quota, "
-      "q.total_quota) < 1125899906842624,"
-      " min(q.session_quota - s.total_size, q.total_quota - q.bytes), NULL) AS "
+      " s.total_size AS \"bytes:Size\", iif(min(l.session_quota, "
+      "l.total_quota) < 1125899906842624,"
+      " min(l.session_quota - s.total_size, l.total_quota - q.bytes), NULL) AS "
       "\"bytes:Left of the quota\","
       " s.created_at AS \"time:Created\","
       " s.last_accessed_at AS \"time:Last used\""
       " FROM main.cache_sessions AS s LEFT JOIN main.cache_state AS q"
+      " LEFT JOIN main.cache__limits AS l"
       " WHERE s.session_id = ?1");
   if (p->nFact == 0) {
     bxReportNotFound(p, "session of the cache",

@@ -63,7 +63,7 @@ def random_statement(rnd):
     return ("DELETE FROM cache_sessions WHERE session_id = ?", (session,))
 
 
-@pytest.mark.parametrize("on_quota", ["reject", "evict_oldest", "evict_lru"])
+@pytest.mark.parametrize("on_quota", ["reject", "evict_oldest"])
 def test_totals_are_exact_after_any_statement(pdb, on_quota):
     rnd = random.Random(on_quota)
     setting(pdb, "session_quota_bytes", 1500)
@@ -158,8 +158,8 @@ def test_session_row_marks_access_and_never_goes_back(pdb):
     pdb.execute(touch, (T0 + 100,))
     pdb.execute(touch, (T0 + 50,))
     assert one(pdb, "SELECT last_accessed_at FROM cache_sessions") == T0 + 100
-    for bad in ("soon", 1.5, 10**18, b"x"):
-        with pytest.raises(Refused, match="ValidationError: last_accessed_at"):
+    for bad in ("soon", 10**18, b"x"):
+        with pytest.raises(Refused, match="ValidationError: created_at and last_accessed_at"):
             pdb.execute(touch, (bad,))
     for column, value in (("created_at", 5), ("session_id", B)):
         with pytest.raises(Refused, match="cannot change"):
@@ -179,12 +179,12 @@ BAD = [
     (dict(session=A + "x"), "InvalidKeyFormatError: session_id"),
     (dict(session="conv_--------------------------------5m6n"), "InvalidKeyFormatError"),
     (dict(session=A[:-1] + "\n"), "InvalidKeyFormatError: session_id"),
-    (dict(task=None), "InvalidKeyFormatError: task_id"),
-    (dict(task="short"), "InvalidKeyFormatError: task_id"),
-    (dict(task="TASK0001"), "InvalidKeyFormatError: task_id"),
-    (dict(task="task_001"), "InvalidKeyFormatError: task_id"),
-    (dict(turn="turn00001"), "InvalidKeyFormatError: turn_id"),
-    (dict(turn="turn_000"), "InvalidKeyFormatError: turn_id"),
+    (dict(task=None), "InvalidKeyFormatError: session_id, task_id and turn_id"),
+    (dict(task="short"), "InvalidKeyFormatError: session_id, task_id and turn_id"),
+    (dict(task="TASK0001"), "InvalidKeyFormatError: session_id, task_id and turn_id"),
+    (dict(task="task_001"), "InvalidKeyFormatError: session_id, task_id and turn_id"),
+    (dict(turn="turn00001"), "InvalidKeyFormatError: session_id, task_id and turn_id"),
+    (dict(turn="turn_000"), "InvalidKeyFormatError: session_id, task_id and turn_id"),
     (dict(data=None), "ValidationError: data must be JSON"),
     (dict(data=""), "ValidationError: data must be JSON"),
     (dict(data="{"), "ValidationError: data must be JSON"),
@@ -232,7 +232,7 @@ def test_updates_are_checked_as_well(pdb):
         ("data", "{", "ValidationError: data"), ("data", text(1001), "DataTooLargeError"),
         ("description", "x" * 301, "ValidationError: description"),
         ("task_id", "x", "key of an item cannot change"),
-        ("turn_id", "x_1", "InvalidKeyFormatError: turn_id"),
+        ("turn_id", "x_1", "InvalidKeyFormatError: session_id, task_id and turn_id"),
         ("rowid", 7, "key of an item cannot change"),
         ("custom_metadata", "1", "ValidationError: custom_metadata"),
         ("session_id", B, "key of an item cannot change"),
@@ -251,7 +251,7 @@ def test_without_strict_ids_any_printable_text_is_an_id(pdb):
     put(pdb, "a", "b", "1", turn="c")
     put(pdb, "a_b", "c", "22", turn="d")  # its key begins like one of session a
     put(pdb, "Gespräch 7", "Ümlaut", "333", turn="日本")
-    with pytest.raises(Refused, match="InvalidKeyFormatError: task_id"):
+    with pytest.raises(Refused, match="InvalidKeyFormatError: session_id, task_id and turn_id"):
         put(pdb, "a", "b_c", "1", turn="d")
     for bad in ("", "x" * 129, "a\tb", "a\x7f", "a\x85b", "a\0b"):
         with pytest.raises(Refused, match="InvalidKeyFormatError"):
@@ -404,7 +404,7 @@ def test_clear_leaves_nothing_and_one_receipt(pdb):
             metadata='{"kind":"tool_result"}' if i % 3 else None)
     put(pdb, B, "task0001", "1")
     pdb.execute("DELETE FROM cache_sessions WHERE session_id = ?", (A,))
-    for table in ("cache_items", "cache_sessions", "cache_access"):
+    for table in ("cache_items", "cache_sessions"):
         assert one(pdb, f"SELECT count(*) FROM {table} WHERE session_id = ?", A) == 0
     assert rows(pdb, "SELECT domain, rule, rows, bytes, oldest, newest"
                 " FROM retention_log") == [("cache", "clear", 20, 200, T0, T0 + 19)]
@@ -441,14 +441,14 @@ def test_age_and_eviction_use_their_indexes(pdb):
                " ORDER BY timestamp LIMIT 10")
     assert "cache_items_age (timestamp<?)" in age and "TEMP B-TREE" not in age
     body = one(pdb, "SELECT sql FROM sqlite_schema WHERE name = 'cache_work'")
-    looks = re.findall(r"(?:THEN|ELSE) \((SELECT id FROM .*?LIMIT 1)\)", body, re.S)
+    looks = re.findall(r"\((SELECT id FROM .*?LIMIT 1)\)", body, re.S)
     # Newer versions show the first column of a row value, older ones all of it.
     for look, index in zip(looks, (
-            r"cache_items_session \(session_id=\? AND protected=\? AND \(?timestamp",
-            r"cache_access_session \(session_id=\? AND \(?used_at",
-            r"cache_items_age \(\(?timestamp", r"cache_access_all \(\(?used_at"), strict=True):
-        for name, value in (("v.session", "'a'"), ("v.at", "1"), ("v.id", "1"),
-                            ("NEW.work / 4", "1")):
+            r"cache_items_age \(\(?timestamp",
+            r"cache_items_session \(session_id=\? AND protected=\? AND \(?timestamp"),
+                           strict=True):
+        for name, value in (("NEW.session", "'a'"), ("v.at", "1"), ("v.id", "1"),
+                            ("NEW.item", "1")):
             look = look.replace(name, value)
         found = plan(look)
         assert re.search(index, found) and "TEMP B-TREE" not in found, found
@@ -457,17 +457,16 @@ def test_age_and_eviction_use_their_indexes(pdb):
 def test_check_finds_what_was_damaged_behind_the_triggers(pdb):
     put(pdb, A, "task0001", text(10))
     put(pdb, B, "task0001", text(10))
-    used(pdb, key(A, "task0001"))
+    used(pdb, A)
     setting(pdb, "total_quota_bytes", 99)
     assert cache_faults(pdb) == []
     for statement, found in (
-            ("UPDATE cache_access SET key = 'x'", "x"),
             ("UPDATE cache_sessions SET kept_size = 9 WHERE kept_size = 10 LIMIT 1", A),
-            ("UPDATE cache_state SET session_quota = 1", "cache_state"),
+            ("UPDATE cache__limits SET session_quota = 1", "cache_state"),
             ("UPDATE cache_state SET bytes = 1", "cache_state"),
             ("UPDATE cache_state SET rule = 'x'", "cache_state"),
             ("UPDATE cache_items SET protected = 1 WHERE id = 2", key(B, "task0001")),
-            ("UPDATE cache_state SET evict = 2", "cache_state")):
+            ("UPDATE cache__limits SET evict = 2", "cache_state")):
         pdb.execute("BEGIN")
         pdb.execute(statement.replace(" LIMIT 1", f" AND session_id = '{A}'"))
         assert found in [object for object, _ in cache_faults(pdb)], statement

@@ -193,7 +193,7 @@ def test_the_totals_of_a_lost_row_are_counted_anew(db):
         one(db, "SELECT cache_quota_check(?, 1)", session)
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT bytes FROM cache_state") == [(5,)]
-    assert rows(db, "SELECT total_quota FROM cache_state") == [(99,)]
+    assert rows(db, "SELECT total_quota FROM cache__limits") == [(99,)]
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 

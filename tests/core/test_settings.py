@@ -67,7 +67,7 @@ def test_every_way_sets_and_delete_gives_the_default_back(place, how, begin):
     place.db.execute(f"DELETE FROM {place.table} WHERE name = 'payload.retention_days'")
     assert place.all() == before
     place.set(how, "payload.retention_days", 30)
-    place.set(how, "cache.on_quota", "evict_lru")
+    place.set(how, "cache.on_quota", "evict_oldest")
     place.db.execute(f"DELETE FROM {place.table}")
     assert place.all() == before
     place.set(how, "cache.idle_ms", 5)
@@ -133,7 +133,7 @@ def test_what_is_set_is_in_force_at_once(place, how):
             ("payload.retention_days", 3, "SELECT kept_ms FROM {}payload__state", 3 * 86400000),
             ("payload.history_until", 7, "SELECT since FROM {}payload__state", 7),
             ("payload.max_bytes", 99, "SELECT max_bytes FROM {}payload__state", 99),
-            ("cache.total_quota_bytes", 9, "SELECT total_quota FROM {}cache_state", 9)):
+            ("cache.total_quota_bytes", 9, "SELECT total_quota FROM {}cache__limits", 9)):
         before = one(place.db, sql.format(prefix))
         place.set(how, name, value)
         assert one(place.db, sql.format(prefix)) == says != before

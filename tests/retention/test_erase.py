@@ -71,7 +71,7 @@ def test_a_session_goes(full):
     assert left(full, "cache_items", "session_id") == [OTHER]
     assert rows(full, "SELECT rule, rows FROM retention_log WHERE domain = 'cache'") == [
         ("erase", 2)]
-    assert rows(full, "SELECT rule FROM cache_state") == [(None,)]
+    assert rows(full, "SELECT session, rule FROM cache_state") == [(None, None)]
 
 
 def test_a_conversation_goes_with_its_index_and_items_of_forks_stay(full):

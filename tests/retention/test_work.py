@@ -206,16 +206,24 @@ def item(db, turn, expires_at, session=SESSION):
                (session, f"turn{turn:04}", expires_at))
 
 
-def test_a_new_item_removes_two_expired_ones(path):
+def write(path, turn, session=SESSION):
+    db = connect(path)
+    one(db, "SELECT cache_write(?, 'task0001', ?, '1', 'd')", session, f"turn{turn:04}")
+    db.close()
+
+
+def test_an_item_that_the_module_writes_removes_two_expired_ones(path):
     db = domains(path, "core", "cache")
     for n in 1, 2, 3, 4:
         item(db, n, now() + DAY)
     for n, days in (1, -30), (2, -20), (3, -10):
         db.execute("UPDATE cache_items SET expires_at = ? WHERE turn_id = ?",
                    (now() + days * DAY, f"turn{n:04}"))
-    item(db, 5, now() - 50 * DAY)  # itself expired: it stays for now
+    item(db, 5, now() - 50 * DAY)  # plain SQL removes nothing
+    assert one(db, "SELECT count(*) FROM cache_items") == 5
+    write(path, 6)
     assert [int(turn[4:]) for turn, in rows(
-        db, "SELECT turn_id FROM cache_items ORDER BY turn_id")] == [3, 4, 5]
+        db, "SELECT turn_id FROM cache_items ORDER BY turn_id")] == [2, 3, 4, 6]
     assert (one(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'expired'")
             or 0) == 2
     assert cache_faults(db) == []
@@ -231,7 +239,7 @@ def test_a_new_item_never_fails_because_an_expired_one_cannot_go(path, sql):
     db = domains(path, "core", "retention", "cache")
     item(db, 1, now() - DAY)
     db.executescript(sql)
-    item(db, 2, now() + DAY, session=SESSION[:-1] + "x")
+    write(path, 2, session=SESSION[:-1] + "x")
     assert one(db, "SELECT count(*) FROM cache_items") == 2
 
 
@@ -258,9 +266,7 @@ def test_a_new_buffer_removes_two_rows_of_orphaned_evidence(path):
 
 @pytest.mark.parametrize("write", [
     lambda db: conversation(db, 1, 5), lambda db: owner(db, "o", now()),
-    lambda db: db.execute("INSERT INTO cache_items(session_id, task_id, turn_id, description,"
-                          " data) VALUES('conv_a3f8e2b4-5c6d-7e8f-9g0h-1i2j3k4l5m6n',"
-                          " 'task0001', 'turn0001', 'd', '1')"),
+    lambda db: write(one(db, "SELECT file FROM pragma_database_list"), 1),
 ])
 def test_new_things_of_every_domain_remember_the_time(path, write):
     db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage",

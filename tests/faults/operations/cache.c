@@ -22,13 +22,15 @@ const Operation aCacheOperation[] = {
         "SELECT cache_read(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 90000)",
         OP_MARKS},
     {"take a preset", CACHED, 0, "SELECT cache_use_preset('recycle')", 0},
-    {"replace an item that was read",
-        CACHED "INSERT INTO cache_access(key, hits, used_at) SELECT storage_key, 3, 3"
-               " FROM cache_items;",
-        0,
-        "REPLACE INTO cache_items(session_id, task_id, turn_id, description, data) "
+    {"replace an item", CACHED, 0,
+        "REPLACE INTO cache_items(session_id, task_id, turn_id, description, "
+        "data) "
         "VALUES(" SESSION ", 'a7b3c9d2', 'f4e8g1h2', 'next', '[3]')",
         0},
+    {"cache, with items that have expired",
+        CACHED
+        "UPDATE cache_items SET expires_at = 5 WHERE turn_id = 'f4e8g1h1';",
+        0, CACHE(SESSION, "f4e8g1h3", "[3]", "4000"), 0},
     {"update an item", CACHED, 0,
         "SELECT cache_update(" SESSION " || '_a7b3c9d2_f4e8g1h2', '[7]', 'n', "
         "'{\"kind\":\"tool_result\"}', NULL, 5000, 6000)",
@@ -36,21 +38,19 @@ const Operation aCacheOperation[] = {
     {"delete an item", CACHED, 0,
         "SELECT cache_delete(" SESSION " || '_a7b3c9d2_f4e8g1h2', NULL, 90000)",
         0},
-    {"evict the least recently used",
-        CACHED "INSERT INTO blackbox_settings(name, value) VALUES('cache.on_quota', "
-               "'evict_lru'), ('cache.session_quota_bytes', 8);",
+    {"evict the oldest",
+        CACHED
+        "INSERT INTO blackbox_settings(name, value) VALUES('cache.on_quota', "
+        "'evict_oldest'), ('cache.session_quota_bytes', 8);",
         0, CACHE(SESSION, "f4e8g1h3", "[3]", "4000"), 0},
-    {"turn to evict_lru", CACHED, 0,
-        "INSERT INTO blackbox_settings(name, value) VALUES('cache.on_quota', 'evict_lru')",
+    {"mark an access", CACHED, 0,
+        "UPDATE cache_sessions SET hits = hits + 1, last_accessed_at = 90000"
+        " WHERE session_id = " SESSION,
         0},
     {"clean up orphans",
         CACHED "UPDATE cache_items SET custom_metadata ="
                " '{\"kind\":\"tool_result\"}' WHERE id = 1;",
         0, "SELECT cache_cleanup_orphans(500, 10000000000)", 0},
-    {"sweep an idle session with a tool result",
-        CACHED "UPDATE cache_items SET custom_metadata ="
-               " '{\"kind\":\"tool_result\"}' WHERE id = 1;",
-        0, "SELECT retention_sweep(5, 10000000000)", 0},
     {"clear a session", CACHED, 0, "SELECT cache_clear_session(" SESSION ")",
         0},
     {"clean the cache", CACHED, 0,

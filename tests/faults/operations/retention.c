@@ -15,6 +15,10 @@ const Operation aRetentionOperation[] = {
         "SELECT rule, key, blocked_by FROM retention_plan(1800000000000)", 0},
     {"sweep what is due", RETAINED, 0, "SELECT retention_sweep()", 0},
     {"sweep two rows as a row", RETAINED, 0, CALL("retention_sweep", "[2]"), 0},
+    {"sweep an idle session with a tool result",
+        CACHED "UPDATE cache_items SET custom_metadata ="
+               " '{\"kind\":\"tool_result\"}' WHERE id = 1;",
+        0, "SELECT retention_sweep(5, 10000000000)", 0},
     {"sweep a table whose trigger refuses",
         RETAINED "CREATE TRIGGER keep BEFORE DELETE ON notes BEGIN"
                  " SELECT RAISE(ABORT, 'no'); END;",
