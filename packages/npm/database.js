@@ -1,5 +1,6 @@
 // database.js: what the adapters share: SQL for connections of better-sqlite3 and of
-// node:sqlite, which have prepare(), exec(), run(), get() and all() in common.
+// node:sqlite, which have prepare(), exec(), run(), get() and all() in common. Statements
+// are kept for each connection; a connection that is closed must not be opened again.
 
 /** The name of a table for a statement; "schema.table" names a schema. */
 export function quoted(name) {
@@ -9,13 +10,35 @@ export function quoted(name) {
     .join(".");
 }
 
+const statements = new WeakMap(); // connection: its statements, by their text
+const installed = new WeakMap(); // connection: the domains that were installed on it
+
+/** A statement of a connection, which is prepared once. */
+export function statement(db, sql) {
+  if (!statements.has(db)) statements.set(db, new Map());
+  const kept = statements.get(db);
+  if (!kept.has(sql)) kept.set(sql, db.prepare(sql));
+  return kept.get(sql);
+}
+
+/** Installs a domain, and what act() adds to it, once for each connection. In a transaction,
+ * which may be rolled back, this is done each time. */
+export function install(db, domain, act = () => {}) {
+  if (!installed.has(db)) installed.set(db, new Set());
+  if (installed.get(db).has(domain)) return;
+  const own = !(db.inTransaction ?? db.isTransaction ?? true); // better-sqlite3, node:sqlite
+  statement(db, "SELECT blackbox_install('main', ?)").get(domain);
+  atomically(db, act);
+  if (own) installed.get(db).add(domain);
+}
+
 /** Runs an act in one transaction, or as a part of the one that is open. If it writes, its
  * first statement must write, so that it need not wait for a lock after it has read. */
 export function atomically(db, act) {
-  db.exec("SAVEPOINT sqlite_blackbox");
+  statement(db, "SAVEPOINT sqlite_blackbox").run();
   try {
     const result = act();
-    db.exec("RELEASE sqlite_blackbox");
+    statement(db, "RELEASE sqlite_blackbox").run();
     return result;
   } catch (error) {
     try {

@@ -1,0 +1,162 @@
+// adapters.mjs MODULE FOLDER: measures the adapters of npm beside what they take the place of.
+// For each line on standard input, "case side", it prints the seconds of one act. It runs in a
+// folder with node_modules and the adapters (see adapters.py).
+import { SqliteSaver } from "@langchain/langgraph-checkpoint-sqlite";
+import { emptyCheckpoint, uuid6 } from "@langchain/langgraph-checkpoint";
+import Database from "better-sqlite3";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { BlackboxSession } from "./agents.js";
+import { BlackboxSaver } from "./langgraph.js";
+
+const [, , module, folder] = process.argv;
+
+function open(name, loaded) {
+  const db = new Database(join(folder, `${name}.db`));
+  db.pragma("journal_mode = WAL");
+  db.pragma("synchronous = NORMAL");
+  return loaded ? db.loadExtension(module) : db;
+}
+
+// ------------------------------------------------------------------ savers
+
+const meta = (step) => ({ source: "loop", step, parents: {} });
+const message = (i) => ({ role: i % 2 ? "assistant" : "user", content: `${i} ${"what is said ".repeat(20)}` });
+
+/** A thread of so many steps. Each adds a message to one of the channels, and has two writes. */
+async function thread(saver, id, steps, messages) {
+  let config = { configurable: { thread_id: id, checkpoint_ns: "" } };
+  const log = [];
+  for (let i = 1; i <= steps; i++) {
+    if (log.length < messages) log.push(message(i));
+    const channel_values = { messages: [...log], topic: "parcels", turn: i, "branch:to:agent": null };
+    const changed = { messages: i, turn: i, "branch:to:agent": i };
+    const checkpoint = {
+      ...emptyCheckpoint(), id: uuid6(i), channel_values, channel_versions: { topic: 1, ...changed },
+      versions_seen: { __input__: {}, agent: { "branch:to:agent": i }, tools: { messages: i } },
+    };
+    config = await saver.put(config, checkpoint, meta(i), i === 1 ? { topic: 1, ...changed } : changed);
+    await saver.putWrites(config, [["messages", message(i)], ["turn", i]], `task-${i}`);
+  }
+  return config;
+}
+
+async function savers(steps, messages) {
+  const made = {};
+  for (const [side, Saver] of [["blackbox", BlackboxSaver], ["the official saver", SqliteSaver]]) {
+    const saver = new Saver(open(`${steps} ${messages} ${side}`, side === "blackbox"));
+    for (let i = 0; i < 20; i++) await thread(saver, `t${i}`, steps, messages);
+    made[side] = { saver, last: await saver.getTuple({ configurable: { thread_id: "t7" } }) };
+  }
+  return made;
+}
+
+const t7 = { configurable: { thread_id: "t7", checkpoint_ns: "" } };
+
+async function drain(list) {
+  for await (const _ of list);
+}
+
+/** Cases of savers with threads of so many steps, whose state grows to so many messages. */
+function saverCases(name, steps, messages) {
+  let made;
+  let next = 0;
+  const of = (act) => async (side) => {
+    const { saver, last } = (await (made ??= savers(steps, messages)))[side];
+    return () => act(saver, last);
+  };
+  return {
+    [`getState, ${name}`]: [200, of((saver) => saver.getTuple(t7))],
+    [`getState by id, ${name}`]: [200, of((saver, last) => saver.getTuple(last.config))],
+    [`list of ${steps}, ${name}`]: [5, of((saver) => drain(saver.list(t7)))],
+    [`list of 10, ${name}`]: [20, of((saver) => drain(saver.list(t7, { limit: 10 })))],
+    [`a step is put, ${name}`]: [50, of((saver) => thread(saver, `new ${next++}`, 1, 1))],
+  };
+}
+
+// ---------------------------------------------------------------- sessions
+
+/** A session in a plain table: what a program writes that needs no more. */
+class PlainSession {
+  constructor(db, { sessionId }) {
+    this.id = sessionId;
+    db.exec("CREATE TABLE IF NOT EXISTS items(id INTEGER PRIMARY KEY, session TEXT NOT NULL, item TEXT NOT NULL);"
+      + "CREATE INDEX IF NOT EXISTS items_of ON items(session)");
+    const insert = db.prepare("INSERT INTO items(session, item) VALUES (?, ?)");
+    this.add = db.transaction((items) => {
+      for (const item of items) insert.run(this.id, JSON.stringify(item));
+    });
+    this.get = db.prepare("SELECT item FROM items WHERE session = ? ORDER BY id");
+    this.newest = db.prepare(
+      "SELECT item FROM (SELECT id, item FROM items WHERE session = ? ORDER BY id DESC LIMIT ?) ORDER BY id");
+  }
+
+  async addItems(items) {
+    this.add(items);
+  }
+
+  async getItems(limit) {
+    const rows = limit === undefined ? this.get.all(this.id) : this.newest.all(this.id, limit);
+    return rows.map((row) => JSON.parse(row.item));
+  }
+}
+
+/** The items of turns: what a user asks, a call, its result, an answer. */
+function turns(n) {
+  return Array.from({ length: n }, (_, i) => [
+    { type: "message", role: "user", content: `Where is my parcel ${i}? ${"I wait for it. ".repeat(10)}` },
+    { type: "function_call", callId: `c${i}`, name: "order", arguments: `{"id":${i}}`, status: "completed" },
+    { type: "function_call_result", callId: `c${i}`, name: "order", status: "completed",
+      output: { type: "text", text: "sent on Monday, ".repeat(60) } },
+    { type: "message", role: "assistant", status: "completed",
+      content: [{ type: "output_text", text: "It is on its way. ".repeat(20) }] },
+  ]).flat();
+}
+
+let sessions;
+function session(side) {
+  sessions ??= Object.fromEntries([["blackbox", BlackboxSession], ["a plain table", PlainSession]].map(
+    ([label, Session]) => {
+      const db = open(label, label === "blackbox");
+      return [label, (sessionId) => new Session(db, { sessionId })];
+    }));
+  return sessions[side];
+}
+
+function sessionCases() {
+  const made = new Map();
+  const of = (prepare, act) => async (side) => {
+    const key = `${side} ${prepare}`;
+    if (!made.has(key)) {
+      const one = session(side)(key);
+      await prepare(one);
+      made.set(key, one);
+    }
+    return () => act(made.get(key));
+  };
+  const none = async () => {};
+  const filled = (one) => one.addItems(turns(50));
+  const long = (one) => one.addItems(turns(1000));
+  const [asked, called, result, said] = turns(1);
+  const adds = (name, items) => ({ [`addItems, ${name}`]: [100, of(none, (one) => one.addItems(items))] });
+  return {
+    ...adds("a message", [asked]),
+    ...adds("a call and its result", [called, result]),
+    ...adds("a turn of 4", [asked, called, result, said]),
+    ...adds("40 items", turns(10)),
+    "getItems of 200": [20, of(filled, (one) => one.getItems())],
+    "getItems(20) of 4,000": [50, of(long, (one) => one.getItems(20))],
+  };
+}
+
+const cases = { ...saverCases("2 messages", 20, 2), ...saverCases("40 messages", 60, 40), ...sessionCases() };
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const [name, side] = JSON.parse(line);
+  const [calls, prepare] = cases[name];
+  const act = await prepare(side);
+  await act();
+  const start = process.hrtime.bigint();
+  for (let i = 0; i < calls; i++) await act();
+  console.log(Number(process.hrtime.bigint() - start) / 1e9 / calls);
+}
