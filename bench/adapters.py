@@ -44,7 +44,7 @@ def side(name, label):
 
 def case(name, theirs, limit):
     return Case(name, {label: side(name, label) for label in ("blackbox", theirs)},
-                [("blackbox", theirs, limit)], rounds=11)
+                [("blackbox", theirs, limit)], rounds=15)
 
 
 def cases():

@@ -11,7 +11,7 @@ export function quoted(name) {
 }
 
 const statements = new WeakMap(); // connection: its statements, by their text
-const installed = new WeakMap(); // connection: the domains that were installed on it
+const installed = new WeakMap(); // connection: what was installed on it
 
 /** A statement of a connection, which is prepared once. */
 export function statement(db, sql) {
@@ -21,15 +21,16 @@ export function statement(db, sql) {
   return kept.get(sql);
 }
 
-/** Installs a domain, and what act() adds to it, once for each connection. In a transaction,
- * which may be rolled back, this is done each time. */
-export function install(db, domain, act = () => {}) {
+/** Installs a domain and what an adapter adds to it, once for each connection. What is done in a
+ * transaction may be rolled back, and is done again. */
+export function install(db, domain, sql = "") {
   if (!installed.has(db)) installed.set(db, new Set());
-  if (installed.get(db).has(domain)) return;
-  const own = !(db.inTransaction ?? db.isTransaction ?? true); // better-sqlite3, node:sqlite
+  const done = installed.get(db);
+  if (done.has(domain + sql)) return;
+  const open = db.inTransaction ?? db.isTransaction ?? true; // better-sqlite3, node:sqlite
   statement(db, "SELECT blackbox_install('main', ?)").get(domain);
-  atomically(db, act);
-  if (own) installed.get(db).add(domain);
+  atomically(db, () => db.exec(sql));
+  if (!open) done.add(domain + sql);
 }
 
 /** Runs an act in one transaction, or as a part of the one that is open. If it writes, its

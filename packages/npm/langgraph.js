@@ -22,6 +22,8 @@ import { SCHEMA } from "./langgraph_tables.js";
 
 const DAY = 86400000;
 const SHORT = 100; // characters of a text that stands in the checkpoint itself
+const VERSIONS =
+  "SELECT versions FROM langgraph_checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?";
 
 /** The statements that read a checkpoint. SQLite makes a text of bytes faster than JavaScript;
  * only of LangGraph's own serializer is it known that what it calls json is a text. */
@@ -52,7 +54,7 @@ export class BlackboxSaver extends BaseCheckpointSaver {
     super(serde);
     this.db = db;
     this.#reads = reads(serde === undefined);
-    install(db, "retention", () => db.exec(SCHEMA));
+    install(db, "retention", SCHEMA);
     if (maxAgeDays !== undefined) this.#keepFor(maxAgeDays);
   }
 
@@ -96,9 +98,13 @@ export class BlackboxSaver extends BaseCheckpointSaver {
       metadata,
       pendingWrites: writes.map(({ task_id, channel }, i) => [task_id, channel, loaded[values.length + i]]),
     };
-    if (row.parent_id !== null) {
-      tuple.parentConfig = config(row.parent_id);
-      if (checkpoint.v < 4) await this.#addSends(checkpoint, sends);
+    if (row.parent_id !== null) tuple.parentConfig = config(row.parent_id);
+    // Before version 4 of the format, what a step sends was in the writes of the parent alone.
+    if (row.parent_id !== null && checkpoint.v < 4) {
+      const versions = Object.values(checkpoint.channel_versions);
+      checkpoint.channel_values[TASKS] = await this.#loaded(sends);
+      checkpoint.channel_versions[TASKS] =
+        versions.length ? maxChannelVersion(...versions) : this.getNextVersion(undefined);
     }
     return tuple;
   }
@@ -119,51 +125,39 @@ export class BlackboxSaver extends BaseCheckpointSaver {
     return Promise.all(rows.map(({ type, value }) => this.serde.loadsTyped(type, value)));
   }
 
-  /** Before version 4 of the format, what a step sends was in the writes of the parent alone. */
-  async #addSends(checkpoint, sends) {
-    const versions = Object.values(checkpoint.channel_versions);
-    checkpoint.channel_values[TASKS] = await this.#loaded(sends);
-    checkpoint.channel_versions[TASKS] = versions.length
-      ? maxChannelVersion(...versions)
-      : this.getNextVersion(undefined);
-  }
-
   /** The checkpoints, newest first. What is added or removed meanwhile may be missing. */
   async *list(config, { limit = Infinity, before, filter = {} } = {}) {
-    const wanted = { ...keyOf(config), checkpoint_ns: config.configurable?.checkpoint_ns };
-    const fields = Object.keys(wanted).filter((name) => wanted[name] != null);
-    const tests = fields.map((name) => `${name} = ?`);
-    const values = fields.map((name) => wanted[name]);
-    const last = before?.configurable?.checkpoint_id;
-    if (last !== undefined) {
-      tests.push("checkpoint_id < ?");
-      values.push(last);
-    }
-    const plain = Object.values(filter).every((value) => value === undefined);
+    const { thread_id, checkpoint_id } = keyOf(config);
+    const tests = Object.entries({
+      "thread_id = ?": thread_id,
+      "checkpoint_ns = ?": config.configurable?.checkpoint_ns,
+      "checkpoint_id = ?": checkpoint_id,
+      "checkpoint_id < ?": before?.configurable?.checkpoint_id,
+    }).filter(([, value]) => value != null);
+    const any = Object.values(filter).every((value) => value === undefined);
     const keys = this.#all(
       `SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoints
-       ${tests.length ? `WHERE ${tests.join(" AND ")}` : ""} ORDER BY checkpoint_id DESC LIMIT ?`,
-      ...values, BigInt(plain && limit < Infinity ? Math.ceil(limit) : -1),
+       WHERE ${["1", ...tests.map(([test]) => test)].join(" AND ")} ORDER BY checkpoint_id DESC LIMIT ?`,
+      ...tests.map(([, value]) => value), BigInt(any && limit < Infinity ? Math.ceil(limit) : -1),
     );
     let left = limit;
     for (const key of keys) {
       if (left <= 0) return;
       const tuple = await this.#tuple(key, filter);
-      if (tuple === undefined) continue;
-      left--;
-      yield tuple;
+      if (tuple !== undefined && left--) yield tuple;
     }
   }
 
   async put(config, checkpoint, metadata, newVersions) {
     const { thread_id, checkpoint_ns, checkpoint_id = null } = required(config, "thread_id");
     const { channel_values, channel_versions } = checkpoint;
-    const isKnown = this.#known([thread_id, checkpoint_ns, checkpoint_id], newVersions ?? {});
+    const parent = this.#all(VERSIONS, thread_id, checkpoint_ns, checkpoint_id).map((row) => JSON.parse(row.versions));
+    const isGiven = (name) => Object.hasOwn(newVersions ?? {}, name) || parent[0]?.[name] === null;
     const versions = {}; // of the values that have a row of their own; null for the others
     const inside = {};
     for (const [name, value] of Object.entries(channel_values)) {
       if (!Object.hasOwn(channel_versions, name)) inside[name] = value;
-      else if (isShort(value) && isKnown(name)) [inside[name], versions[name]] = [value, null];
+      else if (isShort(value) && isGiven(name)) [inside[name], versions[name]] = [value, null];
       else versions[name] = String(channel_versions[name]);
     }
     const body = { ...copyCheckpoint(checkpoint), channel_values: inside };
@@ -190,16 +184,6 @@ export class BlackboxSaver extends BaseCheckpointSaver {
         ));
     });
     return { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } };
-  }
-
-  /** Tells of a channel whether its value was ever given as a new one: now, or to the parent. */
-  #known(parent, newVersions) {
-    const [row] = this.#all(
-      "SELECT versions FROM langgraph_checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-      ...parent,
-    );
-    const inherited = row && JSON.parse(row.versions);
-    return (name) => Object.hasOwn(newVersions, name) || inherited?.[name] === null;
   }
 
   /** Numbers alone would be the same in two branches of a thread, and the values differ. */
@@ -266,16 +250,12 @@ export class BlackboxSaver extends BaseCheckpointSaver {
     if (strategy !== "keep_latest" && strategy !== "delete") {
       throw new RangeError(`ValidationError: strategy must be keep_latest or delete, got ${strategy}`);
     }
-    const kept = new Map();
-    if (strategy === "keep_latest") {
-      for (const id of threadIds) kept.set(id, await this.#needed(id));
-    }
-    atomically(this.db, () => {
-      for (const id of threadIds) {
-        if (strategy === "delete") this.#removeThread("langgraph.prune", id);
-        else this.#withReceipt("langgraph.prune", id, () => this.#removeOlder(id, kept.get(id)));
-      }
-    });
+    const all = strategy === "delete";
+    const needed = all ? [] : await Promise.all(threadIds.map((id) => this.#needed(id)));
+    atomically(this.db, () => threadIds.forEach((id, i) => {
+      if (all) this.#removeThread("langgraph.prune", id);
+      else this.#withReceipt("langgraph.prune", id, () => this.#removeOlder(id, needed[i]));
+    }));
   }
 
   /** The ids that stay, by namespace; what is newer than these stays, too. */
