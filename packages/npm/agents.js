@@ -18,7 +18,6 @@ import { createHash, randomUUID } from "node:crypto";
 import { atomically, install, statement } from "./database.js";
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-const DROPPED = new Error("the policy would drop an item");
 const FORMAT = "openai-agents";
 const PAGE = 500;
 
@@ -71,7 +70,7 @@ export class BlackboxSession {
   }
 
   async clearSession() {
-    statement(this.#db, "DELETE FROM rollouts WHERE id = ?").run(this.#rollout);
+    this.#sql("DELETE FROM rollouts WHERE id = ?").run(this.#rollout);
   }
 
   async replaceHistoryWithCompaction(items) {
@@ -79,40 +78,38 @@ export class BlackboxSession {
   }
 
   #append(type, payloads) {
-    const items = encoded(payloads.map((payload) => ({ type, payload })));
-    try {
-      this.#write(items, payloads.length);
-    } catch (error) {
-      if (!error.message.startsWith("RolloutNotFoundError")) throw error;
-      atomically(this.#db, () => {
-        this.#start();
-        this.#write(items, payloads.length);
-      });
-    }
-  }
-
-  /** Writes so many items. If the policy would drop some, plain SQL writes all of them past it. */
-  #write(items, count) {
-    const append = statement(this.#db, "SELECT rollout_append(?, ?) AS kept");
-    try {
-      atomically(this.#db, () => {
-        if (Number(append.get(this.#rollout, items).kept) < count) throw DROPPED;
-      });
-    } catch (error) {
-      if (error !== DROPPED) throw error;
-      statement(
-        this.#db,
+    const items = JSON.stringify(payloads.map((payload) => ({ type, payload })), encoded);
+    const write = (undo) => {
+      const { kept } = this.#sql("SELECT rollout_append(?, ?) AS kept").get(this.#rollout, items);
+      if (Number(kept) === payloads.length) return;
+      undo(); // the policy has dropped some: plain SQL goes past it
+      this.#start();
+      this.#sql(
         `INSERT INTO rollout_items(rollout, type, payload)
          SELECT ?, value ->> 'type', value -> 'payload' FROM json_each(?)`,
       ).run(this.#rollout, items);
+    };
+    try {
+      atomically(this.#db, write);
+    } catch (error) {
+      if (!error.message.startsWith("RolloutNotFoundError")) throw error;
+      atomically(this.#db, (undo) => {
+        this.#start();
+        write(undo);
+      });
     }
   }
 
+  #sql(text) {
+    return statement(this.#db, text);
+  }
+
+  /** Starts the conversation, if there is none. */
   #start() {
     const meta = { originator: FORMAT, blackbox: { format: FORMAT, id: this.#id } };
     const days = this.#days;
     const expires = typeof days === "number" ? BigInt(Math.round(Date.now() + days * 86400000)) : days;
-    statement(this.#db, "INSERT OR IGNORE INTO rollouts(id, session_meta, expires_at) VALUES (?, ?, ?)")
+    this.#sql("INSERT OR IGNORE INTO rollouts(id, session_meta, expires_at) VALUES (?, ?, ?)")
       .run(this.#rollout, JSON.stringify(meta), expires ?? null);
   }
 
@@ -134,15 +131,15 @@ export class BlackboxSession {
   }
 
   *#backwards(limit) {
-    const page = statement(
-      this.#db, "SELECT sequence, type, payload FROM rollout_range(?, ?, ?, 'backward')");
-    let rows = [{ sequence: 2 ** 32 - 1 }];
-    let size = limit;
-    do {
-      size = Math.min(size, PAGE);
-      rows = page.all(this.#rollout, BigInt(rows.at(-1).sequence), BigInt(size));
-      for (const { type, payload } of rows) yield [type, parsed(payload)];
-    } while (rows.length === size && (size *= 2));
+    const head = this.#sql("SELECT item_count FROM rollouts WHERE id = ?").get(this.#rollout);
+    const page = this.#sql("SELECT type, payload FROM rollout_range(?, ?, ?, 'backward')");
+    let left = Number(head?.item_count ?? 0);
+    for (let size = Math.min(Math.ceil(limit), PAGE); left > 0; size = Math.min(2 * size, PAGE)) {
+      for (const { type, payload } of page.all(this.#rollout, BigInt(left), BigInt(size))) {
+        yield [type, JSON.parse(payload, payload.includes('"$uint8array"') ? decoded : undefined)];
+      }
+      left -= size;
+    }
   }
 }
 
@@ -163,26 +160,9 @@ function withCalls(items) {
   });
 }
 
-/** The JSON of a value. A replacer takes long, and is used only if there are bytes. */
-function encoded(value) {
-  const json = JSON.stringify(value); // and so it is known to have no circle
-  return hasBytes(value) ? JSON.stringify(value, replaced) : json;
-}
-
-function hasBytes(value) {
-  if (typeof value !== "object" || value === null) return false;
-  if (value instanceof Uint8Array || typeof value.toJSON === "function") return true;
-  for (const key in value) if (hasBytes(value[key])) return true;
-  return false;
-}
-
-function replaced(key, value) {
+function encoded(key, value) {
   const bytes = this[key]; // value is what toJSON made of it
   return bytes instanceof Uint8Array ? { $uint8array: Buffer.from(bytes).toString("base64") } : value;
-}
-
-function parsed(json) {
-  return JSON.parse(json, json.includes('"$uint8array"') ? decoded : undefined);
 }
 
 function decoded(key, value) {

@@ -34,16 +34,20 @@ export function install(db, domain, sql = "") {
 }
 
 /** Runs an act in one transaction, or as a part of the one that is open. If it writes, its
- * first statement must write, so that it need not wait for a lock after it has read. */
+ * first statement must write, so that it need not wait for a lock after it has read. The act
+ * gets a function that undoes what it has done. */
 export function atomically(db, act) {
+  const undo = () => db.exec("ROLLBACK TO sqlite_blackbox");
+  const release = () => statement(db, "RELEASE sqlite_blackbox").run();
   statement(db, "SAVEPOINT sqlite_blackbox").run();
   try {
-    const result = act();
-    statement(db, "RELEASE sqlite_blackbox").run();
+    const result = act(undo);
+    release();
     return result;
   } catch (error) {
     try {
-      db.exec("ROLLBACK TO sqlite_blackbox; RELEASE sqlite_blackbox");
+      undo();
+      release();
     } catch {
       // SQLite has rolled back the whole transaction already
     }
