@@ -11,6 +11,7 @@
 // Limit: blackbox_erase() does not know these tables; deleteThread() removes a thread.
 import {
   BaseCheckpointSaver,
+  MemorySaver,
   TASKS,
   WRITES_IDX_MAP,
   copyCheckpoint,
@@ -25,8 +26,7 @@ const SHORT = 100; // characters of a text that stands in the checkpoint itself
 const VERSIONS =
   "SELECT versions FROM langgraph_checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?";
 
-/** The statements that read a checkpoint. SQLite makes a text of bytes faster than JavaScript;
- * only of LangGraph's own serializer is it known that what it calls json is a text. */
+/** The statements that read a checkpoint, with JSON as text or as bytes. */
 function reads(text) {
   const value = (column, type = "type") =>
     text ? `CASE ${type} WHEN 'json' THEN CAST(${column} AS TEXT) ELSE ${column} END` : column;
@@ -45,15 +45,15 @@ function reads(text) {
     sends: `${writes} AND channel = '${TASKS}' ORDER BY task_path, task_id, idx`,
   };
 }
+const TEXT = reads(true);
+const BYTES = reads(false);
+const OWN = new MemorySaver().serde.constructor; // LangGraph's serializer
 
 /** A saver of checkpoints. The connection must have the module. */
 export class BlackboxSaver extends BaseCheckpointSaver {
-  #reads;
-
   constructor(db, { maxAgeDays, serde } = {}) {
     super(serde);
     this.db = db;
-    this.#reads = reads(serde === undefined);
     install(db, "retention", SCHEMA);
     if (maxAgeDays !== undefined) this.#keepFor(maxAgeDays);
   }
@@ -111,7 +111,8 @@ export class BlackboxSaver extends BaseCheckpointSaver {
 
   /** The rows of a checkpoint, as they are at one time. */
   #read(key, checkpoint_id) {
-    const { one, newest, values, writes, sends } = this.#reads;
+    // SQLite makes a text of bytes faster than JavaScript. Another serializer may want the bytes.
+    const { one, newest, values, writes, sends } = this.serde.constructor === OWN ? TEXT : BYTES;
     const [row] = checkpoint_id ? this.#all(one, ...key, checkpoint_id) : this.#all(newest, ...key);
     return row && {
       row,
@@ -153,7 +154,7 @@ export class BlackboxSaver extends BaseCheckpointSaver {
     const { channel_values, channel_versions } = checkpoint;
     const parent = this.#all(VERSIONS, thread_id, checkpoint_ns, checkpoint_id).map((row) => JSON.parse(row.versions));
     const isGiven = (name) => Object.hasOwn(newVersions ?? {}, name) || parent[0]?.[name] === null;
-    const versions = {}; // of the values that have a row of their own; null for the others
+    const versions = Object.create(null); // of the values that have a row of their own; null for the others
     const inside = {};
     for (const [name, value] of Object.entries(channel_values)) {
       if (!Object.hasOwn(channel_versions, name)) inside[name] = value;
