@@ -13,7 +13,7 @@
 // its call, which stands before it.
 //
 // Limits: an item must be JSON; bytes (Uint8Array) in it are stored as Base64. A session
-// that has expired (ttlDays) takes no items.
+// that has expired (ttlDays) has no items, and takes none.
 import { createHash, randomUUID } from "node:crypto";
 import { atomically, install, statement } from "./database.js";
 

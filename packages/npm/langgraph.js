@@ -5,8 +5,8 @@
 // The tables, and what holds for them, are in langgraph_tables.js. The saver and the sweep
 // leave a receipt in retention_log for what they remove.
 //
-// Invariants: a checkpoint is read as it was put, with the values of its channels. prune()
-// and deleteThread() are done as a whole or not at all.
+// Invariants: a checkpoint is read as it was put, with the values of its channels that were
+// ever new. prune() and deleteThread() are done as a whole or not at all.
 //
 // Limit: blackbox_erase() does not know these tables; deleteThread() removes a thread.
 import {
