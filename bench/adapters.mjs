@@ -1,6 +1,7 @@
 // adapters.mjs MODULE FOLDER: measures the adapters of npm beside what they take the place of.
-// For each line on standard input, ["case", "side"], it prints the seconds that half of its acts
-// need at most. It runs in a folder with node_modules and the adapters (see adapters.py).
+// It prints its cases, as [["case", "the other side", limit or null] ...]. Then for each line on
+// standard input, ["case", "side"], it prints the seconds that half of its acts need at most. It
+// runs in a folder with node_modules and the adapters (see adapters.py).
 import { SqliteSaver } from "@langchain/langgraph-checkpoint-sqlite";
 import { emptyCheckpoint, uuid6 } from "@langchain/langgraph-checkpoint";
 import Database from "better-sqlite3";
@@ -17,6 +18,9 @@ function open(name, loaded) {
   db.pragma("synchronous = NORMAL");
   return loaded ? db.loadExtension(module) : db;
 }
+
+const OFFICIAL = "the official saver";
+const PLAIN = "a plain table";
 
 // ------------------------------------------------------------------ savers
 
@@ -43,7 +47,7 @@ async function thread(saver, id, steps, messages) {
 
 async function savers(steps, messages) {
   const made = {};
-  for (const [side, Saver] of [["blackbox", BlackboxSaver], ["the official saver", SqliteSaver]]) {
+  for (const [side, Saver] of [["blackbox", BlackboxSaver], [OFFICIAL, SqliteSaver]]) {
     const saver = new Saver(open(`${steps} ${messages} ${side}`, side === "blackbox"));
     for (let i = 0; i < 20; i++) await thread(saver, `t${i}`, steps, messages);
     made[side] = { saver, last: await saver.getTuple({ configurable: { thread_id: "t7" } }) };
@@ -61,16 +65,16 @@ async function drain(list) {
 function saverCases(name, steps, messages) {
   let made;
   let next = 0;
-  const of = (act) => async (side) => {
+  const of = (calls, limit, act) => [OFFICIAL, limit, calls, async (side) => {
     const { saver, last } = (await (made ??= savers(steps, messages)))[side];
     return () => act(saver, last);
-  };
+  }];
   return {
-    [`getState, ${name}`]: [200, of((saver) => saver.getTuple(t7))],
-    [`getState by id, ${name}`]: [200, of((saver, last) => saver.getTuple(last.config))],
-    [`list of ${steps}, ${name}`]: [10, of((saver) => drain(saver.list(t7)))],
-    [`list of 10, ${name}`]: [30, of((saver) => drain(saver.list(t7, { limit: 10 })))],
-    [`a step is put, ${name}`]: [50, of((saver) => thread(saver, `new ${next++}`, 1, 1))],
+    [`getState, ${name}`]: of(200, 1.3, (saver) => saver.getTuple(t7)),
+    [`getState by id, ${name}`]: of(200, 1.3, (saver, last) => saver.getTuple(last.config)),
+    [`list of ${steps}, ${name}`]: of(10, 1.3, (saver) => drain(saver.list(t7))),
+    [`list of 10, ${name}`]: of(30, 1.3, (saver) => drain(saver.list(t7, { limit: 10 }))),
+    [`a step is put, ${name}`]: of(50, null, (saver) => thread(saver, `new ${next++}`, 1, 1)),
   };
 }
 
@@ -115,7 +119,7 @@ function turns(n) {
 
 let sessions;
 function session(side) {
-  sessions ??= Object.fromEntries([["blackbox", BlackboxSession], ["a plain table", PlainSession]].map(
+  sessions ??= Object.fromEntries([["blackbox", BlackboxSession], [PLAIN, PlainSession]].map(
     ([label, Session]) => {
       const db = open(label, label === "blackbox");
       return [label, (sessionId) => new Session(db, { sessionId })];
@@ -125,35 +129,31 @@ function session(side) {
 
 function sessionCases() {
   const made = new Map();
-  const of = (prepare, act) => async (side) => {
-    const key = `${side} ${prepare}`;
+  const of = (n, act) => [PLAIN, 2, 100, async (side) => { // in a session of so many turns
+    const key = `${side}, ${n}`;
     if (!made.has(key)) {
-      const one = session(side)(key);
-      await prepare(one);
-      made.set(key, one);
+      made.set(key, session(side)(key));
+      await made.get(key).addItems(turns(n));
     }
     return () => act(made.get(key));
-  };
-  const none = async () => {};
-  const filled = (one) => one.addItems(turns(50));
-  const long = (one) => one.addItems(turns(1000));
+  }];
   const [asked, called, result, said] = turns(1);
-  const adds = (name, items) => ({ [`addItems, ${name}`]: [100, of(none, (one) => one.addItems(items))] });
   return {
-    ...adds("a message", [asked]),
-    ...adds("a call and its result", [called, result]),
-    ...adds("a turn of 4", [asked, called, result, said]),
-    ...adds("40 items", turns(10)),
-    "getItems of 200": [50, of(filled, (one) => one.getItems())],
-    "getItems(20) of 4,000": [100, of(long, (one) => one.getItems(20))],
+    "addItems, a message": of(1, (one) => one.addItems([asked])),
+    "addItems, a call and its result": of(1, (one) => one.addItems([called, result])),
+    "addItems, a turn of 4": of(1, (one) => one.addItems([asked, called, result, said])),
+    "addItems, 40 items": of(1, (one) => one.addItems(turns(10))),
+    "getItems of 200": of(50, (one) => one.getItems()),
+    "getItems(20) of 4,000": of(1000, (one) => one.getItems(20)),
   };
 }
 
 const cases = { ...saverCases("2 messages", 20, 2), ...saverCases("40 messages", 60, 40), ...sessionCases() };
 
+console.log(JSON.stringify(Object.entries(cases).map(([name, [other, limit]]) => [name, other, limit])));
 for await (const line of createInterface({ input: process.stdin })) {
   const [name, side] = JSON.parse(line);
-  const [calls, prepare] = cases[name];
+  const [, , calls, prepare] = cases[name];
   const act = await prepare(side);
   const times = [];
   for (let i = 0; i < calls; i++) {

@@ -10,12 +10,6 @@ import tempfile
 from run import HERE, MODULE, ROOT, Case
 
 PACKAGES = ROOT / "build" / "packages"
-STATES = (("2 messages", 20), ("40 messages", 60))
-READS = [f"{what}, {name}" for name, steps in STATES
-         for what in ("getState", "getState by id", f"list of {steps}", "list of 10")]
-STEPS = [f"a step is put, {name}" for name, _ in STATES]
-ITEMS = ["addItems, a message", "addItems, a call and its result", "addItems, a turn of 4",
-         "addItems, 40 items", "getItems of 200", "getItems(20) of 4,000"]
 
 
 @functools.cache
@@ -51,6 +45,4 @@ def case(name, theirs, limit):
 def cases():
     if not (PACKAGES / "node_modules/@langchain/langgraph-checkpoint-sqlite").exists():
         return []
-    return ([case(name, "the official saver", 1.3) for name in READS]
-            + [case(name, "the official saver", None) for name in STEPS]
-            + [case(name, "a plain table", 2) for name in ITEMS])
+    return [case(*named) for named in json.loads(program().stdout.readline())]
