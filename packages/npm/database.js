@@ -15,17 +15,14 @@ const installed = new WeakMap(); // connection: what was installed on it
 
 /** A statement of a connection, which is prepared once. */
 export function statement(db, sql) {
-  if (!statements.has(db)) statements.set(db, new Map());
-  const kept = statements.get(db);
-  if (!kept.has(sql)) kept.set(sql, db.prepare(sql));
-  return kept.get(sql);
+  const kept = statements.get(db) ?? statements.set(db, new Map()).get(db);
+  return kept.get(sql) ?? kept.set(sql, db.prepare(sql)).get(sql);
 }
 
 /** Installs a domain and what an adapter adds to it, once for each connection. What is done in a
  * transaction may be rolled back, and is done again. */
 export function install(db, domain, sql = "") {
-  if (!installed.has(db)) installed.set(db, new Set());
-  const done = installed.get(db);
+  const done = installed.get(db) ?? installed.set(db, new Set()).get(db);
   if (done.has(domain + sql)) return;
   const open = db.inTransaction ?? db.isTransaction ?? true; // better-sqlite3, node:sqlite
   statement(db, "SELECT blackbox_install('main', ?)").get(domain);
