@@ -108,8 +108,8 @@ test("a value that does not change is stored once, and goes when no checkpoint h
 test("a short value stands in each checkpoint that has it, also when the first one is gone", async () => {
   const db = open();
   const saver = new BlackboxSaver(db);
-  const versions = { none: 1, yes: 1, text: 1, long: 1 };
-  const values = { none: null, yes: true, text: "é".repeat(100), long: "é".repeat(101) };
+  const versions = { none: 1, yes: 1, text: 1, long: 1, constructor: 1 };
+  const values = { none: null, yes: true, text: "é".repeat(100), long: "é".repeat(101), constructor: 7 };
   let at = config("t");
   for (let i = 1; i <= 4; i++) {
     const channel_values = { ...values, text: i < 4 ? values.text : "other" };
