@@ -13,26 +13,35 @@
 // its call, which stands before it.
 //
 // Limits: an item must be JSON; bytes (Uint8Array) in it are stored as Base64. A session
-// that has expired (ttlDays) takes no items.
+// that has expired (ttlDays) has no items, and takes none.
 import { createHash, randomUUID } from "node:crypto";
-import { atomically } from "./database.js";
+import { atomically, install, statement } from "./database.js";
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const FORMAT = "openai-agents";
-const PAGE = 100;
+const PAGE = 500;
+
+// What the SDK writes and Codex does not: rollout_append() would drop it by the preset codex.
+const POLICY = `
+  INSERT INTO rollout_policy(preset, item_type, payload_type)
+  SELECT 'codex', 'response_item', value FROM json_each('[
+    "function_call_result", "hosted_tool_call", "computer_call", "computer_call_result", "shell_call",
+    "shell_call_output", "apply_patch_call", "apply_patch_call_output", "program", "program_output", "unknown"]')
+  UNION ALL SELECT 'codex', 'event_msg', 'item_popped'
+  ON CONFLICT DO NOTHING`;
 
 export class BlackboxSession {
   #db;
   #id;
   #rollout;
-  #expires;
+  #days;
 
   constructor(db, { sessionId = randomUUID(), ttlDays } = {}) {
     this.#db = db;
     this.#id = sessionId;
     this.#rollout = UUID.test(sessionId) ? sessionId.toLowerCase() : named(sessionId);
-    this.#expires = ttlDays;
-    db.prepare("SELECT blackbox_install('main', 'rollout')").get();
+    this.#days = ttlDays;
+    install(db, "rollout", POLICY);
   }
 
   /** The id of the conversation in the view rollouts. */
@@ -49,73 +58,88 @@ export class BlackboxSession {
   }
 
   async addItems(items) {
-    if (items.length > 0) this.#append(items.map((item) => ["response_item", item]));
+    if (items.length > 0) this.#append("response_item", items);
   }
 
   async popItem() {
     if (this.#newest(1).length === 0) return undefined;
     return atomically(this.#db, () => {
-      this.#append([["event_msg", { type: "item_popped" }]]);
+      this.#append("event_msg", [{ type: "item_popped" }]);
       return this.#newest(1, -1)[0]; // without that event
     });
   }
 
   async clearSession() {
-    this.#db.prepare("DELETE FROM rollouts WHERE id = ?").run(this.#rollout);
+    this.#sql("DELETE FROM rollouts WHERE id = ?").run(this.#rollout);
   }
 
   async replaceHistoryWithCompaction(items) {
-    this.#append([["compacted", { message: "", replacement_history: items }]]);
+    this.#append("compacted", [{ message: "", replacement_history: items }]);
   }
 
-  #append(entries) {
-    const payloads = entries.map(([, payload]) => JSON.stringify(payload, encoded));
-    atomically(this.#db, () => {
+  #append(type, payloads) {
+    const items = JSON.stringify(payloads.map((payload) => ({ type, payload })), encoded);
+    const write = (undo) => {
+      const { kept } = this.#sql("SELECT rollout_append(?, ?) AS kept").get(this.#rollout, items);
+      if (Number(kept) === payloads.length) return;
+      undo(); // the policy has dropped some: plain SQL goes past it
       this.#start();
-      const insert = this.#db.prepare("INSERT INTO rollout_items(rollout, type, payload) VALUES (?, ?, ?)");
-      entries.forEach(([type], i) => insert.run(this.#rollout, type, payloads[i]));
-    });
+      this.#sql(
+        `INSERT INTO rollout_items(rollout, type, payload)
+         SELECT ?, value ->> 'type', value -> 'payload' FROM json_each(?)`,
+      ).run(this.#rollout, items);
+    };
+    try {
+      atomically(this.#db, write);
+    } catch (error) {
+      if (!error.message.startsWith("RolloutNotFoundError")) throw error;
+      atomically(this.#db, (undo) => {
+        this.#start();
+        write(undo);
+      });
+    }
+  }
+
+  #sql(text) {
+    return statement(this.#db, text);
   }
 
   /** Starts the conversation, if there is none. */
   #start() {
     const meta = { originator: FORMAT, blackbox: { format: FORMAT, id: this.#id } };
-    const days = this.#expires;
+    const days = this.#days;
     const expires = typeof days === "number" ? BigInt(Math.round(Date.now() + days * 86400000)) : days;
-    this.#db
-      .prepare(
-        `INSERT INTO rollouts(id, session_meta, expires_at) SELECT ?, ?, ?
-          WHERE NOT EXISTS (SELECT 1 FROM rollouts WHERE id = ?)`,
-      )
-      .run(this.#rollout, JSON.stringify(meta), expires ?? null, this.#rollout);
+    this.#sql("INSERT OR IGNORE INTO rollouts(id, session_meta, expires_at) VALUES (?, ?, ?)")
+      .run(this.#rollout, JSON.stringify(meta), expires ?? null);
   }
 
   /** The newest items, oldest first. popped: how many items are taken back. */
   #newest(limit, popped = 0) {
     const items = [];
     const take = (item) => (popped > 0 ? popped-- : items.push(item));
-    for (const [type, payload] of this.#backwards()) {
-      if (items.length >= limit) break;
+    if (limit <= 0) return items;
+    for (const [type, payload] of this.#backwards(limit)) {
       if (type === "response_item") take(payload);
       else if (type === "event_msg" && payload.type === "item_popped") popped++;
       else if (type === "compacted") {
         payload.replacement_history.reverse().forEach(take);
         break;
       }
+      if (items.length >= limit) break;
     }
     return items.slice(0, limit).reverse();
   }
 
-  *#backwards() {
-    const page = this.#db.prepare(
-      `SELECT sequence, type, payload FROM rollout_items
-        WHERE rollout = ? AND sequence < ? ORDER BY sequence DESC LIMIT ${PAGE}`,
-    );
-    let rows = [{ sequence: 2 ** 32 }];
-    do {
-      rows = page.all(this.#rollout, BigInt(rows.at(-1).sequence));
-      for (const { type, payload } of rows) yield [type, JSON.parse(payload, decoded)];
-    } while (rows.length === PAGE);
+  *#backwards(limit) {
+    const head = this.#sql("SELECT item_count FROM rollouts WHERE id = ?").get(this.#rollout);
+    const page = this.#sql("SELECT type, payload FROM rollout_range(?, ?, ?, 'backward')");
+    let left = Number(head?.item_count ?? 0);
+    for (let size = Math.min(Math.ceil(limit), PAGE); left > 0; size = Math.min(2 * size, PAGE)) {
+      for (const { type, payload } of page.all(this.#rollout, BigInt(left), BigInt(size))) {
+        yield [type, JSON.parse(payload, payload.includes('"$uint8array"') ? decoded : undefined)];
+      }
+      left -= size;
+    }
   }
 }
 

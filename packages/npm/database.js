@@ -1,5 +1,6 @@
 // database.js: what the adapters share: SQL for connections of better-sqlite3 and of
-// node:sqlite, which have prepare(), exec(), run(), get() and all() in common.
+// node:sqlite, which have prepare(), exec(), run(), get() and all() in common. Statements
+// are kept for each connection; a connection that is closed must not be opened again.
 
 /** The name of a table for a statement; "schema.table" names a schema. */
 export function quoted(name) {
@@ -9,17 +10,41 @@ export function quoted(name) {
     .join(".");
 }
 
+const statements = new WeakMap(); // connection: its statements, by their text
+const installed = new WeakMap(); // connection: what was installed on it
+
+/** A statement of a connection, which is prepared once. */
+export function statement(db, sql) {
+  const kept = statements.get(db) ?? statements.set(db, new Map()).get(db);
+  return kept.get(sql) ?? kept.set(sql, db.prepare(sql)).get(sql);
+}
+
+/** Installs a domain and what an adapter adds to it, once for each connection. What is done in a
+ * transaction may be rolled back, and is done again. */
+export function install(db, domain, sql = "") {
+  const done = installed.get(db) ?? installed.set(db, new Set()).get(db);
+  if (done.has(domain + sql)) return;
+  const open = db.inTransaction ?? db.isTransaction ?? true; // better-sqlite3, node:sqlite
+  statement(db, "SELECT blackbox_install('main', ?)").get(domain);
+  atomically(db, () => db.exec(sql));
+  if (!open) done.add(domain + sql);
+}
+
 /** Runs an act in one transaction, or as a part of the one that is open. If it writes, its
- * first statement must write, so that it need not wait for a lock after it has read. */
+ * first statement must write, so that it need not wait for a lock after it has read. The act
+ * gets a function that undoes what it has done. */
 export function atomically(db, act) {
-  db.exec("SAVEPOINT sqlite_blackbox");
+  const undo = () => db.exec("ROLLBACK TO sqlite_blackbox");
+  const release = () => statement(db, "RELEASE sqlite_blackbox").run();
+  statement(db, "SAVEPOINT sqlite_blackbox").run();
   try {
-    const result = act();
-    db.exec("RELEASE sqlite_blackbox");
+    const result = act(undo);
+    release();
     return result;
   } catch (error) {
     try {
-      db.exec("ROLLBACK TO sqlite_blackbox; RELEASE sqlite_blackbox");
+      undo();
+      release();
     } catch {
       // SQLite has rolled back the whole transaction already
     }

@@ -5,167 +5,184 @@
 // The tables, and what holds for them, are in langgraph_tables.js. The saver and the sweep
 // leave a receipt in retention_log for what they remove.
 //
-// Invariants: a checkpoint is read as it was put, with the values of its channels. prune()
-// and deleteThread() are done as a whole or not at all.
+// Invariants: a checkpoint is read as it was put, with the values of its channels that were
+// ever new. prune() and deleteThread() are done as a whole or not at all.
 //
 // Limit: blackbox_erase() does not know these tables; deleteThread() removes a thread.
 import {
   BaseCheckpointSaver,
+  MemorySaver,
   TASKS,
   WRITES_IDX_MAP,
   copyCheckpoint,
   maxChannelVersion,
 } from "@langchain/langgraph-checkpoint";
 import { randomBytes } from "node:crypto";
-import { atomically, now } from "./database.js";
+import { atomically, install, now, statement } from "./database.js";
 import { SCHEMA } from "./langgraph_tables.js";
 
 const DAY = 86400000;
+const SHORT = 100; // characters of a text that stands in the checkpoint itself
+const VERSIONS =
+  "SELECT versions FROM langgraph_checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?";
+
+/** The statements that read a checkpoint, with JSON as text or as bytes. */
+function reads(text) {
+  const value = (column, type = "type") =>
+    text ? `CASE ${type} WHEN 'json' THEN CAST(${column} AS TEXT) ELSE ${column} END` : column;
+  const row = `SELECT checkpoint_id, parent_id, versions, type, ${value("checkpoint")} AS value,
+      metadata_type, ${value("metadata", "metadata_type")} AS metadata
+    FROM langgraph_checkpoints WHERE thread_id = ? AND checkpoint_ns = ?`;
+  const writes = `SELECT task_id, channel, type, ${value("value")} AS value FROM langgraph_writes
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?`;
+  return {
+    one: `${row} AND checkpoint_id = ?`,
+    newest: `${row} ORDER BY checkpoint_id DESC LIMIT 1`,
+    values: `SELECT channel, type, ${value("value")} AS value
+      FROM (SELECT key, value AS version FROM json_each(?)) CROSS JOIN langgraph_values USING (version)
+      WHERE thread_id = ? AND checkpoint_ns = ? AND channel = key`,
+    writes: `${writes} ORDER BY task_path, task_id, idx`,
+    sends: `${writes} AND channel = '${TASKS}' ORDER BY task_path, task_id, idx`,
+  };
+}
+const TEXT = reads(true);
+const BYTES = reads(false);
+const OWN = new MemorySaver().serde.constructor; // LangGraph's serializer
 
 /** A saver of checkpoints. The connection must have the module. */
 export class BlackboxSaver extends BaseCheckpointSaver {
   constructor(db, { maxAgeDays, serde } = {}) {
     super(serde);
     this.db = db;
-    db.prepare("SELECT blackbox_install('main', 'retention')").get();
-    atomically(db, () => {
-      db.exec(SCHEMA);
-      if (maxAgeDays !== undefined) this.#keepFor(maxAgeDays);
-    });
+    install(db, "retention", SCHEMA);
+    if (maxAgeDays !== undefined) this.#keepFor(maxAgeDays);
+  }
+
+  #all(sql, ...values) {
+    return statement(this.db, sql).all(...values);
+  }
+
+  #run(sql, ...values) {
+    statement(this.db, sql).run(...values);
   }
 
   #keepFor(days) {
     if (!(days * DAY >= 1)) {
       throw new RangeError(`ValidationError: maxAgeDays must be a number of days above 0, got ${days}`);
     }
-    this.db
-      .prepare(
-        `INSERT INTO retention_rules(rule, "view", age_ms) VALUES ('langgraph.age', 'langgraph_due', ?)
-         ON CONFLICT (rule) DO UPDATE SET age_ms = excluded.age_ms`,
-      )
-      .run(BigInt(Math.round(days * DAY)));
+    this.#run(
+      `INSERT INTO retention_rules(rule, "view", age_ms) VALUES ('langgraph.age', 'langgraph_due', ?)
+       ON CONFLICT (rule) DO UPDATE SET age_ms = excluded.age_ms`,
+      BigInt(Math.round(days * DAY)),
+    );
   }
 
   async getTuple(config) {
-    const { thread_id, checkpoint_ns, checkpoint_id } = keyOf(config);
-    if (!thread_id) return undefined;
-    const found = atomically(this.db, () => this.#read(thread_id, checkpoint_ns, checkpoint_id));
-    return found && this.#tuple(found);
+    return this.#tuple(keyOf(config));
   }
 
-  /** The rows of a checkpoint, or of the newest one, as they are at one time. */
-  #read(thread_id, checkpoint_ns, checkpoint_id) {
-    const row = this.db
-      .prepare(
-        `SELECT * FROM langgraph_checkpoints WHERE thread_id = ? AND checkpoint_ns = ?
-         ${checkpoint_id ? "AND checkpoint_id = ?" : "ORDER BY checkpoint_id DESC LIMIT 1"}`,
-      )
-      .get(thread_id, checkpoint_ns, ...(checkpoint_id ? [checkpoint_id] : []));
-    if (row === undefined) return undefined;
-    const values = this.db.prepare(
-      `SELECT channel, type, value FROM langgraph_values WHERE thread_id = ? AND checkpoint_ns = ?
-          AND (channel, version) IN (SELECT key, value FROM json_each(?))`,
-    );
-    const writes = this.db.prepare(
-      `SELECT task_id, channel, type, value FROM langgraph_writes
-        WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx`,
-    );
-    return {
-      row,
-      values: values.all(thread_id, checkpoint_ns, row.versions),
-      writes: writes.all(thread_id, checkpoint_ns, row.checkpoint_id),
-      sends: writes.all(thread_id, checkpoint_ns, row.parent_id).filter((w) => w.channel === TASKS),
-    };
-  }
-
-  async #tuple({ row, values, writes, sends }) {
-    const { thread_id, checkpoint_ns, checkpoint_id, parent_id } = row;
-    const checkpoint = await this.#loaded(row.type, row.checkpoint);
-    for (const v of values) checkpoint.channel_values[v.channel] = await this.#loaded(v.type, v.value);
+  /** The tuple of a checkpoint, or of the newest one, if its metadata fit. */
+  async #tuple({ thread_id, checkpoint_ns, checkpoint_id }, filter = {}) {
+    const key = [thread_id, checkpoint_ns];
+    const found = thread_id && atomically(this.db, () => this.#read(key, checkpoint_id));
+    if (!found) return undefined;
+    const { row, values, writes, sends } = found;
+    const metadata = await this.serde.loadsTyped(row.metadata_type, row.metadata);
+    if (!matches(metadata, filter)) return undefined;
+    const [checkpoint, ...loaded] = await this.#loaded([row, ...values, ...writes]);
+    values.forEach(({ channel }, i) => (checkpoint.channel_values[channel] = loaded[i]));
+    const config = (checkpoint_id) => ({ configurable: { thread_id, checkpoint_ns, checkpoint_id } });
     const tuple = {
-      config: { configurable: { thread_id, checkpoint_ns, checkpoint_id } },
+      config: config(row.checkpoint_id),
       checkpoint,
-      metadata: await this.#loaded(row.metadata_type, row.metadata),
-      pendingWrites: [],
+      metadata,
+      pendingWrites: writes.map(({ task_id, channel }, i) => [task_id, channel, loaded[values.length + i]]),
     };
-    for (const w of writes) {
-      tuple.pendingWrites.push([w.task_id, w.channel, await this.#loaded(w.type, w.value)]);
-    }
-    if (parent_id !== null) {
-      tuple.parentConfig = { configurable: { thread_id, checkpoint_ns, checkpoint_id: parent_id } };
-      if (checkpoint.v < 4) await this.#addSends(checkpoint, sends);
+    if (row.parent_id !== null) tuple.parentConfig = config(row.parent_id);
+    // Before version 4 of the format, what a step sends was in the writes of the parent alone.
+    if (row.parent_id !== null && checkpoint.v < 4) {
+      const versions = Object.values(checkpoint.channel_versions);
+      checkpoint.channel_values[TASKS] = await this.#loaded(sends);
+      checkpoint.channel_versions[TASKS] =
+        versions.length ? maxChannelVersion(...versions) : this.getNextVersion(undefined);
     }
     return tuple;
   }
 
-  #loaded(type, value) {
-    return this.serde.loadsTyped(type, value);
+  /** The rows of a checkpoint, as they are at one time. */
+  #read(key, checkpoint_id) {
+    // SQLite makes a text of bytes faster than JavaScript. Another serializer may want the bytes.
+    const { one, newest, values, writes, sends } = this.serde.constructor === OWN ? TEXT : BYTES;
+    const [row] = checkpoint_id ? this.#all(one, ...key, checkpoint_id) : this.#all(newest, ...key);
+    return row && {
+      row,
+      values: row.versions === "{}" ? [] : this.#all(values, row.versions, ...key),
+      writes: this.#all(writes, ...key, row.checkpoint_id),
+      sends: row.parent_id === null ? [] : this.#all(sends, ...key, row.parent_id),
+    };
   }
 
-  /** Before version 4 of the format, what a step sends was in the writes of the parent alone. */
-  async #addSends(checkpoint, sends) {
-    const versions = Object.values(checkpoint.channel_versions);
-    checkpoint.channel_values[TASKS] = await Promise.all(sends.map((w) => this.#loaded(w.type, w.value)));
-    checkpoint.channel_versions[TASKS] = versions.length
-      ? maxChannelVersion(...versions)
-      : this.getNextVersion(undefined);
+  #loaded(rows) {
+    return Promise.all(rows.map(({ type, value }) => this.serde.loadsTyped(type, value)));
   }
 
   /** The checkpoints, newest first. What is added or removed meanwhile may be missing. */
   async *list(config, { limit = Infinity, before, filter = {} } = {}) {
-    const wanted = { ...keyOf(config), checkpoint_ns: config.configurable?.checkpoint_ns };
-    const fields = Object.keys(wanted).filter((name) => wanted[name] != null);
-    const tests = fields.map((name) => `${name} = ?`);
-    const values = fields.map((name) => wanted[name]);
-    const last = before?.configurable?.checkpoint_id;
-    if (last !== undefined) {
-      tests.push("checkpoint_id < ?");
-      values.push(last);
-    }
-    const keys = this.db
-      .prepare(
-        `SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoints
-         ${tests.length ? `WHERE ${tests.join(" AND ")}` : ""} ORDER BY checkpoint_id DESC`,
-      )
-      .all(...values);
+    const { thread_id, checkpoint_id } = keyOf(config);
+    const tests = Object.entries({
+      "thread_id = ?": thread_id,
+      "checkpoint_ns = ?": config.configurable?.checkpoint_ns,
+      "checkpoint_id = ?": checkpoint_id,
+      "checkpoint_id < ?": before?.configurable?.checkpoint_id,
+    }).filter(([, value]) => value != null);
+    const any = Object.values(filter).every((value) => value === undefined);
+    const keys = this.#all(
+      `SELECT thread_id, checkpoint_ns, checkpoint_id FROM langgraph_checkpoints
+       WHERE ${["1", ...tests.map(([test]) => test)].join(" AND ")} ORDER BY checkpoint_id DESC LIMIT ?`,
+      ...tests.map(([, value]) => value), BigInt(any && limit < Infinity ? Math.ceil(limit) : -1),
+    );
     let left = limit;
-    for (const configurable of keys) {
+    for (const key of keys) {
       if (left <= 0) return;
-      const tuple = await this.getTuple({ configurable: { ...configurable } });
-      if (tuple === undefined || !matches(tuple.metadata, filter)) continue;
-      left--;
-      yield tuple;
+      const tuple = await this.#tuple(key, filter);
+      if (tuple !== undefined && left--) yield tuple;
     }
   }
 
   async put(config, checkpoint, metadata, newVersions) {
     const { thread_id, checkpoint_ns, checkpoint_id = null } = required(config, "thread_id");
     const { channel_values, channel_versions } = checkpoint;
-    const plain = Object.keys(channel_values).filter((name) => !Object.hasOwn(channel_versions, name));
-    const body = { ...copyCheckpoint(checkpoint), channel_values: pick(channel_values, plain) };
-    const versions = Object.entries(channel_versions).map(([name, version]) => [name, String(version)]);
-    const changed = Object.keys(newVersions ?? {}).filter((name) => Object.hasOwn(channel_values, name));
+    const parent = this.#all(VERSIONS, thread_id, checkpoint_ns, checkpoint_id).map((row) => JSON.parse(row.versions));
+    const isGiven = (name) => Object.hasOwn(newVersions ?? {}, name) || parent[0]?.[name] === null;
+    const versions = Object.create(null); // of the values that have a row of their own; null for the others
+    const inside = {};
+    for (const [name, value] of Object.entries(channel_values)) {
+      if (!Object.hasOwn(channel_versions, name)) inside[name] = value;
+      else if (isShort(value) && isGiven(name)) [inside[name], versions[name]] = [value, null];
+      else versions[name] = String(channel_versions[name]);
+    }
+    const body = { ...copyCheckpoint(checkpoint), channel_values: inside };
+    const changed = Object.keys(newVersions ?? {}).filter((name) => versions[name]);
     const [dumped, described, ...values] = await Promise.all(
       [body, metadata, ...changed.map((name) => channel_values[name])].map((v) => this.serde.dumpsTyped(v)),
     );
     atomically(this.db, () => {
-      this.db
-        .prepare(
-          `INSERT INTO langgraph_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-           ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE
-           SET parent_id = excluded.parent_id, type = excluded.type, checkpoint = excluded.checkpoint,
-               versions = excluded.versions, metadata_type = excluded.metadata_type,
-               metadata = excluded.metadata`,
-        )
-        .run(thread_id, checkpoint_ns, checkpoint.id, checkpoint_id, ...dumped,
-          JSON.stringify(Object.fromEntries(versions)), ...described, now());
-      const insert = this.db.prepare(
-        `INSERT INTO langgraph_values VALUES (?, ?, ?, ?, ?, ?)
-         ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO UPDATE
-         SET type = excluded.type, value = excluded.value`,
+      this.#run(
+        `INSERT INTO langgraph_checkpoints VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id) DO UPDATE
+         SET parent_id = excluded.parent_id, type = excluded.type, checkpoint = excluded.checkpoint,
+             versions = excluded.versions, metadata_type = excluded.metadata_type,
+             metadata = excluded.metadata`,
+        thread_id, checkpoint_ns, checkpoint.id, checkpoint_id, ...dumped,
+        JSON.stringify(versions), ...described, now(),
       );
       changed.forEach((name, i) =>
-        insert.run(thread_id, checkpoint_ns, name, String(newVersions[name]), ...values[i]));
+        this.#run(
+          `INSERT INTO langgraph_values VALUES (?, ?, ?, ?, ?, ?)
+           ON CONFLICT (thread_id, checkpoint_ns, channel, version) DO UPDATE
+           SET type = excluded.type, value = excluded.value`,
+          thread_id, checkpoint_ns, name, String(newVersions[name]), ...values[i],
+        ));
     });
     return { configurable: { thread_id, checkpoint_ns, checkpoint_id: checkpoint.id } };
   }
@@ -184,20 +201,18 @@ export class BlackboxSaver extends BaseCheckpointSaver {
       ? "UPDATE SET channel = excluded.channel, type = excluded.type, value = excluded.value"
       : "NOTHING";
     atomically(this.db, () => {
-      this.db
-        .prepare(
-          `INSERT INTO langgraph_threads(thread_id, at) VALUES (?, ?)
-           ON CONFLICT (thread_id) DO UPDATE SET at = max(at, excluded.at)`,
-        )
-        .run(thread_id, now());
-      const insert = this.db.prepare(
-        `INSERT INTO langgraph_writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-         ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO ${again}`,
+      this.#run(
+        `INSERT INTO langgraph_threads(thread_id, at) VALUES (?, ?)
+         ON CONFLICT (thread_id) DO UPDATE SET at = max(at, excluded.at)`,
+        thread_id, now(),
       );
-      writes.forEach(([channel], i) => {
-        const at = BigInt(WRITES_IDX_MAP[channel] ?? i);
-        insert.run(thread_id, checkpoint_ns, checkpoint_id, taskId, at, taskPath, channel, ...values[i]);
-      });
+      writes.forEach(([channel], i) =>
+        this.#run(
+          `INSERT INTO langgraph_writes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+           ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO ${again}`,
+          thread_id, checkpoint_ns, checkpoint_id, taskId, BigInt(WRITES_IDX_MAP[channel] ?? i), taskPath,
+          channel, ...values[i],
+        ));
     });
   }
 
@@ -207,29 +222,26 @@ export class BlackboxSaver extends BaseCheckpointSaver {
 
   #removeThread(rule, id) {
     this.#withReceipt(rule, id, () => {
-      const gone = this.db
-        .prepare("DELETE FROM langgraph_checkpoints WHERE thread_id = ? RETURNING at")
-        .all(id);
-      this.db.prepare("DELETE FROM langgraph_threads WHERE thread_id = ?").run(id);
+      const gone = this.#all("DELETE FROM langgraph_checkpoints WHERE thread_id = ? RETURNING at", id);
+      this.#run("DELETE FROM langgraph_threads WHERE thread_id = ?", id);
       return gone;
     });
   }
 
   /** Runs an act that removes rows of a thread, and returns their times. */
   #withReceipt(rule, id, remove) {
-    this.db.prepare("UPDATE langgraph_threads SET at = at WHERE thread_id = ?").run(id);
-    const size = this.db.prepare('SELECT coalesce(sum(bytes), 0) AS n FROM langgraph_due WHERE "key" = ?');
-    const before = Number(size.get(id).n);
+    this.#run("UPDATE langgraph_threads SET at = at WHERE thread_id = ?", id);
+    const size = () =>
+      Number(this.#all('SELECT coalesce(sum(bytes), 0) AS n FROM langgraph_due WHERE "key" = ?', id)[0].n);
+    const before = size();
     const times = remove().map((row) => Number(row.at));
-    const bytes = before - Number(size.get(id).n);
+    const bytes = before - size();
     if (times.length === 0 && bytes === 0) return;
-    this.db
-      .prepare(
-        `INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-         SELECT CAST(? AS INTEGER), 'user', ?, CAST(? AS INTEGER), CAST(? AS INTEGER), min(value), max(value)
-           FROM json_each(?)`,
-      )
-      .run(now(), rule, times.length, bytes, JSON.stringify(times));
+    this.#run(
+      `INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+       SELECT ?, 'user', ?, ?, ?, min(value), max(value) FROM json_each(?)`,
+      now(), rule, BigInt(times.length), BigInt(bytes), JSON.stringify(times),
+    );
   }
 
   /** Removes the checkpoints of threads: all of them ("delete"), or all but the newest of each
@@ -239,26 +251,21 @@ export class BlackboxSaver extends BaseCheckpointSaver {
     if (strategy !== "keep_latest" && strategy !== "delete") {
       throw new RangeError(`ValidationError: strategy must be keep_latest or delete, got ${strategy}`);
     }
-    const kept = new Map();
-    if (strategy === "keep_latest") {
-      for (const id of threadIds) kept.set(id, await this.#needed(id));
-    }
-    atomically(this.db, () => {
-      for (const id of threadIds) {
-        if (strategy === "delete") this.#removeThread("langgraph.prune", id);
-        else this.#withReceipt("langgraph.prune", id, () => this.#removeOlder(id, kept.get(id)));
-      }
-    });
+    const all = strategy === "delete";
+    const needed = all ? [] : await Promise.all(threadIds.map((id) => this.#needed(id)));
+    atomically(this.db, () => threadIds.forEach((id, i) => {
+      if (all) this.#removeThread("langgraph.prune", id);
+      else this.#withReceipt("langgraph.prune", id, () => this.#removeOlder(id, needed[i]));
+    }));
   }
 
   /** The ids that stay, by namespace; what is newer than these stays, too. */
   async #needed(threadId) {
-    const newest = this.db
-      .prepare(
-        `SELECT checkpoint_ns AS ns, max(checkpoint_id) AS id FROM langgraph_checkpoints
-         WHERE thread_id = ? GROUP BY checkpoint_ns`,
-      )
-      .all(threadId);
+    const newest = this.#all(
+      `SELECT checkpoint_ns AS ns, max(checkpoint_id) AS id FROM langgraph_checkpoints
+       WHERE thread_id = ? GROUP BY checkpoint_ns`,
+      threadId,
+    );
     const needed = [];
     for (const { ns, id } of newest) {
       const ids = [];
@@ -280,28 +287,27 @@ export class BlackboxSaver extends BaseCheckpointSaver {
 
   #removeOlder(id, needed) {
     return needed.flatMap(({ ns, newest, ids }) => {
-      const gone = this.db
-        .prepare(
-          `DELETE FROM langgraph_checkpoints
-            WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id < ?
-              AND checkpoint_id NOT IN (SELECT value FROM json_each(?)) RETURNING at`,
-        )
-        .all(id, ns, newest, JSON.stringify(ids));
-      this.db
-        .prepare(
-          `DELETE FROM langgraph_values WHERE thread_id = ? AND checkpoint_ns = ?
-              AND (channel, version) NOT IN (SELECT v.key, v.value
-                     FROM langgraph_checkpoints AS c, json_each(c.versions) AS v
-                    WHERE c.thread_id = ? AND c.checkpoint_ns = ?)`,
-        )
-        .run(id, ns, id, ns);
+      const gone = this.#all(
+        `DELETE FROM langgraph_checkpoints
+          WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id < ?
+            AND checkpoint_id NOT IN (SELECT value FROM json_each(?)) RETURNING at`,
+        id, ns, newest, JSON.stringify(ids),
+      );
+      this.#run(
+        `DELETE FROM langgraph_values WHERE thread_id = ? AND checkpoint_ns = ?
+            AND (channel, version) NOT IN (SELECT v.key, v.value
+                   FROM langgraph_checkpoints AS c, json_each(c.versions) AS v
+                  WHERE c.thread_id = ? AND c.checkpoint_ns = ? AND v.value NOT NULL)`,
+        id, ns, id, ns,
+      );
       return gone;
     });
   }
 }
 
-function pick(object, names) {
-  return Object.fromEntries(names.map((name) => [name, object[name]]));
+/** Whether a value is so small that a row of its own would cost more than to repeat it. */
+function isShort(value) {
+  return typeof value === "string" ? value.length <= SHORT : value === null || /^(number|boolean)$/.test(typeof value);
 }
 
 /** What names a checkpoint. Numbers are bound as REAL, so an id becomes a text here. */

@@ -3,7 +3,8 @@
 // Tables  langgraph_threads      one row for each thread: the time of its last write
 //         langgraph_checkpoints  the checkpoints, as LangGraph serializes them
 //         langgraph_values       the values of channels, each version once: a checkpoint
-//                                has the versions
+//                                has the versions, and null for a short value, which
+//                                stands in the checkpoint itself
 //         langgraph_writes       the writes of tasks, which belong to a checkpoint
 // View    langgraph_due          the threads, for the rule langgraph.age: a thread that
 //                                was idle for maxAgeDays is removed by

@@ -12,6 +12,8 @@
 // this or an earlier batch, and else to one with the id of the trace.
 //
 // Limit: the conversations of the 1,000 newest traces are remembered between batches.
+import { install, statement } from "./database.js";
+
 const KNOWN = /^(gen_ai|llm|openinference|traceloop)\./;
 const NAMES = [
   "gen_ai.conversation.id", "session.id", "conversation.id", "traceloop.association.properties.session_id",
@@ -25,7 +27,7 @@ export class BlackboxSpanExporter {
 
   constructor(db) {
     this.#db = db;
-    db.prepare("SELECT blackbox_install('main', 'rollout')").get();
+    install(db, "rollout");
   }
 
   export(spans, done) {
@@ -48,10 +50,9 @@ export class BlackboxSpanExporter {
       resource: { attributes: pairs(span.resource.attributes) },
       scopeSpans: [{ scope: scope(span), spans: [otlp(span, this.#missing(span))] }],
     }));
-    const row = this.#db
-      .prepare("SELECT rollout_import(?) AS report")
+    const { report } = statement(this.#db, "SELECT rollout_import(?) AS report")
       .get(`${JSON.stringify({ resourceSpans })}\n`);
-    const { bad, errors } = JSON.parse(row.report);
+    const { bad, errors } = JSON.parse(report);
     if (bad > 0) throw new Error(`ExportError: rollout_import() could not read a batch: ${errors[0].reason}`);
   }
 

@@ -1,8 +1,12 @@
 // The session for the OpenAI Agents SDK: alone, and under the SDK with a model that is a script.
 import { Agent, MemorySession, Usage, run, setTracingDisabled, tool } from "@openai/agents";
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { BlackboxSession } from "sqlite-blackbox/agents";
+import { BlackboxSpanExporter } from "sqlite-blackbox/otel";
 import { open, rows } from "./host.mjs";
 
 setTracingDisabled(true);
@@ -144,6 +148,83 @@ test("a session expires by the setting, or by its own time", async () => {
   assert.deepEqual([left(s), left(day), left(other)], [null, 86400, 60 * 86400]);
   db.prepare("UPDATE rollouts SET expires_at = 1 WHERE id = ?").run(day.rolloutId);
   await assert.rejects(day.addItems([user("2")]), /RolloutExpiredError/);
+  assert.deepEqual([await day.getItems(), await day.popItem()], [[], undefined]);
+});
+
+test("every item is kept, whatever the policy says", async () => {
+  const { db, session: s } = session();
+  const types = ["hosted_tool_call", "computer_call", "shell_call_output", "unknown"];
+  const items = [
+    { role: "user", content: "no type" }, ...types.map((type) => ({ type })), { type: "of tomorrow" }, said("1")];
+  await s.addItems(items);
+  db.exec(`INSERT INTO rollout_policy(preset, item_type, keep) VALUES ('mine', 'response_item', 0);
+    UPDATE blackbox_settings SET value = 'mine' WHERE name = 'rollout.policy'`);
+  await s.addItems([user("2"), said("3")]);
+  assert.deepEqual(await s.popItem(), said("3"));
+  assert.deepEqual(await s.getItems(), [...items, user("2")]);
+  assert.deepEqual(rows(db, "SELECT * FROM rollout_drops"), []);
+});
+
+test("what the SDK alone writes is kept by rollout_append(), and what Codex does not keep is not", async () => {
+  const db = open();
+  new BlackboxSpanExporter(db); // it has installed the domain already
+  const s = new BlackboxSession(db);
+  await s.addItems([user("1")]);
+  db.exec("UPDATE rollout_policy SET keep = 0 WHERE payload_type = 'shell_call'");
+  new BlackboxSession(db);
+  const kept = (type) => {
+    const item = JSON.stringify({ type: "response_item", payload: { type } });
+    return rows(db, "SELECT rollout_append(?, ?)", s.rolloutId, item)[0][0];
+  };
+  assert.deepEqual(["function_call_result", "shell_call", "ghost_snapshot"].map(kept), [1, 0, 0]);
+});
+
+test("a statement is prepared once for a connection", async () => {
+  const db = open();
+  const prepared = [];
+  const prepare = db.prepare.bind(db);
+  db.prepare = (sql) => (prepared.push(sql), prepare(sql));
+  const once = async () => {
+    const s = new BlackboxSession(db);
+    await s.addItems([user("1"), call("c1"), result("c1"), said("2")]);
+    await s.popItem();
+    await s.getItems();
+    await s.getItems(2);
+    await s.clearSession();
+  };
+  await once();
+  assert.ok(prepared.length > 0);
+  prepared.length = 0;
+  await once();
+  assert.deepEqual(prepared, []);
+});
+
+test("a session that began in a transaction goes on after it is rolled back", async () => {
+  const db = open();
+  db.exec("BEGIN");
+  await new BlackboxSession(db, { sessionId: "a" }).addItems([user("1")]);
+  db.exec("ROLLBACK");
+  const s = new BlackboxSession(db, { sessionId: "a" });
+  assert.deepEqual(await s.getItems(), []);
+  await s.addItems([user("2")]);
+  assert.deepEqual(await s.getItems(), [user("2")]);
+});
+
+test("two connections can begin the same session at once", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "blackbox-"));
+  const [one, two] = [1, 2].map(() => open(join(folder, "flight.db")));
+  const s = new BlackboxSession(one, { sessionId: "a" });
+  const prepare = one.prepare.bind(one);
+  one.prepare = (sql) => {
+    if (!/INTO rollouts/.test(sql)) return prepare(sql);
+    delete one.prepare; // it is not there yet, and the other one is faster
+    new BlackboxSession(two, { sessionId: "a" }).addItems([user("2")]);
+    return prepare(sql);
+  };
+  await s.addItems([user("1")]);
+  assert.deepEqual(await s.getItems(), [user("2"), user("1")]);
+  [one, two].forEach((db) => db.close());
+  rmSync(folder, { recursive: true });
 });
 
 test("bytes in an item come back as bytes", async () => {

@@ -94,15 +94,109 @@ test("a value that does not change is stored once, and goes when no checkpoint h
   for (let i = 1; i <= 3; i++) {
     const checkpoint = {
       ...emptyCheckpoint(), id: uuid6(i),
-      channel_values: { fixed: "f", i, plain: i }, channel_versions: { fixed: 1, i },
+      channel_values: { fixed: ["f"], i: [i], plain: i }, channel_versions: { fixed: 1, i },
     };
     at = await saver.put(at, checkpoint, meta, i === 1 ? { fixed: 1, i } : { i });
-    assert.deepEqual((await saver.getTuple(at)).checkpoint.channel_values, { fixed: "f", i, plain: i });
+    assert.deepEqual((await saver.getTuple(at)).checkpoint.channel_values, { fixed: ["f"], i: [i], plain: i });
   }
   assert.deepEqual(stored(), [["fixed", 1], ["i", 3]]);
   await saver.prune(["t"]);
   assert.deepEqual(stored(), [["fixed", 1], ["i", 1]]);
-  assert.deepEqual((await saver.getTuple(at)).checkpoint.channel_values, { fixed: "f", i: 3, plain: 3 });
+  assert.deepEqual((await saver.getTuple(at)).checkpoint.channel_values, { fixed: ["f"], i: [3], plain: 3 });
+});
+
+test("a short value stands in each checkpoint that has it, also when the first one is gone", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  const versions = { none: 1, yes: 1, text: 1, long: 1, constructor: 1 };
+  const values = { none: null, yes: true, text: "é".repeat(100), long: "é".repeat(101), constructor: 7 };
+  let at = config("t");
+  for (let i = 1; i <= 4; i++) {
+    const channel_values = { ...values, text: i < 4 ? values.text : "other" };
+    const channel_versions = { ...versions, text: i < 4 ? 1 : 2 };
+    const given = { ...emptyCheckpoint(), id: uuid6(i), channel_values, channel_versions };
+    at = await saver.put(at, given, meta, [, versions, {}, {}, { text: 2 }][i]);
+    assert.deepEqual((await saver.getTuple(at)).checkpoint.channel_values, channel_values);
+    await saver.prune(["t"]);
+    assert.deepEqual((await saver.getTuple(at)).checkpoint.channel_values, channel_values);
+  }
+  assert.deepEqual(rows(db, "SELECT channel, version FROM langgraph_values"), [["long", "1"]]);
+});
+
+test("a file of before has short values apart, and goes on", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  const given = (i) =>
+    ({ ...emptyCheckpoint(), id: uuid6(i), channel_values: { a: "x", b: i }, channel_versions: { a: 1, b: i } });
+  let at = await saver.put(config("t"), { ...given(1), channel_values: {} }, meta, {});
+  db.exec(`UPDATE langgraph_checkpoints SET versions = '{"a":"1","b":"1"}';
+    INSERT INTO langgraph_values VALUES ('t', '', 'a', '1', 'json', CAST('"x"' AS BLOB)),
+      ('t', '', 'b', '1', 'json', x'31')`);
+  assert.deepEqual((await saver.getTuple(at)).checkpoint.channel_values, { a: "x", b: 1 });
+  at = await saver.put(at, given(2), meta, { b: 2 });
+  await saver.prune(["t"]);
+  assert.deepEqual((await saver.getTuple(at)).checkpoint.channel_values, { a: "x", b: 2 });
+});
+
+test("a statement is prepared once for a connection", async () => {
+  const db = open();
+  const prepared = [];
+  const prepare = db.prepare.bind(db);
+  db.prepare = (sql) => (prepared.push(sql), prepare(sql));
+  const once = async () => {
+    const saver = new BlackboxSaver(db);
+    const at = await fill(saver, "a", 3);
+    await saver.getTuple(at);
+    await saver.getTuple(config("a"));
+    for await (const _ of saver.list(config("a"), { filter: { step: 0 } }));
+    await saver.prune(["a"]);
+    await saver.deleteThread("a");
+  };
+  await once();
+  assert.ok(prepared.length > 0);
+  prepared.length = 0;
+  await once();
+  assert.deepEqual(prepared, []);
+});
+
+test("another serializer gets the bytes that it gave, whatever it calls them", async () => {
+  const db = open();
+  const serde = {
+    dumpsTyped: async (value) => ["json", Buffer.from(JSON.stringify(value)).map((byte) => byte ^ 0xff)],
+    loadsTyped: async (type, bytes) => JSON.parse(Buffer.from(bytes).map((byte) => byte ^ 0xff).toString()),
+  };
+  const saver = new BlackboxSaver(db, { serde });
+  const given = { ...emptyCheckpoint(), channel_values: { a: ["é"] }, channel_versions: { a: 1 } };
+  const at = await saver.put(config("t"), given, meta, { a: 1 });
+  await saver.putWrites(at, [["out", { b: 1 }]], "task");
+  const { checkpoint, metadata, pendingWrites } = await saver.getTuple(config("t"));
+  assert.deepEqual([checkpoint.channel_values, metadata, pendingWrites], [{ a: ["é"] }, meta, [["task", "out", { b: 1 }]]]);
+});
+
+test("bytes come back as bytes", async () => {
+  const saver = new BlackboxSaver(open());
+  const bytes = new Uint8Array([0, 255, 7]);
+  const given = { ...emptyCheckpoint(), channel_values: { a: bytes }, channel_versions: { a: 1 } };
+  const at = await saver.put(config("t"), given, meta, { a: 1 });
+  await saver.putWrites(at, [["out", bytes]], "task");
+  const { checkpoint, pendingWrites } = await saver.getTuple(at);
+  assert.deepEqual([Buffer.from(checkpoint.channel_values.a), Buffer.from(pendingWrites[0][2])], [Buffer.from(bytes), Buffer.from(bytes)]);
+});
+
+test("list gives as many as it is asked for, of those that fit", async () => {
+  const saver = new BlackboxSaver(open());
+  let at = config("t");
+  for (let i = 0; i < 6; i++) at = await saver.put(at, { ...emptyCheckpoint(), id: uuid6(i) }, { ...meta, step: i % 2, at: i }, {});
+  const steps = async (options) => {
+    const found = [];
+    for await (const { metadata } of saver.list(config("t"), options)) found.push(metadata.at);
+    return found;
+  };
+  assert.deepEqual(await steps(), [5, 4, 3, 2, 1, 0]);
+  assert.deepEqual(await steps({ limit: 2 }), [5, 4]);
+  assert.deepEqual(await steps({ limit: 0 }), []);
+  assert.deepEqual(await steps({ limit: 2, filter: { step: 0 } }), [4, 2]);
+  assert.deepEqual(await steps({ limit: 2, filter: { step: undefined }, before: at }), [4, 3]);
 });
 
 test("a checkpoint is read as it is at one time, whatever is pruned meanwhile", async () => {

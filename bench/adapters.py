@@ -1,0 +1,48 @@
+"""The adapters of npm, beside what they take the place of. Needs what make test-packages
+installs from npm; without that there are no cases."""
+import atexit
+import functools
+import json
+import shutil
+import subprocess
+import tempfile
+
+from run import HERE, MODULE, ROOT, Case
+
+PACKAGES = ROOT / "build" / "packages"
+
+
+@functools.cache
+def program():
+    """The program that measures. It runs among the packages, so that it finds them."""
+    folder = PACKAGES / "bench"
+    shutil.rmtree(folder, True)
+    shutil.copytree(ROOT / "packages/npm", folder)
+    shutil.copy(HERE / "adapters.mjs", folder)
+    files = tempfile.mkdtemp(prefix="blackbox-bench-")
+    node = subprocess.Popen(["node", folder / "adapters.mjs", MODULE, files], text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    atexit.register(shutil.rmtree, files, True)
+    atexit.register(node.kill)
+    return node
+
+
+def side(name, label):
+    """Seconds of one act, in that program."""
+    def measured(_folder):
+        node = program()
+        print(json.dumps([name, label]), file=node.stdin, flush=True)
+        return float(node.stdout.readline())
+    return measured
+
+
+def case(name, theirs, limit):
+    return Case(name, {label: side(name, label) for label in ("blackbox", theirs)},
+                [("blackbox", theirs, limit)], rounds=15,
+                why="rollout_range() prepares a statement in each call." if "(20)" in name else "")
+
+
+def cases():
+    if not (PACKAGES / "node_modules/@langchain/langgraph-checkpoint-sqlite").exists():
+        return []
+    return [case(*named) for named in json.loads(program().stdout.readline())]
