@@ -46,8 +46,9 @@ static void takeIn(BxStmts *pHome, BxErr *pErr) {
 
 /* In a transaction the lock comes first, because after a read SQLite would not wait
 ** for it; it is needed only if something waits. The note alone is one statement and
-** needs no savepoint: CREATE TABLE notebook AS SELECT proof_head(). */
-static void takeForHead(BxCall *p, BxStmts *pHome) {
+** needs no savepoint: CREATE TABLE notebook AS SELECT proof_head(). Returns whether a
+** savepoint is open, which the caller releases when the head is made. */
+static int takeForHead(BxCall *p, BxStmts *pHome) {
   BxErr lock = {SQLITE_OK, 0};
   i64 iWaits;
   int bInside = !sqlite3_get_autocommit(p->bx->db);
@@ -56,18 +57,18 @@ static void takeForHead(BxCall *p, BxStmts *pHome) {
   iWaits = waits(pHome, &p->err);
   if (iWaits == 0) {
     bxClear(&lock);
-    return;
+    return 0;
   }
   bxPass(&p->err, &lock);
   if (iWaits == NOTE_WAITS && p->pCtx != 0 && bxInWriter(p->bx)) {
     bxDo(pHome, zNote, &p->err, "");
-    return;
+    return 0;
   }
   if (p->pCtx != 0) bxSavepoint(p->bx, p->pDef->zName, &p->err);
-  if (p->err.rc != SQLITE_OK) return;
+  if (p->err.rc != SQLITE_OK) return 0;
   bxLock(pHome, &p->err);
   takeIn(pHome, &p->err);
-  if (p->pCtx != 0) bxRelease(p->bx, &p->err);
+  return p->pCtx != 0;
 }
 
 static char *headText(BxLog *pLog, BxErr *pErr) {
@@ -81,10 +82,15 @@ void bxProofHead(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "core", &p->err);
   BxLog log;
   char *zHead;
+  int bOpen = 0;
   if (pHome == 0) return;
-  if (sqlite3_db_readonly(p->bx->db, pHome->zDb) == 0) takeForHead(p, pHome);
+  if (sqlite3_db_readonly(p->bx->db, pHome->zDb) == 0) {
+    bOpen = takeForHead(p, pHome);
+  }
   bxLogOpen(&log, pHome, &p->err);
   zHead = headText(&log, &p->err);
+  bxNeedKnown(p->bx, &p->err); /* not after it, as the leaves may stay */
+  if (bOpen) bxRelease(p->bx, &p->err);
   if (zHead != 0) bxReturnText(p, zHead);
 }
 
