@@ -32,7 +32,7 @@ SETTINGS = {
     "payload.refuse_stopped": [0, 1],
     "payload.history_until": [0, START - 20 * DAY], "cache.session_quota_bytes": [1000, 3000],
     "cache.total_quota_bytes": [2000, 9000], "cache.max_item_bytes": [1000, 1500],
-    "cache.on_quota": ["reject", "evict_oldest", "evict_lru"], "cache.max_description": [10, 300],
+    "cache.on_quota": ["reject", "evict_oldest"], "cache.max_description": [10, 300],
     "cache.idle_ms": [60000, DAY], "cache.max_age_days": [0.5, 30],
     "cache.strict_session_ids": [0, 1],
     "cache.mark_interval_ms": [0, 10000], "cache.max_idle_days": [1, 30],

@@ -109,7 +109,17 @@ DIFFERENCES = [
         r"a ring knows 'window', 'max_bytes', 'idle_days', 'kill_switch', 'complete' and 'forget'$",
         "more commands"),
     Difference(
-        r"FROM blackbox_limits", r"^\('cache\.lock_tool_results', ", None, "the setting is gone"),
+        r"FROM blackbox_limits", r"^\('cache\.(lock_tool_results|on_quota)', ",
+        r"^\('cache\.on_quota', 'reject', 'reject', 'reject, evict_oldest', ",
+        "a setting is gone, and evict_lru"),
+    Difference(
+        r"", r"CHECK constraint failed: ValidationError: (timestamp|expires_at) must be whole ",
+        r"CHECK constraint failed: ValidationError: timestamp and expires_at must be milliseconds ",
+        "one message for both"),
+    Difference(
+        r"", r"ValidationError: description must not be longer than cache\.max_description ch",
+        r"ValidationError: description must not be longer than cache\.max_description; ",
+        "a shorter message"),
     Difference(
         r"^UPDATE .*cache_items SET ",
         r"(session_id of an item cannot change; |UNIQUE constraint failed: cache_items\.storage_key$)",
@@ -335,10 +345,12 @@ LEFT_OUT = [
             r"\bno such function: store_text$|\bindex idx_payloads_event_id already exists$",
             "event_payloads has the columns meta and created_ms, other indexes, and it calls "
             "no function"),
-    LeftOut(r"\nno such (table|view|trigger): (\w+\.)?(cache_(quota|use|presets|limits|victims|due_\w+)|"
+    LeftOut(r"\nno such (table|view|trigger): (\w+\.)?(cache_(access|quota|use|presets|limits|victims|due_\w+)|"
             r"rollout_(heads|forks|cleanup|rebuilds|imports|act|about|segments|turns|frames))$|"
             r"\bcannot modify rollout_heads|\bcache_access\.(hits|used_at)$",
             "the cache and rollout have fewer inner objects, and fewer ways in"),
+    LeftOut(r"\bInvalidKeyFormatError: session_id, task_id and turn_id must be ",
+            "one message for the parts of a key"),
     LeftOut(r"\nno such (table|view): (\w+\.)?(payload_prices|rollout_prices|rollout_days|"
             r"payload_usage_formats|payload_error_texts|payload_history|proof_log|retention_clock)$",
             "one table of prices, one of formats, one view of the log"),

@@ -143,7 +143,7 @@ def test_tool_results_in_the_cache(tmp_path):
     session = "conv_a3f8e2b4-5c6d-7e8f-9a0b-1c2d3e4f5a6b"
     with Pair(tmp_path, "cache,core", strict=True) as pair:
         pair.run("INSERT INTO blackbox_settings VALUES('cache.session_quota_bytes', 3000000), "
-                 "('cache.on_quota', 'evict_lru')")
+                 "('cache.on_quota', 'evict_oldest')")
         for i, data in enumerate(tool_results()):
             key = f"{session}_task{i % 9:04}_turn{i % 7:04}"
             pair.run("SELECT cache_write(?, ?, ?, ?, ?)", session, key[-17:-9], key[-8:], data,
