@@ -300,7 +300,7 @@ BEGIN
     SELECT id FROM (SELECT id, session_id FROM cache_items
                      WHERE expires_at < CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) ORDER BY expires_at LIMIT 100) AS d
       CROSS JOIN retention__clock
-     WHERE NEW.work % 4 = 1 AND id <> NEW.work / 4 AND CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) <= seen + 604800000
+     WHERE NEW.work % 4 = 1 AND id <> NEW.work / 4 AND unixepoch() * 1000 - seen <= 604800000
        AND NOT EXISTS (SELECT 1 FROM retention__in_force WHERE kind = 'session' AND "key" = d.session_id AND (until > seen) IS NOT 0)
        AND NOT EXISTS (SELECT 1 FROM sqlite_schema
          WHERE type = 'trigger' AND substr(tbl_name, 1, 6) = 'cache_' COLLATE NOCASE AND substr(name, 1, 6) <> 'cache_'
@@ -369,8 +369,12 @@ BEGIN
     WHEN EXISTS (SELECT 1 FROM retention__refused WHERE kind = 'session' AND "key" = NEW.session_id) THEN
       RAISE(ABORT, 'ErasedError: the session with this id was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
     END FROM cache_state;
-  UPDATE retention__clock SET seen = unixepoch() * 1000
-   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
+  UPDATE retention__clock
+     SET (seen, due, was) = (
+           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
+            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
+           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
+   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
 END;
 
 -- UPDATE cache_sessions SET last_accessed_at = ... marks an access. A time that

@@ -22,10 +22,7 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 /* The time that ends refusals, as in retention__refused. */
-#define STEADY                                                                 \
-  "(SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 "  \
-  "AND 86400000, (julianday('now') - 2440587.5) * 86400000.0, seen) FROM "     \
-  "main.retention__clock)"
+#define STEADY "(SELECT seen FROM main.retention__clock)"
 
 /* One call. */
 typedef struct Erasure {

@@ -316,8 +316,8 @@ void bxRetentionConfirm(BxCall *p) {
       " max(seen, clock) FROM main.retention_now"
       " WHERE clock < seen OR clock > seen + 604800000";
   static const char zConfirm[] =
-      "UPDATE main.retention__clock SET seen ="
-      " (SELECT clock FROM main.retention_now) WHERE one = 1";
+      "UPDATE main.retention__clock SET (seen, due) ="
+      " (SELECT clock, 3600000 FROM main.retention_now) WHERE one = 1";
   static const char zSeen[] = "SELECT seen FROM main.retention__clock";
   BxStmts *pHome = bxHome(p->bx, "core", &p->err);
   if (pHome == 0) return;
