@@ -348,7 +348,8 @@ BEGIN
    WHERE NEW.payload IS NULL
       OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '));
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role')
-   WHERE CASE WHEN OLD.payload IS NULL OR json_valid(OLD.payload)
+   WHERE (SELECT rule FROM rollout__act) IS NOT 'erase'
+     AND CASE WHEN OLD.payload IS NULL OR json_valid(OLD.payload)
                    OR json_valid(OLD.payload || ' ')
               THEN NEW.payload ->> 'type' IS NOT OLD.payload ->> 'type'
                 OR NEW.payload ->> 'role' IS NOT OLD.payload ->> 'role' END;

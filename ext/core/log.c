@@ -104,10 +104,12 @@ static void keepHashes(
 void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr) {
   static const char zZero[] = "UPDATE main.blackbox__log"
                               " SET salt = zeroblob(length(salt)) WHERE n = ?1";
+#define BLANK(name)                                                            \
+  ", " name " = iif(instr(',' || ?2 || ',', '," name ",'), NULL, " name ")"
   static const char zBlank[] =
-      "UPDATE main.blackbox__log SET salt = x'',"
-      " actor = iif(instr(?2, 'actor'), NULL, actor),"
-      " reason = iif(instr(?2, 'reason'), NULL, reason) WHERE n = ?1";
+      "UPDATE main.blackbox__log SET salt = x''" BLANK("actor") BLANK("reason")
+          BLANK("subject") BLANK("detail") BLANK("agent_id") BLANK("event_id")
+              BLANK("kill_switch_event_id") " WHERE n = ?1";
   static const char zTell[] =
       "INSERT INTO main.blackbox__log(domain, kind, subject, detail) VALUES("
       " 'core', 'erasure', 'row:' || ?1, json_object('fields', json('[\"' ||"

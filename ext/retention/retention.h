@@ -68,6 +68,7 @@ void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr);
 
 /* erase.c: everything of a key goes */
 void bxRetentionErase(BxCall *p);
+void bxRetentionErased(BxCall *p); /* whether nothing of it is left */
 /* Problems: keys that are refused without an erasure, and the other way round. */
 void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut);
 
