@@ -95,7 +95,8 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
 
 const BxRecords bxPayloadRecords[] = {
     {"event_payloads", "main.event_payloads",
-        "agent=agent_id,event=event_id,kill_switch=kill_switch_event_id,",
+        "agent=agent_id,event=event_id,kill_switch=kill_switch_event_id,"
+        "evidence=id,",
         "store_text(t.request_body), store_text(t.response_body), t.event_id,"
         " t.agent_id, t.kill_switch_event_id, t.id, t.meta",
         "t.size_bytes",

@@ -102,23 +102,32 @@ static char *findRows(Erasure *p, BxStmts *pOn, const BxRecords *pPart) {
   return bxPrintf(p->pErr, "%s IN (SELECT value FROM json_each(?4))", zKey);
 }
 
+const char *bxRetentionColumn(const char *zKinds, const char *zKind, int *pn) {
+  size_t nKind = strlen(zKind);
+  for (; *zKinds; zKinds = strchr(zKinds, ',') + 1) {
+    if (strncmp(zKinds, zKind, nKind) != 0 || zKinds[nKind] != '=') continue;
+    *pn = (int)strcspn(zKinds + nKind + 1, ",");
+    return zKinds + nKind + 1;
+  }
+  return 0;
+}
+
 /* Which rows, to sqlite3_free(); NULL if the part has none of that kind. bWhole:
 ** it is a virtual table, and the kind is its name. */
 static char *whichRows(
     Erasure *p, BxStmts *pOn, const BxRecords *pPart, int bWhole) {
   sqlite3_str *pOut;
   const char *z = pPart->zKinds;
-  size_t nKind = strlen(p->zKind);
+  int n;
   if (strcmp(p->zKind, "text") == 0) {
     return pPart->zTexts ? findRows(p, pOn, pPart) : 0;
   }
   pOut = sqlite3_str_new(p->pHome->bx->db);
   if (bWhole) sqlite3_str_appendall(pOut, "(1");
-  for (; !bWhole && *z; z = strchr(z, ',') + 1) {
-    if (strncmp(z, p->zKind, nKind) != 0 || z[nKind] != '=') continue;
-    z += nKind + 1;
+  while (!bWhole && (z = bxRetentionColumn(z, p->zKind, &n)) != 0) {
     sqlite3_str_appendf(pOut, "%st.%.*s = ?1",
-        sqlite3_str_length(pOut) > 0 ? " OR " : "(", (int)strcspn(z, ","), z);
+        sqlite3_str_length(pOut) > 0 ? " OR " : "(", n, z);
+    z += n + 1;
   }
   if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ')');
   return bxFinish(pOut, p->pErr);
@@ -374,10 +383,10 @@ static void eraseVtabs(Erasure *p, BxStmts *pSchema) {
 
 /*------------------------------------------------------- what is erased ----*/
 
-/* A text as JSON writes it with ASCII alone: \u00e9, or \u00E9. */
-static void appendAscii(sqlite3_str *pOut, const char *zText, int bUpper) {
-  const unsigned char *z = (const unsigned char *)zText;
-  const char *zForm = bUpper ? "\\u%04X" : "\\u%04x";
+/* The key as JSON writes it with ASCII alone: \u00e9, or \u00E9. */
+static char *asciiOf(Erasure *p, const char *zForm) {
+  const unsigned char *z = (const unsigned char *)p->zKey;
+  sqlite3_str *pOut = sqlite3_str_new(p->pHome->bx->db);
   while (*z) {
     unsigned c = *z++;
     if (c >= 0x80) {
@@ -394,6 +403,7 @@ static void appendAscii(sqlite3_str *pOut, const char *zText, int bUpper) {
       sqlite3_str_appendf(pOut, zForm, 0xdc00 + ((c - 0x10000) & 0x3ff));
     }
   }
+  return bxFinish(pOut, p->pErr);
 }
 
 /* The forms of a text: as it is, and as JSON writes it, also inside a JSON string
@@ -401,32 +411,16 @@ static void appendAscii(sqlite3_str *pOut, const char *zText, int bUpper) {
 static char *formsOf(Erasure *p) {
   static const char zForms[] =
       "WITH RECURSIVE form(text, depth) AS ("
-      "  SELECT value, 0 FROM json_each(?1) UNION"
+      "  VALUES (?1, 0), (?2, 0), (?3, 0) UNION"
       "  SELECT substr(json_quote(text), 2, length(json_quote(text)) - 2),"
       "    depth + 1 FROM form WHERE depth < 2) "
       "SELECT json_group_array(text) FROM (SELECT DISTINCT text FROM form)";
-  sqlite3_str *pOut = sqlite3_str_new(p->pHome->bx->db);
-  sqlite3_str *pForm;
-  char *zRaw, *zForms2;
-  int i;
-  sqlite3_str_appendchar(pOut, 1, '[');
-  bxAppendJson(pOut, p->zKey, (int)strlen(p->zKey));
-  for (i = 0; i < 2; i++) {
-    char *z;
-    pForm = sqlite3_str_new(p->pHome->bx->db);
-    appendAscii(pForm, p->zKey, i);
-    z = sqlite3_str_finish(pForm);
-    sqlite3_str_appendchar(pOut, 1, ',');
-    if (z != 0) bxAppendJson(pOut, z, (int)strlen(z));
-    if (z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
-    sqlite3_free(z);
-  }
-  sqlite3_str_appendchar(pOut, 1, ']');
-  zRaw = sqlite3_str_finish(pOut);
-  if (zRaw == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
-  zForms2 = bxAskText(p->pHome, zForms, p->pErr, "t", zRaw);
-  sqlite3_free(zRaw);
-  return zForms2;
+  char *zLower = asciiOf(p, "\\u%04x"), *zUpper = asciiOf(p, "\\u%04X");
+  char *z =
+      bxAskText(p->pHome, zForms, p->pErr, "ttt", p->zKey, zLower, zUpper);
+  sqlite3_free(zLower);
+  sqlite3_free(zUpper);
+  return z;
 }
 
 static void readEraseOptions(Erasure *p, sqlite3_value *pVal) {
@@ -630,38 +624,17 @@ void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut) {
 }
 
 static char *certificate(Erasure *p, i64 iNumber) {
-  sqlite3_str *pOut = sqlite3_str_new(p->pHome->bx->db);
-  char *z;
-  sqlite3_str_appendf(
-      pOut, "{\"erasure\":%lld,\"at\":%lld,\"kind\":", iNumber, p->iNow);
-  bxAppendJson(pOut, p->zKind, (int)strlen(p->zKind));
-  sqlite3_str_appendall(pOut, ",\"key\":");
-  bxAppendJson(pOut, p->zKey, (int)strlen(p->zKey));
-  sqlite3_str_appendall(pOut, ",\"actor\":");
-  bxAppendJson(pOut, p->zActor, (int)strlen(p->zActor));
-  sqlite3_str_appendall(pOut, ",\"reason\":");
-  bxAppendJson(pOut, p->zReason, (int)strlen(p->zReason));
-  sqlite3_str_appendf(pOut,
-      ",\"rows\":%lld,\"bytes\":%lld,\"unpinned\":%lld,\"erased\":[", p->nRow,
-      p->nByte, p->nUnpinned);
-  if (sqlite3_str_length(p->pErased) > 0) {
-    sqlite3_str_appendall(pOut, sqlite3_str_value(p->pErased));
-  }
-  sqlite3_str_appendall(pOut, "],\"heldBack\":[");
-  if (sqlite3_str_length(p->pHeld) > 0) {
-    sqlite3_str_appendall(pOut, sqlite3_str_value(p->pHeld));
-  }
-  if (p->iUntil > 0) {
-    sqlite3_str_appendf(pOut, "],\"refusedUntil\":%lld", p->iUntil);
-  } else {
-    sqlite3_str_appendall(pOut, "],\"refusedUntil\":null");
-  }
-  sqlite3_str_appendall(pOut,
-      ",\"then\":\"PRAGMA journal_size_limit = 0; VACUUM; "
-      "PRAGMA wal_checkpoint(TRUNCATE)\"}");
-  z = sqlite3_str_finish(pOut);
-  if (z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
-  return z;
+  static const char zSql[] =
+      "SELECT json_object('erasure', ?1, 'at', ?2, 'kind', ?3, 'key', ?4,"
+      " 'actor', ?5, 'reason', ?6, 'rows', ?7, 'bytes', ?8, 'unpinned', ?9,"
+      " 'erased', json('[' || coalesce(?10, '') || ']'),"
+      " 'heldBack', json('[' || coalesce(?11, '') || ']'),"
+      " 'refusedUntil', nullif(?12, 0), 'then',"
+      " 'PRAGMA journal_size_limit = 0; VACUUM; PRAGMA"
+      " wal_checkpoint(TRUNCATE)')";
+  return bxAskText(p->pHome, zSql, p->pErr, "iittttiiitti", iNumber, p->iNow,
+      p->zKind, p->zKey, p->zActor, p->zReason, p->nRow, p->nByte, p->nUnpinned,
+      sqlite3_str_value(p->pErased), sqlite3_str_value(p->pHeld), p->iUntil);
 }
 
 /* Removes the texts of the rows from the body store, where there is one. */
