@@ -141,7 +141,11 @@ static const BxDomain aDomain[] = {
     {.zName = "evidence",
         .zTable = "evidence_owners",
         .zSql = bxSqlEvidence,
-        .aRecords = bxEvidenceRecords},
+        .aRecords = bxEvidenceRecords,
+        /* buffers are not in it */
+        .zSize =
+            "SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0)"
+            " AS bytes FROM main.evidence_owners"},
     {.zName = "cache",
         .zTable = "cache_state",
         .zSql = bxSqlCache,
@@ -174,6 +178,8 @@ static const BxDomain aDomain[] = {
         .zTable = "store__state",
         .zSql = bxSqlStore,
         .xCheck = bxStoreCheck,
+        .zSize =
+            "SELECT texts AS rows, kept_bytes AS bytes FROM main.store__state",
         .zGuarded = ",store__texts,store__packs,store__uses,store__pieces,"
                     "store__state,store_dropped,store_users,",
         .zDerived = ",store_users,",

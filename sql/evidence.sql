@@ -11,7 +11,6 @@
 --                                        its owner was not seen ("at") for
 --                                        evidence.orphan_days. DELETE removes a
 --                                        row that is due, with a receipt
---         evidence__size                  rows and bytes, for retention_report()
 --         evidence__check                 contradictions (no rows if all is well)
 --
 -- The buffers themselves are virtual tables with tables of their own. This file
@@ -42,11 +41,6 @@ SELECT o.owner || '/' || e.id AS key,
        e.rid AS rid
   FROM evidence_owners AS o
  CROSS JOIN evidence__overflow AS e ON e.owner = o.owner;
-
--- For retention_report(). Buffers are not in it.
-CREATE VIEW IF NOT EXISTS main.evidence__size AS
-SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0) AS bytes
-  FROM evidence_owners;
 
 -- The evidence that a hold keeps: on its owner (the kind is 'buffer', and the key
 -- that of evidence_owners), or on a row ('evidence', and the key of evidence_due).

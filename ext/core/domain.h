@@ -48,9 +48,8 @@ struct BxDomain {
   ** xIsWhole tells whether all of that exists. Both may be NULL. */
   void (*xMend)(BxStmts *p, BxErr *pErr);
   int (*xIsWhole)(BxStmts *p, BxErr *pErr);
-  /* Queries, each NULL if a view does it, <domain>__check or <domain>__size: the
-  ** contradictions in its data (object, problem), and how much it has (rows,
-  ** bytes). */
+  /* Queries: the contradictions in its data (object, problem), NULL if the view
+  ** <domain>__check has it; and how much it has (rows, bytes), or NULL. */
   const char *zFaults;
   const char *zSize;
   /* The checks that SQL cannot do. May be NULL. */

@@ -87,18 +87,11 @@ static void makeViewRule(
 /* Whether a CREATE TABLE of blackbox, of a domain or of a virtual table, makes
 ** this table. */
 static int isOurs(BxStmts *p, const char *zTable, BxErr *pErr) {
-  char *zMaker = bxPrintf(pErr, "CREATE TABLE IF NOT EXISTS main.%s(", zTable);
   const BxModule *pModule;
   int i, bOurs = 0;
-  for (i = 0; i < p->bx->nDomain && zMaker != 0 && !bOurs; i++) {
-    const char *z = p->bx->aDomain[i].zSql;
-    size_t n = strlen(zMaker);
-    for (z = strstr(z, "CREATE TABLE"); z != 0 && !bOurs;
-         z = strstr(z + 1, "CREATE TABLE")) {
-      bOurs = sqlite3_strnicmp(z, zMaker, (int)n) == 0;
-    }
+  for (i = 0; i < p->bx->nDomain && !bOurs; i++) {
+    bOurs = bxModelMakes(p->bx->aDomain[i].zSql, zTable);
   }
-  sqlite3_free(zMaker);
   for (pModule = p->bx->aModule; pModule->zName != 0 && !bOurs; pModule++) {
     sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, pErr);
     while (!bOurs && bxRow(pStmt, pErr)) {
