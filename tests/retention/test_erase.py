@@ -192,8 +192,8 @@ def test_no_canary_is_left_in_the_file_or_the_log(tmp_path, kind, mode):
                     else "other" * 300))
     if kind in ("agent", "text"):
         for i in range(5):
-            db.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('him@home', 'e', ?)",
-                       (body,))
+            db.execute("INSERT INTO ring(agent_id, event_id, request_body) "
+                       "VALUES('him@home', 'e', ?)", (body,))
     if kind in ("session", "text"):
         db.execute("INSERT INTO cache_items(session_id, task_id, turn_id, description, data) "
                    "VALUES(?, 'a7b3c9d2', 'f4e8g1h9', ?, ?)", (SESSION, CANARY, body))
