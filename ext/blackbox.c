@@ -67,11 +67,47 @@ static const char zPayloadAllLogged[] =
     "  ON i.id = p.id WHERE p.n > ?1 ORDER BY p.n LIMIT -1) AS k"
     " CROSS JOIN main.event_payloads AS e ON e.rowid = k.rid";
 
+/* The log. What a hold keeps is named in it as long as the hold is in force. What a rule
+** said of an agent goes with its name. */
+static const BxRecords aCoreRecords[] = {
+    {.zName = "blackbox_log",
+        .zTable =
+            "(SELECT *, CASE WHEN kind IN ('hold', 'held', 'release') THEN"
+            " substr(subject, instr(subject, ':') + 1) WHEN kind <>"
+            " 'erasure' THEN subject END AS thing"
+            " FROM main.blackbox__log WHERE kind IS NOT NULL)",
+        .zKinds = "agent=agent_id,agent=thing,event=event_id,event=thing,"
+                  "kill_switch=kill_switch_event_id,kill_switch=thing,"
+                  "rollout=thing,session=thing,",
+        .zTexts = "t.actor, t.reason, t.subject, t.detail, t.agent_id,"
+                  " t.event_id, t.kill_switch_event_id",
+        .zKey = "t.n",
+        .zLoses =
+            "SELECT n, kind = 'verdict' OR kind = 'kill_switch' AND actor LIKE"
+            " 'rule %', actor, reason, iif(kept, NULL, subject) AS subject,"
+            " iif(kept OR kind = 'held', NULL, detail) AS detail, iif(kept,"
+            " NULL, agent_id) AS agent_id, iif(kept, NULL, event_id) AS"
+            " event_id, iif(kept, NULL, kill_switch_event_id) AS"
+            " kill_switch_event_id FROM (SELECT l.*, EXISTS (SELECT 1"
+            " FROM main.retention__in_force AS f WHERE f.kind || ':' ||"
+            " f.\"key\" = substr(l.subject, instr(l.subject, '/') + 1)"
+            " OR f.kind || ':' || f.\"key\" = l.subject"
+            " OR f.\"key\" = CASE f.kind WHEN 'agent' THEN l.agent_id WHEN"
+            " 'event' THEN l.event_id WHEN 'kill_switch' THEN"
+            " l.kill_switch_event_id WHEN 'evidence' THEN l.subject END) AS "
+            "kept"
+            " FROM json_each(?1) AS j CROSS JOIN main.blackbox__log AS l"
+            " ON l.n = j.value)",
+        .bLog = 1},
+    {0},
+};
+
 /* The domains; core is first. */
 static const BxDomain aDomain[] = {
     {.zName = "core",
         .zTable = "blackbox_domains",
         .zSql = bxSqlCore,
+        .aRecords = aCoreRecords,
         .xCheck = checkCore,
         .zFaults = zCoreFaults,
         .zGuarded = ",blackbox__open,retention_rules,retention__clock,"
@@ -105,7 +141,11 @@ static const BxDomain aDomain[] = {
     {.zName = "evidence",
         .zTable = "evidence_owners",
         .zSql = bxSqlEvidence,
-        .aRecords = bxEvidenceRecords},
+        .aRecords = bxEvidenceRecords,
+        /* buffers are not in it */
+        .zSize =
+            "SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0)"
+            " AS bytes FROM main.evidence_owners"},
     {.zName = "cache",
         .zTable = "cache_state",
         .zSql = bxSqlCache,
@@ -118,6 +158,7 @@ static const BxDomain aDomain[] = {
         .zTable = "rollout__act",
         .zSql = bxSqlRollout,
         .aRecords = bxRolloutRecords,
+        .xErase = bxRolloutErase,
         .xMend = bxRolloutMend,
         .zFaults = bxSqlRolloutCheck,
         .zGuarded = ",rollout__about,rollout__segments,rollout__turns,"
@@ -138,6 +179,8 @@ static const BxDomain aDomain[] = {
         .zTable = "store__state",
         .zSql = bxSqlStore,
         .xCheck = bxStoreCheck,
+        .zSize =
+            "SELECT texts AS rows, kept_bytes AS bytes FROM main.store__state",
         .zGuarded = ",store__texts,store__packs,store__uses,store__pieces,"
                     "store__state,store_dropped,store_users,",
         .zDerived = ",store_users,",
@@ -149,6 +192,7 @@ static const BxDomain aDomain[] = {
 static const BxFunction aFunctions[] = {
     {"blackbox_debug", 0, 0, BX_PURE, bxDebug},
     {"blackbox_erase", 4, 5, BX_WRITE | BX_RECORDS, bxRetentionErase},
+    {"blackbox_erased", 1, 1, BX_READ, bxRetentionErased},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
     {"blackbox_report", 2, 3, BX_READ, bxReportText},
     {"blackbox_uninstall", 0, 3, BX_WRITE | BX_RECORDS, bxUninstall},

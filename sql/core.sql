@@ -71,7 +71,11 @@ SELECT n, at, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS dom
 UNION ALL
 SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newest, NULL,
        NULL, NULL, NULL
-  FROM blackbox__open WHERE minute > 0;
+  FROM blackbox__open WHERE minute > 0
+UNION ALL
+SELECT NULL, seen, 'core', 'clock', 'trusted', NULL, NULL, NULL, NULL, was, seen, NULL, NULL,
+       NULL, NULL
+  FROM retention__clock WHERE was;
 
 -- The receipts. That of a minute which is not over has the number that it would get.
 CREATE VIEW IF NOT EXISTS main.retention_log AS
@@ -95,16 +99,12 @@ CREATE VIEW IF NOT EXISTS main.retention__holds AS
 SELECT kind, "key", owner, until, step, found
   FROM retention__in_force
  WHERE until IS NULL
-    OR (until > (SELECT iif(unixepoch() * 1000 - seen BETWEEN 0 AND 86400000,
-                             unixepoch() * 1000, seen)
-                   FROM retention__clock)) IS NOT 0;
+    OR (until > (SELECT max(seen, min(unixepoch() * 1000, seen + 86400000)) FROM retention__clock)) IS NOT 0;
 
 CREATE VIEW IF NOT EXISTS main.retention__refused AS
 SELECT kind, "key", until
   FROM retention__erased
- WHERE (until > (SELECT iif(unixepoch() * 1000 - seen BETWEEN 0 AND 86400000,
-                             unixepoch() * 1000, seen)
-                   FROM retention__clock)) IS NOT 0;
+ WHERE (until > (SELECT seen FROM retention__clock)) IS NOT 0;
 
 -- An actor, an owner and a reason are text in which nothing hides: no control
 -- character stands in it (a reason may have tabs and line ends), and the first
@@ -278,9 +278,9 @@ CREATE TABLE IF NOT EXISTS main.blackbox__open(
   domain TEXT NOT NULL,
   rule   TEXT NOT NULL,
   minute INTEGER NOT NULL,
-  at     INTEGER NOT NULL,
-  rows   INTEGER NOT NULL,
-  bytes  INTEGER NOT NULL,
+  at     INTEGER,
+  rows   INTEGER,
+  bytes  INTEGER,
   oldest INTEGER,
   newest INTEGER,
   PRIMARY KEY (domain, rule, minute)
@@ -293,10 +293,10 @@ BEGIN
   VALUES (NEW.domain, NEW.rule, coalesce(NEW.minute, NEW.at / 60000), NEW.at, NEW.rows,
           NEW.bytes, NEW.oldest, coalesce(NEW.newest, NEW.oldest))
   ON CONFLICT (domain, rule, minute) DO UPDATE
-     SET at = max(at, excluded.at), rows = rows + excluded.rows,
+     SET at = excluded.at, rows = rows + excluded.rows,
          bytes = bytes + excluded.bytes,
-         oldest = min(coalesce(oldest, excluded.oldest), coalesce(excluded.oldest, oldest)),
-         newest = max(coalesce(newest, excluded.newest), coalesce(excluded.newest, newest));
+         oldest = coalesce(min(oldest, excluded.oldest), oldest, excluded.oldest),
+         newest = coalesce(max(newest, excluded.newest), newest, excluded.newest);
 END;
 
 -- Texts of the body store that perhaps no row names any more. It is here, so that the
@@ -372,16 +372,21 @@ CREATE TABLE IF NOT EXISTS main.retention_rules(
   CHECK (format IN ('ms', 's', 'text'))
 ) WITHOUT ROWID;
 
--- The newest time that was seen, by the clock of the machine and not by times
--- that were given. Writes and clean-ups set it, at most once an hour. A clock that
--- has jumped ahead of it by more than seven days stops all rules, because they would
--- remove what is not old.
+-- seen: the newest time that can be trusted, by the clock of the machine and not by
+-- times that were given. Writes and clean-ups set it when more than due has passed: at
+-- most once an hour. If that is more than a day, the clock may have jumped. Then seen
+-- stays for a day, and follows if the clock goes on from there without another jump of
+-- more than seven days (604800000 ms). A clock that is more than seven days ahead of
+-- seen stops all rules, because they would remove what is not old. was: seen before such
+-- a time ended, until a row of the log has it.
 CREATE TABLE IF NOT EXISTS main.retention__clock(
   one  INTEGER PRIMARY KEY CHECK (one = 1),
-  seen INTEGER NOT NULL
+  seen INTEGER NOT NULL,
+  due  INTEGER DEFAULT 3600000,
+  was  INTEGER
 );
 INSERT INTO main.retention__clock(one, seen)
-SELECT 1, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)
+SELECT 1, unixepoch() * 1000
  WHERE NOT EXISTS (SELECT 1 FROM main.retention__clock);
 
 -- The prices of a million tokens in USD, for a call whose prompt has more tokens than

@@ -11,7 +11,6 @@
 --                                        its owner was not seen ("at") for
 --                                        evidence.orphan_days. DELETE removes a
 --                                        row that is due, with a receipt
---         evidence__size                  rows and bytes, for retention_report()
 --         evidence__check                 contradictions (no rows if all is well)
 --
 -- The buffers themselves are virtual tables with tables of their own. This file
@@ -35,19 +34,13 @@ SELECT o.owner || '/' || e.id AS key,
             WHEN EXISTS (SELECT 1 FROM retention__in_force)
              AND EXISTS (SELECT 1 FROM evidence__held AS h WHERE h.rid = e.rid)
             THEN 'held'
-            WHEN o.seen >= (julianday('now') - 2440587.5) * 86400000.0
-                 - 86400000.0 * (SELECT value FROM blackbox_settings
+            WHEN o.seen >= unixepoch() * 1000 - 86400000 * (SELECT value FROM blackbox_settings
                                   WHERE name = 'evidence.orphan_days')
             THEN 'in use' END AS blocked_by,
        o.owner AS owner,
        e.rid AS rid
   FROM evidence_owners AS o
  CROSS JOIN evidence__overflow AS e ON e.owner = o.owner;
-
--- For retention_report(). Buffers are not in it.
-CREATE VIEW IF NOT EXISTS main.evidence__size AS
-SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0) AS bytes
-  FROM evidence_owners;
 
 -- The evidence that a hold keeps: on its owner (the kind is 'buffer', and the key
 -- that of evidence_owners), or on a row ('evidence', and the key of evidence_due).
@@ -290,13 +283,17 @@ SELECT d.rid AS rid
 CREATE TRIGGER IF NOT EXISTS main.evidence_work
 AFTER INSERT ON evidence_owners
 WHEN EXISTS (SELECT 1 FROM retention__clock
-              WHERE unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000)
+              WHERE unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due)
   OR EXISTS (SELECT 1 FROM evidence_owners
-              WHERE seen < (julianday('now') - 2440587.5) * 86400000.0 - 86400000 *
+              WHERE seen < unixepoch() * 1000 - 86400000 *
                     (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days'))
 BEGIN
-  UPDATE retention__clock SET seen = unixepoch() * 1000
-   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
+  UPDATE retention__clock
+     SET (seen, due, was) = (
+           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
+            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
+           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
+   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
   DELETE FROM evidence_due
    WHERE rid IN (SELECT rid FROM evidence__overdue);
 END;

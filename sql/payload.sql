@@ -278,8 +278,12 @@ BEGIN
   VALUES (NEW.rowid, iif(NEW.purpose = 'evidence', 1, coalesce(NEW.pinned, 0)),
           NEW.pinned IS NOT 0 OR NEW.purpose = 'evidence' OR NEW.size_bytes IS NOT
           coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
-  UPDATE retention__clock SET seen = unixepoch() * 1000
-   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
+  UPDATE retention__clock
+     SET (seen, due, was) = (
+           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
+            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
+           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
+   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
   UPDATE payload__state
      SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes,
          rid = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.rowid, -1), ms = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.created_ms, 0),
@@ -500,8 +504,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_work
 AFTER UPDATE OF work ON payload__state WHEN NEW.work = 1
 BEGIN
   UPDATE payload__state
-     SET till = iif(NEW.ms + NEW.kept_ms >= unixepoch() * 1000 AND (SELECT seen FROM retention__clock) + 604800000 >=
-                    unixepoch() * 1000, unixepoch() * 1000 - NEW.kept_ms, -9e15),
+     SET till = iif(min(NEW.ms + NEW.kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= unixepoch() * 1000, unixepoch() * 1000 - NEW.kept_ms, -9e15),
          due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
            WHERE (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE
                   AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'))

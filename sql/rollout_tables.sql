@@ -348,7 +348,8 @@ BEGIN
    WHERE NEW.payload IS NULL
       OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '));
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role')
-   WHERE CASE WHEN OLD.payload IS NULL OR json_valid(OLD.payload)
+   WHERE (SELECT rule FROM rollout__act) IS NOT 'erase'
+     AND CASE WHEN OLD.payload IS NULL OR json_valid(OLD.payload)
                    OR json_valid(OLD.payload || ' ')
               THEN NEW.payload ->> 'type' IS NOT OLD.payload ->> 'type'
                 OR NEW.payload ->> 'role' IS NOT OLD.payload ->> 'role' END;
@@ -599,12 +600,16 @@ ON rollout__about(parent) WHERE parent IS NOT NULL;
 CREATE TRIGGER IF NOT EXISTS main.rollout_work
 AFTER INSERT ON rollout__heads
 WHEN EXISTS (SELECT 1 FROM retention__clock
-              WHERE unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000)
+              WHERE unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due)
   OR EXISTS (SELECT 1 FROM rollout__heads
               WHERE expires_at < (julianday('now') - 2440587.5) * 86400000.0)
 BEGIN
-  UPDATE retention__clock SET seen = unixepoch() * 1000
-   WHERE one = 1 AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000;
+  UPDATE retention__clock
+     SET (seen, due, was) = (
+           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
+            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
+           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
+   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
   DELETE FROM rollout_due
    WHERE coalesce(NEW.expires_at, NEW.created, 9e18)
          >= (julianday('now') - 2440587.5) * 86400000.0 - 60000

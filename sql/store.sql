@@ -15,7 +15,6 @@
 --         store_users    the views through which the store reaches the tables that
 --                        have references
 -- Views   store_stats    texts, pieces, packs, bytes
---         store__size     rows and bytes, for retention_report()
 --         store__check    contradictions (no rows if all is well)
 --
 -- This file runs alone after core.sql (sqlite3 my.db < sql/store.sql), any number of
@@ -39,9 +38,6 @@ SELECT s.texts - d.n AS texts, s.text_bytes - d.b AS text_bytes,
   FROM store__state AS s,
        (SELECT count(*) AS n, coalesce(sum(t.bytes), 0) AS b
           FROM store_dropped AS x JOIN store__texts AS t ON t.text = x.text) AS d;
-
-CREATE VIEW IF NOT EXISTS main.store__size AS
-SELECT texts AS rows, kept_bytes AS bytes FROM store__state;
 
 CREATE VIEW IF NOT EXISTS main.store__check AS
 SELECT 'store__state' AS object, 'has not the one row that it must have' AS problem

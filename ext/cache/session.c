@@ -17,17 +17,18 @@ SQLITE_EXTENSION_INIT3
 #define MAX_BYTES 1125899906842624 /* the highest quota, see sql/cache.sql */
 
 const BxRecords bxCacheRecords[] = {
-    {"cache_sessions", "main.cache_sessions", "session=session_id,", 0,
-        "t.total_size", BX_HOLD_ON("session", "t.session_id"), 0, 0,
-        "UPDATE main.cache_state SET rule = 'erase' WHERE one = 1",
-        "UPDATE main.cache_state SET rule = NULL WHERE one = 1"},
+    {"cache_sessions", "main.cache_sessions", "session=session_id,",
+        "t.session_id", "t.total_size", BX_HOLD_ON("session", "t.session_id"),
+        0, 0, "UPDATE main.cache_state SET rule = 'erase' WHERE one = 1",
+        "UPDATE main.cache_state SET rule = NULL WHERE one = 1", "t.session_id",
+        0, 0},
     {"cache_items", "main.cache_items", "",
-        "t.data|t.description|t.custom_metadata|t.session_id|t.task_id|"
-        "t.turn_id|",
+        "t.data, t.description, t.custom_metadata, t.session_id, t.task_id, "
+        "t.turn_id",
         "t.data_size", BX_HOLD_ON("session", "t.session_id"), 0, 0,
         "UPDATE main.cache_state SET rule = 'erase' WHERE one = 1",
-        "UPDATE main.cache_state SET rule = NULL WHERE one = 1"},
-    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+        "UPDATE main.cache_state SET rule = NULL WHERE one = 1", 0, 0, 0},
+    {0},
 };
 
 const char bxCacheSize[] =

@@ -4,7 +4,7 @@
 ** The clock of the machine may be wrong. If it is far ahead, rules would remove
 ** what is not old. So a file remembers the newest time that it has seen
 ** (retention__clock in sql/core.sql), and a clock that is too far ahead of that
-** time stops all rules until somebody confirms it. A clock that is behind it
+** time stops all rules until somebody confirms it, or a day has passed. A clock that is behind it
 ** removes nothing early, and the newest time seen stays. A time that is given as
 ** an argument is the decision of the caller: it is neither checked nor
 ** remembered.
@@ -20,8 +20,19 @@ static const char zClockNow[] =
 /* clang-format on */
 
 static const char zClockTick[] =
-    "UPDATE main.retention__clock SET seen = unixepoch() * 1000 WHERE one = 1"
-    " AND unixepoch() * 1000 - seen BETWEEN 3600001 AND 604800000";
+    "UPDATE main.retention__clock SET (seen, due, was) = ("
+    "SELECT max(seen, unixepoch() * 1000), 3600000,"
+    " iif(due > 691200000, seen, was)"
+    " WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)"
+    " UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)"
+    " WHERE one = 1"
+    " AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due";
+static const char zClockTrusted[] =
+    "INSERT INTO main.blackbox__log(at, domain, kind, subject, oldest, newest)"
+    " SELECT seen, 'core', 'clock', 'trusted', was, seen"
+    " FROM main.retention__clock WHERE was";
+static const char zClockTold[] =
+    "UPDATE main.retention__clock SET was = NULL WHERE was";
 
 static void failJump(BxErr *pErr, sqlite3_stmt *pStmt) {
   const char *zClock = bxColumnText(pStmt, 1, pErr);
@@ -41,7 +52,11 @@ i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
   if (pNow != 0 && sqlite3_value_type(pNow) != SQLITE_NULL) {
     return bxTime(pNow, "now", pErr);
   }
-  if (bWrite) bxDo(p, zClockTick, pErr, "");
+  if (bWrite) {
+    bxDo(p, zClockTick, pErr, "");
+    bxDo(p, zClockTrusted, pErr, "");
+    bxDo(p, zClockTold, pErr, "");
+  }
   pStmt = bxStmt(p, zClockNow, pErr);
   if (!bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,

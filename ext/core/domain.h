@@ -10,17 +10,24 @@
 ** session or a buffer, or that have a text. In all of the SQL, t is the table, ?1
 ** the key, ?2 the actor, ?3 the reason. */
 typedef struct BxRecords {
-  const char *zName;   /* in a certificate; NULL: that of a virtual table */
-  const char *zTable;  /* what is read and deleted from; NULL ends a list */
-  const char *zKinds;  /* "kind=column," for each kind but text */
-  const char *zTexts;  /* expressions in which a text is looked for, each ended
-                        ** by '|'; NULL: none */
+  const char *zName;  /* in a certificate; NULL: that of a virtual table */
+  const char *zTable; /* what is read and deleted from; NULL ends a list */
+  const char *zKinds; /* "kind=column," for each kind but text */
+  const char
+      *zTexts; /* expressions in which a text is looked for; NULL: none */
   const char *zBytes;  /* of a row */
   const char *zHolds;  /* whether the hold f keeps the row */
   const char *zPinned; /* whether it is pinned, or NULL */
-  const char *zUnpin;  /* unpins the rows, before "WHERE ..." */
+  const char
+      *zUnpin; /* unpins the rows, before "WHERE ..."; without zPinned it is
+                       ** run before each removal, before "AND ..." */
   const char *zBefore; /* run before and after a removal, or NULL */
   const char *zAfter;
+  const char *zKey; /* tells the rows apart; NULL: their rowid */
+  const char
+      *zLoses; /* where a row stays and loses the text ?1: what UPDATE sets, ?2
+                      ** in its place; NULL: the row goes */
+  int bLog;    /* it is the log: zLoses is a query of the rows ?1 of it */
 } BxRecords;
 
 /* What a rule of retention_rules removes: rows of a table whose time lies before that
@@ -57,9 +64,8 @@ struct BxDomain {
   ** xIsWhole tells whether all of that exists. Both may be NULL. */
   void (*xMend)(BxStmts *p, BxErr *pErr);
   int (*xIsWhole)(BxStmts *p, BxErr *pErr);
-  /* Queries, each NULL if a view does it, <domain>__check or <domain>__size: the
-  ** contradictions in its data (object, problem), and how much it has (rows,
-  ** bytes). */
+  /* Queries: the contradictions in its data (object, problem), NULL if the view
+  ** <domain>__check has it; and how much it has (rows, bytes), or NULL. */
   const char *zFaults;
   const char *zSize;
   /* The checks that SQL cannot do. May be NULL. */
@@ -84,6 +90,9 @@ struct BxDomain {
   /* Fails if the domain must not be removed from p's schema, because the
   ** connection keeps something for it; may be NULL. */
   void (*xLeave)(BxStmts *p, BxErr *pErr);
+  /* Called before an erasure changes something of it, and (bDone) afterwards; may be
+  ** NULL. */
+  void (*xErase)(BxStmts *p, int bDone, BxErr *pErr);
   /* A query of the row that row ?1 of the log, whose subject is ?2, pins, if that is
   ** in force: the number of that row, the id, and fields of the leaf of the pin.
   ** Their names come after "reason" and before "rows", in their order. zAllLogged

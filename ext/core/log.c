@@ -104,10 +104,13 @@ static void keepHashes(
 void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr) {
   static const char zZero[] = "UPDATE main.blackbox__log"
                               " SET salt = zeroblob(length(salt)) WHERE n = ?1";
+#define BLANK_FIELD(name)                                                      \
+  ", " name " = iif(instr(',' || ?2 || ',', '," name ",'), NULL, " name ")"
   static const char zBlank[] =
-      "UPDATE main.blackbox__log SET salt = x'',"
-      " actor = iif(instr(?2, 'actor'), NULL, actor),"
-      " reason = iif(instr(?2, 'reason'), NULL, reason) WHERE n = ?1";
+      "UPDATE main.blackbox__log SET salt = x''" BLANK_FIELD("actor")
+          BLANK_FIELD("reason") BLANK_FIELD("subject") BLANK_FIELD("detail")
+              BLANK_FIELD("agent_id") BLANK_FIELD("event_id")
+                  BLANK_FIELD("kill_switch_event_id") " WHERE n = ?1";
   static const char zTell[] =
       "INSERT INTO main.blackbox__log(domain, kind, subject, detail) VALUES("
       " 'core', 'erasure', 'row:' || ?1, json_object('fields', json('[\"' ||"

@@ -23,7 +23,7 @@ typedef struct BxLogRow {
 /* Writes it; its leaf follows at the end of the call. Returns its n. */
 i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr);
 
-/* Erases fields of row n: zNames is "actor", "reason" or "actor,reason". Their hashes
+/* Erases fields of row n: zNames has their names, with commas between them. Their hashes
 ** stay, so that the leaf can still be verified, and another row names them. */
 void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr);
 

@@ -292,6 +292,7 @@ int bxModelRenews(const char *zSql, const char *zSuffix) {
 
 int bxModelMakes(const char *zSql, const char *zSuffix) {
   return createsTable(zSql, "CREATE TABLE main.@_", zSuffix) ||
+         createsTable(zSql, "CREATE TABLE IF NOT EXISTS main.", zSuffix) ||
          bxModelRenews(zSql, zSuffix);
 }
 

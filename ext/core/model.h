@@ -44,7 +44,8 @@ void bxCompareModel(BxStmts *p, sqlite3 *pModel, const char *zSql, int bRows,
     void (*xEach)(BxStmts *p, void *pArg, const BxObject *pObject), void *pArg,
     BxErr *pErr);
 
-/* Whether a template has a table with that suffix. */
+/* Whether a template has a table with that suffix, or the SQL of a domain one of that
+** name. */
 int bxModelMakes(const char *zSql, const char *zSuffix);
 /* Whether it creates that table IF NOT EXISTS: nothing is lost with
 ** it. */

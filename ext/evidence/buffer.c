@@ -49,10 +49,10 @@ typedef struct EvCursor {
 #define EV_SWEEP "INSERT INTO main.@(@) VALUES('sweep')"
 
 const BxRecords bxEvBufferRecords[] = {
-    {0, "main.@", "", "t.action|t.screenshot|t.id|", "t.size_bytes",
+    {0, "main.@", "", "t.action, t.screenshot, t.id", "t.size_bytes",
         BX_HOLD_ON("buffer", "lower('@')"), "t.pinned <> 0",
-        "UPDATE main.@ AS t SET pinned = 0", EV_SWEEP, EV_SWEEP},
-    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+        "UPDATE main.@ AS t SET pinned = 0", EV_SWEEP, EV_SWEEP, 0, 0, 0},
+    {0},
 };
 
 /*------------------------------------------------- create, connect ----*/

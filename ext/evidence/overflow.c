@@ -25,13 +25,14 @@ SQLITE_EXTENSION_INIT3
 
 const BxRecords bxEvidenceRecords[] = {
     {"evidence__overflow", "main.evidence__overflow", "buffer=owner,",
-        "t.action|t.screenshot|t.id|",
+        "t.action, t.screenshot, t.id",
         "t.action_bytes + t.screenshot_bytes + " EV_TEXT(EV_ROW_BYTES),
         BX_HOLD_ON("buffer", "t.owner") " OR " BX_HOLD_ON(
             "evidence", "t.owner || '/' || t.id"),
         "t.pinned <> 0", "UPDATE main.evidence__overflow AS t SET pinned = 0",
-        0, "DELETE FROM main.evidence_owners WHERE owner = ?1 AND rows = 0"},
-    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+        0, "DELETE FROM main.evidence_owners WHERE owner = ?1 AND rows = 0", 0,
+        0, 0},
+    {0},
 };
 
 /* Prepares a statement, and explains a missing table. */

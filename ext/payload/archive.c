@@ -95,10 +95,10 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
 
 const BxRecords bxPayloadRecords[] = {
     {"event_payloads", "main.event_payloads",
-        "agent=agent_id,event=event_id,kill_switch=kill_switch_event_id,",
-        "store_text(t.request_body)|store_text(t.response_body)|t.event_id|t."
-        "agent_id|"
-        "t.kill_switch_event_id|t.id|",
+        "agent=agent_id,event=event_id,kill_switch=kill_switch_event_id,"
+        "evidence=id,",
+        "store_text(t.request_body), store_text(t.response_body), t.event_id,"
+        " t.agent_id, t.kill_switch_event_id, t.id, t.meta",
         "t.size_bytes",
         BX_HOLD_ON("agent", "t.agent_id") " OR " BX_HOLD_ON(
             "event", "t.event_id") " OR " BX_HOLD_ON("kill_switch",
@@ -106,15 +106,30 @@ const BxRecords bxPayloadRecords[] = {
         "t.id IN (SELECT id FROM main.payload__pins)",
         "INSERT INTO main.payload_unpins(payload_id, actor, reason) "
         "SELECT t.id, ?2, ?3 FROM main.event_payloads AS t",
-        0, 0},
+        0, 0, 0, 0, 0},
     {"payload_queue", "payload_queue", "agent=agent_id,event=event_id,",
-        "t.request_body|t.response_body|t.event_id|t.agent_id|",
+        "t.request_body, t.response_body, t.event_id, t.agent_id",
         "coalesce(length(CAST(t.request_body AS BLOB)), 0) + "
         "coalesce(length(CAST(t.response_body AS BLOB)), 0)",
         BX_HOLD_ON("agent", "t.agent_id") " OR " BX_HOLD_ON(
             "event", "t.event_id"),
-        0, 0, 0, 0},
-    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+        0, 0, 0, 0, 0, 0, 0},
+    {"payload_verdicts", "main.payload_verdicts",
+        "agent=agent_id,kill_switch=kill_switch_event_id,",
+        "t.agent_id, t.tool, t.sentence, t.kill_switch_event_id",
+        "length(t.sentence)", BX_HOLD_ON("agent", "t.agent_id"), 0, 0, 0, 0, 0,
+        0, 0},
+    {"payload_allows", "main.payload_allows", "agent=agent_id,",
+        "t.agent_id, t.tool, t.actor, t.reason", "length(t.reason)",
+        BX_HOLD_ON("agent", "t.agent_id"), 0, 0, 0, 0, 0, 0, 0},
+    {"payload_agents", "main.payload_agents", "agent=agent_id,",
+        "t.agent_id, t.stopped_by", "length(t.agent_id)",
+        BX_HOLD_ON("agent", "t.agent_id"), 0,
+        "INSERT INTO main.payload_starts(agent_id, actor, reason) SELECT "
+        "t.agent_id,"
+        " ?2, ?3 FROM main.payload_agents AS t WHERE t.stopped_at IS NOT NULL",
+        0, 0, "t.agent_id", 0, 0},
+    {0},
 };
 
 /* Whether all of a call can be rolled back. A row inside a transaction cannot; the

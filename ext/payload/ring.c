@@ -72,14 +72,17 @@ typedef struct RingCursor {
 
 const BxRecords bxRingRecords[] = {
     {0, "main.@", "agent=agent_id,event=event_id,",
-        "t.request_body|t.response_body|t.event_id|t.agent_id|t.meta|",
+        "t.request_body, t.response_body, t.event_id, t.agent_id, t.meta",
         "t.size_bytes",
         BX_HOLD_ON("agent", "t.agent_id") " OR " BX_HOLD_ON(
             "event", "t.event_id") " OR " BX_HOLD_ON("buffer", "lower('@')"),
         0, 0, 0,
-        "INSERT INTO main.@(@, agent_id) "
-        "VALUES('forget', iif(lower(?1) = lower('@'), NULL, ?1))"},
-    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+        "INSERT INTO main.@(@, agent_id) SELECT 'forget', agent_id"
+        " FROM main.@_agents WHERE rows = 0 AND (?1 IN (agent_id, lower('@'))"
+        " OR ?4 IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(?1) AS j"
+        "  WHERE instr(agent_id, j.value) > 0)) ORDER BY agent_id, 1",
+        0, 0, 0},
+    {0},
 };
 
 /*---------------------------------------------------- life of a table ----*/

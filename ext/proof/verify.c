@@ -374,17 +374,19 @@ static void verifyLeaves(Verify *p) {
 }
 
 /* What blackbox__erased has must be what rows of the log erased: else somebody blanked
-** a field, and made its hash from the salt of the row. Only an actor and a reason are
-** erased, and never those of a row that has digests of what a hold keeps. */
+** a field, and made its hash from the salt of the row. Of a row that
+** has digests of what a hold keeps only the names of the exchange are erased. */
 static void verifyErased(Verify *p) {
   static const char zUnnamed[] =
       "SELECT DISTINCT e.n FROM main.blackbox__erased AS e WHERE NOT EXISTS"
       " (SELECT 1 FROM main.blackbox__log AS l WHERE l.subject = 'row:' || e.n"
       "  AND l.kind = 'erasure' AND l.domain = 'core' AND l.n > e.n"
-      "  AND (e.hash IS NULL OR e.name IN ('actor', 'reason')"
+      "  AND (e.hash IS NULL OR e.name IN ('actor', 'agent_id',"
+      "   'detail', 'event_id', 'kill_switch_event_id', 'reason', 'subject')"
       "   AND instr(l.detail, json_quote(e.name)) > 0))"
       " OR EXISTS (SELECT 1 FROM main.blackbox__log AS h WHERE h.n = e.n"
-      "  AND h.kind = 'held')";
+      "  AND h.kind = 'held' AND e.hash IS NOT NULL"
+      "  AND e.name NOT IN ('agent_id', 'event_id', 'subject'))";
   sqlite3_stmt *pStmt = bxPrepare(p->p, zUnnamed, p->pErr);
   while (bxRow(pStmt, p->pErr)) {
     i64 n = sqlite3_column_int64(pStmt, 0);

@@ -6,7 +6,8 @@
 ** archive and the overflow, of rings and evidence buffers, also of those in temp,
 ** what waits in the queue, a conversation with its search index, a session of the
 ** cache. A text is looked for as it is, and as JSON writes it; a row that has it
-** goes, but an item of a conversation stays and loses the text.
+** goes, but an item of a conversation stays and loses the text. So does a row of the
+** log, in which a digest takes the place of what named the key (bxLogErase()).
 **
 ** Each domain describes its tables (domain.h: BxRecords): which rows a key has,
 ** which of them a hold keeps, which are pinned. Holds win. Pinned rows are an error, unless the options say
@@ -21,18 +22,28 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+#define ERASED_TEXT "[erased]"
+
 /* The time that ends refusals, as in retention__refused. */
-#define STEADY                                                                 \
-  "(SELECT iif((julianday('now') - 2440587.5) * 86400000.0 - seen BETWEEN 0 "  \
-  "AND 86400000, (julianday('now') - 2440587.5) * 86400000.0, seen) FROM "     \
-  "main.retention__clock)"
+#define STEADY "(SELECT seen FROM main.retention__clock)"
+
+/* What is looked for, as bytes. */
+typedef struct Needle {
+  char *z;
+  size_t n;
+} Needle;
 
 /* One call. */
 typedef struct Erasure {
   BxStmts *pHome;
   const char *zKind, *zKey, *zActor, *zReason;
   char *zWhat; /* ?1 of every statement: the key, or the forms of a text */
-  int bUnpin;
+  char *zRows; /* ?4: the rows of a part that have a text, a JSON array */
+  Needle *aForm;
+  int nForm;         /* what is looked for: the key, or the forms of a text */
+  int bUnpin, bLook; /* bLook: nothing goes, pErased has what is left */
+  const BxDomain *pDomain; /* whose tables are walked */
+  int bOpened;             /* xErase of the domain was called */
   i64 iNow, iUntil; /* iUntil: the key is refused until then; 0: it is not */
   i64 nRow, nByte, nUnpinned, nHeld;
   sqlite3_str *pErased, *pHeld; /* elements of JSON arrays */
@@ -41,43 +52,92 @@ typedef struct Erasure {
 
 /*------------------------------------------------------- one part ----*/
 
+/* How often it is in n bytes. */
+static i64 countNeedle(const Needle *p, const void *pIn, size_t n) {
+  const char *z = pIn, *zEnd = z + n;
+  i64 nFound = 0;
+  while (z != 0 && p->n > 0 && (size_t)(zEnd - z) >= p->n &&
+         (z = memchr(z, p->z[0], (size_t)(zEnd - z) - p->n + 1)) != 0) {
+    nFound += memcmp(z++, p->z, p->n) == 0;
+  }
+  return nFound;
+}
+
+static int hasNeedle(const Erasure *p, sqlite3_stmt *pRow, int i) {
+  const void *pIn = sqlite3_column_blob(pRow, i);
+  size_t n = (size_t)sqlite3_column_bytes(pRow, i);
+  int iForm = 0;
+  while (iForm < p->nForm &&
+         (pIn == 0 || !countNeedle(&p->aForm[iForm], pIn, n))) {
+    iForm++;
+  }
+  return iForm < p->nForm;
+}
+
+/* Lists the rows of a part that have the text in zRows. Returns the condition. */
+static char *findRows(Erasure *p, BxStmts *pOn, const BxRecords *pPart) {
+  const char *zKey = pPart->zKey ? pPart->zKey : "t.rowid";
+  char *zSql = bxPrintf(p->pErr, "SELECT %s, %s FROM %s AS t", pPart->zTexts,
+      zKey, pPart->zTable);
+  sqlite3_str *pRows = sqlite3_str_new(p->pHome->bx->db);
+  sqlite3_stmt *pRow = zSql ? bxPrepare(pOn, zSql, p->pErr) : 0;
+  sqlite3_free(zSql);
+  while (bxRow(pRow, p->pErr)) {
+    int i, n = sqlite3_column_count(pRow) - 1;
+    for (i = 0; i < n && !hasNeedle(p, pRow, i); i++) continue;
+    if (i == n) continue;
+    sqlite3_str_appendchar(pRows, 1, sqlite3_str_length(pRows) > 0 ? ',' : '[');
+    if (sqlite3_column_type(pRow, n) == SQLITE_INTEGER) {
+      sqlite3_str_appendf(pRows, "%lld", sqlite3_column_int64(pRow, n));
+    } else {
+      const char *z = bxColumnText(pRow, n, p->pErr);
+      if (z != 0) bxAppendJson(pRows, z, sqlite3_column_bytes(pRow, n));
+    }
+  }
+  sqlite3_finalize(pRow);
+  sqlite3_free(p->zRows);
+  if (sqlite3_str_length(pRows) > 0) sqlite3_str_appendchar(pRows, 1, ']');
+  p->zRows = bxFinish(pRows, p->pErr);
+  if (p->zRows == 0) return 0;
+  return bxPrintf(p->pErr, "%s IN (SELECT value FROM json_each(?4))", zKey);
+}
+
+const char *bxRetentionColumn(const char *zKinds, const char *zKind, int *pn) {
+  size_t nKind = strlen(zKind);
+  for (; *zKinds; zKinds = strchr(zKinds, ',') + 1) {
+    if (strncmp(zKinds, zKind, nKind) != 0 || zKinds[nKind] != '=') continue;
+    *pn = (int)strcspn(zKinds + nKind + 1, ",");
+    return zKinds + nKind + 1;
+  }
+  return 0;
+}
+
 /* Which rows, to sqlite3_free(); NULL if the part has none of that kind. bWhole:
 ** it is a virtual table, and the kind is its name. */
-static char *whichRows(Erasure *p, const BxRecords *pPart, int bWhole) {
-  sqlite3_str *pOut = sqlite3_str_new(p->pHome->bx->db);
-  const char *z = pPart->zTexts, *zEnd;
-  size_t nKind = strlen(p->zKind);
-  if (bWhole) {
-    sqlite3_str_appendall(pOut, "1");
-  } else if (strcmp(p->zKind, "text") == 0) {
-    while (z != 0 && (zEnd = strchr(z, '|')) != 0) {
-      while (zEnd[1] == '|') zEnd += 2; /* the operator || */
-      if (zEnd == 0) break;
-      sqlite3_str_appendf(pOut,
-          "%sEXISTS (SELECT 1 FROM json_each(?1) AS j WHERE "
-          "instr(CAST(%.*s AS BLOB), CAST(j.value AS BLOB)) > 0)",
-          sqlite3_str_length(pOut) > 0 ? " OR " : "(", (int)(zEnd - z), z);
-      z = zEnd + 1;
-    }
-    if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ')');
-  } else {
-    for (z = pPart->zKinds; *z; z = strchr(z, ',') + 1) {
-      if (strncmp(z, p->zKind, nKind) != 0 || z[nKind] != '=') continue;
-      z += nKind + 1;
-      sqlite3_str_appendf(pOut, "t.%.*s = ?1", (int)strcspn(z, ","), z);
-    }
+static char *whichRows(
+    Erasure *p, BxStmts *pOn, const BxRecords *pPart, int bWhole) {
+  sqlite3_str *pOut;
+  const char *z = pPart->zKinds;
+  int n;
+  if (strcmp(p->zKind, "text") == 0) {
+    return pPart->zTexts ? findRows(p, pOn, pPart) : 0;
   }
-  if (sqlite3_str_errcode(pOut) != SQLITE_OK) {
-    bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  pOut = sqlite3_str_new(p->pHome->bx->db);
+  if (bWhole) sqlite3_str_appendall(pOut, "(1");
+  while (!bWhole && (z = bxRetentionColumn(z, p->zKind, &n)) != 0) {
+    sqlite3_str_appendf(pOut, "%st.%.*s = ?1",
+        sqlite3_str_length(pOut) > 0 ? " OR " : "(", n, z);
+    z += n + 1;
   }
-  return sqlite3_str_finish(pOut);
+  if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ')');
+  return bxFinish(pOut, p->pErr);
 }
 
 /* Prepares SQL about a part, and frees it. */
 static sqlite3_stmt *prepareErase(Erasure *p, BxStmts *pOn, char *zOwned) {
   sqlite3_stmt *pStmt = zOwned ? bxPrepare(pOn, zOwned, p->pErr) : 0;
   int n = pStmt ? sqlite3_bind_parameter_count(pStmt) : 0;
-  const char *azValue[] = {p->zWhat, p->zActor, p->zReason};
+  const char *azValue[] = {p->zWhat, p->zActor, p->zReason, p->zRows};
   int i;
   sqlite3_free(zOwned);
   for (i = 0; i < n && p->pErr->rc == SQLITE_OK; i++) {
@@ -102,6 +162,21 @@ static void addErased(sqlite3_str *pOut, const char *zName, i64 nRow) {
       pOut, sqlite3_str_length(pOut) > 0 ? ",{\"from\":" : "{\"from\":");
   bxAppendJson(pOut, zName, (int)strlen(zName));
   sqlite3_str_appendf(pOut, ",\"rows\":%lld", nRow);
+}
+
+static void addGone(Erasure *p, const char *zName, i64 nRow, i64 nByte) {
+  if (nRow == 0) return;
+  addErased(p->pErased, zName, nRow);
+  sqlite3_str_appendf(p->pErased, ",\"bytes\":%lld}", nByte);
+  p->nRow += nRow;
+  p->nByte += nByte;
+}
+
+/* Before the first change of a domain, and after its last one. */
+static void openDomain(Erasure *p) {
+  if (p->pDomain == 0 || p->pDomain->xErase == 0 || p->bOpened) return;
+  p->bOpened = 1;
+  p->pDomain->xErase(p->pHome, 0, p->pErr);
 }
 
 /* What holds keep is told, and by whom. */
@@ -145,7 +220,11 @@ static void unpin(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
     const char *zWhich, const char *zName) {
   i64 nByte, nRow;
   char *zPinned;
-  if (pPart->zPinned == 0) return;
+  if (pPart->zPinned == 0) {
+    if (pPart->zUnpin == 0) return;
+    run(p, pOn, bxPrintf(p->pErr, "%s AND %s", pPart->zUnpin, zWhich));
+    return;
+  }
   zPinned = bxPrintf(p->pErr, "%s AND %s", zWhich, pPart->zPinned);
   if (zPinned == 0) return;
   nRow = countErased(p, pOn, pPart, zPinned, &nByte);
@@ -163,38 +242,113 @@ static void unpin(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
   sqlite3_free(zPinned);
 }
 
+/* Rows that stay lose each form of the text, the longest first. */
+static void loseText(
+    Erasure *p, BxStmts *pOn, const BxRecords *pPart, const char *zWhich) {
+  char *zSql = bxPrintf(p->pErr, "UPDATE %s AS t SET %s WHERE %s",
+      pPart->zTable, pPart->zLoses, zWhich);
+  sqlite3_stmt *pStmt = zSql ? bxPrepare(pOn, zSql, p->pErr) : 0;
+  int i;
+  sqlite3_free(zSql);
+  for (i = 0; i < p->nForm && p->pErr->rc == SQLITE_OK; i++) {
+    bxBind(pStmt, p->pErr, "tt-t", p->aForm[i].z, ERASED_TEXT, p->zRows);
+    bxRun(pStmt, p->pErr);
+    bxDone(pStmt, p->pErr);
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/* The columns of a row of the log that name the key, or have the text; and what a
+** rule said of an agent. Returns how many bytes they have. */
+static i64 findFields(Erasure *p, sqlite3_stmt *pRow, char zNames[200]) {
+  int i, bText = strcmp(p->zKind, "text") == 0;
+  i64 nByte = 0;
+  zNames[0] = 0;
+  for (i = 2; i < sqlite3_column_count(pRow); i++) {
+    const char *zName = sqlite3_column_name(pRow, i);
+    const char *z = (const char *)sqlite3_column_text(pRow, i);
+    size_t n = z ? strlen(z) : 0, nKey = strlen(p->zWhat);
+    int bIn =
+        z != 0 && (bText ? hasNeedle(p, pRow, i)
+                         : n >= nKey && strcmp(z + n - nKey, p->zWhat) == 0 &&
+                               (n == nKey || z[n - nKey - 1] == ':'));
+    if (z != 0 && !bText && sqlite3_column_int(pRow, 1)) {
+      bIn |= zName != 0 && strcmp(zName, "reason") == 0;
+    }
+    if (!bIn || zName == 0) continue;
+    sqlite3_snprintf(200 - (int)strlen(zNames), zNames + strlen(zNames), "%s%s",
+        zNames[0] ? "," : "", zName);
+    nByte += (i64)n;
+  }
+  return nByte;
+}
+
+/* Rows of the log stay, with digests in the place of what is erased. */
+static void eraseLog(
+    Erasure *p, BxStmts *pOn, const BxRecords *pPart, const char *zWhich) {
+  sqlite3_stmt *pRow;
+  char *zRows;
+  i64 nRow = 0, nByte = 0;
+  pRow = prepareErase(p, pOn,
+      bxPrintf(p->pErr, "SELECT json_group_array(%s) FROM %s AS t WHERE %s",
+          pPart->zKey, pPart->zTable, zWhich));
+  zRows = bxRow(pRow, p->pErr) ? bxColumnCopy(pRow, 0, p->pErr) : 0;
+  sqlite3_finalize(pRow);
+  pRow = bxPrepare(pOn, pPart->zLoses, p->pErr);
+  bxBind(pRow, p->pErr, "t", zRows);
+  while (bxRow(pRow, p->pErr)) {
+    char zNames[200];
+    i64 n = findFields(p, pRow, zNames);
+    if (zNames[0] == 0) continue;
+    if (!p->bLook)
+      bxLogErase(pOn, sqlite3_column_int64(pRow, 0), zNames, p->pErr);
+    nByte += n;
+    nRow++;
+  }
+  sqlite3_finalize(pRow);
+  sqlite3_free(zRows);
+  addGone(p, pPart->zName, nRow, nByte);
+}
+
 static void erasePart(
     Erasure *p, BxStmts *pOn, const BxRecords *pPart, int bWhole) {
   const char *zName = pPart->zName ? pPart->zName : pOn->zTable;
-  char *zAll = p->pErr->rc == SQLITE_OK ? whichRows(p, pPart, bWhole) : 0;
+  int bTemp = sqlite3_stricmp(pOn->zDb, "temp") == 0;
+  char *zAll = p->pErr->rc == SQLITE_OK ? whichRows(p, pOn, pPart, bWhole) : 0;
   char *zFree;
   i64 nRow, nByte = 0;
   if (zAll == 0) return;
   /* a table in temp has its holds in no schema */
-  zFree = sqlite3_stricmp(pOn->zDb, "temp") == 0
+  zFree = bTemp || p->bLook || pPart->zHolds == 0
               ? bxPrintf(p->pErr, "%s", zAll)
               : bxPrintf(p->pErr,
                     "%s AND NOT EXISTS (SELECT 1 FROM main.retention__holds "
                     "AS f WHERE %s)",
                     zAll, pPart->zHolds);
-  if (sqlite3_stricmp(pOn->zDb, "temp") != 0) {
+  if (pPart->bLog) {
+    if (zFree != 0) eraseLog(p, pOn, pPart, zFree);
+    sqlite3_free(zFree);
+    sqlite3_free(zAll);
+    return;
+  }
+  if (!bTemp && !p->bLook && pPart->zHolds != 0) {
     tellHeld(p, pOn, pPart, zAll, zName);
   }
-  if (zFree != 0) unpin(p, pOn, pPart, zFree, zName);
+  if (zFree != 0 && !p->bLook) unpin(p, pOn, pPart, zFree, zName);
   nRow = zFree ? countErased(p, pOn, pPart, zFree, &nByte) : 0;
-  if (nRow > 0) {
+  addGone(p, zName, nRow, nByte);
+  if (nRow > 0 && !p->bLook) {
+    openDomain(p);
     runTemplate(p, pOn, pPart->zBefore);
-    run(p, pOn,
-        bxPrintf(
-            p->pErr, "DELETE FROM %s AS t WHERE %s", pPart->zTable, zFree));
-    addErased(p->pErased, zName, nRow);
-    sqlite3_str_appendf(p->pErased, ",\"bytes\":%lld}", nByte);
-    p->nRow += nRow;
-    p->nByte += nByte;
+    if (pPart->zLoses != 0) {
+      loseText(p, pOn, pPart, zFree);
+    } else {
+      run(p, pOn,
+          bxPrintf(
+              p->pErr, "DELETE FROM %s AS t WHERE %s", pPart->zTable, zFree));
+    }
   }
-  if (strcmp(p->zKind, "text") != 0 || pPart->zBefore != 0) {
-    runTemplate(p, pOn, pPart->zAfter);
-  }
+  if (!p->bLook) runTemplate(p, pOn, pPart->zAfter);
   sqlite3_free(zFree);
   sqlite3_free(zAll);
 }
@@ -227,121 +381,12 @@ static void eraseVtabs(Erasure *p, BxStmts *pSchema) {
   }
 }
 
-/*------------------------------------------------------ conversations ----*/
-
-#define ERASED_TEXT "[erased]"
-
-/* Whether a hold keeps the item t. */
-#define ITEM_HELD                                                              \
-  "EXISTS (SELECT 1 FROM main.rollout__segments AS s "                         \
-  "JOIN main.rollout__heads AS h ON h.no = s.rollout "                         \
-  "JOIN main.retention__holds AS f ON f.kind = 'rollout' "                     \
-  "AND f.\"key\" = h.id WHERE s.owner = t.id >> 32 "                           \
-  "AND t.id & 4294967295 BETWEEN s.first AND s.last)"
-
-/* Counts the items that have a text, and tells those that a hold keeps. */
-static void countItems(Erasure *p) {
-  static const char zHaving[] =
-      "SELECT count(*), coalesce(sum(length(CAST(t.payload AS BLOB))), "
-      "0), " ITEM_HELD
-      " AS held FROM main.rollout__data AS t WHERE EXISTS (SELECT 1 "
-      "FROM json_each(?1) AS j WHERE instr(t.payload, j.value) > 0) "
-      "GROUP BY held";
-  sqlite3_stmt *pStmt = bxPrepare(p->pHome, zHaving, p->pErr);
-  bxBind(pStmt, p->pErr, "t", p->zWhat);
-  while (bxRow(pStmt, p->pErr)) {
-    int bHeld = sqlite3_column_int(pStmt, 2);
-    i64 nRow = sqlite3_column_int64(pStmt, 0);
-    addErased(bHeld ? p->pHeld : p->pErased, "rollout_items", nRow);
-    if (bHeld) {
-      sqlite3_str_appendall(
-          p->pHeld, ",\"by\":[\"a hold on a conversation\"]}");
-      p->nHeld += nRow;
-      continue;
-    }
-    sqlite3_str_appendf(
-        p->pErased, ",\"bytes\":%lld}", sqlite3_column_int64(pStmt, 1));
-    p->nRow += nRow;
-    p->nByte += sqlite3_column_int64(pStmt, 1);
-  }
-  sqlite3_finalize(pStmt);
-}
-
-/* What was derived from items or given by a user; what stood around an item in a
-** file; and the items. */
-static const char *const azLose[] = {
-    "UPDATE main.rollout__data AS t SET payload = replace(payload, ?1, ?2) "
-    "WHERE instr(payload, ?1) > 0 AND NOT " ITEM_HELD,
-    "UPDATE main.rollout__about AS t SET (title, given_title, cwd, model, "
-    "branch)"
-    " = (replace(title, ?1, ?2), replace(given_title, ?1, ?2), "
-    "replace(cwd, ?1, ?2), replace(model, ?1, ?2), replace(branch, ?1, ?2)) "
-    "WHERE instr(printf('%s%s%s%s%s', title, given_title, cwd, model, branch), "
-    "?1) > 0 AND NOT EXISTS (SELECT 1 FROM main.rollout__heads AS h "
-    "JOIN main.retention__holds AS f ON f.kind = 'rollout' "
-    "AND f.\"key\" = h.id WHERE h.no = t.no)",
-    "UPDATE main.rollout__frames AS t SET "
-    "before = CAST(replace(CAST(before AS TEXT), ?1, ?2) AS BLOB), "
-    "after = CAST(replace(CAST(after AS TEXT), ?1, ?2) AS BLOB) "
-    "WHERE (instr(before, CAST(?1 AS BLOB)) > 0 "
-    "OR instr(after, CAST(?1 AS BLOB)) > 0) AND NOT " ITEM_HELD,
-};
-
-/* Items cannot go alone, so that those that have a text lose it. */
-static void eraseItems(Erasure *p) {
-  static const char zEach[] =
-      "SELECT value FROM json_each(?1) ORDER BY length(value) DESC";
-  sqlite3_stmt *pStmt;
-  countItems(p);
-  pStmt = bxPrepare(p->pHome, zEach, p->pErr);
-  bxBind(pStmt, p->pErr, "t", p->zWhat);
-  while (bxRow(pStmt, p->pErr)) {
-    const char *zForm = bxColumnText(pStmt, 0, p->pErr);
-    size_t i;
-    for (i = 0; i < sizeof(azLose) / sizeof(azLose[0]); i++) {
-      bxAskOnce(p->pHome, azLose[i], p->pErr, "tt", zForm, ERASED_TEXT);
-    }
-  }
-  sqlite3_finalize(pStmt);
-}
-
-/* The index keeps the parts of deleted texts, unless it is told not to, which
-** FTS5 knows from SQLite 3.42 on; before, it is built anew afterwards. */
-static int hasIndex(Erasure *p) {
-  return bxNumber(p->pHome,
-             "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema "
-             "WHERE name = 'rollout_fts')",
-             p->pErr) != 0;
-}
-
-static void eraseConversations(Erasure *p, const BxRecords *pPart) {
-  static const char zSecure[] =
-      "INSERT INTO main.rollout_fts(rollout_fts, rank) "
-      "VALUES('secure-delete', 1)";
-  static const char zRebuild[] =
-      "INSERT INTO main.rollout_fts(rollout_fts) VALUES('rebuild')";
-  int bText = strcmp(p->zKind, "text") == 0;
-  int bIndex, bSecure = sqlite3_libversion_number() >= 3042000;
-  i64 nBefore = p->nRow;
-  if (!bText && strcmp(p->zKind, "rollout") != 0) return;
-  bIndex = hasIndex(p);
-  if (bIndex && bSecure) runTemplate(p, p->pHome, zSecure);
-  if (bText) {
-    eraseItems(p);
-  } else {
-    erasePart(p, p->pHome, pPart, 0);
-  }
-  if (bIndex && !bSecure && p->nRow > nBefore) {
-    runTemplate(p, p->pHome, zRebuild);
-  }
-}
-
 /*------------------------------------------------------- what is erased ----*/
 
-/* A text as JSON writes it with ASCII alone: \u00e9, or \u00E9. */
-static void appendAscii(sqlite3_str *pOut, const char *zText, int bUpper) {
-  const unsigned char *z = (const unsigned char *)zText;
-  const char *zForm = bUpper ? "\\u%04X" : "\\u%04x";
+/* The key as JSON writes it with ASCII alone: \u00e9, or \u00E9. */
+static char *asciiOf(Erasure *p, const char *zForm) {
+  const unsigned char *z = (const unsigned char *)p->zKey;
+  sqlite3_str *pOut = sqlite3_str_new(p->pHome->bx->db);
   while (*z) {
     unsigned c = *z++;
     if (c >= 0x80) {
@@ -358,6 +403,7 @@ static void appendAscii(sqlite3_str *pOut, const char *zText, int bUpper) {
       sqlite3_str_appendf(pOut, zForm, 0xdc00 + ((c - 0x10000) & 0x3ff));
     }
   }
+  return bxFinish(pOut, p->pErr);
 }
 
 /* The forms of a text: as it is, and as JSON writes it, also inside a JSON string
@@ -365,32 +411,16 @@ static void appendAscii(sqlite3_str *pOut, const char *zText, int bUpper) {
 static char *formsOf(Erasure *p) {
   static const char zForms[] =
       "WITH RECURSIVE form(text, depth) AS ("
-      "  SELECT value, 0 FROM json_each(?1) UNION"
+      "  VALUES (?1, 0), (?2, 0), (?3, 0) UNION"
       "  SELECT substr(json_quote(text), 2, length(json_quote(text)) - 2),"
       "    depth + 1 FROM form WHERE depth < 2) "
       "SELECT json_group_array(text) FROM (SELECT DISTINCT text FROM form)";
-  sqlite3_str *pOut = sqlite3_str_new(p->pHome->bx->db);
-  sqlite3_str *pForm;
-  char *zRaw, *zForms2;
-  int i;
-  sqlite3_str_appendchar(pOut, 1, '[');
-  bxAppendJson(pOut, p->zKey, (int)strlen(p->zKey));
-  for (i = 0; i < 2; i++) {
-    char *z;
-    pForm = sqlite3_str_new(p->pHome->bx->db);
-    appendAscii(pForm, p->zKey, i);
-    z = sqlite3_str_finish(pForm);
-    sqlite3_str_appendchar(pOut, 1, ',');
-    if (z != 0) bxAppendJson(pOut, z, (int)strlen(z));
-    if (z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
-    sqlite3_free(z);
-  }
-  sqlite3_str_appendchar(pOut, 1, ']');
-  zRaw = sqlite3_str_finish(pOut);
-  if (zRaw == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
-  zForms2 = bxAskText(p->pHome, zForms, p->pErr, "t", zRaw);
-  sqlite3_free(zRaw);
-  return zForms2;
+  char *zLower = asciiOf(p, "\\u%04x"), *zUpper = asciiOf(p, "\\u%04X");
+  char *z =
+      bxAskText(p->pHome, zForms, p->pErr, "ttt", p->zKey, zLower, zUpper);
+  sqlite3_free(zLower);
+  sqlite3_free(zUpper);
+  return z;
 }
 
 static void readEraseOptions(Erasure *p, sqlite3_value *pVal) {
@@ -433,6 +463,42 @@ static void refuseHidden(Erasure *p) {
   sqlite3_free(z);
 }
 
+/* What the statements and the search look for. */
+static void readForms(Erasure *p) {
+  static const char zEach[] =
+      "SELECT value FROM json_each(iif(?1 = 'text', ?2, json_array(?2)))"
+      " ORDER BY length(value) DESC";
+  sqlite3_stmt *pRow;
+  i64 nAlloc = 0;
+  if (strcmp(p->zKind, "text") == 0) {
+    p->zWhat = formsOf(p);
+  } else {
+    p->zWhat = bxAskText(p->pHome,
+        "SELECT CASE ?1 WHEN 'rollout' THEN lower(?2) ELSE ?2 END", p->pErr,
+        "tt", p->zKind, p->zKey);
+  }
+  pRow = bxPrepare(p->pHome, zEach, p->pErr);
+  bxBind(pRow, p->pErr, "tt", p->zKind, p->zWhat);
+  while (bxRow(pRow, p->pErr)) {
+    Needle *a = bxGrow(p->aForm, p->nForm, &nAlloc, sizeof(*a), p->pErr);
+    if (a == 0) break;
+    p->aForm = a;
+    a[p->nForm].n = (size_t)sqlite3_column_bytes(pRow, 0);
+    a[p->nForm].z = bxColumnCopy(pRow, 0, p->pErr);
+    p->nForm += a[p->nForm].z != 0;
+  }
+  sqlite3_finalize(pRow);
+}
+
+static void freeErasure(Erasure *p) {
+  while (p->nForm > 0) sqlite3_free(p->aForm[--p->nForm].z);
+  sqlite3_free(p->aForm);
+  sqlite3_free(p->zWhat);
+  sqlite3_free(p->zRows);
+  sqlite3_free(sqlite3_str_finish(p->pErased));
+  sqlite3_free(sqlite3_str_finish(p->pHeld));
+}
+
 static void readCall(BxCall *pCall, Erasure *p) {
   static const char zKinds[] =
       "agent,event,kill_switch,rollout,session,buffer,text";
@@ -457,13 +523,7 @@ static void readCall(BxCall *pCall, Erasure *p) {
         "a short one is in many rows by chance",
         pCall->aArg[1]);
   }
-  if (strcmp(p->zKind, "text") == 0) {
-    p->zWhat = formsOf(p);
-  } else {
-    p->zWhat = bxAskText(p->pHome,
-        "SELECT CASE ?1 WHEN 'rollout' THEN lower(?2) ELSE ?2 END", p->pErr,
-        "tt", p->zKind, p->zKey);
-  }
+  readForms(p);
 }
 
 static void refuseHeld(Erasure *p) {
@@ -482,7 +542,7 @@ static void refuseHeld(Erasure *p) {
 }
 
 /* What a buffer has in the overflow goes through the buffer, so they come
-** first. */
+** first. The log comes last: it has what the others write. */
 static void eraseAll(Erasure *p) {
   Bx *bx = p->pHome->bx;
   BxStmts *pTemp = bxSchema(bx, "temp", p->pErr);
@@ -490,54 +550,17 @@ static void eraseAll(Erasure *p) {
   int i;
   eraseVtabs(p, p->pHome);
   if (pTemp != 0) eraseVtabs(p, pTemp);
-  for (i = 0; i < bx->nDomain && p->pErr->rc == SQLITE_OK; i++) {
+  for (i = bx->nDomain - 1; i >= 0 && p->pErr->rc == SQLITE_OK; i--) {
     const BxDomain *pDomain = &bx->aDomain[i];
     pPart = pDomain->aRecords;
     if (pPart == 0 || !bxCarries(bx, p->pHome->zDb, pDomain->zName, p->pErr)) {
       continue;
     }
-    for (; pPart->zTable != 0; pPart++) {
-      if (strcmp(pDomain->zName, "rollout") == 0) {
-        eraseConversations(p, pPart);
-      } else {
-        erasePart(p, p->pHome, pPart, 0);
-      }
-    }
+    p->pDomain = pDomain;
+    p->bOpened = 0;
+    for (; pPart->zTable != 0; pPart++) erasePart(p, p->pHome, pPart, 0);
+    if (p->bOpened) pDomain->xErase(p->pHome, 1, p->pErr);
   }
-}
-
-/* Rows of the log stay, and lose the actor or the reason that has the text. What they
-** name by its id stays. */
-static void eraseLog(Erasure *p) {
-#define HAS(column)                                                            \
-  "EXISTS (SELECT 1 FROM json_each(?1) AS j WHERE instr(" column ", j.value))"
-  static const char zHaving[] =
-      "SELECT json_group_array(json_array(n, substr(iif(a, ',actor', '') ||"
-      " iif(r, ',reason', ''), 2), iif(a, length(CAST(actor AS BLOB)), 0) +"
-      " iif(r, length(CAST(reason AS BLOB)), 0))) FROM (SELECT *,"
-      " " HAS("actor") " AS a, " HAS(
-          "reason") " AS r"
-                    " FROM main.blackbox__log WHERE kind IS NOT NULL)"
-                    " WHERE a OR r";
-#undef HAS
-  sqlite3_stmt *pStmt;
-  i64 nRow = 0, nByte = 0;
-  if (strcmp(p->zKind, "text") != 0 || p->pErr->rc != SQLITE_OK) return;
-  pStmt = bxJsonRows(p->pHome->bx,
-      "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)",
-      bxAskText(p->pHome, zHaving, p->pErr, "t", p->zWhat), p->pErr);
-  while (bxRow(pStmt, p->pErr)) {
-    bxLogErase(p->pHome, sqlite3_column_int64(pStmt, 0),
-        bxColumnText(pStmt, 1, p->pErr), p->pErr);
-    nByte += sqlite3_column_int64(pStmt, 2);
-    nRow++;
-  }
-  sqlite3_finalize(pStmt);
-  if (nRow == 0) return;
-  addErased(p->pErased, "blackbox_log", nRow);
-  sqlite3_str_appendf(p->pErased, ",\"bytes\":%lld}", nByte);
-  p->nRow += nRow;
-  p->nByte += nByte;
 }
 
 /*---------------------------------------------------------- certificate ----*/
@@ -601,37 +624,17 @@ void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut) {
 }
 
 static char *certificate(Erasure *p, i64 iNumber) {
-  sqlite3_str *pOut = sqlite3_str_new(p->pHome->bx->db);
-  char *z;
-  sqlite3_str_appendf(
-      pOut, "{\"erasure\":%lld,\"at\":%lld,\"kind\":", iNumber, p->iNow);
-  bxAppendJson(pOut, p->zKind, (int)strlen(p->zKind));
-  sqlite3_str_appendall(pOut, ",\"key\":");
-  bxAppendJson(pOut, p->zKey, (int)strlen(p->zKey));
-  sqlite3_str_appendall(pOut, ",\"actor\":");
-  bxAppendJson(pOut, p->zActor, (int)strlen(p->zActor));
-  sqlite3_str_appendall(pOut, ",\"reason\":");
-  bxAppendJson(pOut, p->zReason, (int)strlen(p->zReason));
-  sqlite3_str_appendf(pOut,
-      ",\"rows\":%lld,\"bytes\":%lld,\"unpinned\":%lld,\"erased\":[", p->nRow,
-      p->nByte, p->nUnpinned);
-  if (sqlite3_str_length(p->pErased) > 0) {
-    sqlite3_str_appendall(pOut, sqlite3_str_value(p->pErased));
-  }
-  sqlite3_str_appendall(pOut, "],\"heldBack\":[");
-  if (sqlite3_str_length(p->pHeld) > 0) {
-    sqlite3_str_appendall(pOut, sqlite3_str_value(p->pHeld));
-  }
-  if (p->iUntil > 0) {
-    sqlite3_str_appendf(pOut, "],\"refusedUntil\":%lld", p->iUntil);
-  } else {
-    sqlite3_str_appendall(pOut, "],\"refusedUntil\":null");
-  }
-  sqlite3_str_appendall(
-      pOut, ",\"then\":\"PRAGMA wal_checkpoint(TRUNCATE); VACUUM\"}");
-  z = sqlite3_str_finish(pOut);
-  if (z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
-  return z;
+  static const char zSql[] =
+      "SELECT json_object('erasure', ?1, 'at', ?2, 'kind', ?3, 'key', ?4,"
+      " 'actor', ?5, 'reason', ?6, 'rows', ?7, 'bytes', ?8, 'unpinned', ?9,"
+      " 'erased', json('[' || coalesce(?10, '') || ']'),"
+      " 'heldBack', json('[' || coalesce(?11, '') || ']'),"
+      " 'refusedUntil', nullif(?12, 0), 'then',"
+      " 'PRAGMA journal_size_limit = 0; VACUUM; PRAGMA"
+      " wal_checkpoint(TRUNCATE)')";
+  return bxAskText(p->pHome, zSql, p->pErr, "iittttiiitti", iNumber, p->iNow,
+      p->zKind, p->zKey, p->zActor, p->zReason, p->nRow, p->nByte, p->nUnpinned,
+      sqlite3_str_value(p->pErased), sqlite3_str_value(p->pHeld), p->iUntil);
 }
 
 /* Removes the texts of the rows from the body store, where there is one. */
@@ -652,7 +655,6 @@ static void eraseSecurely(Erasure *p) {
   BxErr err = {SQLITE_OK, 0};
   bxNumber(p->pHome, "PRAGMA main.secure_delete = 1", p->pErr);
   eraseAll(p);
-  eraseLog(p);
   eraseStored(p);
   bxNumber(p->pHome,
       eBefore == 0   ? "PRAGMA main.secure_delete = 0"
@@ -685,8 +687,118 @@ void bxRetentionErase(BxCall *pCall) {
         "");
     iNumber = record(p);
     if (p->pErr->rc == SQLITE_OK) bxReturnJson(pCall, certificate(p, iNumber));
-    sqlite3_free(sqlite3_str_finish(p->pErased));
-    sqlite3_free(sqlite3_str_finish(p->pHeld));
   }
-  sqlite3_free(p->zWhat);
+  freeErasure(p);
+}
+
+/*------------------------------------------------------- what is left ----*/
+
+#define PIECE 1000000
+
+/* How often a file has what was erased. A short key is in every file by chance. */
+static i64 searchFile(Erasure *p, sqlite3_file *pFile) {
+  i64 nSize = 0, iFrom = 0, nFound = 0;
+  char *a = bxNew(PIECE, p->pErr);
+  int i;
+  if (a != 0) pFile->pMethods->xFileSize(pFile, &nSize);
+  while (a != 0 && iFrom < nSize && p->pErr->rc == SQLITE_OK) {
+    i64 n = nSize - iFrom < PIECE ? nSize - iFrom : PIECE, nOver = 0;
+    bxFailDb(p->pErr, p->pHome->bx->db,
+        pFile->pMethods->xRead(pFile, a, (int)n, iFrom));
+    for (i = 0; i < p->nForm && p->pErr->rc == SQLITE_OK; i++) {
+      const Needle *pForm = &p->aForm[i];
+      if (pForm->n < 4) continue;
+      nFound += countNeedle(pForm, a, (size_t)n);
+      if ((i64)pForm->n > nOver) nOver = (i64)pForm->n - 1; /* across the end */
+    }
+    if (iFrom + n == nSize || n <= nOver) break;
+    iFrom += n - nOver;
+  }
+  sqlite3_free(a);
+  return nFound;
+}
+
+/* The same for a journal, if it is there. */
+static i64 searchJournal(Erasure *p, const char *zName, int eType) {
+  sqlite3_vfs *pVfs = 0;
+  sqlite3_file *pFile;
+  i64 nFound = 0;
+  int rc = SQLITE_OK, bThere = 0, eOut = 0;
+  sqlite3_file_control(
+      p->pHome->bx->db, p->pHome->zDb, SQLITE_FCNTL_VFS_POINTER, &pVfs);
+  if (pVfs == 0 || zName == 0 || zName[0] == 0) return 0;
+  rc = pVfs->xAccess(pVfs, zName, SQLITE_ACCESS_EXISTS, &bThere);
+  pFile = bThere ? bxNew((size_t)pVfs->szOsFile, p->pErr) : 0;
+  if (pFile == 0) return 0;
+  rc = pVfs->xOpen(pVfs, zName, pFile, SQLITE_OPEN_READONLY | eType, &eOut);
+  bxFailDb(p->pErr, p->pHome->bx->db, rc);
+  if (rc == SQLITE_OK) nFound = searchFile(p, pFile);
+  if (pFile->pMethods != 0) pFile->pMethods->xClose(pFile);
+  sqlite3_free(pFile);
+  return nFound;
+}
+
+/* The file and its journals, as bytes. A key whose writes are refused is in the file,
+** and a word of the schema is not left of anything. */
+static void searchFiles(Erasure *p) {
+  static const char zMay[] =
+      "SELECT CAST(total((length(x) - length(replace(x, ?1, ''))) / length(?1))"
+      " AS INTEGER) FROM (SELECT sql AS x FROM main.sqlite_schema UNION ALL"
+      " SELECT \"key\" FROM main.retention__erased)";
+  sqlite3 *db = p->pHome->bx->db;
+  const char *zFile = sqlite3_db_filename(db, p->pHome->zDb);
+  sqlite3_file *pFile = 0;
+  i64 n = 0;
+  int i;
+  if (zFile == 0 || zFile[0] == 0 || p->pErr->rc != SQLITE_OK) return;
+  sqlite3_file_control(db, p->pHome->zDb, SQLITE_FCNTL_FILE_POINTER, &pFile);
+  if (pFile != 0 && pFile->pMethods != 0) n = searchFile(p, pFile);
+  for (i = 0; n > 0 && i < p->nForm; i++) {
+    if (p->aForm[i].n >= 4) {
+      n -= bxAsk(p->pHome, zMay, p->pErr, "t", p->aForm[i].z);
+    }
+  }
+  addGone(p, "the file", n, 0);
+  n = searchJournal(p, sqlite3_filename_wal(zFile), SQLITE_OPEN_WAL);
+  addGone(p, "the write-ahead log", n, 0);
+  n = searchJournal(
+      p, sqlite3_filename_journal(zFile), SQLITE_OPEN_MAIN_JOURNAL);
+  addGone(p, "the journal", n, 0);
+}
+
+/* {"erased":true,"left":[]} */
+void bxRetentionErased(BxCall *pCall) {
+  static const char zMember[] =
+      "SELECT CASE WHEN json_valid(?1) THEN ?1 ->> ?2 END";
+  Erasure erasure;
+  Erasure *p = &erasure;
+  char *zKind, *zKey;
+  memset(p, 0, sizeof(*p));
+  p->pErr = &pCall->err;
+  p->bLook = 1;
+  p->pHome = bxHome(pCall->bx, "retention", p->pErr);
+  if (p->pHome == 0) return;
+  zKind = bxAskText(p->pHome, zMember, p->pErr, "vt", pCall->aArg[0], "kind");
+  zKey = bxAskText(p->pHome, zMember, p->pErr, "vt", pCall->aArg[0], "key");
+  p->zKind = zKind;
+  p->zKey = zKey;
+  if (zKind == 0 || zKey == 0 || zKey[0] == 0) {
+    bxRefuse(p->pErr,
+        "ValidationError: the certificate of an erasure has a kind and a key, "
+        "got %s; pass what blackbox_erase() returned",
+        pCall->aArg[0]);
+  } else {
+    readForms(p);
+    p->pErased = sqlite3_str_new(pCall->bx->db);
+    eraseAll(p);
+    searchFiles(p);
+  }
+  if (p->pErr->rc == SQLITE_OK) {
+    bxReturnJson(pCall, sqlite3_mprintf("{\"erased\":%s,\"left\":[%s]}",
+                            p->nRow > 0 ? "false" : "true",
+                            p->nRow > 0 ? sqlite3_str_value(p->pErased) : ""));
+  }
+  freeErasure(p);
+  sqlite3_free(zKind);
+  sqlite3_free(zKey);
 }

@@ -10,37 +10,33 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Where a thing of a kind is. (What rings and overflows have comes and goes.) */
-static const struct HoldPlace {
-  const char *zKind, *zDomain, *zSql;
-} aPlace[] = {
-#define IN_ARCHIVE(column)                                                     \
-  "payload", "SELECT EXISTS (SELECT 1 FROM main.event_payloads "               \
-             "WHERE " column " = ?1)"
-    {"agent", IN_ARCHIVE("agent_id")},
-    {"event", IN_ARCHIVE("event_id")},
-    {"kill_switch", IN_ARCHIVE("kill_switch_event_id")},
-    {"evidence", IN_ARCHIVE("id")},
-    {"rollout", "rollout",
-        "SELECT EXISTS (SELECT 1 FROM main.rollout__heads WHERE id = "
-        "lower(?1))"},
-    {"session", "cache",
-        "SELECT EXISTS (SELECT 1 FROM main.cache_sessions "
-        "WHERE session_id = ?1)"},
-    {"buffer", "core",
-        "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE type = 'table' "
-        "AND lower(name) = lower(?1) AND sql LIKE 'create virtual table%')"},
-};
-
+/* Whether the thing is there: in the first table of a domain that has the kind, or a
+** virtual table. (What rings and overflows have comes and goes.) */
 static int isFound(
     BxStmts *p, const char *zKind, const char *zKey, BxErr *pErr) {
-  size_t i;
-  for (i = 0; i < sizeof(aPlace) / sizeof(aPlace[0]); i++) {
-    if (strcmp(aPlace[i].zKind, zKind) != 0) continue;
-    return bxCarries(p->bx, p->zDb, aPlace[i].zDomain, pErr) &&
-           bxAskOnce(p, aPlace[i].zSql, pErr, "t", zKey) != 0;
+  int i, n, bFound = 0;
+  if (strcmp(zKind, "buffer") == 0) {
+    return bxAskOnce(p,
+               "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE type = "
+               "'table' AND lower(name) = lower(?1) AND sql LIKE "
+               "'create virtual table%')",
+               pErr, "t", zKey) != 0;
   }
-  return 0;
+  for (i = 1; i < p->bx->nDomain && !bFound; i++) {
+    const BxRecords *pPart = p->bx->aDomain[i].aRecords;
+    const char *z = pPart ? bxRetentionColumn(pPart->zKinds, zKind, &n) : 0;
+    char *zSql;
+    if (z == 0 || !bxCarries(p->bx, p->zDb, p->bx->aDomain[i].zName, pErr)) {
+      continue;
+    }
+    zSql = bxPrintf(pErr,
+        "SELECT EXISTS (SELECT 1 FROM %s AS t WHERE t.%.*s = "
+        "iif(?2 = 'rollout', lower(?1), ?1))",
+        pPart->zTable, n, z);
+    bFound = zSql && bxAskOnce(p, zSql, pErr, "tt", zKey, zKind) != 0;
+    sqlite3_free(zSql);
+  }
+  return bFound;
 }
 
 /* One step, as the arguments of a function say. */
@@ -232,4 +228,20 @@ void bxRetentionLeave(BxStmts *p, BxErr *pErr) {
         p->zDb, z);
   }
   sqlite3_free(z);
+}
+
+/* Virtual tables learn that a hold was placed. */
+void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr) {
+  const BxModule *pModule;
+  for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
+    sqlite3_stmt *pStmt =
+        pModule->xHeld ? bxVtabNames(p, pModule->zName, pErr) : 0;
+    while (pStmt != 0 && bxRow(pStmt, pErr)) {
+      const char *zName = bxColumnText(pStmt, 0, pErr);
+      BxVtab *pVtab =
+          zName ? bxVtabIn(p->bx, pModule->zName, p->zDb, zName, pErr) : 0;
+      if (pVtab != 0) pModule->xHeld(pVtab, pErr);
+    }
+    sqlite3_finalize(pStmt);
+  }
 }

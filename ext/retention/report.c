@@ -85,30 +85,13 @@ static i64 domainPages(Report *p, const char *zDomain, BxErr *pErr) {
   return n;
 }
 
-/* A row for a domain that counts its rows and bytes: in a query, or in a view
-** <domain>__size. */
+/* A row for a domain that counts its rows and bytes. */
 static void addDomain(Report *p, const char *zDomain, BxErr *pErr) {
-  const Bx *bx = p->p->bx;
+  const BxDomain *pDomain = bxDomainOf(p->p->bx, zDomain);
   i64 a[5] = {-1, -1, 0, 0, -1};
-  char *zSql = 0;
   sqlite3_stmt *pStmt;
-  int i;
-  for (i = 0; i < bx->nDomain && zSql == 0; i++) {
-    if (strcmp(bx->aDomain[i].zName, zDomain) != 0) continue;
-    if (bx->aDomain[i].zSize == 0) continue;
-    zSql = bxPrintf(pErr, "%s", bx->aDomain[i].zSize);
-  }
-  if (zSql == 0) {
-    if (!bxAskOnce(p->p,
-            "SELECT 1 FROM main.sqlite_schema WHERE type = 'view' AND name = "
-            "?1 || '__size'",
-            pErr, "t", zDomain)) {
-      return;
-    }
-    zSql = bxPrintf(pErr, "SELECT rows, bytes FROM main.%s__size", zDomain);
-  }
-  pStmt = zSql ? bxPrepare(p->p, zSql, pErr) : 0;
-  sqlite3_free(zSql);
+  if (pDomain == 0 || pDomain->zSize == 0) return;
+  pStmt = bxPrepare(p->p, pDomain->zSize, pErr);
   if (bxRow(pStmt, pErr)) {
     a[0] = sqlite3_column_int64(pStmt, 0);
     a[1] = sqlite3_column_int64(pStmt, 1);

@@ -39,8 +39,6 @@ void bxRetentionRead(RetentionRules *pRules, BxStmts *p, i64 iNow, BxErr *pErr);
 void bxRetentionFree(RetentionRules *pRules);
 /* Lists rules that cannot be applied. */
 void bxRetentionCheck(BxStmts *p, BxProblems *pOut);
-
-/* plan.c */
 /* The query of retention_plan(). */
 sqlite3_stmt *bxRetentionPlan(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
@@ -55,6 +53,8 @@ void bxRetentionConfirm(BxCall *p); /* retention_confirm_clock() */
 /* hold.c: what nothing may remove while a case is open */
 void bxRetentionHold(BxCall *p);
 void bxRetentionRelease(BxCall *p);
+/* Lets virtual tables note what a hold keeps that was placed. */
+void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr);
 /* For the domain: whether every hold of the log keeps what it should, and what to
 ** do otherwise. */
 int bxRetentionIsWhole(BxStmts *p, BxErr *pErr);
@@ -65,11 +65,11 @@ void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut);
 /* Refuses that p's schema loses its holds. */
 void bxRetentionLeave(BxStmts *p, BxErr *pErr);
 
-/* guard.c: lets virtual tables note what a hold keeps that was placed. */
-void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr);
-
 /* erase.c: everything of a key goes */
+/* The first column of a kind in a list "kind=column," and its length, or NULL. */
+const char *bxRetentionColumn(const char *zKinds, const char *zKind, int *pn);
 void bxRetentionErase(BxCall *p);
+void bxRetentionErased(BxCall *p); /* whether nothing of it is left */
 /* Problems: keys that are refused without an erasure, and the other way round. */
 void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut);
 

@@ -268,28 +268,25 @@ static void sweep(SweepRun *pRun, BxErr *pErr) {
 
 /* {"removed":3,"bytes":120,"byRule":{"payload.age":3},"more":false} */
 static void returnSweep(BxCall *p, const SweepRun *pRun) {
-  sqlite3_stmt *pStmt;
+  sqlite3_str *pBy = sqlite3_str_new(p->bx->db);
   i64 nGone = 0, nByte = 0;
-  char *zByRule = bxPrintf(&p->err, "{}");
+  char *zByRule;
   int i;
-  pStmt =
-      bxPlain(p->bx->db, "SELECT json_patch(?1, json_object(?2, ?3))", &p->err);
-  for (i = 0; i < pRun->rules.n && p->err.rc == SQLITE_OK; i++) {
+  for (i = 0; i < pRun->rules.n; i++) {
     const Share *pShare = &pRun->aShare[i];
+    const char *zRule = pRun->rules.a[i].zRule;
     if (pShare->nGone == 0) continue;
+    if (nGone > 0) sqlite3_str_appendchar(pBy, 1, ',');
+    bxAppendJson(pBy, zRule, (int)strlen(zRule));
+    sqlite3_str_appendf(pBy, ":%lld", pShare->nGone);
     nGone += pShare->nGone;
     nByte += pShare->nByte;
-    bxBind(
-        pStmt, &p->err, "cti", zByRule, pRun->rules.a[i].zRule, pShare->nGone);
-    sqlite3_free(zByRule);
-    zByRule = bxRow(pStmt, &p->err) ? bxColumnCopy(pStmt, 0, &p->err) : 0;
-    bxDone(pStmt, &p->err);
   }
-  sqlite3_finalize(pStmt);
+  zByRule = bxFinish(pBy, &p->err);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(p, sqlite3_mprintf("{\"removed\":%lld,\"bytes\":%lld,"
-                                    "\"byRule\":%s,\"more\":%s}",
-                        nGone, nByte, zByRule,
+                                    "\"byRule\":{%s},\"more\":%s}",
+                        nGone, nByte, zByRule ? zByRule : "",
                         pRun->bMore && nGone > 0 ? "true" : "false"));
   }
   sqlite3_free(zByRule);
@@ -326,8 +323,8 @@ void bxRetentionConfirm(BxCall *p) {
       " max(seen, clock) FROM main.retention_now"
       " WHERE clock < seen OR clock > seen + 604800000";
   static const char zConfirm[] =
-      "UPDATE main.retention__clock SET seen ="
-      " (SELECT clock FROM main.retention_now) WHERE one = 1";
+      "UPDATE main.retention__clock SET (seen, due) ="
+      " (SELECT clock, 3600000 FROM main.retention_now) WHERE one = 1";
   static const char zSeen[] = "SELECT seen FROM main.retention__clock";
   BxStmts *pHome = bxHome(p->bx, "core", &p->err);
   if (pHome == 0) return;

@@ -12,10 +12,53 @@ SQLITE_EXTENSION_INIT3
 
 #define PERMANENT (-1)
 
+/* Whether the hold f keeps an item. */
+#define SHOWN_BY(id)                                                           \
+  "f.kind = 'rollout' AND f.\"key\" IN (SELECT h.id"                           \
+  " FROM main.rollout__segments AS s JOIN main.rollout__heads AS h"            \
+  " ON h.no = s.rollout WHERE s.owner = " id " >> 32"                          \
+  " AND " id " & 4294967295 BETWEEN s.first AND s.last)"
 const BxRecords bxRolloutRecords[] = {
     {"rollouts", "main.rollout__heads", "rollout=id,", 0, "t.bytes",
-        BX_HOLD_ON("rollout", "t.id"), 0, 0, 0, 0},
-    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+        BX_HOLD_ON("rollout", "t.id"), 0, 0, 0, 0, 0, 0, 0},
+    {"rollout_items", "main.rollout__data", "", "t.payload, t.type",
+        "length(CAST(t.payload AS BLOB))", SHOWN_BY("t.id"), 0, 0,
+        "UPDATE main.rollout__act SET rule = 'erase'",
+        "UPDATE main.rollout__act SET rule = NULL", 0,
+        "payload = replace(payload, ?1, ?2),"
+        " type = substr(replace(type, ?1, ?2), 1, 100)",
+        0},
+    {"rollouts", "main.rollout__about", "",
+        "t.title, t.source, t.cwd, t.originator, t.cli_version, "
+        "t.model_provider,"
+        " t.first_user_message, t.given_title, t.source_id, t.agent, t.branch,"
+        " t.model",
+        "0",
+        "f.kind = 'rollout' AND f.\"key\" = (SELECT id FROM main.rollout__heads"
+        " WHERE no = t.no)",
+        0, 0, 0, 0, 0,
+        "(title, source, cwd, originator, cli_version, model_provider,"
+        " first_user_message, given_title, source_id, agent, branch, model) ="
+        " (replace(title, ?1, ?2), replace(source, ?1, ?2), replace(cwd, ?1, "
+        "?2),"
+        " replace(originator, ?1, ?2), replace(cli_version, ?1, ?2),"
+        " replace(model_provider, ?1, ?2), replace(first_user_message, ?1, ?2),"
+        " replace(given_title, ?1, ?2), replace(source_id, ?1, ?2),"
+        " replace(agent, ?1, ?2), replace(branch, ?1, ?2), replace(model, ?1,"
+        " ?2))",
+        0},
+    {"rollout_items", "main.rollout__frames", "", "t.before, t.after",
+        "coalesce(length(t.before), 0) + coalesce(length(t.after), 0)",
+        SHOWN_BY("t.id"), 0, 0, 0, 0, 0,
+        "before = CAST(replace(CAST(before AS TEXT), ?1, ?2) AS BLOB),"
+        " after = CAST(replace(CAST(after AS TEXT), ?1, ?2) AS BLOB)",
+        0},
+    {"rollout_drops", "main.rollout_drops", "", "t.item_type, t.payload_type",
+        "t.bytes", 0, 0, 0, 0, 0, "t.no || t.item_type || t.payload_type", 0,
+        0},
+    {"rollout_calls", "main.rollout_calls", "", "t.call, t.model", "0",
+        SHOWN_BY("t.id"), 0, 0, 0, 0, 0, 0, 0},
+    {0},
 };
 
 /* Reads a number of days, or 'permanent'. Returns the time of the expiry. */

@@ -56,6 +56,18 @@ void bxRolloutSearchInstall(BxCall *p) {
       p, bxNumber(pHome, "SELECT count(*) FROM main.rollout_fts", &p->err));
 }
 
+/* The index keeps the parts of deleted texts, unless it is told not to, which
+** FTS5 knows from SQLite 3.42 on; before, it is built anew afterwards. */
+void bxRolloutErase(BxStmts *p, int bDone, BxErr *pErr) {
+  int bSecure = sqlite3_libversion_number() >= 3042000;
+  if (bDone == bSecure || bxNumber(p, HAS_INDEX, pErr) == 0) return;
+  bxExec(p,
+      bSecure ? "INSERT INTO main.rollout_fts(rollout_fts, rank)"
+                " VALUES('secure-delete', 1)"
+              : "INSERT INTO main.rollout_fts(rollout_fts) VALUES('rebuild')",
+      pErr);
+}
+
 void bxRolloutSearchRemove(BxCall *p) {
   BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
   i64 bThere;

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from conftest import connect, one, problems, rows
-from retention_helpers import DAY, T0, archive, notes, own_rule, plan
+from retention_helpers import DAY, SESSION, T0, archive, iso, notes, own_rule, plan
 
 HOUR = 3_600_000
 CONFIRM = ["SELECT retention_confirm_clock()",
@@ -103,7 +103,7 @@ def test_reading_writes_nothing(db):
     "VALUES('e', 'a', 'archive', '2020-01-01')",
 ])
 def test_writes_and_clean_ups_remember_the_time_once_an_hour(db, write):
-    set_seen(db, now() - 3 * DAY)
+    set_seen(db, now() - DAY + HOUR)
     db.execute(write)
     assert abs(seen(db) - now()) < 60_000
     then = now() - HOUR // 2
@@ -122,6 +122,97 @@ def test_a_write_remembers_no_time_that_is_in_doubt(db):
     one(db, "SELECT retention_confirm_clock()")
     archive(db, "newer", now())
     assert rows(db, "SELECT id FROM event_payloads ORDER BY rowid") == [("new",), ("newer",)]
+
+
+class Clock:
+    """The clock of a connection to a file, as SQL reads it."""
+
+    def __init__(self, db):
+        self.ms = now()
+        db.create_function("unixepoch", 0, lambda *_: self.ms // 1000)
+        db.create_function("julianday", 1, lambda *_: self.ms / 86400000.0 + 2440587.5)
+
+    def write(self, db, after, key):
+        self.ms += after
+        db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose, created_at) "
+                   "VALUES(?, 'e', 'a', 'archive', ?)", (key, iso(self.ms)))
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """A file with one old row, on a connection without the module, and its clock."""
+    db = connect(tmp_path / "plain.db")
+    one(db, "SELECT blackbox_install('main', 'payload,retention')")
+    archive(db, "old", T0)
+    db.close()
+    db = sqlite3.connect(tmp_path / "plain.db", isolation_level=None)
+    return db, Clock(db)
+
+
+def kept(db):
+    return [r[0] for r in rows(db, "SELECT id FROM event_payloads ORDER BY rowid")]
+
+
+def test_after_a_day_of_steady_time_plain_sql_trusts_the_clock_and_the_log_says_so(plain, tmp_path):
+    db, clock = plain
+    then = seen(db)
+    for i, after in enumerate([9 * DAY, HOUR, 22 * HOUR]):
+        clock.write(db, after, f"p{i}")
+        assert (kept(db)[0], seen(db)) == ("old", then)
+    clock.write(db, 2 * HOUR, "p3")
+    assert "old" not in kept(db) and seen(db) == clock.ms // 1000 * 1000
+    said = ("core", "trusted", then, seen(db))
+    log = "SELECT domain, subject, oldest, newest FROM blackbox_log WHERE kind = 'clock'"
+    assert rows(db, log) == [said]
+    db.close()
+    db = connect(tmp_path / "plain.db")
+    set_seen(db, now())
+    one(db, "SELECT payload_cleanup()")
+    assert [r[:3] for r in rows(db, log + " AND n")] == [said[:3]]
+    assert len(rows(db, log)) == 1 and problems(db) == []
+
+
+def test_another_jump_begins_the_day_anew(plain):
+    db, clock = plain
+    for i, after in enumerate([9 * DAY, 9 * DAY, 23 * HOUR, 300 * DAY, 23 * HOUR]):
+        clock.write(db, after, f"p{i}")
+        assert kept(db)[0] == "old"
+    clock.write(db, 2 * HOUR, "p9")
+    assert kept(db)[0] != "old"
+
+
+def test_a_clock_that_comes_back_from_a_jump_is_trusted_at_once(plain):
+    db, clock = plain
+    db.execute("UPDATE blackbox_settings SET value = 365 WHERE name = 'payload.retention_days'")
+    clock.write(db, 90 * DAY, "ahead")
+    clock.write(db, 2 * HOUR - 90 * DAY, "back")
+    assert seen(db) == clock.ms // 1000 * 1000
+    clock.write(db, 90 * DAY, "ahead again")
+    assert seen(db) < clock.ms - 89 * DAY
+
+
+def test_a_file_that_was_idle_for_nine_days_keeps_no_more_than_before(plain):
+    db, clock = plain
+    clock.write(db, 9 * DAY, "p")
+    for i in range(300):
+        clock.write(db, DAY // 10, f"q{i}")
+    assert len(kept(db)) < 100
+
+
+@pytest.mark.parametrize("jump", [2, 6, 30])
+def test_a_jump_ahead_ends_no_hold(plain, tmp_path, jump):
+    db, clock = plain
+    until = clock.ms + int(1.5 * DAY)
+    for kind, key in (("event", "e"), ("session", SESSION)):
+        db.execute("INSERT INTO retention_holds(kind, key, owner, actor, reason, until) "
+                   "VALUES(?, ?, 'o', 'ann', 'why', ?)", (kind, key, until))
+    for i, after in enumerate([jump * DAY, 2 * HOUR, 20 * HOUR]):
+        clock.write(db, after, f"p{i}")
+        assert one(db, "SELECT count(*) FROM retention_holds") == 2
+        with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+            db.execute("DELETE FROM event_payloads WHERE id = 'old'")
+    clock.write(db, 5 * HOUR, "p9")
+    assert one(db, "SELECT count(*) FROM retention_holds") == 0
 
 
 @pytest.mark.parametrize("sql", [

@@ -9,6 +9,7 @@ from conftest import by_hand, connect, one, problems, rows
 from holds_helpers import FORK, ID, OTHER, SESSION, check, fill, hold, release
 
 CANARY = "kanarie-7731"
+NONE = '{"erased":true,"left":[]}'
 
 
 def erase(db, kind, key, *options):
@@ -172,7 +173,7 @@ def test_a_text_is_refused_that_is_short(full):
         erase(full, "text", "abc")
 
 
-@pytest.mark.parametrize("mode", ["delete", "wal"])
+@pytest.mark.parametrize("mode", ["delete", "wal", "persist"])
 @pytest.mark.parametrize("kind", ["agent", "session", "rollout", "text"])
 def test_no_canary_is_left_in_the_file_or_the_log(tmp_path, kind, mode):
     path = tmp_path / "canary.db"
@@ -187,12 +188,12 @@ def test_no_canary_is_left_in_the_file_or_the_log(tmp_path, kind, mode):
     for i in range(20):
         db.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, purpose) "
                    "VALUES('e', ?, ?, 'archive')",
-                   ("him" if i % 2 else "her", body if i % 2 and kind in ("agent", "text")
+                   ("him@home" if i % 2 else "her", body if i % 2 and kind in ("agent", "text")
                     else "other" * 300))
     if kind in ("agent", "text"):
         for i in range(5):
-            db.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('him', 'e', ?)",
-                       (body,))
+            db.execute("INSERT INTO ring(agent_id, event_id, request_body) "
+                       "VALUES('him@home', 'e', ?)", (body,))
     if kind in ("session", "text"):
         db.execute("INSERT INTO cache_items(session_id, task_id, turn_id, description, data) "
                    "VALUES(?, 'a7b3c9d2', 'f4e8g1h9', ?, ?)", (SESSION, CANARY, body))
@@ -202,20 +203,21 @@ def test_no_canary_is_left_in_the_file_or_the_log(tmp_path, kind, mode):
             db.execute("INSERT INTO rollout_items(rollout, type, payload) VALUES(?, 'event_msg',"
                        " ?)", (ID, json.dumps({"type": "user_message", "message":
                                                f"{i} {CANARY} {i}"})))
-    files = [path, tmp_path / "canary.db-wal"]
+    files = [path, tmp_path / "canary.db-wal", tmp_path / "canary.db-journal"]
 
     def found():
         return any(CANARY.encode() in f.read_bytes() for f in files if f.exists())
     db.execute("PRAGMA wal_checkpoint")
     assert found()
-    certificate = erase(db, kind, {"agent": "him", "session": SESSION, "rollout": ID,
+    certificate = erase(db, kind, {"agent": "him@home", "session": SESSION, "rollout": ID,
                                    "text": CANARY}[kind])
     assert certificate["rows"] > 0
     assert one(db, "PRAGMA secure_delete") == 0
-    for statement in certificate["then"].split(";")[:1]:
+    for statement in certificate["then"].split(";"):
         db.execute(statement).fetchall()
     assert not found()
-    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert one(db, "SELECT blackbox_erased(?)", json.dumps(certificate)) == NONE
+    assert check(db) == []
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
@@ -265,6 +267,113 @@ def test_no_part_of_a_text_is_left_in_the_search_index(db, kind):
     erase(db, kind, ID if kind == "rollout" else "Ω7Ж and")
     assert found() == 0
     assert rows(db, "SELECT rollout FROM rollout_search('something')") == [(FORK,)]
+
+
+# ------------------------------------------------------------------------- every column
+
+NAME = "kanarie-agent"
+TOOL = "kanarie_tool"
+
+
+def chat(text):
+    """Exchanges in which one tool is called again and again."""
+    messages = [{"role": "user", "content": text}]
+    for i in range(9):
+        said = {"role": "assistant", "content": None, "tool_calls": [
+            {"id": f"c{i}", "type": "function", "function": {"name": TOOL, "arguments": "{}"}}]}
+        yield json.dumps({"model": "m", "messages": messages}), json.dumps(
+            {"choices": [{"message": said}]})
+        messages += [said, {"role": "tool", "tool_call_id": f"c{i}", "content": "same"}]
+
+
+def where(db, text):
+    """Every column of every table that has a text."""
+    return [(table, column) for table, in rows(
+        db, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'retention__erased' "
+        "AND sql NOT LIKE 'CREATE VIRTUAL%'")
+        for column in [r[1] for r in rows(db, f'PRAGMA table_info("{table}")')]
+        if one(db, f'SELECT EXISTS (SELECT 1 FROM "{table}" WHERE instr(CAST("{column}" AS BLOB), '
+               "CAST(? AS BLOB)))", text)]
+
+
+@pytest.fixture
+def watched(db):
+    """What blackbox writes about one agent, in every table that it has."""
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=30)")
+    db.execute("UPDATE blackbox_settings SET value = 'kill_switch' WHERE name = 'payload.on_loop'")
+    for i, (request, response) in enumerate(chat(CANARY)):
+        db.execute("INSERT INTO ring(agent_id, event_id, request_body, response_body, meta) "
+                   "VALUES(?, ?, ?, ?, ?)", (NAME, f"kanarie-e{i}", request, response,
+                                             json.dumps({"user": CANARY})))
+    db.execute("INSERT INTO ring(agent_id, event_id) VALUES('other', 'e')")
+    db.execute("INSERT INTO payload_allows(agent_id, tool, actor, reason) VALUES(?, ?, ?, 'why')",
+               (NAME, TOOL, CANARY))
+    one(db, "SELECT payload_kill_switch('ring', ?, 'kanarie-k', 'ann', ?)", NAME, CANARY)
+    hold(db, "agent", NAME)
+    db.execute("INSERT INTO ring(agent_id, event_id) VALUES(?, 'kanarie-last')", (NAME,))
+    one(db, "SELECT proof_head()")
+    release(db, "agent", NAME)
+    return db
+
+
+def test_an_agent_is_left_in_no_column_and_the_log_verifies(watched):
+    assert {"payload_verdicts", "payload_agents", "payload_allows", "ring_agents", "ring_slots",
+            "event_payloads", "blackbox__log"} <= {table for table, _ in where(watched, NAME)}
+    noted = one(watched, "SELECT proof_head()")
+    certificate = erase(watched, "agent", NAME, '{"unpin":true}')
+    assert where(watched, NAME) == []
+    assert where(watched, TOOL) == []
+    assert one(watched, "SELECT blackbox_erased(?) ->> 'left'", json.dumps(certificate)) == "[]"
+    assert rows(watched, "SELECT * FROM proof_verify(?)", noted) == []
+    assert rows(watched, "SELECT * FROM blackbox_check") == []
+    assert rows(watched, "SELECT agent_id FROM ring_agents") == [("other",)]
+
+
+@pytest.mark.parametrize("text", ["kanarie", TOOL, "kanarie-k"])
+def test_a_text_is_left_in_no_column_and_the_log_verifies(watched, text):
+    assert where(watched, text) != []
+    noted = one(watched, "SELECT proof_head()")
+    certificate = erase(watched, "text", text, '{"unpin":true}')
+    assert where(watched, text) == []
+    assert one(watched, "SELECT blackbox_erased(?)", json.dumps(certificate)) == NONE
+    assert rows(watched, "SELECT * FROM proof_verify(?)", noted) == []
+    assert rows(watched, "SELECT * FROM blackbox_check") == []
+
+
+def test_what_is_left_in_the_file_is_told(tmp_path):
+    db = connect(tmp_path / "left.db")
+    one(db, "SELECT blackbox_install('main', 'payload,retention')")
+    db.execute("PRAGMA secure_delete = 0")
+    db.execute("CREATE TABLE mine(body)")
+    db.execute("INSERT INTO mine VALUES(?)", (CANARY * 2,))
+    certificate = json.dumps(erase(db, "text", CANARY))
+    said = json.loads(one(db, "SELECT blackbox_erased(?)", certificate))
+    assert said == {"erased": False, "left": [{"from": "the file", "rows": 2, "bytes": 0}]}
+    db.execute("DELETE FROM mine")
+    assert not json.loads(one(db, "SELECT blackbox_erased(?)", certificate))["erased"]
+    db.execute("VACUUM")
+    assert one(db, "SELECT blackbox_erased(?)", certificate) == NONE
+    with pytest.raises(sqlite3.Error, match="ValidationError: the certificate"):
+        one(db, "SELECT blackbox_erased('{}')")
+
+
+@pytest.mark.parametrize("type, payload", [
+    (CANARY, {"type": CANARY, "message": CANARY}), ("event_msg", {"type": CANARY}),
+    (CANARY + "x" * 86, {"type": "user_message", "role": CANARY})])
+def test_the_type_of_an_item_loses_the_text(full, type, payload):
+    full.execute("UPDATE rollouts SET expires_at = 'permanent'")
+    one(full, "SELECT rollout_append(?, ?)", ID, json.dumps([{"type": "event_msg", "payload":
+        {"type": "user_message", "message": "x"}}]))
+    full.execute("UPDATE rollout__data SET type = ? WHERE id = (SELECT max(id) FROM "
+                 "rollout__data)", (type,))
+    by = json.dumps(payload)
+    full.execute("UPDATE rollout__act SET rule = 'erase'")
+    full.execute("UPDATE rollout__data SET payload = ? WHERE id = (SELECT max(id) FROM "
+                 "rollout__data)", (by,))
+    full.execute("UPDATE rollout__act SET rule = NULL")
+    assert parts(erase(full, "text", CANARY))["rollout_items"] == 1
+    assert where(full, CANARY) == []
+    assert one(full, "SELECT count(*) FROM rollout_items") == 4
 
 
 # ------------------------------------------------------------------------- pins and holds
