@@ -74,12 +74,11 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlCore,
         .xCheck = checkCore,
         .zFaults = zCoreFaults,
-        .zGuarded =
-            ",blackbox__open,retention_rules,retention__clock,"
-            "retention__in_force,retention__erased,"
-            "blackbox__log,blackbox__tree,blackbox__leaves,"
-            "blackbox__nodes,blackbox__folded,blackbox__erased,"
-            "blackbox__heads,"},
+        .zGuarded = ",blackbox__open,retention_rules,retention__clock,"
+                    "retention__in_force,retention__erased,"
+                    "blackbox__log,blackbox__tree,blackbox__leaves,"
+                    "blackbox__nodes,blackbox__folded,blackbox__erased,"
+                    "blackbox__heads,"},
     {.zName = "payload",
         .bDefault = 1,
         .zTable = "payload__state",
@@ -217,7 +216,6 @@ static const BxFunction aFunctions[] = {
     {"store_same", 2, 2, BX_SAFE, bxStoreSame},
     {"store_sweep", 0, 2, BX_WRITE, bxStoreSweep},
     {"store_text", 1, 1, BX_SAFE, bxStoreText},
-    {"store_writing", 0, 0, BX_SAFE, bxStoreWriting},
     /* last: if it exists, the connection has all of them */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},
 };
@@ -312,7 +310,6 @@ static int registerModules(Bx *bx) {
   }
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
   if (rc == SQLITE_OK) rc = bxEvRegister(bx);
-  if (rc == SQLITE_OK) rc = bxStoreRegister(bx);
   if (rc == SQLITE_OK) {
     rc = bxRegisterModule(bx, "blackbox_report_lines", &bxReportLines);
   }
