@@ -138,6 +138,7 @@ static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
   p = (EvBuffer *)bxVtabNew(
       sizeof(EvBuffer), bx, EV_MODULE, argv[1], argv[2], pErr);
   if (p != 0) {
+    p->pOn = &p->base.stmts;
     p->bTemp = sqlite3_stricmp(argv[1], "temp") == 0;
     p->bDisk = !p->bTemp && zFile != 0 && zFile[0] != 0;
     if (pParam == 0) {
@@ -145,7 +146,7 @@ static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
     } else {
       bxShadowCreate(&p->base, pErr);
       if (pParam->zOverflow[0] == 0) {
-        bxInstallMissing(bx, p->base.stmts.zDb, "evidence", pErr);
+        bxInstallMissing(bx, p->pOn->zDb, "evidence", pErr);
       }
       bxEvFirstState(p, pParam, pErr);
     }
@@ -194,11 +195,11 @@ static void forgetLost(BxErr *pErr) {
 ** anybody can change a counter. */
 static void expectNoPins(EvBuffer *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
-  i64 bPinned = bxNumber(&p->base.stmts,
+  i64 bPinned = bxNumber(p->pOn,
       "SELECT EXISTS (SELECT 1 FROM main.@_rows WHERE pinned <> 0)", &err);
   forgetLost(&err);
   if (!p->bTemp && !bPinned && err.rc == SQLITE_OK) {
-    bPinned = bxNumber(&p->base.stmts,
+    bPinned = bxNumber(p->pOn,
         "SELECT EXISTS (SELECT 1 FROM main.evidence__pinned"
         " WHERE buffer = '@' COLLATE NOCASE)",
         &err);
@@ -209,7 +210,7 @@ static void expectNoPins(EvBuffer *p, BxErr *pErr) {
   } else if (bPinned) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "PinnedError: %s holds pinned evidence; unpin it before DROP TABLE",
-        p->base.stmts.zTable);
+        p->pOn->zTable);
     sqlite3_log(SQLITE_CONSTRAINT, "%s", pErr->zMsg ? pErr->zMsg : "pinned");
   }
   bxClear(&err);
@@ -223,7 +224,7 @@ static void expectNoHold(EvBuffer *p, BxErr *pErr) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "HeldError: %s is held by %s and cannot be dropped; end the hold with "
         "retention_release() first",
-        p->base.stmts.zTable, zOwner);
+        p->pOn->zTable, zOwner);
     sqlite3_log(SQLITE_CONSTRAINT, "%s", pErr->zMsg ? pErr->zMsg : "held");
   }
   sqlite3_free(zOwner);
@@ -393,10 +394,10 @@ static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   endScan(p);
   assert(!(idxNum & TIME_EQ) || !(idxNum & (TIME_LOW | TIME_HIGH)));
   bxEvExpectKnown(pBuffer, &err);
-  p->pScan = bxPrepare(&pBuffer->base.stmts, zSql, &err);
+  p->pScan = bxPrepare(pBuffer->pOn, zSql, &err);
   sqlite3_free(zSql);
   for (i = 0; i < argc && err.rc == SQLITE_OK; i++) {
-    bxFailDb(&err, pBuffer->base.stmts.bx->db,
+    bxFailDb(&err, pBuffer->pOn->bx->db,
         sqlite3_bind_value(p->pScan, i + 1, argv[i]));
   }
   p->bEof = !bxRow(p->pScan, &err);
@@ -435,7 +436,7 @@ static void failDamaged(
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: %s of evidence '%q' in %s %s; the other rows can be "
       "read; UPDATE or DELETE this row",
-      zWhat, bxColumnText(p->pScan, 1, pErr), pBuffer->base.stmts.zTable, zHow);
+      zWhat, bxColumnText(p->pScan, 1, pErr), pBuffer->pOn->zTable, zHow);
 }
 
 /* Whether the action that bxEvReadAction() has found is a JSON object. */
@@ -528,7 +529,7 @@ static void failHidden(EvBuffer *p, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
       "ValidationError: a setting is changed without other columns: INSERT "
       "INTO \"%w\"(\"%w\", value) VALUES('max_size_bytes', 20000000)",
-      p->base.stmts.zTable, p->base.stmts.zTable);
+      p->pOn->zTable, p->pOn->zTable);
 }
 
 /* OR IGNORE skips a row that a rule refuses, but never a row for which there is
@@ -538,7 +539,7 @@ static void failAlways(BxErr *pErr) {
 }
 
 static i64 insertEvidence(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
-  int eConflict = sqlite3_vtab_on_conflict(p->base.stmts.bx->db);
+  int eConflict = sqlite3_vtab_on_conflict(p->pOn->bx->db);
   i64 iRow = 0;
   EvRow row = {apCol[COL_ID], apCol[COL_TIMESTAMP], apCol[COL_ACTION],
       apCol[COL_SCREENSHOT], apCol[COL_PINNED], 0, 1};
@@ -570,7 +571,7 @@ static void updateRow(
         "1970 UTC, got NULL");
   }
   if (pErr->rc == SQLITE_OK) bxEvChange(p, iRow, &row, pErr);
-  if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE) {
+  if (sqlite3_vtab_on_conflict(p->pOn->bx->db) == SQLITE_IGNORE) {
     failAlways(pErr);
   }
 }
@@ -596,7 +597,7 @@ static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   EvBuffer *p = (EvBuffer *)pVtab;
   BxErr err = {SQLITE_OK, 0};
   BxWrite write;
-  bxWriteBegin(&write, p->base.stmts.bx);
+  bxWriteBegin(&write, p->pOn->bx);
   if (argc == 1) {
     bxEvDelete(p, sqlite3_value_int64(argv[0]), &err);
   } else if (isNullValue(argv[0])) {
@@ -628,7 +629,7 @@ static void renamePinned(EvBuffer *p, const char *zOld, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   int i;
   for (i = 0; i < 2 && pErr->rc == SQLITE_OK && !p->bTemp; i++) {
-    bxAskOnce(&p->base.stmts, azSql[i], &err, "t", zOld);
+    bxAskOnce(p->pOn, azSql[i], &err, "t", zOld);
     forgetLost(&err);
     bxPass(pErr, &err);
   }
@@ -637,7 +638,7 @@ static void renamePinned(EvBuffer *p, const char *zOld, BxErr *pErr) {
 static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
   EvBuffer *p = (EvBuffer *)pVtab;
   BxErr err = {SQLITE_OK, 0};
-  char *zOld = bxPrintf(&err, "%s", p->base.stmts.zTable);
+  char *zOld = bxPrintf(&err, "%s", p->pOn->zTable);
   refuseColumn(zNew, &err);
   bxShadowRename(&p->base, zNew, &err);
   renamePinned(p, zOld, &err);

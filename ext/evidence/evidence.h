@@ -41,9 +41,10 @@ extern const char bxSqlEvidenceBuffer[]; /* sql/evidence_buffer.sql */
 
 typedef struct EvBuffer {
   BxVtab base;
-  int bTemp;  /* in schema temp: memory first, overflow possible */
-  int bDisk;  /* its schema has a file */
-  int bKnown; /* its format was checked */
+  BxStmts *pOn; /* that of base */
+  int bTemp;    /* in schema temp: memory first, overflow possible */
+  int bDisk;    /* its schema has a file */
+  int bKnown;   /* its format was checked */
 } EvBuffer;
 
 /* The one row of the state table. */
@@ -114,6 +115,8 @@ void bxEvCountRows(EvBuffer *p, EvState *pState, BxErr *pErr);
 void bxEvReadRecord(sqlite3_stmt *pStmt, int iCol, EvRecord *pOut);
 /* Adds a row to the counters, or takes it away with iSign -1. */
 void bxEvCount(EvState *pState, const EvRecord *pRow, int iSign);
+/* Counts that a row is in another place now. */
+void bxEvMove(EvState *pState, EvRecord *pRow, int ePlace);
 
 /*----------------------------------------------------------- prune.c ----*/
 
@@ -138,6 +141,8 @@ void bxEvDropData(EvBuffer *p, i64 iRow, BxErr *pErr);
 void bxEvRemoveOne(
     EvBuffer *p, EvState *pState, const EvRecord *pRow, BxErr *pErr);
 void bxEvRemoveShot(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr);
+/* Notes that a row, or its screenshot, is to be removed from the overflow. */
+void bxEvMarkGone(EvBuffer *p, i64 iRow, i64 bWhole, BxErr *pErr);
 void bxEvNote(EvBuffer *p, const EvReceipt *pReceipt, BxErr *pErr);
 /* The oldest rows in memory, without which it has at most nGoal bytes. */
 void bxEvChooseMemory(

@@ -394,7 +394,7 @@ static EvBuffer *export(
   pOut->pDamaged = sqlite3_str_new(pCall->bx->db);
   collect(p, pQuery, pOut, &pCall->err);
   pOut->nMissing =
-      bxNumber(&p->base.stmts, "SELECT removed FROM main.@_state", &pCall->err);
+      bxNumber(p->pOn, "SELECT removed FROM main.@_state", &pCall->err);
   return p;
 }
 
@@ -467,7 +467,7 @@ void bxEvExportPuppeteer(BxCall *pCall) {
 /* The name of the buffer, and what a reader should know: the format has no
 ** other place for it. */
 static char *titleOf(EvBuffer *p, i64 nMissing) {
-  const char *zTable = p->base.stmts.zTable;
+  const char *zTable = p->pOn->zTable;
   if (nMissing == 0) return sqlite3_mprintf("%s", zTable);
   return sqlite3_mprintf(
       "%s (%lld earlier actions were pruned)", zTable, nMissing);

@@ -111,14 +111,14 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: the overflow has %lld rows of %s, and cannot change "
         "until it is empty; call evidence_export(), and then evidence_clear()",
-        state.nOverflow, p->base.stmts.zTable);
+        state.nOverflow, p->pOn->zTable);
   }
   if (zDb != 0 && zDb[0] != 0) bxEvOverflowExpect(p, zDb, pErr);
   if (pErr->rc == SQLITE_OK && state.zOverflow != 0) {
     bxEvOverflowDrop(p, &state, pErr);
   }
   if (zDb == 0 || zDb[0] == 0) {
-    bxRun(bxStmt(&p->base.stmts, zOff, pErr), pErr);
+    bxRun(bxStmt(p->pOn, zOff, pErr), pErr);
   } else {
     bxEvOverflowOpen(p, zDb, 0, pErr);
   }
@@ -163,7 +163,7 @@ static void foresee(EvBuffer *p, const char *zName, sqlite3_value *pVal,
     pState->rThreshold = sqlite3_value_double(pVal);
   } else if (sqlite3_stricmp(zName, "retention_policy") == 0) {
     pState->bRated = strcmp(zVal, "confidence-based") == 0;
-    pState->nKeep = bxAsk(&p->base.stmts, zKeep, pErr, "t", zVal);
+    pState->nKeep = bxAsk(p->pOn, zKeep, pErr, "t", zVal);
   } else if (pState->nKeep >= 0) {
     pState->nKeep = sqlite3_value_int64(pVal);
   }
@@ -185,7 +185,7 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   foresee(p, zName, pVal, &state, pErr);
   settleRows(p, &state, 1, pErr);
   bxEvOverflowOurs(p, &state, pErr);
-  bxDo(&p->base.stmts, zSql, pErr, "v", pVal);
+  bxDo(p->pOn, zSql, pErr, "v", pVal);
   if (state.bRated != bRated) bxEvRate(p, state.bRated, pErr);
   settleRows(p, &state, 0, pErr);
   bxEvFinish(p, &state, pErr);
@@ -197,7 +197,7 @@ static void firstSetting(
     EvBuffer *p, const char *zName, const char *zVal, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK || zVal[0] == 0) return;
-  pStmt = bxPrepare(&p->base.stmts, "SELECT ?1", pErr);
+  pStmt = bxPrepare(p->pOn, "SELECT ?1", pErr);
   bxBind(pStmt, pErr, "t", zVal);
   if (bxRow(pStmt, pErr)) {
     bxEvSet(p, zName, sqlite3_column_value(pStmt, 0), pErr);
@@ -218,7 +218,7 @@ static void settleResumed(EvBuffer *p, BxErr *pErr) {
 }
 
 void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
-  bxExec(&p->base.stmts,
+  bxExec(p->pOn,
       "INSERT INTO main.@_state VALUES(1, 73400320, 0.9, 'keep-all', 50,"
       " '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
       pErr);
@@ -318,7 +318,7 @@ static void readAction(
     bNeed |= *app[i] == 0;
   }
   if (pErr->rc != SQLITE_OK) return;
-  pStmt = bxStmt(&p->base.stmts, bNeed ? zSql : zValid, pErr);
+  pStmt = bxStmt(p->pOn, bNeed ? zSql : zValid, pErr);
   bxBind(pStmt, pErr, "s", pRow->pAction);
   if (bxRow(pStmt, pErr)) {
     for (i = 0; i < 2 && bNeed; i++) {
@@ -339,7 +339,7 @@ static double rateAction(
   sqlite3_stmt *pStmt;
   double r = -1;
   if (!bRated || pAction == 0) return r;
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  pStmt = bxStmt(p->pOn, zSql, pErr);
   bxBind(pStmt, pErr, "s", pAction);
   if (bxRow(pStmt, pErr)) r = sqlite3_column_double(pStmt, 0);
   bxDone(pStmt, pErr);
@@ -352,7 +352,7 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
   char *zAll, *zSql;
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK) return;
-  bxDo(&p->base.stmts, zNone, pErr, "");
+  bxDo(p->pOn, zNone, pErr, "");
   zAll = bRated ? bxEvActions(p, pErr) : 0;
   if (zAll == 0) return;
   zSql = bxPrintf(pErr,
@@ -361,7 +361,7 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
           "o.action") " ELSE -1 END"
                       " FROM %s AS o"
                       " WHERE o.rid = n.rid",
-      p->base.stmts.zDb, p->base.stmts.zTable, zAll);
+      p->pOn->zDb, p->pOn->zTable, zAll);
   pStmt = bxEvPrepareActions(p, zSql, pErr);
   bxRow(pStmt, pErr);
   sqlite3_finalize(pStmt);
@@ -372,11 +372,11 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
 /* Whether the file has holds, at little cost. (The domain may have been removed.) */
 static int hasHolds(EvBuffer *p, BxErr *pErr) {
   static const char zSql[] = "SELECT 1 FROM main.retention__in_force LIMIT 1";
-  const BxStmts *pStmts = &p->base.stmts;
+  const BxStmts *pStmts = p->pOn;
   return !p->bTemp &&
          sqlite3_table_column_metadata(pStmts->bx->db, pStmts->zDb,
              "retention__in_force", 0, 0, 0, 0, 0, 0) == SQLITE_OK &&
-         bxAsk(&p->base.stmts, zSql, pErr, "") != 0;
+         bxAsk(p->pOn, zSql, pErr, "") != 0;
 }
 
 void bxEvRefuseHeld(EvBuffer *p, BxErr *pErr) {
@@ -408,14 +408,13 @@ static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
         "DataTooLargeError: evidence %Q has %lld bytes, and max_size_bytes is "
         "%lld; increase it: INSERT INTO \"%w\"(\"%w\", value) "
         "VALUES('max_size_bytes', %lld)",
-        zId, nNew, pState->nMax, p->base.stmts.zTable, p->base.stmts.zTable,
-        nNew * 2);
+        zId, nNew, pState->nMax, p->pOn->zTable, p->pOn->zTable, nNew * 2);
   } else if (nPinned + nNew > pState->nMax) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "BufferFullError: pinned evidence holds %lld of %lld bytes and leaves "
         "no room for %lld; unpin rows (UPDATE \"%w\" SET pinned = 0 WHERE id = "
         "...) or increase max_size_bytes",
-        nPinned, pState->nMax, nNew, p->base.stmts.zTable);
+        nPinned, pState->nMax, nNew, p->pOn->zTable);
   }
 }
 
@@ -424,7 +423,7 @@ static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
 /* The rid of the row with this id, or 0. */
 static i64 findRow(EvBuffer *p, const char *zId, BxErr *pErr) {
   static const char zSql[] = "SELECT rid FROM main.@_rows WHERE id = ?1";
-  return bxAsk(&p->base.stmts, zSql, pErr, "t", zId);
+  return bxAsk(p->pOn, zSql, pErr, "t", zId);
 }
 
 /* Makes room in memory for nNew bytes if there is an overflow. */
@@ -495,13 +494,13 @@ static void pinRow(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
       " FROM main.@_rows AS r WHERE rid = ?1";
   static const char zRow[] =
       "UPDATE main.@_rows SET pinned = ?2 WHERE rid = ?1";
-  i64 iNo = p->bTemp ? 1 : bxAsk(&p->base.stmts, zNext, pErr, "");
+  i64 iNo = p->bTemp ? 1 : bxAsk(p->pOn, zNext, pErr, "");
   bxEvCount(pState, pRow, -1);
   if (!p->bTemp) {
-    bxDo(&p->base.stmts, zIn, pErr, "ii", pRow->iRow, iNo);
+    bxDo(p->pOn, zIn, pErr, "ii", pRow->iRow, iNo);
     bxEvDropData(p, pRow->iRow, pErr);
   }
-  bxDo(&p->base.stmts, zRow, pErr, "ii", pRow->iRow, iNo);
+  bxDo(p->pOn, zRow, pErr, "ii", pRow->iRow, iNo);
   pRow->iPinned = iNo;
   bxEvCount(pState, pRow, 1);
 }
@@ -522,12 +521,12 @@ static void unpinRow(
   static const char zRow[] = "UPDATE main.@_rows SET pinned = 0 WHERE rid = ?1";
   bxEvCount(pState, pRow, -1);
   if (!p->bTemp) {
-    bxDo(&p->base.stmts, zAction, pErr, "ii", pRow->iRow, pRow->iPinned);
-    bxDo(&p->base.stmts, zShot, pErr, "ii", pRow->iRow, pRow->iPinned);
-    bxDo(&p->base.stmts, zFree, pErr, "i", pRow->iPinned);
-    bxDo(&p->base.stmts, zGone, pErr, "i", pRow->iPinned);
+    bxDo(p->pOn, zAction, pErr, "ii", pRow->iRow, pRow->iPinned);
+    bxDo(p->pOn, zShot, pErr, "ii", pRow->iRow, pRow->iPinned);
+    bxDo(p->pOn, zFree, pErr, "i", pRow->iPinned);
+    bxDo(p->pOn, zGone, pErr, "i", pRow->iPinned);
   }
-  bxDo(&p->base.stmts, zRow, pErr, "i", pRow->iRow);
+  bxDo(p->pOn, zRow, pErr, "i", pRow->iRow);
   pRow->iPinned = 0;
   bxEvCount(pState, pRow, 1);
 }
@@ -535,7 +534,7 @@ static void unpinRow(
 /* With a file that has lost its domain, a pin is refused before anything changes. */
 static void expectPins(EvBuffer *p, BxErr *pErr) {
   static const char zSql[] = "SELECT 1 FROM main.evidence__pinned LIMIT 1";
-  if (!p->bTemp) bxAsk(&p->base.stmts, zSql, pErr, "");
+  if (!p->bTemp) bxAsk(p->pOn, zSql, pErr, "");
 }
 
 static void failDuplicate(EvBuffer *p, const char *zId, BxErr *pErr) {
@@ -543,7 +542,7 @@ static void failDuplicate(EvBuffer *p, const char *zId, BxErr *pErr) {
       "DuplicateError: %s already has evidence %Q; use INSERT OR REPLACE to "
       "overwrite it, INSERT OR IGNORE to keep it, or UPDATE (SQLite has no ON "
       "CONFLICT DO UPDATE for virtual tables)",
-      p->base.stmts.zTable, zId);
+      p->pOn->zTable, zId);
 }
 
 static const char zPutRow[] =
@@ -571,17 +570,17 @@ static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
   checkSize(p, &state, zId, nNew, state.nPinned, pErr);
   rRate = rateAction(p, state.bRated, pRow->pAction, pErr);
   if (iPinned) expectPins(p, pErr);
-  bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
+  bxStmtSet(p->pOn, azSql, 4, apStmt, pErr);
   expectRoom(p, &state, &growth, pErr);
   makeMemory(p, &state, nNew, pErr); /* which may find the file locked */
   makeBufferRoom(p, &state, &growth, pErr);
   row.iRow = ++state.iLast;
   row.ePlace = p->bTemp ? EV_MEMORY : EV_FILE;
-  bxDo(&p->base.stmts, zPutRow, pErr, "itiiidi", row.iRow, zId, iTime, nAction,
-      nShot, rRate, (i64)row.ePlace);
-  bxDo(&p->base.stmts, zPutAction, pErr, "is", row.iRow, pRow->pAction);
+  bxDo(p->pOn, zPutRow, pErr, "itiiidi", row.iRow, zId, iTime, nAction, nShot,
+      rRate, (i64)row.ePlace);
+  bxDo(p->pOn, zPutAction, pErr, "is", row.iRow, pRow->pAction);
   if (nShot > 0) {
-    bxDo(&p->base.stmts, zPutShot, pErr, "is", row.iRow, pRow->pScreenshot);
+    bxDo(p->pOn, zPutShot, pErr, "is", row.iRow, pRow->pScreenshot);
   }
   bxEvCount(&state, &row, 1);
   if (iPinned) pinRow(p, &state, &row, pErr);
@@ -620,7 +619,7 @@ i64 bxEvStore(EvBuffer *p, EvRow *pRow, BxErr *pErr) {
 static char *readBefore(EvBuffer *p, i64 iRow, EvRecord *pOut, BxErr *pErr) {
   static const char zSql[] =
       "SELECT id, " EV_RECORD " FROM main.@_rows WHERE rid = ?1";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  sqlite3_stmt *pStmt = bxStmt(p->pOn, zSql, pErr);
   char *zId = 0;
   memset(pOut, 0, sizeof(*pOut));
   bxBind(pStmt, pErr, "i", iRow);
@@ -636,7 +635,7 @@ static void failPinned(EvBuffer *p, const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
       "PinnedError: evidence %Q is pinned and cannot be changed or deleted; "
       "unpin it first: UPDATE \"%w\" SET pinned = 0 WHERE id = %Q",
-      zId, p->base.stmts.zTable, zId);
+      zId, p->pOn->zTable, zId);
 }
 
 /* Moves the row from the overflow into memory, at first, or after room was made
@@ -687,18 +686,18 @@ static void writeData(EvBuffer *p, EvState *pState, const EvRow *pRow,
   bxEvCount(pState, pNow, -1);
   pNow->iTime = pChange->iTime;
   if (mask & HAS_ACTION) {
-    bxDo(&p->base.stmts, zPutAction, pErr, "is", pNow->iRow, pRow->pAction);
-    if (pNow->iPruned) bxDo(&p->base.stmts, zOld, pErr, "i", pNow->iRow);
-    bxDo(&p->base.stmts, zRate, pErr, "id", pNow->iRow, rRate);
+    bxDo(p->pOn, zPutAction, pErr, "is", pNow->iRow, pRow->pAction);
+    if (pNow->iPruned) bxDo(p->pOn, zOld, pErr, "i", pNow->iRow);
+    bxDo(p->pOn, zRate, pErr, "id", pNow->iRow, rRate);
     pNow->nAction = bxBytes(pRow->pAction);
     pNow->iPruned = 0;
   }
   if (mask & HAS_SCREENSHOT && bxBytes(pRow->pScreenshot) > 0) {
-    bxDo(&p->base.stmts, zPutShot, pErr, "is", pNow->iRow, pRow->pScreenshot);
+    bxDo(p->pOn, zPutShot, pErr, "is", pNow->iRow, pRow->pScreenshot);
     pNow->nShot = bxBytes(pRow->pScreenshot);
   }
-  bxDo(&p->base.stmts, zRow, pErr, "iiiii", pNow->iRow, pNow->iTime,
-      pNow->nAction, pNow->nShot, pNow->iPruned);
+  bxDo(p->pOn, zRow, pErr, "iiiii", pNow->iRow, pNow->iTime, pNow->nAction,
+      pNow->nShot, pNow->iPruned);
   bxEvCount(pState, pNow, 1);
 }
 
@@ -798,7 +797,7 @@ sqlite3_stmt *bxEvPrepareTiers(
     pStmt = bxEvPrepareOver(p, &state, zBoth, pErr);
     bxBind(pStmt, pErr, "-c", state.zOwner);
   } else {
-    pStmt = bxPrepare(&p->base.stmts, zHere, pErr);
+    pStmt = bxPrepare(p->pOn, zHere, pErr);
   }
   bxEvFreeState(&state);
   return pStmt;
@@ -824,7 +823,7 @@ sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr) {
 }
 
 sqlite3_stmt *bxEvReadPinned(EvBuffer *p, BxErr *pErr) {
-  return bxPrepare(&p->base.stmts,
+  return bxPrepare(p->pOn,
       "SELECT action, " BX_JSON_VALID("action") ", screenshot"
       " FROM main.evidence__pinned WHERE no = ?1", pErr);
 }
@@ -845,7 +844,7 @@ char *bxEvActions(EvBuffer *p, BxErr *pErr) {
       " WHERE r.place <> 1";
   EvState state = {0};
   char *z = 0, *zHere;
-  const BxStmts *pStmts = &p->base.stmts;
+  const BxStmts *pStmts = p->pOn;
   bxEvExpectKnown(p, pErr);
   if (p->bTemp) bxEvLoadState(p, &state, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
