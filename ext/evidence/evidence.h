@@ -89,10 +89,12 @@ typedef struct EvReceipt {
   i64 nRow, nShot, nByte, iOldest, iNewest;
 } EvReceipt;
 
-/* The parameters of CREATE VIRTUAL TABLE; -1 and NULL if not given. */
+/* The parameters of CREATE VIRTUAL TABLE; "" if not given. Those before
+** PARAM_OVERFLOW are settings, in the order of store.c. */
+#define PARAM_OVERFLOW 4
+#define PARAM_RESUME 5
 typedef struct EvParam {
-  char zMax[40], zThreshold[40], zPolicy[40], zShots[40];
-  char zOverflow[200], zResume[100];
+  char az[6][200];
 } EvParam;
 
 /*----------------------------------------------------------- state.c ----*/
