@@ -50,37 +50,26 @@ static void blockFree(void *pArg, void *p) {
   sqlite3_free(p);
 }
 
-/* Deflates into aRoom until it is full, or all is done. Returns the bytes there. */
-static int fillRoom(z_stream *pStream, unsigned char *aRoom, int *pbMore) {
-  int rc;
-  pStream->next_out = aRoom;
-  pStream->avail_out = BLOCK_ROOM;
-  do {
-    rc = deflate(pStream, Z_FINISH);
-  } while (rc == Z_OK && pStream->avail_out > 0);
-  *pbMore = rc == Z_OK;
-  return BLOCK_ROOM - (int)pStream->avail_out;
-}
-
 void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr) {
   unsigned char *aRoom = bxNew(BLOCK_ROOM, pErr);
   z_stream stream;
-  int bMore = 1;
+  int rc;
   memset(&stream, 0, sizeof(stream));
   stream.zalloc = blockAlloc;
   stream.zfree = blockFree;
   stream.next_in = (unsigned char *)(sqlite3_uint64)z;
   stream.avail_in = (unsigned)n;
   if (aRoom == 0) return;
-  if (deflateInit2(&stream, BLOCK_LEVEL, Z_DEFLATED, -15, 8,
-          Z_DEFAULT_STRATEGY) != Z_OK) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    sqlite3_free(aRoom);
-    return;
-  }
-  while (bMore) {
-    int nRoom = fillRoom(&stream, aRoom, &bMore);
-    bxReportBase64(pOut, aRoom, nRoom);
+  rc = deflateInit2(
+      &stream, BLOCK_LEVEL, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY);
+  if (rc != Z_OK) bxGot(0, pErr);
+  while (rc == Z_OK) {
+    stream.next_out = aRoom;
+    stream.avail_out = BLOCK_ROOM;
+    do {
+      rc = deflate(&stream, Z_FINISH);
+    } while (rc == Z_OK && stream.avail_out > 0);
+    bxReportBase64(pOut, aRoom, BLOCK_ROOM - (i64)stream.avail_out);
   }
   deflateEnd(&stream);
   sqlite3_free(aRoom);

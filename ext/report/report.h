@@ -244,9 +244,6 @@ int bxReportNext(ReportRun *p);
 void bxReportClose(ReportRun *p);
 extern const sqlite3_module bxReportLines; /* lines.c */
 
-/* option.c */
-void bxReportOptions(ReportRun *p, sqlite3_value *pOptions);
-
 /*------------------------------------------------- model.c: for the kinds --*/
 
 /* The statements for the schema that has a domain, which does not change until the
