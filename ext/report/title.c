@@ -11,14 +11,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-static int isOneOf(const BxTree *p, int iKey, const char *const *azName) {
-  int i;
-  for (i = 0; azName[i] != 0; i++) {
-    if (bxTreeIs(p, iKey, azName[i], (int)strlen(azName[i]))) return 1;
-  }
-  return 0;
-}
-
 /* The value of the first member whose key is on the list, or -1. */
 static int memberOf(const BxTree *p, int iNode, const char *const *azName) {
   int i = -1;
@@ -35,20 +27,6 @@ static void appendNode(const BxTree *p, int iNode, sqlite3_str *pOut) {
   } else {
     sqlite3_str_append(pOut, p->z + p->a[iNode].iAt, p->a[iNode].nByte);
   }
-}
-
-/* Whether a string has a character that can be seen. */
-static int hasVisible(const BxTree *p, int iNode) {
-  const char *z = p->z + p->a[iNode].iAt + 1;
-  int n = p->a[iNode].nByte - 2, i;
-  for (i = 0; i < n; i++) {
-    if (z[i] == '\\' && i + 1 < n && strchr("ntr", z[i + 1]) != 0) {
-      i++;
-    } else if (z[i] != ' ') {
-      return 1;
-    }
-  }
-  return 0;
 }
 
 /* Writes the calls: names and arguments. Returns whether there is one. */
@@ -71,19 +49,31 @@ static int appendCalls(const BxTree *p, sqlite3_str *pOut) {
   return nCall > 0;
 }
 
-/* Writes the first text whose key is on the list. */
+/* Writes the first text whose key is on the list, and that has a character that can be
+** seen. */
 static void appendSaid(const BxTree *p, sqlite3_str *pOut) {
   static const char *const azKey[] = {"text", "content", "message", "output",
       "summary", "command", "title", "description", "url", "targetText",
       "value", "error", "result", 0};
-  int i, j, iFirst = -1;
+  int i, j, k, n, iFirst = -1;
   for (i = 0; i < p->n; i++) {
     if (BX_TREE_KIND(p, i) != '{') continue;
     for (j = i + 1; j < p->a[i].iNext; j = p->a[j + 1].iNext) {
+      const char *z = p->z + p->a[j + 1].iAt + 1;
       if (iFirst >= 0 && j > iFirst) break;
-      if (BX_TREE_KIND(p, j + 1) == '"' && isOneOf(p, j, azKey) &&
-          hasVisible(p, j + 1)) {
-        iFirst = j + 1;
+      if (BX_TREE_KIND(p, j + 1) != '"') continue;
+      for (k = 0; azKey[k] != 0; k++) {
+        if (bxTreeIs(p, j, azKey[k], (int)strlen(azKey[k]))) break;
+      }
+      if (azKey[k] == 0) continue;
+      n = p->a[j + 1].nByte - 2;
+      for (k = 0; k < n; k++) {
+        if (z[k] == '\\' && k + 1 < n && strchr("ntr", z[k + 1]) != 0) {
+          k++;
+        } else if (z[k] != ' ') {
+          iFirst = j + 1;
+          break;
+        }
       }
     }
   }
