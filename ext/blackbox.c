@@ -21,7 +21,7 @@ SQLITE_EXTENSION_INIT1
 
 /* sql/<domain>.sql, made into C by the build. */
 extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRetention[],
-    bxSqlReport[], bxSqlPayloadCheck[];
+    bxSqlReport[], bxSqlPayloadCheck[], bxSqlEvidenceCheck[], bxSqlStoreCheck[];
 
 static void checkCore(BxStmts *p, BxProblems *pOut) {
   bxSettingsCheck(p, pOut);
@@ -78,7 +78,7 @@ static const BxDomain aDomain[] = {
                     "retention__in_force,retention__erased,"
                     "blackbox__log,blackbox__tree,blackbox__leaves,"
                     "blackbox__nodes,blackbox__folded,blackbox__erased,"
-                    "blackbox__heads,"},
+                    "blackbox__heads,store_dropped,"},
     {.zName = "payload",
         .bDefault = 1,
         .zTable = "payload__state",
@@ -105,7 +105,11 @@ static const BxDomain aDomain[] = {
     {.zName = "evidence",
         .zTable = "evidence_owners",
         .zSql = bxSqlEvidence,
-        .aRecords = bxEvidenceRecords},
+        .aRecords = bxEvidenceRecords,
+        .zFaults = bxSqlEvidenceCheck,
+        .zSize = "SELECT coalesce(sum(rows), 0), coalesce(sum(bytes), 0)"
+                 " FROM main.evidence_owners",
+        .zGuarded = ",evidence__pinned,evidence__sweeps,"},
     {.zName = "cache",
         .zTable = "cache_state",
         .zSql = bxSqlCache,
@@ -129,8 +133,10 @@ static const BxDomain aDomain[] = {
         .zTable = "store__state",
         .zSql = bxSqlStore,
         .xCheck = bxStoreCheck,
+        .zFaults = bxSqlStoreCheck,
+        .zSize = "SELECT texts, kept_bytes FROM main.store__state",
         .zGuarded = ",store__texts,store__packs,store__uses,store__pieces,"
-                    "store__state,store_dropped,store_users,",
+                    "store__state,store_users,",
         .zDerived = ",store_users,",
         .xLeave = bxStoreLeave},
     {.zName = "report", .zTable = "report_masks", .zSql = bxSqlReport},

@@ -15,8 +15,6 @@
 --         store_users    the views through which the store reaches the tables that
 --                        have references
 -- Views   store_stats    texts, pieces, packs, bytes
---         store__size     rows and bytes, for retention_report()
---         store__check    contradictions (no rows if all is well)
 --
 -- This file runs alone after core.sql (sqlite3 my.db < sql/store.sql), any number of
 -- times.
@@ -38,29 +36,6 @@ SELECT s.texts - d.n AS texts, s.text_bytes - d.b AS text_bytes,
   FROM store__state AS s,
        (SELECT count(*) AS n, coalesce(sum(t.bytes), 0) AS b
           FROM store_dropped AS x JOIN store__texts AS t ON t.text = x.text) AS d;
-
-CREATE VIEW IF NOT EXISTS main.store__size AS
-SELECT texts AS rows, kept_bytes AS bytes FROM store__state;
-
-CREATE VIEW IF NOT EXISTS main.store__check AS
-SELECT 'store__state' AS object, 'has not the one row that it must have' AS problem
- WHERE (SELECT count(*) FROM store__state) <> 1
-UNION ALL
-SELECT 'store__state', 'its totals are not those of the texts, packs and lists'
-  FROM store__state AS s,
-       (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS b,
-               coalesce(sum(length(recipe)), 0) AS k FROM store__texts) AS t,
-       (SELECT coalesce(sum(length(data)), 0) AS k FROM store__packs) AS p,
-       (SELECT coalesce(sum(length(list)), 0) AS k FROM store__uses) AS l,
-       (SELECT count(*) AS n FROM store__pieces) AS x
- WHERE (s.texts, s.text_bytes, s.kept_bytes) IS NOT (t.n, t.b, t.k + p.k + l.k)
-    OR s.pieces < x.n
-UNION ALL
-SELECT 'store__uses', 'pack ' || pack || ' has no list of its pieces'
-  FROM store__packs WHERE pack NOT IN (SELECT pack FROM store__uses)
-UNION ALL
-SELECT 'store__uses', 'the list of pack ' || pack || ' has no pack'
-  FROM store__uses WHERE pack NOT IN (SELECT pack FROM store__packs);
 
 -- bytes is the length of the text. mark is the beginning of the hash in its
 -- reference. sum is a checksum of the text. fresh is the first place that was new

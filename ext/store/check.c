@@ -1,5 +1,5 @@
 /*
-** check.c: what blackbox_check() tests of the store beside the view store__check.
+** check.c: what blackbox_check() tests of the store beside sql/store_check.sql.
 **
 ** Each pack is read, and each piece must have as many uses as the recipes say. Each
 ** reference must name a text, and the hash of that text must be the one in the
