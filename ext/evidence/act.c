@@ -32,8 +32,6 @@ static char *pruneResult(const EvState *pBefore, const EvState *pAfter,
       pBefore->nScreenshot - pAfter->nScreenshot, bxNow() - iStart, zMore);
 }
 
-/*-------------------------------------------------------- approval ----*/
-
 #define EV_APPROVED                                                            \
   " FROM main.@_rows AS r JOIN main.@_actions AS a ON a.rid = -r.rid"          \
   " WHERE r.pinned = 0 AND r.pruned = 0"
@@ -146,8 +144,6 @@ void bxEvPruneForApproval(BxCall *pCall) {
   if (zResult != 0) bxReturnJson(pCall, zResult);
 }
 
-/*--------------------------------------------------------- pruning ----*/
-
 typedef enum Act { PRUNE, SHOTS, CLEAR } Act;
 
 /* Removes what an act says, and tells the counters before and after it. */
@@ -218,8 +214,6 @@ void bxEvFlush(BxCall *pCall) {
   bxEvFreeState(&state);
   bxReturnInt(pCall, nMoved);
 }
-
-/*-------------------------------------------------------- counting ----*/
 
 void bxEvNeedsPruning(BxCall *pCall) {
   EvBuffer *p = bxEvFind(pCall);

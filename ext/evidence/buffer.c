@@ -55,8 +55,6 @@ const BxRecords bxEvBufferRecords[] = {
     {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
-/*------------------------------------------------- create, connect ----*/
-
 static void readParam(EvParam *p, const char *zArg, BxErr *pErr) {
   static const struct {
     const char *zName;
@@ -226,8 +224,6 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
   return bxReportVtab(&err, pVtab);
 }
 
-/*--------------------------------------------------------- planning ----*/
-
 /* The bits of idxNum. The values are passed in this order. */
 #define BY_ROWID 1
 #define BY_ID 2
@@ -332,8 +328,6 @@ static int bufferBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
   pInfo->needToFreeIdxStr = 1;
   return SQLITE_OK;
 }
-
-/*---------------------------------------------------------- cursors ----*/
 
 static int bufferOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
   (void)pVtab;
@@ -466,8 +460,6 @@ static int bufferRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
   return SQLITE_OK;
 }
 
-/*---------------------------------------------------------- writing ----*/
-
 static int isNullValue(sqlite3_value *pVal) {
   return sqlite3_value_type(pVal) == SQLITE_NULL;
 }
@@ -565,8 +557,6 @@ static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   }
   return bxWriteEnd(&write, &err, pVtab);
 }
-
-/*------------------------------------------------------------ the rest ----*/
 
 static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
   static const char *const azSql[] = {

@@ -97,8 +97,7 @@ typedef struct EvParam {
   char az[6][200];
 } EvParam;
 
-/*----------------------------------------------------------- state.c ----*/
-
+/* state.c */
 /* Fails if the tables are missing. Reads no row, because a read in a
 ** transaction must not precede the first write. */
 void bxEvExpectTables(EvBuffer *p, BxErr *pErr);
@@ -120,8 +119,7 @@ void bxEvCount(EvState *pState, const EvRecord *pRow, int iSign);
 /* Counts that a row is in another place now. */
 void bxEvMove(EvState *pState, EvRecord *pRow, int ePlace);
 
-/*----------------------------------------------------------- prune.c ----*/
-
+/* prune.c */
 /* These change the counters in *pState, which the caller saves, and write a
 ** receipt with the rule. The caller has checked that no hold forbids it. */
 
@@ -159,8 +157,7 @@ void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr);
 /* One step of this buffer or of another one, beside the record of a write. */
 void bxEvSweepStep(EvBuffer *p, EvState *pState, BxErr *pErr);
 
-/*----------------------------------------------------------- store.c ----*/
-
+/* store.c */
 /* Writes the first state row from the parameters. */
 void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr);
 /* One setting, by name: "max_screenshots", 20. */
@@ -203,8 +200,7 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr);
 /* Whether n bytes begin, after white space, like a JSON object. */
 int bxEvIsObject(const char *z, int n);
 
-/*-------------------------------------------------------- overflow.c ----*/
-
+/* overflow.c */
 /* Prepares SQL in which "over." marks the overflow's schema. */
 sqlite3_stmt *bxEvPrepareOver(
     EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr);
@@ -235,8 +231,7 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Gives up all rows of this buffer in the overflow. */
 void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr);
 
-/*--------------------------------------------------------- approve.c ----*/
-
+/* approve.c */
 /* The highest confidence among the strategies of an action, or -1 if there is
 ** none. The policy 'confidence-based' uses it. A strategy without a confidence
 ** has the weight of its type. */
@@ -264,14 +259,12 @@ char *bxEvApproved(const char *zTime, BxErr *pErr);
 ** the actions of that FROM term. Free it with sqlite3_free(). */
 char *bxEvProblemsSql(const char *zFrom);
 
-/*----------------------------------------------------------- check.c ----*/
-
+/* check.c */
 /* bxEvExpectKnown(), and the checks that SQL cannot do, for core. */
 void bxEvKnown(BxVtab *p, BxErr *pErr);
 void bxEvCheck(BxVtab *p, BxProblems *pOut);
 
-/*---------------------------------------------------- act.c, export.c ----*/
-
+/* act.c, export.c */
 /* Finds the buffer that argument 0 names. */
 EvBuffer *bxEvFind(BxCall *pCall);
 /* Approval of the stored rows; the JSON result, or NULL with bQuiet. */
@@ -290,8 +283,7 @@ void bxEvExport(BxCall *pCall);
 void bxEvExportPuppeteer(BxCall *pCall);
 void bxEvExportReplay(BxCall *pCall);
 
-/*---------------------------------------------------------- buffer.c ----*/
-
+/* buffer.c */
 int bxEvRegister(Bx *bx);
 
 extern const BxRecords bxEvidenceRecords[]; /* overflow.c */

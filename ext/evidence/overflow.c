@@ -199,8 +199,6 @@ void bxEvOverflowRename(EvBuffer *p, BxErr *pErr) {
   handOn(&err, pErr);
 }
 
-/*------------------------------------------------------------ owner ----*/
-
 void bxEvOverflowExpect(EvBuffer *p, const char *zDb, BxErr *pErr) {
   if (!p->bTemp) {
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -281,8 +279,6 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
   RUN_OVER(azSql, 0, &err);
   *pErr = err;
 }
-
-/*------------------------------------------------------------- moves ----*/
 
 #define THIS "owner = ?1 AND id = (SELECT id FROM main.@_rows WHERE rid = ?2)"
 
@@ -395,8 +391,6 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   RUN_OVER(azSql, 0, &err);
   handOn(&err, pErr);
 }
-
-/*----------------------------------------------------- whole buffers ----*/
 
 #define OURS                                                                   \
   "SELECT o.rid FROM over.evidence__overflow AS o JOIN main.@_rows AS r "      \

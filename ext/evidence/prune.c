@@ -15,8 +15,6 @@ SQLITE_EXTENSION_INIT3
 /* A sweep removes at least one row, and ends after that many bytes or rows. */
 #define EV_SWEEP_ROWS 100
 
-/*----------------------------------------------------------- receipts ----*/
-
 static const char zReceiptSql[] =
     "INSERT INTO main.@_log(at, rule, rows, screenshots, bytes, oldest, newest,"
     " minute) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?1 / 60000)"
@@ -44,8 +42,6 @@ static void addReceipt(
   pOut->nShot += nShot;
   pOut->nByte += nByte;
 }
-
-/*----------------------------------------------------------- one row ----*/
 
 static const char zNoShot[] =
     "UPDATE main.@_rows SET screenshot_bytes = 0 WHERE rid = ?1";
@@ -104,8 +100,6 @@ static void removeRow(EvBuffer *p, EvState *pState, const EvRecord *pRow,
   bxEvCount(pState, pRow, -1);
 }
 
-/*----------------------------------------------------------- choices ----*/
-
 #define EV_CHOOSE "SELECT " EV_RECORD " FROM main.@_rows WHERE pinned = 0"
 /* The order of a prune: by the confidence, which is -1 without that policy. */
 static const char zSureShots[] =
@@ -152,8 +146,6 @@ static double chooseEvidence(EvBuffer *p, const char *zSql, i64 iSpared,
   bxDone(pStmt, pErr);
   return rNeed;
 }
-
-/*----------------------------------------------------------- the acts ----*/
 
 #define EV_NO_LIMIT ((i64)1 << 60)
 
@@ -224,8 +216,6 @@ void bxEvRemoveShot(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
   removeShot(p, pState, pRow, 0, &receipt, pErr);
   bxEvNote(p, &receipt, pErr);
 }
-
-/*------------------------------------------------------------- sweeps ----*/
 
 /* The list of the buffers that have something to sweep, for other buffers. */
 static void listSweep(EvBuffer *p, int bAdd, BxErr *pErr) {

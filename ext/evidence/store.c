@@ -23,8 +23,6 @@ SQLITE_EXTENSION_INIT3
 #define OVERFLOW_HIGH 0.8
 #define OVERFLOW_LOW 0.7
 
-/*------------------------------------------------------ settings ----*/
-
 /* The values that CREATE and the command column accept, for messages. */
 static const char zAllowed[] =
     "max_size_bytes (1000 to 1099511627776), prune_threshold (0.1 to 1), "
@@ -196,8 +194,6 @@ void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
   }
 }
 
-/*------------------------------------------------ checks on a row ----*/
-
 int bxEvIsObject(const char *z, int n) {
   int i = 0;
   while (i < n && strchr(" \t\r\n", z[i]) != 0) i++;
@@ -363,8 +359,6 @@ static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
   }
 }
 
-/*-------------------------------------------------------- writing ----*/
-
 /* Makes room in memory for nNew bytes if there is an overflow. */
 static void makeMemory(EvBuffer *p, EvState *pState, i64 nNew, BxErr *pErr) {
   double rMax = (double)pState->nMax;
@@ -416,8 +410,6 @@ static void finishWrite(EvBuffer *p, EvState *pState, BxErr *pErr) {
   bxEvFinish(p, pState, pErr);
   bxEvSweepStep(p, pState, pErr);
 }
-
-/*-------------------------------------------------------------- pins ----*/
 
 static void setPinned(
     EvBuffer *p, EvState *pState, EvRecord *pRow, i64 iNo, BxErr *pErr) {
@@ -680,8 +672,6 @@ void bxEvDelete(EvBuffer *p, i64 iRow, BxErr *pErr) {
   bxEvFreeState(&state);
   sqlite3_free(zId);
 }
-
-/*-------------------------------------------------------- reading ----*/
 
 sqlite3_stmt *bxEvPrepareTiers(
     EvBuffer *p, const char *zHere, const char *zBoth, BxErr *pErr) {

@@ -19,8 +19,6 @@ extern const char bxPageHtml[], bxPageCss[], bxPageJs[];
 
 typedef enum { HTML_PAGE, HTML_ITEMS, HTML_BLOCKS } HtmlPhase;
 
-/*---------------------------------------------------------------- tables --*/
-
 static void htmlCell(sqlite3_str *pOut, const char *z, ReportType eType) {
   const char *zClass = eType >= REPORT_BYTES ? " class=\"n\"" : "";
   bxReportPut(pOut, "<td%s>%v</td>", zClass, z, eType);
@@ -58,8 +56,6 @@ static void htmlTable(sqlite3_str *pOut, const ReportTable *pTable) {
   }
   bxReportPut(pOut, "</section>\n");
 }
-
-/*----------------------------------------------------------------- facts --*/
 
 static void htmlFact(const ReportRun *p, const char *zName, const char *zValue,
     ReportType eType) {
@@ -173,8 +169,6 @@ static void htmlEnd(const ReportRun *p) {
       p->nLeftItems, p->nLeftBodies, p->nLeftBytes);
 }
 
-/*----------------------------------------------------------------- items --*/
-
 /* A cell of a number; empty if it is not known. */
 static void htmlNumber(sqlite3_str *pOut, i64 i, ReportType eType) {
   char z[24];
@@ -226,8 +220,6 @@ static void htmlItems(const ReportRun *p) {
   }
   bxReportPut(pOut, "</section>\n");
 }
-
-/*------------------------------------------------------------------ page --*/
 
 /* What stands in place of a mark of n characters. */
 static void htmlMark(ReportRun *p, const char *zMark, int n) {

@@ -28,8 +28,6 @@ static sqlite3_stmt *askAbout(ReportRun *p, ReportQuestion eAsk) {
   return p->apAsk[eAsk];
 }
 
-/*---------------------------------------------------------------- bodies --*/
-
 static const char *imageType(const char *z, i64 n) {
   static const struct {
     const char *zBegin, *zType;
@@ -138,8 +136,6 @@ void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut) {
   }
 }
 
-/*------------------------------------------------------------- exchanges --*/
-
 /* Binds a body as text; NULL if there is none. */
 static void bindBody(ReportRun *p, sqlite3_stmt *pStmt, int i,
     const ReportBodiesOf *pBodies, int iPart) {
@@ -221,7 +217,111 @@ static void readUsage(ReportRun *p, ReportItem *pItem,
   sqlite3_free(zModel);
 }
 
-/*----------------------------------------------------------------- items --*/
+typedef struct ReportTitle {
+  char *zText, *zType; /* to sqlite3_free(); NULL for none */
+  int bCall;           /* the text is a call with its arguments */
+} ReportTitle;
+
+/* The value of the first member whose key is on the list, or -1. */
+static int memberOf(const BxTree *p, int iNode, const char *const *azName) {
+  int i = -1;
+  for (; i < 0 && *azName != 0; azName++) {
+    i = bxTreeMember(p, iNode, *azName, (int)strlen(*azName));
+  }
+  return i;
+}
+
+static void appendNode(const BxTree *p, int iNode, sqlite3_str *pOut) {
+  if (iNode < 0) return;
+  if (BX_TREE_KIND(p, iNode) == '"') {
+    bxTreeText(p, iNode, pOut);
+  } else {
+    sqlite3_str_append(pOut, p->z + p->a[iNode].iAt, p->a[iNode].nByte);
+  }
+}
+
+/* Writes the calls: names and arguments. Returns whether there is one. */
+static int appendCalls(const BxTree *p, sqlite3_str *pOut) {
+  static const char *const azName[] = {"name", "toolName", "tool", 0};
+  static const char *const azArguments[] = {
+      "arguments", "input", "args", "action", 0};
+  int i, iName, iArguments, nCall = 0;
+  for (i = 0; i < p->n; i++) {
+    if (BX_TREE_KIND(p, i) != '{') continue;
+    iName = memberOf(p, i, azName);
+    if (iName < 0 || BX_TREE_KIND(p, iName) != '"') continue;
+    iArguments = memberOf(p, i, azArguments);
+    if (iArguments < 0) continue;
+    if (nCall++ > 0) sqlite3_str_appendall(pOut, "; ");
+    appendNode(p, iName, pOut);
+    sqlite3_str_appendchar(pOut, 1, ' ');
+    appendNode(p, iArguments, pOut);
+  }
+  return nCall > 0;
+}
+
+/* Writes the first text whose key is on the list, and that has a character that can be
+** seen. */
+static void appendSaid(const BxTree *p, sqlite3_str *pOut) {
+  static const char *const azKey[] = {"text", "content", "message", "output",
+      "summary", "command", "title", "description", "url", "targetText",
+      "value", "error", "result", 0};
+  int i, j, k, n, iFirst = -1;
+  for (i = 0; i < p->n; i++) {
+    if (BX_TREE_KIND(p, i) != '{') continue;
+    for (j = i + 1; j < p->a[i].iNext; j = p->a[j + 1].iNext) {
+      const char *z = p->z + p->a[j + 1].iAt + 1;
+      if (iFirst >= 0 && j > iFirst) break;
+      if (BX_TREE_KIND(p, j + 1) != '"') continue;
+      for (k = 0; azKey[k] != 0; k++) {
+        if (bxTreeIs(p, j, azKey[k], (int)strlen(azKey[k]))) break;
+      }
+      if (azKey[k] == 0) continue;
+      n = p->a[j + 1].nByte - 2;
+      for (k = 0; k < n; k++) {
+        if (z[k] == '\\' && k + 1 < n && strchr("ntr", z[k + 1]) != 0) {
+          k++;
+        } else if (z[k] != ' ') {
+          iFirst = j + 1;
+          break;
+        }
+      }
+    }
+  }
+  appendNode(p, iFirst, pOut);
+}
+
+/* Writes what the item is called: the types and roles at the top. */
+static void appendType(const BxTree *p, sqlite3_str *pOut) {
+  static const char *const azType[] = {
+      "type", "eventType", "actionType", "subtype", 0};
+  static const char *const azRole[] = {"role", 0};
+  int iType = memberOf(p, 0, azType), iRole = memberOf(p, 0, azRole);
+  if (iType >= 0 && BX_TREE_KIND(p, iType) == '"') appendNode(p, iType, pOut);
+  if (iRole >= 0 && BX_TREE_KIND(p, iRole) == '"') {
+    if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ' ');
+    appendNode(p, iRole, pOut);
+  }
+}
+
+/* What a JSON text is about, in one line: the first text in it that people would read.
+** An item may be of any program, so that nothing is known of it but the names that
+** members commonly have. A call is a name beside arguments. The text of other items is
+** the first string, in the order of the text, whose key is on a list. */
+static void findTitle(ReportRun *p, const char *z, i64 n, ReportTitle *pOut) {
+  sqlite3_str *pText = sqlite3_str_new(0), *pType = sqlite3_str_new(0);
+  BxTree tree;
+  memset(&tree, 0, sizeof(tree));
+  memset(pOut, 0, sizeof(*pOut));
+  if (bxTreeRead(&tree, z, n, 0, 0, &p->err) != 0) {
+    pOut->bCall = appendCalls(&tree, pText);
+    if (!pOut->bCall) appendSaid(&tree, pText);
+    appendType(&tree, pType);
+  }
+  bxTreeFree(&tree);
+  pOut->zText = bxFinish(pText, &p->err);
+  pOut->zType = bxFinish(pType, &p->err);
+}
 
 /* The title and the type of an item by what is in a body. A call is compared with
 ** others. */
@@ -236,7 +336,7 @@ static void readTitle(
     }
     return;
   }
-  bxReportTitle(p, z, pPart->nByte, &title);
+  findTitle(p, z, pPart->nByte, &title);
   if (title.bCall && title.zText != 0 && pItem->hSame == 0) {
     pItem->hSame = bxHashOf(title.zText, (i64)strlen(title.zText));
   }
@@ -317,36 +417,30 @@ static void readReportItem(ReportRun *p, ReportItem *pItem) {
   bxReportFreeBodies(&bodies);
 }
 
-typedef struct Same {
-  sqlite3_uint64 h;
-  i64 i;
-} Same;
-
+/* By what they do; those that do the same, in their order. */
 static int compareSame(const void *pLeft, const void *pRight) {
-  const Same *p = pLeft, *q = pRight;
-  if (p->h != q->h) return p->h < q->h ? -1 : 1;
-  return (p->i > q->i) - (p->i < q->i);
+  const ReportItem *p = *(ReportItem *const *)pLeft;
+  const ReportItem *q = *(ReportItem *const *)pRight;
+  if (p->hSame != q->hSame) return p->hSame < q->hSame ? -1 : 1;
+  return (p > q) - (p < q);
 }
 
 /* Numbers the groups of equal items: 1 is the one whose first item comes first. */
 static void numberRepeats(ReportRun *p) {
-  Same *a = bxNew(sizeof(Same) * (size_t)(p->nItem + 1), &p->err);
-  i64 i, j, n = 0;
+  ReportItem **ap = bxNew(sizeof(*ap) * (size_t)(p->nItem + 1), &p->err);
+  i64 i;
   int nGroup = 0;
-  if (a == 0) return;
-  for (i = 0; i < p->nItem; i++) {
-    if (p->aItem[i].hSame == 0) continue;
-    a[n].h = p->aItem[i].hSame;
-    a[n++].i = i;
-  }
-  qsort(a, (size_t)n, sizeof(*a), compareSame);
-  for (i = 0; i < n; i = j) {
-    for (j = i + 1; j < n && a[j].h == a[i].h; j++) {
-      p->aItem[a[j].i].iRepeat = -(int)a[i].i - 1;
+  if (ap == 0) return;
+  for (i = 0; i < p->nItem; i++) ap[i] = &p->aItem[i];
+  qsort(ap, (size_t)p->nItem, sizeof(*ap), compareSame);
+  for (i = 1; i < p->nItem; i++) { /* -k - 1: k is the first of the group */
+    if (ap[i]->hSame == 0 || ap[i]->hSame != ap[i - 1]->hSame) continue;
+    if (ap[i - 1]->iRepeat == 0) {
+      ap[i - 1]->iRepeat = -(int)(ap[i - 1] - p->aItem) - 1;
     }
-    if (j > i + 1) p->aItem[a[i].i].iRepeat = -(int)a[i].i - 1;
+    ap[i]->iRepeat = ap[i - 1]->iRepeat;
   }
-  for (i = 0; i < p->nItem; i++) { /* -k - 1: k is the first of the group */
+  for (i = 0; i < p->nItem; i++) {
     ReportItem *pItem = &p->aItem[i];
     if (pItem->iRepeat == 0) continue;
     if (pItem->iRepeat == -(int)i - 1) {
@@ -355,7 +449,7 @@ static void numberRepeats(ReportRun *p) {
       pItem->iRepeat = p->aItem[-pItem->iRepeat - 1].iRepeat;
     }
   }
-  sqlite3_free(a);
+  sqlite3_free(ap);
 }
 
 void bxReportRead(ReportRun *p) {

@@ -144,8 +144,6 @@ void bxReportJsonHead(ReportRun *p) {
       p->nLeftItems, p->nLeftBodies, p->nLeftBytes);
 }
 
-/*----------------------------------------------------------------- items --*/
-
 /* The parts: their pieces or, with bText, their texts; of shared ones what is new. */
 static void jsonParts(ReportRun *p, ReportItem *pItem, int bText) {
   ReportBodiesOf bodies;

@@ -23,8 +23,6 @@ static const char zCaseBodies[] =
     "SELECT 'request', request_body, 'response', response_body"
     " FROM main.payload_rows WHERE id = ?1";
 
-/*---------------------------------------------------------------- verdict --*/
-
 /* Reads the verdict whose id a query returns, and marks the items that it names. It
 ** names them by their numbers in the ring, which evidence has no more:
 ** payload_replay() finds the same loop in the evidence, and numbers its rows from 1. */
@@ -70,8 +68,6 @@ static void readVerdict(ReportRun *p, BxStmts *pHome, const char *zSql) {
   }
   sqlite3_finalize(pStmt);
 }
-
-/*-------------------------------------------------------------- kill switch --*/
 
 #define VERDICTS                                                               \
   "verdicts", "What the rules found",                                          \
@@ -161,8 +157,6 @@ void bxReportKillSwitch(ReportRun *p) {
       "  WHERE kill_switch_event_id = ?1) ORDER BY id DESC");
 }
 
-/*------------------------------------------------------------------ agent --*/
-
 /* clang-format off */
 static const char zAgentPins[] =
     "SELECT NULL, count(*) || ' pinned exchanges', NULL, NULL, 'pinned'"
@@ -245,8 +239,6 @@ void bxReportAgent(ReportRun *p) {
       "SELECT at, rule, level, count, threshold, action, sentence"
       " FROM main.payload_verdicts WHERE agent_id = ?1 ORDER BY id DESC");
 }
-
-/*----------------------------------------------------------- conversation --*/
 
 /* clang-format off */
 static const char zTaleItems[] =
@@ -364,8 +356,6 @@ void bxReportRollout(ReportRun *p) {
       " WHERE domain = 'rollout' ORDER BY at DESC, id DESC");
 }
 
-/*------------------------------------------------ recording, cache session --*/
-
 void bxReportEvidence(ReportRun *p) {
   BxVtab *pBuffer = bxVtabFind(p->bx, "evidence_buffer", p->pKey, &p->err);
   BxStmts *pFrom;
@@ -435,8 +425,6 @@ void bxReportSession(ReportRun *p) {
   bxReportTable(
       p, "receipts", "What was removed", REPORT_GONE, pHome, GONE("cache"));
 }
-
-/*--------------------------------------------------------------- database --*/
 
 /* Of the archive only indexes are read, and no body. */
 static void addDomains(ReportRun *p, BxStmts *pFrom) {

@@ -152,8 +152,6 @@ void bxMaskFree(Masks *p) {
   memset(p, 0, sizeof(*p));
 }
 
-/*---------------------------------------------------------------- texts ----*/
-
 /* Whether n bytes at z have the bytes of a text. */
 static int hasBytes(const char *z, i64 n, const char *zText) {
   size_t nText = strlen(zText);
@@ -231,8 +229,6 @@ static int matchText(
   *piStart = pRule->bKeeps ? i + pRule->nAnchor : iStart;
   return *piEnd > *piStart;
 }
-
-/*-------------------------------------------------------------- members ----*/
 
 /* In a string inside a string, quotes have backslashes before them: none, 1, 3,
 ** 7 ... */
@@ -329,8 +325,6 @@ static int matchMember(const MaskWork *p, const MaskRule *pRule, i64 i,
   }
   return *piEnd > *piStart && c != 'e' && c != 'E';
 }
-
-/*----------------------------------------------------------------- text ----*/
 
 /* Tries the rules of a chain on what is at z[i]: writes what is before a match, and
 ** the name in its place. Returns where to go on, 0 if none masks it. */

@@ -107,8 +107,6 @@ void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql) {
   sqlite3_finalize(pStmt);
 }
 
-/*--------------------------------------------------------------- tables ----*/
-
 ReportTable *bxReportNewTable(
     ReportRun *p, const char *zId, const char *zTitle, const char *zColumns) {
   ReportTable *pTable = &p->pins;
@@ -157,8 +155,6 @@ void bxReportRows(
   }
   sqlite3_finalize(pStmt);
 }
-
-/*---------------------------------------------------------------- items ----*/
 
 int bxReportSource(
     ReportRun *p, BxStmts *pFrom, const char *zKind, const char *zQuery) {
@@ -274,8 +270,6 @@ void bxReportBound(ReportRun *p) {
     }
   }
 }
-
-/*------------------------------------------------------------- the rest ----*/
 
 void bxReportNotFound(ReportRun *p, const char *zWhat, const char *zHow) {
   bxFail(&p->err, SQLITE_ERROR, "NotFoundError: there is no %s %Q; %s", zWhat,

@@ -105,8 +105,6 @@ static void readOptions(ReportRun *p, sqlite3_value *pOptions) {
   if (!bRedact) readProfile(p, "keys");
 }
 
-/*--------------------------------------------------------------- steps --*/
-
 static const ReportKind aKind[] = {
     {"kill_switch", "Kill switch", "Exchanges", bxReportKillSwitch},
     {"agent", "Agent", "Exchanges", bxReportAgent},

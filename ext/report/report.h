@@ -33,8 +33,6 @@ typedef enum {
 typedef enum { REPORT_HTML, REPORT_MD, REPORT_JSON } ReportFormat;
 typedef enum { REPORT_SHARED, REPORT_ALL, REPORT_NONE } ReportBodies;
 
-/*------------------------------------------------------------- masking ----*/
-
 typedef struct MaskRule MaskRule;
 
 typedef struct Masks {
@@ -55,8 +53,6 @@ int bxMask(Masks *p, const char *z, i64 n, int bCount, char **pzOut, i64 *pnOut,
 /* How often something was masked: number i of the names, in the order of the
 ** rules. Returns its name; NULL if there are no more. */
 const char *bxMaskCount(const Masks *p, int i, i64 *pnCount);
-
-/*-------------------------------------------------------------- pieces ----*/
 
 /* Bytes of a block, as they are before they are deflated. */
 typedef struct ReportPiece {
@@ -83,8 +79,6 @@ typedef struct Spans {
   struct SeenSpan *a;
   i64 n, nAlloc; /* nAlloc is a power of 2 */
 } Spans;
-
-/*--------------------------------------------------------------- model ----*/
 
 typedef struct ReportFact {
   char *zName, *zValue;
@@ -244,8 +238,7 @@ int bxReportNext(ReportRun *p);
 void bxReportClose(ReportRun *p);
 extern const sqlite3_module bxReportLines; /* lines.c */
 
-/*------------------------------------------------- model.c: for the kinds --*/
-
+/* model.c */
 /* The statements for the schema that has a domain, which does not change until the
 ** report ends. NULL if it is not installed. */
 BxStmts *bxReportDomain(ReportRun *p, const char *zDomain);
@@ -298,20 +291,12 @@ void bxReportFreeBodies(ReportBodiesOf *p);
 void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
     const char *z, int bJson);
 
-/* title.c: what a JSON text is about. */
-typedef struct ReportTitle {
-  char *zText, *zType; /* to sqlite3_free(); NULL for none */
-  int bCall;           /* the text is a call with its arguments */
-} ReportTitle;
-void bxReportTitle(ReportRun *p, const char *z, i64 n, ReportTitle *pOut);
-
 /* leaf.c: what a browser needs to find the item in the proof. */
 /* Whether proof_of() is about the log of pHome. */
 int bxReportProves(ReportRun *p, BxStmts *pHome);
 void bxReportLeaf(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies);
 
-/* block.c */
 void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n);
 void bxReportSha256(sqlite3_str *pOut, const char *z, i64 n);
 void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr);
@@ -332,8 +317,7 @@ int bxReportJsonText(ReportRun *p);
 void bxReportJsonHead(ReportRun *p);
 void bxReportJsonItem(ReportRun *p, i64 iItem, int bText);
 
-/*----------------------------------------------------------------- text.c --*/
-
+/* text.c */
 const char *bxReportTypeName(ReportType eType);
 /* Cuts to the first line, and to so many characters. */
 void bxReportFirstLine(char *z, int nMax);

@@ -81,8 +81,6 @@ static void cutSpanObject(
   } while (*zAt == ',' && pErr->rc == SQLITE_OK);
 }
 
-/*---------------------------------------------------------------- spans ----*/
-
 static i64 slotOfSpan(const Spans *p, const unsigned char aHash[BX_DIGEST]) {
   sqlite3_uint64 h;
   i64 i;
@@ -121,8 +119,6 @@ static SeenSpan *findSpan(Spans *p, const char *z, i64 n, BxErr *pErr) {
   }
   return pSpan;
 }
-
-/*--------------------------------------------------------------- pieces ----*/
 
 /* Adds n bytes to the part: as a piece, or to its last one. */
 static void addReportPiece(ReportRun *p, ReportPart *pPart, int iBlock, i64 iAt,

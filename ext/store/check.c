@@ -28,8 +28,6 @@ typedef struct StoreCheck {
   BxErr err;
 } StoreCheck;
 
-/*--------------------------------------------------------- the concerned ---*/
-
 char *bxStoreConcerned(BxStmts *p, i64 iPack, BxErr *pErr) {
   enum { MOST = 5 };
   sqlite3_stmt *pNamed = bxStoreNamed(p, pErr);
@@ -64,8 +62,6 @@ char *bxStoreConcerned(BxStmts *p, i64 iPack, BxErr *pErr) {
   if (nKey == 0) sqlite3_str_appendall(pOut, "none");
   return bxFinish(pOut, pErr);
 }
-
-/*-------------------------------------------------------------- packs ----*/
 
 /* Reports an error of one row as a problem, with those that it concerns. */
 static void told(StoreCheck *c, const char *zObject, BxErr *pErr) {
@@ -111,8 +107,6 @@ static Checked *findChecked(const StoreCheck *c, i64 iPack) {
   return i < c->n && c->a[i].list.iPack == iPack ? &c->a[i] : 0;
 }
 
-/*-------------------------------------------------------------- texts ----*/
-
 /* Counts the uses of a text's pieces. */
 static void countUses(StoreCheck *c, const TextRow *pRow, BxErr *pErr) {
   i64 i, k;
@@ -145,8 +139,6 @@ static void checkStored(StoreCheck *c) {
   }
   sqlite3_finalize(pStmt);
 }
-
-/*--------------------------------------------------------- references ----*/
 
 /* The hash of a text from those of its pieces. 0 if a piece could not be read. */
 static int hashStored(
@@ -223,8 +215,6 @@ static void checkUnused(StoreCheck *c) {
   sqlite3_finalize(pStmt);
   sqlite3_finalize(pNamed);
 }
-
-/*-------------------------------------------------------------- check ----*/
 
 void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
   StoreCheck c = {p, pOut, 0, 0, 0, 0, {SQLITE_OK, 0}};

@@ -22,8 +22,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/*------------------------------------------------------------- pieces ----*/
-
 #define USUAL 2048
 #define EARLY ((uint64_t)0xfff << 52) /* 12 bits until the usual length */
 #define LATE ((uint64_t)0x3ff << 54)  /* 10 bits after it */
@@ -57,8 +55,6 @@ i64 bxGearCut(const Gear *p, const unsigned char *z, i64 n, int *pbEnd) {
   *pbEnd = n < STORE_PIECE_MAX;
   return nMost;
 }
-
-/*------------------------------------------------------------- hashes ----*/
 
 static const unsigned char aMagic[4] = {0xb1, 0x62, 0x78, 0x01};
 

@@ -29,8 +29,6 @@ typedef struct PackReader {
   i64 iClock;
 } PackReader;
 
-/*--------------------------------------------------------- connection ----*/
-
 static void freeReader(void *pArg) {
   PackReader *p = pArg;
   int i;
@@ -57,8 +55,6 @@ BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
   }
   return bxSchema(bx, zDb, pErr);
 }
-
-/*-------------------------------------------------------------- packs ----*/
 
 static void failPack(BxStmts *p, i64 iPack, const char *zWhy, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
@@ -235,8 +231,6 @@ void bxListChanged(i64 iPack, BxErr *pErr) {
       iPack);
 }
 
-/*-------------------------------------------------------------- texts ----*/
-
 int bxTextRowFind(BxStmts *p, i64 iText, TextRow *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(p,
       "SELECT bytes, sum, fresh, mark, recipe FROM main.store__texts"
@@ -341,8 +335,6 @@ BxStmts *bxRefFind(Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
   sqlite3_finalize(pStmt);
   return pFound;
 }
-
-/*---------------------------------------------------------- functions ----*/
 
 void bxStoreText(BxCall *p) {
   Ref ref;

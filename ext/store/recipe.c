@@ -16,8 +16,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/*-------------------------------------------------------------- bytes ----*/
-
 int bxBytesRoom(Bytes *p, i64 n, BxErr *pErr) {
   i64 nNew = p->nAlloc * 2 + 64;
   unsigned char *a;
@@ -75,8 +73,6 @@ static uint64_t readVarint(
   return 0;
 }
 
-/*-------------------------------------------------------------- lists ----*/
-
 void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
   const unsigned char *zEnd = z + n;
   while (pErr->rc == SQLITE_OK && z != 0 && z < zEnd) {
@@ -115,8 +111,6 @@ void bxRecipeFree(Recipe *p) {
   sqlite3_free(p->a);
   memset(p, 0, sizeof(*p));
 }
-
-/*------------------------------------------------------------ recipes ----*/
 
 void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr) {
   const unsigned char *zEnd = z + n;

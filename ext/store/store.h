@@ -17,8 +17,7 @@ extern const char bxSqlStore[];
 /* Shorter values are not packed, because a reference is not much shorter. */
 #define STORE_MIN_BYTES 128
 
-/*------------------------------------------- hash.c: pieces and hashes ----*/
-
+/* hash.c */
 #define STORE_PIECE_MIN 512
 #define STORE_PIECE_MAX 8192
 
@@ -57,8 +56,7 @@ int bxRefWrite(const Ref *p, unsigned char aOut[STORE_REF_MAX]);
 /* Whether a value has the form of a reference. */
 int bxRefOf(Ref *pOut, sqlite3_value *pVal);
 
-/*-------------------------------------------- recipe.c: lists, recipes ----*/
-
+/* recipe.c */
 /* Bytes that grow. */
 typedef struct Bytes {
   unsigned char *a;
@@ -107,8 +105,7 @@ void bxRecipeEncode(const Recipe *p, Bytes *pOut, BxErr *pErr);
 /* Adds one piece, to the last range if it follows there. */
 void bxRecipeAdd(Recipe *p, i64 iPack, i64 iPiece, BxErr *pErr);
 
-/*--------------------------------------------------- read.c: the texts ----*/
-
+/* read.c */
 /* Most bytes of pieces in a pack. */
 #define STORE_PACK_BYTES 262144
 /* A pack is compressed in blocks of so many bytes. */
@@ -160,8 +157,7 @@ BxStmts *bxRefFind(Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr);
 void bxStoreText(BxCall *p); /* store_text() */
 void bxStoreSame(BxCall *p); /* store_same() */
 
-/*------------------------------------------------------------ write.c -----*/
-
+/* write.c */
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr);
 /* Writes the bytes of a pack. *pnKept grows by what they take. *ppZip: a context of
 ** zstd, or NULL at first; bxZipFree() frees it. */
@@ -173,8 +169,7 @@ void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,
     i64 nPieceByte, i64 nKept, BxErr *pErr);
 void bxStorePack(BxCall *p); /* store_pack() */
 
-/*------------------------------------------------------------ sweep.c -----*/
-
+/* sweep.c */
 /* Prepares a statement on a view; zFormat has places for the names of the schema and
 ** the view. The caller finalizes it. */
 sqlite3_stmt *bxStoreView(

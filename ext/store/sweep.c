@@ -25,8 +25,6 @@ typedef struct Sweep {
   i64 nText, nTextByte, nPiece, nPieceByte, nKept;
 } Sweep;
 
-/*-------------------------------------------------------------- users ----*/
-
 sqlite3_stmt *bxStoreView(
     BxStmts *p, const char *zFormat, const char *zView, BxErr *pErr) {
   char *zSql = bxPrintf(pErr, zFormat, p->zDb, zView);
@@ -45,8 +43,6 @@ sqlite3_stmt *bxStoreNamed(BxStmts *p, BxErr *pErr) {
   sqlite3_free(zSql);
   return pStmt;
 }
-
-/*-------------------------------------------------------------- texts ----*/
 
 /* Takes the uses of a range back. The lists are kept in the order of packs. */
 static void releaseRange(Sweep *s, const Range *pRange) {
@@ -113,8 +109,6 @@ static void sweepText(Sweep *s, sqlite3_stmt *pNamed, i64 iText) {
       iText);
 }
 
-/*-------------------------------------------------------------- packs ----*/
-
 /* Writes a pack without the pieces that have no uses. One of which nothing is left
 ** is removed even if it is damaged: then the hashes of its pieces are not known.
 ** What was read is copied, because a trigger of another may read packs meanwhile. */
@@ -175,8 +169,6 @@ static void cleanPack(Sweep *s, List *pList) {
   sqlite3_free(all.a);
   sqlite3_free(left.a);
 }
-
-/*---------------------------------------------------------- functions ----*/
 
 /* Sweeps the texts of a list, a JSON array, which it frees. Returns how many were
 ** removed. Then it writes all packs and lists that were touched, and the totals. */

@@ -90,8 +90,6 @@ typedef struct Writer {
   i64 nTextByte, nPiece, nPieceByte, nKept;
 } Writer;
 
-/*--------------------------------------------------------------- rows ----*/
-
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr) {
   Bytes bytes = {0, 0, 0};
   bxListEncode(pList, &bytes, pErr);
@@ -203,8 +201,6 @@ static void runMany(Many *p, BxErr *pErr) {
   p->nWait = 0;
 }
 
-/*-------------------------------------------------------------- lists ----*/
-
 static List *addList(Writer *w, i64 iPack) {
   List *pList = bxNew(sizeof(*pList), w->pErr);
   List **ap =
@@ -230,8 +226,6 @@ static List *needList(Writer *w, i64 iPack) {
   if (pList != 0) bxListRead(w->p, iPack, pList, w->pErr);
   return w->pErr->rc == SQLITE_OK ? pList : 0;
 }
-
-/*------------------------------------------------------- the open pack ----*/
 
 /* Writes the bytes of the open pack. */
 static void writeOpen(Writer *w) {
@@ -311,8 +305,6 @@ static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
   w->nPiece++;
   w->nPieceByte += n;
 }
-
-/*------------------------------------------------------- known pieces ----*/
 
 static void forgetKnown(Writer *w) {
   writePieces(w);
@@ -399,8 +391,6 @@ static int nextPiece(Writer *w, const unsigned char *z, i64 n, int iBefore) {
   if (i != 0 && iBefore != 0) w->aKnown[iBefore].iNext = i;
   return i;
 }
-
-/*-------------------------------------------------------------- texts ----*/
 
 /* Writes all that is held in memory. */
 static void settle(Writer *w) {
@@ -497,8 +487,6 @@ static void packText(
   }
 }
 
-/*------------------------------------------------------------- writer ----*/
-
 /* Prepares to pack rows of a view that is in store_users. */
 static void beginWriter(Writer *w, BxStmts *p, const char *zView, BxErr *pErr) {
   sqlite3_stmt *pStmt;
@@ -544,8 +532,6 @@ static void beginWriter(Writer *w, BxStmts *p, const char *zView, BxErr *pErr) {
   if (w->pFrom == 0) return;
   prepareMany(w, &w->into, zView, sqlite3_column_count(w->pFrom), "");
 }
-
-/*----------------------------------------------------------- function ----*/
 
 /* Whether a value is worth packing, and is not packed yet. A blob of the user that
 ** looks like a reference is packed; a reference is not. */
