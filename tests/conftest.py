@@ -24,6 +24,7 @@ needs_data = pytest.mark.skipif(
     not DATA.is_dir(), reason="no recordings beside the project"
 )
 
+
 def load(db):
     """Loads the module into a connection and returns it."""
     db.enable_load_extension(True)
@@ -31,27 +32,33 @@ def load(db):
     db.enable_load_extension(False)
     return db
 
+
 def connect(path=":memory:", **options):
     """A connection in autocommit mode, with the module."""
     options.setdefault("isolation_level", None)
     return load(sqlite3.connect(str(path), **options))
+
 
 def one(db, sql, *args):
     """The first column of the first row."""
     row = db.execute(sql, args).fetchone()
     return row[0] if row else None
 
+
 def rows(db, sql, *args):
     return db.execute(sql, args).fetchall()
+
 
 def archive_faults(db, schema="main", domain="payload"):
     """Contradictions in the archive, or in another domain; also without the module."""
     sql = (ROOT / "sql" / f"{domain}_check.sql").read_text()
     return rows(db, sql.replace("main.", schema + "."))
 
+
 def problems(db):
     """What blackbox_check finds, but for the repairs of an install, which it lists for 30 days."""
     return [row for row in rows(db, "SELECT * FROM blackbox_check") if ": schema of " not in row[2]]
+
 
 def by_hand(path, sql):
     """Changes a file as a program without the module does, which may change every table. With
@@ -60,9 +67,11 @@ def by_hand(path, sql):
     db.executescript(sql)
     db.close()
 
+
 def protects():
     """Whether a connection with the module may not write its tables."""
     return os.environ.get("BLACKBOX_DEFENSIVE") == "1" and sqlite3.sqlite_version_info < (3, 44)
+
 
 def write_schema(db, sql):
     """Changes sqlite_schema. The test is skipped where defensive mode refuses it."""
@@ -73,12 +82,14 @@ def write_schema(db, sql):
         assert "may not be modified" in str(refused)
         pytest.skip("defensive mode refuses a write into sqlite_schema")
 
+
 def overwrite_pages(path, pages, page_size):
     """Overwrites pages of a file that no connection has open."""
     with open(path, "r+b") as file:
         for page in pages:
             file.seek((page - 1) * page_size)
             file.write(b"\xff" * page_size)
+
 
 def shell(*args, stdin=None, cwd=ROOT):
     """Runs the sqlite3 shell; returns its output, errors included."""
@@ -96,6 +107,7 @@ def shell(*args, stdin=None, cwd=ROOT):
     )
     return done.stdout
 
+
 def console(text):
     """The statements of the console blocks of a page, each with the output shown."""
     steps = []
@@ -109,6 +121,7 @@ def console(text):
                 steps[-1][1] += line + "\n"
     return steps
 
+
 def run_session(file, statements, cwd=ROOT):
     """Runs a session in the shell; returns what each statement printed."""
     mark = "-- next --"
@@ -116,9 +129,11 @@ def run_session(file, statements, cwd=ROOT):
     outputs = shell(file, stdin=script, cwd=cwd).split(mark + "\n") if statements else []
     return [re.sub(r"error near line \d+:", "error:", output) for output in outputs]
 
+
 def shell_version():
     """The SQLite of the shell, which may differ from that of Python."""
     return tuple(map(int, shell("--version").split()[0].split(".")))
+
 
 # From 3.44 on, SQLite does not protect tables that have triggers.
 def run_program(name, directory, *args):
@@ -133,9 +148,11 @@ def run_program(name, directory, *args):
     assert done.returncode == 0, told
     return told
 
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "test.db"
+
 
 def install_into(path, schema="main", domains="all"):
     db = connect(path)
@@ -143,16 +160,19 @@ def install_into(path, schema="main", domains="all"):
     db.close()
     return path
 
+
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
     """A file in which all domains are installed, to be copied."""
     return install_into(tmp_path_factory.mktemp("installed") / "test.db")
+
 
 @pytest.fixture(scope="session")
 def alone(tmp_path_factory):
     """For each domain of ALONE a file in which it is installed alone, to be copied."""
     folder = tmp_path_factory.mktemp("alone")
     return {domain: install_into(folder / domain, "main", domain) for domain in ALONE}
+
 
 @pytest.fixture
 def template(request, installed, alone):
@@ -163,6 +183,7 @@ def template(request, installed, alone):
         return installed
     return alone.get(request.path.parent.name, installed)
 
+
 @pytest.fixture
 def db(path, template):
     shutil.copyfile(template, path)
@@ -171,8 +192,10 @@ def db(path, template):
     yield db
     db.close()
 
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "all_domains: the test needs all domains in its file")
+
 
 def pytest_collection_modifyitems(items):
     """Distributes the fault programs, which take longest, over the first part of a run.

@@ -371,19 +371,19 @@ void bxEvOverflowBack(
 }
 
 void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
-#define GONE(whole)                                                            \
+#define MARKED(whole)                                                          \
   " WHERE owner = ?1 AND id IN (SELECT id FROM main.@_gone WHERE whole "       \
   "= " whole ")"
   static const char *const azSql[] = {
-      "UPDATE over.evidence__overflow SET pinned = 0, released = 1" GONE("1"),
-      "DELETE FROM over.evidence__overflow" GONE("1"),
+      "UPDATE over.evidence__overflow SET pinned = 0, released = 1" MARKED("1"),
+      "DELETE FROM over.evidence__overflow" MARKED("1"),
       "UPDATE over.evidence__overflow SET screenshot_bytes = 0,"
-      " screenshot = NULL, released = 1" GONE("0"),
-      "UPDATE over.evidence__overflow SET released = 0" GONE("0"),
+      " screenshot = NULL, released = 1" MARKED("0"),
+      "UPDATE over.evidence__overflow SET released = 0" MARKED("0"),
       "DELETE FROM over.evidence_owners WHERE owner = ?1 AND rows = 0"
       " AND (SELECT overflowed FROM main.@_state) = 0",
       "DELETE FROM main.@_gone WHERE ?1 <> ''"};
-#undef GONE
+#undef MARKED
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
   if (!bxAsk(p->pOn, "SELECT 1 FROM main.@_gone LIMIT 1", pErr, "")) return;

@@ -369,10 +369,10 @@ static void readExchangeItem(
       bindBody(p, pStmt, 1, pBodies, iResponse);
       while (bxReportRow(p, pStmt)) {
         const char *zTool = bxColumnText(pStmt, 0, &p->err);
-        const char *zArguments = bxColumnText(pStmt, 1, &p->err);
+        const char *zCallText = bxColumnText(pStmt, 1, &p->err);
         sqlite3_str_appendf(pOut, "%s%s %s",
             sqlite3_str_length(pOut) ? "; " : "", zTool ? zTool : "",
-            zArguments ? zArguments : "");
+            zCallText ? zCallText : "");
       }
       bxDone(pStmt, &p->err);
       z = bxFinish(pOut, &p->err);

@@ -10,7 +10,7 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define AT "e.created_ms"
-#define GONE(domain)                                                           \
+#define RECEIPTS(domain)                                                       \
   "SELECT at, rule, actor, rows, bytes, oldest, newest"                        \
   " FROM main.retention_log WHERE domain = '" domain                           \
   "' ORDER BY at DESC, id DESC"
@@ -111,8 +111,8 @@ static void addCase(ReportRun *p, BxStmts *pHome, const char *zPins,
     bxReportRows(p, pTable, pHome, zHolds);
   }
   bxReportTable(p, VERDICTS, pHome, zVerdicts);
-  bxReportTable(
-      p, "receipts", "What was removed", REPORT_GONE, pHome, GONE("payload"));
+  bxReportTable(p, "receipts", "What was removed", REPORT_GONE, pHome,
+      RECEIPTS("payload"));
 }
 
 void bxReportKillSwitch(ReportRun *p) {
@@ -423,7 +423,7 @@ void bxReportSession(ReportRun *p) {
       bxReportDomain(p, "retention"),
       HOLDS(" WHERE kind = 'session' AND \"key\" = ?1"));
   bxReportTable(
-      p, "receipts", "What was removed", REPORT_GONE, pHome, GONE("cache"));
+      p, "receipts", "What was removed", REPORT_GONE, pHome, RECEIPTS("cache"));
 }
 
 /* Of the archive only indexes are read, and no body. */

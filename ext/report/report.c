@@ -45,7 +45,7 @@ static void readProfile(ReportRun *p, const char *z) {
   }
 }
 
-static void readOptions(ReportRun *p, sqlite3_value *pOptions) {
+static void readReportOptions(ReportRun *p, sqlite3_value *pOptions) {
   static const char *const azBodies[] = {"shared", "all", "none", 0};
   static const char *const azFormat[] = {"html", "md", "json", 0};
   sqlite3_stmt *pStmt = 0, *pEach;
@@ -134,7 +134,7 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
   }
   z = bxText(pKey, "key", REPORT_KEY, 0, &p->err);
   if (z != 0) p->zKey = bxPrintf(&p->err, "%s", z);
-  if (p->err.rc == SQLITE_OK) readOptions(p, pOptions);
+  if (p->err.rc == SQLITE_OK) readReportOptions(p, pOptions);
   if (p->err.rc == SQLITE_OK) { /* everything but what is in the items */
     p->iMade = bxNow();
     p->zProof = "none";

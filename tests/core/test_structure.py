@@ -11,24 +11,29 @@ WRITTEN = CODE + sorted([*ROOT.glob("sql/*.sql"), *ROOT.glob("tests/**/*.py"),
                          *ROOT.glob("bench/*.py")])
 FUNCTION = re.compile(r"^(?:[A-Za-z_][^\n;={}]*\([^;{}]*\)) \{\n.*?^\}", re.M | re.S)
 
+
 def functions(path):
     """The texts of the functions of a C file. The declaration may take several lines."""
     return [m.group() for m in FUNCTION.finditer(path.read_text())]
+
 
 def includes(path):
     """The headers of the project that a file includes."""
     return {(path.parent / name).resolve()
             for name in re.findall(r'^#include "([^"]+)"', path.read_text(), re.M)}
 
+
 def test_no_file_has_more_than_900_lines():
     long = {path.name: n for path in WRITTEN
             if (n := path.read_text().count("\n")) > 900 and "version" not in path.name}
     assert long == {}
 
+
 def test_no_function_has_more_than_80_lines():
     found = [text for path in CODE for text in functions(path)]
     assert len(found) > 1000
     assert [text.split("(")[0] for text in found if text.count("\n") + 1 > 80] == []
+
 
 def test_no_header_includes_itself_through_others():
     headers = {path.resolve(): includes(path) for path in ROOT.glob("ext/**/*.h")}
@@ -38,6 +43,7 @@ def test_no_header_includes_itself_through_others():
         for path in free:
             del headers[path]
 
+
 # The layers of core, lowest first. A file uses only files of its layer and of lower ones.
 LAYERS = ({"error", "value", "hash", "digest", "ways", "zip", "merkle"},
           {"connection", "statement", "json", "tree", "write"},
@@ -46,11 +52,13 @@ LAYERS = ({"error", "value", "hash", "digest", "ways", "zip", "merkle"},
           {"log", "log_leaf", "log_tree", "log_fold"},
           {"command", "table", "check", "install", "uninstall", "prices"})
 
+
 def symbols(path):
     """The names that an object file defines, and those that it needs."""
     told = subprocess.run(["nm", "-g", path], capture_output=True, text=True, check=True).stdout
     return (set(re.findall(r"^\w+ [A-TV-Z] _?(\w+)$", told, re.M)),
             set(re.findall(r"^ +U _?(\w+)$", told, re.M)))
+
 
 def test_core_is_in_layers_without_a_circle():
     found = {path.stem: symbols(ROOT / "build/core" / f"{path.stem}.o")
@@ -67,11 +75,13 @@ def test_core_is_in_layers_without_a_circle():
         for name in free:
             del uses[name]
 
+
 @pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "ext").iterdir() if p.is_dir()))
 def test_a_folder_includes_only_itself_and_core(folder):
     for path in (ROOT / "ext" / folder).glob("*.[ch]"):
         for header in includes(path):
             assert header.parent.name in (folder, "core") or header.name == "blackbox.h", path
+
 
 def test_every_exported_symbol_begins_with_bx():
     objects = [str(path) for path in (ROOT / "build").glob("*/*.o")
@@ -81,6 +91,7 @@ def test_every_exported_symbol_begins_with_bx():
     names = re.findall(r"^\w+ [A-TV-Z] _?(\w+)$", told, re.M)  # U: of others
     assert len(names) > 200
     assert [name for name in names if not name.startswith("bx")] == []
+
 
 def test_no_two_files_give_one_name_to_two_things(tmp_path):
     """The one C file (make amalgamation) has all of them, and gives no warning."""

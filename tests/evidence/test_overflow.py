@@ -15,17 +15,21 @@ from evidence_helpers import ADD, well
 MAKE = ("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer("
         "overflow='main', max_size_bytes=100000")
 
+
 def open_buffer(path, more=""):
     db = connect(path)
     db.execute(MAKE + more + ")")
     return db
 
+
 def fill(db, first, last, size=5000):
     for i in range(first, last):
         db.execute(ADD, (f"r{i:03}", i, json.dumps({"n": i}), bytes([i % 251]) * size))
 
+
 def owner(db):
     return one(db, "SELECT owner FROM evidence_stats('rec')")
+
 
 @pytest.fixture
 def rec(path):
@@ -33,8 +37,10 @@ def rec(path):
     yield db
     db.close()
 
+
 def places(db):
     return dict(rows(db, "SELECT storage, count(*) FROM rec GROUP BY 1"))
+
 
 def test_the_oldest_rows_move_above_80_percent_and_reads_are_the_same(rec):
     fill(rec, 0, 15)
@@ -53,6 +59,7 @@ def test_the_oldest_rows_move_above_80_percent_and_reads_are_the_same(rec):
     assert one(rec, "SELECT json_array_length(evidence_export('rec'), '$.actions')") == 17
     well(rec)
 
+
 def test_prune_counts_both_tiers_and_reaches_the_file(rec):
     fill(rec, 0, 60)
     total = one(rec, "SELECT total_size FROM evidence_stats('rec')")
@@ -69,6 +76,7 @@ def test_prune_counts_both_tiers_and_reaches_the_file(rec):
     assert one(rec, "SELECT sum(rows) FROM rec_log") > 60
     well(rec)
 
+
 def test_flush_moves_the_rest_in_and_out_of_a_transaction(rec):
     fill(rec, 0, 4)
     rec.execute("BEGIN")
@@ -81,6 +89,7 @@ def test_flush_moves_the_rest_in_and_out_of_a_transaction(rec):
     assert one(rec, "SELECT memory_bytes FROM evidence_stats('rec')") == 0
     assert one(rec, "SELECT rows FROM evidence_owners") == 4
     well(rec)
+
 
 def test_flush_without_overflow_says_what_to_do(path):
     db = connect(path)
@@ -98,6 +107,7 @@ def test_flush_without_overflow_says_what_to_do(path):
     db.execute("CREATE VIRTUAL TABLE disk USING evidence_buffer")
     assert one(db, "SELECT evidence_flush('disk')") == 0
     well(db)
+
 
 def test_overflowed_rows_can_be_changed_and_deleted(rec):
     fill(rec, 0, 6)
@@ -122,6 +132,7 @@ def test_overflowed_rows_can_be_changed_and_deleted(rec):
     assert rows(rec, "SELECT rule, sum(rows) FROM retention_log GROUP BY 1") == [
         ("released", 9)]
     well(rec)
+
 
 def test_rows_of_a_lost_connection_can_be_resumed(path):
     code = textwrap.dedent(f"""
@@ -149,6 +160,7 @@ def test_rows_of_a_lost_connection_can_be_resumed(path):
     assert one(db, "SELECT count(*) FROM rec") == 34
     well(db)
 
+
 def test_resume_takes_the_rows_from_the_buffer_that_had_them(rec, path):
     fill(rec, 0, 5)
     one(rec, "SELECT evidence_flush('rec')")
@@ -170,6 +182,7 @@ def test_resume_takes_the_rows_from_the_buffer_that_had_them(rec, path):
     assert one(new, "SELECT sum(length(screenshot)) FROM rec") == 7 * 5000
     well(new)
 
+
 def test_drop_takes_the_overflowed_rows_and_pins_prevent_it(rec):
     fill(rec, 0, 5)
     rec.execute("UPDATE rec SET pinned = 1 WHERE id = 'r001'")
@@ -180,6 +193,7 @@ def test_drop_takes_the_overflowed_rows_and_pins_prevent_it(rec):
     rec.execute("DROP TABLE rec")
     assert one(rec, "SELECT count(screenshot) FROM evidence__overflow") == 0
     assert rows(rec, "SELECT * FROM evidence_owners") == []
+
 
 @pytest.mark.parametrize("begin", [False, True])
 def test_full_disk_and_locked_file_fail_cleanly(rec, path, begin):
@@ -212,6 +226,7 @@ def test_full_disk_and_locked_file_fail_cleanly(rec, path, begin):
     fill(rec, 40, 43)
     well(rec)
 
+
 def test_a_sweep_that_finds_the_file_locked_is_done_later(rec, path):
     fill(rec, 0, 6)
     one(rec, "SELECT evidence_flush('rec')")
@@ -227,6 +242,7 @@ def test_a_sweep_that_finds_the_file_locked_is_done_later(rec, path):
     assert one(rec, "SELECT count(*) FROM rec_gone") == 0
     well(rec)
 
+
 def test_two_buffers_share_one_overflow(rec, path):
     other = open_buffer(path)
     fill(rec, 0, 5)
@@ -237,6 +253,7 @@ def test_two_buffers_share_one_overflow(rec, path):
     assert one(other, "SELECT sum(length(screenshot)) FROM rec") == 7 * 5000
     assert one(rec, "SELECT count(*) FROM rec") == 0
     well(other)
+
 
 def test_overflow_in_an_attached_file_with_a_quoted_name(path, tmp_path):
     db = connect(path)
@@ -250,12 +267,14 @@ def test_overflow_in_an_attached_file_with_a_quoted_name(path, tmp_path):
     assert rows(db, "SELECT name FROM main.sqlite_schema") == []
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
+
 @pytest.mark.parametrize("schema", ["temp", "nowhere"])
 def test_overflow_must_be_a_file(path, schema):
     db = connect(path)
     with pytest.raises(sqlite3.Error, match="ValidationError.*main or an attached"):
         db.execute("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer("
                    f"overflow='{schema}')")
+
 
 def test_overflowed_rows_expire_after_orphan_days_with_a_receipt(rec, path):
     fill(rec, 0, 3)
@@ -288,6 +307,7 @@ def test_overflowed_rows_expire_after_orphan_days_with_a_receipt(rec, path):
         rows(rec, "SELECT action FROM rec")
     assert archive_faults(plain, domain="evidence") == []
 
+
 def test_plain_sql_keeps_the_overflow_counters(path):
     db = open_buffer(path)
     fill(db, 0, 4)
@@ -302,6 +322,7 @@ def test_plain_sql_keeps_the_overflow_counters(path):
     assert archive_faults(db, domain="evidence") == []
     db.execute("UPDATE evidence_owners SET rows = 9")
     assert "counters differ" in archive_faults(db, domain="evidence")[0][1]
+
 
 def test_evidence_that_the_file_lost_is_named(rec, path):
     fill(rec, 0, 4)
@@ -323,6 +344,7 @@ def test_evidence_that_the_file_lost_is_named(rec, path):
     rec.execute("DELETE FROM rec WHERE id IN ('r001', 'r002')")
     assert len(rows(rec, "SELECT action FROM rec")) == 3
 
+
 def test_owners_without_rows_are_removed_from_the_list(path):
     for _ in range(3):
         db = open_buffer(path)
@@ -342,11 +364,13 @@ def test_owners_without_rows_are_removed_from_the_list(path):
         (owner(keeper), 1), (owner(other), 2)]
     well(keeper)
 
+
 EMPTY = {
     "row by row": "DELETE FROM rec",
     "clear": "SELECT evidence_clear('rec')",
     "back": "UPDATE rec SET action = '{\"n\":1}'",
 }
+
 
 @pytest.mark.parametrize("how", EMPTY)
 @pytest.mark.parametrize("begin", [False, True])
@@ -370,6 +394,7 @@ def test_an_owner_goes_with_its_last_row_and_comes_again(rec, how, begin):
     assert archive_faults(rec, domain="evidence") == []
     well(rec)
 
+
 def test_a_buffer_whose_rows_the_file_lost_can_let_go_of_them(rec, path):
     fill(rec, 0, 3)
     one(rec, "SELECT evidence_flush('rec')")
@@ -379,6 +404,7 @@ def test_a_buffer_whose_rows_the_file_lost_can_let_go_of_them(rec, path):
         rec.execute("DELETE FROM rec WHERE id = ?", (f"r{i:03}",))
     assert rows(plain, "SELECT * FROM evidence_owners") == []
     well(rec)
+
 
 def test_a_buffer_whose_rows_were_taken_over_fails_at_every_write(rec, path):
     fill(rec, 0, 3)
@@ -393,6 +419,7 @@ def test_a_buffer_whose_rows_were_taken_over_fails_at_every_write(rec, path):
                          "WHERE storage = 'memory'")) == 2
     rec.execute("DROP TABLE rec")
     assert len(rows(other, "SELECT action, screenshot FROM rec")) == 3
+
 
 @pytest.mark.parametrize("when", ["create", "before", "after"])
 def test_the_highest_confidence_is_pruned_first_also_after_a_resume(path, when):
@@ -414,6 +441,7 @@ def test_the_highest_confidence_is_pruned_first_also_after_a_resume(path, when):
     db.execute(ADD, ("new", 9, "{}", bytes(20000)))
     assert rows(db, "SELECT id FROM rec WHERE screenshot IS NULL") == [("r1",)]
 
+
 @pytest.mark.parametrize("call", [
     "evidence_prune_for_approval", "evidence_clear", "evidence_prune_screenshots"])
 def test_a_buffer_whose_rows_were_taken_over_changes_nothing_inside_begin(rec, path, call):
@@ -430,6 +458,7 @@ def test_a_buffer_whose_rows_were_taken_over_changes_nothing_inside_begin(rec, p
     assert rows(rec, "SELECT * FROM rec WHERE storage = 'memory'") == before
     assert rows(rec, "SELECT count(*) FROM rec") == [(4,)]
 
+
 def test_a_refused_overflow_leaves_the_old_one_in_use(rec):
     rec.execute("BEGIN")
     with pytest.raises(sqlite3.Error, match="ValidationError.*got 'nodb'"):
@@ -439,11 +468,13 @@ def test_a_refused_overflow_leaves_the_old_one_in_use(rec):
     assert places(rec)["disk"] >= 2
     well(rec)
 
+
 def test_a_renamed_buffer_is_listed_by_its_new_name(rec):
     fill(rec, 0, 3)
     one(rec, "SELECT evidence_flush('rec')")
     rec.execute("ALTER TABLE temp.rec RENAME TO tape")
     assert rows(rec, "SELECT buffer, rows FROM evidence_owners") == [("tape", 3)]
+
 
 def test_an_overflow_that_was_detached_is_named(path, tmp_path):
     db = connect(path)
@@ -462,6 +493,7 @@ def test_an_overflow_that_was_detached_is_named(path, tmp_path):
             db.execute(sql).fetchall()
     db.execute("ATTACH ? AS ov", (str(tmp_path / "ov.db"),))
     assert len(rows(db, "SELECT action FROM rec")) == 3
+
 
 def test_approval_waits_for_another_writer_of_the_file(path):
     """The first access of the file is a write, so that no snapshot is too old."""
@@ -483,6 +515,7 @@ def test_approval_waits_for_another_writer_of_the_file(path):
     other.execute("COMMIT")
     thread.join()
     assert json.loads(done[0])["screenshotsRemoved"] == 3
+
 
 @pytest.mark.parametrize("act", [
     "INSERT INTO rec(id, timestamp, action, screenshot) VALUES('new', 99, '{}', zeroblob(49000))",
@@ -510,6 +543,7 @@ def test_a_buffer_whose_rows_were_taken_over_prunes_none_of_them(rec, path, act,
         rec.execute("COMMIT")
     rec.execute(ADD, ("small", 91, "{}", None))  # needs no room
 
+
 def test_a_resume_into_a_smaller_buffer_prunes_at_once(path):
     db = open_buffer(path)
     fill(db, 0, 10)
@@ -526,6 +560,7 @@ def test_a_resume_into_a_smaller_buffer_prunes_at_once(path):
     assert one(db, "SELECT count(screenshot) FROM evidence__overflow") == 2
     well(db)
 
+
 def test_a_resumed_buffer_knows_how_many_actions_were_pruned(path):
     db = open_buffer(path)
     for i in range(40):
@@ -540,6 +575,7 @@ def test_a_resumed_buffer_knows_how_many_actions_were_pruned(path):
     assert told["originalActionCount"] == 40
     assert told["missingActionCount"] == 40 - kept
 
+
 @pytest.mark.parametrize("conflict", ["", "OR REPLACE"])
 def test_no_statement_moves_a_row_of_evidence_to_another_rid(rec, path, conflict):
     for i in 1, 2:
@@ -551,6 +587,7 @@ def test_no_statement_moves_a_row_of_evidence_to_another_rid(rec, path, conflict
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         plain.execute(f"UPDATE {conflict} evidence__overflow SET rid = 1 WHERE rid = 2")
     assert rows(plain, "SELECT * FROM evidence__overflow") == before and len(before) == 2
+
 
 def test_a_screenshot_deleted_from_the_overflow_has_a_receipt_and_is_reported(rec, path):
     fill(rec, 0, 4)
@@ -568,6 +605,7 @@ def test_a_screenshot_deleted_from_the_overflow_has_a_receipt_and_is_reported(re
                        "WHERE rule = 'manual'") == [(0, 5000, 2)]
     assert rows(rec, "SELECT problem FROM blackbox_check") == [
         ("no screenshot in the overflow for 'r002'",)]
+
 
 def test_a_buffer_without_overflowed_rows_gets_a_new_owner(rec, path):
     fill(rec, 0, 3)
@@ -588,12 +626,14 @@ def test_a_buffer_without_overflowed_rows_gets_a_new_owner(rec, path):
     well(rec)
     well(new)
 
+
 def test_an_overflow_of_a_later_version_is_refused(path):
     db = connect(path)
     one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("UPDATE blackbox_domains SET format = 9 WHERE domain = 'evidence'")
     with pytest.raises(sqlite3.OperationalError, match="VersionError"):
         db.execute(MAKE + ")")
+
 
 def test_damaged_json_in_the_file_is_found(rec):
     fill(rec, 0, 2)

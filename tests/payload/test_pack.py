@@ -17,14 +17,17 @@ pytestmark = pytest.mark.all_domains  # the body store is another domain
 COLUMNS = ("id, event_id, agent_id, request_body, response_body, size_bytes, purpose, pinned,"
            " kill_switch_event_id, created_at")
 
+
 def words(seed, n):
     """Text of about n bytes."""
     make = random.Random(seed)
     return " ".join("".join(make.choices("abcdefghij", k=make.randint(2, 8)))
                     for _ in range(n // 6))
 
+
 def noise(seed, n):
     return random.Random(seed).randbytes(n)
+
 
 def add(db, id, request, response="ok", purpose="archive", schema="main", **more):
     names = "".join(", " + name for name in more)
@@ -33,27 +36,34 @@ def add(db, id, request, response="ok", purpose="archive", schema="main", **more
                f"{', ?' * len(more)})",
                (id, "e" + id, request, response, purpose, *more.values()))
 
+
 def pack(db, *args):
     marks = ", ".join("?" * len(args))
     return json.loads(one(db, f"SELECT payload_pack({marks})", *args))
 
+
 def unpack(db, *args):
     return json.loads(one(db, f"SELECT payload_unpack({', '.join('?' * len(args))})", *args))
 
+
 def shown(db, schema="main"):
     return rows(db, f"SELECT {COLUMNS} FROM {schema}.payload_rows ORDER BY id")
+
 
 def packed(db, schema="main"):
     return [row[0] for row in db.execute(
         f"SELECT id FROM {schema}.event_payloads WHERE typeof(request_body) = 'blob'"
         " AND substr(request_body, 1, 4) = x'b1627801' ORDER BY id")]
 
+
 def dropped(db):
     return one(db, "SELECT dropped FROM store_stats")
+
 
 def whole(db):
     found = problems(db)
     assert not found, found
+
 
 @pytest.fixture
 def full(db):
@@ -61,6 +71,7 @@ def full(db):
     fill(db)
     pack(db)
     return db
+
 
 def fill(db, schema="main"):
     shared = words(0, 9000)
@@ -72,6 +83,7 @@ def fill(db, schema="main"):
         schema=schema)
     add(db, "e2", "brief", "too", purpose="evidence", schema=schema)
     add(db, "p1", shared + "pinned", pinned=1, schema=schema)
+
 
 def test_rows_are_shown_as_they_were(db):
     fill(db)
@@ -86,6 +98,7 @@ def test_rows_are_shown_as_they_were(db):
         == [row[5] for row in before]
     whole(db)
     assert pack(db) == {"rows": 0, "rawBytes": 0, "keptBytes": 0, "more": False}
+
 
 def test_unpacking_leaves_the_file_as_it_was(db):
     objects = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT GLOB 'sqlite_*' ORDER BY 1, 2"
@@ -103,6 +116,7 @@ def test_unpacking_leaves_the_file_as_it_was(db):
     whole(db)
     assert unpack(db) == {"rows": 0, "left": [], "more": False}
 
+
 def test_packing_is_bounded_oldest_first_and_by_age(db):
     now = 1_800_000_000_000
     for i in range(6):
@@ -115,6 +129,7 @@ def test_packing_is_bounded_oldest_first_and_by_age(db):
     assert pack(db, 10, 2000, now + 5000) == {"rows": 0, "rawBytes": 0, "keptBytes": 0, "more": False}
     assert pack(db, 2)["more"] and not pack(db, 2)["more"]
     whole(db)
+
 
 def test_packing_as_a_row(db):
     fill(db)
@@ -129,6 +144,7 @@ def test_packing_as_a_row(db):
             db.execute(f"INSERT INTO blackbox_call VALUES('{command}', '[]')")
     db.execute("ROLLBACK")
     whole(db)
+
 
 def test_a_rollback_takes_back_packing_and_the_form(db):
     fill(db)
@@ -147,6 +163,7 @@ def test_a_rollback_takes_back_packing_and_the_form(db):
     assert len(packed(db)) == 3 and shown(db) == before
     whole(db)
 
+
 @pytest.mark.parametrize("sql, told", [
     ("payload_pack(0)", "limit"), ("payload_pack('x')", "limit"),
     ("payload_pack(1, -1)", "older_than_ms"), ("payload_pack(1, 1, 'x')", "now"),
@@ -155,6 +172,7 @@ def test_bad_arguments_are_refused(db, sql, told):
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError: " + told):
         one(db, "SELECT " + sql)
 
+
 def test_a_store_is_needed(path):
     db = connect(path)
     one(db, "SELECT blackbox_install('main', 'payload')")
@@ -162,6 +180,7 @@ def test_a_store_is_needed(path):
         one(db, "SELECT payload_pack()")
     assert one(db, "SELECT payload_unpack()") == '{"rows":0,"left":[],"more":false}'
     whole(db)
+
 
 def test_an_attached_archive_is_packed_beside_another_store(db, tmp_path):
     db.execute("ATTACH ? AS \"the 'other'\"", (str(tmp_path / "o.db"),))
@@ -180,6 +199,7 @@ def test_an_attached_archive_is_packed_beside_another_store(db, tmp_path):
     assert (shown(db), shown(db, schema)) == before
     whole(db)
 
+
 # --------------------------------------------------------------- rules ----
 
 REFUSED = [
@@ -195,6 +215,7 @@ REFUSED = [
     "UPDATE OR REPLACE event_payloads SET id = '{}' WHERE id = 'a0'",
 ]
 
+
 @pytest.mark.parametrize("module", [True, False])
 def test_a_pinned_row_that_is_packed_keeps_its_text(full, path, module):
     before = shown(full)
@@ -206,11 +227,13 @@ def test_a_pinned_row_that_is_packed_keeps_its_text(full, path, module):
         assert shown(full) == before, sql
     whole(full)
 
+
 def test_the_check_names_another_text_that_was_put_into_a_pinned_row(full, path):
     """The inner view admits what the module writes. A program that uses it leaves a trace."""
     by_hand(path, "INSERT INTO payload__bodies VALUES('e1', 'forged', 'ok')")
     told = str(rows(full, "SELECT * FROM blackbox_check"))
     assert "the row that it pins" in told, told
+
 
 def test_unpinned_rows_may_change_and_their_texts_go(full):
     reference = one(full, "SELECT request_body FROM event_payloads WHERE id = 'a0'")
@@ -233,6 +256,7 @@ def test_unpinned_rows_may_change_and_their_texts_go(full):
         == noise(1, 3000)
     whole(full)
 
+
 @pytest.mark.parametrize("module", [True, False])
 @pytest.mark.parametrize("sql", [
     "INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose)"
@@ -251,6 +275,7 @@ def test_a_reference_is_in_one_row_only(full, path, sql, module):
     assert shown(full) == before
     whole(full)
 
+
 def test_a_blob_of_the_user_is_never_misread(full):
     reference = one(full, "SELECT request_body FROM event_payloads WHERE id = 'a1'")
     for i, blob in enumerate([reference[:-1] + b"9" * 4, reference[:8] + b"\0" + reference[9:],
@@ -268,6 +293,7 @@ def test_a_blob_of_the_user_is_never_misread(full):
     unpack(full)
     whole(full)
 
+
 def test_clean_up_deletes_with_a_receipt_of_the_true_bytes_and_sweeps(full):
     bytes = one(full, "SELECT sum(size_bytes) FROM event_payloads WHERE purpose = 'archive'"
                       " AND pinned = 0")
@@ -276,6 +302,7 @@ def test_clean_up_deletes_with_a_receipt_of_the_true_bytes_and_sweeps(full):
     assert dropped(full) == 0
     assert len(shown(full)) == 3
     whole(full)
+
 
 def test_a_clean_up_takes_any_limit_and_as_a_row_leaves_the_store_alone(full):
     setting(full, "pack", 1)
@@ -288,6 +315,7 @@ def test_a_clean_up_takes_any_limit_and_as_a_row_leaves_the_store_alone(full):
     one(full, "SELECT payload_cleanup(7, NULL, 1000000000)")
     assert dropped(full) == 0 and "n1" in packed(full)
     whole(full)
+
 
 def test_without_the_module_rows_go_and_their_texts_are_counted(full, path):
     db = sqlite3.connect(path, isolation_level=None)
@@ -311,6 +339,7 @@ def test_without_the_module_rows_go_and_their_texts_are_counted(full, path):
     assert dropped(full) == 0
     whole(full)
 
+
 def test_erase_takes_row_and_pieces(full):
     assert one(full, "SELECT store_erase('a0')") == 1
     assert dropped(full) == 0 and "a0" not in packed(full)
@@ -318,6 +347,7 @@ def test_erase_takes_row_and_pieces(full):
         one(full, "SELECT store_erase('e1')")
     assert len(shown(full)) == 8
     whole(full)
+
 
 @pytest.mark.parametrize("kind, key", [("agent", "a"), ("text", "the secret")])
 def test_an_erasure_finds_packed_rows_and_removes_their_pieces(db, kind, key):
@@ -332,7 +362,9 @@ def test_an_erasure_finds_packed_rows_and_removes_their_pieces(db, kind, key):
     assert (texts, left) == (len(shown(db)), 0)
     whole(db)
 
+
 # ------------------------------------------------------------ functions ----
+
 
 def test_the_kill_switch_knows_packed_rows_of_the_archive(db):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=9)")
@@ -351,6 +383,7 @@ def test_the_kill_switch_knows_packed_rows_of_the_archive(db):
     assert one(db, "SELECT payload_kill_switch('ring', 'a', 'k')") == 0
     whole(db)
 
+
 def test_evidence_from_json_knows_packed_rows(db):
     body = words(1, 3000)
     add(db, "a1", body, created_at="1970-01-01 00:00:01")
@@ -362,6 +395,7 @@ def test_evidence_from_json_knows_packed_rows(db):
         pack(db)
         assert rows(db, "SELECT id, purpose FROM event_payloads") == [("a1", "evidence")]
     whole(db)
+
 
 def test_readers_of_exchanges_see_texts(db):
     request = json.dumps({"model": "m", "messages": [
@@ -382,6 +416,7 @@ def test_readers_of_exchanges_see_texts(db):
     assert [rows(db, sql) for sql in queries] == before
     assert before[0][0][0].startswith("go ")
 
+
 def test_the_texts_of_an_adopted_table_are_shown(path):
     db = connect(path)
     db.execute("CREATE TABLE event_payloads(id TEXT PRIMARY KEY, event_id TEXT, mine TEXT,"
@@ -396,7 +431,9 @@ def test_the_texts_of_an_adopted_table_are_shown(path):
     assert one(db, "SELECT mine FROM event_payloads") == "note"
     whole(db)
 
+
 # ------------------------------------------------------------- setting ----
+
 
 @pytest.mark.parametrize("mode", ["durable", "memory"])
 def test_the_setting_packs_a_few_rows_with_each_flush(db, mode):
@@ -412,11 +449,13 @@ def test_the_setting_packs_a_few_rows_with_each_flush(db, mode):
     assert len(packed(db)) == 85
     whole(db)
 
+
 def test_nothing_is_packed_without_the_setting(db):
     setting(db, "enabled", 1)
     one(db, "SELECT payload_queue('e', 'a', ?, 'r')", words(1, 3000))
     one(db, "SELECT payload_cleanup()")
     assert packed(db) == []
+
 
 def test_a_packing_that_fails_loses_no_queued_row(full, path):
     setting(full, "enabled", 1)
@@ -427,6 +466,7 @@ def test_a_packing_that_fails_loses_no_queued_row(full, path):
         assert one(db, "SELECT payload_queue(?, 'a', ?, 'r')", f"q{i}", words(i, 2000)) == 1
     assert one(db, "SELECT count(*) FROM event_payloads WHERE event_id GLOB 'q*'") == 45
     assert "CorruptedDataError" in one(db, "SELECT error FROM payload_waiting")
+
 
 @pytest.mark.parametrize("begin", [False, True])
 def test_rows_that_cannot_be_unpacked_do_not_stop_the_others(db, path, begin):
@@ -453,7 +493,9 @@ def test_rows_that_cannot_be_unpacked_do_not_stop_the_others(db, path, begin):
     one(db, "SELECT blackbox_install()")
     whole(db)
 
+
 # ------------------------------------------------------- files, processes ----
+
 
 def test_copies_of_the_file_show_the_same(full, tmp_path):
     before = shown(full)
@@ -471,17 +513,20 @@ def test_copies_of_the_file_show_the_same(full, tmp_path):
         assert shown(copy) == [row for row in before if row[0] != "a0"]
         whole(copy)
 
+
 def test_a_newer_file_is_refused(full, path):
     by_hand(path, "UPDATE blackbox_domains SET format = 3 WHERE domain = 'payload'")
     for call in "blackbox_install()", "payload_pack()", "payload_unpack()", "payload_cleanup()":
         with pytest.raises(sqlite3.OperationalError, match="VersionError: .* format 3 of payload"):
             one(connect(path), f"SELECT {call}")
 
+
 def test_a_newer_store_is_refused(full, path):
     by_hand(path, "UPDATE blackbox_domains SET format = 2 WHERE domain = 'store'")
     for call in "store_sweep()", "store_erase('a0')":
         with pytest.raises(sqlite3.OperationalError, match="VersionError: .* format 2 of store"):
             one(connect(path), f"SELECT {call}")
+
 
 WORKER = """
 import sys
@@ -506,10 +551,12 @@ for i in range(12):
         assert body == words(k, 3000) + words(100 * k + int(id.split("-")[1]), 1500), id
 """
 
+
 def worker(path, k, **options):
     code = WORKER.format(tests=str(ROOT / "tests"), payload=str(ROOT / "tests" / "payload"),
                          path=str(path))
     return subprocess.Popen([sys.executable, "-c", code, str(k)], **options)
+
 
 def test_eight_processes_pack_and_read(full, path):
     full.execute("PRAGMA journal_mode = WAL")
@@ -521,6 +568,7 @@ def test_eight_processes_pack_and_read(full, path):
     whole(full)
     assert [row for row in shown(full) if row[0][0] != "w"] == before
 
+
 def test_a_killed_process_leaves_a_sound_file(full, path):
     full.execute("PRAGMA journal_mode = WAL")
     before = shown(full)
@@ -531,6 +579,7 @@ def test_a_killed_process_leaves_a_sound_file(full, path):
         process.wait()
         whole(full)
         assert [row for row in shown(full) if row[0][0] != "w"] == before
+
 
 @needs_data
 def test_recorded_exchanges_are_read_as_they_were(db):
@@ -545,10 +594,13 @@ def test_recorded_exchanges_are_read_as_they_were(db):
     assert shown(db) == before
     whole(db)
 
+
 # -------------------------------------------------------------- max_bytes ----
+
 
 def occupied(db):
     return one(db, "SELECT CAST(bytes - packed + packed * share AS INTEGER) FROM payload__state")
+
 
 def test_the_limit_in_bytes_counts_what_packed_rows_really_take(db):
     shared = words(0, 20_000)
@@ -574,6 +626,7 @@ def test_the_limit_in_bytes_counts_what_packed_rows_really_take(db):
     assert one(db, "SELECT count(*) FROM event_payloads") == len(left)
     whole(db)
 
+
 def test_a_limit_that_is_set_in_a_packed_file_counts_it_once(full, path):
     add(full, "n1", words(7, 500))
     setting(full, "max_bytes", 1_000_000)
@@ -593,7 +646,9 @@ def test_a_limit_that_is_set_in_a_packed_file_counts_it_once(full, path):
     unpack(full)
     whole(full)
 
+
 # ------------------------------------------------------------------ space ----
+
 
 def test_a_new_file_gives_pages_back_1000_at_a_time(path):
     db = connect(path)
@@ -611,6 +666,7 @@ def test_a_new_file_gives_pages_back_1000_at_a_time(path):
     one(db, "SELECT payload_cleanup(1)")
     assert one(db, "PRAGMA freelist_count") == 0
 
+
 def test_an_older_file_stays_as_it_is(path):
     db = connect(path)
     db.execute("CREATE TABLE app(x)")
@@ -618,6 +674,7 @@ def test_an_older_file_stays_as_it_is(path):
     assert one(db, "PRAGMA auto_vacuum") == 0
     assert json.loads(one(db, "SELECT payload_db_size()"))["reclaimableBytes"] == 0
     one(db, "SELECT payload_cleanup()")
+
 
 @pytest.mark.parametrize("bodies", [0, 1])
 def test_the_store_goes_when_nothing_is_packed_and_the_archive_works_on(db, bodies):

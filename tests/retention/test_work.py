@@ -7,6 +7,7 @@ from conftest import ROOT, archive_faults, connect, one, rows
 from retention_helpers import DAY, SESSION, T0, archive
 from test_clock import now, set_seen
 
+
 def plain(path=":memory:"):
     """A connection without the module, on a database with the schema."""
     db = sqlite3.connect(str(path), isolation_level=None)
@@ -14,12 +15,15 @@ def plain(path=":memory:"):
         db.executescript((ROOT / "sql" / f"{name}.sql").read_text())
     return db
 
+
 def ids(db):
     return [row[0] for row in rows(db, "SELECT id FROM event_payloads ORDER BY rowid")]
+
 
 def old(db, *names, pinned=0):
     for i, name in enumerate(names):
         archive(db, name, T0 + i, pinned=pinned)
+
 
 @pytest.fixture(params=["plain", "module"])
 def filled(request, path):
@@ -30,6 +34,7 @@ def filled(request, path):
         db = connect(path)
     old(db, *"abcde")
     return db
+
 
 @pytest.mark.parametrize("begin", [False, True])
 def test_every_insert_removes_the_two_oldest_rows_that_are_due(filled, begin):
@@ -43,6 +48,7 @@ def test_every_insert_removes_the_two_oldest_rows_that_are_due(filled, begin):
         ("payload", "payload.age", 5, 5, T0, T0 + 4)]
     assert archive_faults(filled) == []
 
+
 def test_an_archive_that_others_fill_is_kept_to_its_days(path):
     db = plain(path)
     for day in range(40, 0, -1):
@@ -51,6 +57,7 @@ def test_an_archive_that_others_fill_is_kept_to_its_days(path):
         archive(db, f"n{n}", now())
     left = [i for i in ids(db) if i[0] == "d"]
     assert left == ["d6", "d5", "d4", "d3", "d2", "d1"]
+
 
 def test_the_period_is_that_of_the_setting(filled):
     filled.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.retention_days', 365)")
@@ -63,11 +70,13 @@ def test_the_period_is_that_of_the_setting(filled):
     archive(filled, "newer", now())
     assert ids(filled) == ["new", "newer"]
 
+
 def test_what_is_pinned_or_history_stays(filled):
     filled.execute("UPDATE event_payloads SET pinned = 1 WHERE id IN ('a', 'b')")
     filled.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.history_until', ?)", (T0 + 2,))
     archive(filled, "new", now())
     assert ids(filled) == ["a", "b", "c", "new"]
+
 
 def test_a_row_that_is_old_itself_removes_nothing(filled):
     old(filled, "x", "y")
@@ -75,6 +84,7 @@ def test_a_row_that_is_old_itself_removes_nothing(filled):
                    " SELECT id || '2', event_id, agent_id, purpose, created_at"
                    " FROM event_payloads")
     assert len(ids(filled)) == 14
+
 
 @pytest.mark.parametrize("begin", [False, True])
 def test_the_limit_in_bytes_holds_at_the_same_time(filled, begin):
@@ -89,10 +99,12 @@ def test_the_limit_in_bytes_holds_at_the_same_time(filled, begin):
     got = dict(rows(filled, "SELECT rule, sum(rows) FROM retention_log GROUP BY rule"))
     assert sum(got.values()) == 7 and set(got) <= {"payload.age", "payload.bytes"}
 
+
 def test_evidence_removes_nothing(filled):
     filled.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose)"
                    " VALUES('k', 'e', 'a', 'evidence')")
     assert ids(filled) == [*"abcde", "k"]
+
 
 @pytest.mark.parametrize("refuse", [
     "CREATE TRIGGER mine BEFORE DELETE ON event_payloads BEGIN SELECT RAISE(ABORT, 'no'); END",
@@ -108,10 +120,12 @@ def test_a_write_never_fails_because_a_row_cannot_go(filled, refuse):
     assert rows(filled, "SELECT rule, rows, bytes FROM retention_log") == [
         ("payload.age refused", 0, 0)]
 
+
 def test_a_clock_in_doubt_removes_nothing_and_fails_no_write(filled):
     set_seen(filled, now() - 8 * DAY)
     archive(filled, "new", now())
     assert ids(filled) == [*"abcde", "new"]
+
 
 def test_an_upsert_or_replace_of_a_row_that_is_due(filled):
     filled.execute("REPLACE INTO event_payloads(id, event_id, agent_id, purpose)"
@@ -122,6 +136,7 @@ def test_an_upsert_or_replace_of_a_row_that_is_due(filled):
     filled.execute("INSERT OR IGNORE INTO event_payloads(id, event_id, agent_id, purpose)"
                    " VALUES('a', 'e', 'a', 'archive')")
     assert ids(filled) == ["d", "e", "a"]
+
 
 @pytest.mark.parametrize("recursive", [0, 1])
 def test_the_settings_are_kept_as_numbers(filled, recursive):
@@ -135,17 +150,21 @@ def test_the_settings_are_kept_as_numbers(filled, recursive):
     filled.execute("UPDATE payload__state SET kept_ms = 5")
     assert [row[0] for row in archive_faults(filled)] == ["payload__state"]
 
+
 @pytest.mark.parametrize("trusted", ["ON", "OFF"])
 def test_an_untrusted_schema_works_too(filled, trusted):
     filled.execute(f"PRAGMA trusted_schema = {trusted}")
     archive(filled, "new", now())
     assert ids(filled) == [*"cde", "new"]
 
+
 # ------------------------------------------------------------ the other domains
+
 
 def conversation(db, n, days):
     db.execute("INSERT INTO rollouts(id, created, expires_at) VALUES(?, ?, ?)",
                (f"5973b6c0-94b8-487b-a530-{n:012x}", now() - 90 * DAY, now() + days * DAY))
+
 
 def domains(path, *names):
     """A connection without the module."""
@@ -153,6 +172,7 @@ def domains(path, *names):
     for name in names:
         db.executescript((ROOT / "sql" / f"{name}.sql").read_text())
     return db
+
 
 def test_a_new_conversation_removes_two_expired_ones(path):
     db = domains(path, "core", "rollout", "rollout_formats", "rollout_usage", "rollout_upkeep",
@@ -166,6 +186,7 @@ def test_a_new_conversation_removes_two_expired_ones(path):
             or 0) == 2
     assert rows(db, "SELECT * FROM rollout__check") == []
 
+
 @pytest.mark.parametrize("sql", [
     "CREATE TRIGGER mine BEFORE DELETE ON rollout_heads BEGIN SELECT RAISE(ABORT, 'no'); END",
     "CREATE TABLE mine(id REFERENCES rollout_heads(id)); PRAGMA foreign_keys = ON",
@@ -178,10 +199,12 @@ def test_a_new_conversation_never_fails_because_an_expired_one_cannot_go(path, s
     conversation(db, 2, 30)
     assert one(db, "SELECT count(*) FROM rollouts") == 2
 
+
 def item(db, turn, expires_at, session=SESSION):
     db.execute("INSERT INTO cache_items(session_id, task_id, turn_id, description, data,"
                " expires_at) VALUES(?, 'task0001', ?, 'd', '1', ?)",
                (session, f"turn{turn:04}", expires_at))
+
 
 def test_a_new_item_removes_two_expired_ones(path):
     db = domains(path, "core", "cache", "cache_work")
@@ -197,6 +220,7 @@ def test_a_new_item_removes_two_expired_ones(path):
             or 0) == 2
     assert rows(db, "SELECT * FROM cache__check") == []
 
+
 @pytest.mark.parametrize("sql", [
     "CREATE TRIGGER mine BEFORE DELETE ON cache_items BEGIN SELECT RAISE(ABORT, 'no'); END",
     "CREATE TABLE mine(id REFERENCES cache_items(storage_key)); PRAGMA foreign_keys = ON",
@@ -210,6 +234,7 @@ def test_a_new_item_never_fails_because_an_expired_one_cannot_go(path, sql):
     item(db, 2, now() + DAY, session=SESSION[:-1] + "x")
     assert one(db, "SELECT count(*) FROM cache_items") == 2
 
+
 def owner(db, name, seen, *pinned):
     db.execute("INSERT INTO evidence_owners(owner, buffer, claim, seen) VALUES(?, 'b', 'c', ?)",
                (name, seen))
@@ -218,6 +243,7 @@ def owner(db, name, seen, *pinned):
                    " screenshot_bytes, pruned, pinned, confidence, action) "
                    "VALUES(?, ?, 5, 2, 0, 0, ?, 1, '{}')",
                    (name, f"x{i}", pin))
+
 
 def test_a_new_buffer_removes_two_rows_of_orphaned_evidence(path):
     db = domains(path, "core", "evidence")
@@ -228,6 +254,7 @@ def test_a_new_buffer_removes_two_rows_of_orphaned_evidence(path):
     assert one(db, "SELECT count(*) FROM evidence__overflow") == 2
     assert one(db, "SELECT count(*) FROM evidence__overflow WHERE pinned") == 1
     assert archive_faults(db, domain="evidence") == []
+
 
 @pytest.mark.parametrize("write", [
     lambda db: conversation(db, 1, 5), lambda db: owner(db, "o", now()),
@@ -241,6 +268,7 @@ def test_new_things_of_every_domain_remember_the_time(path, write):
     set_seen(db, now() - 3 * DAY)
     write(db)
     assert abs(one(db, "SELECT seen FROM retention_now") - now()) < 60_000
+
 
 def test_an_insert_costs_the_same_however_much_is_stored(path):
     """In VM steps, with rows that are due, a limit in bytes, and statistics that mislead."""

@@ -8,14 +8,17 @@ import pytest
 from conftest import by_hand, connect, load, one, rows
 from store_helpers import add, make_notes, noise, pack, stats, texts, whole, words
 
+
 @pytest.fixture
 def notes(db):
     return make_notes(db)
+
 
 def packed(db):
     """How many values of notes are references."""
     return one(db, "SELECT sum(typeof(a) = 'blob' AND substr(a, 1, 4) = x'b1627801')"
                    " + sum(typeof(b) = 'blob' AND substr(b, 1, 4) = x'b1627801') FROM notes")
+
 
 ODD = {
     "short": "brief",
@@ -31,6 +34,7 @@ ODD = {
     "exactly long": "y" * 128,
     "large": noise(2, 3_000_000),
 }
+
 
 @pytest.mark.parametrize("begin", [False, True])
 def test_values_are_read_as_they_were_given(notes, begin):
@@ -48,11 +52,13 @@ def test_values_are_read_as_they_were_given(notes, begin):
         "SELECT id, store_text(a), store_text(b) FROM notes ORDER BY id")
     whole(notes)
 
+
 def test_bytes_that_are_no_text_are_read_as_they_were(notes):
     notes.execute("INSERT INTO notes VALUES(1, CAST(? AS TEXT), NULL)", (noise(3, 9000),))
     pack(notes)
     assert one(notes, "SELECT typeof(store_text(a)) = 'text' AND CAST(store_text(a) AS BLOB) = ?"
                       " FROM notes", noise(3, 9000))
+
 
 def test_the_hash_of_a_reference_is_the_sha_256_of_that_of_its_pieces(notes):
     for id in range(128, 513):
@@ -62,6 +68,7 @@ def test_the_hash_of_a_reference_is_the_sha_256_of_that_of_its_pieces(notes):
         piece = hashlib.sha256(noise(id, id)).digest()
         assert reference[4:36] == hashlib.sha256(b"\4" + piece).digest(), id
 
+
 def test_more_rows_than_one_statement_writes_are_packed(notes):
     for id in range(150):
         add(notes, id, f"{id} is a number. " * 30, f"{id} again. " * 40 if id % 3 else None)
@@ -69,6 +76,7 @@ def test_more_rows_than_one_statement_writes_are_packed(notes):
     assert '"rows":150,"texts":250' in pack(notes)
     assert texts(notes) == before
     whole(notes)
+
 
 def test_a_host_that_limits_parameters_packs_fewer_rows_at_once(notes):
     if not hasattr(notes, "setlimit"):
@@ -81,12 +89,14 @@ def test_a_host_that_limits_parameters_packs_fewer_rows_at_once(notes):
     assert texts(notes) == before
     whole(notes)
 
+
 def test_to_pack_again_changes_nothing(notes):
     add(notes, 1, words(1, 9000))
     pack(notes)
     reference = one(notes, "SELECT a FROM notes")
     assert '"rows":0' in pack(notes)
     assert one(notes, "SELECT a FROM notes") == reference
+
 
 def test_what_a_text_shares_with_others_is_kept_once(notes):
     text = words(1, 200_000)
@@ -100,12 +110,14 @@ def test_what_a_text_shares_with_others_is_kept_once(notes):
     assert stats(notes)["kept_bytes"] < 1.9 * once
     whole(notes)
 
+
 def test_small_calls_fill_a_pack_as_one_large_call_does(notes):
     for id in range(60):
         add(notes, id, noise(id, 12_000))
         pack(notes, id)
     assert stats(notes)["packs"] == 3
     whole(notes)
+
 
 def test_a_blob_that_looks_like_a_reference_is_none(notes):
     add(notes, 1, words(1, 5000))
@@ -119,11 +131,13 @@ def test_a_blob_that_looks_like_a_reference_is_none(notes):
     assert texts(notes)[1] == (2, reference[:36] + b"77", reference + b"x" * 300)
     whole(notes)
 
+
 def test_a_reference_of_another_store_stays_as_it_is(notes):
     add(notes, 1, words(1, 5000))
     pack(notes)
     reference = one(notes, "SELECT a FROM notes")
     assert one(connect(), "SELECT store_text(?)", reference) == reference
+
 
 def test_same_compares_what_values_stand_for(notes):
     add(notes, 1, words(1, 5000), words(1, 5000).encode())
@@ -135,7 +149,9 @@ def test_same_compares_what_values_stand_for(notes):
             ("x", b"x", 0), ("", "", 1), ("", None, 0), (b"", b"", 1)):
         assert one(notes, "SELECT store_same(?, ?)", left, right) == same, (left, right)
 
+
 # ---------------------------------------------------------------- sweep ----
+
 
 def test_pieces_go_with_the_last_text_that_has_them(notes):
     base = words(1, 50_000)
@@ -159,6 +175,7 @@ def test_pieces_go_with_the_last_text_that_has_them(notes):
     assert stats(notes)["piece_bytes"] == left["piece_bytes"]
     whole(notes)
 
+
 def test_a_sweep_is_bounded_and_goes_on(notes):
     for id in range(10):
         add(notes, id, noise(id, 2000))
@@ -166,6 +183,7 @@ def test_a_sweep_is_bounded_and_goes_on(notes):
     notes.execute("DELETE FROM notes")
     assert [one(notes, "SELECT store_sweep(4)") for _ in range(4)] == [4, 4, 2, 0]
     assert set(stats(notes).values()) == {0}
+
 
 def test_a_text_that_is_named_is_never_swept(notes):
     add(notes, 1, words(1, 5000))
@@ -175,6 +193,7 @@ def test_a_text_that_is_named_is_never_swept(notes):
     assert texts(notes) == [(1, words(1, 5000), None)]
     assert stats(notes)["dropped"] == 0
     whole(notes)
+
 
 def test_erase_removes_row_and_pieces_in_one_statement(notes, path):
     secret, shared = noise(7, 4000), noise(8, 4000)
@@ -193,6 +212,7 @@ def test_erase_removes_row_and_pieces_in_one_statement(notes, path):
     assert texts(notes) == [(2, noise(9, 3000) + shared, None)]
     assert one(notes, "SELECT store_erase(1)") == 0
 
+
 def test_an_erasure_that_is_refused_changes_nothing(notes):
     add(notes, 1, words(1, 5000))
     pack(notes)
@@ -204,7 +224,9 @@ def test_an_erasure_that_is_refused_changes_nothing(notes):
     assert stats(notes)["dropped"] == 0
     whole(notes)
 
+
 # --------------------------------------------------------------- guards ----
+
 
 @pytest.mark.parametrize("module", [True, False])
 def test_the_views_of_a_user_stay_while_there_are_texts(notes, path, module):
@@ -217,6 +239,7 @@ def test_the_views_of_a_user_stay_while_there_are_texts(notes, path, module):
     assert texts(notes) == [(1, words(1, 5000), None)]
     whole(notes)
 
+
 def test_a_text_that_nobody_sweeps_any_more_is_found(notes):
     add(notes, 1, words(1, 5000))
     pack(notes)
@@ -225,6 +248,7 @@ def test_a_text_that_nobody_sweeps_any_more_is_found(notes):
     assert [problem for _, _, problem in rows(notes, "SELECT * FROM blackbox_check")] == [
         "text 1 is named by no reference; INSERT INTO store_dropped(text) VALUES(1), and SELECT"
         " store_sweep()"]
+
 
 def test_without_the_module_rows_are_deleted_and_counted(notes, path):
     add(notes, 1, words(1, 5000))
@@ -240,6 +264,7 @@ def test_without_the_module_rows_are_deleted_and_counted(notes, path):
     assert one(notes, "SELECT store_sweep()") == 1
     whole(notes)
 
+
 def test_a_store_with_texts_is_not_removed(notes):
     add(notes, 1, words(1, 5000))
     pack(notes)
@@ -250,13 +275,16 @@ def test_a_store_with_texts_is_not_removed(notes):
     one(notes, "SELECT blackbox_uninstall('main', 'store', 'force')")
     assert one(notes, "SELECT count(*) FROM sqlite_schema WHERE name GLOB 'store_*' AND name <> 'store_dropped'") == 0
 
+
 # --------------------------------------------------------------- damage ----
+
 
 def break_pack(path, pack):
     """Damages a pack as a program does that turned the guards off."""
     by_hand(path, "UPDATE store__packs SET data ="
                   f" CAST(replace(data, substr(data, 40, 8), x'0000000000000000') AS BLOB)"
                   f" WHERE pack = {pack}")
+
 
 def test_a_damaged_pack_names_its_rows_and_leaves_the_others_readable(notes, path):
     for id in range(4):
@@ -281,6 +309,7 @@ def test_a_damaged_pack_names_its_rows_and_leaves_the_others_readable(notes, pat
     one(db, "SELECT blackbox_install()")
     whole(db)
 
+
 def test_a_damaged_pack_with_pieces_of_others_is_not_written_again(notes, path):
     shared = noise(1, 20_000)
     add(notes, 1, shared)
@@ -291,6 +320,7 @@ def test_a_damaged_pack_with_pieces_of_others_is_not_written_again(notes, path):
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: pack 1"):
         one(db, "SELECT store_erase(2)")
     assert rows(db, "SELECT id FROM notes") == [(1,), (2,)]
+
 
 def test_only_the_beginning_of_a_pack_is_needed_for_a_text_that_is_there(notes, path):
     for id in range(2):
@@ -309,6 +339,7 @@ def test_only_the_beginning_of_a_pack_is_needed_for_a_text_that_is_there(notes, 
                                                                 " main is damaged; the rows"):
                     one(db, "SELECT store_text(a) FROM notes WHERE id = 1")
 
+
 def test_bytes_that_changed_where_nothing_else_tells_name_their_pack(notes, path):
     for id in range(2):
         add(notes, id, noise(id, 100_000))
@@ -320,6 +351,7 @@ def test_bytes_that_changed_where_nothing_else_tells_name_their_pack(notes, path
                                                     " rows concerned: 0, 1; all others"):
         one(db, "SELECT store_text(a) FROM notes WHERE id = 0")
 
+
 def test_more_of_a_pack_is_read_when_it_is_wanted(notes, path):
     values = [noise(id, 40_000) for id in range(6)]
     for id, value in enumerate(values):
@@ -329,6 +361,7 @@ def test_more_of_a_pack_is_read_when_it_is_wanted(notes, path):
     db = connect(path)
     for id in 1, 0, 3, 2, 5, 4:
         assert one(db, "SELECT store_text(a) FROM notes WHERE id = ?", id) == values[id]
+
 
 def test_pieces_of_a_damaged_pack_are_packed_anew(notes, path):
     text = noise(1, 30_000)
@@ -347,6 +380,7 @@ def test_pieces_of_a_damaged_pack_are_packed_anew(notes, path):
     assert texts(db)[1] == (4, noise(4, 3000) + text, None)
     one(db, "SELECT blackbox_install()")
     whole(db)
+
 
 def test_a_piece_is_not_taken_from_a_place_that_has_other_bytes(notes, path):
     add(notes, 1, noise(1, 400), noise(2, 400))  # one piece each, of the same length
@@ -367,8 +401,10 @@ def test_a_piece_is_not_taken_from_a_place_that_has_other_bytes(notes, path):
         assert one(db, "SELECT store_erase(?)", id) == 1
     assert one(db, "SELECT count(*) FROM store__pieces") == 0
 
+
 def change_list(path, hex):
     by_hand(path, f"UPDATE store__uses SET list = x'{hex}'")
+
 
 def test_a_list_that_is_longer_than_the_pack_that_was_read_is_found(notes, path):
     add(notes, 1, noise(1, 400))
@@ -380,6 +416,7 @@ def test_a_list_that_is_longer_than_the_pack_that_was_read_is_found(notes, path)
     add(notes, 2, noise(2, 3000) + noise(1, 400))
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: the list of pack 1"):
         one(notes, "SELECT store_erase(1)")
+
 
 def test_lengths_that_are_not_those_of_the_pack_that_was_read_are_found(notes, path):
     add(notes, 1, noise(1, 400))
@@ -395,12 +432,14 @@ def test_lengths_that_are_not_those_of_the_pack_that_was_read_are_found(notes, p
     assert texts(notes) == before
     assert one(notes, "SELECT store_erase(1)") == 1
 
+
 def test_a_list_that_claims_more_than_a_pack_can_have_is_refused_at_once(notes, path):
     add(notes, 1, noise(1, 400))
     pack(notes)
     change_list(path, "900301" + "804001" * 40)
     with pytest.raises(sqlite3.DatabaseError, match="pack 1 .* is damaged; the rows"):
         texts(connect(path))
+
 
 def test_a_trigger_that_reads_packs_does_not_disturb_a_sweep(notes):
     add(notes, 0, noise(0, 8000))
@@ -413,6 +452,7 @@ def test_a_trigger_that_reads_packs_does_not_disturb_a_sweep(notes):
     assert texts(notes) == [(id, noise(id, 250_000), None) for id in range(1, 18)]
     notes.execute("DROP TRIGGER reads")
     whole(notes)
+
 
 @pytest.mark.parametrize("damage, told", [
     ("UPDATE store__texts SET recipe = x'0302007f'", "names pieces"),
@@ -437,6 +477,7 @@ def test_the_check_finds_what_was_done_to_the_tables(notes, path, damage, told):
     assert found
     assert any(re.search(told, problem) for problem in found), found
 
+
 def test_a_reference_that_was_changed_is_found_by_its_row(notes):
     add(notes, 1, words(1, 5000))
     add(notes, 2, words(2, 5000))
@@ -447,7 +488,9 @@ def test_a_reference_that_was_changed_is_found_by_its_row(notes):
     told = [problem for _, _, problem in rows(notes, "SELECT * FROM blackbox_check")]
     assert told == ["a reference in row 1 names a text that has another hash"]
 
+
 # -------------------------------------------------------- transactions ----
+
 
 def test_a_rollback_takes_everything_back(notes):
     add(notes, 1, words(1, 5000))
@@ -470,6 +513,7 @@ def test_a_rollback_takes_everything_back(notes):
     assert texts(notes)[2] == (3, words(3, 5000), None)
     whole(notes)
 
+
 def test_what_another_connection_packs_is_read(notes, path):
     other = connect(path)
     for id in range(5):
@@ -481,6 +525,7 @@ def test_what_another_connection_packs_is_read(notes, path):
         assert texts(other) == texts(notes)
     whole(other)
 
+
 @pytest.mark.parametrize("call", [
     "store_pack', '[\"notes_bodies\", \"[1]\"]", "store_sweep', '[]", "store_erase', '[1]"])
 def test_a_row_inside_a_transaction_is_refused(notes, call):
@@ -491,6 +536,7 @@ def test_a_row_inside_a_transaction_is_refused(notes, call):
     notes.execute("ROLLBACK")
     notes.execute(f"INSERT INTO blackbox_call VALUES('{call}')")
     whole(notes)
+
 
 def test_texts_of_several_schemas_are_found(notes, tmp_path):
     name = "other \"files'"
@@ -512,6 +558,7 @@ def test_texts_of_several_schemas_are_found(notes, tmp_path):
     assert one(notes, f"SELECT count(*) FROM {quoted}.notes") == 2
     whole(notes)
 
+
 def test_a_view_reads_texts_where_the_schema_is_not_trusted(notes):
     add(notes, 1, words(1, 5000))
     pack(notes)
@@ -525,7 +572,9 @@ def test_a_view_reads_texts_where_the_schema_is_not_trusted(notes):
     notes.execute("PRAGMA trusted_schema = ON")
     whole(notes)
 
+
 # --------------------------------------------------------------- copies ----
+
 
 def test_copies_of_the_file_read_the_same(notes, tmp_path):
     for id in range(6):
@@ -550,7 +599,9 @@ def test_copies_of_the_file_read_the_same(notes, tmp_path):
         whole(copy)
         copy.close()
 
+
 # ------------------------------------------------------------ arguments ----
+
 
 @pytest.mark.parametrize("sql, told", [
     ("store_pack('notes', '[]')", "NotFoundError: 'notes' is not a view in store_users"),
@@ -564,6 +615,7 @@ def test_copies_of_the_file_read_the_same(notes, tmp_path):
 def test_bad_arguments_are_refused(notes, sql, told):
     with pytest.raises(sqlite3.Error, match=told):
         one(notes, "SELECT " + sql)
+
 
 def test_shared_says_what_is_new_and_what_an_earlier_row_has(notes):
     base = words(1, 40_000)
@@ -580,6 +632,7 @@ def test_shared_says_what_is_new_and_what_an_earlier_row_has(notes):
     assert new["a"] + shared[0][1] == len(base) + len(words(2, 10_000))
     assert shared[0][1] > 0.85 * len(base)
     assert rows(notes, "SELECT * FROM store_shared(77)") == []
+
 
 def test_nothing_is_read_before_the_module_says_so():
     db = load(sqlite3.connect(":memory:", isolation_level=None))
