@@ -265,8 +265,8 @@ void bxEvOverflowOpen(
 
 void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char *const azSql[] = {
-      "UPDATE over.evidence__overflow SET pinned = 0, released = 1"
-      " WHERE owner = ?1",
+      ("UPDATE over.evidence__overflow SET pinned = 0, released = 1"
+       " WHERE owner = ?1"),
       "DELETE FROM over.evidence__overflow WHERE owner = ?1",
       "DELETE FROM over.evidence_owners WHERE owner = ?1"};
   BxErr err = {SQLITE_OK, 0};
@@ -380,8 +380,8 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
       "UPDATE over.evidence__overflow SET screenshot_bytes = 0,"
       " screenshot = NULL, released = 1" MARKED("0"),
       "UPDATE over.evidence__overflow SET released = 0" MARKED("0"),
-      "DELETE FROM over.evidence_owners WHERE owner = ?1 AND rows = 0"
-      " AND (SELECT overflowed FROM main.@_state) = 0",
+      ("DELETE FROM over.evidence_owners WHERE owner = ?1 AND rows = 0"
+       " AND (SELECT overflowed FROM main.@_state) = 0"),
       "DELETE FROM main.@_gone WHERE ?1 <> ''"};
 #undef MARKED
   BxErr err = {SQLITE_OK, 0};
