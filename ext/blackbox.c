@@ -21,7 +21,8 @@ SQLITE_EXTENSION_INIT1
 
 /* sql/<domain>.sql, made into C by the build. */
 extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRetention[],
-    bxSqlReport[], bxSqlPayloadCheck[], bxSqlRolloutCheck[], bxSqlCacheCheck[];
+    bxSqlReport[], bxSqlPayloadCheck[], bxSqlEvidenceCheck[], bxSqlStoreCheck[],
+    bxSqlRolloutCheck[], bxSqlCacheCheck[];
 
 static void checkCore(BxStmts *p, BxProblems *pOut) {
   bxSettingsCheck(p, pOut);
@@ -114,7 +115,7 @@ static const BxDomain aDomain[] = {
                     "retention__in_force,retention__erased,"
                     "blackbox__log,blackbox__tree,blackbox__leaves,"
                     "blackbox__nodes,blackbox__folded,blackbox__erased,"
-                    "blackbox__heads,"},
+                    "blackbox__heads,store_dropped,"},
     {.zName = "payload",
         .bDefault = 1,
         .zTable = "payload__state",
@@ -142,10 +143,11 @@ static const BxDomain aDomain[] = {
         .zTable = "evidence_owners",
         .zSql = bxSqlEvidence,
         .aRecords = bxEvidenceRecords,
-        /* buffers are not in it */
+        .zFaults = bxSqlEvidenceCheck,
         .zSize =
             "SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0)"
-            " AS bytes FROM main.evidence_owners"},
+            " AS bytes FROM main.evidence_owners", /* not of buffers */
+        .zGuarded = ",evidence__pinned,evidence__sweeps,"},
     {.zName = "cache",
         .zTable = "cache_state",
         .zSql = bxSqlCache,
@@ -179,10 +181,11 @@ static const BxDomain aDomain[] = {
         .zTable = "store__state",
         .zSql = bxSqlStore,
         .xCheck = bxStoreCheck,
+        .zFaults = bxSqlStoreCheck,
         .zSize =
             "SELECT texts AS rows, kept_bytes AS bytes FROM main.store__state",
         .zGuarded = ",store__texts,store__packs,store__uses,store__pieces,"
-                    "store__state,store_dropped,store_users,",
+                    "store__state,store_users,",
         .zDerived = ",store_users,",
         .xLeave = bxStoreLeave},
     {.zName = "report", .zTable = "report_masks", .zSql = bxSqlReport},
@@ -269,7 +272,6 @@ static const BxFunction aFunctions[] = {
     {"store_same", 2, 2, BX_SAFE, bxStoreSame},
     {"store_sweep", 0, 2, BX_WRITE, bxStoreSweep},
     {"store_text", 1, 1, BX_SAFE, bxStoreText},
-    {"store_writing", 0, 0, BX_SAFE, bxStoreWriting},
     /* last: if it exists, the connection has all of them */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},
 };
@@ -364,7 +366,6 @@ static int registerModules(Bx *bx) {
   }
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
   if (rc == SQLITE_OK) rc = bxEvRegister(bx);
-  if (rc == SQLITE_OK) rc = bxStoreRegister(bx);
   if (rc == SQLITE_OK) {
     rc = bxRegisterModule(bx, "blackbox_report_lines", &bxReportLines);
   }

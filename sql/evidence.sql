@@ -11,7 +11,6 @@
 --                                        its owner was not seen ("at") for
 --                                        evidence.orphan_days. DELETE removes a
 --                                        row that is due, with a receipt
---         evidence__check                 contradictions (no rows if all is well)
 --
 -- The buffers themselves are virtual tables with tables of their own. This file
 -- is for buffers in temp with overflow='<this schema>'. A connection that was
@@ -51,31 +50,6 @@ SELECT e.rid
                 WHERE kind = 'buffer' AND "key" = e.owner)
     OR EXISTS (SELECT 1 FROM retention__holds
                 WHERE kind = 'evidence' AND "key" = e.owner || '/' || e.id);
-
-CREATE VIEW IF NOT EXISTS main.evidence__check AS
-SELECT o.owner AS object, 'the counters differ from the rows' AS problem
-  FROM evidence_owners AS o
- WHERE (o.rows, o.bytes) <>
-       (SELECT count(*),
-               coalesce(sum(e.action_bytes + e.screenshot_bytes + 100), 0)
-          FROM evidence__overflow AS e WHERE e.owner = o.owner)
-UNION ALL
-SELECT e.owner || '/' || e.id,
-       CASE WHEN o.owner IS NULL THEN 'has no owner'
-            WHEN e.action IS NULL THEN 'has no action'
-            WHEN e.action_bytes <> length(CAST(e.action AS BLOB))
-              THEN 'its size differs from the size of its action'
-            ELSE 'its size differs from the size of its screenshot' END
-  FROM evidence__overflow AS e
-  LEFT JOIN evidence_owners AS o ON o.owner = e.owner
- WHERE o.owner IS NULL OR e.action IS NULL
-    OR e.action_bytes <> length(CAST(e.action AS BLOB))
-    OR e.screenshot_bytes <> coalesce(length(e.screenshot), 0)
-UNION ALL
-SELECT e.buffer || '/' || e.id, 'is pinned in a buffer that is not there'
-  FROM evidence__pinned AS e
- WHERE NOT EXISTS (SELECT 1 FROM sqlite_schema
-                    WHERE type = 'table' AND name = e.buffer COLLATE NOCASE);
 
 -- The pinned rows of the buffers in this schema. pinned is 0 only while the buffer
 -- takes a row back.

@@ -15,19 +15,17 @@
 --         store_users    the views through which the store reaches the tables that
 --                        have references
 -- Views   store_stats    texts, pieces, packs, bytes
---         store__check    contradictions (no rows if all is well)
 --
 -- This file runs alone after core.sql (sqlite3 my.db < sql/store.sql), any number of
 -- times.
 --
--- Invariants: only functions of the module write here (the function
--- store_writing(), which other connections do not have, says so), except that
--- everybody may INSERT into store_users and store_dropped. An entry there removes nothing: the
+-- Invariants: only functions of the module write here, except that everybody may
+-- write store_users and store_dropped. An entry of store_dropped removes nothing: the
 -- sweep first asks the views of store_users whether a reference names the text. A
 -- pack never changes its number, nor a piece its place, so that places stay valid
 -- when other pieces of a pack are removed.
 --
--- Limits: what a program writes into the file is found by blackbox_check().
+-- Limits: what others write into these tables is found by blackbox_check().
 
 -- dropped and dropped_bytes: texts that wait for the sweep, with their full length.
 CREATE VIEW IF NOT EXISTS main.store_stats AS
@@ -38,26 +36,6 @@ SELECT s.texts - d.n AS texts, s.text_bytes - d.b AS text_bytes,
   FROM store__state AS s,
        (SELECT count(*) AS n, coalesce(sum(t.bytes), 0) AS b
           FROM store_dropped AS x JOIN store__texts AS t ON t.text = x.text) AS d;
-
-CREATE VIEW IF NOT EXISTS main.store__check AS
-SELECT 'store__state' AS object, 'has not the one row that it must have' AS problem
- WHERE (SELECT count(*) FROM store__state) <> 1
-UNION ALL
-SELECT 'store__state', 'its totals are not those of the texts, packs and lists'
-  FROM store__state AS s,
-       (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS b,
-               coalesce(sum(length(recipe)), 0) AS k FROM store__texts) AS t,
-       (SELECT coalesce(sum(length(data)), 0) AS k FROM store__packs) AS p,
-       (SELECT coalesce(sum(length(list)), 0) AS k FROM store__uses) AS l,
-       (SELECT count(*) AS n FROM store__pieces) AS x
- WHERE (s.texts, s.text_bytes, s.kept_bytes) IS NOT (t.n, t.b, t.k + p.k + l.k)
-    OR s.pieces < x.n
-UNION ALL
-SELECT 'store__uses', 'pack ' || pack || ' has no list of its pieces'
-  FROM store__packs WHERE pack NOT IN (SELECT pack FROM store__uses)
-UNION ALL
-SELECT 'store__uses', 'the list of pack ' || pack || ' has no pack'
-  FROM store__uses WHERE pack NOT IN (SELECT pack FROM store__packs);
 
 -- bytes is the length of the text. mark is the beginning of the hash in its
 -- reference. sum is a checksum of the text. fresh is the first place that was new
@@ -116,96 +94,6 @@ INSERT INTO main.store__state(one, next, open, texts, text_bytes, pieces, piece_
   kept_bytes)
 SELECT 1, 1, 0, 0, 0, 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM main.store__state);
 
-CREATE TRIGGER IF NOT EXISTS main.store_texts_insert
-BEFORE INSERT ON store__texts WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__texts is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_texts_update
-BEFORE UPDATE ON store__texts WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__texts is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_texts_delete
-BEFORE DELETE ON store__texts WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__texts is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_packs_insert
-BEFORE INSERT ON store__packs WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__packs is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_packs_update
-BEFORE UPDATE ON store__packs WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__packs is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_packs_delete
-BEFORE DELETE ON store__packs WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__packs is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_uses_insert
-BEFORE INSERT ON store__uses WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__uses is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_uses_update
-BEFORE UPDATE ON store__uses WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__uses is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_uses_delete
-BEFORE DELETE ON store__uses WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__uses is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_pieces_insert
-BEFORE INSERT ON store__pieces WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__pieces is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_pieces_update
-BEFORE UPDATE ON store__pieces WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__pieces is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_pieces_delete
-BEFORE DELETE ON store__pieces WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__pieces is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_state_insert
-BEFORE INSERT ON store__state WHEN EXISTS (SELECT 1 FROM store__state)
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__state has one row, which stays');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_state_update
-BEFORE UPDATE ON store__state WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__state is written by functions of blackbox only');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_state_delete
-BEFORE DELETE ON store__state WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: store__state is written by functions of blackbox only');
-END;
-
 -- Without its view, the texts of a table would look as if nothing named them.
 CREATE TRIGGER IF NOT EXISTS main.store_users_update
 BEFORE UPDATE ON store_users WHEN (SELECT texts FROM store__state) IS NOT 0
@@ -217,18 +105,6 @@ CREATE TRIGGER IF NOT EXISTS main.store_users_delete
 BEFORE DELETE ON store_users WHEN (SELECT texts FROM store__state) IS NOT 0
 BEGIN
   SELECT RAISE(ABORT, 'StoreError: the store has texts, so its users cannot be removed; unpack them first');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_dropped_update
-BEFORE UPDATE ON store_dropped WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: a row of store_dropped stays until the sweep; SELECT store_sweep()');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_dropped_delete
-BEFORE DELETE ON store_dropped WHEN store_writing() IS NOT 1
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: a row of store_dropped stays until the sweep; SELECT store_sweep()');
 END;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('store', 1)

@@ -49,9 +49,9 @@ def rows(db, sql, *args):
     return db.execute(sql, args).fetchall()
 
 
-def archive_faults(db, schema="main"):
-    """Contradictions in the archive; also without the module."""
-    sql = (ROOT / "sql" / "payload_check.sql").read_text()
+def archive_faults(db, schema="main", domain="payload"):
+    """Contradictions in the archive, or in another domain; also without the module."""
+    sql = (ROOT / "sql" / f"{domain}_check.sql").read_text()
     return rows(db, sql.replace("main.", schema + "."))
 
 

@@ -57,6 +57,15 @@ void *bxGrow(void *a, i64 n, i64 *pnAlloc, size_t nOne, BxErr *pErr) {
   return a;
 }
 
+void *bxAdd(void *pArray, i64 *pn, i64 *pnAlloc, size_t nOne, BxErr *pErr) {
+  char *a;
+  memcpy(&a, pArray, sizeof(a));
+  a = bxGrow(a, *pn, pnAlloc, nOne, pErr);
+  if (a == 0) return 0;
+  memcpy(pArray, &a, sizeof(a));
+  return memset(a + (size_t)(*pn)++ * nOne, 0, nOne);
+}
+
 void bxFailDb(BxErr *pErr, sqlite3 *db, int rc) {
   if (rc == SQLITE_OK || rc == SQLITE_ROW || rc == SQLITE_DONE) return;
   if ((rc & 0xff) == SQLITE_NOMEM) {

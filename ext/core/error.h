@@ -27,6 +27,9 @@ void *bxNew(size_t nByte, BxErr *pErr);
 /* An array of n elements of nOne bytes, with room for *pnAlloc, gets room for
 ** one more. NULL on error; the array then stays where it is. */
 void *bxGrow(void *a, i64 n, i64 *pnAlloc, size_t nOne, BxErr *pErr);
+/* Adds an element of nOne zero bytes to an array of *pn, and returns it; NULL on
+** error. pArray is the address of the pointer to the array. */
+void *bxAdd(void *pArray, i64 *pn, i64 *pnAlloc, size_t nOne, BxErr *pErr);
 /* Copies the code and message of the statement that failed on db. */
 void bxFailDb(BxErr *pErr, sqlite3 *db, int rc);
 /* Moves the error *pFrom to *pErr, unless an error is set there. *pFrom is

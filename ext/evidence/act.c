@@ -19,8 +19,7 @@ EvBuffer *bxEvFind(BxCall *pCall) {
 /* The first statement of a function writes, so that it waits for other writers
 ** instead of failing because its snapshot is too old. */
 static void beginAct(EvBuffer *p, EvState *pBefore, BxErr *pErr) {
-  static const char zSql[] = "UPDATE main.@_state SET format = format WHERE 0";
-  bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
+  bxDo(p->pOn, "UPDATE main.@_state SET format = format WHERE 0", pErr, "");
   bxEvLoadState(p, pBefore, pErr);
 }
 
@@ -31,24 +30,6 @@ static char *pruneResult(const EvState *pBefore, const EvState *pAfter,
       "\"screenshotsRemoved\":%lld,\"duration\":%lld%s}",
       pBefore->nBytes, pAfter->nBytes, pBefore->nAction - pAfter->nAction,
       pBefore->nScreenshot - pAfter->nScreenshot, bxNow() - iStart, zMore);
-}
-
-/*-------------------------------------------------------- approval ----*/
-
-/* Writes what is kept of each action, beside the action. %s: the approval, and a
-** condition. */
-static const char zApprove[] =
-    "INSERT OR REPLACE INTO main.@_actions(rid, action) SELECT -r.rid, %s"
-    " FROM main.@_rows AS r JOIN main.@_actions AS a ON a.rid = r.rid"
-    " WHERE r.pinned = 0 AND r.pruned = 0 AND %s AND " EV_OBJECT(
-        "action") " ORDER BY r.rid DESC";
-
-static void approveHere(EvBuffer *p, const char *zCondition, BxErr *pErr) {
-  char *zApproved = bxEvApproved("r.timestamp", pErr);
-  char *zSql = bxPrintf(pErr, zApprove, zApproved, zCondition);
-  bxExec(&p->base.stmts, zSql, pErr);
-  sqlite3_free(zSql);
-  sqlite3_free(zApproved);
 }
 
 #define EV_APPROVED                                                            \
@@ -67,65 +48,55 @@ void bxEvNoteApproved(EvBuffer *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   bxEvNote(p, &receipt, pErr);
 }
 
-/* The rows of this schema. Damaged text makes the fast statement fail, which
-** then has changed nothing. The slow statement checks each text first. */
+/* The rows of this schema: writes what is kept of each action, beside the action, and
+** a receipt of what is not. Damaged text makes the fast statement fail, which then
+** has changed nothing. The slow statement checks each text first. */
 static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
-  static const char zLost[] =
-      "SELECT sum(r.action_bytes - " EV_KEPT "), min(r.timestamp),"
-      " max(r.timestamp)" EV_APPROVED " AND r.action_bytes > " EV_KEPT;
-  static const char zTakeKept[] =
+  static const char *const azCondition[] = {"true", BX_JSON_VALID("action")};
+  char *zApproved = bxEvApproved("r.timestamp", pErr), *zSql;
+  BxErr err = {SQLITE_OK, 0};
+  int i;
+  for (i = 0; i < 2 && pErr->rc == SQLITE_OK; i++) {
+    if (i > 0 && err.rc != SQLITE_ERROR) break;
+    bxClear(&err);
+    zSql = bxPrintf(&err,
+        "INSERT OR REPLACE INTO main.@_actions(rid, action) SELECT -r.rid, %s"
+        " FROM main.@_rows AS r JOIN main.@_actions AS a ON a.rid = r.rid"
+        " WHERE r.pinned = 0 AND r.pruned = 0 AND %s AND " EV_OBJECT(
+            "action") " ORDER BY r.rid DESC",
+        zApproved, azCondition[i]);
+    bxExec(p->pOn, zSql, &err);
+    sqlite3_free(zSql);
+  }
+  sqlite3_free(zApproved);
+  bxPass(pErr, &err);
+  bxEvNoteApproved(p,
+      bxStmt(p->pOn,
+          "SELECT sum(r.action_bytes - " EV_KEPT "), min(r.timestamp),"
+          " max(r.timestamp)" EV_APPROVED " AND r.action_bytes > " EV_KEPT,
+          pErr),
+      pErr);
+  bxDo(p->pOn,
       "UPDATE main.@_rows AS n SET pruned = 1, action_bytes = kept FROM"
       " (SELECT r.rid AS rid, " EV_KEPT " AS kept" EV_APPROVED ") AS k"
-      " WHERE n.rid = k.rid";
-  BxErr err = {SQLITE_OK, 0};
-  if (pErr->rc != SQLITE_OK) return;
-  approveHere(p, "true", &err);
-  if (err.rc == SQLITE_ERROR) {
-    bxClear(&err);
-    approveHere(p, BX_JSON_VALID("action"), &err);
-  }
-  bxEvNoteApproved(p, bxStmt(&p->base.stmts, zLost, &err), &err);
-  bxDo(&p->base.stmts, zTakeKept, &err, "");
-  bxEvCountRows(p, pState, &err);
-  *pErr = err;
+      " WHERE n.rid = k.rid",
+      pErr, "");
+  bxEvCountRows(p, pState, pErr);
 }
 
 /* The free pages of the file with the overflow. */
 static i64 freeOver(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   BxStmts *pOver;
   if (pState->nOverflow == 0) return 0;
-  pOver = bxSchema(p->base.stmts.bx, pState->zOverflow, pErr);
+  pOver = bxSchema(p->pOn->bx, pState->zOverflow, pErr);
   return pOver ? bxNumber(pOver, "PRAGMA main.freelist_count", pErr) : 0;
-}
-
-/* Returns the pages that approval has freed there to the file system, if the file
-** was made with auto_vacuum = INCREMENTAL. */
-static void returnOver(
-    EvBuffer *p, const EvState *pState, i64 nFree, BxErr *pErr) {
-  i64 nPage = freeOver(p, pState, pErr) - nFree;
-  char *zSql;
-  if (nPage <= 0 || pErr->rc != SQLITE_OK) return;
-  zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nPage);
-  bxExec(bxSchema(p->base.stmts.bx, pState->zOverflow, pErr), zSql, pErr);
-  sqlite3_free(zSql);
-}
-
-/* JSON array of what approval did not understand in these actions. */
-static char *problems(EvBuffer *p, BxErr *pErr) {
-  char *zFrom = bxEvActions(p, pErr);
-  char *zSql = bxGot(zFrom ? bxEvProblemsSql(zFrom) : 0, pErr);
-  sqlite3_stmt *pStmt = bxEvPrepareActions(p, zSql, pErr);
-  char *zOut = bxRow(pStmt, pErr) ? bxColumnCopy(pStmt, 0, pErr) : 0;
-  sqlite3_finalize(pStmt);
-  sqlite3_free(zSql);
-  sqlite3_free(zFrom);
-  return zOut;
 }
 
 char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   EvState before, after;
   i64 iStart = bxNow(), nFree;
-  char *zProblems, *zMore = 0, *zOut = 0;
+  char *zFrom = 0, *zSql = 0, *zMore = 0, *zOut = 0;
+  sqlite3_stmt *pStmt;
   beginAct(p, &before, pErr);
   if (before.nAction > 0) bxEvRefuseHeld(p, pErr);
   bxEvOverflowClaim(p, &before, pErr);
@@ -137,13 +108,29 @@ char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   bxEvSweepLater(p, &after, pErr);
   bxEvFinish(p, &after, pErr);
   bxEvSweep(p, &after, EV_SWEEP_CALL, pErr);
-  returnOver(p, &before, nFree, pErr);
-  zProblems = bQuiet || pErr->rc != SQLITE_OK ? 0 : problems(p, pErr);
-  if (zProblems != 0) zMore = sqlite3_mprintf(",\"problems\":%s", zProblems);
-  if (zMore != 0) zOut = pruneResult(&before, &after, iStart, zMore);
-  if (!bQuiet) bxGot(zOut, pErr);
-  sqlite3_free(zProblems);
-  sqlite3_free(zMore);
+  /* What was freed in the overflow goes back to the file system, if its file was made
+  ** with auto_vacuum = INCREMENTAL. */
+  nFree = freeOver(p, &before, pErr) - nFree;
+  if (nFree > 0 && pErr->rc == SQLITE_OK) {
+    zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nFree);
+    bxExec(bxSchema(p->pOn->bx, before.zOverflow, pErr), zSql, pErr);
+    sqlite3_free(zSql);
+  }
+  if (!bQuiet) { /* what approval did not understand */
+    zFrom = bxEvActions(p, pErr);
+    zSql = bxGot(zFrom ? bxEvProblemsSql(zFrom) : 0, pErr);
+    pStmt = bxEvPrepareActions(p, zSql, pErr);
+    if (bxRow(pStmt, pErr)) {
+      zMore = sqlite3_mprintf(",\"problems\":%s", bxColumnText(pStmt, 0, pErr));
+    }
+    sqlite3_finalize(pStmt);
+    if (zMore != 0 && pErr->rc == SQLITE_OK)
+      zOut = pruneResult(&before, &after, iStart, zMore);
+    bxGot(zOut, pErr);
+    sqlite3_free(zSql);
+    sqlite3_free(zFrom);
+    sqlite3_free(zMore);
+  }
   bxEvFreeState(&before);
   bxEvFreeState(&after);
   return zOut;
@@ -160,8 +147,6 @@ void bxEvPruneForApproval(BxCall *pCall) {
   zResult = bxEvApprove(p, nKeep, 0, &pCall->err);
   if (zResult != 0) bxReturnJson(pCall, zResult);
 }
-
-/*--------------------------------------------------------- pruning ----*/
 
 typedef enum Act { PRUNE, SHOTS, CLEAR } Act;
 
@@ -225,7 +210,7 @@ void bxEvFlush(BxCall *pCall) {
     bxFail(&pCall->err, SQLITE_ERROR,
         "MisuseError: %s is in memory and has no overflow; set one with INSERT "
         "INTO \"%w\"(\"%w\", value) VALUES('overflow', 'main')",
-        p->base.stmts.zTable, p->base.stmts.zTable, p->base.stmts.zTable);
+        p->pOn->zTable, p->pOn->zTable, p->pOn->zTable);
   } else if (p->bTemp) {
     nMoved = bxEvOverflowMove(p, &state, -1, &pCall->err);
     bxEvFinish(p, &state, &pCall->err);
@@ -233,8 +218,6 @@ void bxEvFlush(BxCall *pCall) {
   bxEvFreeState(&state);
   bxReturnInt(pCall, nMoved);
 }
-
-/*-------------------------------------------------------- counting ----*/
 
 void bxEvNeedsPruning(BxCall *pCall) {
   EvBuffer *p = bxEvFind(pCall);
@@ -247,19 +230,19 @@ void bxEvNeedsPruning(BxCall *pCall) {
 }
 
 void bxEvStats(BxCall *pCall) {
-  static const char zSql[] =
+  EvBuffer *p = bxEvFind(pCall);
+  char *z;
+  if (p == 0) return;
+  bxEvExpectKnown(p, &pCall->err);
+  z = bxAskText(p->pOn,
       "SELECT json_object('totalSize', bytes, 'actionCount', actions,"
       " 'screenshotCount', screenshots,"
       " 'oldestTimestamp', (SELECT min(timestamp) FROM main.@_rows),"
       " 'newestTimestamp', (SELECT max(timestamp) FROM main.@_rows),"
       " 'capacityUsed', bytes * 1.0 / max_size_bytes,"
       " 'usingOverflow', json(CASE WHEN overflowed > 0 THEN 'true'"
-      " ELSE 'false' END)) FROM main.@_state";
-  EvBuffer *p = bxEvFind(pCall);
-  char *z;
-  if (p == 0) return;
-  bxEvExpectKnown(p, &pCall->err);
-  z = bxAskText(&p->base.stmts, zSql, &pCall->err, "");
+      " ELSE 'false' END)) FROM main.@_state",
+      &pCall->err, "");
   if (z != 0) bxReturnJson(pCall, z);
 }
 
@@ -281,45 +264,37 @@ static void addStats(BxVtab *p, sqlite3_str *pOut, BxErr *pErr) {
   sqlite3_finalize(pStmt);
 }
 
-/* Every buffer of a schema, by its name in the schema: the list of connected
-** tables may have a buffer under a name that was rolled back. A buffer that
-** cannot be read is skipped; blackbox_check() reports it. */
-static void addSchemaStats(BxStmts *p, sqlite3_str *pOut, BxErr *pErr) {
-  sqlite3_stmt *pNames = bxVtabNames(p, EV_MODULE, pErr);
-  while (bxRow(pNames, pErr)) {
-    const char *zName = bxColumnText(pNames, 0, pErr);
-    BxErr err = {SQLITE_OK, 0};
-    BxVtab *pVtab;
-    if (zName == 0) break;
-    pVtab = bxVtabIn(p->bx, EV_MODULE, p->zDb, zName, &err);
-    if (pVtab != 0) bxEvExpectKnown((EvBuffer *)pVtab, &err);
-    if (pVtab != 0 && err.rc == SQLITE_OK) addStats(pVtab, pOut, pErr);
-    if (err.rc != SQLITE_ERROR) bxPass(pErr, &err); /* of a newer module */
-    bxClear(&err);
-  }
-  sqlite3_finalize(pNames);
-}
-
-static void addAllStats(Bx *bx, sqlite3_str *pOut, BxErr *pErr) {
-  sqlite3_stmt *pDbs =
-      bxPlain(bx->db, "SELECT name FROM pragma_database_list", pErr);
-  while (bxRow(pDbs, pErr)) {
-    BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, pErr), pErr);
-    if (p != 0) addSchemaStats(p, pOut, pErr);
-  }
-  sqlite3_finalize(pDbs);
-}
-
+/* Every buffer of a schema is found by its name in the schema: the list of connected
+** tables may have a buffer under a name that was rolled back. A buffer that cannot be
+** read is skipped; blackbox_check() reports it. */
 sqlite3_stmt *bxEvStatsTable(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(bx->db);
+  sqlite3_stmt *pDbs = 0, *pNames;
+  BxVtab *pVtab;
   sqlite3_str_appendchar(pOut, 1, '[');
   if (apArg[0] != 0) {
-    BxVtab *p = bxVtabFind(bx, EV_MODULE, apArg[0], pErr);
-    if (p != 0) bxEvExpectKnown((EvBuffer *)p, pErr);
-    if (p != 0) addStats(p, pOut, pErr);
+    pVtab = bxVtabFind(bx, EV_MODULE, apArg[0], pErr);
+    if (pVtab != 0) bxEvExpectKnown((EvBuffer *)pVtab, pErr);
+    if (pVtab != 0) addStats(pVtab, pOut, pErr);
   } else {
-    addAllStats(bx, pOut, pErr);
+    pDbs = bxPlain(bx->db, "SELECT name FROM pragma_database_list", pErr);
   }
+  while (pDbs != 0 && bxRow(pDbs, pErr)) {
+    BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, pErr), pErr);
+    const char *zName;
+    pNames = p != 0 ? bxVtabNames(p, EV_MODULE, pErr) : 0;
+    while (
+        bxRow(pNames, pErr) && (zName = bxColumnText(pNames, 0, pErr)) != 0) {
+      BxErr err = {SQLITE_OK, 0};
+      pVtab = bxVtabIn(bx, EV_MODULE, p->zDb, zName, &err);
+      if (pVtab != 0) bxEvExpectKnown((EvBuffer *)pVtab, &err);
+      if (pVtab != 0 && err.rc == SQLITE_OK) addStats(pVtab, pOut, pErr);
+      if (err.rc != SQLITE_ERROR) bxPass(pErr, &err); /* of a newer module */
+      bxClear(&err);
+    }
+    sqlite3_finalize(pNames);
+  }
+  sqlite3_finalize(pDbs);
   sqlite3_str_appendchar(pOut, 1, ']');
   return bxJsonRows(bx,
       "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3,"

@@ -28,8 +28,6 @@
 #include "evidence.h"
 SQLITE_EXTENSION_INIT3
 
-/*-------------------------------------------------- the large parts ----*/
-
 /* The one list of what approval keeps, and of which kind each value is. It
 ** determines what is cut, the SQL that keeps the rest, and what is reported as
 ** a problem. For metadata the type of the strategy counts. */
@@ -118,8 +116,6 @@ void bxEvSlim(BxCall *p) {
   }
 }
 
-/*------------------------------------------------------------ the rest ----*/
-
 /*
 ** The strategies of document j. The steps keep the nesting of the SQL within
 ** the limit of SQLite's parser, and compute each text once. v is the strategy
@@ -180,20 +176,11 @@ static const char zMouse[] =
     "|| ',\"duration\":0}' ELSE CASE WHEN json_type(j, '%s') NOT NULL "
     "THEN action -> '%s' END END";
 
-static void setVision(sqlite3_str *pOut, const char *zPath) {
-  sqlite3_str_appendf(pOut, ", '%s', json(", zPath);
-  sqlite3_str_appendf(pOut, zVision, zPath, zPath, zPath, zPath);
-  sqlite3_str_appendall(pOut, ")");
-}
-
-static void setMouse(sqlite3_str *pOut, const char *zPath, const char *zTime) {
-  sqlite3_str_appendf(pOut, ", '%s', json(", zPath);
-  sqlite3_str_appendf(pOut, zMouse, zPath, zPath, zTime, zPath, zPath, zPath);
-  sqlite3_str_appendall(pOut, ")");
-}
-
 char *bxEvApproved(const char *zTime, BxErr *pErr) {
+  static const char *const azPath[] = {
+      "$.visionData", "$.evidence.vision", "$.mouseData", "$.evidence.mouse"};
   sqlite3_str *pOut = sqlite3_str_new(0);
+  int i;
   sqlite3_str_appendf(pOut,
       "coalesce((WITH slim(j) AS MATERIALIZED (SELECT evidence_slim(action)) "
       "SELECT json_replace(j, "
@@ -201,15 +188,16 @@ char *bxEvApproved(const char *zTime, BxErr *pErr) {
       "'$.fallbackChain.strategies') = 'array' THEN (%s) ELSE "
       "j -> '$.fallbackChain.strategies' END)",
       zStrategies);
-  setVision(pOut, "$.visionData");
-  setVision(pOut, "$.evidence.vision");
-  setMouse(pOut, "$.mouseData", zTime);
-  setMouse(pOut, "$.evidence.mouse", zTime);
+  for (i = 0; i < 4; i++) {
+    const char *z = azPath[i];
+    sqlite3_str_appendf(pOut, ", '%s', json(", z);
+    if (i < 2) sqlite3_str_appendf(pOut, zVision, z, z, z, z);
+    if (i >= 2) sqlite3_str_appendf(pOut, zMouse, z, z, zTime, z, z, z);
+    sqlite3_str_appendall(pOut, ")");
+  }
   sqlite3_str_appendall(pOut, ") FROM slim WHERE j GLOB '{*'), action)");
   return bxFinish(pOut, pErr);
 }
-
-/*---------------------------------------------------- what was kept ----*/
 
 /*
 ** One row for each value that approval kept because it could not read it; %s

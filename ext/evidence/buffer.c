@@ -55,53 +55,38 @@ const BxRecords bxEvBufferRecords[] = {
     {0},
 };
 
-/*------------------------------------------------- create, connect ----*/
-
-/* Where the value of a parameter goes; NULL for an unknown name. */
-static char *slotOf(EvParam *p, const char *zKey, int *pnSlot) {
-#define SLOT(name, field)                                                      \
-  if (sqlite3_stricmp(zKey, name) == 0) {                                      \
-    *pnSlot = (int)sizeof(p->field);                                           \
-    return p->field;                                                           \
-  }
-  SLOT("max_size_bytes", zMax)
-  SLOT("prune_threshold", zThreshold)
-  SLOT("retention_policy", zPolicy)
-  SLOT("max_screenshots", zShots)
-  SLOT("overflow", zOverflow)
-  SLOT("resume", zResume)
-#undef SLOT
-  return 0;
-}
-
 static void readParam(EvParam *p, const char *zArg, BxErr *pErr) {
+  static const struct {
+    const char *zName;
+    int nMost; /* bytes */
+  } aParam[] = {{"max_size_bytes", 39}, {"prune_threshold", 39},
+      {"retention_policy", 39}, {"max_screenshots", 39}, {"overflow", 199},
+      {"resume", 99}};
   char zKey[40], zVal[200];
-  char *zSlot;
-  int nSlot = 0;
+  int i = 0;
   bxVtabArg(zArg, zKey, sizeof(zKey), zVal, sizeof(zVal), pErr);
   if (pErr->rc != SQLITE_OK) return;
-  zSlot = slotOf(p, zKey, &nSlot);
-  if (zSlot == 0) {
+  while (i < 6 && sqlite3_stricmp(zKey, aParam[i].zName) != 0) i++;
+  if (i == 6) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: there is no parameter %s; the parameters are "
         "max_size_bytes, prune_threshold, retention_policy, max_screenshots, "
         "overflow and resume",
         zKey);
-  } else if (*zSlot != 0) {
+  } else if (p->az[i][0] != 0) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: parameter %s occurs twice; write it once", zKey);
-  } else if (zVal[0] == 0 && zSlot != p->zOverflow) {
+  } else if (zVal[0] == 0 && i != PARAM_OVERFLOW) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: parameter %s has no value; omit it for its default",
         zKey);
-  } else if ((int)strlen(zVal) >= nSlot) {
+  } else if ((int)strlen(zVal) > aParam[i].nMost) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: the value of parameter %s is longer than the limit "
         "of %d bytes; shorten it",
-        zKey, nSlot - 1);
+        zKey, aParam[i].nMost);
   } else {
-    assert(strlen(zVal) < (size_t)nSlot);
-    memcpy(zSlot, zVal, strlen(zVal) + 1);
+    memcpy(p->az[i], zVal, strlen(zVal) + 1);
   }
 }
 
@@ -113,39 +98,38 @@ static void refuseColumn(const char *zName, BxErr *pErr) {
       zName);
 }
 
-static void declareColumns(sqlite3 *db, const char *zName, BxErr *pErr) {
-  char *zSql;
-  refuseColumn(zName, pErr);
-  zSql = bxPrintf(pErr,
-      "CREATE TABLE x(id TEXT, timestamp INTEGER, action TEXT, screenshot "
-      "BLOB, size_bytes INTEGER, pruned INTEGER, pinned INTEGER, storage "
-      "TEXT, \"%w\" HIDDEN, value HIDDEN)",
-      zName);
-  if (zSql == 0) return;
-  bxFailDb(pErr, db, sqlite3_declare_vtab(db, zSql));
-  sqlite3_free(zSql);
-  if (pErr->rc != SQLITE_OK) return;
-  bxFailDb(
-      pErr, db, sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1));
-}
-
 /* xCreate and xConnect. pParam is NULL if the tables exist. */
 static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
     const EvParam *pParam, sqlite3_vtab **ppVtab, char **pzErr, BxErr *pErr) {
   EvBuffer *p = 0;
   const char *zFile = sqlite3_db_filename(db, argv[1]);
-  declareColumns(db, argv[2], pErr);
+  char *zSql;
+  refuseColumn(argv[2], pErr);
+  zSql = bxPrintf(pErr,
+      "CREATE TABLE x(id TEXT, timestamp INTEGER, action TEXT, screenshot "
+      "BLOB, size_bytes INTEGER, pruned INTEGER, pinned INTEGER, storage "
+      "TEXT, \"%w\" HIDDEN, value HIDDEN)",
+      argv[2]);
+  if (zSql != 0) {
+    int rc = sqlite3_declare_vtab(db, zSql);
+    if (rc == SQLITE_OK) {
+      rc = sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
+    }
+    bxFailDb(pErr, db, rc);
+  }
+  sqlite3_free(zSql);
   p = (EvBuffer *)bxVtabNew(
       sizeof(EvBuffer), bx, EV_MODULE, argv[1], argv[2], pErr);
   if (p != 0) {
+    p->pOn = &p->base.stmts;
     p->bTemp = sqlite3_stricmp(argv[1], "temp") == 0;
     p->bDisk = !p->bTemp && zFile != 0 && zFile[0] != 0;
     if (pParam == 0) {
       bxEvExpectTables(p, pErr);
     } else {
       bxShadowCreate(&p->base, pErr);
-      if (pParam->zOverflow[0] == 0) {
-        bxInstallMissing(bx, p->base.stmts.zDb, "evidence", pErr);
+      if (pParam->az[PARAM_OVERFLOW][0] == 0) {
+        bxInstallMissing(bx, p->pOn->zDb, "evidence", pErr);
       }
       bxEvFirstState(p, pParam, pErr);
     }
@@ -190,53 +174,46 @@ static void forgetLost(BxErr *pErr) {
   if (rc == SQLITE_ERROR || rc == SQLITE_CORRUPT) bxClear(pErr);
 }
 
-/* Pinned evidence prevents DROP TABLE. The rows are read for it, because
-** anybody can change a counter. */
-static void expectNoPins(EvBuffer *p, BxErr *pErr) {
+/* Pinned evidence, and a hold on the buffer, prevent DROP TABLE. (A hold on its
+** evidence in the overflow does so there.) The rows are read for it, because anybody
+** can change a counter. */
+static int bufferDestroy(sqlite3_vtab *pVtab) {
+  EvBuffer *p = (EvBuffer *)pVtab;
+  EvState state;
   BxErr err = {SQLITE_OK, 0};
-  i64 bPinned = bxNumber(&p->base.stmts,
-      "SELECT EXISTS (SELECT 1 FROM main.@_rows WHERE pinned <> 0)", &err);
-  forgetLost(&err);
-  if (!p->bTemp && !bPinned && err.rc == SQLITE_OK) {
-    bPinned = bxNumber(&p->base.stmts,
+  char *zOwner = 0;
+  i64 bPinned = 0;
+  bxEvLoadState(p, &state, &err);
+  if (state.nMax == 0) forgetLost(&err); /* the state table is missing */
+  if (err.rc == SQLITE_OK) {
+    bPinned = bxNumber(p->pOn,
+        "SELECT EXISTS (SELECT 1 FROM main.@_rows WHERE pinned <> 0)", &err);
+    forgetLost(&err);
+  }
+  if (err.rc == SQLITE_OK && !p->bTemp && !bPinned) {
+    bPinned = bxNumber(p->pOn,
         "SELECT EXISTS (SELECT 1 FROM main.evidence__pinned"
         " WHERE buffer = '@' COLLATE NOCASE)",
         &err);
     forgetLost(&err);
   }
-  if (err.rc != SQLITE_OK) {
-    bxPass(pErr, &err);
-  } else if (bPinned) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
+  if (bPinned) {
+    bxFail(&err, SQLITE_CONSTRAINT,
         "PinnedError: %s holds pinned evidence; unpin it before DROP TABLE",
-        p->base.stmts.zTable);
-    sqlite3_log(SQLITE_CONSTRAINT, "%s", pErr->zMsg ? pErr->zMsg : "pinned");
+        p->pOn->zTable);
+  } else if (err.rc == SQLITE_OK) {
+    zOwner = bxShadowHolder(&p->base, &err);
   }
-  bxClear(&err);
-}
-
-/* A hold on the buffer prevents it as well, and one on its evidence in the
-** overflow does so there. */
-static void expectNoHold(EvBuffer *p, BxErr *pErr) {
-  char *zOwner = pErr->rc == SQLITE_OK ? bxShadowHolder(&p->base, pErr) : 0;
   if (zOwner != 0) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
+    bxFail(&err, SQLITE_CONSTRAINT,
         "HeldError: %s is held by %s and cannot be dropped; end the hold with "
         "retention_release() first",
-        p->base.stmts.zTable, zOwner);
-    sqlite3_log(SQLITE_CONSTRAINT, "%s", pErr->zMsg ? pErr->zMsg : "held");
+        p->pOn->zTable, zOwner);
+  }
+  if (bPinned || zOwner != 0) { /* SQLite itself says "constraint failed" */
+    sqlite3_log(err.rc, "%s", err.zMsg ? err.zMsg : "pinned or held");
   }
   sqlite3_free(zOwner);
-}
-
-static int bufferDestroy(sqlite3_vtab *pVtab) {
-  EvBuffer *p = (EvBuffer *)pVtab;
-  EvState state;
-  BxErr err = {SQLITE_OK, 0};
-  bxEvLoadState(p, &state, &err);
-  if (state.nMax == 0) forgetLost(&err); /* the state table is missing */
-  if (err.rc == SQLITE_OK) expectNoPins(p, &err);
-  expectNoHold(p, &err);
   bxEvOverflowDrop(p, &state, &err);
   bxEvFreeState(&state);
   bxShadowDrop(&p->base, &err);
@@ -246,8 +223,6 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
   }
   return bxReportVtab(&err, pVtab);
 }
-
-/*--------------------------------------------------------- planning ----*/
 
 /* The bits of idxNum. The values are passed in this order. */
 #define BY_ROWID 1
@@ -354,8 +329,6 @@ static int bufferBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
   return SQLITE_OK;
 }
 
-/*---------------------------------------------------------- cursors ----*/
-
 static int bufferOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
   (void)pVtab;
   return bxCursorNew(sizeof(EvCursor), ppCursor);
@@ -393,10 +366,10 @@ static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   endScan(p);
   assert(!(idxNum & TIME_EQ) || !(idxNum & (TIME_LOW | TIME_HIGH)));
   bxEvExpectKnown(pBuffer, &err);
-  p->pScan = bxPrepare(&pBuffer->base.stmts, zSql, &err);
+  p->pScan = bxPrepare(pBuffer->pOn, zSql, &err);
   sqlite3_free(zSql);
   for (i = 0; i < argc && err.rc == SQLITE_OK; i++) {
-    bxFailDb(&err, pBuffer->base.stmts.bx->db,
+    bxFailDb(&err, pBuffer->pOn->bx->db,
         sqlite3_bind_value(p->pScan, i + 1, argv[i]));
   }
   p->bEof = !bxRow(p->pScan, &err);
@@ -435,39 +408,7 @@ static void failDamaged(
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: %s of evidence '%q' in %s %s; the other rows can be "
       "read; UPDATE or DELETE this row",
-      zWhat, bxColumnText(p->pScan, 1, pErr), pBuffer->base.stmts.zTable, zHow);
-}
-
-/* Whether the action that bxEvReadAction() has found is a JSON object. */
-static int isObject(sqlite3_stmt *pAction, BxErr *pErr) {
-  const char *z = bxColumnText(pAction, 0, pErr);
-  return z != 0 && sqlite3_column_int(pAction, 1) &&
-         bxEvIsObject(z, sqlite3_column_bytes(pAction, 0));
-}
-
-static void columnAction(EvCursor *p, sqlite3_context *pCtx, BxErr *pErr) {
-  sqlite3_stmt *pStmt = fetch(p, &p->pAction, bxEvReadAction, pErr);
-  if (pStmt == 0) {
-    failDamaged(p, "action", "is missing", pErr);
-  } else if (!isObject(pStmt, pErr)) {
-    failDamaged(p, "action", "is not a JSON object", pErr);
-  } else {
-    sqlite3_result_value(pCtx, sqlite3_column_value(pStmt, 0));
-  }
-  if (pStmt != 0) sqlite3_reset(pStmt);
-}
-
-static void columnScreenshot(EvCursor *p, sqlite3_context *pCtx, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
-  if (sqlite3_column_int64(p->pScan, 7) == 0) return;
-  pStmt = fetch(p, &p->pScreenshot, bxEvReadScreenshot, pErr);
-  if (pStmt != 0) {
-    sqlite3_result_value(
-        pCtx, sqlite3_column_value(pStmt, pStmt == p->pPinned ? 2 : 0));
-    sqlite3_reset(pStmt);
-  } else {
-    failDamaged(p, "screenshot", "is missing", pErr);
-  }
+      zWhat, bxColumnText(p->pScan, 1, pErr), pBuffer->pOn->zTable, zHow);
 }
 
 static int bufferColumn(
@@ -475,13 +416,31 @@ static int bufferColumn(
   static const int aScan[] = {1, 2, 0, 0, 3, 4, 5};
   EvCursor *p = (EvCursor *)pCursor;
   EvBuffer *pBuffer = (EvBuffer *)pCursor->pVtab;
+  sqlite3_stmt *pStmt = 0;
+  const char *z;
   BxErr err = {SQLITE_OK, 0};
   assert(!p->bEof);
   if (sqlite3_vtab_nochange(pCtx)) return SQLITE_OK;
   if (iCol == COL_ACTION) {
-    columnAction(p, pCtx, &err);
+    pStmt = fetch(p, &p->pAction, bxEvReadAction, &err);
+    z = pStmt ? bxColumnText(pStmt, 0, &err) : 0;
+    if (pStmt == 0) {
+      failDamaged(p, "action", "is missing", &err);
+    } else if (z == 0 || !sqlite3_column_int(pStmt, 1) ||
+               !bxEvIsObject(z, sqlite3_column_bytes(pStmt, 0))) {
+      failDamaged(p, "action", "is not a JSON object", &err);
+    } else {
+      sqlite3_result_value(pCtx, sqlite3_column_value(pStmt, 0));
+    }
   } else if (iCol == COL_SCREENSHOT) {
-    columnScreenshot(p, pCtx, &err);
+    if (sqlite3_column_int64(p->pScan, 7) == 0) return SQLITE_OK;
+    pStmt = fetch(p, &p->pScreenshot, bxEvReadScreenshot, &err);
+    if (pStmt == 0) {
+      failDamaged(p, "screenshot", "is missing", &err);
+    } else {
+      sqlite3_result_value(
+          pCtx, sqlite3_column_value(pStmt, pStmt == p->pPinned ? 2 : 0));
+    }
   } else if (iCol == COL_STORAGE) {
     int bMemory = sqlite3_column_int(p->pScan, 6) == EV_MEMORY ||
                   (!pBuffer->bTemp && !pBuffer->bDisk);
@@ -491,6 +450,7 @@ static int bufferColumn(
   } else if (iCol < COL_STORAGE) {
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pScan, aScan[iCol]));
   }
+  sqlite3_reset(pStmt);
   return bxReportVtab(&err, pCursor->pVtab);
 }
 
@@ -499,8 +459,6 @@ static int bufferRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
   *piRowid = sqlite3_column_int64(((EvCursor *)pCursor)->pScan, 0);
   return SQLITE_OK;
 }
-
-/*---------------------------------------------------------- writing ----*/
 
 static int isNullValue(sqlite3_value *pVal) {
   return sqlite3_value_type(pVal) == SQLITE_NULL;
@@ -528,26 +486,7 @@ static void failHidden(EvBuffer *p, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
       "ValidationError: a setting is changed without other columns: INSERT "
       "INTO \"%w\"(\"%w\", value) VALUES('max_size_bytes', 20000000)",
-      p->base.stmts.zTable, p->base.stmts.zTable);
-}
-
-/* OR IGNORE skips a row that a rule refuses, but never a row for which there is
-** no room. */
-static void failAlways(BxErr *pErr) {
-  if (bxIs(pErr, "BufferFullError")) pErr->rc = SQLITE_ERROR;
-}
-
-static i64 insertEvidence(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
-  int eConflict = sqlite3_vtab_on_conflict(p->base.stmts.bx->db);
-  i64 iRow = 0;
-  EvRow row = {apCol[COL_ID], apCol[COL_TIMESTAMP], apCol[COL_ACTION],
-      apCol[COL_SCREENSHOT], apCol[COL_PINNED], 0, 1};
-  checkComputed(apCol, 0, pErr);
-  if (!isNullValue(apCol[COL_VALUE])) failHidden(p, pErr);
-  row.bReplace = eConflict == SQLITE_REPLACE;
-  if (pErr->rc == SQLITE_OK) iRow = bxEvStore(p, &row, pErr);
-  if (eConflict == SQLITE_IGNORE) failAlways(pErr);
-  return iRow;
+      p->pOn->zTable, p->pOn->zTable);
 }
 
 /* The value of a column that an UPDATE changes; else NULL. */
@@ -555,92 +494,86 @@ static sqlite3_value *given(sqlite3_value *pVal) {
   return sqlite3_value_nochange(pVal) ? 0 : pVal;
 }
 
-static void updateRow(
-    EvBuffer *p, i64 iRow, sqlite3_value **apCol, BxErr *pErr) {
-  EvRow row = {given(apCol[COL_ID]), given(apCol[COL_TIMESTAMP]),
-      given(apCol[COL_ACTION]), given(apCol[COL_SCREENSHOT]),
-      given(apCol[COL_PINNED]), 0, given(apCol[COL_SCREENSHOT]) != 0};
-  checkComputed(apCol, 1, pErr);
-  if (given(apCol[COL_COMMAND]) || given(apCol[COL_VALUE])) {
-    failHidden(p, pErr);
-  }
-  if (row.pTimestamp != 0 && isNullValue(row.pTimestamp)) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: timestamp must be an integer of milliseconds since "
-        "1970 UTC, got NULL");
-  }
-  if (pErr->rc == SQLITE_OK) bxEvChange(p, iRow, &row, pErr);
-  if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE) {
-    failAlways(pErr);
-  }
-}
-
-static void runSetting(EvBuffer *p, sqlite3_value **apCol, BxErr *pErr) {
-  const char *zName = bxText(apCol[COL_COMMAND], "command", 100, 0, pErr);
-  int i;
-  for (i = 0; i < COL_COMMAND; i++) {
-    if (!isNullValue(apCol[i])) failHidden(p, pErr);
-  }
-  if (zName != 0 && sqlite3_stricmp(zName, "sweep") == 0) {
-    EvState state;
-    bxEvLoadState(p, &state, pErr);
-    bxEvSweep(p, &state, EV_SWEEP_ALL, pErr);
-    bxEvFreeState(&state);
-  } else if (pErr->rc == SQLITE_OK) {
-    bxEvSet(p, zName, apCol[COL_VALUE], pErr);
-  }
-}
-
 static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {
   EvBuffer *p = (EvBuffer *)pVtab;
+  sqlite3_value **apCol = argc > 1 ? argv + 2 : 0;
+  int eConflict = sqlite3_vtab_on_conflict(p->pOn->bx->db), i, bRow = 0;
   BxErr err = {SQLITE_OK, 0};
   BxWrite write;
-  bxWriteBegin(&write, p->base.stmts.bx);
+  bxWriteBegin(&write, p->pOn->bx);
   if (argc == 1) {
     bxEvDelete(p, sqlite3_value_int64(argv[0]), &err);
-  } else if (isNullValue(argv[0])) {
-    if (!isNullValue(argv[2 + COL_COMMAND])) {
-      runSetting(p, argv + 2, &err);
-    } else if (!isNullValue(argv[1])) {
+  } else if (!isNullValue(argv[0])) {
+    EvRow row = {given(apCol[COL_ID]), given(apCol[COL_TIMESTAMP]),
+        given(apCol[COL_ACTION]), given(apCol[COL_SCREENSHOT]),
+        given(apCol[COL_PINNED]), 0, given(apCol[COL_SCREENSHOT]) != 0};
+    if (sqlite3_value_int64(argv[0]) != sqlite3_value_int64(argv[1])) {
       bxFail(&err, SQLITE_CONSTRAINT,
-          "ValidationError: the buffer assigns the rowid; omit it");
-    } else {
-      *piRowid = insertEvidence(p, argv + 2, &err);
+          "ValidationError: the rowid of evidence cannot change");
     }
-  } else if (sqlite3_value_int64(argv[0]) != sqlite3_value_int64(argv[1])) {
+    checkComputed(apCol, 1, &err);
+    if (given(apCol[COL_COMMAND]) || given(apCol[COL_VALUE])) {
+      failHidden(p, &err);
+    }
+    if (row.pTimestamp != 0 && isNullValue(row.pTimestamp)) {
+      bxFail(&err, SQLITE_CONSTRAINT,
+          "ValidationError: timestamp must be an integer of milliseconds since "
+          "1970 UTC, got NULL");
+    }
+    bRow = 1;
+    if (err.rc == SQLITE_OK) {
+      bxEvChange(p, sqlite3_value_int64(argv[0]), &row, &err);
+    }
+  } else if (!isNullValue(apCol[COL_COMMAND])) {
+    const char *zName = bxText(apCol[COL_COMMAND], "command", 100, 0, &err);
+    for (i = 0; i < COL_COMMAND; i++) {
+      if (!isNullValue(apCol[i])) failHidden(p, &err);
+    }
+    if (zName != 0 && sqlite3_stricmp(zName, "sweep") == 0) {
+      EvState state;
+      bxEvLoadState(p, &state, &err);
+      bxEvSweep(p, &state, EV_SWEEP_ALL, &err);
+      bxEvFreeState(&state);
+    } else {
+      bxEvSet(p, zName, apCol[COL_VALUE], &err);
+    }
+  } else if (!isNullValue(argv[1])) {
     bxFail(&err, SQLITE_CONSTRAINT,
-        "ValidationError: the rowid of evidence cannot change");
+        "ValidationError: the buffer assigns the rowid; omit it");
   } else {
-    updateRow(p, sqlite3_value_int64(argv[0]), argv + 2, &err);
+    EvRow row = {apCol[COL_ID], apCol[COL_TIMESTAMP], apCol[COL_ACTION],
+        apCol[COL_SCREENSHOT], apCol[COL_PINNED], eConflict == SQLITE_REPLACE,
+        1};
+    checkComputed(apCol, 0, &err);
+    if (!isNullValue(apCol[COL_VALUE])) failHidden(p, &err);
+    bRow = 1;
+    if (err.rc == SQLITE_OK) *piRowid = bxEvStore(p, &row, &err);
+  }
+  /* OR IGNORE skips a row that a rule refuses, but never a row for which there is no
+  ** room. */
+  if (bRow && eConflict == SQLITE_IGNORE && bxIs(&err, "BufferFullError")) {
+    err.rc = SQLITE_ERROR;
   }
   return bxWriteEnd(&write, &err, pVtab);
 }
 
-/*------------------------------------------------------------ the rest ----*/
-
-/* What the domain has of a buffer, by its name. */
-static void renamePinned(EvBuffer *p, const char *zOld, BxErr *pErr) {
+static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
   static const char *const azSql[] = {
       "UPDATE main.evidence__pinned SET buffer = '@' WHERE buffer = ?1 COLLATE "
       "NOCASE",
       "UPDATE main.evidence__sweeps SET buffer = '@' WHERE buffer = ?1"};
-  BxErr err = {SQLITE_OK, 0};
-  int i;
-  for (i = 0; i < 2 && pErr->rc == SQLITE_OK && !p->bTemp; i++) {
-    bxAskOnce(&p->base.stmts, azSql[i], &err, "t", zOld);
-    forgetLost(&err);
-    bxPass(pErr, &err);
-  }
-}
-
-static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
   EvBuffer *p = (EvBuffer *)pVtab;
-  BxErr err = {SQLITE_OK, 0};
-  char *zOld = bxPrintf(&err, "%s", p->base.stmts.zTable);
+  BxErr err = {SQLITE_OK, 0}, lost = {SQLITE_OK, 0};
+  char *zOld = bxPrintf(&err, "%s", p->pOn->zTable);
+  int i;
   refuseColumn(zNew, &err);
   bxShadowRename(&p->base, zNew, &err);
-  renamePinned(p, zOld, &err);
+  for (i = 0; i < 2 && err.rc == SQLITE_OK && !p->bTemp; i++) {
+    bxAskOnce(p->pOn, azSql[i], &lost, "t", zOld);
+    forgetLost(&lost);
+    bxPass(&err, &lost);
+  }
   sqlite3_free(zOld);
   bxEvOverflowRename(p, &err);
   return bxReportVtab(&err, pVtab);

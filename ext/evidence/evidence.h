@@ -41,9 +41,10 @@ extern const char bxSqlEvidenceBuffer[]; /* sql/evidence_buffer.sql */
 
 typedef struct EvBuffer {
   BxVtab base;
-  int bTemp;  /* in schema temp: memory first, overflow possible */
-  int bDisk;  /* its schema has a file */
-  int bKnown; /* its format was checked */
+  BxStmts *pOn; /* that of base */
+  int bTemp;    /* in schema temp: memory first, overflow possible */
+  int bDisk;    /* its schema has a file */
+  int bKnown;   /* its format was checked */
 } EvBuffer;
 
 /* The one row of the state table. */
@@ -88,14 +89,15 @@ typedef struct EvReceipt {
   i64 nRow, nShot, nByte, iOldest, iNewest;
 } EvReceipt;
 
-/* The parameters of CREATE VIRTUAL TABLE; -1 and NULL if not given. */
+/* The parameters of CREATE VIRTUAL TABLE; "" if not given. Those before
+** PARAM_OVERFLOW are settings, in the order of store.c. */
+#define PARAM_OVERFLOW 4
+#define PARAM_RESUME 5
 typedef struct EvParam {
-  char zMax[40], zThreshold[40], zPolicy[40], zShots[40];
-  char zOverflow[200], zResume[100];
+  char az[6][200];
 } EvParam;
 
-/*----------------------------------------------------------- state.c ----*/
-
+/* state.c */
 /* Fails if the tables are missing. Reads no row, because a read in a
 ** transaction must not precede the first write. */
 void bxEvExpectTables(EvBuffer *p, BxErr *pErr);
@@ -114,9 +116,10 @@ void bxEvCountRows(EvBuffer *p, EvState *pState, BxErr *pErr);
 void bxEvReadRecord(sqlite3_stmt *pStmt, int iCol, EvRecord *pOut);
 /* Adds a row to the counters, or takes it away with iSign -1. */
 void bxEvCount(EvState *pState, const EvRecord *pRow, int iSign);
+/* Counts that a row is in another place now. */
+void bxEvMove(EvState *pState, EvRecord *pRow, int ePlace);
 
-/*----------------------------------------------------------- prune.c ----*/
-
+/* prune.c */
 /* These change the counters in *pState, which the caller saves, and write a
 ** receipt with the rule. The caller has checked that no hold forbids it. */
 
@@ -141,6 +144,8 @@ void bxEvDropData(EvBuffer *p, i64 iRow, BxErr *pErr);
 void bxEvRemoveOne(
     EvBuffer *p, EvState *pState, const EvRecord *pRow, BxErr *pErr);
 void bxEvRemoveShot(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr);
+/* Notes that a row, or its screenshot, is to be removed from the overflow. */
+void bxEvMarkGone(EvBuffer *p, i64 iRow, i64 bWhole, BxErr *pErr);
 void bxEvNote(EvBuffer *p, const EvReceipt *pReceipt, BxErr *pErr);
 /* The oldest rows in memory, without which it has at most nGoal bytes. */
 void bxEvChooseMemory(
@@ -155,8 +160,7 @@ void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr);
 /* One step of this buffer or of another one, beside the record of a write. */
 void bxEvSweepStep(EvBuffer *p, EvState *pState, BxErr *pErr);
 
-/*----------------------------------------------------------- store.c ----*/
-
+/* store.c */
 /* Writes the first state row from the parameters. */
 void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr);
 /* One setting, by name: "max_screenshots", 20. */
@@ -199,8 +203,7 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr);
 /* Whether n bytes begin, after white space, like a JSON object. */
 int bxEvIsObject(const char *z, int n);
 
-/*-------------------------------------------------------- overflow.c ----*/
-
+/* overflow.c */
 /* Prepares SQL in which "over." marks the overflow's schema. */
 sqlite3_stmt *bxEvPrepareOver(
     EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr);
@@ -231,8 +234,7 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr);
 /* Gives up all rows of this buffer in the overflow. */
 void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr);
 
-/*--------------------------------------------------------- approve.c ----*/
-
+/* approve.c */
 /* The highest confidence among the strategies of an action, or -1 if there is
 ** none. The policy 'confidence-based' uses it. A strategy without a confidence
 ** has the weight of its type. */
@@ -260,14 +262,12 @@ char *bxEvApproved(const char *zTime, BxErr *pErr);
 ** the actions of that FROM term. Free it with sqlite3_free(). */
 char *bxEvProblemsSql(const char *zFrom);
 
-/*----------------------------------------------------------- check.c ----*/
-
+/* check.c */
 /* bxEvExpectKnown(), and the checks that SQL cannot do, for core. */
 void bxEvKnown(BxVtab *p, BxErr *pErr);
 void bxEvCheck(BxVtab *p, BxProblems *pOut);
 
-/*---------------------------------------------------- act.c, export.c ----*/
-
+/* act.c, export.c */
 /* Finds the buffer that argument 0 names. */
 EvBuffer *bxEvFind(BxCall *pCall);
 /* Approval of the stored rows; the JSON result, or NULL with bQuiet. */
@@ -286,8 +286,7 @@ void bxEvExport(BxCall *pCall);
 void bxEvExportPuppeteer(BxCall *pCall);
 void bxEvExportReplay(BxCall *pCall);
 
-/*---------------------------------------------------------- buffer.c ----*/
-
+/* buffer.c */
 int bxEvRegister(Bx *bx);
 
 extern const BxRecords bxEvidenceRecords[]; /* overflow.c */

@@ -33,8 +33,6 @@ SQLITE_EXTENSION_INIT3
 
 #define FROM_70_MIB 73400320.0
 
-/*------------------------------------------------------------- SQL ----*/
-
 /* clang-format off */
 #define CSS_QUOTED(x)                                                          \
   "'\"' || replace(replace(replace(" x ", '\\', '\\\\'), '\"', '\\\"'), "      \
@@ -284,8 +282,6 @@ static const char zReplay[] =
     " ELSE custom END FROM place ORDER BY t, rid";
 /* clang-format on */
 
-/*------------------------------------------------------ assembling ----*/
-
 /* What one pass over the recording collects. */
 typedef struct Export {
   sqlite3_str *pActions, *pSteps, *pDamaged; /* elements, with commas */
@@ -294,29 +290,9 @@ typedef struct Export {
   int bSavepoint; /* for the approval and the queries after it */
 } Export;
 
-static void addElement(sqlite3_str *pOut, const char *z) {
-  if (z == 0) return;
-  assert(*z != 0);
-  if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ',');
-  sqlite3_str_appendall(pOut, z);
-}
-
-/* Half a surrogate pair, which JSON can express and UTF-8 cannot, is replaced
-** by U+FFFD (of the same length). */
-static void mendText(char *z) {
-  for (z = z ? strchr(z, 0xed) : 0; z != 0; z = strchr(z + 1, 0xed)) {
-    if ((unsigned char)z[1] >= 0xa0 && (z[2] & 0xc0) == 0x80) {
-      memcpy(z, "\xef\xbf\xbd", 3);
-    }
-  }
-}
-
 /* An element that is a text. */
 static void addText(sqlite3_str *pOut, const char *z, BxErr *pErr) {
-  if (z == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    return;
-  }
+  if (bxGot((void *)(sqlite3_uint64)z, pErr) == 0) return;
   if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ',');
   bxAppendJson(pOut, z, (int)strlen(z));
 }
@@ -326,35 +302,36 @@ typedef struct Query {
   const char *zTold, *zStep, *zPlace, *zSelect;
 } Query;
 
-/* Whether the action of a row cannot be read. JSON that is not valid UTF-8 was
+/* An action that cannot be read is named as damaged. JSON that is not valid UTF-8 was
 ** changed after it was stored. */
-static int isDamaged(sqlite3_stmt *pStmt, BxErr *pErr) {
-  const char *z = bxColumnText(pStmt, 1, pErr);
-  return z == 0 ||
-         !bxIsUtf8((const unsigned char *)z, sqlite3_column_bytes(pStmt, 1));
-}
-
 static void collect(
     EvBuffer *p, const Query *pQuery, Export *pOut, BxErr *pErr) {
+  sqlite3_str *const apOut[] = {0, pOut->pActions, pOut->pSteps};
   char *zFrom = bxEvActions(p, pErr);
   char *zApproved = bxEvApproved("timestamp", pErr);
-  char *zHead = sqlite3_mprintf(zExportDoc, zApproved, zFrom);
-  char *zSql = zHead ? sqlite3_mprintf("%s%s%s%s%s", zHead, pQuery->zTold,
-                           pQuery->zStep, pQuery->zPlace, pQuery->zSelect)
-                     : 0;
-  sqlite3_stmt *pStmt;
-  if (zSql == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  pStmt = bxEvPrepareActions(p, zSql, pErr);
+  char *zHead = bxPrintf(pErr, zExportDoc, zApproved, zFrom);
+  char *zSql = bxPrintf(pErr, "%s%s%s%s%s", zHead, pQuery->zTold, pQuery->zStep,
+      pQuery->zPlace, pQuery->zSelect);
+  sqlite3_stmt *pStmt = bxEvPrepareActions(p, zSql, pErr);
+  int i;
   while (bxRow(pStmt, pErr)) {
+    const char *z = bxColumnText(pStmt, 1, pErr);
+    int n = sqlite3_column_bytes(pStmt, 1);
     pOut->nTotal++;
-    if (isDamaged(pStmt, pErr)) {
+    if (z == 0 || !bxIsUtf8((const unsigned char *)z, n)) {
       addText(pOut->pDamaged, bxColumnText(pStmt, 0, pErr), pErr);
       continue;
     }
     pOut->nKept++;
-    addElement(pOut->pActions, bxColumnText(pStmt, 1, pErr));
-    addElement(pOut->pSteps, bxColumnText(pStmt, 2, pErr));
-    pOut->nBytes += sqlite3_column_bytes(pStmt, 1) + EV_ROW_BYTES;
+    pOut->nBytes += n + EV_ROW_BYTES;
+    for (i = 1; i < 3; i++) {
+      z = bxColumnText(pStmt, i, pErr);
+      if (z == 0) continue;
+      if (sqlite3_str_length(apOut[i]) > 0) {
+        sqlite3_str_appendchar(apOut[i], 1, ',');
+      }
+      sqlite3_str_appendall(apOut[i], z);
+    }
   }
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
@@ -363,74 +340,65 @@ static void collect(
   sqlite3_free(zFrom);
 }
 
-/* Approves the rows. If the export then fails, they are as before: a function
-** uses a savepoint. As a row the export is refused, because nobody would get
-** it. */
-static void prune(BxCall *pCall, EvBuffer *p, Export *pOut) {
-  if (pCall->pCtx != 0) {
-    bxSavepoint(pCall->bx, pCall->pDef->zName, &pCall->err);
-    if (pCall->err.rc != SQLITE_OK) return;
-    pOut->bSavepoint = 1;
-  }
-  bxEvApprove(p, 0, 1, &pCall->err);
-}
-
-/* Finds the buffer, approves its rows if asked to, and collects. */
+/* Finds the buffer, approves its rows if asked to, and collects. If the export then
+** fails, the rows are as before: a function uses a savepoint. As a row the export is
+** refused, because nobody would get it. */
 static EvBuffer *export(
     BxCall *pCall, const Query *pQuery, Export *pOut, i64 *piNow) {
+  BxErr *pErr = &pCall->err;
   EvBuffer *p;
   i64 bPrune = 0;
   memset(pOut, 0, sizeof(*pOut));
-  *piNow = bxTime(bxArg(pCall, 2), "exportedAt", &pCall->err);
-  if (bxArg(pCall, 1)) {
-    bPrune = bxInt(pCall->aArg[1], "prune", 0, 1, &pCall->err);
-  }
+  *piNow = bxTime(bxArg(pCall, 2), "exportedAt", pErr);
+  if (bxArg(pCall, 1)) bPrune = bxInt(pCall->aArg[1], "prune", 0, 1, pErr);
   p = bxEvFind(pCall);
-  if (p == 0 || pCall->err.rc != SQLITE_OK) return 0;
-  if (bPrune) prune(pCall, p, pOut);
+  if (p == 0 || pErr->rc != SQLITE_OK) return 0;
+  if (bPrune && pCall->pCtx != 0) {
+    bxSavepoint(pCall->bx, pCall->pDef->zName, pErr);
+    pOut->bSavepoint = pErr->rc == SQLITE_OK;
+  }
+  if (bPrune && pErr->rc == SQLITE_OK) bxEvApprove(p, 0, 1, pErr);
   if (pCall->pCtx == 0) return 0;
   pOut->pActions = sqlite3_str_new(pCall->bx->db);
   pOut->pSteps = sqlite3_str_new(pCall->bx->db);
   pOut->pDamaged = sqlite3_str_new(pCall->bx->db);
-  collect(p, pQuery, pOut, &pCall->err);
-  pOut->nMissing =
-      bxNumber(&p->base.stmts, "SELECT removed FROM main.@_state", &pCall->err);
+  collect(p, pQuery, pOut, pErr);
+  pOut->nMissing = bxNumber(p->pOn, "SELECT removed FROM main.@_state", pErr);
   return p;
 }
 
-static const char *textOf(sqlite3_str *pStr) {
-  return sqlite3_str_length(pStr) ? sqlite3_str_value(pStr) : "";
-}
-
-/* A text that is too long is an error. */
-static void checkRoom(BxCall *pCall, const Export *pOut, const char *zResult) {
+/* Ends a collection, and its savepoint. A text that is too long is an error. Half a
+** surrogate pair, which JSON can express and UTF-8 cannot, is replaced by U+FFFD (of
+** the same length). */
+static void finish(BxCall *pCall, Export *pOut, char *zResult) {
   sqlite3_str *const ap[] = {pOut->pActions, pOut->pSteps, pOut->pDamaged};
   i64 nMax = sqlite3_limit(pCall->bx->db, SQLITE_LIMIT_LENGTH, -1);
   int rc = SQLITE_OK, i;
+  char *z;
   if (pOut->pActions != 0 && zResult == 0) rc = SQLITE_NOMEM;
   if (zResult != 0 && (i64)strlen(zResult) > nMax) rc = SQLITE_TOOBIG;
   for (i = 0; i < 3; i++) {
     if (ap[i] != 0 && rc == SQLITE_OK) rc = sqlite3_str_errcode(ap[i]);
+    sqlite3_free(sqlite3_str_finish(ap[i]));
   }
-  if (rc == SQLITE_OK) return;
   bxFail(&pCall->err, rc,
       "ExportError: the recording does not fit in one text; prune it first "
       "with evidence_prune_for_approval()");
-}
-
-/* Ends a collection, and its savepoint. */
-static void finish(BxCall *pCall, Export *pOut, char *zResult) {
-  checkRoom(pCall, pOut, zResult);
-  sqlite3_free(sqlite3_str_finish(pOut->pActions));
-  sqlite3_free(sqlite3_str_finish(pOut->pSteps));
-  sqlite3_free(sqlite3_str_finish(pOut->pDamaged));
   if (pOut->bSavepoint) bxRelease(pCall->bx, &pCall->err);
   if (pCall->err.rc != SQLITE_OK || zResult == 0) {
     sqlite3_free(zResult);
-  } else {
-    mendText(zResult);
-    bxReturnJson(pCall, zResult);
+    return;
   }
+  for (z = strchr(zResult, 0xed); z != 0; z = strchr(z + 1, 0xed)) {
+    if ((unsigned char)z[1] >= 0xa0 && (z[2] & 0xc0) == 0x80) {
+      memcpy(z, "\xef\xbf\xbd", 3);
+    }
+  }
+  bxReturnJson(pCall, zResult);
+}
+
+static const char *textOf(sqlite3_str *pStr) {
+  return sqlite3_str_length(pStr) ? sqlite3_str_value(pStr) : "";
 }
 
 /* The ExportedRecording, with puppeteerSteps if the query makes steps. */
@@ -464,15 +432,8 @@ void bxEvExportPuppeteer(BxCall *pCall) {
   exportRecording(pCall, &query);
 }
 
-/* The name of the buffer, and what a reader should know: the format has no
-** other place for it. */
-static char *titleOf(EvBuffer *p, i64 nMissing) {
-  const char *zTable = p->base.stmts.zTable;
-  if (nMissing == 0) return sqlite3_mprintf("%s", zTable);
-  return sqlite3_mprintf(
-      "%s (%lld earlier actions were pruned)", zTable, nMissing);
-}
-
+/* The title is the name of the buffer, and what a reader should know: the format has
+** no other place for it. */
 void bxEvExportReplay(BxCall *pCall) {
   static const Query query = {zTold, zStep, zPlace, zReplay};
   Export out;
@@ -481,7 +442,11 @@ void bxEvExportReplay(BxCall *pCall) {
   EvBuffer *p = export(pCall, &query, &out, &iNow);
   if (p != 0) {
     sqlite3_str *pTitle = sqlite3_str_new(pCall->bx->db);
-    char *zTitle = titleOf(p, out.nMissing);
+    char *zTitle =
+        out.nMissing == 0
+            ? sqlite3_mprintf("%s", p->pOn->zTable)
+            : sqlite3_mprintf("%s (%lld earlier actions were pruned)",
+                  p->pOn->zTable, out.nMissing);
     addText(pTitle, zTitle, &pCall->err);
     if (zTitle != 0) {
       zResult = sqlite3_mprintf(

@@ -40,14 +40,14 @@ static sqlite3_stmt *prepare(
     EvBuffer *p, const char *zOverflow, const char *zSql, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK) return 0;
-  bxWriteNote(p->base.stmts.bx, pErr);
-  pStmt = bxPlain(p->base.stmts.bx->db, zSql, pErr);
+  bxWriteNote(p->pOn->bx, pErr);
+  pStmt = bxPlain(p->pOn->bx->db, zSql, pErr);
   if (zOverflow != 0 && bxSays(pErr, "no such table")) {
     BxErr said = bxTake(pErr);
     bxFail(pErr, SQLITE_ERROR,
         "OverflowError: the overflow of %s is not in schema %s (%s); ATTACH "
         "the database that has it",
-        p->base.stmts.zTable, zOverflow, said.zMsg);
+        p->pOn->zTable, zOverflow, said.zMsg);
     bxClear(&said);
   }
   return pStmt;
@@ -64,7 +64,7 @@ sqlite3_stmt *bxEvPrepareActions(EvBuffer *p, const char *zSql, BxErr *pErr) {
 
 sqlite3_stmt *bxEvPrepareOver(
     EvBuffer *p, const EvState *pState, const char *zTemplate, BxErr *pErr) {
-  const BxStmts *pStmts = &p->base.stmts;
+  const BxStmts *pStmts = p->pOn;
   sqlite3_str *pOut = sqlite3_str_new(0);
   sqlite3_stmt *pStmt;
   const char *z = zTemplate;
@@ -88,41 +88,30 @@ sqlite3_stmt *bxEvPrepareOver(
   return pStmt;
 }
 
-/* Runs one statement; ?1 is the owner, ?2 a row. */
-static void runOver(EvBuffer *p, const EvState *pState, const char *zTemplate,
-    i64 iRow, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
-  if (pErr->rc != SQLITE_OK) return;
-  pStmt = bxEvPrepareOver(p, pState, zTemplate, pErr);
-  bxBind(pStmt, pErr, sqlite3_bind_parameter_count(pStmt) > 1 ? "ti" : "t",
-      pState->zOwner, iRow);
-  bxRow(pStmt, pErr);
-  sqlite3_finalize(pStmt);
-}
-
-/* Whether a sweep may be done later: nothing but space is lost. */
-static int canWait(const BxErr *pErr) {
-  int rc = pErr->rc & 0xff;
-  return rc == SQLITE_BUSY || rc == SQLITE_LOCKED || rc == SQLITE_READONLY ||
-         (rc == SQLITE_ERROR &&
-             !bxIs(pErr, "OwnerError")); /* the schema is detached */
-}
-
-/* Reports the error, unless the sweep can be done later. */
-static void handOn(BxErr *pFrom, BxErr *pErr) {
-  if (canWait(pFrom)) {
-    bxClear(pFrom);
-  } else if (pFrom->rc != SQLITE_OK) {
-    *pErr = *pFrom;
+/* Runs n statements; ?1 is the owner, ?2 a row. */
+static void runOver(EvBuffer *p, const EvState *pState,
+    const char *const *azSql, int n, i64 iRow, BxErr *pErr) {
+  int i;
+  for (i = 0; i < n && pErr->rc == SQLITE_OK; i++) {
+    sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState, azSql[i], pErr);
+    bxBind(pStmt, pErr, sqlite3_bind_parameter_count(pStmt) > 1 ? "ti" : "t",
+        pState->zOwner, iRow);
+    bxRow(pStmt, pErr);
+    sqlite3_finalize(pStmt);
   }
 }
+#define RUN_OVER(azSql, iRow, pErr)                                            \
+  runOver(p, pState, azSql, (int)(sizeof(azSql) / sizeof(azSql[0])), iRow, pErr)
 
-static void failOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
-  bxFail(pErr, SQLITE_ERROR,
-      "OwnerError: the overflowed evidence of %s (owner %s) was taken over by "
-      "another buffer, or removed; the rows in memory (storage = 'memory') can "
-      "still be read: copy them, DROP TABLE \"%w\" and create a new buffer",
-      p->base.stmts.zTable, pState->zOwner, p->base.stmts.zTable);
+/* Reports the error, unless the sweep can be done later: then nothing but space is
+** lost. */
+static void handOn(BxErr *pFrom, BxErr *pErr) {
+  int rc = pFrom->rc & 0xff;
+  if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED || rc == SQLITE_READONLY ||
+      (rc == SQLITE_ERROR && !bxIs(pFrom, "OwnerError"))) { /* it is detached */
+    bxClear(pFrom);
+  }
+  bxPass(pErr, pFrom);
 }
 
 /* Steps a statement that changes at most one row, and finalizes it. Returns
@@ -150,38 +139,38 @@ static int writeOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
             " WHERE claim = excluded.claim",
       pErr);
   bxBind(pStmt, pErr, pState->nOverflow > 0 ? "itti" : "ittit", bxNow(),
-      pState->zOwner, pState->zClaim, pState->nRemoved, p->base.stmts.zTable);
+      pState->zOwner, pState->zClaim, pState->nRemoved, p->pOn->zTable);
   return changesRow(pStmt, pErr);
 }
 
-/* A buffer that has lost its owner, but no evidence, gets a new owner. What was
-** still to be swept for the old one no longer belongs to it. */
-static void renewOwner(EvBuffer *p, EvState *pState, BxErr *pErr) {
-  static const char zSql[] = "UPDATE main.@_state SET owner = ?1, claim = ?2";
-  static const char zForget[] = "DELETE FROM main.@_gone";
+/* The first write of every act (see above). A buffer with rows here must be in the
+** list of owners. One without rows may be missing there, and is added; if its owner
+** belongs to another buffer, it gets a new one, and what was still to be swept for the
+** old one no longer belongs to it. */
+static void claim(EvBuffer *p, EvState *pState, BxErr *pErr) {
   char zOwner[37], zClaim[37];
+  assert(p->bTemp);
+  if (writeOwner(p, pState, pErr) || pErr->rc != SQLITE_OK) return;
+  if (pState->nOverflow > 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "OwnerError: the overflowed evidence of %s (owner %s) was taken over "
+        "by "
+        "another buffer, or removed; the rows in memory (storage = 'memory') "
+        "can still be read: copy them, DROP TABLE \"%w\" and create a new "
+        "buffer",
+        p->pOn->zTable, pState->zOwner, p->pOn->zTable);
+    return;
+  }
   bxUuid(zOwner);
   bxUuid(zClaim);
-  bxDo(&p->base.stmts, zSql, pErr, "tt", zOwner, zClaim);
-  bxDo(&p->base.stmts, zForget, pErr, "");
+  bxDo(p->pOn, "UPDATE main.@_state SET owner = ?1, claim = ?2", pErr, "tt",
+      zOwner, zClaim);
+  bxDo(p->pOn, "DELETE FROM main.@_gone", pErr, "");
   sqlite3_free(pState->zOwner);
   sqlite3_free(pState->zClaim);
   pState->zOwner = bxPrintf(pErr, "%s", zOwner);
   pState->zClaim = bxPrintf(pErr, "%s", zClaim);
-}
-
-/* The first write of every act (see above). A buffer without rows here may be
-** missing in the list of owners and is added. A buffer with rows must be in
-** it. */
-static void claim(EvBuffer *p, EvState *pState, BxErr *pErr) {
-  assert(p->bTemp);
-  if (writeOwner(p, pState, pErr) || pErr->rc != SQLITE_OK) return;
-  if (pState->nOverflow > 0) {
-    failOwner(p, pState, pErr);
-  } else {
-    renewOwner(p, pState, pErr);
-    writeOwner(p, pState, pErr);
-  }
+  writeOwner(p, pState, pErr);
 }
 
 void bxEvOverflowOurs(EvBuffer *p, EvState *pState, BxErr *pErr) {
@@ -203,7 +192,7 @@ void bxEvOverflowRename(EvBuffer *p, BxErr *pErr) {
   if (state.zOverflow != 0) {
     pStmt = bxEvPrepareOver(p, &state,
         "UPDATE over.evidence_owners SET buffer = ?2 WHERE owner = ?1", &err);
-    bxBind(pStmt, &err, "tt", state.zOwner, p->base.stmts.zTable);
+    bxBind(pStmt, &err, "tt", state.zOwner, p->pOn->zTable);
     bxRow(pStmt, &err);
     sqlite3_finalize(pStmt);
   }
@@ -211,17 +200,15 @@ void bxEvOverflowRename(EvBuffer *p, BxErr *pErr) {
   handOn(&err, pErr);
 }
 
-/*------------------------------------------------------------ owner ----*/
-
 void bxEvOverflowExpect(EvBuffer *p, const char *zDb, BxErr *pErr) {
   if (!p->bTemp) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: overflow is for buffers in temp; %s is in a file "
         "(schema %s); omit overflow",
-        p->base.stmts.zTable, p->base.stmts.zDb);
+        p->pOn->zTable, p->pOn->zDb);
   }
   if (sqlite3_stricmp(zDb, "temp") == 0 ||
-      sqlite3_db_readonly(p->base.stmts.bx->db, zDb) < 0) {
+      sqlite3_db_readonly(p->pOn->bx->db, zDb) < 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: overflow must name main or an attached database, "
         "got %Q; ATTACH it first",
@@ -229,14 +216,21 @@ void bxEvOverflowExpect(EvBuffer *p, const char *zDb, BxErr *pErr) {
   }
 }
 
-/* Takes over the rows that a lost buffer left. */
+/* Takes over the rows that a lost buffer left. The caller counts them. */
 static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
+  static const char *const azSql[] = {
+      "INSERT INTO main.@_rows(id, timestamp, action_bytes, screenshot_bytes,"
+      " pruned, pinned, confidence, place) SELECT id, timestamp, action_bytes,"
+      " screenshot_bytes, pruned, pinned, confidence, 1"
+      " FROM over.evidence__overflow WHERE owner = ?1 ORDER BY timestamp, rid",
+      "UPDATE main.@_state SET removed ="
+      " (SELECT removed FROM over.evidence_owners WHERE owner = ?1)"};
   sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState,
       "UPDATE over.evidence_owners SET claim = ?2, buffer = ?3, "
       "seen = max(seen, ?4) WHERE owner = ?1",
       pErr);
-  bxBind(pStmt, pErr, "ttti", pState->zOwner, pState->zClaim,
-      p->base.stmts.zTable, bxNow());
+  bxBind(pStmt, pErr, "ttti", pState->zOwner, pState->zClaim, p->pOn->zTable,
+      bxNow());
   if (!changesRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotFoundError: no overflowed evidence of owner %Q in schema %s; "
@@ -244,42 +238,38 @@ static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
         "owners",
         pState->zOwner, pState->zOverflow);
   }
-  runOver(p, pState,
-      "INSERT INTO main.@_rows(id, timestamp, action_bytes, screenshot_bytes,"
-      " pruned, pinned, confidence, place) SELECT id, timestamp, action_bytes,"
-      " screenshot_bytes, pruned, pinned, confidence, 1"
-      " FROM over.evidence__overflow WHERE owner = ?1 ORDER BY timestamp, rid",
-      0, pErr);
-  runOver(p, pState,
-      "UPDATE main.@_state SET removed ="
-      " (SELECT removed FROM over.evidence_owners WHERE owner = ?1)",
-      0, pErr); /* the caller counts the rows */
+  RUN_OVER(azSql, 0, pErr);
 }
 
 void bxEvOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr) {
+  /* A buffer that is in use is added again. */
+  static const char *const azSql[] = {
+      "DELETE FROM over.evidence_owners WHERE rows = 0 AND owner <> ?1"};
   char zUuid[37], zClaim[37];
-  EvState state = {0};
+  EvState state = {0}, *pState = &state;
   bxEvOverflowExpect(p, zDb, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxUuid(zUuid);
   bxUuid(zClaim);
-  bxInstallMissing(p->base.stmts.bx, zDb, "evidence", pErr);
+  bxInstallMissing(p->pOn->bx, zDb, "evidence", pErr);
   state.zOverflow = bxPrintf(pErr, "%s", zDb);
   state.zOwner = bxPrintf(pErr, "%s", zResume ? zResume : zUuid);
   state.zClaim = bxPrintf(pErr, "%s", zClaim);
-  /* Removes owners without rows. A buffer that is in use is added again. */
-  runOver(p, &state,
-      "DELETE FROM over.evidence_owners WHERE rows = 0 AND owner <> ?1", 0,
-      pErr);
+  RUN_OVER(azSql, 0, pErr);
   if (zResume != 0) resume(p, &state, pErr);
-  bxAskOnce(&p->base.stmts,
+  bxAskOnce(p->pOn,
       "UPDATE main.@_state SET overflow = ?1, owner = ?2, claim = ?3", pErr,
       "ttt", state.zOverflow, state.zOwner, state.zClaim);
   bxEvFreeState(&state);
 }
 
 void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  static const char *const azSql[] = {
+      ("UPDATE over.evidence__overflow SET pinned = 0, released = 1"
+       " WHERE owner = ?1"),
+      "DELETE FROM over.evidence__overflow WHERE owner = ?1",
+      "DELETE FROM over.evidence_owners WHERE owner = ?1"};
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
   claim(p, pState, &err);
@@ -287,18 +277,9 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
     bxClear(&err); /* it is another buffer's, or the schema is detached */
     return;
   }
-  runOver(p, pState,
-      "UPDATE over.evidence__overflow SET pinned = 0, released = 1"
-      " WHERE owner = ?1",
-      0, &err);
-  runOver(p, pState, "DELETE FROM over.evidence__overflow WHERE owner = ?1", 0,
-      &err);
-  runOver(
-      p, pState, "DELETE FROM over.evidence_owners WHERE owner = ?1", 0, &err);
+  RUN_OVER(azSql, 0, &err);
   *pErr = err;
 }
-
-/*------------------------------------------------------------- moves ----*/
 
 #define THIS "owner = ?1 AND id = (SELECT id FROM main.@_rows WHERE rid = ?2)"
 
@@ -321,20 +302,10 @@ static const char *const azMove[] = {
     " (SELECT id FROM main.@_rows WHERE rid = ?2)"};
 #define N_MOVE ((int)(sizeof(azMove) / sizeof(azMove[0])))
 
-static void moveRow(
-    sqlite3_stmt **apStep, const char *zOwner, i64 iRow, BxErr *pErr) {
-  int i;
-  for (i = 0; i < N_MOVE && pErr->rc == SQLITE_OK; i++) {
-    assert(zOwner != 0 && iRow > 0);
-    bxBind(apStep[i], pErr, "ti", zOwner, iRow);
-    bxRun(apStep[i], pErr);
-  }
-}
-
 i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
   sqlite3_stmt *apStep[N_MOVE] = {0};
   EvChoice chosen = {0, 0, 0};
-  i64 iRow = 0;
+  i64 iRow;
   int i;
   if (pErr->rc == SQLITE_OK) {
     bxEvChooseMemory(p, pState, nGoal, &chosen, pErr);
@@ -343,12 +314,13 @@ i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
   for (i = 0; i < N_MOVE && chosen.nRow > 0 && pErr->rc == SQLITE_OK; i++) {
     apStep[i] = bxEvPrepareOver(p, pState, azMove[i], pErr);
   }
-  while (iRow < chosen.nRow && pErr->rc == SQLITE_OK) {
-    EvRecord *pRow = &chosen.aRow[iRow++];
-    moveRow(apStep, pState->zOwner, pRow->iRow, pErr);
-    bxEvCount(pState, pRow, -1);
-    pRow->ePlace = EV_OVERFLOW;
-    bxEvCount(pState, pRow, 1);
+  for (iRow = 0; iRow < chosen.nRow && pErr->rc == SQLITE_OK; iRow++) {
+    EvRecord *pRow = &chosen.aRow[iRow];
+    for (i = 0; i < N_MOVE && pErr->rc == SQLITE_OK; i++) {
+      bxBind(apStep[i], pErr, "ti", pState->zOwner, pRow->iRow);
+      bxRun(apStep[i], pErr);
+    }
+    bxEvMove(pState, pRow, EV_OVERFLOW);
   }
   for (i = 0; i < N_MOVE; i++) sqlite3_finalize(apStep[i]);
   sqlite3_free(chosen.aRow);
@@ -361,88 +333,65 @@ i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
   " ON o.owner = ?1 AND o.id = r.id WHERE r.rid = ?2 AND r.place = 1"          \
   " AND o.action IS NOT NULL"
 
-/* A row that comes back must have the size that it had when it was moved. */
-static void expectSame(
-    EvBuffer *p, const EvState *pState, i64 iRow, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState,
+void bxEvOverflowBack(
+    EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
+  static const char *const azSql[] = {
+      "INSERT OR REPLACE INTO main.@_actions(rid, action)"
+      " SELECT iif(r.pruned, -r.rid, r.rid), o.action" OVER_BACK,
+      "INSERT OR REPLACE INTO main.@_shots(rid, screenshot)"
+      " SELECT r.rid, o.screenshot" OVER_BACK
+      " AND r.screenshot_bytes > 0 AND o.screenshot IS NOT NULL"};
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK) return;
+  claim(p, pState, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  /* A row that comes back must have the size that it had when it was moved. */
+  pStmt = bxEvPrepareOver(p, pState,
       "SELECT r.action_bytes = length(CAST(o.action AS BLOB)) AND"
       " (r.screenshot_bytes = 0 OR coalesce(length(o.screenshot),"
       "  r.screenshot_bytes) = r.screenshot_bytes)" OVER_BACK,
       pErr);
-  bxBind(pStmt, pErr, "ti", pState->zOwner, iRow);
+  bxBind(pStmt, pErr, "ti", pState->zOwner, pRow->iRow);
   if (!bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: row %lld of %s is missing in the overflow of "
         "schema %s; DELETE it from %s",
-        iRow, p->base.stmts.zTable, pState->zOverflow, p->base.stmts.zTable);
+        pRow->iRow, p->pOn->zTable, pState->zOverflow, p->pOn->zTable);
   } else if (!sqlite3_column_int(pStmt, 0)) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "CorruptedDataError: row %lld in the overflow is not the row that was "
         "moved there; DELETE the row",
-        iRow);
+        pRow->iRow);
   }
   sqlite3_finalize(pStmt);
-}
-
-void bxEvOverflowBack(
-    EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
-  static const char zHome[] = "UPDATE main.@_rows SET place = 0 WHERE rid = ?1";
-  static const char zLeft[] =
-      "INSERT INTO main.@_gone(id, whole) SELECT id, 1 FROM main.@_rows"
-      " WHERE rid = ?1 ON CONFLICT (id) DO UPDATE SET whole = 1";
-  if (pErr->rc != SQLITE_OK) return;
-  claim(p, pState, pErr);
-  if (pErr->rc == SQLITE_OK) expectSame(p, pState, pRow->iRow, pErr);
-  runOver(p, pState,
-      "INSERT OR REPLACE INTO main.@_actions(rid, action)"
-      " SELECT iif(r.pruned, -r.rid, r.rid), o.action" OVER_BACK,
-      pRow->iRow, pErr);
-  runOver(p, pState,
-      "INSERT OR REPLACE INTO main.@_shots(rid, screenshot)"
-      " SELECT r.rid, o.screenshot" OVER_BACK
-      " AND r.screenshot_bytes > 0 AND o.screenshot IS NOT NULL",
-      pRow->iRow, pErr);
-  bxDo(&p->base.stmts, zHome, pErr, "i", pRow->iRow);
-  bxDo(&p->base.stmts, zLeft, pErr, "i", pRow->iRow);
-  bxEvCount(pState, pRow, -1);
-  pRow->ePlace = EV_MEMORY;
-  bxEvCount(pState, pRow, 1);
+  RUN_OVER(azSql, pRow->iRow, pErr);
+  bxDo(p->pOn, "UPDATE main.@_rows SET place = 0 WHERE rid = ?1", pErr, "i",
+      pRow->iRow);
+  bxEvMarkGone(p, pRow->iRow, 1, pErr);
+  bxEvMove(pState, pRow, EV_MEMORY);
 }
 
 void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
-  static const char zAny[] = "SELECT 1 FROM main.@_gone LIMIT 1";
+#define MARKED(whole)                                                          \
+  " WHERE owner = ?1 AND id IN (SELECT id FROM main.@_gone WHERE whole "       \
+  "= " whole ")"
+  static const char *const azSql[] = {
+      "UPDATE over.evidence__overflow SET pinned = 0, released = 1" MARKED("1"),
+      "DELETE FROM over.evidence__overflow" MARKED("1"),
+      "UPDATE over.evidence__overflow SET screenshot_bytes = 0,"
+      " screenshot = NULL, released = 1" MARKED("0"),
+      "UPDATE over.evidence__overflow SET released = 0" MARKED("0"),
+      ("DELETE FROM over.evidence_owners WHERE owner = ?1 AND rows = 0"
+       " AND (SELECT overflowed FROM main.@_state) = 0"),
+      "DELETE FROM main.@_gone WHERE ?1 <> ''"};
+#undef MARKED
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
-  if (!bxAsk(&p->base.stmts, zAny, pErr, "")) return;
+  if (!bxAsk(p->pOn, "SELECT 1 FROM main.@_gone LIMIT 1", pErr, "")) return;
   claim(p, pState, &err);
-  runOver(p, pState,
-      "UPDATE over.evidence__overflow SET pinned = 0, released = 1"
-      " WHERE owner = ?1"
-      " AND id IN (SELECT id FROM main.@_gone WHERE whole = 1)",
-      0, &err);
-  runOver(p, pState,
-      "DELETE FROM over.evidence__overflow WHERE owner = ?1"
-      " AND id IN (SELECT id FROM main.@_gone WHERE whole = 1)",
-      0, &err);
-  runOver(p, pState,
-      "UPDATE over.evidence__overflow SET screenshot_bytes = 0,"
-      " screenshot = NULL, released = 1"
-      " WHERE owner = ?1 AND id IN (SELECT id FROM main.@_gone WHERE whole = "
-      "0)",
-      0, &err);
-  runOver(p, pState,
-      "UPDATE over.evidence__overflow SET released = 0 WHERE owner = ?1"
-      " AND id IN (SELECT id FROM main.@_gone WHERE whole = 0)",
-      0, &err);
-  runOver(p, pState,
-      "DELETE FROM over.evidence_owners WHERE owner = ?1 AND rows = 0"
-      " AND (SELECT overflowed FROM main.@_state) = 0",
-      0, &err);
-  runOver(p, pState, "DELETE FROM main.@_gone WHERE ?1 <> ''", 0, &err);
+  RUN_OVER(azSql, 0, &err);
   handOn(&err, pErr);
 }
-
-/*----------------------------------------------------- whole buffers ----*/
 
 #define OURS                                                                   \
   "SELECT o.rid FROM over.evidence__overflow AS o JOIN main.@_rows AS r "      \
@@ -450,24 +399,27 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   "AND r.pruned = 0"
 /* The copy in the overflow is reduced first; a repetition does the rest. */
 void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  static const char *const azTake[] = {
+      "UPDATE main.@_rows SET pruned = o.pruned, action_bytes = o.action_bytes"
+      " FROM over.evidence__overflow AS o WHERE o.owner = ?1"
+      " AND o.id = @_rows.id AND o.pruned = 1 AND @_rows.place = 1"
+      " AND @_rows.pinned = 0 AND @_rows.pruned = 0"};
+  const char *azSql[] = {0, "UPDATE over.evidence__overflow"
+                            " SET action_bytes = length(CAST(action AS BLOB))"
+                            " WHERE rid IN (" OURS ") AND pruned = 1"};
   char *zApproved, *zSql;
   sqlite3_stmt *pLost;
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   claim(p, pState, pErr);
   zApproved = bxEvApproved("timestamp", pErr);
-  zSql = bxPrintf(pErr,
+  azSql[0] = zSql = bxPrintf(pErr,
       "UPDATE over.evidence__overflow SET action = %s, pruned = 1"
       " WHERE rid IN (" OURS ") AND CASE WHEN " BX_JSON_VALID(
           "action") " THEN " EV_OBJECT("action") " END",
       zApproved);
-  runOver(p, pState, zSql, 0, pErr);
+  RUN_OVER(azSql, 0, pErr);
   sqlite3_free(zSql);
   sqlite3_free(zApproved);
-  runOver(p, pState,
-      "UPDATE over.evidence__overflow"
-      " SET action_bytes = length(CAST(action AS BLOB))"
-      " WHERE rid IN (" OURS ") AND pruned = 1",
-      0, pErr);
   pLost = bxEvPrepareOver(p, pState,
       "SELECT sum(r.action_bytes - o.action_bytes), min(r.timestamp),"
       " max(r.timestamp) FROM over.evidence__overflow AS o JOIN main.@_rows AS"
@@ -477,11 +429,6 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
   bxBind(pLost, pErr, "t", pState->zOwner);
   bxEvNoteApproved(p, pLost, pErr);
   sqlite3_finalize(pLost);
-  runOver(p, pState,
-      "UPDATE main.@_rows SET pruned = o.pruned, action_bytes = o.action_bytes"
-      " FROM over.evidence__overflow AS o WHERE o.owner = ?1"
-      " AND o.id = @_rows.id AND o.pruned = 1 AND @_rows.place = 1"
-      " AND @_rows.pinned = 0 AND @_rows.pruned = 0",
-      0, pErr);
+  RUN_OVER(azTake, 0, pErr);
   bxEvCountRows(p, pState, pErr);
 }

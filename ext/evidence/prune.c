@@ -15,8 +15,6 @@ SQLITE_EXTENSION_INIT3
 /* A sweep removes at least one row, and ends after that many bytes or rows. */
 #define EV_SWEEP_ROWS 100
 
-/*----------------------------------------------------------- receipts ----*/
-
 static const char zReceiptSql[] =
     "INSERT INTO main.@_log(at, rule, rows, screenshots, bytes, oldest, newest,"
     " minute) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?1 / 60000)"
@@ -29,34 +27,25 @@ static const char zReceiptCap[] =
 
 void bxEvNote(EvBuffer *p, const EvReceipt *pReceipt, BxErr *pErr) {
   if (pReceipt->nRow == 0 && pReceipt->nByte == 0) return;
-  bxDo(&p->base.stmts, zReceiptSql, pErr, "itiiiii", bxNow(), pReceipt->zRule,
+  bxDo(p->pOn, zReceiptSql, pErr, "itiiiii", bxNow(), pReceipt->zRule,
       pReceipt->nRow, pReceipt->nShot, pReceipt->nByte, pReceipt->iOldest,
       pReceipt->iNewest);
-  bxDo(&p->base.stmts, zReceiptCap, pErr, "i", (i64)EV_LOG_ROWS);
+  bxDo(p->pOn, zReceiptCap, pErr, "i", (i64)EV_LOG_ROWS);
 }
 
 static void addReceipt(
     EvReceipt *pOut, i64 iTime, i64 nRow, i64 nShot, i64 nByte) {
-  if ((pOut->nRow == 0 && pOut->nByte == 0) || iTime < pOut->iOldest) {
-    pOut->iOldest = iTime;
-  }
-  if ((pOut->nRow == 0 && pOut->nByte == 0) || iTime > pOut->iNewest) {
-    pOut->iNewest = iTime;
-  }
+  int bFirst = pOut->nRow == 0 && pOut->nByte == 0;
+  if (bFirst || iTime < pOut->iOldest) pOut->iOldest = iTime;
+  if (bFirst || iTime > pOut->iNewest) pOut->iNewest = iTime;
   pOut->nRow += nRow;
   pOut->nShot += nShot;
   pOut->nByte += nByte;
 }
 
-/*----------------------------------------------------------- one row ----*/
-
 static const char zNoShot[] =
     "UPDATE main.@_rows SET screenshot_bytes = 0 WHERE rid = ?1";
 static const char zDropShot[] = "DELETE FROM main.@_shots WHERE rid = ?1";
-static const char zMarkGone[] =
-    "INSERT INTO main.@_gone(id, whole) SELECT id, ?2 FROM main.@_rows"
-    " WHERE rid = ?1 ON CONFLICT (id) DO UPDATE"
-    " SET whole = max(whole, excluded.whole)";
 static const char zDropAction[] =
     "DELETE FROM main.@_actions WHERE rid IN (?1, -?1)";
 static const char zDropRow[] = "DELETE FROM main.@_rows WHERE rid = ?1";
@@ -65,18 +54,26 @@ void bxEvPrepareRemoval(EvBuffer *p, BxErr *pErr) {
   static const char *const azSql[] = {zReceiptSql, zReceiptCap, zNoShot,
       zDropShot, zDropAction, zDropRow, bxEvSaveSql};
   sqlite3_stmt *apStmt[7];
-  bxStmtSet(&p->base.stmts, azSql, 7, apStmt, pErr);
+  bxStmtSet(p->pOn, azSql, 7, apStmt, pErr);
+}
+
+void bxEvMarkGone(EvBuffer *p, i64 iRow, i64 bWhole, BxErr *pErr) {
+  bxDo(p->pOn,
+      "INSERT INTO main.@_gone(id, whole) SELECT id, ?2 FROM main.@_rows"
+      " WHERE rid = ?1 ON CONFLICT (id) DO UPDATE"
+      " SET whole = max(whole, excluded.whole)",
+      pErr, "ii", iRow, bWhole);
 }
 
 /* Removes the screenshot of a row. bLater: a sweep will delete it. */
 static void removeShot(EvBuffer *p, EvState *pState, EvRecord *pRow, int bLater,
     EvReceipt *pReceipt, BxErr *pErr) {
   assert(!pRow->iPinned);
-  bxDo(&p->base.stmts, zNoShot, pErr, "i", pRow->iRow);
+  bxDo(p->pOn, zNoShot, pErr, "i", pRow->iRow);
   if (pRow->ePlace == EV_OVERFLOW) {
-    bxDo(&p->base.stmts, zMarkGone, pErr, "ii", pRow->iRow, (i64)0);
+    bxEvMarkGone(p, pRow->iRow, 0, pErr);
   } else if (!bLater) {
-    bxDo(&p->base.stmts, zDropShot, pErr, "i", pRow->iRow);
+    bxDo(p->pOn, zDropShot, pErr, "i", pRow->iRow);
   }
   addReceipt(pReceipt, pRow->iTime, 0, 1, pRow->nShot);
   bxEvCount(pState, pRow, -1);
@@ -85,35 +82,22 @@ static void removeShot(EvBuffer *p, EvState *pState, EvRecord *pRow, int bLater,
 }
 
 void bxEvDropData(EvBuffer *p, i64 iRow, BxErr *pErr) {
-  bxDo(&p->base.stmts, zDropAction, pErr, "i", iRow);
-  bxDo(&p->base.stmts, zDropShot, pErr, "i", iRow);
+  bxDo(p->pOn, zDropAction, pErr, "i", iRow);
+  bxDo(p->pOn, zDropShot, pErr, "i", iRow);
 }
 
 static void removeRow(EvBuffer *p, EvState *pState, const EvRecord *pRow,
     EvReceipt *pReceipt, BxErr *pErr) {
   assert(!pRow->iPinned);
   if (pRow->ePlace == EV_OVERFLOW) {
-    bxDo(&p->base.stmts, zMarkGone, pErr, "ii", pRow->iRow, (i64)1);
+    bxEvMarkGone(p, pRow->iRow, 1, pErr);
   } else {
     bxEvDropData(p, pRow->iRow, pErr);
   }
-  bxDo(&p->base.stmts, zDropRow, pErr, "i", pRow->iRow);
+  bxDo(p->pOn, zDropRow, pErr, "i", pRow->iRow);
   addReceipt(pReceipt, pRow->iTime, 1, pRow->nShot > 0,
       pRow->nAction + pRow->nShot + EV_ROW_BYTES);
   bxEvCount(pState, pRow, -1);
-}
-
-/*----------------------------------------------------------- choices ----*/
-
-static void choose(EvChoice *p, sqlite3_stmt *pStmt, BxErr *pErr) {
-  if (p->nRow == p->nAlloc) {
-    i64 n = p->nAlloc ? 2 * p->nAlloc : 16;
-    EvRecord *a = sqlite3_realloc64(p->aRow, (sqlite3_uint64)n * sizeof(*a));
-    if (bxGot(a, pErr) == 0) return;
-    p->aRow = a;
-    p->nAlloc = n;
-  }
-  bxEvReadRecord(pStmt, 0, &p->aRow[p->nRow++]);
 }
 
 #define EV_CHOOSE "SELECT " EV_RECORD " FROM main.@_rows WHERE pinned = 0"
@@ -126,17 +110,24 @@ static const char zOldShots[] = EV_CHOOSE
 static const char zOldRows[] =
     EV_CHOOSE " AND rid <> ?1 ORDER BY timestamp, rid LIMIT ?2";
 
+/* Steps to a row, and adds it to the choice. NULL at the end, or on error. */
+static const EvRecord *choose(EvChoice *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+  EvRecord *pRow = bxRow(pStmt, pErr) ? bxAdd(&p->aRow, &p->nRow, &p->nAlloc,
+                                            sizeof(*pRow), pErr)
+                                      : 0;
+  if (pRow != 0) bxEvReadRecord(pStmt, 0, pRow);
+  return pRow;
+}
+
 void bxEvChooseMemory(EvBuffer *p, const EvState *pState, i64 nGoal,
     EvChoice *pOut, BxErr *pErr) {
-  static const char zSql[] = "SELECT " EV_RECORD " FROM main.@_rows"
-                             " WHERE place = 0 ORDER BY timestamp, rid";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  sqlite3_stmt *pStmt = bxStmt(p->pOn,
+      "SELECT " EV_RECORD " FROM main.@_rows"
+      " WHERE place = 0 ORDER BY timestamp, rid",
+      pErr);
+  const EvRecord *pRow;
   i64 nMemory = pState->nMemory;
-  while (nMemory > nGoal && bxRow(pStmt, pErr)) {
-    const EvRecord *pRow;
-    choose(pOut, pStmt, pErr);
-    if (pErr->rc != SQLITE_OK) break;
-    pRow = &pOut->aRow[pOut->nRow - 1];
+  while (nMemory > nGoal && (pRow = choose(pOut, pStmt, pErr)) != 0) {
     nMemory -= pRow->nAction + pRow->nShot + EV_ROW_BYTES;
   }
   bxDone(pStmt, pErr);
@@ -146,20 +137,15 @@ void bxEvChooseMemory(EvBuffer *p, const EvState *pState, i64 nGoal,
 ** their screenshots. Returns what is still needed. */
 static double chooseEvidence(EvBuffer *p, const char *zSql, i64 iSpared,
     i64 nMost, double rNeed, int bShot, EvChoice *pOut, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  sqlite3_stmt *pStmt = bxStmt(p->pOn, zSql, pErr);
+  const EvRecord *pRow;
   bxBind(pStmt, pErr, "ii", iSpared, nMost);
-  while (rNeed > 0 && bxRow(pStmt, pErr)) {
-    const EvRecord *pRow;
-    choose(pOut, pStmt, pErr);
-    if (pErr->rc != SQLITE_OK) break;
-    pRow = &pOut->aRow[pOut->nRow - 1];
+  while (rNeed > 0 && (pRow = choose(pOut, pStmt, pErr)) != 0) {
     rNeed -= (double)(bShot ? pRow->nShot : pRow->nAction + EV_ROW_BYTES);
   }
   bxDone(pStmt, pErr);
   return rNeed;
 }
-
-/*----------------------------------------------------------- the acts ----*/
 
 #define EV_NO_LIMIT ((i64)1 << 60)
 
@@ -231,68 +217,54 @@ void bxEvRemoveShot(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
   bxEvNote(p, &receipt, pErr);
 }
 
-/*------------------------------------------------------------- sweeps ----*/
-
-static i64 freePages(EvBuffer *p, BxErr *pErr) {
-  static const char zSql[] = "PRAGMA main.freelist_count";
-  return bxAsk(&p->base.stmts, zSql, pErr, "");
-}
-
-/* Returns at most nPage pages to the file system, if the file was made with
-** auto_vacuum = INCREMENTAL. Each step of the statement returns one. */
-static void returnPages(EvBuffer *p, i64 nPage, BxErr *pErr) {
-  static const char zSql[] = "PRAGMA main.incremental_vacuum(1000000000)";
-  sqlite3_stmt *pStmt;
-  if (nPage <= 0 || pErr->rc != SQLITE_OK) return;
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  while (nPage-- > 0 && bxRow(pStmt, pErr)) {
-  }
-  bxDone(pStmt, pErr);
-}
-
-/* Deletes what approval has left of the next row. */
-static void sweepRow(EvBuffer *p, EvState *pState, BxErr *pErr) {
-  static const char zNext[] =
-      "SELECT rid, pruned, screenshot_bytes FROM main.@_rows"
-      " WHERE rid > ?1 AND rid <= ?2 ORDER BY rid LIMIT 1";
-  static const char zText[] = "DELETE FROM main.@_actions WHERE rid = ?1";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zNext, pErr);
-  i64 iRow = 0, bText = 0, bShot = 0;
-  bxBind(pStmt, pErr, "ii", pState->iSwept, pState->iStale);
-  if (bxRow(pStmt, pErr)) {
-    iRow = sqlite3_column_int64(pStmt, 0);
-    bText = sqlite3_column_int64(pStmt, 1);
-    bShot = sqlite3_column_int64(pStmt, 2) == 0;
-  }
-  bxDone(pStmt, pErr);
-  if (bText) bxDo(&p->base.stmts, zText, pErr, "i", iRow);
-  if (bShot) bxDo(&p->base.stmts, zDropShot, pErr, "i", iRow);
-  pState->iSwept = iRow;
-  if (iRow == 0) pState->iStale = 0;
-}
-
 /* The list of the buffers that have something to sweep, for other buffers. */
 static void listSweep(EvBuffer *p, int bAdd, BxErr *pErr) {
   static const char zAdd[] = "INSERT INTO main.evidence__sweeps(buffer)"
                              " VALUES('@') ON CONFLICT DO NOTHING";
   static const char zEnd[] =
       "DELETE FROM main.evidence__sweeps WHERE buffer = '@'";
-  if (!p->bTemp) bxDo(&p->base.stmts, bAdd ? zAdd : zEnd, pErr, "");
+  if (!p->bTemp) bxDo(p->pOn, bAdd ? zAdd : zEnd, pErr, "");
 }
 
 void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr) {
+  static const char zFree[] = "PRAGMA main.freelist_count";
+  sqlite3_stmt *pStmt;
   i64 nBefore, nAfter, nRow = 0;
   if (pErr->rc != SQLITE_OK || pState->iStale == 0) return;
-  nBefore = nAfter = freePages(p, pErr);
+  nBefore = nAfter = bxAsk(p->pOn, zFree, pErr, "");
   while (pState->iStale > 0 && nRow < EV_SWEEP_ROWS &&
          nAfter - nBefore < nPage && pErr->rc == SQLITE_OK) {
-    sweepRow(p, pState, pErr);
-    nAfter = freePages(p, pErr);
+    i64 iRow = 0, bText = 0, bShot = 0; /* of the next row */
+    pStmt = bxStmt(p->pOn,
+        "SELECT rid, pruned, screenshot_bytes FROM main.@_rows"
+        " WHERE rid > ?1 AND rid <= ?2 ORDER BY rid LIMIT 1",
+        pErr);
+    bxBind(pStmt, pErr, "ii", pState->iSwept, pState->iStale);
+    if (bxRow(pStmt, pErr)) {
+      iRow = sqlite3_column_int64(pStmt, 0);
+      bText = sqlite3_column_int64(pStmt, 1);
+      bShot = sqlite3_column_int64(pStmt, 2) == 0;
+    }
+    bxDone(pStmt, pErr);
+    if (bText) {
+      bxDo(
+          p->pOn, "DELETE FROM main.@_actions WHERE rid = ?1", pErr, "i", iRow);
+    }
+    if (bShot) bxDo(p->pOn, zDropShot, pErr, "i", iRow);
+    pState->iSwept = iRow;
+    if (iRow == 0) pState->iStale = 0;
+    nAfter = bxAsk(p->pOn, zFree, pErr, "");
     if (nPage < EV_SWEEP_ALL) nRow++;
   }
   bxEvSaveState(p, pState, pErr);
   if (pState->iStale == 0) listSweep(p, 0, pErr);
-  returnPages(p, nAfter - nBefore, pErr);
+  if (nAfter <= nBefore || pErr->rc != SQLITE_OK) return;
+  /* The pages go back to the file system, if the file was made with auto_vacuum =
+  ** INCREMENTAL. Each step of the statement returns one. */
+  pStmt = bxStmt(p->pOn, "PRAGMA main.incremental_vacuum(1000000000)", pErr);
+  while (nAfter-- > nBefore && bxRow(pStmt, pErr)) {
+  }
+  bxDone(pStmt, pErr);
 }
 
 void bxEvSweepLater(EvBuffer *p, EvState *pState, BxErr *pErr) {
@@ -301,38 +273,34 @@ void bxEvSweepLater(EvBuffer *p, EvState *pState, BxErr *pErr) {
   listSweep(p, 1, pErr);
 }
 
-/* A step for another buffer of the schema, which may get no more writes. */
-static void sweepOther(EvBuffer *p, BxErr *pErr) {
-  static const char zOther[] = "SELECT buffer FROM main.evidence__sweeps";
-  static const char zLost[] =
-      "DELETE FROM main.evidence__sweeps WHERE buffer = ?1";
-  const BxStmts *pOn = &p->base.stmts;
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zOther, pErr);
-  char *zName = bxRow(pStmt, pErr) ? bxColumnCopy(pStmt, 0, pErr) : 0;
-  EvBuffer *pOther;
-  bxDone(pStmt, pErr);
-  if (zName == 0) return;
-  pOther = (EvBuffer *)bxVtabIn(pOn->bx, EV_MODULE, pOn->zDb, zName, pErr);
-  if (pOther != 0) {
-    EvState state;
-    bxEvLoadState(pOther, &state, pErr);
-    if (state.iStale == 0) listSweep(pOther, 0, pErr);
-    bxEvSweep(pOther, &state, EV_SWEEP_STEP, pErr);
-    bxEvFreeState(&state);
-  } else {
-    bxDo(&p->base.stmts, zLost, pErr, "t", zName);
-  }
-  sqlite3_free(zName);
-}
-
 void bxEvSweepStep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
+  EvBuffer *pOther;
+  sqlite3_stmt *pStmt;
+  char *zName = 0;
   if (pErr->rc != SQLITE_OK) return;
   if (pState->iStale > 0) {
     bxEvSweep(p, pState, EV_SWEEP_STEP, &err);
-  } else if (!p->bTemp) {
-    sweepOther(p, &err);
+  } else if (!p->bTemp) { /* another buffer, which may get no more writes */
+    pStmt = bxStmt(p->pOn, "SELECT buffer FROM main.evidence__sweeps", &err);
+    if (bxRow(pStmt, &err)) zName = bxColumnCopy(pStmt, 0, &err);
+    bxDone(pStmt, &err);
   }
-  if (bxMayPassOver(&p->base.stmts, &err)) bxClear(&err);
+  if (zName != 0) {
+    pOther =
+        (EvBuffer *)bxVtabIn(p->pOn->bx, EV_MODULE, p->pOn->zDb, zName, &err);
+    if (pOther != 0) {
+      EvState state;
+      bxEvLoadState(pOther, &state, &err);
+      if (state.iStale == 0) listSweep(pOther, 0, &err);
+      bxEvSweep(pOther, &state, EV_SWEEP_STEP, &err);
+      bxEvFreeState(&state);
+    } else {
+      bxDo(p->pOn, "DELETE FROM main.evidence__sweeps WHERE buffer = ?1", &err,
+          "t", zName);
+    }
+    sqlite3_free(zName);
+  }
+  if (bxMayPassOver(p->pOn, &err)) bxClear(&err);
   bxPass(pErr, &err);
 }

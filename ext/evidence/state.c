@@ -15,27 +15,15 @@ SQLITE_EXTENSION_INIT3
 void bxEvExpectTables(EvBuffer *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
-  sqlite3_finalize(
-      bxPrepare(&p->base.stmts, "SELECT format FROM main.@_state", &err));
+  sqlite3_finalize(bxPrepare(p->pOn, "SELECT format FROM main.@_state", &err));
   if (err.rc == SQLITE_ERROR) {
+    bxClear(&err);
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: table %s_state of buffer %s is missing; restore "
         "the file from a backup",
-        p->base.stmts.zTable, p->base.stmts.zTable);
-  } else if (err.rc != SQLITE_OK) {
-    bxPass(pErr, &err);
+        p->pOn->zTable, p->pOn->zTable);
   }
-  bxClear(&err);
-}
-
-/* Fails if their format is newer than this module. */
-static void expectFormat(EvBuffer *p, i64 iFormat, BxErr *pErr) {
-  p->bKnown = iFormat >= 1 && iFormat <= KNOWN_FORMAT;
-  if (p->bKnown) return;
-  bxFail(pErr, SQLITE_ERROR,
-      "VersionError: buffer %s has format %lld, but this module supports up "
-      "to %d; load a newer blackbox",
-      p->base.stmts.zTable, iFormat, KNOWN_FORMAT);
+  bxPass(pErr, &err);
 }
 
 /* A number of bytes or rows. An impossible number is damage, which
@@ -59,14 +47,15 @@ static i64 sizeColumn(sqlite3_stmt *pStmt, int iCol) {
   X(nScreenshot) X(nFree) X(nPinned) X(nMemory) X(nOverflow) X(iSwept) X(iStale)
 
 void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
-  static const char zSql[] =
+  sqlite3_stmt *pStmt = bxStmt(p->pOn,
       "SELECT max_size_bytes, prune_threshold, nullif(overflow, ''), owner,"
       " claim, retention_policy = 'confidence-based', format, CASE"
       " retention_policy WHEN 'keep-last-n' THEN max_screenshots ELSE -1 END,"
-      " " COUNTERS " FROM main.@_state";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+      " " COUNTERS " FROM main.@_state",
+      pErr);
   memset(pState, 0, sizeof(*pState));
   if (bxRow(pStmt, pErr)) {
+    i64 iFormat = sqlite3_column_int64(pStmt, 6);
     int i = 8;
     pState->nMax = sizeColumn(pStmt, 0);
     pState->rThreshold = sqlite3_column_double(pStmt, 1);
@@ -76,7 +65,13 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
       pState->zClaim = bxColumnCopy(pStmt, 4, pErr);
     }
     pState->bRated = sqlite3_column_int(pStmt, 5);
-    expectFormat(p, sqlite3_column_int64(pStmt, 6), pErr);
+    p->bKnown = iFormat >= 1 && iFormat <= KNOWN_FORMAT;
+    if (!p->bKnown) {
+      bxFail(pErr, SQLITE_ERROR,
+          "VersionError: buffer %s has format %lld, but this module supports "
+          "up to %d; load a newer blackbox",
+          p->pOn->zTable, iFormat, KNOWN_FORMAT);
+    }
     pState->nKeep = sqlite3_column_int64(pStmt, 7);
 #define READ(counter) pState->counter = sizeColumn(pStmt, i++);
     EACH_COUNTER(READ)
@@ -85,7 +80,7 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: table %s_state of buffer %s has no row; restore "
         "the file from a backup",
-        p->base.stmts.zTable, p->base.stmts.zTable);
+        p->pOn->zTable, p->pOn->zTable);
   }
   bxDone(pStmt, pErr);
 }
@@ -97,32 +92,36 @@ const char bxEvSaveSql[] =
 
 void bxEvSaveState(EvBuffer *p, const EvState *pState, BxErr *pErr) {
 #define GIVE(counter) , pState->counter
-  bxDo(&p->base.stmts, bxEvSaveSql, pErr, "iiiiiiiiiii" EACH_COUNTER(GIVE));
+  bxDo(p->pOn, bxEvSaveSql, pErr, "iiiiiiiiiii" EACH_COUNTER(GIVE));
 #undef GIVE
 }
 
 void bxEvCountRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
-  static const char zSql[] =
+  sqlite3_stmt *pStmt = bxStmt(p->pOn,
       "SELECT count(*), coalesce(sum(size), 0),"
       " coalesce(sum(screenshot_bytes > 0), 0),"
       " coalesce(sum(screenshot_bytes > 0 AND pinned = 0), 0),"
       " coalesce(sum((pinned <> 0) * size), 0),"
       " coalesce(sum((place = 0) * size), 0), coalesce(sum(place = 1), 0),"
       " coalesce(max(rid), 0) FROM (SELECT *, action_bytes + screenshot_bytes"
-      " + " EV_TEXT(EV_ROW_BYTES) " AS size FROM main.@_rows)";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+      " + " EV_TEXT(EV_ROW_BYTES) " AS size FROM main.@_rows)",
+      pErr);
   if (bxRow(pStmt, pErr)) {
+    i64 *const aiCounter[] = {&pState->nAction, &pState->nBytes,
+        &pState->nScreenshot, &pState->nFree, &pState->nPinned,
+        &pState->nMemory, &pState->nOverflow};
     i64 iLast = sizeColumn(pStmt, 7);
-    pState->nAction = sizeColumn(pStmt, 0);
-    pState->nBytes = sizeColumn(pStmt, 1);
-    pState->nScreenshot = sizeColumn(pStmt, 2);
-    pState->nFree = sizeColumn(pStmt, 3);
-    pState->nPinned = sizeColumn(pStmt, 4);
-    pState->nMemory = sizeColumn(pStmt, 5);
-    pState->nOverflow = sizeColumn(pStmt, 6);
+    int i;
+    for (i = 0; i < 7; i++) *aiCounter[i] = sizeColumn(pStmt, i);
     if (iLast > pState->iLast) pState->iLast = iLast;
   }
   bxDone(pStmt, pErr);
+}
+
+void bxEvMove(EvState *pState, EvRecord *pRow, int ePlace) {
+  bxEvCount(pState, pRow, -1);
+  pRow->ePlace = ePlace;
+  bxEvCount(pState, pRow, 1);
 }
 
 void bxEvCount(EvState *pState, const EvRecord *pRow, int iSign) {

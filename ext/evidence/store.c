@@ -16,13 +16,6 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-/* What an UPDATE changes. */
-#define HAS_TIMESTAMP 1
-#define HAS_ACTION 2
-#define HAS_SCREENSHOT 4
-#define HAS_PINNED 8
-#define HAS_DATA (HAS_TIMESTAMP | HAS_ACTION | HAS_SCREENSHOT)
-
 #define MAX_TEXT 1000000000
 
 /* Rows move to the overflow above the first part, until the second is
@@ -30,80 +23,33 @@ SQLITE_EXTENSION_INIT3
 #define OVERFLOW_HIGH 0.8
 #define OVERFLOW_LOW 0.7
 
-/*------------------------------------------------------ settings ----*/
-
 /* The values that CREATE and the command column accept, for messages. */
 static const char zAllowed[] =
     "max_size_bytes (1000 to 1099511627776), prune_threshold (0.1 to 1), "
     "retention_policy ('keep-all', 'keep-last-n' or 'confidence-based'), "
     "max_screenshots (0 to 1000000), overflow (a schema, for buffers in temp)";
 
-static const char *const azPolicy[] = {
-    "keep-all", "keep-last-n", "confidence-based"};
-
-static void failSetting(BxErr *pErr, const char *zName, sqlite3_value *pVal) {
-  char *zShown = bxShow(pVal);
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "ValidationError: %s cannot be %s; allowed are %s", zName,
-      zShown ? zShown : "that", zAllowed);
-  sqlite3_free(zShown);
-}
-
-/* Whether a value is a number from rLow to rHigh, an integer if bWhole. */
-static int inRange(sqlite3_value *pVal, int bWhole, double rLow, double rHigh) {
-  int eType = sqlite3_value_numeric_type(pVal);
-  double r = sqlite3_value_double(pVal);
-  if (eType != SQLITE_INTEGER && eType != SQLITE_FLOAT) return 0;
-  return r >= rLow && r <= rHigh && (!bWhole || r == (double)(i64)r);
-}
-
-static int isPolicy(sqlite3_value *pVal) {
-  const char *z = (const char *)sqlite3_value_text(pVal);
-  int i;
-  for (i = 0; z != 0 && i < 3; i++) {
-    if (strcmp(z, azPolicy[i]) == 0) return 1;
-  }
-  return 0;
-}
-
-/* The UPDATE of a setting, or NULL with an error if it is out of range. */
-static const char *settingSql(
-    const char *zName, sqlite3_value *pVal, BxErr *pErr) {
-  static const char zMax[] =
-      "UPDATE main.@_state SET max_size_bytes = CAST(?1 AS INTEGER)";
-  static const char zThreshold[] =
-      "UPDATE main.@_state SET prune_threshold = CAST(?1 AS REAL)";
-  static const char zPolicy[] = "UPDATE main.@_state SET retention_policy = ?1";
-  static const char zShots[] =
-      "UPDATE main.@_state SET max_screenshots = CAST(?1 AS INTEGER)";
-  const char *zSql = 0;
-  int bGood = 0;
-  if (sqlite3_stricmp(zName, "max_size_bytes") == 0) {
-    zSql = zMax;
-    bGood = inRange(pVal, 1, 1000.0, 1099511627776.0);
-  } else if (sqlite3_stricmp(zName, "prune_threshold") == 0) {
-    zSql = zThreshold;
-    bGood = inRange(pVal, 0, 0.1, 1.0);
-  } else if (sqlite3_stricmp(zName, "retention_policy") == 0) {
-    zSql = zPolicy;
-    bGood = isPolicy(pVal);
-  } else if (sqlite3_stricmp(zName, "max_screenshots") == 0) {
-    zSql = zShots;
-    bGood = inRange(pVal, 1, 0.0, 1000000.0);
-  } else {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: there is no setting %Q; the settings are %s", zName,
-        zAllowed);
-    return 0;
-  }
-  if (!bGood) failSetting(pErr, zName, pVal);
-  return bGood ? zSql : 0;
-}
+/* The settings that are one value, and the numbers that they may be. */
+static const struct {
+  const char *zName, *zSql;
+  double rLow, rHigh;
+  int bWhole;
+} aSetting[] = {
+    {"max_size_bytes",
+        "UPDATE main.@_state SET max_size_bytes = CAST(?1 AS INTEGER)", 1000.0,
+        1099511627776.0, 1},
+    {"prune_threshold",
+        "UPDATE main.@_state SET prune_threshold = CAST(?1 AS REAL)", 0.1, 1.0,
+        0},
+    {"retention_policy", "UPDATE main.@_state SET retention_policy = ?1", 0, 0,
+        0},
+    {"max_screenshots",
+        "UPDATE main.@_state SET max_screenshots = CAST(?1 AS INTEGER)", 0.0,
+        1000000.0, 1}};
+enum { SET_MAX, SET_THRESHOLD, SET_POLICY, SET_SHOTS, SETTINGS };
 
 /* overflow can change only while the old schema has no rows. */
 static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
-  static const char zOff[] =
-      "UPDATE main.@_state SET overflow = '', owner = '', claim = ''";
   const char *zDb = (const char *)sqlite3_value_text(pVal);
   EvState state;
   bxEvLoadState(p, &state, pErr);
@@ -111,14 +57,16 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: the overflow has %lld rows of %s, and cannot change "
         "until it is empty; call evidence_export(), and then evidence_clear()",
-        state.nOverflow, p->base.stmts.zTable);
+        state.nOverflow, p->pOn->zTable);
   }
   if (zDb != 0 && zDb[0] != 0) bxEvOverflowExpect(p, zDb, pErr);
   if (pErr->rc == SQLITE_OK && state.zOverflow != 0) {
     bxEvOverflowDrop(p, &state, pErr);
   }
   if (zDb == 0 || zDb[0] == 0) {
-    bxRun(bxStmt(&p->base.stmts, zOff, pErr), pErr);
+    bxDo(p->pOn,
+        "UPDATE main.@_state SET overflow = '', owner = '', claim = ''", pErr,
+        "");
   } else {
     bxEvOverflowOpen(p, zDb, 0, pErr);
   }
@@ -147,98 +95,104 @@ static void settleRows(EvBuffer *p, EvState *pState, int bCheck, BxErr *pErr) {
   }
 }
 
-/* The state as it will be with the setting. */
-static void foresee(EvBuffer *p, const char *zName, sqlite3_value *pVal,
-    EvState *pState, BxErr *pErr) {
-  static const char zKeep[] =
-      "SELECT CASE ?1 WHEN 'keep-last-n' THEN max_screenshots ELSE -1 END"
-      " FROM main.@_state";
-  const char *zVal = (const char *)sqlite3_value_text(pVal);
-  if (pErr->rc != SQLITE_OK) return;
-  if (zVal == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else if (sqlite3_stricmp(zName, "max_size_bytes") == 0) {
-    pState->nMax = sqlite3_value_int64(pVal);
-  } else if (sqlite3_stricmp(zName, "prune_threshold") == 0) {
-    pState->rThreshold = sqlite3_value_double(pVal);
-  } else if (sqlite3_stricmp(zName, "retention_policy") == 0) {
-    pState->bRated = strcmp(zVal, "confidence-based") == 0;
-    pState->nKeep = bxAsk(&p->base.stmts, zKeep, pErr, "t", zVal);
-  } else if (pState->nKeep >= 0) {
-    pState->nKeep = sqlite3_value_int64(pVal);
-  }
-}
-
 void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
-  const char *zSql;
   EvState state;
-  int bRated;
+  const char *z = 0;
+  double r;
+  int i = 0, eType, bGood, bRated;
   if (pErr->rc != SQLITE_OK) return;
   if (sqlite3_stricmp(zName, "overflow") == 0) {
     setOverflow(p, pVal, pErr);
     return;
   }
-  zSql = settingSql(zName, pVal, pErr);
-  if (zSql == 0) return;
+  while (i < SETTINGS && sqlite3_stricmp(zName, aSetting[i].zName) != 0) i++;
+  if (i == SETTINGS) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: there is no setting %Q; the settings are %s", zName,
+        zAllowed);
+    return;
+  }
+  if (i == SET_POLICY) {
+    z = (const char *)sqlite3_value_text(pVal);
+    bGood = z != 0 &&
+            (strcmp(z, "keep-all") == 0 || strcmp(z, "keep-last-n") == 0 ||
+                strcmp(z, "confidence-based") == 0);
+  } else {
+    eType = sqlite3_value_numeric_type(pVal);
+    r = sqlite3_value_double(pVal);
+    bGood = (eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) &&
+            r >= aSetting[i].rLow && r <= aSetting[i].rHigh &&
+            (!aSetting[i].bWhole || r == (double)(i64)r);
+  }
+  if (!bGood) {
+    char *zShown = bxShow(pVal);
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: %s cannot be %s; allowed are %s", zName,
+        zShown ? zShown : "that", zAllowed);
+    sqlite3_free(zShown);
+    return;
+  }
   bxEvLoadState(p, &state, pErr);
   bRated = state.bRated;
-  foresee(p, zName, pVal, &state, pErr);
+  switch (i) { /* the state as it will be */
+    case SET_MAX: state.nMax = sqlite3_value_int64(pVal); break;
+    case SET_THRESHOLD: state.rThreshold = sqlite3_value_double(pVal); break;
+    case SET_POLICY:
+      state.bRated = strcmp(z, "confidence-based") == 0;
+      state.nKeep = bxAsk(p->pOn,
+          "SELECT CASE ?1 WHEN 'keep-last-n' THEN max_screenshots ELSE -1 END"
+          " FROM main.@_state",
+          pErr, "t", z);
+      break;
+    default:
+      if (state.nKeep >= 0) state.nKeep = sqlite3_value_int64(pVal);
+  }
   settleRows(p, &state, 1, pErr);
   bxEvOverflowOurs(p, &state, pErr);
-  bxDo(&p->base.stmts, zSql, pErr, "v", pVal);
+  bxDo(p->pOn, aSetting[i].zSql, pErr, "v", pVal);
   if (state.bRated != bRated) bxEvRate(p, state.bRated, pErr);
   settleRows(p, &state, 0, pErr);
   bxEvFinish(p, &state, pErr);
   bxEvFreeState(&state);
 }
 
-/* Sets a parameter of CREATE. */
-static void firstSetting(
-    EvBuffer *p, const char *zName, const char *zVal, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
-  if (pErr->rc != SQLITE_OK || zVal[0] == 0) return;
-  pStmt = bxPrepare(&p->base.stmts, "SELECT ?1", pErr);
-  bxBind(pStmt, pErr, "t", zVal);
-  if (bxRow(pStmt, pErr)) {
-    bxEvSet(p, zName, sqlite3_column_value(pStmt, 0), pErr);
-  }
-  sqlite3_finalize(pStmt);
-}
-
-/* Rows that were taken over get the confidence that the policy needs, and are
-** pruned to the limits of size and number. */
-static void settleResumed(EvBuffer *p, BxErr *pErr) {
-  EvState state = {0};
-  if (pErr->rc == SQLITE_OK) bxEvLoadState(p, &state, pErr);
-  bxEvCountRows(p, &state, pErr);
-  bxEvRate(p, state.bRated, pErr);
-  settleRows(p, &state, 0, pErr);
-  bxEvFinish(p, &state, pErr);
-  bxEvFreeState(&state);
-}
-
 void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
-  bxExec(&p->base.stmts,
+  const char *zResume = pParam->az[PARAM_RESUME];
+  EvState state;
+  int i;
+  bxExec(p->pOn,
       "INSERT INTO main.@_state VALUES(1, 73400320, 0.9, 'keep-all', 50,"
       " '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
       pErr);
-  firstSetting(p, "max_size_bytes", pParam->zMax, pErr);
-  firstSetting(p, "prune_threshold", pParam->zThreshold, pErr);
-  firstSetting(p, "retention_policy", pParam->zPolicy, pErr);
-  firstSetting(p, "max_screenshots", pParam->zShots, pErr);
+  for (i = 0; i < SETTINGS && pErr->rc == SQLITE_OK; i++) {
+    sqlite3_stmt *pStmt;
+    if (pParam->az[i][0] == 0) continue;
+    pStmt = bxPrepare(p->pOn, "SELECT ?1", pErr);
+    bxBind(pStmt, pErr, "t", pParam->az[i]);
+    if (bxRow(pStmt, pErr)) {
+      bxEvSet(p, aSetting[i].zName, sqlite3_column_value(pStmt, 0), pErr);
+    }
+    sqlite3_finalize(pStmt);
+  }
   if (pErr->rc != SQLITE_OK) return;
-  if (pParam->zOverflow[0] != 0) {
+  if (pParam->az[PARAM_OVERFLOW][0] != 0) {
     bxEvOverflowOpen(
-        p, pParam->zOverflow, pParam->zResume[0] ? pParam->zResume : 0, pErr);
-    settleResumed(p, pErr);
-  } else if (pParam->zResume[0] != 0) {
+        p, pParam->az[PARAM_OVERFLOW], *zResume ? zResume : 0, pErr);
+    if (pErr->rc != SQLITE_OK) return;
+    /* Rows that were taken over get the confidence that the policy needs, and are
+    ** pruned to the limits of size and number. */
+    bxEvLoadState(p, &state, pErr);
+    bxEvCountRows(p, &state, pErr);
+    bxEvRate(p, state.bRated, pErr);
+    settleRows(p, &state, 0, pErr);
+    bxEvFinish(p, &state, pErr);
+    bxEvFreeState(&state);
+  } else if (*zResume != 0) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: resume needs overflow='<schema>', the schema with "
         "the rows to take over; add it");
   }
 }
-
-/*------------------------------------------------ checks on a row ----*/
 
 int bxEvIsObject(const char *z, int n) {
   int i = 0;
@@ -255,28 +209,22 @@ static void failAction(BxErr *pErr, sqlite3_value *pAction) {
 
 /* Checks the type and the first character; readAction() checks the rest. */
 static void checkAction(sqlite3_value *pAction, BxErr *pErr) {
-  const char *z;
-  if (pErr->rc != SQLITE_OK) return;
-  if (pAction == 0 || sqlite3_value_type(pAction) != SQLITE_TEXT) {
-    failAction(pErr, pAction);
-    return;
-  }
-  z = bxText(pAction, "action", MAX_TEXT, 0, pErr);
-  if (z != 0 && !bxEvIsObject(z, sqlite3_value_bytes(pAction))) {
+  const char *z = 0;
+  int bText = pAction != 0 && sqlite3_value_type(pAction) == SQLITE_TEXT;
+  if (bText) z = bxText(pAction, "action", MAX_TEXT, 0, pErr);
+  if (!bText || (z != 0 && !bxEvIsObject(z, sqlite3_value_bytes(pAction)))) {
     failAction(pErr, pAction);
   }
 }
 
 static void checkScreenshot(sqlite3_value *pVal, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK || pVal == 0) return;
-  if (sqlite3_value_type(pVal) == SQLITE_NULL) return;
-  if (sqlite3_value_type(pVal) != SQLITE_BLOB ||
-      sqlite3_value_bytes(pVal) == 0) {
-    bxRefuse(pErr,
-        "ValidationError: screenshot must be a blob that is not empty (the "
-        "image file's bytes), or NULL; got %s",
-        pVal);
-  }
+  int eType = pVal ? sqlite3_value_type(pVal) : SQLITE_NULL;
+  if (eType == SQLITE_NULL || pErr->rc != SQLITE_OK) return;
+  if (eType == SQLITE_BLOB && sqlite3_value_bytes(pVal) > 0) return;
+  bxRefuse(pErr,
+      "ValidationError: screenshot must be a blob that is not empty (the "
+      "image file's bytes), or NULL; got %s",
+      pVal);
 }
 
 /* pinned as 0 or 1; the default is 0. */
@@ -308,17 +256,15 @@ static void readAction(
       "coalesce(" SCALAR("$.timestamp") ", "
       "nullif(?1 -> '$.timestamp', 'null')) WHERE " BX_JSON_VALID("?1");
   /* clang-format on */
-  sqlite3_value **app[2];
+  sqlite3_value **const app[] = {&pRow->pId, &pRow->pTimestamp};
   sqlite3_stmt *pStmt;
   int i, bNeed = 0;
-  app[0] = &pRow->pId;
-  app[1] = &pRow->pTimestamp;
   for (i = 0; i < 2 && apOwn != 0; i++) {
     if (*app[i] != 0 && sqlite3_value_type(*app[i]) == SQLITE_NULL) *app[i] = 0;
     bNeed |= *app[i] == 0;
   }
   if (pErr->rc != SQLITE_OK) return;
-  pStmt = bxStmt(&p->base.stmts, bNeed ? zSql : zValid, pErr);
+  pStmt = bxStmt(p->pOn, bNeed ? zSql : zValid, pErr);
   bxBind(pStmt, pErr, "s", pRow->pAction);
   if (bxRow(pStmt, pErr)) {
     for (i = 0; i < 2 && bNeed; i++) {
@@ -335,11 +281,10 @@ static void readAction(
 /* The confidence of an action, which was checked, if the policy needs it. */
 static double rateAction(
     EvBuffer *p, int bRated, sqlite3_value *pAction, BxErr *pErr) {
-  static const char zSql[] = "SELECT " EV_BEST("?1");
   sqlite3_stmt *pStmt;
   double r = -1;
   if (!bRated || pAction == 0) return r;
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  pStmt = bxStmt(p->pOn, "SELECT " EV_BEST("?1"), pErr);
   bxBind(pStmt, pErr, "s", pAction);
   if (bxRow(pStmt, pErr)) r = sqlite3_column_double(pStmt, 0);
   bxDone(pStmt, pErr);
@@ -347,12 +292,11 @@ static double rateAction(
 }
 
 void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
-  static const char zNone[] =
-      "UPDATE main.@_rows SET confidence = -1 WHERE confidence <> -1";
   char *zAll, *zSql;
   sqlite3_stmt *pStmt;
   if (pErr->rc != SQLITE_OK) return;
-  bxDo(&p->base.stmts, zNone, pErr, "");
+  bxDo(p->pOn, "UPDATE main.@_rows SET confidence = -1 WHERE confidence <> -1",
+      pErr, "");
   zAll = bRated ? bxEvActions(p, pErr) : 0;
   if (zAll == 0) return;
   zSql = bxPrintf(pErr,
@@ -361,7 +305,7 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
           "o.action") " ELSE -1 END"
                       " FROM %s AS o"
                       " WHERE o.rid = n.rid",
-      p->base.stmts.zDb, p->base.stmts.zTable, zAll);
+      p->pOn->zDb, p->pOn->zTable, zAll);
   pStmt = bxEvPrepareActions(p, zSql, pErr);
   bxRow(pStmt, pErr);
   sqlite3_finalize(pStmt);
@@ -369,19 +313,16 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
   sqlite3_free(zAll);
 }
 
-/* Whether the file has holds, at little cost. (The domain may have been removed.) */
-static int hasHolds(EvBuffer *p, BxErr *pErr) {
-  static const char zSql[] = "SELECT 1 FROM main.retention__in_force LIMIT 1";
-  const BxStmts *pStmts = &p->base.stmts;
-  return !p->bTemp &&
-         sqlite3_table_column_metadata(pStmts->bx->db, pStmts->zDb,
-             "retention__in_force", 0, 0, 0, 0, 0, 0) == SQLITE_OK &&
-         bxAsk(&p->base.stmts, zSql, pErr, "") != 0;
-}
-
 void bxEvRefuseHeld(EvBuffer *p, BxErr *pErr) {
   char *zOwner;
-  if (pErr->rc != SQLITE_OK || !hasHolds(p, pErr)) return;
+  /* Whether the file has holds, at little cost. (The domain may be removed.) */
+  if (pErr->rc != SQLITE_OK || p->bTemp ||
+      sqlite3_table_column_metadata(p->pOn->bx->db, p->pOn->zDb,
+          "retention__in_force", 0, 0, 0, 0, 0, 0) != SQLITE_OK ||
+      bxAsk(p->pOn, "SELECT 1 FROM main.retention__in_force LIMIT 1", pErr,
+          "") == 0) {
+    return;
+  }
   zOwner = bxShadowHolder(&p->base, pErr);
   if (zOwner != 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -408,23 +349,14 @@ static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
         "DataTooLargeError: evidence %Q has %lld bytes, and max_size_bytes is "
         "%lld; increase it: INSERT INTO \"%w\"(\"%w\", value) "
         "VALUES('max_size_bytes', %lld)",
-        zId, nNew, pState->nMax, p->base.stmts.zTable, p->base.stmts.zTable,
-        nNew * 2);
+        zId, nNew, pState->nMax, p->pOn->zTable, p->pOn->zTable, nNew * 2);
   } else if (nPinned + nNew > pState->nMax) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "BufferFullError: pinned evidence holds %lld of %lld bytes and leaves "
         "no room for %lld; unpin rows (UPDATE \"%w\" SET pinned = 0 WHERE id = "
         "...) or increase max_size_bytes",
-        nPinned, pState->nMax, nNew, p->base.stmts.zTable);
+        nPinned, pState->nMax, nNew, p->pOn->zTable);
   }
-}
-
-/*-------------------------------------------------------- writing ----*/
-
-/* The rid of the row with this id, or 0. */
-static i64 findRow(EvBuffer *p, const char *zId, BxErr *pErr) {
-  static const char zSql[] = "SELECT rid FROM main.@_rows WHERE id = ?1";
-  return bxAsk(&p->base.stmts, zSql, pErr, "t", zId);
 }
 
 /* Makes room in memory for nNew bytes if there is an overflow. */
@@ -479,13 +411,18 @@ static void finishWrite(EvBuffer *p, EvState *pState, BxErr *pErr) {
   bxEvSweepStep(p, pState, pErr);
 }
 
-/*-------------------------------------------------------------- pins ----*/
+static void setPinned(
+    EvBuffer *p, EvState *pState, EvRecord *pRow, i64 iNo, BxErr *pErr) {
+  bxDo(p->pOn, "UPDATE main.@_rows SET pinned = ?2 WHERE rid = ?1", pErr, "ii",
+      pRow->iRow, iNo);
+  bxEvCount(pState, pRow, -1);
+  pRow->iPinned = iNo;
+  bxEvCount(pState, pRow, 1);
+}
 
 /* Moves the action and the screenshot of a row behind the guards of the domain, or
 ** back. A buffer in temp, which only its connection has, needs no guards. */
 static void pinRow(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
-  static const char zNext[] =
-      "SELECT coalesce(max(no), 0) + 1 FROM main.evidence__pinned";
   static const char zIn[] =
       "INSERT INTO main.evidence__pinned(no, buffer, id, timestamp, action,"
       " screenshot) SELECT ?2, '@', id, timestamp, (SELECT action"
@@ -493,57 +430,38 @@ static void pinRow(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
       " CASE WHEN screenshot_bytes > 0 THEN (SELECT screenshot"
       "  FROM main.@_shots AS s WHERE s.rid = r.rid) END"
       " FROM main.@_rows AS r WHERE rid = ?1";
-  static const char zRow[] =
-      "UPDATE main.@_rows SET pinned = ?2 WHERE rid = ?1";
-  i64 iNo = p->bTemp ? 1 : bxAsk(&p->base.stmts, zNext, pErr, "");
-  bxEvCount(pState, pRow, -1);
+  i64 iNo = 1;
   if (!p->bTemp) {
-    bxDo(&p->base.stmts, zIn, pErr, "ii", pRow->iRow, iNo);
+    iNo = bxAsk(p->pOn,
+        "SELECT coalesce(max(no), 0) + 1 FROM main.evidence__pinned", pErr, "");
+    bxDo(p->pOn, zIn, pErr, "ii", pRow->iRow, iNo);
     bxEvDropData(p, pRow->iRow, pErr);
   }
-  bxDo(&p->base.stmts, zRow, pErr, "ii", pRow->iRow, iNo);
-  pRow->iPinned = iNo;
-  bxEvCount(pState, pRow, 1);
+  setPinned(p, pState, pRow, iNo, pErr);
 }
 
 static void unpinRow(
     EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
-  static const char zAction[] =
+  static const char *const azSql[] = {
       "INSERT OR REPLACE INTO main.@_actions(rid, action) SELECT iif(pruned,"
       " -rid, rid), e.action FROM main.@_rows, main.evidence__pinned AS e"
-      " WHERE rid = ?1 AND no = ?2 AND e.action IS NOT NULL";
-  static const char zShot[] =
+      " WHERE rid = ?1 AND no = ?2 AND e.action IS NOT NULL",
       "INSERT OR REPLACE INTO main.@_shots(rid, screenshot) SELECT ?1,"
       " screenshot FROM main.evidence__pinned"
-      " WHERE no = ?2 AND screenshot IS NOT NULL";
-  static const char zFree[] =
-      "UPDATE main.evidence__pinned SET pinned = 0 WHERE no = ?1";
-  static const char zGone[] = "DELETE FROM main.evidence__pinned WHERE no = ?1";
-  static const char zRow[] = "UPDATE main.@_rows SET pinned = 0 WHERE rid = ?1";
-  bxEvCount(pState, pRow, -1);
-  if (!p->bTemp) {
-    bxDo(&p->base.stmts, zAction, pErr, "ii", pRow->iRow, pRow->iPinned);
-    bxDo(&p->base.stmts, zShot, pErr, "ii", pRow->iRow, pRow->iPinned);
-    bxDo(&p->base.stmts, zFree, pErr, "i", pRow->iPinned);
-    bxDo(&p->base.stmts, zGone, pErr, "i", pRow->iPinned);
+      " WHERE no = ?2 AND screenshot IS NOT NULL",
+      "UPDATE main.evidence__pinned SET pinned = 0 WHERE no = ?2",
+      "DELETE FROM main.evidence__pinned WHERE no = ?2"};
+  int i;
+  for (i = 0; i < 4 && !p->bTemp; i++) {
+    bxDo(p->pOn, azSql[i], pErr, "ii", pRow->iRow, pRow->iPinned);
   }
-  bxDo(&p->base.stmts, zRow, pErr, "i", pRow->iRow);
-  pRow->iPinned = 0;
-  bxEvCount(pState, pRow, 1);
+  setPinned(p, pState, pRow, 0, pErr);
 }
 
 /* With a file that has lost its domain, a pin is refused before anything changes. */
 static void expectPins(EvBuffer *p, BxErr *pErr) {
-  static const char zSql[] = "SELECT 1 FROM main.evidence__pinned LIMIT 1";
-  if (!p->bTemp) bxAsk(&p->base.stmts, zSql, pErr, "");
-}
-
-static void failDuplicate(EvBuffer *p, const char *zId, BxErr *pErr) {
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "DuplicateError: %s already has evidence %Q; use INSERT OR REPLACE to "
-      "overwrite it, INSERT OR IGNORE to keep it, or UPDATE (SQLite has no ON "
-      "CONFLICT DO UPDATE for virtual tables)",
-      p->base.stmts.zTable, zId);
+  if (p->bTemp) return;
+  bxAsk(p->pOn, "SELECT 1 FROM main.evidence__pinned LIMIT 1", pErr, "");
 }
 
 static const char zPutRow[] =
@@ -571,17 +489,17 @@ static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
   checkSize(p, &state, zId, nNew, state.nPinned, pErr);
   rRate = rateAction(p, state.bRated, pRow->pAction, pErr);
   if (iPinned) expectPins(p, pErr);
-  bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
+  bxStmtSet(p->pOn, azSql, 4, apStmt, pErr);
   expectRoom(p, &state, &growth, pErr);
   makeMemory(p, &state, nNew, pErr); /* which may find the file locked */
   makeBufferRoom(p, &state, &growth, pErr);
   row.iRow = ++state.iLast;
   row.ePlace = p->bTemp ? EV_MEMORY : EV_FILE;
-  bxDo(&p->base.stmts, zPutRow, pErr, "itiiidi", row.iRow, zId, iTime, nAction,
-      nShot, rRate, (i64)row.ePlace);
-  bxDo(&p->base.stmts, zPutAction, pErr, "is", row.iRow, pRow->pAction);
+  bxDo(p->pOn, zPutRow, pErr, "itiiidi", row.iRow, zId, iTime, nAction, nShot,
+      rRate, (i64)row.ePlace);
+  bxDo(p->pOn, zPutAction, pErr, "is", row.iRow, pRow->pAction);
   if (nShot > 0) {
-    bxDo(&p->base.stmts, zPutShot, pErr, "is", row.iRow, pRow->pScreenshot);
+    bxDo(p->pOn, zPutShot, pErr, "is", row.iRow, pRow->pScreenshot);
   }
   bxEvCount(&state, &row, 1);
   if (iPinned) pinRow(p, &state, &row, pErr);
@@ -600,13 +518,18 @@ i64 bxEvStore(EvBuffer *p, EvRow *pRow, BxErr *pErr) {
   zId = bxText(pRow->pId, "id (or the action's id)", 1000, 0, pErr);
   iTime = bxTime(pRow->pTimestamp, "timestamp", pErr);
   iPinned = pinnedOf(pRow->pPinned, pErr);
-  iRow = findRow(p, zId, pErr);
+  iRow = bxAsk(
+      p->pOn, "SELECT rid FROM main.@_rows WHERE id = ?1", pErr, "t", zId);
   if (pErr->rc != SQLITE_OK) {
     iRow = 0;
   } else if (iRow == 0) {
     iRow = storeNew(p, pRow, zId, iTime, iPinned, pErr);
   } else if (!pRow->bReplace) {
-    failDuplicate(p, zId, pErr);
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "DuplicateError: %s already has evidence %Q; use INSERT OR REPLACE to "
+        "overwrite it, INSERT OR IGNORE to keep it, or UPDATE (SQLite has no "
+        "ON CONFLICT DO UPDATE for virtual tables)",
+        p->pOn->zTable, zId);
   } else {
     pRow->bHasPicture = 1;
     bxEvChange(p, iRow, pRow, pErr);
@@ -618,9 +541,8 @@ i64 bxEvStore(EvBuffer *p, EvRow *pRow, BxErr *pErr) {
 
 /* The id of a row, to sqlite3_free(), and what it counts for. NULL: none. */
 static char *readBefore(EvBuffer *p, i64 iRow, EvRecord *pOut, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT id, " EV_RECORD " FROM main.@_rows WHERE rid = ?1";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  sqlite3_stmt *pStmt = bxStmt(
+      p->pOn, "SELECT id, " EV_RECORD " FROM main.@_rows WHERE rid = ?1", pErr);
   char *zId = 0;
   memset(pOut, 0, sizeof(*pOut));
   bxBind(pStmt, pErr, "i", iRow);
@@ -636,7 +558,7 @@ static void failPinned(EvBuffer *p, const char *zId, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
       "PinnedError: evidence %Q is pinned and cannot be changed or deleted; "
       "unpin it first: UPDATE \"%w\" SET pinned = 0 WHERE id = %Q",
-      zId, p->base.stmts.zTable, zId);
+      zId, p->pOn->zTable, zId);
 }
 
 /* Moves the row from the overflow into memory, at first, or after room was made
@@ -653,117 +575,81 @@ static void fetchRow(
   sqlite3_free(zId);
 }
 
-static void checkSameId(sqlite3_value *pId, const char *zId, BxErr *pErr) {
-  const char *z = pId ? (const char *)sqlite3_value_text(pId) : zId;
-  if (z != 0 && strcmp(z, zId) == 0) return;
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "ValidationError: the id of evidence cannot change; INSERT a new row and "
-      "DELETE the old one");
-}
-
-/* A change of a row: what was given, and the row before and after it. */
-typedef struct Change {
-  int mask;
-  i64 iTime, iPinned;
-  EvRecord was, row;
-} Change;
-
 /* Writes action and screenshot of a row that is not pinned. */
 static void writeData(EvBuffer *p, EvState *pState, const EvRow *pRow,
-    Change *pChange, BxErr *pErr) {
-  static const char zOld[] = "DELETE FROM main.@_actions WHERE rid = -?1";
-  static const char zRow[] =
-      "UPDATE main.@_rows SET timestamp = ?2, action_bytes = ?3,"
-      " screenshot_bytes = ?4, pruned = ?5 WHERE rid = ?1";
-  static const char zRate[] =
-      "UPDATE main.@_rows SET confidence = ?2 WHERE rid = ?1";
-  EvRecord *pNow = &pChange->row;
-  int mask = pChange->mask;
+    EvRecord *pNow, i64 iTime, BxErr *pErr) {
   double rRate = rateAction(p, pState->bRated, pRow->pAction, pErr);
-  if (mask & HAS_SCREENSHOT && pNow->nShot > 0 &&
-      bxBytes(pRow->pScreenshot) == 0) {
-    bxEvRemoveShot(p, pState, pNow, pErr);
-  }
+  i64 nShot = pRow->bHasPicture ? bxBytes(pRow->pScreenshot) : pNow->nShot;
+  if (pNow->nShot > 0 && nShot == 0) bxEvRemoveShot(p, pState, pNow, pErr);
   bxEvCount(pState, pNow, -1);
-  pNow->iTime = pChange->iTime;
-  if (mask & HAS_ACTION) {
-    bxDo(&p->base.stmts, zPutAction, pErr, "is", pNow->iRow, pRow->pAction);
-    if (pNow->iPruned) bxDo(&p->base.stmts, zOld, pErr, "i", pNow->iRow);
-    bxDo(&p->base.stmts, zRate, pErr, "id", pNow->iRow, rRate);
+  pNow->iTime = iTime;
+  if (pRow->pAction != 0) {
+    bxDo(p->pOn, zPutAction, pErr, "is", pNow->iRow, pRow->pAction);
+    if (pNow->iPruned) {
+      bxDo(p->pOn, "DELETE FROM main.@_actions WHERE rid = -?1", pErr, "i",
+          pNow->iRow);
+    }
+    bxDo(p->pOn, "UPDATE main.@_rows SET confidence = ?2 WHERE rid = ?1", pErr,
+        "id", pNow->iRow, rRate);
     pNow->nAction = bxBytes(pRow->pAction);
     pNow->iPruned = 0;
   }
-  if (mask & HAS_SCREENSHOT && bxBytes(pRow->pScreenshot) > 0) {
-    bxDo(&p->base.stmts, zPutShot, pErr, "is", pNow->iRow, pRow->pScreenshot);
-    pNow->nShot = bxBytes(pRow->pScreenshot);
+  if (pRow->bHasPicture && nShot > 0) {
+    bxDo(p->pOn, zPutShot, pErr, "is", pNow->iRow, pRow->pScreenshot);
+    pNow->nShot = nShot;
   }
-  bxDo(&p->base.stmts, zRow, pErr, "iiiii", pNow->iRow, pNow->iTime,
-      pNow->nAction, pNow->nShot, pNow->iPruned);
+  bxDo(p->pOn,
+      "UPDATE main.@_rows SET timestamp = ?2, action_bytes = ?3,"
+      " screenshot_bytes = ?4, pruned = ?5 WHERE rid = ?1",
+      pErr, "iiiii", pNow->iRow, pNow->iTime, pNow->nAction, pNow->nShot,
+      pNow->iPruned);
   bxEvCount(pState, pNow, 1);
 }
 
-static void writeChange(EvBuffer *p, EvState *pState, const EvRow *pRow,
-    Change *pChange, BxErr *pErr) {
-  EvRecord *pNow = &pChange->row;
-  if (pChange->mask & HAS_DATA) writeData(p, pState, pRow, pChange, pErr);
-  if (pChange->mask & HAS_PINNED && pErr->rc == SQLITE_OK) {
-    if (!pNow->iPinned && pChange->iPinned) {
-      pinRow(p, pState, pNow, pErr);
-    } else if (pNow->iPinned && !pChange->iPinned) {
-      unpinRow(p, pState, pNow, pErr);
-    }
-  }
-}
-
-/* What changes, from the columns that are given. */
-static int maskOf(const EvRow *pRow) {
-  int mask = 0;
-  if (pRow->pTimestamp != 0) mask |= HAS_TIMESTAMP;
-  if (pRow->pAction != 0) mask |= HAS_ACTION;
-  if (pRow->bHasPicture) mask |= HAS_SCREENSHOT;
-  if (pRow->pPinned != 0 || pRow->bReplace) mask |= HAS_PINNED;
-  return mask;
-}
-
 void bxEvChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
-  Change change = {maskOf(pRow), 0, 0, {0}, {0}};
-  EvRecord *pWas = &change.was;
+  EvRecord was, now;
   EvState state;
-  i64 nNew, nOld;
-  char *zId = readBefore(p, iRow, pWas, pErr);
+  Growth growth = {0, 0, iRow};
+  i64 nNew, nOld, nAction, nShot, iTime, iPinned;
+  int bAction = pRow->pAction != 0, bShot = pRow->bHasPicture;
+  int bData = bAction || bShot || pRow->pTimestamp != 0;
+  int bPin = pRow->pPinned != 0 || pRow->bReplace;
+  const char *zSame;
+  char *zId = readBefore(p, iRow, &was, pErr);
   if (zId == 0) return;
-  checkSameId(pRow->pId, zId, pErr);
-  if (change.mask & HAS_ACTION) checkAction(pRow->pAction, pErr);
-  if (change.mask & HAS_ACTION && !pRow->bReplace) readAction(p, pRow, 0, pErr);
+  zSame = pRow->pId ? (const char *)sqlite3_value_text(pRow->pId) : zId;
+  if (zSame == 0 || strcmp(zSame, zId) != 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: the id of evidence cannot change; INSERT a new row "
+        "and DELETE the old one");
+  }
+  if (bAction) checkAction(pRow->pAction, pErr);
+  if (bAction && !pRow->bReplace) readAction(p, pRow, 0, pErr);
   checkScreenshot(pRow->pScreenshot, pErr);
-  change.iTime = change.mask & HAS_TIMESTAMP
-                     ? bxTime(pRow->pTimestamp, "timestamp", pErr)
-                     : pWas->iTime;
-  change.iPinned = pinnedOf(pRow->pPinned, pErr);
-  change.row = *pWas;
-  if (pWas->iPinned && (change.mask & HAS_DATA)) failPinned(p, zId, pErr);
-  if (change.mask & HAS_DATA) bxEvRefuseHeld(p, pErr);
-  if (change.mask & HAS_PINNED) expectPins(p, pErr);
+  iTime = pRow->pTimestamp != 0 ? bxTime(pRow->pTimestamp, "timestamp", pErr)
+                                : was.iTime;
+  iPinned = pinnedOf(pRow->pPinned, pErr);
+  if (was.iPinned && bData) failPinned(p, zId, pErr);
+  if (bData) bxEvRefuseHeld(p, pErr);
+  if (bPin) expectPins(p, pErr);
   bxEvLoadState(p, &state, pErr);
-  nOld = pWas->nAction + pWas->nShot + EV_ROW_BYTES;
-  nNew =
-      EV_ROW_BYTES +
-      (change.mask & HAS_ACTION ? bxBytes(pRow->pAction) : pWas->nAction) +
-      (change.mask & HAS_SCREENSHOT ? bxBytes(pRow->pScreenshot) : pWas->nShot);
+  nAction = bAction ? bxBytes(pRow->pAction) : was.nAction;
+  nShot = bShot ? bxBytes(pRow->pScreenshot) : was.nShot;
+  nOld = was.nAction + was.nShot + EV_ROW_BYTES;
+  nNew = nAction + nShot + EV_ROW_BYTES;
   if (nNew > nOld) checkSize(p, &state, zId, nNew, state.nPinned, pErr);
-  if (change.mask != 0 && pErr->rc == SQLITE_OK) {
-    Growth growth = {nNew - nOld, 0, iRow};
-    int bShot = change.mask & HAS_SCREENSHOT ? bxBytes(pRow->pScreenshot) > 0
-                                             : pWas->nShot > 0;
-    int bPinned =
-        change.mask & HAS_PINNED ? change.iPinned != 0 : pWas->iPinned != 0;
-    growth.nFree = (bShot && !bPinned) - (pWas->nShot > 0 && !pWas->iPinned);
-    if (change.mask & (HAS_DATA | HAS_PINNED)) {
-      expectRoom(p, &state, &growth, pErr);
-    }
-    fetchRow(p, &state, &change.row, nNew, pErr);
+  if ((bData || bPin) && pErr->rc == SQLITE_OK) {
+    growth.nGrowth = nNew - nOld;
+    growth.nFree = (nShot > 0 && !(bPin ? iPinned : was.iPinned)) -
+                   (was.nShot > 0 && !was.iPinned);
+    now = was;
+    expectRoom(p, &state, &growth, pErr);
+    fetchRow(p, &state, &now, nNew, pErr);
     makeBufferRoom(p, &state, &growth, pErr);
-    writeChange(p, &state, pRow, &change, pErr);
+    if (bData) writeData(p, &state, pRow, &now, iTime, pErr);
+    if (bPin && pErr->rc == SQLITE_OK && !now.iPinned != !iPinned) {
+      (iPinned ? pinRow : unpinRow)(p, &state, &now, pErr);
+    }
     finishWrite(p, &state, pErr);
   }
   bxEvFreeState(&state);
@@ -787,8 +673,6 @@ void bxEvDelete(EvBuffer *p, i64 iRow, BxErr *pErr) {
   sqlite3_free(zId);
 }
 
-/*-------------------------------------------------------- reading ----*/
-
 sqlite3_stmt *bxEvPrepareTiers(
     EvBuffer *p, const char *zHere, const char *zBoth, BxErr *pErr) {
   EvState state = {0};
@@ -798,7 +682,7 @@ sqlite3_stmt *bxEvPrepareTiers(
     pStmt = bxEvPrepareOver(p, &state, zBoth, pErr);
     bxBind(pStmt, pErr, "-c", state.zOwner);
   } else {
-    pStmt = bxPrepare(&p->base.stmts, zHere, pErr);
+    pStmt = bxPrepare(p->pOn, zHere, pErr);
   }
   bxEvFreeState(&state);
   return pStmt;
@@ -824,7 +708,7 @@ sqlite3_stmt *bxEvReadScreenshot(EvBuffer *p, BxErr *pErr) {
 }
 
 sqlite3_stmt *bxEvReadPinned(EvBuffer *p, BxErr *pErr) {
-  return bxPrepare(&p->base.stmts,
+  return bxPrepare(p->pOn,
       "SELECT action, " BX_JSON_VALID("action") ", screenshot"
       " FROM main.evidence__pinned WHERE no = ?1", pErr);
 }
@@ -845,7 +729,7 @@ char *bxEvActions(EvBuffer *p, BxErr *pErr) {
       " WHERE r.place <> 1";
   EvState state = {0};
   char *z = 0, *zHere;
-  const BxStmts *pStmts = &p->base.stmts;
+  const BxStmts *pStmts = p->pOn;
   bxEvExpectKnown(p, pErr);
   if (p->bTemp) bxEvLoadState(p, &state, pErr);
   if (pErr->rc != SQLITE_OK) return 0;

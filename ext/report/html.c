@@ -10,7 +10,6 @@
 #include "report.h"
 SQLITE_EXTENSION_INIT3
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ext/report/page, made into C by the build. */
@@ -20,119 +19,67 @@ extern const char bxPageHtml[], bxPageCss[], bxPageJs[];
 
 typedef enum { HTML_PAGE, HTML_ITEMS, HTML_BLOCKS } HtmlPhase;
 
-/*---------------------------------------------------------------- values --*/
-
-static void htmlTime(sqlite3_str *pOut, i64 iTime) {
-  sqlite3_str_appendall(pOut, "<time datetime=\"");
-  bxReportTime(pOut, iTime, 1);
-  sqlite3_str_appendall(pOut, "\">");
-  bxReportTime(pOut, iTime, 0);
-  sqlite3_str_appendall(pOut, "</time>");
-}
-
-/* A value as people read it. */
-static void htmlShown(sqlite3_str *pOut, const char *z, ReportType eType) {
-  char *zEnd = 0;
-  i64 i = z ? (i64)strtoll(z, &zEnd, 10) : 0;
-  if (z == 0) return;
-  if (*z == 0 || *zEnd != 0) eType = REPORT_TEXT; /* no whole number */
-  switch (eType) {
-    case REPORT_TIME: htmlTime(pOut, i); break;
-    case REPORT_BYTES: bxReportSize(pOut, i); break;
-    case REPORT_COUNT: sqlite3_str_appendf(pOut, "%,lld", i); break;
-    case REPORT_DURATION: bxReportDuration(pOut, i); break;
-    default: bxReportEscape(pOut, z);
-  }
-}
-
 static void htmlCell(sqlite3_str *pOut, const char *z, ReportType eType) {
   const char *zClass = eType >= REPORT_BYTES ? " class=\"n\"" : "";
-  sqlite3_str_appendf(pOut, "<td%s>", zClass);
-  htmlShown(pOut, z, eType);
-  sqlite3_str_appendall(pOut, "</td>");
-}
-
-/*---------------------------------------------------------------- tables --*/
-
-static void htmlHeads(sqlite3_str *pOut, const ReportColumn *aColumn) {
-  sqlite3_str_appendall(pOut, "<table><thead><tr>");
-  for (; aColumn->zName != 0; aColumn++) {
-    sqlite3_str_appendf(pOut, "<th scope=\"col\"%s>%s</th>",
-        aColumn->eType >= REPORT_BYTES ? " class=\"n\"" : "", aColumn->zName);
-  }
-  sqlite3_str_appendall(pOut, "</tr></thead>\n<tbody>\n");
+  bxReportPut(pOut, "<td%s>%v</td>", zClass, z, eType);
 }
 
 static void htmlTable(sqlite3_str *pOut, const ReportTable *pTable) {
   i64 i;
-  if (pTable->aColumn == 0) return;
-  if (strcmp(pTable->zId, "pins") == 0 ||
-      strcmp(pTable->zId, "receipts") == 0) {
-    sqlite3_str_appendf(pOut, "<section id=\"%s\">", pTable->zId);
-  } else {
-    sqlite3_str_appendf(
-        pOut, "<section class=\"table\" id=\"%s\">", pTable->zId);
-  }
-  sqlite3_str_appendf(pOut, "<h2>%s</h2>\n", pTable->zTitle);
+  int iColumn;
+  if (pTable->nColumn == 0) return;
+  bxReportPut(pOut, "<section%s id=\"%s\"><h2>%s</h2>\n",
+      strcmp(pTable->zId, "pins") == 0 || strcmp(pTable->zId, "receipts") == 0
+          ? ""
+          : " class=\"table\"",
+      pTable->zId, pTable->zTitle);
   if (pTable->nCell == 0) {
-    sqlite3_str_appendall(pOut, "<p>None.</p></section>\n");
+    bxReportPut(pOut, "<p>None.</p></section>\n");
     return;
   }
-  htmlHeads(pOut, pTable->aColumn);
+  bxReportPut(pOut, "<table><thead><tr>");
+  for (i = 0; i < pTable->nColumn; i++) {
+    const ReportColumn *pColumn = &pTable->aColumn[i];
+    bxReportPut(pOut, "<th scope=\"col\"%s>%s</th>",
+        pColumn->eType >= REPORT_BYTES ? " class=\"n\"" : "", pColumn->zName);
+  }
+  bxReportPut(pOut, "</tr></thead>\n<tbody>\n");
   for (i = 0; i < pTable->nCell; i++) {
-    int iColumn = (int)(i % pTable->nColumn);
-    if (iColumn == 0) sqlite3_str_appendall(pOut, "<tr>");
+    iColumn = (int)(i % pTable->nColumn);
+    if (iColumn == 0) bxReportPut(pOut, "<tr>");
     htmlCell(pOut, pTable->azCell[i], pTable->aColumn[iColumn].eType);
-    if (iColumn == pTable->nColumn - 1) {
-      sqlite3_str_appendall(pOut, "</tr>\n");
-    }
+    if (iColumn == pTable->nColumn - 1) bxReportPut(pOut, "</tr>\n");
   }
-  sqlite3_str_appendall(pOut, "</tbody></table>\n");
+  bxReportPut(pOut, "</tbody></table>\n");
   if (pTable->nLeft > 0) {
-    sqlite3_str_appendf(
-        pOut, "<p>%,lld more rows are not shown.</p>\n", pTable->nLeft);
+    bxReportPut(pOut, "<p>%n more rows are not shown.</p>\n", pTable->nLeft);
   }
-  sqlite3_str_appendall(pOut, "</section>\n");
-}
-
-/*----------------------------------------------------------------- facts --*/
-
-/* The sentence of the verdict is what people look for first. */
-static void htmlHeader(const ReportRun *p) {
-  const char *zReason = p->verdict.bAny ? p->verdict.zReason : 0;
-  sqlite3_str_appendall(p->pOut, "<header class=\"case\"><h1>");
-  bxReportEscape(p->pOut, zReason ? zReason : p->zTitle);
-  sqlite3_str_appendall(p->pOut, "</h1><p class=\"kind\">");
-  if (zReason != 0) {
-    bxReportEscape(p->pOut, p->zTitle);
-    sqlite3_str_appendall(p->pOut, ", ");
-  }
-  sqlite3_str_appendall(p->pOut, "a report of blackbox, made ");
-  htmlTime(p->pOut, p->iMade);
-  sqlite3_str_appendall(p->pOut, "</p></header>\n");
+  bxReportPut(pOut, "</section>\n");
 }
 
 static void htmlFact(const ReportRun *p, const char *zName, const char *zValue,
     ReportType eType) {
   if (zValue == 0) return;
-  sqlite3_str_appendall(p->pOut, "<div><dt>");
-  bxReportEscape(p->pOut, zName);
-  sqlite3_str_appendall(p->pOut, "</dt><dd>");
-  htmlShown(p->pOut, zValue, eType);
-  sqlite3_str_appendall(p->pOut, "</dd></div>\n");
+  bxReportPut(
+      p->pOut, "<div><dt>%h</dt><dd>%v</dd></div>\n", zName, zValue, eType);
 }
 
 static void htmlCount(const ReportRun *p, const char *zName, i64 n) {
-  if (n > 0) {
-    sqlite3_str_appendf(
-        p->pOut, "<div><dt>%s</dt><dd>%,lld</dd></div>\n", zName, n);
-  }
+  if (n <= 0) return;
+  bxReportPut(p->pOut, "<div><dt>%s</dt><dd>%n</dd></div>\n", zName, n);
 }
 
+/* The sentence of the verdict is what people look for first. */
 static void htmlFacts(const ReportRun *p) {
   const ReportUsage *pUsage = &p->usage;
+  const char *zReason = p->verdict.az[VERDICT_REASON];
   i64 i;
-  sqlite3_str_appendall(p->pOut, "<section id=\"facts\"><h2>Facts</h2><dl>\n");
+  bxReportPut(p->pOut,
+      "<header class=\"case\"><h1>%h</h1><p class=\"kind\">%h%sa report of "
+      "blackbox, made %T</p></header>\n"
+      "<section id=\"facts\"><h2>Facts</h2><dl>\n",
+      zReason ? zReason : p->zTitle, zReason ? p->zTitle : 0,
+      zReason ? ", " : "", p->iMade);
   for (i = 0; i < p->nFact; i++) {
     htmlFact(p, p->aFact[i].zName, p->aFact[i].zValue, p->aFact[i].eType);
   }
@@ -149,91 +96,78 @@ static void htmlFacts(const ReportRun *p) {
     sqlite3_str_appendf(p->pOut, "<div><dt>Cost</dt><dd>%.4f (%s)</dd></div>\n",
         pUsage->rCost, pUsage->zSource);
   }
-  sqlite3_str_appendall(p->pOut, "</dl></section>\n");
+  bxReportPut(p->pOut, "</dl></section>\n");
 }
 
 static void htmlVerdict(const ReportRun *p) {
-  const ReportVerdict *pVerdict = &p->verdict;
+  static const struct {
+    const char *zName;
+    int i;
+    ReportType eType;
+  } aFact[] = {{"Rule", VERDICT_RULE, REPORT_TEXT},
+      {"Level", VERDICT_LEVEL, REPORT_TEXT},
+      {"Count", VERDICT_COUNT, REPORT_COUNT},
+      {"Threshold", VERDICT_THRESHOLD, REPORT_COUNT},
+      {"Tool", VERDICT_TOOL, REPORT_TEXT}, {"Turn", VERDICT_TURN, REPORT_COUNT},
+      {"What was done", VERDICT_ACTION, REPORT_TEXT}};
   int bAny = 0;
   i64 i;
-  if (!pVerdict->bAny) return;
-  sqlite3_str_appendall(p->pOut,
+  if (!p->verdict.bAny) return;
+  bxReportPut(p->pOut,
       "<section id=\"verdict\"><h2>Why it stopped</h2>\n"
-      "<p class=\"reason\">");
-  bxReportEscape(p->pOut, pVerdict->zReason ? pVerdict->zReason : "");
-  sqlite3_str_appendall(p->pOut, "</p>\n<dl>");
-  htmlFact(p, "Rule", pVerdict->zRule, REPORT_TEXT);
-  htmlFact(p, "Level", pVerdict->zLevel, REPORT_TEXT);
-  htmlFact(p, "Count", pVerdict->zCount, REPORT_COUNT);
-  htmlFact(p, "Threshold", pVerdict->zThreshold, REPORT_COUNT);
-  htmlFact(p, "Tool", pVerdict->zTool, REPORT_TEXT);
-  htmlFact(p, "Turn", pVerdict->zTurn, REPORT_COUNT);
-  htmlFact(p, "What was done", pVerdict->zAction, REPORT_TEXT);
-  sqlite3_str_appendall(p->pOut, "</dl>\n");
+      "<p class=\"reason\">%h</p>\n<dl>",
+      p->verdict.az[VERDICT_REASON]);
+  for (i = 0; i < 7; i++) {
+    htmlFact(p, aFact[i].zName, p->verdict.az[aFact[i].i], aFact[i].eType);
+  }
+  bxReportPut(p->pOut, "</dl>\n");
   for (i = 0; i < p->nItem; i++) {
     if (!p->aItem[i].bVerdict) continue;
-    sqlite3_str_appendf(p->pOut, "%s <a href=\"#e%lld\">#%lld</a>",
+    bxReportPut(p->pOut, "%s <a href=\"#e%i\">#%i</a>",
         bAny ? "" : "<p class=\"calls\">Calls", i + 1, i + 1);
     bAny = 1;
   }
-  sqlite3_str_appendall(p->pOut, bAny ? "</p></section>\n" : "</section>\n");
+  bxReportPut(p->pOut, bAny ? "</p></section>\n" : "</section>\n");
 }
 
-static void htmlProof(const ReportRun *p) {
-  sqlite3_str_appendall(p->pOut, "<section id=\"proof\"><h2>Proof</h2>\n");
-  if (p->zHead != 0) {
-    sqlite3_str_appendall(p->pOut,
-        "<p>The items that have a leaf are in the log of this head. The page "
-        "recomputes them on request.</p>\n<pre>");
-    bxReportEscape(p->pOut, p->zHead);
-    sqlite3_str_appendall(p->pOut, "</pre></section>\n");
-  } else {
-    sqlite3_str_appendall(p->pOut, "<p>Not in a proof.</p></section>\n");
-  }
-}
-
-static void htmlMasked(const ReportRun *p) {
+/* Proof, what was masked, and what was left out. */
+static void htmlEnd(const ReportRun *p) {
+  sqlite3_str *pOut = p->pOut;
   const char *zName;
   i64 n;
   int i, bAny = 0;
-  sqlite3_str_appendall(p->pOut, "<section id=\"masked\"><h2>Masked</h2>\n");
+  bxReportPut(pOut, "<section id=\"proof\"><h2>Proof</h2>\n");
+  if (p->zHead != 0) {
+    bxReportPut(pOut,
+        "<p>The items that have a leaf are in the log of this head. The page "
+        "recomputes them on request.</p>\n<pre>%h</pre></section>\n",
+        p->zHead);
+  } else {
+    bxReportPut(pOut, "<p>Not in a proof.</p></section>\n");
+  }
+  bxReportPut(pOut, "<section id=\"masked\"><h2>Masked</h2>\n");
   for (i = 0; (zName = bxMaskCount(&p->masks, i, &n)) != 0; i++) {
     if (n == 0) continue;
-    if (!bAny) {
-      sqlite3_str_appendall(p->pOut,
-          "<p>In place of each stands its name in brackets. What is stored was "
-          "not changed.</p>\n<table><thead><tr><th scope=\"col\">What</th>"
-          "<th scope=\"col\" class=\"n\">Times</th></tr></thead>\n<tbody>\n");
-    }
+    bxReportPut(pOut, "%s<tr><td>%h</td><td class=\"n\">%n</td></tr>\n",
+        bAny ? ""
+             : "<p>In place of each stands its name in brackets. What is "
+               "stored was not changed.</p>\n<table><thead><tr><th "
+               "scope=\"col\">What</th><th scope=\"col\" class=\"n\">Times"
+               "</th></tr></thead>\n<tbody>\n",
+        zName, n);
     bAny = 1;
-    sqlite3_str_appendall(p->pOut, "<tr><td>");
-    bxReportEscape(p->pOut, zName);
-    sqlite3_str_appendf(p->pOut, "</td><td class=\"n\">%,lld</td></tr>\n", n);
   }
-  sqlite3_str_appendall(
-      p->pOut, bAny ? "</tbody></table></section>\n"
-               : p->masks.n > 0
-                   ? "<p>Nothing had to be masked.</p></section>\n"
-                   : "<p>Nothing is masked in this report.</p></section>\n");
-}
-
-static void htmlLeftOut(const ReportRun *p) {
+  bxReportPut(pOut, "%s</section>\n",
+      bAny             ? "</tbody></table>"
+      : p->masks.n > 0 ? "<p>Nothing had to be masked.</p>"
+                       : "<p>Nothing is masked in this report.</p>");
   if (p->nLeftItems == 0 && p->nLeftBodies == 0) return;
-  sqlite3_str_appendf(p->pOut,
+  bxReportPut(pOut,
       "<section id=\"left-out\"><h2>Left out</h2>\n<p>The bounds of this "
-      "report "
-      "leave out %,lld older items, and the bodies of %,lld items (",
-      p->nLeftItems, p->nLeftBodies);
-  bxReportSize(p->pOut, p->nLeftBytes);
-  sqlite3_str_appendall(p->pOut, ").</p></section>\n");
+      "report leave out %n older items, and the bodies of %n items (%b)."
+      "</p></section>\n",
+      p->nLeftItems, p->nLeftBodies, p->nLeftBytes);
 }
-
-/*----------------------------------------------------------------- items --*/
-
-static const ReportColumn aItemColumn[] = {{"No.", REPORT_COUNT},
-    {"Time", REPORT_TIME}, {"What", REPORT_TEXT}, {"Model", REPORT_TEXT},
-    {"Status", REPORT_TEXT}, {"Tokens in", REPORT_COUNT},
-    {"Tokens out", REPORT_COUNT}, {"Size", REPORT_BYTES}, {0, REPORT_TEXT}};
 
 /* A cell of a number; empty if it is not known. */
 static void htmlNumber(sqlite3_str *pOut, i64 i, ReportType eType) {
@@ -242,95 +176,82 @@ static void htmlNumber(sqlite3_str *pOut, i64 i, ReportType eType) {
   htmlCell(pOut, i < 0 ? 0 : z, eType);
 }
 
-static void htmlItem(const ReportRun *p, i64 i) {
-  const ReportItem *pItem = &p->aItem[i];
-  const char *zClass = pItem->bVerdict
-                           ? (pItem->iRepeat ? "verdict repeat" : "verdict")
-                       : pItem->iRepeat ? "repeat"
-                                        : "";
-  sqlite3_str_appendf(p->pOut, "<tr id=\"e%lld\"%s%s%s>", i + 1,
-      *zClass ? " class=\"" : "", zClass, *zClass ? "\"" : "");
-  htmlNumber(p->pOut, i + 1, REPORT_COUNT);
-  htmlNumber(p->pOut, pItem->iTime, REPORT_TIME);
-  htmlCell(p->pOut, pItem->zTitle, REPORT_TEXT);
-  htmlCell(p->pOut, pItem->zModel, REPORT_TEXT);
-  htmlCell(p->pOut, pItem->zStatus, REPORT_TEXT);
-  htmlNumber(p->pOut, pItem->nInput, REPORT_COUNT);
-  htmlNumber(p->pOut, pItem->nOutput, REPORT_COUNT);
-  htmlNumber(p->pOut, pItem->nSize, REPORT_BYTES);
-  sqlite3_str_appendall(p->pOut, "</tr>\n");
-}
-
 static void htmlItems(const ReportRun *p) {
+  sqlite3_str *pOut = p->pOut;
   i64 i, nShown = 0;
   if (p->pKind->zItems == 0) return;
-  sqlite3_str_appendf(p->pOut, "<section id=\"items\"><h2>%s (%,lld)</h2>\n",
+  bxReportPut(pOut, "<section id=\"items\"><h2>%s (%n)</h2>\n",
       p->pKind->zItems, p->nItem);
   if (p->nItem == 0) {
-    sqlite3_str_appendall(p->pOut, "<p>None.</p></section>\n");
+    bxReportPut(pOut, "<p>None.</p></section>\n");
     return;
   }
-  htmlHeads(p->pOut, aItemColumn);
+  bxReportPut(pOut,
+      "<table><thead><tr><th scope=\"col\" class=\"n\">No.</th>"
+      "<th scope=\"col\">Time</th><th scope=\"col\">What</th>"
+      "<th scope=\"col\">Model</th><th scope=\"col\">Status</th>"
+      "<th scope=\"col\" class=\"n\">Tokens in</th>"
+      "<th scope=\"col\" class=\"n\">Tokens out</th>"
+      "<th scope=\"col\" class=\"n\">Size</th></tr></thead>\n<tbody>\n");
   for (i = 0; i < p->nItem; i++) {
-    if (i >= REPORT_ROWS && !p->aItem[i].bVerdict) continue;
-    htmlItem(p, i);
+    const ReportItem *pItem = &p->aItem[i];
+    const char *zClass = pItem->bVerdict
+                             ? (pItem->iRepeat ? " class=\"verdict repeat\""
+                                               : " class=\"verdict\"")
+                             : (pItem->iRepeat ? " class=\"repeat\"" : "");
+    if (i >= REPORT_ROWS && !pItem->bVerdict) continue;
+    bxReportPut(pOut, "<tr id=\"e%i\"%s>", i + 1, zClass);
+    htmlNumber(pOut, i + 1, REPORT_COUNT);
+    htmlNumber(pOut, pItem->iTime, REPORT_TIME);
+    htmlCell(pOut, pItem->zTitle, REPORT_TEXT);
+    htmlCell(pOut, pItem->zModel, REPORT_TEXT);
+    htmlCell(pOut, pItem->zStatus, REPORT_TEXT);
+    htmlNumber(pOut, pItem->nInput, REPORT_COUNT);
+    htmlNumber(pOut, pItem->nOutput, REPORT_COUNT);
+    htmlNumber(pOut, pItem->nSize, REPORT_BYTES);
+    bxReportPut(pOut, "</tr>\n");
     nShown++;
   }
-  sqlite3_str_appendall(p->pOut, "</tbody></table>\n");
+  bxReportPut(pOut, "</tbody></table>\n");
   if (p->nItem > nShown) {
-    sqlite3_str_appendf(p->pOut,
-        "<p>And %,lld more, which the page shows with JavaScript.</p>\n",
+    bxReportPut(pOut,
+        "<p>And %n more, which the page shows with JavaScript.</p>\n",
         p->nItem - nShown);
   }
-  sqlite3_str_appendall(p->pOut, "</section>\n");
-}
-
-static void htmlStatic(const ReportRun *p) {
-  int i;
-  htmlHeader(p);
-  htmlFacts(p);
-  htmlVerdict(p);
-  htmlTable(p->pOut, &p->pins);
-  htmlItems(p);
-  for (i = 0; i < p->nTable; i++) htmlTable(p->pOut, &p->aTable[i]);
-  htmlProof(p);
-  htmlMasked(p);
-  htmlLeftOut(p);
-}
-
-/*------------------------------------------------------------------ page --*/
-
-static void htmlPolicy(const ReportRun *p) {
-  sqlite3_str_appendall(p->pOut,
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
-      "'none'; script-src '");
-  bxReportSha256(p->pOut, bxPageJs, (i64)strlen(bxPageJs));
-  sqlite3_str_appendall(p->pOut, "'; style-src '");
-  bxReportSha256(p->pOut, bxPageCss, (i64)strlen(bxPageCss));
-  sqlite3_str_appendall(p->pOut,
-      "'; img-src data: blob:; base-uri 'none'; form-action 'none'\">\n");
+  bxReportPut(pOut, "</section>\n");
 }
 
 /* What stands in place of a mark of n characters. */
 static void htmlMark(ReportRun *p, const char *zMark, int n) {
+  sqlite3_str *pOut = p->pOut;
+  int i;
   if (strncmp(zMark, "policy", (size_t)n) == 0) {
-    htmlPolicy(p);
+    bxReportPut(pOut,
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
+        "'none'; script-src '");
+    bxReportSha256(pOut, bxPageJs, (i64)strlen(bxPageJs));
+    bxReportPut(pOut, "'; style-src '");
+    bxReportSha256(pOut, bxPageCss, (i64)strlen(bxPageCss));
+    bxReportPut(pOut,
+        "'; img-src data: blob:; base-uri 'none'; form-action 'none'\">\n");
   } else if (strncmp(zMark, "title", (size_t)n) == 0) {
-    sqlite3_str_appendall(p->pOut, "<title>");
-    bxReportEscape(p->pOut, p->zTitle);
-    sqlite3_str_appendall(p->pOut, "</title>\n");
+    bxReportPut(pOut, "<title>%h</title>\n", p->zTitle);
   } else if (strncmp(zMark, "style", (size_t)n) == 0) {
-    sqlite3_str_appendf(p->pOut, "<style>%s</style>\n", bxPageCss);
+    bxReportPut(pOut, "<style>%s</style>\n", bxPageCss);
   } else if (strncmp(zMark, "facts", (size_t)n) == 0) {
-    htmlStatic(p);
+    htmlFacts(p);
+    htmlVerdict(p);
+    htmlTable(pOut, &p->pins);
+    htmlItems(p);
+    for (i = 0; i < p->nTable; i++) htmlTable(pOut, &p->aTable[i]);
+    htmlEnd(p);
   } else if (strncmp(zMark, "data", (size_t)n) == 0) {
-    sqlite3_str_appendall(
-        p->pOut, "<script type=\"application/json\" id=\"report\">");
+    bxReportPut(pOut, "<script type=\"application/json\" id=\"report\">");
     bxReportJsonHead(p);
     p->ePhase = HTML_ITEMS;
     p->iNext = 0;
   } else if (strncmp(zMark, "script", (size_t)n) == 0) {
-    sqlite3_str_appendf(p->pOut, "<script>%s</script>\n", bxPageJs);
+    bxReportPut(pOut, "<script>%s</script>\n", bxPageJs);
   }
 }
 
@@ -360,22 +281,29 @@ static int htmlBatch(ReportRun *p) {
          sqlite3_str_length(p->pOut) - nBefore < HTML_BATCH) {
     bxReportJsonItem(p, p->iNext++, 0);
   }
-  sqlite3_str_appendall(p->pOut, "\n");
+  bxReportPut(p->pOut, "\n");
   if (p->iNext >= p->nItem) {
-    bxReportJsonTail(p);
-    sqlite3_str_appendall(p->pOut, "</script>\n");
+    bxReportPut(p->pOut, "]}</script>\n");
     p->ePhase = HTML_BLOCKS;
     p->iNext = 0;
   }
   return 1;
 }
 
-/* What an item alone brings: the fresh pieces of its parts. To sqlite3_free(). */
-static char *freshBytes(ReportRun *p, ReportItem *pItem) {
+/* What the next item alone brings: the fresh pieces of its parts. */
+static int htmlBlock(ReportRun *p) {
   ReportBodiesOf bodies;
-  char *zAll = bxNew((size_t)pItem->nOwn + 1, &p->err), *z = zAll;
+  ReportItem *pItem;
+  char *zAll, *z;
   int iPart;
   i64 i, iAt;
+  while (p->iNext < p->nItem && p->aItem[p->iNext].iBlock < 0) p->iNext++;
+  if (p->iNext >= p->nItem) {
+    p->ePhase = HTML_PAGE;
+    return 1;
+  }
+  pItem = &p->aItem[p->iNext++];
+  z = zAll = bxNew((size_t)pItem->nOwn + 1, &p->err);
   bxReportReadAgain(p, pItem, &bodies);
   for (iPart = 0; iPart < pItem->nPart && p->err.rc == SQLITE_OK; iPart++) {
     const ReportPart *pPart = &pItem->aPart[iPart];
@@ -388,29 +316,16 @@ static char *freshBytes(ReportRun *p, ReportItem *pItem) {
       iAt += pPiece->n;
     }
   }
-  assert(p->err.rc != SQLITE_OK || z - zAll == pItem->nOwn);
   bxReportFreeBodies(&bodies);
-  return zAll;
-}
-
-static int htmlBlock(ReportRun *p) {
-  ReportItem *pItem;
-  char *z;
-  while (p->iNext < p->nItem && p->aItem[p->iNext].iBlock < 0) p->iNext++;
-  if (p->iNext >= p->nItem) {
-    p->ePhase = HTML_PAGE;
-    return 1;
+  if (p->err.rc == SQLITE_OK) {
+    assert(z - zAll == pItem->nOwn);
+    bxReportPut(p->pOut,
+        "<script type=\"text/plain\" class=\"block\" id=\"b%i\">",
+        (i64)pItem->iBlock);
+    bxReportDeflate(p->pOut, zAll, pItem->nOwn, &p->err);
+    bxReportPut(p->pOut, "</script>\n");
   }
-  pItem = &p->aItem[p->iNext++];
-  z = freshBytes(p, pItem);
-  if (z != 0 && p->err.rc == SQLITE_OK) {
-    sqlite3_str_appendf(p->pOut,
-        "<script type=\"text/plain\" class=\"block\" id=\"b%d\">",
-        pItem->iBlock);
-    bxReportDeflate(p->pOut, z, pItem->nOwn, &p->err);
-    sqlite3_str_appendall(p->pOut, "</script>\n");
-  }
-  sqlite3_free(z);
+  sqlite3_free(zAll);
   return 1;
 }
 

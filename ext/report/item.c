@@ -28,19 +28,20 @@ static sqlite3_stmt *askAbout(ReportRun *p, ReportQuestion eAsk) {
   return p->apAsk[eAsk];
 }
 
-/*---------------------------------------------------------------- bodies --*/
-
-static int startsWith(const char *z, i64 n, const char *zWith, int nWith) {
-  return n >= nWith && memcmp(z, zWith, (size_t)nWith) == 0;
-}
-
 static const char *imageType(const char *z, i64 n) {
-  if (startsWith(z, n, "\x89PNG\r\n\x1a\n", 8)) return "image/png";
-  if (startsWith(z, n, "\xff\xd8\xff", 3)) return "image/jpeg";
-  if (startsWith(z, n, "GIF87a", 6) || startsWith(z, n, "GIF89a", 6)) {
-    return "image/gif";
+  static const struct {
+    const char *zBegin, *zType;
+    size_t n;
+  } a[] = {{"\x89PNG\r\n\x1a\n", "image/png", 8},
+      {"\xff\xd8\xff", "image/jpeg", 3}, {"GIF87a", "image/gif", 6},
+      {"GIF89a", "image/gif", 6}};
+  int i;
+  for (i = 0; i < 4; i++) {
+    if (n >= (i64)a[i].n && memcmp(z, a[i].zBegin, a[i].n) == 0) {
+      return a[i].zType;
+    }
   }
-  if (startsWith(z, n, "RIFF", 4) && n > 12 && memcmp(z + 8, "WEBP", 4) == 0) {
+  if (n > 12 && memcmp(z, "RIFF", 4) == 0 && memcmp(z + 8, "WEBP", 4) == 0) {
     return "image/webp";
   }
   return 0;
@@ -63,37 +64,18 @@ static const char *typeOf(ReportRun *p, const char *z, i64 n) {
   return "text/plain";
 }
 
-/* A body, masked if bMask, and with a NUL after it. */
-static void readBody(ReportRun *p, ReportBodiesOf *pOut, int i,
-    sqlite3_stmt *pStmt, int iColumn, int bMask, int bCount) {
-  const char *z = sqlite3_column_blob(pStmt, iColumn);
-  i64 n = sqlite3_column_bytes(pStmt, iColumn);
-  char *zCopy;
-  pOut->aType[i] = (unsigned char)sqlite3_column_type(pStmt, iColumn);
-  if (z == 0 && n > 0) bxFail(&p->err, SQLITE_NOMEM, "out of memory");
-  if (z != 0 && bMask && imageType(z, n) == 0 &&
-      bxMask(&p->masks, z, n, bCount, &pOut->az[i], &pOut->an[i], &p->err)) {
-    pOut->abMasked[i] = 1;
-    return;
-  }
-  zCopy = bxNew((size_t)n + 1, &p->err);
-  if (zCopy == 0) return;
-  if (n > 0) memcpy(zCopy, z, (size_t)n);
-  pOut->az[i] = zCopy;
-  pOut->an[i] = n;
-}
-
 void bxReportFreeBodies(ReportBodiesOf *p) {
   int i;
   for (i = 0; i < REPORT_PARTS; i++) sqlite3_free(p->az[i]);
   memset(p, 0, sizeof(*p));
 }
 
-/* Reads the bodies of an item. bFirst: makes its parts. */
+/* Reads the bodies of an item, each with a NUL after it. bFirst: makes its parts, and
+** finds what is to be masked. */
 static void readItemBodies(
     ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut, int bFirst) {
   sqlite3_stmt *pStmt = p->aSource[pItem->iSource].pBodies;
-  int i, iPart = 0;
+  int i, k = 0;
   memset(pOut, 0, sizeof(*pOut));
   bxBind(pStmt, &p->err, "t", pItem->zKey);
   if (p->err.rc == SQLITE_OK && sqlite3_bind_parameter_count(pStmt) > 1) {
@@ -107,21 +89,34 @@ static void readItemBodies(
   }
   for (i = 0; p->err.rc == SQLITE_OK && i + 1 < sqlite3_column_count(pStmt);
        i += 2) {
-    ReportPart *pPart = &pItem->aPart[iPart];
-    const char *zRole = bxColumnText(pStmt, i, &p->err);
+    ReportPart *pPart = &pItem->aPart[k];
+    const char *zRole = bxColumnText(pStmt, i, &p->err), *z;
+    i64 n;
     if (sqlite3_column_type(pStmt, i + 1) == SQLITE_NULL) continue;
-    assert(iPart < REPORT_PARTS);
-    readBody(p, pOut, iPart, pStmt, i + 1, bFirst || pItem->bMasked, bFirst);
+    assert(k < REPORT_PARTS);
+    z = sqlite3_column_blob(pStmt, i + 1);
+    n = sqlite3_column_bytes(pStmt, i + 1);
+    pOut->aType[k] = (unsigned char)sqlite3_column_type(pStmt, i + 1);
+    if (z == 0 && n > 0) bxGot(0, &p->err);
+    if (z != 0 && (bFirst || pItem->bMasked) && imageType(z, n) == 0 &&
+        bxMask(&p->masks, z, n, bFirst, &pOut->az[k], &pOut->an[k], &p->err)) {
+      pOut->abMasked[k] = 1;
+    } else {
+      pOut->az[k] = bxNew((size_t)n + 1, &p->err);
+      if (pOut->az[k] == 0) break;
+      if (n > 0) memcpy(pOut->az[k], z, (size_t)n);
+      pOut->an[k] = n;
+    }
     if (bFirst && p->err.rc == SQLITE_OK) {
       sqlite3_snprintf(
           (int)sizeof(pPart->zRole), pPart->zRole, "%s", zRole ? zRole : "");
-      pPart->nByte = pOut->an[iPart];
-      pPart->h = bxHashOf(pOut->az[iPart], pOut->an[iPart]);
-      pPart->zType = typeOf(p, pOut->az[iPart], pOut->an[iPart]);
-      pItem->bMasked |= pOut->abMasked[iPart];
-      pItem->nPart = iPart + 1;
+      pPart->nByte = pOut->an[k];
+      pPart->h = bxHashOf(pOut->az[k], pOut->an[k]);
+      pPart->zType = typeOf(p, pOut->az[k], pOut->an[k]);
+      pItem->bMasked |= pOut->abMasked[k];
+      pItem->nPart = k + 1;
     }
-    iPart++;
+    k++;
   }
   bxDone(pStmt, &p->err);
 }
@@ -140,8 +135,6 @@ void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut) {
     }
   }
 }
-
-/*------------------------------------------------------------- exchanges --*/
 
 /* Binds a body as text; NULL if there is none. */
 static void bindBody(ReportRun *p, sqlite3_stmt *pStmt, int i,
@@ -177,59 +170,16 @@ static void setTitle(ReportRun *p, ReportItem *pItem, char *zOwned) {
   sqlite3_free(zOwned);
 }
 
-/* What the model called in a response that is no JSON, but perhaps a stream: the
-** title, and how equal calls are found. */
-static void readCalls(
-    ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies, int iPart) {
-  sqlite3_stmt *pStmt = askAbout(p, ASK_CALLS);
-  sqlite3_str *pOut = sqlite3_str_new(0);
-  char *zCalls;
-  bindBody(p, pStmt, 1, pBodies, iPart);
-  while (bxReportRow(p, pStmt)) {
-    const char *zTool = bxColumnText(pStmt, 0, &p->err);
-    const char *zCallText = bxColumnText(pStmt, 1, &p->err);
-    sqlite3_str_appendf(pOut, "%s%s %s", sqlite3_str_length(pOut) ? "; " : "",
-        zTool ? zTool : "", zCallText ? zCallText : "");
-  }
-  bxDone(pStmt, &p->err);
-  zCalls = bxFinish(pOut, &p->err);
-  if (zCalls != 0) pItem->hSame = bxHashOf(zCalls, (i64)strlen(zCalls));
-  setTitle(p, pItem, zCalls);
-}
-
-static void readPrompt(
-    ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies, int iPart) {
-  sqlite3_stmt *pStmt;
-  char *z = 0;
-  if (iPart < 0 || pItem->zTitle != 0) return;
-  pStmt = askAbout(p, ASK_PROMPT);
-  bindBody(p, pStmt, 1, pBodies, iPart);
-  if (bxReportRow(p, pStmt)) z = bxColumnCopy(pStmt, 0, &p->err);
-  bxDone(pStmt, &p->err);
-  setTitle(p, pItem, z);
-}
-
-/* The cost by blackbox_prices, if they have the model. */
-static void addCost(
-    ReportRun *p, const char *zModel, i64 iTime, const i64 a[6]) {
-  BxTokens tokens = {a[0], a[1], a[5], a[2], a[3], a[4]};
-  BxStmts *pHome = bxReportNeed(p, "payload");
-  double r;
-  if (pHome == 0 || zModel == 0 ||
-      !bxCost(
-          pHome, zModel, (i64)strlen(zModel), iTime, &tokens, &r, &p->err)) {
-    return;
-  }
-  p->usage.bCost = 1;
-  p->usage.zSource = "blackbox_prices";
-  p->usage.rCost += r;
-}
-
+/* The model and the tokens of an exchange, and its cost by blackbox_prices, if they
+** have the model. */
 static void readUsage(ReportRun *p, ReportItem *pItem,
     const ReportBodiesOf *pBodies, int iRequest, int iResponse) {
   sqlite3_stmt *pStmt = askAbout(p, ASK_USAGE);
+  ReportUsage *pUsage = &p->usage;
+  BxStmts *pHome;
   i64 a[6] = {0, 0, 0, 0, 0, 0};
   char *zModel = 0;
+  double r;
   int i, bTold = 0;
   bindBody(p, pStmt, 1, pBodies, iRequest);
   bindBody(p, pStmt, 2, pBodies, iResponse);
@@ -246,20 +196,132 @@ static void readUsage(ReportRun *p, ReportItem *pItem,
     if (pItem->zModel != 0) bxReportFirstLine(pItem->zModel, 100);
   }
   if (bTold) {
-    p->usage.bAny = 1;
-    p->usage.nInput += a[0];
-    p->usage.nCacheWrite += a[1];
-    p->usage.nCacheRead += a[2];
-    p->usage.nOutput += a[3];
-    p->usage.nReasoning += a[4];
+    BxTokens tokens = {a[0], a[1], a[5], a[2], a[3], a[4]};
+    pUsage->bAny = 1;
+    pUsage->nInput += a[0];
+    pUsage->nCacheWrite += a[1];
+    pUsage->nCacheRead += a[2];
+    pUsage->nOutput += a[3];
+    pUsage->nReasoning += a[4];
     pItem->nInput = a[0] + a[1] + a[2];
     pItem->nOutput = a[3];
-    addCost(p, zModel, pItem->iTime, a);
+    pHome = bxReportNeed(p, "payload");
+    if (pHome != 0 && zModel != 0 &&
+        bxCost(pHome, zModel, (i64)strlen(zModel), pItem->iTime, &tokens, &r,
+            &p->err)) {
+      pUsage->bCost = 1;
+      pUsage->zSource = "blackbox_prices";
+      pUsage->rCost += r;
+    }
   }
   sqlite3_free(zModel);
 }
 
-/*----------------------------------------------------------------- items --*/
+typedef struct ReportTitle {
+  char *zText, *zType; /* to sqlite3_free(); NULL for none */
+  int bCall;           /* the text is a call with its arguments */
+} ReportTitle;
+
+/* The value of the first member whose key is on the list, or -1. */
+static int memberOf(const BxTree *p, int iNode, const char *const *azName) {
+  int i = -1;
+  for (; i < 0 && *azName != 0; azName++) {
+    i = bxTreeMember(p, iNode, *azName, (int)strlen(*azName));
+  }
+  return i;
+}
+
+static void appendNode(const BxTree *p, int iNode, sqlite3_str *pOut) {
+  if (iNode < 0) return;
+  if (BX_TREE_KIND(p, iNode) == '"') {
+    bxTreeText(p, iNode, pOut);
+  } else {
+    sqlite3_str_append(pOut, p->z + p->a[iNode].iAt, p->a[iNode].nByte);
+  }
+}
+
+/* Writes the calls: names and arguments. Returns whether there is one. */
+static int appendCalls(const BxTree *p, sqlite3_str *pOut) {
+  static const char *const azName[] = {"name", "toolName", "tool", 0};
+  static const char *const azArguments[] = {
+      "arguments", "input", "args", "action", 0};
+  int i, iName, iArguments, nCall = 0;
+  for (i = 0; i < p->n; i++) {
+    if (BX_TREE_KIND(p, i) != '{') continue;
+    iName = memberOf(p, i, azName);
+    if (iName < 0 || BX_TREE_KIND(p, iName) != '"') continue;
+    iArguments = memberOf(p, i, azArguments);
+    if (iArguments < 0) continue;
+    if (nCall++ > 0) sqlite3_str_appendall(pOut, "; ");
+    appendNode(p, iName, pOut);
+    sqlite3_str_appendchar(pOut, 1, ' ');
+    appendNode(p, iArguments, pOut);
+  }
+  return nCall > 0;
+}
+
+/* Writes the first text whose key is on the list, and that has a character that can be
+** seen. */
+static void appendSaid(const BxTree *p, sqlite3_str *pOut) {
+  static const char *const azKey[] = {"text", "content", "message", "output",
+      "summary", "command", "title", "description", "url", "targetText",
+      "value", "error", "result", 0};
+  int i, j, k, n, iFirst = -1;
+  for (i = 0; i < p->n; i++) {
+    if (BX_TREE_KIND(p, i) != '{') continue;
+    for (j = i + 1; j < p->a[i].iNext; j = p->a[j + 1].iNext) {
+      const char *z = p->z + p->a[j + 1].iAt + 1;
+      if (iFirst >= 0 && j > iFirst) break;
+      if (BX_TREE_KIND(p, j + 1) != '"') continue;
+      for (k = 0; azKey[k] != 0; k++) {
+        if (bxTreeIs(p, j, azKey[k], (int)strlen(azKey[k]))) break;
+      }
+      if (azKey[k] == 0) continue;
+      n = p->a[j + 1].nByte - 2;
+      for (k = 0; k < n; k++) {
+        if (z[k] == '\\' && k + 1 < n && strchr("ntr", z[k + 1]) != 0) {
+          k++;
+        } else if (z[k] != ' ') {
+          iFirst = j + 1;
+          break;
+        }
+      }
+    }
+  }
+  appendNode(p, iFirst, pOut);
+}
+
+/* Writes what the item is called: the types and roles at the top. */
+static void appendType(const BxTree *p, sqlite3_str *pOut) {
+  static const char *const azType[] = {
+      "type", "eventType", "actionType", "subtype", 0};
+  static const char *const azRole[] = {"role", 0};
+  int iType = memberOf(p, 0, azType), iRole = memberOf(p, 0, azRole);
+  if (iType >= 0 && BX_TREE_KIND(p, iType) == '"') appendNode(p, iType, pOut);
+  if (iRole >= 0 && BX_TREE_KIND(p, iRole) == '"') {
+    if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ' ');
+    appendNode(p, iRole, pOut);
+  }
+}
+
+/* What a JSON text is about, in one line: the first text in it that people would read.
+** An item may be of any program, so that nothing is known of it but the names that
+** members commonly have. A call is a name beside arguments. The text of other items is
+** the first string, in the order of the text, whose key is on a list. */
+static void findTitle(ReportRun *p, const char *z, i64 n, ReportTitle *pOut) {
+  sqlite3_str *pText = sqlite3_str_new(0), *pType = sqlite3_str_new(0);
+  BxTree tree;
+  memset(&tree, 0, sizeof(tree));
+  memset(pOut, 0, sizeof(*pOut));
+  if (bxTreeRead(&tree, z, n, 0, 0, &p->err) != 0) {
+    pOut->bCall = appendCalls(&tree, pText);
+    if (!pOut->bCall) appendSaid(&tree, pText);
+    appendType(&tree, pType);
+  }
+  bxTreeFree(&tree);
+  pOut->zText = bxFinish(pText, &p->err);
+  pOut->zType = bxFinish(pType, &p->err);
+}
 
 /* The title and the type of an item by what is in a body. A call is compared with
 ** others. */
@@ -274,7 +336,7 @@ static void readTitle(
     }
     return;
   }
-  bxReportTitle(p, z, pPart->nByte, &title);
+  findTitle(p, z, pPart->nByte, &title);
   if (title.bCall && title.zText != 0 && pItem->hSame == 0) {
     pItem->hSame = bxHashOf(title.zText, (i64)strlen(title.zText));
   }
@@ -289,22 +351,43 @@ static void readTitle(
   sqlite3_free(title.zType);
 }
 
-/* What an exchange is about. If the model called nothing, that is what it said, or
-** what it was asked. */
+/* What an exchange is about: what the model called in a response that is no JSON, but
+** perhaps a stream, by which equal calls are found, too. If it called nothing, that is
+** what it said, or what it was asked. */
 static void readExchangeItem(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies) {
   int iRequest = partNamed(pItem, "request");
   int iResponse = partNamed(pItem, "response");
+  const ReportPart *pPart = &pItem->aPart[iResponse < 0 ? 0 : iResponse];
+  sqlite3_stmt *pStmt;
+  char *z = 0;
   readUsage(p, pItem, pBodies, iRequest, iResponse);
   if (iResponse >= 0 && p->err.rc == SQLITE_OK) {
-    const ReportPart *pPart = &pItem->aPart[iResponse];
     if (strcmp(pPart->zType, "application/json") != 0) {
-      readCalls(p, pItem, pBodies, iResponse);
+      sqlite3_str *pOut = sqlite3_str_new(0);
+      pStmt = askAbout(p, ASK_CALLS);
+      bindBody(p, pStmt, 1, pBodies, iResponse);
+      while (bxReportRow(p, pStmt)) {
+        const char *zTool = bxColumnText(pStmt, 0, &p->err);
+        const char *zCallText = bxColumnText(pStmt, 1, &p->err);
+        sqlite3_str_appendf(pOut, "%s%s %s",
+            sqlite3_str_length(pOut) ? "; " : "", zTool ? zTool : "",
+            zCallText ? zCallText : "");
+      }
+      bxDone(pStmt, &p->err);
+      z = bxFinish(pOut, &p->err);
+      if (z != 0) pItem->hSame = bxHashOf(z, (i64)strlen(z));
+      setTitle(p, pItem, z);
     }
     readTitle(p, pItem, pPart, pBodies->az[iResponse]);
     if (pItem->hSame == 0 && pPart->nByte > 0) pItem->hSame = pPart->h;
   }
-  readPrompt(p, pItem, pBodies, iRequest);
+  if (iRequest < 0 || pItem->zTitle != 0) return;
+  pStmt = askAbout(p, ASK_PROMPT);
+  bindBody(p, pStmt, 1, pBodies, iRequest);
+  z = bxReportRow(p, pStmt) ? bxColumnCopy(pStmt, 0, &p->err) : 0;
+  bxDone(pStmt, &p->err);
+  setTitle(p, pItem, z);
 }
 
 static void readReportItem(ReportRun *p, ReportItem *pItem) {
@@ -334,36 +417,30 @@ static void readReportItem(ReportRun *p, ReportItem *pItem) {
   bxReportFreeBodies(&bodies);
 }
 
-typedef struct Same {
-  sqlite3_uint64 h;
-  i64 i;
-} Same;
-
+/* By what they do; those that do the same, in their order. */
 static int compareSame(const void *pLeft, const void *pRight) {
-  const Same *p = pLeft, *q = pRight;
-  if (p->h != q->h) return p->h < q->h ? -1 : 1;
-  return (p->i > q->i) - (p->i < q->i);
+  const ReportItem *p = *(ReportItem *const *)pLeft;
+  const ReportItem *q = *(ReportItem *const *)pRight;
+  if (p->hSame != q->hSame) return p->hSame < q->hSame ? -1 : 1;
+  return (p > q) - (p < q);
 }
 
 /* Numbers the groups of equal items: 1 is the one whose first item comes first. */
 static void numberRepeats(ReportRun *p) {
-  Same *a = bxNew(sizeof(Same) * (size_t)(p->nItem + 1), &p->err);
-  i64 i, j, n = 0;
+  ReportItem **ap = bxNew(sizeof(*ap) * (size_t)(p->nItem + 1), &p->err);
+  i64 i;
   int nGroup = 0;
-  if (a == 0) return;
-  for (i = 0; i < p->nItem; i++) {
-    if (p->aItem[i].hSame == 0) continue;
-    a[n].h = p->aItem[i].hSame;
-    a[n++].i = i;
-  }
-  qsort(a, (size_t)n, sizeof(*a), compareSame);
-  for (i = 0; i < n; i = j) {
-    for (j = i + 1; j < n && a[j].h == a[i].h; j++) {
-      p->aItem[a[j].i].iRepeat = -(int)a[i].i - 1;
+  if (ap == 0) return;
+  for (i = 0; i < p->nItem; i++) ap[i] = &p->aItem[i];
+  qsort(ap, (size_t)p->nItem, sizeof(*ap), compareSame);
+  for (i = 1; i < p->nItem; i++) { /* -k - 1: k is the first of the group */
+    if (ap[i]->hSame == 0 || ap[i]->hSame != ap[i - 1]->hSame) continue;
+    if (ap[i - 1]->iRepeat == 0) {
+      ap[i - 1]->iRepeat = -(int)(ap[i - 1] - p->aItem) - 1;
     }
-    if (j > i + 1) p->aItem[a[i].i].iRepeat = -(int)a[i].i - 1;
+    ap[i]->iRepeat = ap[i - 1]->iRepeat;
   }
-  for (i = 0; i < p->nItem; i++) { /* -k - 1: k is the first of the group */
+  for (i = 0; i < p->nItem; i++) {
     ReportItem *pItem = &p->aItem[i];
     if (pItem->iRepeat == 0) continue;
     if (pItem->iRepeat == -(int)i - 1) {
@@ -372,7 +449,7 @@ static void numberRepeats(ReportRun *p) {
       pItem->iRepeat = p->aItem[-pItem->iRepeat - 1].iRepeat;
     }
   }
-  sqlite3_free(a);
+  sqlite3_free(ap);
 }
 
 void bxReportRead(ReportRun *p) {

@@ -9,23 +9,14 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-static void jsonText(sqlite3_str *pOut, const char *zBefore, const char *z) {
-  sqlite3_str_appendall(pOut, zBefore);
-  if (z == 0) {
-    sqlite3_str_appendall(pOut, "null");
-  } else {
-    bxReportJson(pOut, z, (i64)strlen(z));
-  }
-}
-
-/* The same for a member that is omitted if there is no text. */
+/* A member that is omitted if there is no text. */
 static void jsonKnown(sqlite3_str *pOut, const char *zBefore, const char *z) {
-  if (z != 0) jsonText(pOut, zBefore, z);
+  if (z != 0) bxReportPut(pOut, "%s%j", zBefore, z);
 }
 
 /* The same for a number that is not negative. */
 static void jsonNumber(sqlite3_str *pOut, const char *zBefore, i64 i) {
-  if (i >= 0) sqlite3_str_appendf(pOut, "%s%lld", zBefore, i);
+  if (i >= 0) bxReportPut(pOut, "%s%i", zBefore, i);
 }
 
 /* Whether a text is a number that every reader of JSON has exactly. */
@@ -38,102 +29,23 @@ static int isJsonNumber(const char *z) {
 
 static void jsonValue(
     sqlite3_str *pOut, const char *zBefore, const char *z, ReportType eType) {
-  if (z != 0 && eType >= REPORT_TIME && isJsonNumber(z)) {
-    sqlite3_str_appendf(pOut, "%s%s", zBefore, z);
-  } else {
-    jsonText(pOut, zBefore, z);
-  }
-}
-
-static void jsonFacts(const ReportRun *p) {
-  i64 i;
-  sqlite3_str_appendall(p->pOut, ",\n\"facts\":[");
-  for (i = 0; i < p->nFact; i++) {
-    const ReportFact *pFact = &p->aFact[i];
-    jsonText(p->pOut, i ? ",{\"name\":" : "{\"name\":", pFact->zName);
-    jsonValue(p->pOut, ",\"value\":", pFact->zValue, pFact->eType);
-    sqlite3_str_appendf(
-        p->pOut, ",\"type\":\"%s\"}", bxReportTypeName(pFact->eType));
-  }
-  sqlite3_str_appendall(p->pOut, "]");
-}
-
-static void jsonVerdict(const ReportRun *p) {
-  const ReportVerdict *pVerdict = &p->verdict;
-  int bAny = 0;
-  i64 i;
-  if (!pVerdict->bAny) {
-    sqlite3_str_appendall(p->pOut, ",\n\"verdict\":null");
-    return;
-  }
-  jsonText(p->pOut, ",\n\"verdict\":{\"rule\":", pVerdict->zRule);
-  jsonText(p->pOut, ",\"level\":", pVerdict->zLevel);
-  jsonValue(p->pOut, ",\"count\":", pVerdict->zCount, REPORT_COUNT);
-  jsonValue(p->pOut, ",\"threshold\":", pVerdict->zThreshold, REPORT_COUNT);
-  jsonText(p->pOut, ",\"tool\":", pVerdict->zTool);
-  jsonValue(p->pOut, ",\"turn\":", pVerdict->zTurn, REPORT_COUNT);
-  jsonText(p->pOut, ",\"reason\":", pVerdict->zReason);
-  jsonText(p->pOut, ",\"action\":", pVerdict->zAction);
-  sqlite3_str_appendall(p->pOut, ",\"items\":[");
-  for (i = 0; i < p->nItem; i++) {
-    if (!p->aItem[i].bVerdict) continue;
-    sqlite3_str_appendf(p->pOut, "%s%lld", bAny ? "," : "", i + 1);
-    bAny = 1;
-  }
-  sqlite3_str_appendall(p->pOut, "]}");
-}
-
-static void jsonUsage(const ReportRun *p) {
-  const ReportUsage *pUsage = &p->usage;
-  if (!pUsage->bAny) {
-    sqlite3_str_appendall(p->pOut, ",\n\"usage\":null");
-    return;
-  }
-  sqlite3_str_appendf(p->pOut,
-      ",\n\"usage\":{\"input\":%lld,\"cacheRead\":%lld,\"cacheWrite\":%lld,"
-      "\"output\":%lld,\"reasoning\":%lld",
-      pUsage->nInput, pUsage->nCacheRead, pUsage->nCacheWrite, pUsage->nOutput,
-      pUsage->nReasoning);
-  sqlite3_str_appendf(p->pOut, ",\"outputSource\":%s",
-      pUsage->bRecorded ? "\"as recorded\"" : "null");
-  if (pUsage->bCost) {
-    sqlite3_str_appendf(p->pOut, ",\"cost\":%!.6f,\"costSource\":\"%s\"}",
-        pUsage->rCost, pUsage->zSource);
-  } else {
-    sqlite3_str_appendall(p->pOut, ",\"cost\":null,\"costSource\":null}");
-  }
-}
-
-/* Pins are objects, whose members are the columns in small letters. */
-static void jsonPins(const ReportRun *p) {
-  static const char *const azName[] = {"{\"time\":", ",\"what\":",
-      ",\"actor\":", ",\"reason\":", ",\"status\":"};
-  const ReportTable *pTable = &p->pins;
-  i64 i;
-  sqlite3_str_appendall(p->pOut, ",\n\"pins\":[");
-  for (i = 0; i < pTable->nCell; i++) {
-    int iColumn = (int)(i % pTable->nColumn);
-    if (i > 0 && iColumn == 0) sqlite3_str_appendall(p->pOut, ",");
-    jsonValue(p->pOut, azName[iColumn], pTable->azCell[i],
-        pTable->aColumn[iColumn].eType);
-    if (iColumn == pTable->nColumn - 1) sqlite3_str_appendall(p->pOut, "}");
-  }
-  sqlite3_str_appendall(p->pOut, "]");
+  int bNumber = z != 0 && eType >= REPORT_TIME && isJsonNumber(z);
+  bxReportPut(pOut, bNumber ? "%s%s" : "%s%j", zBefore, z);
 }
 
 static void jsonTable(const ReportRun *p, const ReportTable *pTable) {
   int i;
   i64 iCell;
-  jsonText(p->pOut, "{\"id\":", pTable->zId);
-  jsonText(p->pOut, ",\"title\":", pTable->zTitle);
+  bxReportPut(p->pOut, "{\"id\":%j,\"title\":%j", pTable->zId, pTable->zTitle);
   for (i = 0; i < pTable->nColumn; i++) {
-    jsonText(p->pOut, i ? "," : ",\"columns\":[", pTable->aColumn[i].zName);
+    bxReportPut(
+        p->pOut, "%s%j", i ? "," : ",\"columns\":[", pTable->aColumn[i].zName);
   }
   for (i = 0; i < pTable->nColumn; i++) {
-    jsonText(p->pOut, i ? "," : "],\"types\":[",
+    bxReportPut(p->pOut, "%s%j", i ? "," : "],\"types\":[",
         bxReportTypeName(pTable->aColumn[i].eType));
   }
-  sqlite3_str_appendf(p->pOut, "],\"leftOut\":%lld,\"rows\":[", pTable->nLeft);
+  bxReportPut(p->pOut, "],\"leftOut\":%i,\"rows\":[", pTable->nLeft);
   for (iCell = 0; iCell < pTable->nCell; iCell++) {
     i = (int)(iCell % pTable->nColumn);
     jsonValue(p->pOut,
@@ -142,132 +54,162 @@ static void jsonTable(const ReportRun *p, const ReportTable *pTable) {
                 : "[",
         pTable->azCell[iCell], pTable->aColumn[i].eType);
   }
-  sqlite3_str_appendall(p->pOut, pTable->nCell ? "]]}" : "]}");
+  bxReportPut(p->pOut, pTable->nCell ? "]]}" : "]}");
 }
 
-static void jsonMasked(const ReportRun *p) {
-  const char *zName;
-  i64 n;
-  int i, bAny = 0;
-  sqlite3_str_appendall(p->pOut, ",\n\"masked\":[");
-  for (i = 0; (zName = bxMaskCount(&p->masks, i, &n)) != 0; i++) {
-    if (n == 0) continue;
-    jsonText(p->pOut, bAny ? ",{\"name\":" : "{\"name\":", zName);
-    sqlite3_str_appendf(p->pOut, ",\"count\":%lld}", n);
+static void jsonVerdict(const ReportRun *p) {
+  char *const *az = p->verdict.az;
+  int bAny = 0;
+  i64 i;
+  if (!p->verdict.bAny) {
+    bxReportPut(p->pOut, ",\n\"verdict\":null");
+    return;
+  }
+  bxReportPut(p->pOut, ",\n\"verdict\":{\"rule\":%j,\"level\":%j",
+      az[VERDICT_RULE], az[VERDICT_LEVEL]);
+  jsonValue(p->pOut, ",\"count\":", az[VERDICT_COUNT], REPORT_COUNT);
+  jsonValue(p->pOut, ",\"threshold\":", az[VERDICT_THRESHOLD], REPORT_COUNT);
+  bxReportPut(p->pOut, ",\"tool\":%j", az[VERDICT_TOOL]);
+  jsonValue(p->pOut, ",\"turn\":", az[VERDICT_TURN], REPORT_COUNT);
+  bxReportPut(p->pOut, ",\"reason\":%j,\"action\":%j,\"items\":[",
+      az[VERDICT_REASON], az[VERDICT_ACTION]);
+  for (i = 0; i < p->nItem; i++) {
+    if (!p->aItem[i].bVerdict) continue;
+    bxReportPut(p->pOut, "%s%i", bAny ? "," : "", i + 1);
     bAny = 1;
   }
-  sqlite3_str_appendall(p->pOut, "]");
+  bxReportPut(p->pOut, "]}");
 }
 
 void bxReportJsonHead(ReportRun *p) {
-  int i;
-  sqlite3_str_appendf(p->pOut,
-      "{\"format\":\"blackbox.report\",\"version\":%d,\"module\":\"%s\","
-      "\"kind\":\"%s\"",
-      REPORT_VERSION, BLACKBOX_VERSION, p->pKind->zName);
-  jsonText(p->pOut, ",\"key\":", p->zShown);
-  jsonText(p->pOut, ",\"title\":", p->zTitle);
-  sqlite3_str_appendf(p->pOut, ",\"made\":%lld", p->iMade);
-  jsonFacts(p);
+  /* Pins are objects, whose members are the columns in small letters. */
+  static const char *const azPin[] = {"{\"time\":", ",\"what\":", ",\"actor\":",
+      ",\"reason\":", ",\"status\":"};
+  const ReportTable *pPins = &p->pins;
+  const ReportUsage *pUsage = &p->usage;
+  sqlite3_str *pOut = p->pOut;
+  const char *zName;
+  i64 n;
+  int i, bAny = 0;
+  bxReportPut(pOut,
+      "{\"format\":\"blackbox.report\",\"version\":%i,\"module\":\"%s\","
+      "\"kind\":\"%s\",\"key\":%j,\"title\":%j,\"made\":%i,\n\"facts\":[",
+      (i64)REPORT_VERSION, BLACKBOX_VERSION, p->pKind->zName, p->zShown,
+      p->zTitle, p->iMade);
+  for (n = 0; n < p->nFact; n++) {
+    const ReportFact *pFact = &p->aFact[n];
+    bxReportPut(pOut, "%s{\"name\":%j", n ? "," : "", pFact->zName);
+    jsonValue(pOut, ",\"value\":", pFact->zValue, pFact->eType);
+    bxReportPut(pOut, ",\"type\":\"%s\"}", bxReportTypeName(pFact->eType));
+  }
+  bxReportPut(pOut, "]");
   jsonVerdict(p);
-  jsonUsage(p);
-  jsonPins(p);
-  sqlite3_str_appendall(p->pOut, ",\n\"tables\":[");
+  if (pUsage->bAny) {
+    bxReportPut(pOut,
+        ",\n\"usage\":{\"input\":%i,\"cacheRead\":%i,\"cacheWrite\":%i,"
+        "\"output\":%i,\"reasoning\":%i,\"outputSource\":%s",
+        pUsage->nInput, pUsage->nCacheRead, pUsage->nCacheWrite,
+        pUsage->nOutput, pUsage->nReasoning,
+        pUsage->bRecorded ? "\"as recorded\"" : "null");
+    if (pUsage->bCost) {
+      sqlite3_str_appendf(pOut, ",\"cost\":%!.6f", pUsage->rCost);
+    }
+    bxReportPut(pOut, "%s,\"costSource\":%j}",
+        pUsage->bCost ? "" : ",\"cost\":null",
+        pUsage->bCost ? pUsage->zSource : 0);
+  }
+  bxReportPut(pOut, "%s,\n\"pins\":[", pUsage->bAny ? "" : ",\n\"usage\":null");
+  for (n = 0; n < pPins->nCell; n++) {
+    i = (int)(n % pPins->nColumn);
+    if (n > 0 && i == 0) bxReportPut(pOut, ",");
+    jsonValue(pOut, azPin[i], pPins->azCell[n], pPins->aColumn[i].eType);
+    if (i == pPins->nColumn - 1) bxReportPut(pOut, "}");
+  }
+  bxReportPut(pOut, "],\n\"tables\":[");
   for (i = 0; i < p->nTable; i++) {
-    if (i > 0) sqlite3_str_appendall(p->pOut, ",\n");
+    if (i > 0) bxReportPut(pOut, ",\n");
     jsonTable(p, &p->aTable[i]);
   }
-  jsonText(p->pOut, "],\n\"proof\":{\"state\":", p->zProof);
-  jsonText(p->pOut, ",\"head\":", p->zHead);
-  sqlite3_str_appendall(p->pOut, "}");
-  jsonMasked(p);
-  sqlite3_str_appendf(p->pOut,
-      ",\n\"leftOut\":{\"items\":%lld,\"bodies\":%lld,\"bytes\":%lld},\n"
+  bxReportPut(pOut, "],\n\"proof\":{\"state\":%j,\"head\":%j},\n\"masked\":[",
+      p->zProof, p->zHead);
+  for (i = 0; (zName = bxMaskCount(&p->masks, i, &n)) != 0; i++) {
+    if (n == 0) continue;
+    bxReportPut(
+        pOut, "%s{\"name\":%j,\"count\":%i}", bAny ? "," : "", zName, n);
+    bAny = 1;
+  }
+  bxReportPut(pOut,
+      "],\n\"leftOut\":{\"items\":%i,\"bodies\":%i,\"bytes\":%i},\n"
       "\"items\":[\n",
       p->nLeftItems, p->nLeftBodies, p->nLeftBytes);
 }
 
-void bxReportJsonTail(ReportRun *p) {
-  sqlite3_str_appendall(p->pOut, "]}");
-}
-
-/*----------------------------------------------------------------- items --*/
-
-static void jsonPieces(const ReportRun *p, const ReportPart *pPart) {
-  i64 i;
-  sqlite3_str_appendall(p->pOut, ",\"pieces\":[");
-  for (i = 0; i < pPart->nPiece; i++) {
-    const ReportPiece *pPiece = &p->aPiece[pPart->iPiece + i];
-    sqlite3_str_appendf(p->pOut, "%s[%d,%lld,%lld]", i ? "," : "",
-        pPiece->iBlock, pPiece->iAt, pPiece->n);
-  }
-  sqlite3_str_appendf(p->pOut, "],\"new\":%lld}", pPart->iNew);
-}
-
-/* The text of a part; of shared ones, what is new. */
-static void jsonContent(
-    const ReportRun *p, const ReportPart *pPart, const char *z) {
-  i64 iFrom = p->opt.eBodies == REPORT_SHARED ? pPart->nHead : 0;
-  i64 n = pPart->nByte - iFrom;
-  sqlite3_str_appendf(p->pOut, ",\"from\":%lld", iFrom);
-  if (bxIsUtf8((const unsigned char *)z + iFrom, (int)n)) {
-    sqlite3_str_appendall(p->pOut, ",\"text\":");
-    bxReportJson(p->pOut, z + iFrom, n);
-  } else {
-    sqlite3_str_appendall(p->pOut, ",\"base64\":\"");
-    bxReportBase64(p->pOut, (const unsigned char *)z + iFrom, n);
-    sqlite3_str_appendall(p->pOut, "\"");
-  }
-  sqlite3_str_appendall(p->pOut, "}");
-}
-
+/* The parts: their pieces or, with bText, their texts; of shared ones what is new. */
 static void jsonParts(ReportRun *p, ReportItem *pItem, int bText) {
   ReportBodiesOf bodies;
+  sqlite3_str *pOut = p->pOut;
   int bHas = pItem->bBodies && p->opt.eBodies != REPORT_NONE, i;
+  i64 k;
   memset(&bodies, 0, sizeof(bodies));
   if (bText && bHas && pItem->nPart > 0) bxReportReadAgain(p, pItem, &bodies);
-  sqlite3_str_appendall(p->pOut, ",\"parts\":[");
+  bxReportPut(pOut, ",\"parts\":[");
   for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
     const ReportPart *pPart = &pItem->aPart[i];
-    jsonText(p->pOut, i ? ",{\"role\":" : "{\"role\":", pPart->zRole);
-    jsonText(p->pOut, ",\"type\":", pPart->zType);
-    sqlite3_str_appendf(p->pOut, ",\"size\":%lld", pPart->nByte);
+    bxReportPut(pOut, "%s{\"role\":%j,\"type\":%j,\"size\":%i", i ? "," : "",
+        pPart->zRole, pPart->zType, pPart->nByte);
     if (!bHas) {
-      sqlite3_str_appendall(p->pOut, bText ? "}" : ",\"pieces\":[],\"new\":0}");
+      bxReportPut(pOut, bText ? "}" : ",\"pieces\":[],\"new\":0}");
     } else if (bText) {
-      jsonContent(p, pPart, bodies.az[i]);
+      i64 iFrom = p->opt.eBodies == REPORT_SHARED ? pPart->nHead : 0;
+      i64 n = pPart->nByte - iFrom;
+      const char *z = bodies.az[i] + iFrom;
+      bxReportPut(pOut, ",\"from\":%i", iFrom);
+      if (bxIsUtf8((const unsigned char *)z, (int)n)) {
+        bxReportPut(pOut, ",\"text\":");
+        bxReportJson(pOut, z, n);
+      } else {
+        bxReportPut(pOut, ",\"base64\":\"");
+        bxReportBase64(pOut, (const unsigned char *)z, n);
+        bxReportPut(pOut, "\"");
+      }
+      bxReportPut(pOut, "}");
     } else {
-      jsonPieces(p, pPart);
+      bxReportPut(pOut, ",\"pieces\":[");
+      for (k = 0; k < pPart->nPiece; k++) {
+        const ReportPiece *pPiece = &p->aPiece[pPart->iPiece + k];
+        sqlite3_str_appendf(pOut, "%s[%d,%lld,%lld]", k ? "," : "",
+            pPiece->iBlock, pPiece->iAt, pPiece->n);
+      }
+      bxReportPut(pOut, "],\"new\":%i}", pPart->iNew);
     }
   }
-  sqlite3_str_appendall(p->pOut, "]");
+  bxReportPut(pOut, "]");
   bxReportFreeBodies(&bodies);
 }
 
 void bxReportJsonItem(ReportRun *p, i64 iItem, int bText) {
   ReportItem *pItem = &p->aItem[iItem];
-  sqlite3_str_appendf(p->pOut, "%s{\"n\":%lld,\"kind\":\"%s\"",
-      iItem ? ",\n" : "", iItem + 1, pItem->zKind);
-  jsonKnown(p->pOut, ",\"id\":", pItem->zId);
-  jsonNumber(p->pOut, ",\"time\":", pItem->iTime);
-  jsonText(p->pOut, ",\"title\":", pItem->zTitle ? pItem->zTitle : "");
-  jsonKnown(p->pOut, ",\"type\":", pItem->zType);
-  jsonKnown(p->pOut, ",\"model\":", pItem->zModel);
-  jsonKnown(p->pOut, ",\"status\":", pItem->zStatus);
-  jsonNumber(p->pOut, ",\"size\":", pItem->nSize);
+  sqlite3_str *pOut = p->pOut;
+  bxReportPut(pOut, "%s{\"n\":%i,\"kind\":\"%s\"", iItem ? ",\n" : "",
+      iItem + 1, pItem->zKind);
+  jsonKnown(pOut, ",\"id\":", pItem->zId);
+  jsonNumber(pOut, ",\"time\":", pItem->iTime);
+  jsonKnown(pOut, ",\"title\":", pItem->zTitle ? pItem->zTitle : "");
+  jsonKnown(pOut, ",\"type\":", pItem->zType);
+  jsonKnown(pOut, ",\"model\":", pItem->zModel);
+  jsonKnown(pOut, ",\"status\":", pItem->zStatus);
+  jsonNumber(pOut, ",\"size\":", pItem->nSize);
   if (pItem->nInput >= 0) {
-    sqlite3_str_appendf(p->pOut, ",\"tokens\":{\"input\":%lld,\"output\":%lld}",
-        pItem->nInput, pItem->nOutput);
+    bxReportPut(pOut, ",\"tokens\":{\"input\":%i,\"output\":%i}", pItem->nInput,
+        pItem->nOutput);
   }
-  jsonNumber(p->pOut, ",\"turn\":", pItem->iTurn);
-  jsonKnown(p->pOut, ",\"mark\":", pItem->zMark);
-  if (pItem->iRepeat > 0) jsonNumber(p->pOut, ",\"repeat\":", pItem->iRepeat);
-  if (pItem->bVerdict) sqlite3_str_appendall(p->pOut, ",\"verdict\":true");
-  if (pItem->zLeaf != 0) {
-    sqlite3_str_appendf(p->pOut, ",\"leaf\":%s", pItem->zLeaf);
-  }
+  jsonNumber(pOut, ",\"turn\":", pItem->iTurn);
+  jsonKnown(pOut, ",\"mark\":", pItem->zMark);
+  if (pItem->iRepeat > 0) jsonNumber(pOut, ",\"repeat\":", pItem->iRepeat);
+  if (pItem->bVerdict) bxReportPut(pOut, ",\"verdict\":true");
+  if (pItem->zLeaf != 0) bxReportPut(pOut, ",\"leaf\":%s", pItem->zLeaf);
   jsonParts(p, pItem, bText);
-  sqlite3_str_appendall(p->pOut, "}");
+  bxReportPut(pOut, "}");
 }
 
 int bxReportJsonText(ReportRun *p) {
@@ -275,8 +217,7 @@ int bxReportJsonText(ReportRun *p) {
   if (p->iNext == 0) bxReportJsonHead(p);
   if (p->iNext < p->nItem) bxReportJsonItem(p, p->iNext, 1);
   if (++p->iNext >= p->nItem) {
-    sqlite3_str_appendall(p->pOut, "\n");
-    bxReportJsonTail(p);
+    bxReportPut(p->pOut, "\n]}");
     p->iNext = -1;
   }
   return 1;

@@ -11,89 +11,47 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* The proof of an item, to sqlite3_free(); NULL if it has no leaf. *pbAltered:
-** the row is not what its leaf says. */
-static char *proofOf(ReportRun *p, const ReportItem *pItem, int *pbAltered) {
-  BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt = p->apAsk[ASK_PROOF];
-  char *z = 0;
-  *pbAltered = 0;
-  if (p->err.rc != SQLITE_OK) return 0;
-  if (pStmt == 0) {
-    pStmt = bxPlain(p->bx->db, "SELECT proof_of('evidence', ?1)", &p->err);
-    p->apAsk[ASK_PROOF] = pStmt;
-  }
-  if (pStmt == 0) return 0;
-  bxBind(pStmt, &err, "t", pItem->zKey);
-  if (bxRow(pStmt, &err)) z = bxColumnCopy(pStmt, 0, &err);
-  if (bxIs(&err, "CorruptedDataError")) *pbAltered = 1;
-  if (*pbAltered || bxIs(&err, "NotFoundError")) bxClear(&err);
-  sqlite3_reset(pStmt); /* its error was taken */
-  bxPass(&p->err, &err);
-  return z;
-}
-
-/* Whether a text may stand in the page as it is. */
-static int isShowable(ReportRun *p, const char *z, i64 n) {
-  char *zMasked;
-  i64 nMasked;
-  int bMasked = bxMask(&p->masks, z, n, 0, &zMasked, &nMasked, &p->err);
-  sqlite3_free(zMasked);
-  return !bMasked && bxIsUtf8((const unsigned char *)z, (int)n);
-}
-
-/* A body is a part of the item. Returns 0 if the page does not have it. */
-static int appendBody(sqlite3_str *pOut, const ReportItem *pItem,
-    const char *zRole, const ReportBodiesOf *pBodies) {
-  int i;
-  for (i = 0; i < pItem->nPart; i++) {
-    if (strcmp(pItem->aPart[i].zRole, zRole) != 0) continue;
-    if (pBodies->abMasked[i]) return 0;
-    sqlite3_str_appendf(pOut, "\"part\",%d,\"%s\"", i,
-        pBodies->aType[i] == SQLITE_BLOB ? "blob" : "text");
-    return 1;
-  }
-  sqlite3_str_appendall(pOut, "\"null\"");
-  return 1;
-}
-
-/* The type and the value of a field. Returns 0 if the page cannot have it. */
-static int appendTyped(
-    ReportRun *p, sqlite3_str *pOut, sqlite3_stmt *pRow, int i) {
-  const char *z;
-  switch (sqlite3_column_type(pRow, i)) {
-    case SQLITE_NULL: sqlite3_str_appendall(pOut, "\"null\""); return 1;
-    case SQLITE_INTEGER:
-      sqlite3_str_appendf(
-          pOut, "\"integer\",\"%lld\"", sqlite3_column_int64(pRow, i));
-      return 1;
-    case SQLITE_TEXT: break;
-    default: return 0;
-  }
-  z = bxColumnText(pRow, i, &p->err);
-  if (z == 0 || !isShowable(p, z, sqlite3_column_bytes(pRow, i))) return 0;
-  sqlite3_str_appendall(pOut, "\"text\",");
-  bxReportJson(pOut, z, sqlite3_column_bytes(pRow, i));
-  return 1;
-}
-
-/* Adds field i of the row. Returns 0 if the page does not have it. */
+/* Adds field i of the row: its type and its value, or the part of the item that has
+** it. Returns 0 if the page does not have it as it is stored. */
 static int appendField(ReportRun *p, sqlite3_str *pOut, sqlite3_stmt *pRow,
     int i, const ReportItem *pItem, const ReportBodiesOf *pBodies) {
-  const char *zName = sqlite3_column_name(pRow, i);
-  int bHas;
+  const char *zName = sqlite3_column_name(pRow, i), *z;
+  const char *zRole = 0;
+  char *zMasked;
+  i64 n;
+  int iPart = 0;
+  if (zName == 0) return 0;
   sqlite3_str_appendf(pOut, "%s[\"%s\",", i > 0 ? "," : "", zName);
-  if (zName == 0) {
-    bHas = 0;
-  } else if (strcmp(zName, "row.request_body") == 0) {
-    bHas = appendBody(pOut, pItem, "request", pBodies);
-  } else if (strcmp(zName, "row.response_body") == 0) {
-    bHas = appendBody(pOut, pItem, "response", pBodies);
+  if (strcmp(zName, "row.request_body") == 0) zRole = "request";
+  if (strcmp(zName, "row.response_body") == 0) zRole = "response";
+  while (zRole != 0 && iPart < pItem->nPart &&
+         strcmp(pItem->aPart[iPart].zRole, zRole) != 0) {
+    iPart++;
+  }
+  if (zRole != 0 && iPart < pItem->nPart) {
+    if (pBodies->abMasked[iPart]) return 0;
+    sqlite3_str_appendf(pOut, "\"part\",%d,\"%s\"", iPart,
+        pBodies->aType[iPart] == SQLITE_BLOB ? "blob" : "text");
+  } else if (zRole != 0 || sqlite3_column_type(pRow, i) == SQLITE_NULL) {
+    sqlite3_str_appendall(pOut, "\"null\"");
+  } else if (sqlite3_column_type(pRow, i) == SQLITE_INTEGER) {
+    sqlite3_str_appendf(
+        pOut, "\"integer\",\"%lld\"", sqlite3_column_int64(pRow, i));
+  } else if (sqlite3_column_type(pRow, i) == SQLITE_TEXT) {
+    z = bxColumnText(pRow, i, &p->err);
+    n = sqlite3_column_bytes(pRow, i);
+    if (z == 0 || !bxIsUtf8((const unsigned char *)z, (int)n)) return 0;
+    if (bxMask(&p->masks, z, n, 0, &zMasked, &n, &p->err)) {
+      sqlite3_free(zMasked);
+      return 0;
+    }
+    sqlite3_str_appendall(pOut, "\"text\",");
+    bxReportJson(pOut, z, n);
   } else {
-    bHas = appendTyped(p, pOut, pRow, i);
+    return 0;
   }
   sqlite3_str_appendchar(pOut, 1, ']');
-  return bHas;
+  return 1;
 }
 
 /* The salt and all fields, as members of JSON, to sqlite3_free(). NULL if the page
@@ -161,9 +119,22 @@ void bxReportLeaf(
       " (SELECT json_group_array(json_array(value ->> 'name',"
       "    value ->> 'type', value ->> 'hash'))"
       "   FROM json_each(?1, '$.fields'))";
-  int bAltered;
-  char *zProof = proofOf(p, pItem, &bAltered), *zFields;
+  BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
+  char *zProof = 0, *zFields;
+  int bAltered;
+  if (p->err.rc == SQLITE_OK && p->apAsk[ASK_PROOF] == 0) {
+    p->apAsk[ASK_PROOF] =
+        bxPlain(p->bx->db, "SELECT proof_of('evidence', ?1)", &p->err);
+  }
+  if (p->err.rc != SQLITE_OK) return;
+  pStmt = p->apAsk[ASK_PROOF];
+  bxBind(pStmt, &err, "t", pItem->zKey);
+  if (bxRow(pStmt, &err)) zProof = bxColumnCopy(pStmt, 0, &err);
+  bAltered = bxIs(&err, "CorruptedDataError");
+  if (bAltered || bxIs(&err, "NotFoundError")) bxClear(&err);
+  sqlite3_reset(pStmt); /* its error was taken */
+  bxPass(&p->err, &err);
   if (bAltered) {
     pItem->zLeaf = bxPrintf(&p->err, "{\"state\":\"altered\"}");
     return;
@@ -174,18 +145,13 @@ void bxReportLeaf(
   pStmt = bxPlain(p->bx->db, zLeaf, &p->err);
   bxBind(pStmt, &p->err, "t", zProof);
   if (bxReportRow(p, pStmt)) {
-    char *zPath = bxColumnCopy(pStmt, 0, &p->err);
-    char *zHashes = bxColumnCopy(pStmt, 2, &p->err);
+    const char *zPath = bxColumnText(pStmt, 0, &p->err);
     if (p->zHead == 0) p->zHead = bxColumnCopy(pStmt, 1, &p->err);
-    if (zFields != 0) {
-      pItem->zLeaf =
-          bxPrintf(&p->err, "{\"state\":\"whole\",%s,%s}", zPath, zFields);
-    } else {
-      pItem->zLeaf = bxPrintf(
-          &p->err, "{\"state\":\"redacted\",%s,\"fields\":%s}", zPath, zHashes);
-    }
-    sqlite3_free(zPath);
-    sqlite3_free(zHashes);
+    pItem->zLeaf =
+        zFields != 0
+            ? bxPrintf(&p->err, "{\"state\":\"whole\",%s,%s}", zPath, zFields)
+            : bxPrintf(&p->err, "{\"state\":\"redacted\",%s,\"fields\":%s}",
+                  zPath, bxColumnText(pStmt, 2, &p->err));
   }
   sqlite3_finalize(pStmt);
   sqlite3_free(zFields);

@@ -44,14 +44,14 @@ static int linesBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
     if (!pInfo->aConstraint[i].usable) return SQLITE_CONSTRAINT;
     aWhere[iArg] = i;
   }
+  if (aWhere[0] < 0 || aWhere[1] < 0) {
+    sqlite3_free(pVtab->zErrMsg);
+    pVtab->zErrMsg = sqlite3_mprintf(
+        "wrong number of arguments to function blackbox_report_lines()");
+    return SQLITE_ERROR;
+  }
   for (iArg = 0; iArg < 3; iArg++) {
-    if (aWhere[iArg] < 0) {
-      if (iArg == 2) continue;
-      sqlite3_free(pVtab->zErrMsg);
-      pVtab->zErrMsg = sqlite3_mprintf(
-          "wrong number of arguments to function blackbox_report_lines()");
-      return SQLITE_ERROR;
-    }
+    if (aWhere[iArg] < 0) continue;
     pInfo->aConstraintUsage[aWhere[iArg]].argvIndex = ++nArgv;
     pInfo->aConstraintUsage[aWhere[iArg]].omit = 1;
     pInfo->idxNum |= 1 << iArg;

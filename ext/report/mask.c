@@ -67,34 +67,9 @@ static int isWord(char c) {
          (c >= '0' && c <= '9') || c == '_';
 }
 
-/* The other case of an ASCII letter. */
-static char otherCase(char c) {
-  int bLetter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  return bLetter ? (char)(c ^ 32) : c;
-}
-
-/* Notes that an anchor may begin with these bytes. */
-static void notePair(Masks *p, char c1, int c2) {
-  int i = (unsigned char)c1 << 8, iLast = i | 255;
-  if (c2 >= 0) i = iLast = i | c2;
-  for (; i <= iLast; i++) p->aPair[i >> 3] |= (unsigned char)(1 << (i & 7));
-}
-
-static void noteAnchor(Masks *p, MaskRule *pRule) {
-  const char *z = pRule->zAnchor;
-  int i, j;
-  for (i = 0; i <= pRule->bMember; i++) {
-    for (j = 0; j <= pRule->bMember; j++) {
-      char c2 = j ? otherCase(z[1]) : z[1];
-      notePair(p, i ? otherCase(z[0]) : z[0], z[1] ? (unsigned char)c2 : -1);
-    }
-  }
-}
-
 /* One row: name, kind, anchor, before, after, least, holds, ends, keeps. */
 static void readMask(MaskRule *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   const char *zKind = bxColumnText(pStmt, 1, pErr);
-  memset(p, 0, sizeof(*p));
   p->bMember = zKind != 0 && strcmp(zKind, "member") == 0;
   p->zName = bxColumnCopy(pStmt, 0, pErr);
   p->zAnchor = bxColumnCopy(pStmt, 2, pErr);
@@ -118,33 +93,41 @@ static void readMask(MaskRule *p, sqlite3_stmt *pStmt, BxErr *pErr) {
 /* Makes the tables by which anchors are found. Rules come in the order of the
 ** chain: the longest anchor first. */
 static void indexRules(Masks *p) {
-  int i;
+  int i, j, k;
   memset(p->aFirst, -1, sizeof(p->aFirst));
   memset(p->aPair, 0, sizeof(p->aPair));
   for (i = 0; i < p->n; i++) {
     MaskRule *pRule = &p->a[i];
-    unsigned char c = (unsigned char)pRule->zAnchor[0];
+    const char *z = pRule->zAnchor;
+    unsigned char c = (unsigned char)z[0];
     if (pRule->bMember && c >= 'A' && c <= 'Z') c ^= 32;
     pRule->iNext = p->aFirst[c];
     p->aFirst[c] = i;
-    noteAnchor(p, pRule);
+    for (j = 0; j < (pRule->bMember ? 4 : 1); j++) { /* both cases of letters */
+      int c1 = (unsigned char)z[0], c2 = (unsigned char)z[1], iLast;
+      if (j & 1 && isWord(z[0]) && c1 >= 'A' && c1 != '_') c1 ^= 32;
+      if (j & 2 && isWord(z[1]) && c2 >= 'A' && c2 != '_') c2 ^= 32;
+      iLast = c1 << 8 | (z[1] ? c2 : 255);
+      for (k = c1 << 8 | c2; k <= iLast; k++) {
+        p->aPair[k >> 3] |= (unsigned char)(1 << (k & 7));
+      }
+    }
   }
 }
 
 void bxMaskRead(Masks *p, BxStmts *pHome, const char *zProfile, BxErr *pErr) {
-  static const char zRules[] =
-      "SELECT name, kind, anchor, before, after, least, holds, ends, keeps"
-      " FROM main.report_masks WHERE profile = ?1 ORDER BY length(anchor)";
   sqlite3_stmt *pStmt;
   i64 nBefore = p->n;
   if (pErr->rc != SQLITE_OK) return;
-  pStmt = bxPrepare(pHome, zRules, pErr);
+  pStmt = bxPrepare(pHome,
+      "SELECT name, kind, anchor, before, after, least, holds, ends, keeps"
+      " FROM main.report_masks WHERE profile = ?1 ORDER BY length(anchor)",
+      pErr);
   bxBind(pStmt, pErr, "t", zProfile);
   while (bxRow(pStmt, pErr)) {
-    MaskRule *a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
-    if (a == 0) break;
-    p->a = a;
-    readMask(&a[p->n++], pStmt, pErr);
+    MaskRule *pRule = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*pRule), pErr);
+    if (pRule == 0) break;
+    readMask(pRule, pStmt, pErr);
   }
   sqlite3_finalize(pStmt);
   if (pErr->rc == SQLITE_OK && p->n == nBefore) {
@@ -168,8 +151,6 @@ void bxMaskFree(Masks *p) {
   sqlite3_free(p->a);
   memset(p, 0, sizeof(*p));
 }
-
-/*---------------------------------------------------------------- texts ----*/
 
 /* Whether n bytes at z have the bytes of a text. */
 static int hasBytes(const char *z, i64 n, const char *zText) {
@@ -249,8 +230,6 @@ static int matchText(
   return *piEnd > *piStart;
 }
 
-/*-------------------------------------------------------------- members ----*/
-
 /* In a string inside a string, quotes have backslashes before them: none, 1, 3,
 ** 7 ... */
 typedef struct Quotes {
@@ -258,29 +237,22 @@ typedef struct Quotes {
   int nDepth;
 } Quotes;
 
-/* Whether a quote with so many backslashes before it ends a string. */
-static int endsString(const Quotes *p, i64 nSlash) {
-  int i;
-  for (i = 0; i < p->nDepth; i++) {
-    if (nSlash % 2 == 0) return 1; /* the string around it */
-    nSlash = (nSlash - 1) / 2;
-  }
-  return nSlash % 2 == 0;
-}
-
-/* The end of the content of a string that begins at z[i]. */
+/* The end of the content of a string that begins at z[i]: a quote with a number of
+** backslashes before it that ends a string, or the string around it. */
 static i64 stringEnd(const MaskWork *p, const Quotes *pQuotes, i64 i) {
-  i64 j = i;
-  while (j < p->n) {
+  i64 j = i, nSlash, n;
+  int iDepth;
+  for (; j < p->n; j++) {
     const char *zQuote = memchr(p->z + j, '"', (size_t)(p->n - j));
-    i64 nSlash = 0;
     if (zQuote == 0) break;
     j = zQuote - p->z;
-    while (j - nSlash > i && p->z[j - nSlash - 1] == '\\') nSlash++;
-    if (endsString(pQuotes, nSlash)) {
+    for (nSlash = 0; j - nSlash > i && p->z[j - nSlash - 1] == '\\';) nSlash++;
+    for (n = nSlash, iDepth = 0; iDepth < pQuotes->nDepth && n % 2; iDepth++) {
+      n = (n - 1) / 2;
+    }
+    if (n % 2 == 0) {
       return j - (nSlash < pQuotes->nSlash ? nSlash : pQuotes->nSlash);
     }
-    j++;
   }
   return p->n;
 }
@@ -317,26 +289,11 @@ static i64 skipBlank(const MaskWork *p, i64 i) {
   return i;
 }
 
-/* Where the value of a member begins whose name ends before z[i]; -1 if it is
-** none. */
-static i64 valueOf(const MaskWork *p, const Quotes *pQuotes, i64 i) {
-  if (!isQuote(p, pQuotes, i)) return -1;
-  i = skipBlank(p, i + pQuotes->nSlash + 1);
-  if (i >= p->n || p->z[i] != ':') return -1;
-  i = skipBlank(p, i + 1);
-  return i < p->n ? i : -1;
-}
-
-/* Whether the value at z[i] is masked already, or empty. */
-static int isMasked(const MaskWork *p, i64 i, i64 iEnd) {
-  return i >= iEnd || (iEnd - i > 9 && memcmp(p->z + i, "[masked: ", 9) == 0);
-}
-
 /* As matchText(). *pQuotes: the quotes that a value which is no string needs; of
 ** a string, its nSlash is -1. */
 static int matchMember(const MaskWork *p, const MaskRule *pRule, i64 i,
     i64 *piStart, i64 *piEnd, Quotes *pQuotes) {
-  i64 j;
+  i64 j = i + pRule->nAnchor;
   char c;
   pQuotes->nSlash = pQuotes->nDepth = 0;
   assert(i > 0 && p->z[i - 1] == '"');
@@ -345,16 +302,21 @@ static int matchMember(const MaskWork *p, const MaskRule *pRule, i64 i,
     pQuotes->nSlash++;
   }
   while ((1 << (pQuotes->nDepth + 1)) - 1 <= pQuotes->nSlash) pQuotes->nDepth++;
-  j = valueOf(p, pQuotes, i + pRule->nAnchor);
-  if (j < 0) return 0;
+  if (!isQuote(p, pQuotes, j)) return 0;
+  j = skipBlank(p, j + pQuotes->nSlash + 1);
+  if (j >= p->n || p->z[j] != ':') return 0;
+  j = skipBlank(p, j + 1);
+  if (j >= p->n) return 0;
   c = p->z[j];
-  if (isQuote(p, pQuotes, j)) {
-    *piStart = j + pQuotes->nSlash + 1;
-    *piEnd = stringEnd(p, pQuotes, *piStart);
-    pQuotes->nSlash = -1;
-    return !isMasked(p, *piStart, *piEnd);
-  }
   *piStart = j;
+  if (isQuote(p, pQuotes, j)) {
+    *piStart = j += pQuotes->nSlash + 1;
+    *piEnd = stringEnd(p, pQuotes, j);
+    pQuotes->nSlash = -1;
+    /* unless it is empty, or masked already */
+    return *piEnd > j &&
+           (*piEnd - j <= 9 || memcmp(p->z + j, "[masked: ", 9) != 0);
+  }
   if (c == '[') {
     *piEnd = arrayEnd(p, pQuotes, j);
   } else {
@@ -364,65 +326,37 @@ static int matchMember(const MaskWork *p, const MaskRule *pRule, i64 i,
   return *piEnd > *piStart && c != 'e' && c != 'E';
 }
 
-/*----------------------------------------------------------------- text ----*/
-
-static int isAnchor(const MaskWork *p, const MaskRule *pRule, i64 i) {
-  if (p->n - i < pRule->nAnchor) return 0;
-  if (pRule->bMember) { /* few texts have a quote there */
-    return i > 0 && p->z[i - 1] == '"' &&
-           sqlite3_strnicmp(p->z + i, pRule->zAnchor, pRule->nAnchor) == 0;
-  }
-  return (pRule->nAnchor < 2 || p->z[i + 1] == pRule->zAnchor[1]) &&
-         memcmp(p->z + i, pRule->zAnchor, (size_t)pRule->nAnchor) == 0;
-}
-
-static void appendBytes(sqlite3_str *pOut, const char *z, i64 n) {
-  sqlite3_str_append(pOut, z, (int)n);
-}
-
-static void appendQuote(sqlite3_str *pOut, int nSlash) {
-  sqlite3_str_appendchar(pOut, nSlash, '\\');
-  sqlite3_str_appendchar(pOut, 1, '"');
-}
-
-/* Writes what is before the match, and the name in its place. */
-static void replace(MaskWork *p, const MaskRule *pRule, i64 iStart, i64 iEnd,
-    const Quotes *pQuotes) {
-  int bQuotes = pRule->bMember && pQuotes->nSlash >= 0;
-  if (p->pOut == 0) p->pOut = sqlite3_str_new(0);
-  appendBytes(p->pOut, p->z + p->iFrom, iStart - p->iFrom);
-  if (bQuotes) appendQuote(p->pOut, pQuotes->nSlash);
-  sqlite3_str_appendf(p->pOut, "[masked: %s]", pRule->zName);
-  if (bQuotes) appendQuote(p->pOut, pQuotes->nSlash);
-  p->iFrom = iEnd;
-}
-
-/* Tries the rules of a chain on what is at z[i]. Returns where to go on, 0 if
-** none masks it. */
+/* Tries the rules of a chain on what is at z[i]: writes what is before a match, and
+** the name in its place. Returns where to go on, 0 if none masks it. */
 static i64 tryChain(MaskWork *p, int iRule, i64 i, int bCount) {
   for (; iRule >= 0; iRule = p->p->a[iRule].iNext) {
     MaskRule *pRule = &p->p->a[iRule];
     Quotes quotes = {-1, 0};
     i64 iStart, iEnd;
-    if (isAnchor(p, pRule, i) &&
-        (pRule->bMember ? matchMember(p, pRule, i, &iStart, &iEnd, &quotes)
-                        : matchText(p, pRule, i, &iStart, &iEnd))) {
-      replace(p, pRule, iStart, iEnd, &quotes);
-      pRule->nCount += bCount;
-      return iEnd;
+    if (p->n - i < pRule->nAnchor) continue;
+    if (pRule->bMember) { /* few texts have a quote there */
+      if (i == 0 || p->z[i - 1] != '"' ||
+          sqlite3_strnicmp(p->z + i, pRule->zAnchor, pRule->nAnchor) != 0 ||
+          !matchMember(p, pRule, i, &iStart, &iEnd, &quotes)) {
+        continue;
+      }
+    } else if ((pRule->nAnchor > 1 && p->z[i + 1] != pRule->zAnchor[1]) ||
+               memcmp(p->z + i, pRule->zAnchor, (size_t)pRule->nAnchor) != 0 ||
+               !matchText(p, pRule, i, &iStart, &iEnd)) {
+      continue;
     }
+    if (p->pOut == 0) p->pOut = sqlite3_str_new(0);
+    sqlite3_str_append(p->pOut, p->z + p->iFrom, (int)(iStart - p->iFrom));
+    if (quotes.nSlash > 0) sqlite3_str_appendchar(p->pOut, quotes.nSlash, '\\');
+    sqlite3_str_appendf(p->pOut,
+        quotes.nSlash < 0 ? "[masked: %s]" : "\"[masked: %s]", pRule->zName);
+    if (quotes.nSlash > 0) sqlite3_str_appendchar(p->pOut, quotes.nSlash, '\\');
+    if (quotes.nSlash >= 0) sqlite3_str_appendchar(p->pOut, 1, '"');
+    p->iFrom = iEnd;
+    pRule->nCount += bCount;
+    return iEnd;
   }
   return 0;
-}
-
-/* The rules whose anchors may be at z[i]. Members are found under small letters. */
-static i64 tryRules(MaskWork *p, i64 i, int bCount) {
-  unsigned char c = (unsigned char)p->z[i];
-  i64 iNext = tryChain(p, p->p->aFirst[c], i, bCount);
-  if (iNext == 0 && c >= 'A' && c <= 'Z') {
-    iNext = tryChain(p, p->p->aFirst[c ^ 32], i, bCount);
-  }
-  return iNext > i ? iNext : i + 1;
 }
 
 int bxMask(Masks *p, const char *z, i64 n, int bCount, char **pzOut, i64 *pnOut,
@@ -433,15 +367,20 @@ int bxMask(Masks *p, const char *z, i64 n, int bCount, char **pzOut, i64 *pnOut,
   if (pErr->rc != SQLITE_OK || p->n == 0) return 0;
   for (i = 0; i < p->n; i++) p->a[i].iDone = 0;
   for (i = 0; i < n - 1;) {
-    int iPair = (unsigned char)z[i] << 8 | (unsigned char)z[i + 1];
+    unsigned char c = (unsigned char)z[i];
+    int iPair = c << 8 | (unsigned char)z[i + 1];
+    i64 iNext = 0;
     if (p->aPair[iPair >> 3] >> (iPair & 7) & 1) {
-      i = tryRules(&work, i, bCount);
-    } else {
-      i++;
+      /* members are found under small letters */
+      iNext = tryChain(&work, p->aFirst[c], i, bCount);
+      if (iNext == 0 && c >= 'A' && c <= 'Z') {
+        iNext = tryChain(&work, p->aFirst[c ^ 32], i, bCount);
+      }
     }
+    i = iNext > i ? iNext : i + 1;
   }
   if (work.pOut == 0) return 0;
-  appendBytes(work.pOut, z + work.iFrom, n - work.iFrom);
+  sqlite3_str_append(work.pOut, z + work.iFrom, (int)(n - work.iFrom));
   *pnOut = sqlite3_str_length(work.pOut);
   *pzOut = bxFinish(work.pOut, pErr);
   return *pzOut != 0;

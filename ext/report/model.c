@@ -98,10 +98,8 @@ void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql) {
     ReportFact *a;
     if (sqlite3_column_type(pStmt, i) == SQLITE_NULL) continue;
     if (bxGot((void *)(sqlite3_uint64)zName, &p->err) == 0) break;
-    a = bxGrow(p->aFact, p->nFact, &p->nFactAlloc, sizeof(*a), &p->err);
+    a = bxAdd(&p->aFact, &p->nFact, &p->nFactAlloc, sizeof(*a), &p->err);
     if (a == 0) break;
-    p->aFact = a;
-    a += p->nFact++;
     a->eType = typeNamed(zName, nType);
     a->zName = bxPrintf(&p->err, "%s", zName + nType + 1);
     a->zValue = bxReportColumnText(p, pStmt, i);
@@ -109,26 +107,33 @@ void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql) {
   sqlite3_finalize(pStmt);
 }
 
-/*--------------------------------------------------------------- tables ----*/
-
-static void setTable(ReportTable *pTable, const char *zId, const char *zTitle,
-    const ReportColumn *aColumn) {
-  memset(pTable, 0, sizeof(*pTable));
-  pTable->zId = zId;
-  pTable->zTitle = zTitle;
-  pTable->aColumn = aColumn;
-  while (aColumn[pTable->nColumn].zName != 0) pTable->nColumn++;
-}
-
-ReportTable *bxReportNewTable(ReportRun *p, const char *zId, const char *zTitle,
-    const ReportColumn *aColumn) {
+ReportTable *bxReportNewTable(
+    ReportRun *p, const char *zId, const char *zTitle, const char *zColumns) {
   ReportTable *pTable = &p->pins;
+  char *z;
   if (strcmp(zId, "pins") != 0) {
     assert(p->nTable < REPORT_TABLES);
     pTable = &p->aTable[p->nTable++];
   }
-  setTable(pTable, zId, zTitle, aColumn);
+  memset(pTable, 0, sizeof(*pTable));
+  pTable->zId = zId;
+  pTable->zTitle = zTitle;
+  z = pTable->zColumns = bxPrintf(&p->err, "%s", zColumns);
+  while (z != 0 && *z != 0) {
+    int nType = (int)strcspn(z, ":"), n = (int)strcspn(z, "|");
+    ReportColumn *pColumn = &pTable->aColumn[pTable->nColumn++];
+    assert(pTable->nColumn <= REPORT_COLUMNS);
+    pColumn->eType = typeNamed(z, nType);
+    pColumn->zName = z + nType + 1;
+    z += n;
+    if (*z != 0) *z++ = 0;
+  }
   return pTable;
+}
+
+void bxReportTable(ReportRun *p, const char *zId, const char *zTitle,
+    const char *zColumns, BxStmts *pFrom, const char *zSql) {
+  bxReportRows(p, bxReportNewTable(p, zId, zTitle, zColumns), pFrom, zSql);
 }
 
 void bxReportRows(
@@ -142,17 +147,14 @@ void bxReportRows(
       continue;
     }
     for (i = 0; i < pTable->nColumn; i++) {
-      char **az = bxGrow(
-          pTable->azCell, pTable->nCell, &pTable->nAlloc, sizeof(*az), &p->err);
-      if (az == 0) break;
-      pTable->azCell = az;
-      az[pTable->nCell++] = bxReportColumnText(p, pStmt, i);
+      char **pz = bxAdd(&pTable->azCell, &pTable->nCell, &pTable->nAlloc,
+          sizeof(*pz), &p->err);
+      if (pz == 0) break;
+      *pz = bxReportColumnText(p, pStmt, i);
     }
   }
   sqlite3_finalize(pStmt);
 }
-
-/*---------------------------------------------------------------- items ----*/
 
 int bxReportSource(
     ReportRun *p, BxStmts *pFrom, const char *zKind, const char *zQuery) {
@@ -165,56 +167,45 @@ int bxReportSource(
   return p->nSource++;
 }
 
-/* The mark with this name. */
-static const char *markNamed(const char *z) {
-  static const char *const az[] = {"compaction", "rollback", "fork", "error"};
-  int i;
-  for (i = 0; z != 0 && i < 4; i++) {
-    if (strcmp(az[i], z) == 0) return az[i];
-  }
-  return 0;
-}
-
 static i64 listedNumber(sqlite3_stmt *pStmt, int i) {
   return sqlite3_column_type(pStmt, i) == SQLITE_NULL
              ? -1
              : sqlite3_column_int64(pStmt, i);
 }
 
-static void readListed(ReportRun *p, sqlite3_stmt *pStmt, ReportItem *pItem) {
-  pItem->zKey = bxColumnCopy(pStmt, 0, &p->err);
-  pItem->zId = bxReportColumnText(p, pStmt, 1);
-  pItem->iTime = listedNumber(pStmt, 2);
-  pItem->nSize = listedNumber(pStmt, 3);
-  pItem->zStatus = bxReportColumnText(p, pStmt, 4);
-  pItem->zMark = markNamed(bxColumnText(pStmt, 5, &p->err));
-  pItem->iTurn = listedNumber(pStmt, 6);
-  pItem->zTitle = bxReportColumnText(p, pStmt, 7);
-  if (pItem->zTitle != 0) bxReportFirstLine(pItem->zTitle, REPORT_TITLE);
-  pItem->zType = bxReportColumnText(p, pStmt, 8);
-}
-
 void bxReportItems(
     ReportRun *p, int iSource, BxStmts *pFrom, const char *zSql) {
+  static const char *const azMark[] = {
+      "compaction", "rollback", "fork", "error"};
   sqlite3_stmt *pStmt = bxReportAsk(p, pFrom, zSql);
   i64 nBefore = p->nItem;
+  int i;
   while (bxReportRow(p, pStmt)) {
+    const char *zMark = bxColumnText(pStmt, 5, &p->err);
     ReportItem *a;
     if (p->nItem - nBefore >= p->opt.nItem) {
       p->nLeftItems++;
       continue;
     }
-    a = bxGrow(p->aItem, p->nItem, &p->nItemAlloc, sizeof(*a), &p->err);
+    a = bxAdd(&p->aItem, &p->nItem, &p->nItemAlloc, sizeof(*a), &p->err);
     if (a == 0) break;
-    p->aItem = a;
-    a += p->nItem;
-    memset(a, 0, sizeof(*a));
     a->iSource = iSource;
     a->zKind = p->aSource[iSource].zKind;
     a->iBlock = -1;
     a->nInput = a->nOutput = -1;
-    a->iOrder = -p->nItem++;
-    readListed(p, pStmt, a);
+    a->iOrder = 1 - p->nItem;
+    a->zKey = bxColumnCopy(pStmt, 0, &p->err);
+    a->zId = bxReportColumnText(p, pStmt, 1);
+    a->iTime = listedNumber(pStmt, 2);
+    a->nSize = listedNumber(pStmt, 3);
+    a->zStatus = bxReportColumnText(p, pStmt, 4);
+    for (i = 0; zMark != 0 && i < 4; i++) {
+      if (strcmp(azMark[i], zMark) == 0) a->zMark = azMark[i];
+    }
+    a->iTurn = listedNumber(pStmt, 6);
+    a->zTitle = bxReportColumnText(p, pStmt, 7);
+    if (a->zTitle != 0) bxReportFirstLine(a->zTitle, REPORT_TITLE);
+    a->zType = bxReportColumnText(p, pStmt, 8);
   }
   sqlite3_finalize(pStmt);
 }
@@ -237,33 +228,30 @@ static int compareTimes(const void *pLeft, const void *pRight) {
   return (p->iOrder > q->iOrder) - (p->iOrder < q->iOrder);
 }
 
-static int compareOrder(const void *pLeft, const void *pRight) {
-  const ReportItem *p = pLeft, *q = pRight;
-  return (p->iOrder > q->iOrder) - (p->iOrder < q->iOrder);
-}
-
-/* An exchange that is in two places, such as a ring and the archive, is one item. */
-static void dropTwins(ReportRun *p) {
-  i64 i, n = 1;
-  for (i = 1; i < p->nItem; i++) {
-    const ReportItem *pLast = &p->aItem[n - 1], *pItem = &p->aItem[i];
-    if (pLast->iSource != pItem->iSource && pLast->iTime == pItem->iTime &&
-        pLast->zId != 0 && pItem->zId != 0 &&
-        strcmp(pLast->zId, pItem->zId) == 0) {
-      freeItem(&p->aItem[i]);
-    } else {
-      p->aItem[n++] = p->aItem[i];
+void bxReportBound(ReportRun *p) {
+  i64 i, n = 1, nLeft = p->opt.nByte, nOver;
+  if (p->err.rc != SQLITE_OK || p->nItem == 0) return;
+  if (p->nSource > 1) {
+    qsort(p->aItem, (size_t)p->nItem, sizeof(*p->aItem), compareTimes);
+    /* An exchange in two places, such as a ring and the archive, is one item. */
+    for (i = 1; i < p->nItem; i++) {
+      const ReportItem *pLast = &p->aItem[n - 1], *pItem = &p->aItem[i];
+      if (pLast->iSource != pItem->iSource && pLast->iTime == pItem->iTime &&
+          pLast->zId != 0 && pItem->zId != 0 &&
+          strcmp(pLast->zId, pItem->zId) == 0) {
+        freeItem(&p->aItem[i]);
+      } else {
+        p->aItem[n++] = p->aItem[i];
+      }
+    }
+    p->nItem = n;
+  } else { /* the newest came first */
+    for (i = 0; i < p->nItem / 2; i++) {
+      ReportItem item = p->aItem[i];
+      p->aItem[i] = p->aItem[p->nItem - 1 - i];
+      p->aItem[p->nItem - 1 - i] = item;
     }
   }
-  p->nItem = n;
-}
-
-void bxReportBound(ReportRun *p) {
-  i64 i, nLeft = p->opt.nByte, nOver;
-  if (p->err.rc != SQLITE_OK || p->nItem == 0) return;
-  qsort(p->aItem, (size_t)p->nItem, sizeof(*p->aItem),
-      p->nSource > 1 ? compareTimes : compareOrder);
-  if (p->nSource > 1) dropTwins(p);
   nOver = p->nItem - p->opt.nItem;
   if (nOver > 0) {
     for (i = 0; i < nOver; i++) freeItem(&p->aItem[i]);
@@ -273,7 +261,7 @@ void bxReportBound(ReportRun *p) {
   }
   for (i = p->nItem - 1; i >= 0; i--) {
     ReportItem *pItem = &p->aItem[i];
-    i64 n = pItem->nSize > 0 ? pItem->nSize : 0;
+    n = pItem->nSize > 0 ? pItem->nSize : 0;
     nLeft -= n;
     pItem->bBodies = nLeft >= 0;
     if (nLeft < 0) {
@@ -282,8 +270,6 @@ void bxReportBound(ReportRun *p) {
     }
   }
 }
-
-/*------------------------------------------------------------- the rest ----*/
 
 void bxReportNotFound(ReportRun *p, const char *zWhat, const char *zHow) {
   bxFail(&p->err, SQLITE_ERROR, "NotFoundError: there is no %s %Q; %s", zWhat,
@@ -294,17 +280,7 @@ static void freeTable(ReportTable *pTable) {
   i64 i;
   for (i = 0; i < pTable->nCell; i++) sqlite3_free(pTable->azCell[i]);
   sqlite3_free(pTable->azCell);
-}
-
-static void freeVerdict(ReportVerdict *p) {
-  sqlite3_free(p->zRule);
-  sqlite3_free(p->zLevel);
-  sqlite3_free(p->zTool);
-  sqlite3_free(p->zTurn);
-  sqlite3_free(p->zReason);
-  sqlite3_free(p->zAction);
-  sqlite3_free(p->zCount);
-  sqlite3_free(p->zThreshold);
+  sqlite3_free(pTable->zColumns);
 }
 
 void bxReportFreeModel(ReportRun *p) {
@@ -314,7 +290,7 @@ void bxReportFreeModel(ReportRun *p) {
     sqlite3_free(p->aFact[i].zValue);
   }
   sqlite3_free(p->aFact);
-  freeVerdict(&p->verdict);
+  for (i = 0; i < VERDICT_TEXTS; i++) sqlite3_free(p->verdict.az[i]);
   freeTable(&p->pins);
   for (i = 0; i < p->nTable; i++) freeTable(&p->aTable[i]);
   for (i = 0; i < p->nSource; i++) sqlite3_finalize(p->aSource[i].pBodies);

@@ -1,6 +1,14 @@
 /*
 ** report.c: blackbox_report(kind, key[, options]), and the steps of a report.
 **
+** The options are a JSON object:
+**
+**   redact   a profile of report_masks, or an array of them; 'none' masks nothing
+**   bodies   'shared' (each part once), 'all' (each item whole) or 'none'
+**   format   'html', 'md' or 'json'
+**   items    most items; the newest stay
+**   bytes    most bytes of bodies; those of the newest items stay
+**
 ** kind     key
 ** agent, kill_switch, rollout, session: an id; evidence: the name of a buffer;
 ** database: a schema
@@ -12,6 +20,91 @@ SQLITE_EXTENSION_INIT3
 
 #define REPORT_KEY 100000 /* most bytes of a key */
 
+#define OPTION_ITEMS 10000
+#define OPTION_BYTES 100000000
+
+/* The number of a word in a list that ends with NULL. */
+static int wordOf(ReportRun *p, const char *zOption, const char *const *azWord,
+    sqlite3_value *pVal) {
+  const char *z = bxText(pVal, zOption, 100, 0, &p->err);
+  char *zRule;
+  int i;
+  for (i = 0; z != 0 && azWord[i] != 0; i++) {
+    if (strcmp(azWord[i], z) == 0) return i;
+  }
+  if (z == 0) return 0;
+  zRule = bxPrintf(&p->err, "%s, %s or %s", azWord[0], azWord[1], azWord[2]);
+  bxRefuseArg(&p->err, zOption, zRule, pVal);
+  sqlite3_free(zRule);
+  return 0;
+}
+
+static void readProfile(ReportRun *p, const char *z) {
+  if (z != 0 && strcmp(z, "none") != 0) {
+    bxMaskRead(&p->masks, p->pHome, z, &p->err);
+  }
+}
+
+static void readReportOptions(ReportRun *p, sqlite3_value *pOptions) {
+  static const char *const azBodies[] = {"shared", "all", "none", 0};
+  static const char *const azFormat[] = {"html", "md", "json", 0};
+  sqlite3_stmt *pStmt = 0, *pEach;
+  const char *z = 0;
+  int bRedact = 0;
+  p->opt.nItem = OPTION_ITEMS;
+  p->opt.nByte = OPTION_BYTES;
+  if (pOptions != 0) z = bxText(pOptions, "options", 100000, 0, &p->err);
+  if (z != 0) {
+    if (!bxIsJson(p->bx, z, sqlite3_value_bytes(pOptions), &p->err)) {
+      bxRefuseArg(&p->err, "options", "a JSON object", pOptions);
+    }
+    /* its members; and whether the whole is an object */
+    pStmt = bxPlain(p->bx->db,
+        "SELECT key, value, e.type = 'array', json_type(?1) = 'object'"
+        " FROM (SELECT 1) LEFT JOIN json_each(?1) AS e",
+        &p->err);
+    bxBind(pStmt, &p->err, "c", z);
+  }
+  while (bxReportRow(p, pStmt)) {
+    const char *zName = bxColumnText(pStmt, 0, &p->err);
+    sqlite3_value *pVal = sqlite3_column_value(pStmt, 1);
+    if (!sqlite3_column_int(pStmt, 3)) {
+      bxRefuseArg(&p->err, "options", "a JSON object", pOptions);
+    }
+    if (zName == 0 || p->err.rc != SQLITE_OK) continue;
+    if (strcmp(zName, "redact") == 0) {
+      bRedact = 1;
+      if (!sqlite3_column_int(pStmt, 2)) {
+        readProfile(p, bxText(pVal, "redact", 100, 0, &p->err));
+        continue;
+      }
+      pEach = bxPlain(
+          p->bx->db, "SELECT DISTINCT value FROM json_each(?1)", &p->err);
+      bxBind(pEach, &p->err, "v", pVal);
+      while (bxReportRow(p, pEach)) {
+        pVal = sqlite3_column_value(pEach, 0);
+        readProfile(p, bxText(pVal, "redact", 100, 0, &p->err));
+      }
+      sqlite3_finalize(pEach);
+    } else if (strcmp(zName, "bodies") == 0) {
+      p->opt.eBodies = (ReportBodies)wordOf(p, zName, azBodies, pVal);
+    } else if (strcmp(zName, "format") == 0) {
+      p->opt.eFormat = (ReportFormat)wordOf(p, zName, azFormat, pVal);
+    } else if (strcmp(zName, "items") == 0) {
+      p->opt.nItem = bxInt(pVal, zName, 0, 1000000, &p->err);
+    } else if (strcmp(zName, "bytes") == 0) {
+      p->opt.nByte = bxInt(pVal, zName, 0, (i64)1 << 50, &p->err);
+    } else {
+      bxFail(&p->err, SQLITE_CONSTRAINT,
+          "ValidationError: there is no option %Q; use redact, bodies, format, "
+          "items or bytes",
+          zName);
+    }
+  }
+  sqlite3_finalize(pStmt);
+  if (!bRedact) readProfile(p, "keys");
+}
+
 static const ReportKind aKind[] = {
     {"kill_switch", "Kill switch", "Exchanges", bxReportKillSwitch},
     {"agent", "Agent", "Exchanges", bxReportAgent},
@@ -22,44 +115,38 @@ static const ReportKind aKind[] = {
     {0, 0, 0, 0},
 };
 
-static void findKind(ReportRun *p, sqlite3_value *pKind) {
-  const char *z = bxText(pKind, "kind", 100, 0, &p->err);
-  if (z == 0) return;
-  for (p->pKind = aKind; p->pKind->zName != 0; p->pKind++) {
-    if (strcmp(p->pKind->zName, z) == 0) return;
-  }
-  bxRefuseArg(&p->err, "kind",
-      "kill_switch, agent, rollout, evidence, session or database", pKind);
-}
-
-/* Finds everything but what is in the items. */
-static void findAll(ReportRun *p) {
-  if (p->err.rc != SQLITE_OK) return;
-  p->iMade = bxNow();
-  p->zProof = "none";
-  p->zShown = bxReportClean(p, p->zKey, (i64)strlen(p->zKey));
-  if (p->zShown != 0) {
-    p->zTitle = bxPrintf(&p->err, "%s %s", p->pKind->zTitle, p->zShown);
-    if (p->zTitle != 0) bxReportFirstLine(p->zTitle, REPORT_TITLE);
-  }
-  if (p->err.rc == SQLITE_OK) p->pKind->xFind(p);
-  p->pKey = 0;
-}
-
 ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
     sqlite3_value *pOptions, BxErr *pErr) {
   ReportRun *p = bxNew(sizeof(*p), pErr);
-  const char *zKey;
+  const char *z;
   if (p == 0) return 0;
   p->bx = bx;
   p->pOut = sqlite3_str_new(bx->db);
   p->pHome = bxReportNeed(p, "report");
-  findKind(p, pKind);
-  p->pKey = pKey;
-  zKey = bxText(pKey, "key", REPORT_KEY, 0, &p->err);
-  if (zKey != 0) p->zKey = bxPrintf(&p->err, "%s", zKey);
-  if (p->err.rc == SQLITE_OK) bxReportOptions(p, pOptions);
-  findAll(p);
+  z = bxText(pKind, "kind", 100, 0, &p->err);
+  p->pKind = aKind;
+  while (z != 0 && p->pKind->zName != 0 && strcmp(p->pKind->zName, z) != 0) {
+    p->pKind++;
+  }
+  if (p->pKind->zName == 0) {
+    bxRefuseArg(&p->err, "kind",
+        "kill_switch, agent, rollout, evidence, session or database", pKind);
+  }
+  z = bxText(pKey, "key", REPORT_KEY, 0, &p->err);
+  if (z != 0) p->zKey = bxPrintf(&p->err, "%s", z);
+  if (p->err.rc == SQLITE_OK) readReportOptions(p, pOptions);
+  if (p->err.rc == SQLITE_OK) { /* everything but what is in the items */
+    p->iMade = bxNow();
+    p->zProof = "none";
+    p->zShown = bxReportClean(p, p->zKey, (i64)strlen(p->zKey));
+    if (p->zShown != 0) {
+      p->zTitle = bxPrintf(&p->err, "%s %s", p->pKind->zTitle, p->zShown);
+    }
+    if (p->zTitle != 0) bxReportFirstLine(p->zTitle, REPORT_TITLE);
+    p->pKey = pKey;
+    if (p->err.rc == SQLITE_OK) p->pKind->xFind(p);
+    p->pKey = 0;
+  }
   bxReportRead(p);
   bxPass(pErr, &p->err);
   if (pErr->rc == SQLITE_OK) return p;

@@ -3,7 +3,7 @@
 ** page.
 **
 ** A report is made in three steps. A kind (kill_switch, agent ...) says in SQL what
-** the facts, tables and items are (case.c, tale.c, film.c, overview.c). Then all
+** the facts, tables and items are (kind.c). Then all
 ** items are read once, one at a time: what is to be masked is masked, and it is
 ** found which parts of their bodies are new (item.c, mask.c, span.c). Then the text
 ** is written piece by piece, for which the bodies are read again (html.c, json.c,
@@ -33,8 +33,6 @@ typedef enum {
 typedef enum { REPORT_HTML, REPORT_MD, REPORT_JSON } ReportFormat;
 typedef enum { REPORT_SHARED, REPORT_ALL, REPORT_NONE } ReportBodies;
 
-/*------------------------------------------------------------- masking ----*/
-
 typedef struct MaskRule MaskRule;
 
 typedef struct Masks {
@@ -55,8 +53,6 @@ int bxMask(Masks *p, const char *z, i64 n, int bCount, char **pzOut, i64 *pnOut,
 /* How often something was masked: number i of the names, in the order of the
 ** rules. Returns its name; NULL if there are no more. */
 const char *bxMaskCount(const Masks *p, int i, i64 *pnCount);
-
-/*-------------------------------------------------------------- pieces ----*/
 
 /* Bytes of a block, as they are before they are deflated. */
 typedef struct ReportPiece {
@@ -84,21 +80,22 @@ typedef struct Spans {
   i64 n, nAlloc; /* nAlloc is a power of 2 */
 } Spans;
 
-/*--------------------------------------------------------------- model ----*/
-
 typedef struct ReportFact {
   char *zName, *zValue;
   ReportType eType;
 } ReportFact;
 
 typedef struct ReportColumn {
-  const char *zName; /* NULL ends a list */
+  const char *zName;
   ReportType eType;
 } ReportColumn;
 
+#define REPORT_COLUMNS 8
+
 typedef struct ReportTable {
   const char *zId, *zTitle; /* constants */
-  const ReportColumn *aColumn;
+  char *zColumns;           /* the names are in it */
+  ReportColumn aColumn[REPORT_COLUMNS];
   int nColumn;
   char **azCell; /* row after row; NULL is no value */
   i64 nCell, nAlloc;
@@ -106,12 +103,27 @@ typedef struct ReportTable {
 } ReportTable;
 
 #define REPORT_TABLES 12
+/* The columns of the table of pins. */
+#define REPORT_PINS "time:Time|text:What|text:Actor|text:Reason|text:Status"
+#define REPORT_GONE                                                            \
+  "time:When|text:Rule|text:Actor|count:Rows|bytes:Bytes|time:Oldest|"         \
+  "time:Newest"
 
-/* What a rule found. */
+/* What a rule found: texts, by these numbers. */
+enum {
+  VERDICT_RULE,
+  VERDICT_LEVEL,
+  VERDICT_COUNT,
+  VERDICT_THRESHOLD,
+  VERDICT_TOOL,
+  VERDICT_TURN,
+  VERDICT_REASON,
+  VERDICT_ACTION,
+  VERDICT_TEXTS
+};
 typedef struct ReportVerdict {
   int bAny;
-  char *zRule, *zLevel, *zTool, *zTurn, *zReason, *zAction, *zCount,
-      *zThreshold;
+  char *az[VERDICT_TEXTS];
 } ReportVerdict;
 
 /* Numbers of tokens, and what they cost. */
@@ -226,11 +238,7 @@ int bxReportNext(ReportRun *p);
 void bxReportClose(ReportRun *p);
 extern const sqlite3_module bxReportLines; /* lines.c */
 
-/* option.c */
-void bxReportOptions(ReportRun *p, sqlite3_value *pOptions);
-
-/*------------------------------------------------- model.c: for the kinds --*/
-
+/* model.c */
 /* The statements for the schema that has a domain, which does not change until the
 ** report ends. NULL if it is not installed. */
 BxStmts *bxReportDomain(ReportRun *p, const char *zDomain);
@@ -247,10 +255,15 @@ sqlite3_stmt *bxReportAsk(ReportRun *p, BxStmts *pFrom, const char *zSql);
 /* The columns of the first row are facts. The name of each is the name of its type
 ** and that of the fact, with a colon between them. NULL is no fact. */
 void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql);
-ReportTable *bxReportNewTable(ReportRun *p, const char *zId, const char *zTitle,
-    const ReportColumn *aColumn);
+/* A table. zColumns has for each column the name of its type and its own, with a
+** colon between them, and a '|' after each but the last. */
+ReportTable *bxReportNewTable(
+    ReportRun *p, const char *zId, const char *zTitle, const char *zColumns);
 void bxReportRows(
     ReportRun *p, ReportTable *pTable, BxStmts *pFrom, const char *zSql);
+/* Both. */
+void bxReportTable(ReportRun *p, const char *zId, const char *zTitle,
+    const char *zColumns, BxStmts *pFrom, const char *zSql);
 /* A source whose bodies are found by a query. Frees it. Returns its number. */
 int bxReportSource(
     ReportRun *p, BxStmts *pFrom, const char *zKind, const char *zQuery);
@@ -278,31 +291,23 @@ void bxReportFreeBodies(ReportBodiesOf *p);
 void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
     const char *z, int bJson);
 
-/* title.c: what a JSON text is about. */
-typedef struct ReportTitle {
-  char *zText, *zType; /* to sqlite3_free(); NULL for none */
-  int bCall;           /* the text is a call with its arguments */
-} ReportTitle;
-void bxReportTitle(ReportRun *p, const char *z, i64 n, ReportTitle *pOut);
-
 /* leaf.c: what a browser needs to find the item in the proof. */
 /* Whether proof_of() is about the log of pHome. */
 int bxReportProves(ReportRun *p, BxStmts *pHome);
 void bxReportLeaf(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies);
 
-/* block.c */
 void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n);
 void bxReportSha256(sqlite3_str *pOut, const char *z, i64 n);
 void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr);
 
-/* The kinds. */
-void bxReportKillSwitch(ReportRun *p); /* case.c */
+/* kind.c: the kinds. */
+void bxReportKillSwitch(ReportRun *p);
 void bxReportAgent(ReportRun *p);
-void bxReportRollout(ReportRun *p);  /* tale.c */
-void bxReportEvidence(ReportRun *p); /* film.c */
+void bxReportRollout(ReportRun *p);
+void bxReportEvidence(ReportRun *p);
 void bxReportSession(ReportRun *p);
-void bxReportDatabase(ReportRun *p); /* overview.c */
+void bxReportDatabase(ReportRun *p);
 
 /* The formats: each appends the next part. 0: there is no more. */
 int bxReportHtml(ReportRun *p);
@@ -311,10 +316,8 @@ int bxReportJsonText(ReportRun *p);
 /* json.c: the parts of the JSON. */
 void bxReportJsonHead(ReportRun *p);
 void bxReportJsonItem(ReportRun *p, i64 iItem, int bText);
-void bxReportJsonTail(ReportRun *p);
 
-/*----------------------------------------------------------------- text.c --*/
-
+/* text.c */
 const char *bxReportTypeName(ReportType eType);
 /* Cuts to the first line, and to so many characters. */
 void bxReportFirstLine(char *z, int nMax);
@@ -322,9 +325,12 @@ void bxReportFirstLine(char *z, int nMax);
 ** changes the direction of the text. */
 char *bxReportPlain(const char *z, i64 n, BxErr *pErr);
 void bxReportJson(sqlite3_str *pOut, const char *z, i64 n);
-void bxReportEscape(sqlite3_str *pOut, const char *z);
-void bxReportTime(sqlite3_str *pOut, i64 iTime, int bIso);
-void bxReportSize(sqlite3_str *pOut, i64 nByte);
-void bxReportDuration(sqlite3_str *pOut, i64 iMs);
+/* Appends a text in which these stand for values:
+**   %s a text as it is       %h escaped for HTML   %m for Markdown
+**   %j as JSON, null for NULL
+**   %i a number              %n the same with commas
+**   %b a number of bytes     %t a time, %T the same in HTML
+**   %v a value of a ReportType, which follows it, in HTML; %w in Markdown */
+void bxReportPut(sqlite3_str *pOut, const char *zFormat, ...);
 
 #endif

@@ -37,10 +37,8 @@ typedef struct Cuts {
 static void cutSpanAt(Cuts *p, i64 i, BxErr *pErr) {
   i64 *a;
   if (i - (p->n > 0 ? p->a[p->n - 1] : 0) < p->nLeast) return;
-  a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
-  if (a == 0) return;
-  p->a = a;
-  a[p->n++] = i;
+  a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
+  if (a != 0) *a = i;
 }
 
 /* Cuts before and after each element of the array at zAt. Returns its end, NULL if
@@ -83,34 +81,6 @@ static void cutSpanObject(
   } while (*zAt == ',' && pErr->rc == SQLITE_OK);
 }
 
-static void cutSpanLines(Cuts *p, const char *z, i64 n, BxErr *pErr) {
-  i64 i = 0;
-  p->nLeast = SPAN_LINES;
-  while (i < n) {
-    const char *zLine = memchr(z + i, '\n', (size_t)(n - i));
-    if (zLine == 0) return;
-    i = zLine + 1 - z;
-    cutSpanAt(p, i, pErr);
-  }
-}
-
-/* Cuts a text that a NUL follows. */
-static void cutSpans(Cuts *p, const char *z, i64 n, int bJson, BxErr *pErr) {
-  const char *zAt = bxSkipSpace(z);
-  p->nLeast = SPAN_LEAST;
-  if (!bJson) {
-    cutSpanLines(p, z, n, pErr);
-  } else if (*zAt == '[') {
-    cutSpanArray(p, z, zAt, z + n, pErr);
-  } else if (*zAt == '{') {
-    cutSpanObject(p, z, zAt, z + n, pErr);
-  }
-  p->nLeast = 0;
-  cutSpanAt(p, n, pErr);
-}
-
-/*---------------------------------------------------------------- spans ----*/
-
 static i64 slotOfSpan(const Spans *p, const unsigned char aHash[BX_DIGEST]) {
   sqlite3_uint64 h;
   i64 i;
@@ -122,26 +92,22 @@ static i64 slotOfSpan(const Spans *p, const unsigned char aHash[BX_DIGEST]) {
   return i;
 }
 
-/* Makes room for one more. */
-static void growSpans(Spans *p, BxErr *pErr) {
-  Spans larger = *p;
-  i64 i;
-  if (p->n * 2 < p->nAlloc || pErr->rc != SQLITE_OK) return;
-  larger.nAlloc = p->nAlloc ? 2 * p->nAlloc : 256;
-  larger.a = bxNew(sizeof(SeenSpan) * (size_t)larger.nAlloc, pErr);
-  if (larger.a == 0) return;
-  for (i = 0; i < p->nAlloc; i++) {
-    if (p->a[i].n > 0) larger.a[slotOfSpan(&larger, p->a[i].aHash)] = p->a[i];
-  }
-  sqlite3_free(p->a);
-  *p = larger;
-}
-
 /* Where the span was seen, which is noted if it is new. NULL on error. */
 static SeenSpan *findSpan(Spans *p, const char *z, i64 n, BxErr *pErr) {
   unsigned char aHash[BX_DIGEST];
   SeenSpan *pSpan;
-  growSpans(p, pErr);
+  i64 i;
+  if (p->n * 2 >= p->nAlloc && pErr->rc == SQLITE_OK) { /* room for one more */
+    Spans larger = *p;
+    larger.nAlloc = p->nAlloc ? 2 * p->nAlloc : 256;
+    larger.a = bxNew(sizeof(SeenSpan) * (size_t)larger.nAlloc, pErr);
+    if (larger.a == 0) return 0;
+    for (i = 0; i < p->nAlloc; i++) {
+      if (p->a[i].n > 0) larger.a[slotOfSpan(&larger, p->a[i].aHash)] = p->a[i];
+    }
+    sqlite3_free(p->a);
+    *p = larger;
+  }
   if (pErr->rc != SQLITE_OK) return 0;
   bxDigestTwo(z, (size_t)n, "", 0, aHash);
   pSpan = &p->a[slotOfSpan(p, aHash)];
@@ -154,8 +120,6 @@ static SeenSpan *findSpan(Spans *p, const char *z, i64 n, BxErr *pErr) {
   return pSpan;
 }
 
-/*--------------------------------------------------------------- pieces ----*/
-
 /* Adds n bytes to the part: as a piece, or to its last one. */
 static void addReportPiece(ReportRun *p, ReportPart *pPart, int iBlock, i64 iAt,
     i64 n, int bFresh, int bAlone) {
@@ -165,10 +129,8 @@ static void addReportPiece(ReportRun *p, ReportPart *pPart, int iBlock, i64 iAt,
     pLast->n += n;
     return;
   }
-  a = bxGrow(a, p->nPiece, &p->nPieceAlloc, sizeof(*a), &p->err);
+  a = bxAdd(&p->aPiece, &p->nPiece, &p->nPieceAlloc, sizeof(*a), &p->err);
   if (a == 0) return;
-  p->aPiece = a;
-  a += p->nPiece++;
   a->iBlock = iBlock;
   a->iAt = iAt;
   a->n = n;
@@ -176,34 +138,23 @@ static void addReportPiece(ReportRun *p, ReportPart *pPart, int iBlock, i64 iAt,
   pPart->nPiece++;
 }
 
-static void addFresh(
-    ReportRun *p, ReportItem *pItem, ReportPart *pPart, i64 n, int bAlone) {
-  addReportPiece(p, pPart, pItem->iBlock, pItem->nOwn, n, 1, bAlone);
-  pItem->nOwn += n;
-}
-
-/* Whether a span that was seen is named by its place: it is long, or in the head,
-** or it follows what the last piece has. */
-static int isWorth(
-    const ReportRun *p, const ReportPart *pPart, const SeenSpan *pSpan) {
-  const ReportPiece *pLast;
-  if (pSpan->iBlock < 0) return 0;
-  if (pSpan->n >= SPAN_SHORT || pPart->iNew < 0) return 1;
-  assert(pPart->nPiece > 0); /* something is new */
-  pLast = &p->aPiece[p->nPiece - 1];
-  return !pLast->bFresh && pLast->iBlock == pSpan->iBlock &&
-         pLast->iAt + pLast->n == pSpan->iAt;
-}
-
-/* Adds the spans as pieces. bWhole: all of them are kept again. */
+/* Adds the spans as pieces. bWhole: all of them are kept again. A span that was seen
+** is named by its place if it is long, or in the head, or if it follows what the last
+** piece has. */
 static void addSpanPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
     const char *z, const Cuts *pCuts, int bWhole) {
   i64 i, iAt = 0;
   for (i = 0; i < pCuts->n && p->err.rc == SQLITE_OK; i++) {
     i64 n = pCuts->a[i] - iAt;
     SeenSpan *pSpan = findSpan(&p->spans, z + iAt, n, &p->err);
+    const ReportPiece *pLast = pPart->nPiece ? &p->aPiece[p->nPiece - 1] : 0;
     if (pSpan == 0) return;
-    if (!bWhole && isWorth(p, pPart, pSpan)) {
+    assert(bWhole || pLast != 0 ||
+           pPart->iNew < 0); /* after the head something is new */
+    if (!bWhole && pSpan->iBlock >= 0 &&
+        (pSpan->n >= SPAN_SHORT || pPart->iNew < 0 ||
+            (!pLast->bFresh && pLast->iBlock == pSpan->iBlock &&
+                pLast->iAt + pLast->n == pSpan->iAt))) {
       addReportPiece(p, pPart, pSpan->iBlock, pSpan->iAt, n, 0, 0);
     } else {
       if (pPart->iNew < 0) {
@@ -214,7 +165,9 @@ static void addSpanPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
         pSpan->iBlock = pItem->iBlock;
         pSpan->iAt = pItem->nOwn;
       }
-      addFresh(p, pItem, pPart, n, bWhole && iAt == pPart->nHead);
+      addReportPiece(p, pPart, pItem->iBlock, pItem->nOwn, n, 1,
+          bWhole && iAt == pPart->nHead);
+      pItem->nOwn += n;
     }
     iAt += n;
   }
@@ -222,16 +175,29 @@ static void addSpanPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
 
 void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
     const char *z, int bJson) {
-  Cuts cuts = {0, 0, 0, 0};
-  i64 nOwn = pItem->nOwn;
+  Cuts cuts = {0, 0, 0, bJson ? SPAN_LEAST : SPAN_LINES};
+  i64 nOwn = pItem->nOwn, n = pPart->nByte;
+  const char *zAt = bxSkipSpace(z), *zEnd = z + n;
   pPart->iPiece = p->nPiece;
   pPart->nPiece = pPart->nHead = 0;
   pPart->iNew = -1;
-  if (pPart->nByte > 0 && p->opt.eBodies == REPORT_ALL) {
-    addFresh(p, pItem, pPart, pPart->nByte, 0);
+  if (n > 0 && p->opt.eBodies == REPORT_ALL) {
+    addReportPiece(p, pPart, pItem->iBlock, pItem->nOwn, n, 1, 0);
+    pItem->nOwn += n;
     pPart->iNew = 0;
-  } else if (pPart->nByte > 0) {
-    cutSpans(&cuts, z, pPart->nByte, bJson, &p->err);
+  } else if (n > 0) {
+    if (bJson && *zAt == '[') {
+      cutSpanArray(&cuts, z, zAt, zEnd, &p->err);
+    } else if (bJson && *zAt == '{') {
+      cutSpanObject(&cuts, z, zAt, zEnd, &p->err);
+    }
+    for (zAt = z; !bJson && zAt < zEnd;) { /* at the ends of lines */
+      zAt = memchr(zAt, '\n', (size_t)(zEnd - zAt));
+      if (zAt == 0) break;
+      cutSpanAt(&cuts, ++zAt - z, &p->err);
+    }
+    cuts.nLeast = 0;
+    cutSpanAt(&cuts, n, &p->err);
     addSpanPieces(p, pItem, pPart, z, &cuts, 0);
     if (pPart->nPiece > SPAN_PIECES) {
       p->nPiece = pPart->iPiece;

@@ -5,8 +5,10 @@
 #include "report.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 static const char zUnknown[] = "\xef\xbf\xbd"; /* U+FFFD */
 
@@ -104,10 +106,9 @@ void bxReportJson(sqlite3_str *pOut, const char *z, i64 n) {
   sqlite3_str_appendchar(pOut, 1, '"');
 }
 
-void bxReportEscape(sqlite3_str *pOut, const char *z) {
-  size_t n;
+static void putHtml(sqlite3_str *pOut, const char *z) {
   for (; *z; z++) {
-    n = strcspn(z, "&<>\"'");
+    size_t n = strcspn(z, "&<>\"'");
     sqlite3_str_append(pOut, z, (int)n);
     z += n;
     if (*z == 0) return;
@@ -115,43 +116,186 @@ void bxReportEscape(sqlite3_str *pOut, const char *z) {
   }
 }
 
-void bxReportTime(sqlite3_str *pOut, i64 iTime, int bIso) {
+#define MD_CHARS 200 /* of a value */
+
+/* Appends a text on one line, with every character escaped that means something, so
+** that it cannot become markup, a link or a mention of a person. (An entity stands
+** for @ and the dot of links, as no backslash does.) */
+static void putMarkdown(sqlite3_str *pOut, const char *z) {
+  int n = 0;
+  for (; *z && n < MD_CHARS; z++) {
+    unsigned char c = (unsigned char)*z;
+    n += (c & 0xc0) != 0x80;
+    if (strchr("\n\r\t", c) != 0) {
+      sqlite3_str_appendchar(pOut, 1, ' ');
+    } else if (strchr("&<>@:#\"'|", c) != 0) {
+      sqlite3_str_appendf(pOut, "&#%d;", c);
+    } else if (strchr("\\`*_{}[]()+-.!~=$^", c) != 0) {
+      sqlite3_str_appendf(pOut, "\\%c", c);
+    } else {
+      sqlite3_str_append(pOut, z, 1);
+    }
+  }
+  while ((*z & 0xc0) == 0x80) sqlite3_str_append(pOut, z++, 1);
+  if (*z) sqlite3_str_appendall(pOut, " ...");
+}
+
+static void putTime(sqlite3_str *pOut, i64 iTime, int bHtml) {
   char zIso[25];
   if (iTime < 0 || iTime > BX_MAX_TIME) {
-    sqlite3_str_appendf(pOut, "%lld", iTime);
-    return;
+    sqlite3_snprintf((int)sizeof(zIso), zIso, "%lld", iTime);
+  } else {
+    bxIso(iTime, zIso);
   }
-  bxIso(iTime, zIso);
-  if (bIso) {
+  if (bHtml) sqlite3_str_appendf(pOut, "<time datetime=\"%s\">", zIso);
+  if (iTime < 0 || iTime > BX_MAX_TIME) {
     sqlite3_str_appendall(pOut, zIso);
   } else {
     sqlite3_str_appendf(pOut, "%.10s %.12s UTC", zIso, zIso + 11);
   }
+  if (bHtml) sqlite3_str_appendall(pOut, "</time>");
 }
 
-/* Two units: who reads hours does not look for milliseconds. */
-void bxReportDuration(sqlite3_str *pOut, i64 iMs) {
-  i64 s = llabs(iMs / 1000);
-  if (iMs < 0) sqlite3_str_appendchar(pOut, 1, '-');
-  if (s < 60) {
-    sqlite3_str_appendf(pOut, "%lld.%03lld s", s, llabs(iMs % 1000));
-  } else if (s < 3600) {
-    sqlite3_str_appendf(pOut, "%lld min %lld s", s / 60, s % 60);
-  } else if (s < 86400) {
-    sqlite3_str_appendf(pOut, "%lld h %lld min", s / 3600, s / 60 % 60);
-  } else {
-    sqlite3_str_appendf(pOut, "%,lld d %lld h", s / 86400, s / 3600 % 24);
-  }
-}
-
-void bxReportSize(sqlite3_str *pOut, i64 nByte) {
+static void putSize(sqlite3_str *pOut, i64 nByte) {
   static const char *const azUnit[] = {"KB", "MB", "GB", "TB"};
   double r = (double)nByte / 1000.0;
   int i = 0;
+  for (; r >= 999.95 && i < 3; i++) r /= 1000.0;
   if (nByte < 1000) {
     sqlite3_str_appendf(pOut, "%lld bytes", nByte);
-    return;
+  } else {
+    sqlite3_str_appendf(pOut, "%.1f %s", r, azUnit[i]);
   }
-  for (; r >= 999.95 && i < 3; i++) r /= 1000.0;
-  sqlite3_str_appendf(pOut, "%.1f %s", r, azUnit[i]);
+}
+
+/* A value as people read it. */
+static void putValue(
+    sqlite3_str *pOut, const char *z, ReportType eType, int bHtml) {
+  char *zEnd = 0;
+  i64 i = z ? (i64)strtoll(z, &zEnd, 10) : 0;
+  i64 s = llabs(i / 1000);
+  if (z == 0) return;
+  if (*z == 0 || *zEnd != 0) eType = REPORT_TEXT; /* no whole number */
+  switch (eType) {
+    case REPORT_TIME: putTime(pOut, i, bHtml); break;
+    case REPORT_BYTES: putSize(pOut, i); break;
+    case REPORT_COUNT: sqlite3_str_appendf(pOut, "%,lld", i); break;
+    case REPORT_DURATION: /* two units: hours need no milliseconds */
+      if (i < 0) sqlite3_str_appendchar(pOut, 1, '-');
+      if (s < 60) {
+        sqlite3_str_appendf(pOut, "%lld.%03lld s", s, llabs(i % 1000));
+      } else if (s < 3600) {
+        sqlite3_str_appendf(pOut, "%lld min %lld s", s / 60, s % 60);
+      } else if (s < 86400) {
+        sqlite3_str_appendf(pOut, "%lld h %lld min", s / 3600, s / 60 % 60);
+      } else {
+        sqlite3_str_appendf(pOut, "%,lld d %lld h", s / 86400, s / 3600 % 24);
+      }
+      break;
+    default: (bHtml ? putHtml : putMarkdown)(pOut, z);
+  }
+}
+
+void bxReportPut(sqlite3_str *pOut, const char *z, ...) {
+  va_list ap;
+  va_start(ap, z);
+  while (*z) {
+    int n = (int)strcspn(z, "%");
+    const char *zText;
+    sqlite3_str_append(pOut, z, n);
+    z += n;
+    if (*z == 0) break;
+    switch (z[1]) {
+      case 'i': sqlite3_str_appendf(pOut, "%lld", va_arg(ap, i64)); break;
+      case 'n': sqlite3_str_appendf(pOut, "%,lld", va_arg(ap, i64)); break;
+      case 'b': putSize(pOut, va_arg(ap, i64)); break;
+      case 't':
+      case 'T': putTime(pOut, va_arg(ap, i64), z[1] == 'T'); break;
+      default:
+        assert(strchr("shmjvw", z[1]) != 0);
+        zText = va_arg(ap, const char *);
+        if (z[1] == 'v' || z[1] == 'w') {
+          putValue(pOut, zText, (ReportType)va_arg(ap, int), z[1] == 'v');
+        } else if (zText == 0) {
+          if (z[1] == 'j') sqlite3_str_appendall(pOut, "null");
+        } else if (z[1] == 'j') {
+          bxReportJson(pOut, zText, (i64)strlen(zText));
+        } else if (z[1] == 's') {
+          sqlite3_str_appendall(pOut, zText);
+        } else {
+          (z[1] == 'h' ? putHtml : putMarkdown)(pOut, zText);
+        }
+    }
+    z += 2;
+  }
+  va_end(ap);
+}
+
+#define BLOCK_LEVEL 3    /* the next ones take longer, and save little */
+#define BLOCK_ROOM 12288 /* a multiple of 3 */
+
+/* A block of the page is deflated (RFC 1951, without a header), in base64. A browser
+** inflates it with DecompressionStream('deflate-raw'). */
+void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n) {
+  static const char zDigit[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  char zRoom[1024];
+  int iRoom = 0;
+  i64 i;
+  for (i = 0; i < n; i += 3) {
+    unsigned x = (unsigned)a[i] << 16;
+    if (i + 1 < n) x |= (unsigned)a[i + 1] << 8;
+    if (i + 2 < n) x |= a[i + 2];
+    zRoom[iRoom++] = zDigit[x >> 18];
+    zRoom[iRoom++] = zDigit[x >> 12 & 63];
+    zRoom[iRoom++] = i + 1 < n ? zDigit[x >> 6 & 63] : '=';
+    zRoom[iRoom++] = i + 2 < n ? zDigit[x & 63] : '=';
+    if (iRoom == (int)sizeof(zRoom)) {
+      sqlite3_str_append(pOut, zRoom, iRoom);
+      iRoom = 0;
+    }
+  }
+  sqlite3_str_append(pOut, zRoom, iRoom);
+}
+
+void bxReportSha256(sqlite3_str *pOut, const char *z, i64 n) {
+  unsigned char aHash[BX_DIGEST];
+  bxDigestTwo(z, (size_t)n, "", 0, aHash);
+  sqlite3_str_appendall(pOut, "sha256-");
+  bxReportBase64(pOut, aHash, BX_DIGEST);
+}
+
+static void *blockAlloc(void *pArg, unsigned n, unsigned nOne) {
+  (void)pArg;
+  return sqlite3_malloc64((sqlite3_uint64)n * nOne);
+}
+
+static void blockFree(void *pArg, void *p) {
+  (void)pArg;
+  sqlite3_free(p);
+}
+
+void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr) {
+  unsigned char *aRoom = bxNew(BLOCK_ROOM, pErr);
+  z_stream stream;
+  int rc;
+  memset(&stream, 0, sizeof(stream));
+  stream.zalloc = blockAlloc;
+  stream.zfree = blockFree;
+  stream.next_in = (unsigned char *)(sqlite3_uint64)z;
+  stream.avail_in = (unsigned)n;
+  if (aRoom == 0) return;
+  rc = deflateInit2(
+      &stream, BLOCK_LEVEL, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY);
+  if (rc != Z_OK) bxGot(0, pErr);
+  while (rc == Z_OK) {
+    stream.next_out = aRoom;
+    stream.avail_out = BLOCK_ROOM;
+    do {
+      rc = deflate(&stream, Z_FINISH);
+    } while (rc == Z_OK && stream.avail_out > 0);
+    bxReportBase64(pOut, aRoom, BLOCK_ROOM - (i64)stream.avail_out);
+  }
+  deflateEnd(&stream);
+  sqlite3_free(aRoom);
 }

@@ -1,5 +1,5 @@
 /*
-** check.c: what blackbox_check() tests of the store beside the view store__check.
+** check.c: what blackbox_check() tests of the store beside sql/store_check.sql.
 **
 ** Each pack is read, and each piece must have as many uses as the recipes say. Each
 ** reference must name a text, and the hash of that text must be the one in the
@@ -14,7 +14,7 @@ SQLITE_EXTENSION_INIT3
 
 /* A pack in the check: the uses that the recipes show, and the full hashes. */
 typedef struct Checked {
-  List list;
+  List list; /* first: it begins with the number of the pack */
   uint32_t *aUse;
   unsigned char (*aHash)[STORE_HASH]; /* NULL: the pack could not be read */
 } Checked;
@@ -28,56 +28,40 @@ typedef struct StoreCheck {
   BxErr err;
 } StoreCheck;
 
-/*--------------------------------------------------------- the concerned ---*/
-
-/* Adds the keys of a text's references to a list of at most MOST. */
-static void addKeys(
-    sqlite3_stmt *pNamed, i64 iText, sqlite3_str *pOut, i64 *pn, BxErr *pErr) {
-  enum { MOST = 5 };
-  bxBind(pNamed, pErr, "i", iText);
-  while (bxRow(pNamed, pErr)) {
-    char *zKey = bxShow(sqlite3_column_value(pNamed, 1));
-    if (++*pn <= MOST && bxGot(zKey, pErr) != 0) {
-      sqlite3_str_appendf(pOut, "%s%s", *pn > 1 ? ", " : "", zKey);
-    }
-    sqlite3_free(zKey);
-  }
-  bxDone(pNamed, pErr);
-}
-
-static int usesPack(const Recipe *p, i64 iPack) {
-  i64 i;
-  for (i = 0; i < p->n; i++) {
-    if (p->a[i].iPack == iPack) return 1;
-  }
-  return 0;
-}
-
 char *bxStoreConcerned(BxStmts *p, i64 iPack, BxErr *pErr) {
+  enum { MOST = 5 };
   sqlite3_stmt *pNamed = bxStoreNamed(p, pErr);
   sqlite3_stmt *pTexts =
       bxPrepare(p, "SELECT text, recipe FROM main.store__texts", pErr);
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
-  i64 nKey = 0;
-  while (bxRow(pTexts, pErr)) {
+  i64 i, nKey = 0;
+  while (pNamed != 0 && bxRow(pTexts, pErr)) {
     BxErr err = {SQLITE_OK, 0}; /* a recipe that is damaged names no pack */
     Recipe recipe = {0, 0, 0, 0};
     const void *z = sqlite3_column_blob(pTexts, 1);
     bxRecipeDecode(&recipe, z, sqlite3_column_bytes(pTexts, 1), &err);
-    if (pNamed != 0 && usesPack(&recipe, iPack)) {
-      addKeys(pNamed, sqlite3_column_int64(pTexts, 0), pOut, &nKey, pErr);
+    for (i = 0; i < recipe.n && recipe.a[i].iPack != iPack; i++) {
+    }
+    if (i < recipe.n) {
+      bxBind(pNamed, pErr, "i", sqlite3_column_int64(pTexts, 0));
+      while (bxRow(pNamed, pErr)) {
+        char *zKey = bxShow(sqlite3_column_value(pNamed, 1));
+        if (++nKey <= MOST && bxGot(zKey, pErr) != 0) {
+          sqlite3_str_appendf(pOut, "%s%s", nKey > 1 ? ", " : "", zKey);
+        }
+        sqlite3_free(zKey);
+      }
+      bxDone(pNamed, pErr);
     }
     bxClear(&err);
-    sqlite3_free(recipe.a);
+    bxRecipeFree(&recipe);
   }
   sqlite3_finalize(pTexts);
   sqlite3_finalize(pNamed);
-  if (nKey > 5) sqlite3_str_appendf(pOut, " and %lld more", nKey - 5);
+  if (nKey > MOST) sqlite3_str_appendf(pOut, " and %lld more", nKey - MOST);
   if (nKey == 0) sqlite3_str_appendall(pOut, "none");
   return bxFinish(pOut, pErr);
 }
-
-/*-------------------------------------------------------------- packs ----*/
 
 /* Reports an error of one row as a problem, with those that it concerns. */
 static void told(StoreCheck *c, const char *zObject, BxErr *pErr) {
@@ -89,55 +73,39 @@ static void told(StoreCheck *c, const char *zObject, BxErr *pErr) {
   bxPass(&c->err, pErr);
 }
 
-/* Reads the pack of a list, and hashes its pieces. */
-static void hashPieces(StoreCheck *c, Checked *pOne, BxErr *pErr) {
-  const Pack *pPack = bxPackRead(c->p, pOne->list.iPack, STORE_ALL, pErr);
-  i64 i;
-  if (pPack == 0 || pOne->list.n == 0) return;
-  pOne->aHash = bxNew((size_t)pOne->list.n * STORE_HASH, pErr);
-  for (i = 0; i < pOne->list.n && pErr->rc == SQLITE_OK; i++) {
-    const Piece *pPiece = &pOne->list.a[i];
-    const unsigned char *z = bxPackPiece(pPack, i, pPiece->nByte);
-    if (z == 0) {
-      bxListChanged(pOne->list.iPack, pErr);
-    } else if (pPiece->nByte > 0) {
-      bxPieceHash(z, pPiece->nByte, pOne->aHash[i]);
-    }
-  }
-  if (pErr->rc == SQLITE_OK) return;
-  sqlite3_free(pOne->aHash);
-  pOne->aHash = 0;
-}
-
+/* Reads a pack and its list, and hashes its pieces. */
 static void checkPack(StoreCheck *c, i64 iPack) {
-  Checked *a = bxGrow(c->a, c->n, &c->nAlloc, sizeof(*a), &c->err);
   BxErr err = {SQLITE_OK, 0};
+  Checked *a = bxAdd(&c->a, &c->n, &c->nAlloc, sizeof(*a), &c->err);
+  const Pack *pPack;
+  i64 i;
   if (a == 0) return;
-  c->a = a;
-  a += c->n++;
-  memset(a, 0, sizeof(*a));
   bxListRead(c->p, iPack, &a->list, &err);
   a->list.iPack = iPack;
   a->aUse = bxNew((size_t)a->list.n * sizeof(*a->aUse) + 1, &err);
-  hashPieces(c, a, &err);
+  pPack = bxPackRead(c->p, iPack, STORE_ALL, &err);
+  if (pPack != 0 && a->list.n > 0) {
+    a->aHash = bxNew((size_t)a->list.n * STORE_HASH, &err);
+  }
+  for (i = 0; a->aHash != 0 && i < a->list.n && err.rc == SQLITE_OK; i++) {
+    i64 nByte = a->list.a[i].nByte;
+    const unsigned char *z = bxPackPiece(pPack, i, nByte);
+    if (z == 0) bxListChanged(iPack, &err);
+    if (z != 0 && nByte > 0) {
+      bxDigestTwo(z, (size_t)nByte, "", 0, a->aHash[i]);
+    }
+  }
+  if (err.rc != SQLITE_OK) {
+    sqlite3_free(a->aHash);
+    a->aHash = 0;
+  }
   told(c, "store__packs", &err);
 }
 
 static Checked *findChecked(const StoreCheck *c, i64 iPack) {
-  i64 iLow = 0, iHigh = c->n;
-  while (iLow < iHigh) {
-    i64 iMid = (iLow + iHigh) / 2;
-    if (c->a[iMid].list.iPack == iPack) return &c->a[iMid];
-    if (c->a[iMid].list.iPack < iPack) {
-      iLow = iMid + 1;
-    } else {
-      iHigh = iMid;
-    }
-  }
-  return 0;
+  i64 i = bxStoreSearch(c->a, c->n, sizeof(*c->a), iPack);
+  return i < c->n && c->a[i].list.iPack == iPack ? &c->a[i] : 0;
 }
-
-/*-------------------------------------------------------------- texts ----*/
 
 /* Counts the uses of a text's pieces. */
 static void countUses(StoreCheck *c, const TextRow *pRow, BxErr *pErr) {
@@ -166,28 +134,11 @@ static void checkStored(StoreCheck *c) {
     if (bxTextRowFind(c->p, sqlite3_column_int64(pStmt, 0), &row, &err)) {
       countUses(c, &row, &err);
     }
-    bxTextRowFree(&row);
+    bxRecipeFree(&row.recipe);
     told(c, "store__texts", &err);
   }
   sqlite3_finalize(pStmt);
 }
-
-static void checkUses(StoreCheck *c) {
-  i64 i, k;
-  for (i = 0; i < c->n; i++) {
-    const Checked *pOne = &c->a[i];
-    for (k = 0; pOne->aUse != 0 && k < pOne->list.n; k++) {
-      if (pOne->aUse[k] == pOne->list.a[k].nUse) continue;
-      if (c->nProblem++ >= BX_MAX_PROBLEMS) return;
-      bxProblem(c->pOut, "store__uses",
-          "piece %lld of pack %lld has %u uses, and its list says %u", k,
-          pOne->list.iPack, (unsigned)pOne->aUse[k],
-          (unsigned)pOne->list.a[k].nUse);
-    }
-  }
-}
-
-/*--------------------------------------------------------- references ----*/
 
 /* The hash of a text from those of its pieces. 0 if a piece could not be read. */
 static int hashStored(
@@ -201,10 +152,10 @@ static int hashStored(
     i64 iEnd = pRange->iFirst + pRange->nPiece;
     if (pOne == 0 || pOne->aHash == 0 || iEnd > pOne->list.n) return 0;
     for (k = pRange->iFirst; k < iEnd; k++) {
-      bxTextHashAdd(&sha, pOne->aHash[k]);
+      SHA256_Update(&sha, pOne->aHash[k], STORE_HASH);
     }
   }
-  bxTextHashEnd(&sha, aHash);
+  SHA256_Final(aHash, &sha);
   return 1;
 }
 
@@ -224,7 +175,7 @@ static void checkReference(
              memcmp(aHash, row.aMark, STORE_MARK) != 0) {
     zWhat = "names a text that has another hash";
   }
-  bxTextRowFree(&row);
+  bxRecipeFree(&row.recipe);
   if (zWhat != 0) {
     char *zKey = bxShow(sqlite3_column_value(pStmt, 1));
     c->nProblem++;
@@ -233,22 +184,6 @@ static void checkReference(
     }
     sqlite3_free(zKey);
   }
-}
-
-/* All references of one user; each text must have one. */
-static void checkUser(BxStmts *p, const char *zBodies, const char *zTexts,
-    void *pArg, BxErr *pErr) {
-  StoreCheck *c = (StoreCheck *)pArg;
-  char *zSql = bxPrintf(
-      pErr, "SELECT reference, \"key\" FROM \"%w\".\"%w\"", p->zDb, zTexts);
-  sqlite3_stmt *pStmt = zSql ? bxPlain(p->bx->db, zSql, pErr) : 0;
-  sqlite3_free(zSql);
-  while (c->nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, pErr)) {
-    BxErr err = {SQLITE_OK, 0};
-    checkReference(c, zBodies, pStmt, &err);
-    told(c, zBodies, &err);
-  }
-  sqlite3_finalize(pStmt);
 }
 
 /* Texts that nothing names, and that do not wait for the sweep. */
@@ -281,18 +216,39 @@ static void checkUnused(StoreCheck *c) {
   sqlite3_finalize(pNamed);
 }
 
-/*-------------------------------------------------------------- check ----*/
-
 void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
   StoreCheck c = {p, pOut, 0, 0, 0, 0, {SQLITE_OK, 0}};
-  sqlite3_stmt *pStmt =
-      bxPrepare(p, "SELECT pack FROM main.store__uses ORDER BY pack", &c.err);
-  i64 i;
+  BxErr err = {SQLITE_OK, 0};
+  sqlite3_stmt *pUsers,
+      *pStmt = bxPrepare(
+          p, "SELECT pack FROM main.store__uses ORDER BY pack", &c.err);
+  i64 i, k;
   while (bxRow(pStmt, &c.err)) checkPack(&c, sqlite3_column_int64(pStmt, 0));
   sqlite3_finalize(pStmt);
   checkStored(&c);
-  checkUses(&c);
-  bxStoreUsers(p, checkUser, &c, &c.err);
+  for (i = 0; i < c.n; i++) {
+    const Checked *pOne = &c.a[i];
+    for (k = 0; pOne->aUse != 0 && k < pOne->list.n; k++) {
+      if (pOne->aUse[k] == pOne->list.a[k].nUse) continue;
+      if (c.nProblem++ >= BX_MAX_PROBLEMS) break;
+      bxProblem(pOut, "store__uses",
+          "piece %lld of pack %lld has %u uses, and its list says %u", k,
+          pOne->list.iPack, (unsigned)pOne->aUse[k],
+          (unsigned)pOne->list.a[k].nUse);
+    }
+  }
+  pUsers = bxPrepare(p, STORE_USERS, &c.err);
+  while (bxRow(pUsers, &c.err)) { /* the references of one user */
+    const char *zBodies = bxColumnText(pUsers, 0, &c.err);
+    pStmt = bxStoreView(p, "SELECT reference, \"key\" FROM \"%w\".\"%w\"",
+        bxColumnText(pUsers, 1, &c.err), &c.err);
+    while (c.nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &c.err)) {
+      checkReference(&c, zBodies, pStmt, &err);
+      told(&c, zBodies, &err);
+    }
+    sqlite3_finalize(pStmt);
+  }
+  sqlite3_finalize(pUsers);
   if (bxNumber(p, "SELECT EXISTS (SELECT 1 FROM main.store__texts)", &c.err)) {
     checkUnused(&c);
   }

@@ -23,96 +23,22 @@ SQLITE_EXTENSION_INIT3
 
 #define READER_PACKS 16
 
-struct PackReader {
+typedef struct PackReader {
   ZSTD_DCtx *pUnzip;
   Pack a[READER_PACKS];
   i64 iClock;
-};
+} PackReader;
 
-/*--------------------------------------------------------- connection ----*/
-
-void *bxZipContext(BxErr *pErr) {
-  ZSTD_CCtx *p = bxZipNew(pErr);
-  if (p == 0) return 0;
-  ZSTD_CCtx_setParameter(p, ZSTD_c_compressionLevel, 3);
-  ZSTD_CCtx_setParameter(p, ZSTD_c_checksumFlag, 1);
-  ZSTD_CCtx_setParameter(p, ZSTD_c_minMatch, 5); /* quicker, and as small */
-  return p;
-}
-
-void bxZipFree(void *pZip) {
-  ZSTD_freeCCtx(pZip);
-}
-
-/* Compresses in blocks of STORE_BLOCK_BYTES, after each of which a reader can
-** stop. Returns a code of zstd. */
-static size_t zipBlocks(
-    ZSTD_CCtx *p, ZSTD_outBuffer *pOut, const void *z, size_t n) {
-  ZSTD_inBuffer in = {z, 0, 0};
-  size_t rc;
-  ZSTD_CCtx_reset(p, ZSTD_reset_session_only);
-  rc = ZSTD_CCtx_setPledgedSrcSize(p, n);
-  while (!ZSTD_isError(rc) && in.size < n) {
-    in.size = n - in.size > STORE_BLOCK_BYTES ? in.size + STORE_BLOCK_BYTES : n;
-    if (in.size < n) rc = ZSTD_compressStream2(p, pOut, &in, ZSTD_e_flush);
-  }
-  if (ZSTD_isError(rc)) return rc;
-  return ZSTD_compressStream2(p, pOut, &in, ZSTD_e_end);
-}
-
-void bxZip(
-    void *pZip, const unsigned char *z, i64 n, Bytes *pOut, BxErr *pErr) {
-  i64 nMost = (i64)ZSTD_compressBound((size_t)n) + n / STORE_BLOCK_BYTES * 16;
-  ZSTD_outBuffer out = {0, 0, 0};
-  if (pErr->rc != SQLITE_OK) return;
-  pOut->n = 0;
-  if (pOut->nAlloc < nMost) {
-    unsigned char *a =
-        bxGot(sqlite3_realloc64(pOut->a, (sqlite3_uint64)nMost), pErr);
-    if (a == 0) return;
-    pOut->a = a;
-    pOut->nAlloc = nMost;
-  }
-  out.dst = pOut->a;
-  out.size = (size_t)pOut->nAlloc;
-  if (zipBlocks(pZip, &out, z, (size_t)n) == 0) {
-    pOut->n = (i64)out.pos;
-  } else { /* nothing else can be wrong */
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  }
-}
-
-static void freePack(Pack *p) {
-  sqlite3_free(p->aAt);
-  sqlite3_free(p->aByte);
-  sqlite3_free(p->zDb);
-  memset(p, 0, sizeof(*p));
-}
-
-static void slotFree(void *pArg) {
-  StoreSlot *pSlot = (StoreSlot *)pArg;
+static void freeReader(void *pArg) {
+  PackReader *p = pArg;
   int i;
-  if (pSlot->pReader != 0) {
-    for (i = 0; i < READER_PACKS; i++) freePack(&pSlot->pReader->a[i]);
-    ZSTD_freeDCtx(pSlot->pReader->pUnzip);
-    sqlite3_free(pSlot->pReader);
+  for (i = 0; i < READER_PACKS; i++) {
+    sqlite3_free(p->a[i].aAt);
+    sqlite3_free(p->a[i].bytes.a);
+    sqlite3_free(p->a[i].zDb);
   }
-  sqlite3_free(pSlot);
-}
-
-int bxStoreRegister(Bx *bx) {
-  BxSlot *pSlot = bxSlot(bx, "store");
-  BxErr err = {SQLITE_OK, 0};
-  int rc;
-  pSlot->p = bxNew(sizeof(StoreSlot), &err);
-  if (pSlot->p != 0) pSlot->xFree = slotFree;
-  rc = err.rc;
-  bxClear(&err);
-  return rc;
-}
-
-StoreSlot *bxStoreSlot(Bx *bx) {
-  return (StoreSlot *)bxSlot(bx, "store")->p;
+  ZSTD_freeDCtx(p->pUnzip);
+  sqlite3_free(p);
 }
 
 BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
@@ -128,29 +54,6 @@ BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
         zDb, zDb);
   }
   return bxSchema(bx, zDb, pErr);
-}
-
-void bxStoreRun(BxStmts *p, sqlite3_stmt *pStmt, BxErr *pErr) {
-  StoreSlot *pSlot = bxStoreSlot(p->bx);
-  pSlot->nWriting++;
-  bxRun(pStmt, pErr);
-  pSlot->nWriting--;
-}
-
-void bxStoreWriting(BxCall *p) {
-  bxReturnInt(p, bxStoreSlot(p->bx)->nWriting > 0);
-}
-
-/*-------------------------------------------------------------- packs ----*/
-
-static PackReader *readerOf(Bx *bx, BxErr *pErr) {
-  StoreSlot *pSlot = bxStoreSlot(bx);
-  PackReader *p = pSlot->pReader;
-  if (p == 0) p = pSlot->pReader = bxNew(sizeof(*p), pErr);
-  if (p != 0 && p->pUnzip == 0 && pErr->rc == SQLITE_OK) {
-    p->pUnzip = bxUnzipNew(pErr);
-  }
-  return pErr->rc == SQLITE_OK ? p : 0;
 }
 
 static void failPack(BxStmts *p, i64 iPack, const char *zWhy, BxErr *pErr) {
@@ -171,9 +74,8 @@ static void failPack(BxStmts *p, i64 iPack, const char *zWhy, BxErr *pErr) {
 }
 
 void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT list FROM main.store__uses WHERE pack = ?1";
-  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
+  sqlite3_stmt *pStmt =
+      bxStmt(p, "SELECT list FROM main.store__uses WHERE pack = ?1", pErr);
   int bThere;
   memset(pOut, 0, sizeof(*pOut));
   pOut->iPack = iPack;
@@ -189,29 +91,6 @@ void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
   if (!bThere) failPack(p, iPack, "has no list", pErr);
 }
 
-/* Computes the positions of the pieces. */
-static void placePieces(BxStmts *p, Pack *pPack, BxErr *pErr) {
-  List list;
-  uint32_t nAt = 0;
-  i64 i;
-  bxListRead(p, pPack->iPack, &list, pErr);
-  if (pErr->rc == SQLITE_OK && list.n >= pPack->nPieceAlloc) {
-    uint32_t *a = bxGot(
-        sqlite3_realloc64(pPack->aAt, ((sqlite3_uint64)list.n + 1) * 4), pErr);
-    if (a != 0) {
-      pPack->aAt = a;
-      pPack->nPieceAlloc = list.n + 1;
-    }
-  }
-  for (i = 0; i <= list.n && pErr->rc == SQLITE_OK; i++) {
-    pPack->aAt[i] = nAt;
-    if (i < list.n) nAt += list.a[i].nByte;
-  }
-  pPack->nPiece = list.n;
-  pPack->nByte = nAt;
-  bxListFree(&list);
-}
-
 /* Decompresses data up to nWant bytes at least. If that is all of it, the checksum
 ** at its end is tested. Returns 0 if it is damaged. */
 static int unzip(
@@ -223,7 +102,7 @@ static int unzip(
          (p->nDone < nWant || p->nDone == p->nByte)) {
     size_t nDone = nNext > n
                        ? (size_t)-1
-                       : ZSTD_decompressContinue(pUnzip, p->aByte + p->nDone,
+                       : ZSTD_decompressContinue(pUnzip, p->bytes.a + p->nDone,
                              (size_t)(p->nByte - p->nDone), z, nNext);
     if (ZSTD_isError(nDone)) return 0;
     p->nDone += (i64)nDone;
@@ -233,46 +112,36 @@ static int unzip(
   return nNext > 0 || (n == 0 && p->nDone == p->nByte);
 }
 
-/* Makes room for the bytes of a pack. Returns 0 on error, or if a list claims that
-** the pack has more bytes than any can have. */
-static int needBytes(Pack *p, BxErr *pErr) {
-  unsigned char *a;
-  if (p->nByte > STORE_PACK_BYTES) return 0;
-  if (p->aByte != 0 && p->nByteAlloc >= p->nByte) return 1;
-  a = bxGot(sqlite3_realloc64(p->aByte, (sqlite3_uint64)p->nByte + 1), pErr);
-  if (a == 0) return 0;
-  p->aByte = a;
-  p->nByteAlloc = p->nByte;
-  return 1;
-}
-
-/* The place of a pack among those that are kept: its own, or that of the one that
-** was not used for longest. */
-static Pack *placeOf(PackReader *p, const char *zDb, i64 iPack) {
-  Pack *pOldest = &p->a[0];
-  int i;
-  for (i = 0; i < READER_PACKS; i++) {
-    Pack *pOne = &p->a[i];
-    if (pOne->iPack == iPack && pOne->zDb != 0 && strcmp(pOne->zDb, zDb) == 0) {
-      return pOne;
-    }
-    if (pOne->iUsed < pOldest->iUsed) pOldest = pOne;
-  }
-  return pOldest;
-}
-
-/* Fills a place. Returns 0 on error, or if the pack is damaged. */
+/* Fills the place of a pack with its first nPiece pieces. Returns 0 on error, or if
+** the pack is damaged. */
 static int fillPack(
     BxStmts *p, ZSTD_DCtx *pUnzip, Pack *pPack, i64 nPiece, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT data FROM main.store__packs WHERE pack = ?1";
+  List list;
   sqlite3_stmt *pStmt;
-  i64 nWant;
+  i64 i, nWant;
   int bWhole = 0;
-  placePieces(p, pPack, pErr);
-  if (pErr->rc != SQLITE_OK || !needBytes(pPack, pErr)) return 0;
+  bxListRead(p, pPack->iPack, &list, pErr);
+  if (pErr->rc == SQLITE_OK && list.n >= pPack->nPieceAlloc) {
+    uint32_t *a = bxGot(
+        sqlite3_realloc64(pPack->aAt, ((sqlite3_uint64)list.n + 1) * 4), pErr);
+    if (a != 0) {
+      pPack->aAt = a;
+      pPack->nPieceAlloc = list.n + 1;
+    }
+  }
+  pPack->nByte = 0;
+  for (i = 0; i <= list.n && pErr->rc == SQLITE_OK; i++) {
+    pPack->aAt[i] = (uint32_t)pPack->nByte;
+    if (i < list.n) pPack->nByte += list.a[i].nByte;
+  }
+  pPack->nPiece = list.n;
+  bxListFree(&list);
+  if (pErr->rc != SQLITE_OK || pPack->nByte > STORE_PACK_BYTES ||
+      !bxBytesRoom(&pPack->bytes, pPack->nByte + 1, pErr)) {
+    return 0;
+  }
   nWant = nPiece < pPack->nPiece ? pPack->aAt[nPiece] : pPack->nByte;
-  pStmt = bxStmt(p, zSql, pErr);
+  pStmt = bxStmt(p, "SELECT data FROM main.store__packs WHERE pack = ?1", pErr);
   bxBind(pStmt, pErr, "i", pPack->iPack);
   if (bxRow(pStmt, pErr)) {
     const void *pData = sqlite3_column_blob(pStmt, 0);
@@ -285,14 +154,39 @@ static int fillPack(
   return bWhole && pErr->rc == SQLITE_OK;
 }
 
-/* Takes a place for a pack. Returns whether its bytes are there. */
-static int takePlace(
-    BxStmts *p, Pack *pPack, i64 iPack, i64 iToken, i64 nPiece, BxErr *pErr) {
-  int bSame = pPack->zDb != 0 && pPack->iPack == iPack &&
-              strcmp(pPack->zDb, p->zDb) == 0 && pPack->iToken == iToken;
-  if (bSame) {
-    return pPack->nDone == pPack->nByte ||
-           (nPiece < pPack->nPiece && pPack->aAt[nPiece] <= pPack->nDone);
+/* Reads the first nPiece pieces of a pack. Returns NULL, or what is wrong with it. */
+static const char *readPack(
+    BxStmts *p, i64 iPack, i64 nPiece, const Pack **ppOut, BxErr *pErr) {
+  BxSlot *pSlot = bxSlot(p->bx, "store");
+  PackReader *pReader = pSlot->p;
+  Pack *pPack;
+  i64 iToken;
+  int i, bHere = 0;
+  if (pReader == 0) pReader = pSlot->p = bxNew(sizeof(*pReader), pErr);
+  if (pReader != 0) pSlot->xFree = freeReader;
+  if (pReader != 0 && pReader->pUnzip == 0) pReader->pUnzip = bxUnzipNew(pErr);
+  iToken = bxAsk(p,
+      "SELECT coalesce((SELECT token FROM main.store__packs WHERE pack = ?1),"
+      " -2)",
+      pErr, "i", iPack);
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (iToken < 0) return iToken == -2 ? "is missing" : "has a token below 0";
+  pPack =
+      &pReader->a[0]; /* its own place, or that of the least recently used */
+  for (i = 0; i < READER_PACKS && !bHere; i++) {
+    Pack *pOne = &pReader->a[i];
+    bHere = pOne->iPack == iPack && pOne->zDb != 0 &&
+            strcmp(pOne->zDb, p->zDb) == 0;
+    if (bHere || pOne->iUsed < pPack->iUsed) pPack = pOne;
+  }
+  pPack->iUsed = ++pReader->iClock;
+  *ppOut = pPack;
+  if (bHere && pPack->iToken == iToken) {
+    if (pPack->nDone == pPack->nByte ||
+        (nPiece < pPack->nPiece && pPack->aAt[nPiece] <= pPack->nDone)) {
+      return 0;
+    }
+    nPiece = STORE_ALL; /* more of what was read before: then all of it */
   }
   if (pPack->zDb == 0 || strcmp(pPack->zDb, p->zDb) != 0) {
     sqlite3_free(pPack->zDb);
@@ -300,30 +194,8 @@ static int takePlace(
   }
   pPack->iPack = iPack;
   pPack->iToken = -1; /* not valid, until it is filled */
-  return 0;
-}
-
-/* Reads the first nPiece pieces of a pack. Returns NULL, or what is wrong with it. */
-static const char *readPack(
-    BxStmts *p, i64 iPack, i64 nPiece, const Pack **ppOut, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT coalesce((SELECT token FROM main.store__packs WHERE pack = ?1),"
-      " -2)";
-  PackReader *pReader = readerOf(p->bx, pErr);
-  i64 iToken = bxAsk(p, zSql, pErr, "i", iPack);
-  Pack *pPack;
-  if (pErr->rc != SQLITE_OK) return 0;
-  if (iToken < 0) return iToken == -2 ? "is missing" : "has a token below 0";
-  pPack = placeOf(pReader, p->zDb, iPack);
-  pPack->iUsed = ++pReader->iClock;
-  if (!takePlace(p, pPack, iPack, iToken, nPiece, pErr)) {
-    /* more of what was read before: then all of it */
-    if (pPack->iToken == iToken) nPiece = STORE_ALL;
-    pPack->iToken = -1;
-    if (!fillPack(p, pReader->pUnzip, pPack, nPiece, pErr)) return "is damaged";
-    pPack->iToken = iToken;
-  }
-  *ppOut = pPack;
+  if (!fillPack(p, pReader->pUnzip, pPack, nPiece, pErr)) return "is damaged";
+  pPack->iToken = iToken;
   return 0;
 }
 
@@ -349,7 +221,7 @@ const unsigned char *bxPackPiece(const Pack *p, i64 iPiece, i64 nByte) {
   if (iPiece >= p->nPiece) return 0;
   iAt = p->aAt[iPiece];
   if (p->aAt[iPiece + 1] - iAt != nByte || iAt + nByte > p->nDone) return 0;
-  return p->aByte + iAt;
+  return p->bytes.a + iAt;
 }
 
 void bxListChanged(i64 iPack, BxErr *pErr) {
@@ -359,13 +231,11 @@ void bxListChanged(i64 iPack, BxErr *pErr) {
       iPack);
 }
 
-/*-------------------------------------------------------------- texts ----*/
-
 int bxTextRowFind(BxStmts *p, i64 iText, TextRow *pOut, BxErr *pErr) {
-  static const char zSql[] =
+  sqlite3_stmt *pStmt = bxStmt(p,
       "SELECT bytes, sum, fresh, mark, recipe FROM main.store__texts"
-      " WHERE text = ?1";
-  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
+      " WHERE text = ?1",
+      pErr);
   int bThere;
   memset(pOut, 0, sizeof(*pOut));
   pOut->iText = iText;
@@ -388,26 +258,11 @@ int bxTextRowFind(BxStmts *p, i64 iText, TextRow *pOut, BxErr *pErr) {
   return bThere && pErr->rc == SQLITE_OK;
 }
 
-void bxTextRowFree(TextRow *p) {
-  sqlite3_free(p->recipe.a);
-  p->recipe.a = 0;
-}
-
 static void failText(BxStmts *p, i64 iText, BxErr *pErr) {
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: text %lld of the body store in schema %s does not "
       "agree with its pieces; SELECT * FROM blackbox_check names the row",
       iText, p->zDb);
-}
-
-/* A text does not have its checksum. If one of its packs is damaged, the error names
-** it. */
-static void blameText(BxStmts *p, const TextRow *pRow, BxErr *pErr) {
-  i64 i;
-  for (i = 0; i < pRow->recipe.n && pErr->rc == SQLITE_OK; i++) {
-    bxPackRead(p, pRow->recipe.a[i].iPack, STORE_ALL, pErr);
-  }
-  failText(p, pRow->iText, pErr);
 }
 
 unsigned char *bxTextRowRead(BxStmts *p, const TextRow *pRow, BxErr *pErr) {
@@ -429,12 +284,16 @@ unsigned char *bxTextRowRead(BxStmts *p, const TextRow *pRow, BxErr *pErr) {
       failText(p, pRow->iText, pErr);
       break;
     }
-    memcpy(z + n, pPack->aByte + pPack->aAt[pRange->iFirst], (size_t)nPart);
+    memcpy(z + n, pPack->bytes.a + pPack->aAt[pRange->iFirst], (size_t)nPart);
     n += nPart;
   }
   if (pErr->rc == SQLITE_OK &&
       (n != pRow->nByte || bxTextSum(z, n) != pRow->iSum)) {
-    blameText(p, pRow, pErr);
+    /* if one of its packs is damaged, the error names it */
+    for (i = 0; i < pRow->recipe.n && pErr->rc == SQLITE_OK; i++) {
+      bxPackRead(p, pRow->recipe.a[i].iPack, STORE_ALL, pErr);
+    }
+    failText(p, pRow->iText, pErr);
   }
   if (pErr->rc != SQLITE_OK) {
     sqlite3_free(z);
@@ -450,18 +309,24 @@ static int hasText(BxStmts *p, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
       memcmp(pRow->aMark, pRef->aHash, STORE_MARK) == 0) {
     return 1;
   }
-  bxTextRowFree(pRow);
+  bxRecipeFree(&pRow->recipe);
   return 0;
 }
 
-/* The store in any of the schemas. */
-static BxStmts *findAnywhere(
-    Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
-  BxStmts *pFound = 0;
+BxStmts *bxRefFind(Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  BxStmts *p, *pFound = 0;
+  sqlite3_stmt *pStmt;
+  memset(pRow, 0, sizeof(*pRow));
+  if (pErr->rc != SQLITE_OK) return 0;
+  p = bxHome(bx, "store", &err); /* fails if there is none, or if two have it */
+  if (err.rc == SQLITE_ERROR) bxClear(&err);
+  bxPass(pErr, &err);
+  if (p != 0 && hasText(p, pRef, pRow, pErr)) return p;
+  if (pErr->rc != SQLITE_OK) return 0;
+  pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
   while (pFound == 0 && bxRow(pStmt, pErr)) {
     const char *zDb = bxColumnText(pStmt, 1, pErr);
-    BxStmts *p;
     if (zDb == 0 || strcmp(zDb, "temp") == 0) continue;
     if (!bxCarries(bx, zDb, "store", pErr)) continue;
     p = bxSchema(bx, zDb, pErr);
@@ -470,23 +335,6 @@ static BxStmts *findAnywhere(
   sqlite3_finalize(pStmt);
   return pFound;
 }
-
-BxStmts *bxRefFind(Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  BxStmts *p;
-  memset(pRow, 0, sizeof(*pRow));
-  if (pErr->rc != SQLITE_OK) return 0;
-  p = bxHome(bx, "store", &err); /* fails if there is none, or if two have it */
-  if (err.rc != SQLITE_OK && err.rc != SQLITE_ERROR) {
-    bxPass(pErr, &err);
-    return 0;
-  }
-  bxClear(&err);
-  if (p != 0 && hasText(p, pRef, pRow, pErr)) return p;
-  return pErr->rc == SQLITE_OK ? findAnywhere(bx, pRef, pRow, pErr) : 0;
-}
-
-/*---------------------------------------------------------- functions ----*/
 
 void bxStoreText(BxCall *p) {
   Ref ref;
@@ -502,17 +350,15 @@ void bxStoreText(BxCall *p) {
     if (p->err.rc == SQLITE_OK) bxReturnValue(p, p->aArg[0]);
   } else {
     z = bxTextRowRead(pStore, &row, &p->err);
-    if (z == 0) {
-      /* the error is set */
-    } else if (row.recipe.eType == SQLITE_TEXT) {
+    if (z != 0 && row.recipe.eType == SQLITE_TEXT) {
       sqlite3_result_text64(p->pCtx, (char *)z, (sqlite3_uint64)row.nByte,
           sqlite3_free, SQLITE_UTF8);
-    } else {
+    } else if (z != 0) {
       sqlite3_result_blob64(
           p->pCtx, z, (sqlite3_uint64)row.nByte, sqlite3_free);
     }
   }
-  bxTextRowFree(&row);
+  bxRecipeFree(&row.recipe);
 }
 
 /* The hash of what a value stands for. 0 if it has none: NULL, or a number. */
@@ -524,7 +370,7 @@ static int hashOf(
   if (bxRefOf(&ref, pVal)) {
     TextRow row;
     int bFound = bxRefFind(bx, &ref, &row, pErr) != 0;
-    bxTextRowFree(&row);
+    bxRecipeFree(&row.recipe);
     memcpy(aHash, ref.aHash, STORE_HASH);
     if (bFound) return 1;
   }

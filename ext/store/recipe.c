@@ -16,23 +16,39 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/*-------------------------------------------------------------- bytes ----*/
+int bxBytesRoom(Bytes *p, i64 n, BxErr *pErr) {
+  i64 nNew = p->nAlloc * 2 + 64;
+  unsigned char *a;
+  if (pErr->rc != SQLITE_OK || n <= p->nAlloc) return pErr->rc == SQLITE_OK;
+  if (nNew < n) nNew = n;
+  a = bxGot(sqlite3_realloc64(p->a, (sqlite3_uint64)nNew), pErr);
+  if (a == 0) return 0;
+  p->a = a;
+  p->nAlloc = nNew;
+  return 1;
+}
 
 void bxBytesAdd(Bytes *p, const void *z, i64 n, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK || n == 0) return;
-  if (p->n + n > p->nAlloc) {
-    i64 nNew = (p->n + n) * 2 + 64;
-    unsigned char *a =
-        bxGot(sqlite3_realloc64(p->a, (sqlite3_uint64)nNew), pErr);
-    if (a == 0) return;
-    p->a = a;
-    p->nAlloc = nNew;
-  }
+  if (n == 0 || !bxBytesRoom(p, p->n + n, pErr)) return;
   memcpy(p->a + p->n, z, (size_t)n);
   p->n += n;
 }
 
-void bxBytesVarint(Bytes *p, uint64_t u, BxErr *pErr) {
+i64 bxStoreSearch(const void *a, i64 n, size_t nOne, i64 iKey) {
+  i64 iLow = 0, iHigh = n, iFound;
+  while (iLow < iHigh) {
+    i64 iMid = (iLow + iHigh) / 2;
+    memcpy(&iFound, (const char *)a + (size_t)iMid * nOne, sizeof(iFound));
+    if (iFound < iKey) {
+      iLow = iMid + 1;
+    } else {
+      iHigh = iMid;
+    }
+  }
+  return iLow;
+}
+
+static void bytesVarint(Bytes *p, uint64_t u, BxErr *pErr) {
   unsigned char a[10];
   int n = 0;
   for (; u >= 0x80; u >>= 7) a[n++] = (unsigned char)(u | 0x80);
@@ -40,7 +56,9 @@ void bxBytesVarint(Bytes *p, uint64_t u, BxErr *pErr) {
   bxBytesAdd(p, a, n, pErr);
 }
 
-uint64_t bxVarint(const unsigned char **pz, const unsigned char *zEnd) {
+/* Reads a number at *pz, and moves it on. 0 with *pz NULL after the end. */
+static uint64_t readVarint(
+    const unsigned char **pz, const unsigned char *zEnd) {
   const unsigned char *z = *pz;
   uint64_t u = 0;
   int nShift;
@@ -55,30 +73,22 @@ uint64_t bxVarint(const unsigned char **pz, const unsigned char *zEnd) {
   return 0;
 }
 
-/*-------------------------------------------------------------- lists ----*/
-
-static void failList(const List *p, BxErr *pErr) {
-  bxFail(pErr, SQLITE_CORRUPT_VTAB,
-      "CorruptedDataError: the list of pack %lld in store__uses is damaged; "
-      "blackbox_check names the rows concerned",
-      p->iPack);
-}
-
 void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
   const unsigned char *zEnd = z + n;
   while (pErr->rc == SQLITE_OK && z != 0 && z < zEnd) {
-    uint64_t nByte = bxVarint(&z, zEnd), nUse = 0;
+    uint64_t nByte = readVarint(&z, zEnd), nUse = 0;
     Piece *a;
-    if (nByte != 0) nUse = bxVarint(&z, zEnd);
+    if (nByte != 0) nUse = readVarint(&z, zEnd);
     if (z == 0 || nByte > STORE_PIECE_MAX || nUse > UINT32_MAX ||
         p->n == 65536) {
-      failList(p, pErr);
+      bxFail(pErr, SQLITE_CORRUPT_VTAB,
+          "CorruptedDataError: the list of pack %lld in store__uses is "
+          "damaged; blackbox_check names the rows concerned",
+          p->iPack);
       return;
     }
-    a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
+    a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
     if (a == 0) return;
-    p->a = a;
-    a += p->n++;
     a->nByte = (uint32_t)nByte;
     a->nUse = (uint32_t)nUse;
   }
@@ -87,8 +97,8 @@ void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
 void bxListEncode(const List *p, Bytes *pOut, BxErr *pErr) {
   i64 i;
   for (i = 0; i < p->n; i++) {
-    bxBytesVarint(pOut, p->a[i].nByte, pErr);
-    if (p->a[i].nByte != 0) bxBytesVarint(pOut, p->a[i].nUse, pErr);
+    bytesVarint(pOut, p->a[i].nByte, pErr);
+    if (p->a[i].nByte != 0) bytesVarint(pOut, p->a[i].nUse, pErr);
   }
 }
 
@@ -97,7 +107,10 @@ void bxListFree(List *p) {
   memset(p, 0, sizeof(*p));
 }
 
-/*------------------------------------------------------------ recipes ----*/
+void bxRecipeFree(Recipe *p) {
+  sqlite3_free(p->a);
+  memset(p, 0, sizeof(*p));
+}
 
 void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr) {
   const unsigned char *zEnd = z + n;
@@ -105,8 +118,8 @@ void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr) {
   p->eType = n > 0 ? *z++ : 0;
   if (p->eType != SQLITE_TEXT && p->eType != SQLITE_BLOB) z = 0;
   while (pErr->rc == SQLITE_OK && z != 0 && z < zEnd) {
-    uint64_t uMove = bxVarint(&z, zEnd), uFirst = bxVarint(&z, zEnd);
-    uint64_t uCount = bxVarint(&z, zEnd);
+    uint64_t uMove = readVarint(&z, zEnd), uFirst = readVarint(&z, zEnd);
+    uint64_t uCount = readVarint(&z, zEnd);
     i64 iMove = (i64)(uMove >> 1);
     Range *a;
     if (z == 0 || uFirst >= 65536 || uCount == 0 || uCount > 65536) {
@@ -114,10 +127,8 @@ void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr) {
       break;
     }
     iPack = (i64)((uint64_t)iPack + (uint64_t)(uMove & 1 ? -iMove - 1 : iMove));
-    a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
+    a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
     if (a == 0) return;
-    p->a = a;
-    a += p->n++;
     a->iPack = iPack;
     a->iFirst = (i64)uFirst;
     a->nPiece = (i64)uCount;
@@ -133,12 +144,11 @@ void bxRecipeEncode(const Recipe *p, Bytes *pOut, BxErr *pErr) {
   i64 i, iPack = 0;
   bxBytesAdd(pOut, &c, 1, pErr);
   for (i = 0; i < p->n; i++) {
-    i64 iMove = p->a[i].iPack - iPack;
-    bxBytesVarint(pOut,
-        iMove < 0 ? ((uint64_t)(-iMove - 1) << 1) + 1 : (uint64_t)iMove << 1,
-        pErr);
-    bxBytesVarint(pOut, (uint64_t)p->a[i].iFirst, pErr);
-    bxBytesVarint(pOut, (uint64_t)p->a[i].nPiece, pErr);
+    i64 d = p->a[i].iPack - iPack;
+    uint64_t u = d < 0 ? (uint64_t)(-d - 1) << 1 | 1 : (uint64_t)d << 1;
+    bytesVarint(pOut, u, pErr);
+    bytesVarint(pOut, (uint64_t)p->a[i].iFirst, pErr);
+    bytesVarint(pOut, (uint64_t)p->a[i].nPiece, pErr);
     iPack = p->a[i].iPack;
   }
 }
@@ -149,10 +159,8 @@ void bxRecipeAdd(Recipe *p, i64 iPack, i64 iPiece, BxErr *pErr) {
     a->nPiece++;
     return;
   }
-  a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
+  a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
   if (a == 0) return;
-  p->a = a;
-  a += p->n++;
   a->iPack = iPack;
   a->iFirst = iPiece;
   a->nPiece = 1;

@@ -14,46 +14,28 @@ SQLITE_EXTENSION_INIT3
 
 #define LOOK_BACK 10000
 
+/* An old piece of a text: its place, and the bytes of the text that are in it. */
+typedef struct OldPiece {
+  i64 iPlace, nByte;
+} OldPiece;
+
 typedef struct Sharing {
-  i64 *aPlace; /* the places of the text's old pieces, in order, each once */
-  i64 *aByte;  /* their bytes in the text */
-  i64 nPlace, nAlloc, nByteAlloc;
-  i64 nNew, nOld; /* bytes that are new; bytes of aByte that are left */
+  OldPiece *a; /* in the order of their places, each once */
+  i64 n, nAlloc;
+  i64 nNew, nOld; /* bytes that are new; bytes of a that are left */
   sqlite3_str *pRows;
 } Sharing;
 
-static i64 findPlace(const Sharing *p, i64 iPlace) {
-  i64 iLow = 0, iHigh = p->nPlace;
-  while (iLow < iHigh) {
-    i64 iMid = (iLow + iHigh) / 2;
-    if (p->aPlace[iMid] < iPlace) {
-      iLow = iMid + 1;
-    } else {
-      iHigh = iMid;
-    }
-  }
-  return iLow;
-}
-
 static void addPlace(Sharing *p, i64 iPlace, i64 nByte, BxErr *pErr) {
-  i64 i = findPlace(p, iPlace), *a;
+  i64 i = bxStoreSearch(p->a, p->n, sizeof(*p->a), iPlace);
   p->nOld += nByte;
-  if (i < p->nPlace && p->aPlace[i] == iPlace) {
-    p->aByte[i] += nByte;
-    return;
+  if (i == p->n || p->a[i].iPlace != iPlace) {
+    if (bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*p->a), pErr) == 0) return;
+    memmove(&p->a[i + 1], &p->a[i], (size_t)(p->n - 1 - i) * sizeof(*p->a));
+    p->a[i].iPlace = iPlace;
+    p->a[i].nByte = 0;
   }
-  a = bxGrow(p->aPlace, p->nPlace, &p->nAlloc, sizeof(*a), pErr);
-  if (a == 0) return;
-  p->aPlace = a;
-  a = bxGrow(p->aByte, p->nPlace, &p->nByteAlloc, sizeof(*a), pErr);
-  if (a == 0) return;
-  p->aByte = a;
-  memmove(
-      p->aPlace + i + 1, p->aPlace + i, (size_t)(p->nPlace - i) * sizeof(*a));
-  memmove(p->aByte + i + 1, p->aByte + i, (size_t)(p->nPlace - i) * sizeof(*a));
-  p->aPlace[i] = iPlace;
-  p->aByte[i] = nByte;
-  p->nPlace++;
+  p->a[i].nByte += nByte;
 }
 
 /* Divides a text into what is new and what is old. */
@@ -83,10 +65,10 @@ static i64 takeShared(Sharing *p, const Recipe *pRecipe) {
   for (i = 0; i < pRecipe->n; i++) {
     const Range *pRange = &pRecipe->a[i];
     i64 iFirst = pRange->iPack << 16 | pRange->iFirst;
-    for (k = findPlace(p, iFirst);
-         k < p->nPlace && p->aPlace[k] < iFirst + pRange->nPiece; k++) {
-      nByte += p->aByte[k];
-      p->aByte[k] = 0;
+    for (k = bxStoreSearch(p->a, p->n, sizeof(*p->a), iFirst);
+         k < p->n && p->a[k].iPlace < iFirst + pRange->nPiece; k++) {
+      nByte += p->a[k].nByte;
+      p->a[k].nByte = 0;
     }
   }
   p->nOld -= nByte;
@@ -113,16 +95,16 @@ static void putShare(Sharing *p, const char *zColumn, sqlite3_value *pKey,
 /* The rows for one text: what is new, and each earlier row. */
 static void shareText(Sharing *p, BxStmts *pStore, const char *zColumn,
     i64 iText, sqlite3_stmt *pNamed, BxErr *pErr) {
-  static const char zBefore[] =
-      "SELECT text, recipe FROM main.store__texts WHERE text < ?1"
-      " ORDER BY text DESC LIMIT ?2";
   sqlite3_stmt *pStmt;
   TextRow row;
-  p->nPlace = p->nNew = p->nOld = 0;
+  p->n = p->nNew = p->nOld = 0;
   if (bxTextRowFind(pStore, iText, &row, pErr)) divide(p, pStore, &row, pErr);
-  bxTextRowFree(&row);
+  bxRecipeFree(&row.recipe);
   putShare(p, zColumn, 0, p->nNew, "new", pErr);
-  pStmt = bxPrepare(pStore, zBefore, pErr);
+  pStmt = bxPrepare(pStore,
+      "SELECT text, recipe FROM main.store__texts WHERE text < ?1"
+      " ORDER BY text DESC LIMIT ?2",
+      pErr);
   bxBind(pStmt, pErr, "ii", iText, (i64)LOOK_BACK);
   while (p->nOld > 0 && bxRow(pStmt, pErr)) {
     Recipe recipe = {0, 0, 0, 0};
@@ -142,55 +124,37 @@ static void shareText(Sharing *p, BxStmts *pStore, const char *zColumn,
   putShare(p, zColumn, 0, p->nOld, "shared", pErr);
 }
 
-/* What one call asks for. */
-typedef struct Asked {
-  sqlite3_value *pKey;
-  Sharing sharing;
-  sqlite3_stmt *pNamed;
-} Asked;
-
-/* The texts of the key in the view of one user. */
-static void shareUser(BxStmts *p, const char *zBodies, const char *zTexts,
-    void *pArg, BxErr *pErr) {
-  Asked *pAsked = (Asked *)pArg;
-  char *zSql = bxPrintf(
-      pErr, "SELECT * FROM \"%w\".\"%w\" WHERE \"key\" = ?1", p->zDb, zBodies);
-  sqlite3_stmt *pStmt = zSql ? bxPlain(p->bx->db, zSql, pErr) : 0;
-  int i;
-  (void)zTexts;
-  sqlite3_free(zSql);
-  bxBind(pStmt, pErr, "v", pAsked->pKey);
-  while (bxRow(pStmt, pErr)) {
-    for (i = 1; i < sqlite3_column_count(pStmt); i++) {
-      Ref ref;
-      if (!bxRefOf(&ref, sqlite3_column_value(pStmt, i))) continue;
-      shareText(&pAsked->sharing, p, sqlite3_column_name(pStmt, i), ref.iText,
-          pAsked->pNamed, pErr);
-    }
-  }
-  sqlite3_finalize(pStmt);
-}
-
 sqlite3_stmt *bxStoreShared(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *pStore = bxStoreHome(bx, apArg[1], pErr);
-  Asked asked;
+  Sharing sharing = {0, 0, 0, 0, 0, 0};
+  sqlite3_stmt *pNamed, *pUsers, *pStmt;
   char *zRows;
-  memset(&asked, 0, sizeof(asked));
+  int i;
   if (pStore == 0) return 0;
-  asked.pKey = apArg[0];
-  asked.pNamed = bxStoreNamed(pStore, pErr);
-  asked.sharing.pRows = sqlite3_str_new(bx->db);
-  sqlite3_str_appendall(asked.sharing.pRows, "[");
-  if (asked.pNamed != 0) bxStoreUsers(pStore, shareUser, &asked, pErr);
-  sqlite3_str_appendall(asked.sharing.pRows, "]");
-  sqlite3_finalize(asked.pNamed);
-  sqlite3_free(asked.sharing.aPlace);
-  sqlite3_free(asked.sharing.aByte);
-  zRows = bxFinish(asked.sharing.pRows, pErr);
-  if (pErr->rc != SQLITE_OK) {
-    sqlite3_free(zRows);
-    return 0;
+  pNamed = bxStoreNamed(pStore, pErr);
+  sharing.pRows = sqlite3_str_new(bx->db);
+  sqlite3_str_appendall(sharing.pRows, "[");
+  pUsers = bxPrepare(pStore, STORE_USERS, pErr);
+  while (pNamed != 0 && bxRow(pUsers, pErr)) {
+    pStmt =
+        bxStoreView(pStore, "SELECT * FROM \"%w\".\"%w\" WHERE \"key\" = ?1",
+            bxColumnText(pUsers, 0, pErr), pErr);
+    bxBind(pStmt, pErr, "v", apArg[0]);
+    while (bxRow(pStmt, pErr)) {
+      for (i = 1; i < sqlite3_column_count(pStmt); i++) {
+        Ref ref;
+        if (!bxRefOf(&ref, sqlite3_column_value(pStmt, i))) continue;
+        shareText(&sharing, pStore, sqlite3_column_name(pStmt, i), ref.iText,
+            pNamed, pErr);
+      }
+    }
+    sqlite3_finalize(pStmt);
   }
+  sqlite3_finalize(pUsers);
+  sqlite3_finalize(pNamed);
+  sqlite3_free(sharing.a);
+  sqlite3_str_appendall(sharing.pRows, "]");
+  zRows = bxFinish(sharing.pRows, pErr);
   return bxJsonRows(bx,
       "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3"
       " FROM json_each(?1)",

@@ -29,10 +29,10 @@ def test_no_file_has_more_than_900_lines():
     assert long == {}
 
 
-def test_no_function_has_more_than_51_lines():
+def test_no_function_has_more_than_80_lines():
     found = [text for path in CODE for text in functions(path)]
     assert len(found) > 1000
-    assert [text.split("(")[0] for text in found if text.count("\n") + 1 > 51] == []
+    assert [text.split("(")[0] for text in found if text.count("\n") + 1 > 80] == []
 
 
 def test_no_header_includes_itself_through_others():

@@ -339,8 +339,8 @@ LEFT_OUT = [
             "the holds, receipts and erasures are rows of the log"),
     LeftOut(r"\nno such \w+: (main\.|temp\.)?(payload_(archive|by_event|clear|delete_check|landing|"
             r"made_held_delete|sweep|volume)|ring_\w+|.*\"_(bound|heldrow)|bulk|why|core_check|"
-            r"evidence_overflow_\w+|rec_\w+)$",
-            "the archive, rings and buffers have fewer inner objects"),
+            r"evidence_overflow_\w+|evidence_{1,2}check|store_\w+|rec_\w+)$",
+            "the archive, rings, buffers, evidence and the store have fewer inner objects"),
     LeftOut(r"\bevent_payloads has 11 columns but 1[02] values|\bambiguous column name: created_ms$|"
             r"\bno such function: store_text$|\bindex idx_payloads_event_id already exists$",
             "event_payloads has the columns meta and created_ms, other indexes, and it calls "

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from conftest import ROOT, connect, one, rows
+from conftest import ROOT, archive_faults, connect, one, rows
 from evidence_helpers import ADD, well
 
 MAKE = ("CREATE VIRTUAL TABLE temp.rec USING evidence_buffer("
@@ -320,7 +320,7 @@ def test_overflowed_rows_expire_after_orphan_days_with_a_receipt(rec, path):
         ("evidence.orphans", 2), ("manual", 1)]
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError.*missing"):
         rows(rec, "SELECT action FROM rec")
-    assert rows(plain.execute("PRAGMA quick_check") and plain, "SELECT * FROM evidence__check") == []
+    assert archive_faults(plain, domain="evidence") == []
 
 
 def test_plain_sql_keeps_the_overflow_counters(path):
@@ -334,9 +334,9 @@ def test_plain_sql_keeps_the_overflow_counters(path):
             with pytest.raises(sqlite3.IntegrityError):
                 db.execute(sql)
     db.execute("DELETE FROM evidence__overflow WHERE rid = 3")
-    assert rows(db, "SELECT * FROM evidence__check") == []
+    assert archive_faults(db, domain="evidence") == []
     db.execute("UPDATE evidence_owners SET rows = 9")
-    assert "counters differ" in rows(db, "SELECT * FROM evidence__check")[0][1]
+    assert "counters differ" in archive_faults(db, domain="evidence")[0][1]
 
 
 def test_evidence_that_the_file_lost_is_named(rec, path):
@@ -406,7 +406,7 @@ def test_an_owner_goes_with_its_last_row_and_comes_again(rec, how, begin):
         assert rows(rec, "SELECT owner, rows FROM evidence_owners") == [(name, 3)]
     rec.execute("DELETE FROM rec")
     assert rows(rec, "SELECT * FROM evidence_owners") == []
-    assert rows(rec, "SELECT * FROM evidence__check") == []
+    assert archive_faults(rec, domain="evidence") == []
     well(rec)
 
 

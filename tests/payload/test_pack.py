@@ -365,6 +365,7 @@ def test_an_erasure_finds_packed_rows_and_removes_their_pieces(db, kind, key):
 
 # ------------------------------------------------------------ functions ----
 
+
 def test_the_kill_switch_knows_packed_rows_of_the_archive(db):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=9)")
     for i in range(3):
@@ -433,6 +434,7 @@ def test_the_texts_of_an_adopted_table_are_shown(path):
 
 # ------------------------------------------------------------- setting ----
 
+
 @pytest.mark.parametrize("mode", ["durable", "memory"])
 def test_the_setting_packs_a_few_rows_with_each_flush(db, mode):
     setting(db, "enabled", 1)
@@ -458,7 +460,7 @@ def test_nothing_is_packed_without_the_setting(db):
 def test_a_packing_that_fails_loses_no_queued_row(full, path):
     setting(full, "enabled", 1)
     setting(full, "pack", 1)
-    by_hand(path, "DROP TRIGGER store_state_update; UPDATE store__state SET next = 0")
+    by_hand(path, "UPDATE store__state SET next = 0")
     db = connect(path)
     for i in range(45):
         assert one(db, "SELECT payload_queue(?, 'a', ?, 'r')", f"q{i}", words(i, 2000)) == 1
@@ -471,8 +473,7 @@ def test_rows_that_cannot_be_unpacked_do_not_stop_the_others(db, path, begin):
     for i in range(6):
         add(db, f"p{i}", noise(i, 262_000))
     pack(db)
-    by_hand(path, "DROP TRIGGER store_packs_update;"
-            " UPDATE store__packs SET data = zeroblob(length(data)) WHERE pack IN (2, 4)")
+    by_hand(path, "UPDATE store__packs SET data = zeroblob(length(data)) WHERE pack IN (2, 4)")
     fake = bytes.fromhex("b1627801") + bytes(32) + b"77"
     db = connect(path)
     add(db, "p9", fake, words(9, 900))
@@ -494,6 +495,7 @@ def test_rows_that_cannot_be_unpacked_do_not_stop_the_others(db, path, begin):
 
 
 # ------------------------------------------------------- files, processes ----
+
 
 def test_copies_of_the_file_show_the_same(full, tmp_path):
     before = shown(full)
@@ -595,6 +597,7 @@ def test_recorded_exchanges_are_read_as_they_were(db):
 
 # -------------------------------------------------------------- max_bytes ----
 
+
 def occupied(db):
     return one(db, "SELECT CAST(bytes - packed + packed * share AS INTEGER) FROM payload__state")
 
@@ -645,6 +648,7 @@ def test_a_limit_that_is_set_in_a_packed_file_counts_it_once(full, path):
 
 
 # ------------------------------------------------------------------ space ----
+
 
 def test_a_new_file_gives_pages_back_1000_at_a_time(path):
     db = connect(path)

@@ -261,7 +261,7 @@ def test_a_new_buffer_removes_two_rows_of_orphaned_evidence(path):
     owner(db, "new", now())
     assert one(db, "SELECT count(*) FROM evidence__overflow") == 2
     assert one(db, "SELECT count(*) FROM evidence__overflow WHERE pinned") == 1
-    assert rows(db, "SELECT * FROM evidence__check") == []
+    assert archive_faults(db, domain="evidence") == []
 
 
 @pytest.mark.parametrize("write", [

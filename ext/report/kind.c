@@ -1,0 +1,548 @@
+/*
+** kind.c: the kinds of a report: what is said of a kill switch, an agent, a
+** conversation (rollout), a recording (evidence), a session of the cache, and a
+** database, whose key is the name of a schema.
+*/
+#include "report.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AT "e.created_ms"
+#define RECEIPTS(domain)                                                       \
+  "SELECT at, rule, actor, rows, bytes, oldest, newest"                        \
+  " FROM main.retention_log WHERE domain = '" domain                           \
+  "' ORDER BY at DESC, id DESC"
+#define HOLDS(which)                                                           \
+  "SELECT at, 'hold: ' || kind || ' ' || \"key\", owner || ' (' || actor || "  \
+  "')', reason, coalesce('held until ' || strftime('%Y-%m-%d', until / 1000, " \
+  "'unixepoch'), 'held') FROM main.retention_holds" which " ORDER BY at"
+
+static const char zCaseBodies[] =
+    "SELECT 'request', request_body, 'response', response_body"
+    " FROM main.payload_rows WHERE id = ?1";
+
+/* Reads the verdict whose id a query returns, and marks the items that it names. It
+** names them by their numbers in the ring, which evidence has no more:
+** payload_replay() finds the same loop in the evidence, and numbers its rows from 1. */
+static void readVerdict(ReportRun *p, BxStmts *pHome, const char *zSql) {
+  static const char zVerdictItems[] =
+      "WITH v AS (SELECT rule, agent_id, kill_switch_event_id AS k,"
+      "   iif(" BX_JSON_VALID(
+          "seqs") ", seqs, '[]') AS seqs"
+                  "  FROM main.payload_verdicts WHERE id = ?1),"
+                  " e AS (SELECT e.id, row_number() OVER (ORDER BY " AT
+                  ", e.rowid) AS n"
+                  "  FROM v JOIN main.event_payloads AS e"
+                  "   ON e.kill_switch_event_id = v.k AND e.agent_id = "
+                  "v.agent_id)"
+                  " SELECT e.id FROM v JOIN payload_replay(v.k) AS r ON r.rule "
+                  "= v.rule"
+                  "   AND r.agent_id = v.agent_id"
+                  "  JOIN json_each(r.seqs) AS j JOIN e ON e.n = j.value"
+                  "  WHERE v.k IS NOT NULL"
+                  " UNION ALL SELECT j.value FROM v, json_each(v.seqs) AS j"
+                  "  WHERE v.k IS NULL";
+  sqlite3_stmt *pStmt;
+  i64 i, iVerdict = bxAskOnce(pHome, zSql, &p->err, "t", p->zKey);
+  if (p->err.rc != SQLITE_OK || iVerdict == 0) return;
+  pStmt = bxPrepare(pHome,
+      "SELECT rule, level, count, threshold, tool, turn, sentence, action"
+      " FROM main.payload_verdicts WHERE id = ?1",
+      &p->err);
+  bxBind(pStmt, &p->err, "i", iVerdict);
+  p->verdict.bAny = bxReportRow(p, pStmt);
+  for (i = 0; i < VERDICT_TEXTS && p->verdict.bAny; i++) {
+    p->verdict.az[i] = bxReportColumnText(p, pStmt, (int)i);
+  }
+  sqlite3_finalize(pStmt);
+  if (!p->verdict.bAny) return;
+  pStmt = bxPrepare(pHome, zVerdictItems, &p->err);
+  bxBind(pStmt, &p->err, "i", iVerdict);
+  while (bxReportRow(p, pStmt)) {
+    const char *zKey = bxColumnText(pStmt, 0, &p->err);
+    for (i = 0; zKey != 0 && i < p->nItem; i++) {
+      if (strcmp(p->aItem[i].zKey, zKey) == 0) p->aItem[i].bVerdict = 1;
+    }
+  }
+  sqlite3_finalize(pStmt);
+}
+
+#define VERDICTS                                                               \
+  "verdicts", "What the rules found",                                          \
+      "time:When|text:Rule|text:Level|count:Count|count:Threshold|"            \
+      "text:What was done|text:What was found"
+
+/* clang-format off */
+static const char zSwitchPins[] =
+    "SELECT at, what, actor, reason, status FROM ("
+    " SELECT n, at, 'kill switch: ' || rows || ' exchanges pinned' AS what,"
+    "  coalesce(actor, 'a caller') AS actor, reason,"
+    "  (SELECT sum(pinned) || ' pinned now' FROM main.event_payloads"
+    "   WHERE kill_switch_event_id = ?1) AS status"
+    " FROM main.blackbox__log WHERE subject = ?1 AND kind = 'kill_switch'"
+    " UNION ALL SELECT 9e18, at, 'unpinned: event ' || coalesce(event_id, payload_id),"
+    "  actor, reason, 'unpinned' FROM main.payload_unpins"
+    "  WHERE kill_switch_event_id = ?1"
+    " UNION ALL SELECT n, at, 'agent: ' || kind, actor, reason, NULL"
+    "  FROM main.blackbox__log WHERE kind IN ('stop', 'start') AND subject IN"
+    "   (SELECT agent_id FROM main.event_payloads"
+    "    WHERE kill_switch_event_id = ?1))"
+    " ORDER BY at, n";
+
+static const char zSwitchHolds[] = HOLDS(
+    " WHERE (kind, \"key\") IN (SELECT 'kill_switch', ?1"
+    "  UNION SELECT 'agent', agent_id FROM main.event_payloads"
+    "   WHERE kill_switch_event_id = ?1"
+    "  UNION SELECT 'event', event_id FROM main.event_payloads"
+    "   WHERE kill_switch_event_id = ?1"
+    "  UNION SELECT 'evidence', id FROM main.event_payloads"
+    "   WHERE kill_switch_event_id = ?1)");
+/* clang-format on */
+
+/* Pins, verdicts and receipts. */
+static void addCase(ReportRun *p, BxStmts *pHome, const char *zPins,
+    const char *zHolds, const char *zVerdicts) {
+  ReportTable *pTable =
+      bxReportNewTable(p, "pins", "Pins and holds", REPORT_PINS);
+  bxReportRows(p, pTable, pHome, zPins);
+  if (bxReportDomain(p, "retention") == pHome) {
+    bxReportRows(p, pTable, pHome, zHolds);
+  }
+  bxReportTable(p, VERDICTS, pHome, zVerdicts);
+  bxReportTable(p, "receipts", "What was removed", REPORT_GONE, pHome,
+      RECEIPTS("payload"));
+}
+
+void bxReportKillSwitch(ReportRun *p) {
+  BxStmts *pHome = bxReportNeed(p, "payload");
+  int iSource;
+  if (pHome == 0) return;
+  if (bxAskOnce(pHome,
+          "SELECT EXISTS (SELECT 1 FROM main.event_payloads"
+          " WHERE kill_switch_event_id = ?1) OR EXISTS (SELECT 1 FROM"
+          " main.blackbox__log WHERE kill_switch_event_id = ?1)",
+          &p->err, "t", p->zKey) == 0) {
+    bxReportNotFound(p, "kill switch",
+        "SELECT DISTINCT kill_switch_event_id FROM event_payloads lists them");
+  }
+  bxReportFacts(p, pHome,
+      "SELECT group_concat(DISTINCT e.agent_id) AS \"text:Agent\","
+      " ?1 AS \"id:Kill switch\", count(*) AS \"count:Exchanges\","
+      " min(" AT ") AS \"time:First\", max(" AT ") AS \"time:Last\","
+      " max(" AT ") - min(" AT ") AS \"duration:From first to last\","
+      " sum(e.size_bytes) AS \"bytes:Size\", sum(e.pinned) AS \"count:Pinned\""
+      " FROM main.event_payloads AS e WHERE e.kill_switch_event_id = ?1");
+  bxReportFacts(p, pHome,
+      "SELECT a.stopped_at AS \"time:Agent stopped\","
+      " a.stopped_by AS \"text:Stopped by\" FROM main.payload_agents AS a"
+      " WHERE a.stopped_at IS NOT NULL AND a.agent_id IN (SELECT agent_id FROM"
+      " main.event_payloads WHERE kill_switch_event_id = ?1)");
+  iSource = bxReportSource(p, pHome, "exchange", zCaseBodies);
+  p->aSource[iSource].bProof = bxReportProves(p, pHome);
+  bxReportItems(p, iSource, pHome,
+      "SELECT e.id, e.event_id, " AT ", e.size_bytes,"
+      " iif(e.pinned, 'pinned', 'unpinned'), NULL, NULL, NULL, NULL"
+      " FROM main.event_payloads AS e WHERE e.kill_switch_event_id = ?1"
+      " ORDER BY " AT " DESC, e.rowid DESC");
+  bxReportBound(p);
+  readVerdict(p, pHome,
+      "SELECT id FROM main.payload_verdicts WHERE kill_switch_event_id = ?1"
+      " ORDER BY level <> 'stop', id LIMIT 1");
+  addCase(p, pHome, zSwitchPins, zSwitchHolds,
+      "SELECT at, rule, level, count, threshold, action, sentence"
+      " FROM main.payload_verdicts WHERE kill_switch_event_id = ?1"
+      " OR agent_id IN (SELECT agent_id FROM main.event_payloads"
+      "  WHERE kill_switch_event_id = ?1) ORDER BY id DESC");
+}
+
+/* clang-format off */
+static const char zAgentPins[] =
+    "SELECT NULL, count(*) || ' pinned exchanges', NULL, NULL, 'pinned'"
+    " FROM main.event_payloads WHERE agent_id = ?1 AND pinned = 1"
+    " GROUP BY agent_id"
+    " UNION ALL SELECT at, 'unpinned: event ' || coalesce(event_id, payload_id),"
+    "  actor, reason, 'unpinned' FROM main.payload_unpins WHERE agent_id = ?1"
+    " UNION ALL SELECT at, 'agent: ' || kind, actor, reason, NULL"
+    "  FROM main.blackbox__log WHERE subject = ?1"
+    "  AND kind IN ('stop', 'start') ORDER BY 1";
+
+/* clang-format on */
+
+/* The exchanges of the agent in the rings of a schema, and the counters of these. */
+static void addRings(ReportRun *p, ReportTable *pRings, BxStmts *pFrom) {
+  sqlite3_stmt *pStmt = pFrom ? bxVtabNames(pFrom, "payload_ring", &p->err) : 0;
+  while (bxReportRow(p, pStmt)) {
+    const char *zName = bxColumnText(pStmt, 0, &p->err);
+    BxVtab *pRing =
+        zName ? bxVtabIn(p->bx, "payload_ring", pFrom->zDb, zName, &p->err) : 0;
+    int iSource;
+    if (pRing == 0 || p->nSource == REPORT_SOURCES) continue;
+    iSource = bxReportSource(p, &pRing->stmts, "exchange",
+        "SELECT 'request', request_body, 'response', response_body"
+        " FROM main.@ WHERE agent_id = ?2 AND seq = CAST(?1 AS INTEGER)");
+    bxReportItems(p, iSource, &pRing->stmts,
+        "SELECT seq, event_id, timestamp, size_bytes, 'in the ring ' || '@',"
+        " NULL, NULL, NULL, NULL FROM main.@ WHERE agent_id = ?1"
+        " ORDER BY seq DESC");
+    bxReportRows(p, pRings, &pRing->stmts,
+        "SELECT '@', given, rolled, cleared, saved, rows, bytes"
+        " FROM main.@_agents WHERE agent_id = ?1");
+  }
+  sqlite3_finalize(pStmt);
+}
+
+void bxReportAgent(ReportRun *p) {
+  BxStmts *pHome = bxReportNeed(p, "payload");
+  ReportTable *pRings;
+  int iSource;
+  if (pHome == 0) return;
+  bxReportFacts(p, pHome,
+      "SELECT ?1 AS \"id:Agent\", count(*) AS \"count:In the archive\","
+      " min(" AT ") AS \"time:First in the archive\","
+      " max(" AT ") AS \"time:Last in the archive\""
+      " FROM main.event_payloads AS e WHERE e.agent_id = ?1");
+  bxReportFacts(p, pHome,
+      "SELECT stopped_at AS \"time:Stopped\", stopped_by AS \"text:Stopped by\""
+      " FROM main.payload_agents WHERE agent_id = ?1");
+  /* Only the rows that are shown are read; the others are counted in an index. */
+  pRings = bxReportNewTable(p, "rings", "Rings",
+      "text:Ring|count:Given|count:Rolled out|count:Cleared|count:Saved|"
+      "count:Rows|bytes:Bytes");
+  iSource = bxReportSource(p, pHome, "exchange", zCaseBodies);
+  p->aSource[iSource].bProof = bxReportProves(p, pHome);
+  bxReportItems(p, iSource, pHome,
+      "SELECT x.id, x.event_id, e.at, x.size_bytes,"
+      " x.purpose || iif(x.pinned, ', pinned', ''), NULL, NULL, NULL, NULL"
+      " FROM (SELECT e.rowid AS rid, " AT " AS at FROM main.event_payloads AS e"
+      "  WHERE e.agent_id = ?1 ORDER BY " AT
+      " DESC, e.rowid DESC LIMIT ?2) AS e"
+      " CROSS JOIN main.event_payloads AS x ON x.rowid = e.rid"
+      " ORDER BY e.at DESC, e.rid DESC");
+  p->nLeftItems += bxAskOnce(pHome,
+      "SELECT max(count(*) - ?2, 0) FROM main.event_payloads"
+      " WHERE agent_id = ?1",
+      &p->err, "ti", p->zKey, p->opt.nItem);
+  addRings(p, pRings, pHome);
+  addRings(p, pRings, bxSchema(p->bx, "temp", &p->err));
+  if (p->nItem == 0 && pRings->nCell == 0) {
+    bxReportNotFound(p, "agent",
+        "SELECT DISTINCT agent_id FROM event_payloads lists those of the "
+        "archive, and SELECT agent_id FROM ring_agents those of a ring");
+  }
+  bxReportBound(p);
+  readVerdict(p, pHome,
+      "SELECT id FROM main.payload_verdicts WHERE agent_id = ?1"
+      " ORDER BY id DESC LIMIT 1");
+  addCase(p, pHome, zAgentPins, HOLDS(" WHERE kind = 'agent' AND \"key\" = ?1"),
+      "SELECT at, rule, level, count, threshold, action, sentence"
+      " FROM main.payload_verdicts WHERE agent_id = ?1 ORDER BY id DESC");
+}
+
+/* clang-format off */
+static const char zTaleItems[] =
+    "WITH h AS (SELECT no FROM main.rollout__heads WHERE id = lower(?1)),"
+    " d AS (SELECT d.id AS key, d.id & 4294967295 AS sequence, d.timestamp,"
+    "   d.type, d.payload, s.owner, s.owner = h.no AND s.first > 0"
+    "    AND s.first = d.id & 4294967295 AS forked"
+    "  FROM h JOIN main.rollout__segments AS s ON s.rollout = h.no"
+    "  CROSS JOIN main.rollout__data AS d ON d.id BETWEEN (s.owner << 32)"
+    "   + s.first AND (s.owner << 32) + s.last)"
+    " SELECT d.sequence, d.sequence, d.timestamp,"
+    "  length(CAST(d.payload AS BLOB)), NULL,"
+    "  CASE WHEN m.kind IS NOT NULL THEN m.kind WHEN d.forked THEN 'fork'"
+    "   WHEN lower(d.type) = 'compacted' THEN 'compaction'"
+    "   WHEN instr(d.payload, 'compact_boundary') > 0"
+    "    AND instr(d.payload, 'compact_boundary') < 400 THEN 'compaction'"
+    "   WHEN d.payload GLOB '{\"type\":\"error\"*' THEN 'error' END,"
+    "  count(t.number) OVER (ORDER BY d.sequence), NULL, d.type"
+    " FROM d LEFT JOIN main.rollout__marks AS m ON m.id = d.key"
+    " LEFT JOIN main.rollout__turns AS t ON t.id = d.key"
+    " ORDER BY d.sequence DESC";
+
+static const char zTaleFacts[] =
+    "SELECT title AS \"text:Title\", id AS \"id:Id\", status AS \"text:Status\","
+    " created AS \"time:Created\", updated AS \"time:Updated\","
+    " expires_at AS \"time:Expires\", source AS \"text:Source\","
+    " cwd AS \"text:Folder\", branch AS \"text:Branch\", model AS \"text:Model\","
+    " cli_version AS \"text:Version\", format AS \"text:Format\","
+    " source_id AS \"id:Id in the file\", parent AS \"id:Conversation of the caller\","
+    " agent AS \"text:Sub-agent\", forked_from AS \"id:Forked from\","
+    " item_count AS \"count:Items\", turns AS \"count:Turns\","
+    " bytes AS \"bytes:Size\", updated - created AS \"duration:Time between\""
+    " FROM main.rollouts WHERE id = lower(?1)";
+
+/* clang-format on */
+
+/* The tokens of all calls, and the model and the tokens of the items that tell them.
+** Items are in order, and without gaps. */
+static void readTaleUsage(ReportRun *p, BxStmts *pHome) {
+  sqlite3_stmt *pStmt = bxReportAsk(p, pHome,
+      "SELECT sum(input_fresh), sum(cache_read), sum(cache_write),"
+      " sum(output), sum(reasoning), sum(cost),"
+      " max(cost_source = 'computed'), max(output_source) IS NOT NULL"
+      " FROM main.rollout_usage WHERE rollout = lower(?1)");
+  ReportUsage *pUsage = &p->usage;
+  if (bxReportRow(p, pStmt) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
+    pUsage->bAny = 1;
+    pUsage->nInput = sqlite3_column_int64(pStmt, 0);
+    pUsage->nCacheRead = sqlite3_column_int64(pStmt, 1);
+    pUsage->nCacheWrite = sqlite3_column_int64(pStmt, 2);
+    pUsage->nOutput = sqlite3_column_int64(pStmt, 3);
+    pUsage->nReasoning = sqlite3_column_int64(pStmt, 4);
+    pUsage->bCost = sqlite3_column_type(pStmt, 5) != SQLITE_NULL;
+    pUsage->rCost = sqlite3_column_double(pStmt, 5);
+    pUsage->zSource =
+        sqlite3_column_int(pStmt, 6) ? "blackbox_prices" : "reported";
+    pUsage->bRecorded = sqlite3_column_int(pStmt, 7);
+  }
+  sqlite3_finalize(pStmt);
+  pStmt = bxReportAsk(p, pHome,
+      "SELECT sequence, model, input_fresh + cache_write + cache_read, output"
+      " FROM main.rollout_usage WHERE rollout = lower(?1)");
+  while (bxReportRow(p, pStmt)) {
+    i64 i = sqlite3_column_int64(pStmt, 0);
+    if (p->nItem > 0) i -= strtoll(p->aItem[0].zKey, 0, 10);
+    if (i < 0 || i >= p->nItem || p->aItem[i].nInput >= 0) continue;
+    p->aItem[i].zModel = bxReportColumnText(p, pStmt, 1);
+    p->aItem[i].nInput = sqlite3_column_int64(pStmt, 2);
+    p->aItem[i].nOutput = sqlite3_column_int64(pStmt, 3);
+  }
+  sqlite3_finalize(pStmt);
+}
+
+void bxReportRollout(ReportRun *p) {
+  BxStmts *pHome = bxReportNeed(p, "rollout");
+  int iSource;
+  if (pHome == 0) return;
+  bxReportFacts(p, pHome, zTaleFacts);
+  if (p->nFact == 0) {
+    bxReportNotFound(
+        p, "conversation", "SELECT id FROM rollouts lists the conversations");
+  }
+  iSource = bxReportSource(p, pHome, "item",
+      "SELECT 'payload', d.payload FROM main.rollout__heads AS h"
+      " JOIN main.rollout__segments AS s ON s.rollout = h.no"
+      "  AND CAST(?1 AS INTEGER) BETWEEN s.first AND s.last"
+      " JOIN main.rollout__data AS d"
+      "  ON d.id = (s.owner << 32) + CAST(?1 AS INTEGER)"
+      " WHERE h.id = lower(?2)");
+  bxReportItems(p, iSource, pHome, zTaleItems);
+  bxReportBound(p);
+  readTaleUsage(p, pHome);
+  if (bxReportDomain(p, "retention") == pHome) {
+    bxReportTable(p, "pins", "Pins and holds", REPORT_PINS, pHome,
+        HOLDS(" WHERE kind = 'rollout' AND \"key\" = lower(?1)"));
+  }
+  bxReportTable(p, "usage", "Tokens by model",
+      "text:Model|count:Calls|count:Input|count:Cache write|count:Cache read|"
+      "count:Output|count:Reasoning|money:Cost",
+      pHome,
+      "SELECT model, count(*), sum(input_fresh), sum(cache_write),"
+      " sum(cache_read), sum(output), sum(reasoning), sum(cost)"
+      " FROM main.rollout_usage WHERE rollout = lower(?1)"
+      " GROUP BY model ORDER BY 2 DESC");
+  bxReportTable(p, "related", "Forks and sub-agents",
+      "text:What|id:Id|time:Created|count:Items|text:Title", pHome,
+      "SELECT 'fork', id, created, item_count, title FROM main.rollouts"
+      " WHERE forked_from = lower(?1) UNION ALL"
+      " SELECT 'sub-agent', id, created, item_count, title FROM main.rollouts"
+      " WHERE parent = lower(?1) ORDER BY 3");
+  bxReportTable(p, "dropped", "What the policy did not keep",
+      "text:Type|text:Type of the payload|count:Items|bytes:Bytes", pHome,
+      "SELECT d.item_type, d.payload_type, d.items, d.bytes"
+      " FROM main.rollout_drops AS d JOIN main.rollout__heads AS h"
+      " ON h.no = d.no WHERE h.id = lower(?1) ORDER BY 3 DESC");
+  bxReportTable(p, "receipts", "What was removed",
+      "time:When|text:Rule|text:Actor|count:Rows|bytes:Bytes", pHome,
+      "SELECT at, rule, actor, rows, bytes FROM main.retention_log"
+      " WHERE domain = 'rollout' ORDER BY at DESC, id DESC");
+}
+
+void bxReportEvidence(ReportRun *p) {
+  BxVtab *pBuffer = bxVtabFind(p->bx, "evidence_buffer", p->pKey, &p->err);
+  BxStmts *pFrom;
+  int iSource;
+  if (pBuffer == 0) return;
+  pFrom = &pBuffer->stmts;
+  bxReportFacts(p, pFrom,
+      "SELECT '@' AS \"id:Buffer\", s.actions AS \"count:Actions\","
+      " s.screenshots AS \"count:Screenshots\", s.bytes AS \"bytes:Size\","
+      " s.pinned_bytes AS \"bytes:Pinned\","
+      " s.max_size_bytes AS \"bytes:Largest size\","
+      " s.retention_policy AS \"text:What a prune removes first\","
+      " s.removed AS \"count:Actions that were removed\","
+      " (SELECT min(timestamp) FROM main.@) AS \"time:First\","
+      " (SELECT max(timestamp) FROM main.@) AS \"time:Last\""
+      " FROM main.@_state AS s");
+  iSource = bxReportSource(p, pFrom, "action",
+      "SELECT 'action', action, 'screenshot', screenshot"
+      " FROM main.@ WHERE id = ?1");
+  bxReportItems(p, iSource, pFrom,
+      "SELECT id, id, timestamp, size_bytes,"
+      " nullif(trim(iif(pinned, 'pinned ', '') || iif(pruned, 'approved', '')"
+      "  || iif(storage = 'disk', '', ' in ' || storage)), ''),"
+      " NULL, NULL, NULL, NULL FROM main.@ ORDER BY timestamp DESC,"
+      " rowid DESC");
+  bxReportBound(p);
+  bxReportTable(p, "pins", "Pins and holds", REPORT_PINS,
+      bxReportDomain(p, "retention"),
+      HOLDS(" WHERE kind = 'buffer' AND \"key\" = ?1"));
+  bxReportTable(p, "receipts", "What was removed",
+      "time:When|text:Rule|count:Rows|count:Screenshots|bytes:Bytes|"
+      "time:Oldest|time:Newest",
+      pFrom,
+      "SELECT at, rule, rows, screenshots, bytes, oldest, newest"
+      " FROM main.@_log ORDER BY id DESC");
+}
+
+void bxReportSession(ReportRun *p) {
+  BxStmts *pHome = bxReportNeed(p, "cache");
+  int iSource;
+  if (pHome == 0) return;
+  bxReportFacts(p, pHome,
+      "SELECT s.session_id AS \"id:Session\", s.item_count AS "
+      "\"count:Results\","
+      " s.total_size AS \"bytes:Size\", iif(min(l.session_quota, "
+      "l.total_quota) < 1125899906842624,"
+      " min(l.session_quota - s.total_size, l.total_quota - q.bytes), NULL) AS "
+      "\"bytes:Left of the quota\","
+      " s.created_at AS \"time:Created\","
+      " s.last_accessed_at AS \"time:Last used\""
+      " FROM main.cache_sessions AS s LEFT JOIN main.cache_state AS q"
+      " LEFT JOIN main.cache__limits AS l"
+      " WHERE s.session_id = ?1");
+  if (p->nFact == 0) {
+    bxReportNotFound(p, "session of the cache",
+        "SELECT session_id FROM cache_sessions lists them");
+  }
+  iSource = bxReportSource(p, pHome, "result",
+      "SELECT 'output', data, 'metadata', custom_metadata"
+      " FROM main.cache_items WHERE storage_key = ?1");
+  bxReportItems(p, iSource, pHome,
+      "SELECT storage_key, storage_key, timestamp, data_size,"
+      " iif(protected, 'protected', NULL), NULL, NULL, description, NULL"
+      " FROM main.cache_items WHERE session_id = ?1"
+      " ORDER BY timestamp DESC, id DESC");
+  bxReportBound(p);
+  bxReportTable(p, "pins", "Pins and holds", REPORT_PINS,
+      bxReportDomain(p, "retention"),
+      HOLDS(" WHERE kind = 'session' AND \"key\" = ?1"));
+  bxReportTable(
+      p, "receipts", "What was removed", REPORT_GONE, pHome, RECEIPTS("cache"));
+}
+
+/* Of the archive only indexes are read, and no body. */
+static void addDomains(ReportRun *p, BxStmts *pFrom) {
+  const char *zDb = pFrom->zDb;
+  BxErr *pErr = &p->err;
+  bxReportTable(p, "domains", "Domains", "text:Domain|count:Format", pFrom,
+      "SELECT domain, format FROM main.blackbox_domains ORDER BY 1");
+  if (bxCarries(p->bx, zDb, "retention", pErr) &&
+      bxReportDomain(p, "retention") == pFrom) {
+    bxReportTable(p, "sizes", "Sizes",
+        "text:Part|count:Rows|bytes:Bytes|count:Due rows|bytes:Due bytes|"
+        "bytes:Bytes of pages|text:Given back by",
+        pFrom,
+        "SELECT part, rows, bytes, due_rows, due_bytes, page_bytes,"
+        " given_back_by FROM retention_report()");
+  }
+  if (bxCarries(p->bx, zDb, "payload", pErr)) {
+    bxReportTable(p, "agents", "Agents",
+        "text:Agent|count:Exchanges|time:First|time:Last|time:Stopped", pFrom,
+        "SELECT agent_id, n, first, last, (SELECT a.stopped_at FROM"
+        "  main.payload_agents AS a WHERE a.agent_id = e.agent_id)"
+        " FROM (SELECT agent_id, count(*) AS n, min(" AT ") AS first,"
+        "  max(" AT ") AS last FROM main.event_payloads AS e"
+        "  GROUP BY agent_id) AS e ORDER BY last DESC");
+    bxReportTable(p, "switches", "Kill switches",
+        "id:Kill switch|count:Exchanges|time:Last|text:Rule", pFrom,
+        "SELECT k, n, last, (SELECT v.rule FROM main.payload_verdicts AS v"
+        "  WHERE v.kill_switch_event_id = k LIMIT 1)"
+        " FROM (SELECT kill_switch_event_id AS k, count(*) AS n,"
+        "  max(" AT ") AS last FROM main.event_payloads AS e"
+        "  WHERE kill_switch_event_id IS NOT NULL GROUP BY 1) ORDER BY last "
+        "DESC");
+  }
+}
+
+static void addRingsOf(ReportRun *p, BxStmts *pFrom) {
+  ReportTable *pTable = bxReportNewTable(p, "rings", "Rings",
+      "text:Ring|count:Window|count:Agents|count:Given|count:Rolled out|"
+      "count:Saved|count:Rows|bytes:Bytes");
+  sqlite3_stmt *pStmt = bxVtabNames(pFrom, "payload_ring", &p->err);
+  while (bxReportRow(p, pStmt)) {
+    const char *zName = bxColumnText(pStmt, 0, &p->err);
+    BxVtab *pRing =
+        zName ? bxVtabIn(p->bx, "payload_ring", pFrom->zDb, zName, &p->err) : 0;
+    if (pRing == 0) continue;
+    bxReportRows(p, pTable, &pRing->stmts,
+        "SELECT '@', (SELECT value FROM main.@_config WHERE name = 'window'),"
+        " count(*), sum(given), sum(rolled), sum(saved), sum(rows), sum(bytes)"
+        " FROM main.@_agents");
+  }
+  sqlite3_finalize(pStmt);
+}
+
+static void addOthers(ReportRun *p, BxStmts *pFrom) {
+  const char *zDb = pFrom->zDb;
+  BxErr *pErr = &p->err;
+  if (bxCarries(p->bx, zDb, "rollout", pErr)) {
+    bxReportTable(p, "rollouts", "Conversations",
+        "id:Conversation|time:Updated|text:Status|count:Items|count:Turns|"
+        "bytes:Bytes|text:Title",
+        pFrom,
+        "SELECT h.id, h.updated, h.status, h.last_sequence + 1, h.turns,"
+        " h.bytes, coalesce(a.given_title, a.title, a.first_user_message)"
+        " FROM main.rollout__heads AS h"
+        " LEFT JOIN main.rollout__about AS a ON a.no = h.no"
+        " ORDER BY h.updated DESC");
+  }
+  if (bxCarries(p->bx, zDb, "cache", pErr)) {
+    bxReportTable(p, "sessions", "Sessions of the cache",
+        "id:Session|count:Results|bytes:Bytes|time:Last used", pFrom,
+        "SELECT session_id, item_count, total_size, last_accessed_at"
+        " FROM main.cache_sessions ORDER BY last_accessed_at DESC");
+  }
+  if (bxCarries(p->bx, zDb, "retention", pErr)) {
+    bxReportTable(p, "pins", "Pins and holds", REPORT_PINS, pFrom, HOLDS(""));
+  }
+  bxReportTable(p, "receipts", "What was removed",
+      "time:Newest|text:Domain|text:Rule|count:Receipts|count:Rows|bytes:Bytes",
+      pFrom,
+      "SELECT max(at), domain, rule, count(*), sum(rows), sum(bytes)"
+      " FROM main.retention_log GROUP BY domain, rule ORDER BY 1 DESC");
+  bxReportTable(p, "checks", "What is wrong", "text:Object|text:Problem", pFrom,
+      "SELECT object, problem FROM blackbox_check(?1)");
+}
+
+void bxReportDatabase(ReportRun *p) {
+  BxStmts *pFrom;
+  sqlite3_stmt *pStmt;
+  bxRefuseEarlier(p->bx, p->zKey, &p->err);
+  if (!bxCarries(p->bx, p->zKey, "core", &p->err)) {
+    bxReportNotFound(p, "schema with tables of blackbox named",
+        "main is the name of the file that was opened; PRAGMA database_list "
+        "lists the schemas");
+    return;
+  }
+  pFrom = bxSchema(p->bx, p->zKey, &p->err);
+  bxReportHold(p, pFrom);
+  bxReportFacts(p, pFrom,
+      "SELECT ?1 AS \"text:Schema\", sqlite_version() AS \"text:SQLite\","
+      " blackbox_version() AS \"text:blackbox\"");
+  addDomains(p, pFrom);
+  addRingsOf(p, pFrom);
+  addOthers(p, pFrom);
+  /* The head of the log, as it stands: nothing is taken in. */
+  if (!bxReportProves(p, pFrom) ||
+      bxAskOnce(pFrom, "SELECT size FROM main.blackbox__tree", &p->err, "") ==
+          0) {
+    return;
+  }
+  pStmt = bxPlain(p->bx->db, "SELECT proof_tile('checkpoint')", &p->err);
+  if (bxReportRow(p, pStmt)) p->zHead = bxColumnCopy(pStmt, 0, &p->err);
+  if (p->zHead != 0) p->zProof = "ok";
+  sqlite3_finalize(pStmt);
+}
