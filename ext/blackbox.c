@@ -58,6 +58,13 @@ static const char zPayloadLogged[] =
     "SELECT p.n, p.id, " PAYLOAD_LOGGED " FROM main.payload__pins AS p"
     " JOIN main.event_payloads AS e ON e.id = p.id WHERE p.id = ?2"
     " AND p.n = ?1";
+static const char zPayloadLate[] =
+    "SELECT p.n, p.id, " PAYLOAD_LOGGED " FROM main.payload__pins AS p JOIN"
+    " (SELECT id, event_id, agent_id, created_at, kill_switch_event_id, "
+    "purpose,"
+    "  iif(?3, NULL, meta) AS meta, request_body, NULL AS response_body"
+    "  FROM main.event_payloads) AS e ON e.id = p.id"
+    " WHERE p.id = ?2 AND p.n > ?1";
 /* All of them: both indexes are read in the order of the ids, then the rows in that
 ** of the log, which is mostly theirs. */
 static const char zPayloadAllLogged[] =
@@ -74,12 +81,11 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlCore,
         .xCheck = checkCore,
         .zFaults = zCoreFaults,
-        .zGuarded =
-            ",blackbox__open,retention_rules,retention__clock,"
-            "retention__in_force,retention__erased,"
-            "blackbox__log,blackbox__tree,blackbox__leaves,"
-            "blackbox__nodes,blackbox__folded,blackbox__erased,"
-            "blackbox__heads,"},
+        .zGuarded = ",blackbox__open,retention_rules,retention__clock,"
+                    "retention__in_force,retention__erased,"
+                    "blackbox__log,blackbox__tree,blackbox__leaves,"
+                    "blackbox__nodes,blackbox__folded,blackbox__erased,"
+                    "blackbox__heads,"},
     {.zName = "payload",
         .bDefault = 1,
         .zTable = "payload__state",
@@ -99,6 +105,7 @@ static const BxDomain aDomain[] = {
         .zAdopted = "event_payloads",
         .zLogged = zPayloadLogged,
         .zAllLogged = zPayloadAllLogged,
+        .zLate = zPayloadLate,
         .zPins = "payload__pins",
         .xNoteHeld = bxPayloadNoteHeld,
         .xCheckHeld = bxPayloadCheckHeld,

@@ -40,11 +40,12 @@ SQLITE_EXTENSION_INIT3
 #define HELD_BODY(column)                                                      \
   " iif(typeof(e." column ") = 'blob', store_text(e." column "), e." column ")"
 /* ?1: the salt. */
-#define HELD_COLUMNS                                                           \
+#define HELD_KEYS                                                              \
   "SELECT e.rowid, e.created_at, e.kill_switch_event_id, e.purpose, ?1, e.id," \
-  " e.event_id, e.agent_id," HELD_BODY("request_body") "," HELD_BODY(          \
-      "response_body") ", e.meta, e.size_bytes"                                \
-                       " FROM main.event_payloads AS e WHERE "
+  " e.event_id, e.agent_id," HELD_BODY("request_body") ","
+#define HELD_COLUMNS                                                           \
+  HELD_KEYS HELD_BODY("response_body") ", e.meta, e.size_bytes"                \
+                                       " FROM main.event_payloads AS e WHERE "
 /* What is hashed: from a column on, so many. */
 #define DIGEST_WHEN 1, 5
 #define DIGEST_IS 4, 7
@@ -244,16 +245,6 @@ static int isDigestOf(sqlite3_stmt *pRow, const char *zDigest, BxErr *pErr) {
          memcmp(zIs, zDigest, isEvidence(pRow) ? 2 * BYTES_IS : DIGITS) == 0;
 }
 
-/* Whether a row got its late response after it was listed. Then it is pinned, and the
-** leaf of its newest pin commits to it. */
-static int wasCompleted(BxStmts *p, const char *zId, i64 n, BxErr *pErr) {
-  static const char zComplete[] =
-      "SELECT 1 FROM main.blackbox__log AS l CROSS JOIN main.payload__pins AS p"
-      " ON p.id = l.subject AND p.n > l.n WHERE l.subject = ?1 AND l.n > ?2"
-      " AND l.kind = 'complete' AND l.domain = 'payload' LIMIT 1";
-  return zId != 0 && bxAsk(p, zComplete, pErr, "ti", zId, n) != 0;
-}
-
 static void checkThing(HeldThing *pThing, i64 iFrom,
     void (*xTell)(void *, i64 n, char *zOwned), void *pArg) {
   static const char zListed[] =
@@ -261,7 +252,18 @@ static void checkThing(HeldThing *pThing, i64 iFrom,
       " FROM (SELECT l.n AS n, l.salt AS salt,"
       "  CASE WHEN json_valid(l.detail) THEN l.detail END AS detail" LOGGED_HELD
       "  AND length(l.salt) > 0) AS l, json_each(l.detail, '$.rows') AS j";
-  static const char zRow[] = HELD_COLUMNS "e.id = ?2";
+  /* As it is, or if it is pinned (so that the leaf of its newest pin commits to all of
+  ** it), as it was without its meta (?3 & 1), or without its late response (2). */
+  static const char zRow[] = HELD_KEYS " iif(?3 & 2, NULL," HELD_BODY(
+      "response_body") "), iif(?3 & 1, NULL,"
+                       " e.meta) FROM main.event_payloads AS e WHERE e.id = ?2 "
+                       "AND (?3 = 0 OR"
+                       " EXISTS (SELECT 1 FROM main.payload__pins AS p WHERE "
+                       "p.id = e.id"
+                       "  AND (NOT ?3 & 2 OR EXISTS (SELECT 1 FROM "
+                       "main.blackbox__log AS l"
+                       "   WHERE l.subject = p.id AND l.kind = 'complete'"
+                       "   AND l.domain = 'payload' AND l.n < p.n))))";
   BxErr *pErr = pThing->pErr;
   sqlite3_stmt *pList = bxPrepare(pThing->p, zListed, pErr);
   sqlite3_stmt *pRow = bxPrepare(pThing->p, zRow, pErr);
@@ -269,14 +271,17 @@ static void checkThing(HeldThing *pThing, i64 iFrom,
       iFrom > pThing->iSince ? iFrom : pThing->iSince);
   while (bxRow(pList, pErr)) {
     const char *zDigest = bxColumnText(pList, 3, pErr);
-    int bRow;
-    bxBind(pRow, pErr, "vv", sqlite3_column_value(pList, 1),
-        sqlite3_column_value(pList, 2));
-    bRow = bxRow(pRow, pErr);
-    if (pErr->rc == SQLITE_OK && zDigest != 0 &&
-        (!bRow || (!isDigestOf(pRow, zDigest, pErr) &&
-                      !wasCompleted(pThing->p, bxColumnText(pList, 2, pErr),
-                          sqlite3_column_int64(pList, 0), pErr)))) {
+    int i, bRow = 1, bSame = 0;
+    for (i = 0; i < 4 && bRow && !bSame && zDigest != 0; i++) {
+      int bThere;
+      bxBind(pRow, pErr, "vvi", sqlite3_column_value(pList, 1),
+          sqlite3_column_value(pList, 2), (i64)i);
+      bThere = bxRow(pRow, pErr);
+      bSame = bThere && isDigestOf(pRow, zDigest, pErr);
+      if (i == 0) bRow = bThere;
+      bxDone(pRow, pErr);
+    }
+    if (pErr->rc == SQLITE_OK && zDigest != 0 && !bSame) {
       xTell(pArg, sqlite3_column_int64(pList, 0),
           bxPrintf(pErr,
               "row %s of event_payloads %s, though a hold on %s keeps "
@@ -284,7 +289,6 @@ static void checkThing(HeldThing *pThing, i64 iFrom,
               bxColumnText(pList, 2, pErr),
               bRow ? "was changed" : "was removed", pThing->zThing));
     }
-    bxDone(pRow, pErr);
   }
   sqlite3_finalize(pRow);
   sqlite3_finalize(pList);

@@ -9,7 +9,8 @@
 **
 ** That happens once, from NULL. In the evidence a trigger of sql/payload.sql tells
 ** it in the log, and pins the row anew, so that the leaf of the new pin has the
-** response. A held exchange may be completed, too: nothing that it had is changed.
+** response. A held exchange may be completed, too: nothing that it had is changed. What
+** is pinned or held keeps its meta; then the log has the late one ('late_meta').
 ** It may be in the ring and in the evidence, and then is completed in both.
 */
 #include "watch.h"
@@ -40,6 +41,16 @@ static i64 findOpen(Ring *p, const RingPush *pDone, BxErr *pErr) {
   return iSlot;
 }
 
+static void logMeta(
+    BxStmts *p, const char *zSubject, const RingPush *pDone, BxErr *pErr) {
+  static const char zLog[] =
+      "INSERT INTO main.blackbox__log(domain, kind, subject, agent_id, "
+      "event_id,"
+      " detail) VALUES('payload', 'late_meta', ?1, ?2, ?3, ?4)";
+  bxDo(p, zLog, pErr, "ttvv", zSubject, pDone->zAgent, pDone->pEvent,
+      pDone->pMeta);
+}
+
 /* Completes evidence: of the time of a slot, or any for 0. Returns whether there
 ** was some. */
 static int completeEvidence(
@@ -54,8 +65,12 @@ static int completeEvidence(
       "ORDER BY rowid DESC LIMIT 1";
   static const char zWrite[] =
       "UPDATE main.event_payloads SET response_body = ?2, "
-      "meta = coalesce(?3, meta) WHERE rowid = ?1";
+      "meta = coalesce(meta, ?3) WHERE rowid = ?1";
+  static const char zKeeps[] =
+      "SELECT id FROM main.event_payloads WHERE rowid = ?1"
+      " AND meta <> coalesce(?2, meta)";
   BxErr err = {SQLITE_OK, 0};
+  char *zId;
   BxStmts *pArchive = pErr->rc == SQLITE_OK ? bxRingArchive(p, &err) : 0;
   i64 iTime, iRow;
   if (pArchive == 0 && err.rc == SQLITE_ERROR) bxClear(&err); /* none */
@@ -66,6 +81,9 @@ static int completeEvidence(
       (i64)(iSlot != 0), iTime);
   if (iRow == 0 || pErr->rc != SQLITE_OK) return 0;
   bxLogBegin(pArchive, pErr);
+  zId = bxAskText(pArchive, zKeeps, pErr, "iv", iRow, pDone->pMeta);
+  if (zId != 0) logMeta(pArchive, zId, pDone, pErr);
+  sqlite3_free(zId);
   bxDo(pArchive, zWrite, pErr, "ivv", iRow, pDone->pResponse, pDone->pMeta);
   bxLogFollow(pArchive->bx, pErr);
   return 1;
@@ -82,6 +100,7 @@ static void completeRow(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
   RingRoll *pRoll = 0;
   sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zRow, pErr), *pWrite;
   int bBound = p->nMaxByte > 0 || p->nIdleDay > 0;
+  int bNew = sqlite3_value_type(pDone->pMeta) != SQLITE_NULL;
   bxRingAgent(p, pDone->zAgent, &agent, pErr);
   bxBind(pRow, pErr, "it", iSlot, pDone->zAgent);
   if (bxRow(pRow, pErr)) {
@@ -90,9 +109,16 @@ static void completeRow(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
     agent.nGiven = slot.iSeq;
     pDone->iTime = sqlite3_column_int64(pRow, 4);
     pDone->pRequest = sqlite3_column_value(pRow, 5);
-    if (sqlite3_value_type(pDone->pMeta) == SQLITE_NULL) {
-      pDone->pMeta = sqlite3_column_value(pRow, 6);
+    if (bNew && sqlite3_column_type(pRow, 6) != SQLITE_NULL &&
+        bxRingIsHeld(p, iSlot, pErr)) {
+      char *zSubject =
+          bxPrintf(pErr, "%s/%lld", p->base.stmts.zTable, slot.iSeq);
+      logMeta(bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr), zSubject,
+          pDone, pErr);
+      sqlite3_free(zSubject);
+      bNew = 0;
     }
+    if (!bNew) pDone->pMeta = sqlite3_column_value(pRow, 6);
     count.nByte = bxBytes(pDone->pResponse);
     pDone->nByte = slot.nByte + count.nByte;
     if (bBound) pRoll = bxRingChoose(p, &agent, count.nByte, iSlot, pErr);

@@ -210,30 +210,48 @@ static i64 skipLeaves(Verify *p, i64 i) {
 
 /*----------------------------------------------------------------- rows ----*/
 
-typedef enum PinEnd { END_NONE, END_UNPIN, END_PIN } PinEnd;
-/* What ends, by the log, the pin that the cursor is on: an unpin that names it, or
-** that the row was completed, after which another pin has what it is now. */
+typedef enum PinEnd { END_NONE, END_UNPIN, END_PIN, END_LATE } PinEnd;
+/* What ends, by the log, the pin that the cursor is on: an unpin that names it, and
+** who did it and why; or that the row got a late response, after which another pin has
+** what it is now. */
 static PinEnd endOfPin(Verify *p) {
   static const char zNext[] =
       "SELECT CASE WHEN kind = 'pin' THEN 2"
-      "  ELSE detail IS '{\"pin\":' || ?3 || '}' AND (kind = 'unpin' OR EXISTS"
-      "   (SELECT 1 FROM main.blackbox__log AS p WHERE p.subject = ?1"
-      "    AND p.domain = ?2 AND p.n > l.n AND p.kind = 'pin')) END"
-      " FROM main.blackbox__log AS l WHERE subject = ?1 AND domain = ?2 AND n "
-      "> ?3"
-      " AND kind IN ('pin', 'unpin', 'complete') ORDER BY n LIMIT 1";
-  static const char zErased[] =
-      "SELECT 1 FROM main.blackbox__log"
-      " WHERE kind IN ('unpin', 'complete') AND domain = ?1"
-      " AND n > ?2 AND detail = '{\"pin\":' || ?2 || '}'";
+      "  WHEN detail IS NOT '{\"pin\":' || ?3 || '}' THEN 0"
+      "  WHEN kind = 'unpin' THEN 2 <= ((trim(actor) > '') IS TRUE)"
+      "   + ((trim(reason) > '') IS TRUE) + (SELECT count(*)"
+      "    FROM main.blackbox__erased AS e WHERE e.n = l.n AND e.type = 3"
+      "    AND e.name IN ('actor', 'reason'))"
+      "  ELSE 3 * EXISTS (SELECT 1 FROM main.blackbox__log AS p"
+      "   WHERE p.subject = ?1 AND p.domain = ?2 AND p.n > l.n"
+      "   AND p.kind = 'pin') END"
+      " FROM main.blackbox__log AS l WHERE subject = ?1 AND domain = ?2"
+      " AND n > ?3 AND kind IN ('pin', 'unpin', 'complete')"
+      " ORDER BY n LIMIT 1";
   sqlite3_stmt *pRow = p->rows.pStmt;
-  const char *zSubject = bxColumnText(pRow, 15, p->pErr);
-  const char *zDomain = bxColumnText(pRow, 7, p->pErr);
-  i64 n = p->rows.i;
-  if (zSubject == 0) {
-    return (PinEnd)bxAsk(p->p, zErased, p->pErr, "ti", zDomain, n);
+  return (PinEnd)bxAsk(p->p, zNext, p->pErr, "vti",
+      sqlite3_column_value(pRow, 15), bxColumnText(pRow, 7, p->pErr),
+      p->rows.i);
+}
+
+/* Whether the row that the cursor of rows pinned is what it was then, but for the late
+** response, and a meta if there was none. (If it is not pinned any more nobody knows.) */
+static int isButLate(Verify *p, const MerkleHash *pStored) {
+  const BxDomain *pDomain = bxLogPins(p->p, p->rows.pStmt, p->pErr);
+  sqlite3_stmt *pRow = bxStmt(p->p, pDomain->zLate, p->pErr);
+  int bMeta, bSame = 0, bThere = 1;
+  for (bMeta = 0; bMeta < 2 && bThere && !bSame; bMeta++) {
+    BxLeaf leaf;
+    bxBind(pRow, p->pErr, "ivi", p->rows.i,
+        sqlite3_column_value(p->rows.pStmt, 15), (i64)bMeta);
+    bThere = bxRow(pRow, p->pErr);
+    if (bThere) {
+      bxLogLeaf(p->p, p->rows.pStmt, pRow, &leaf, p->pErr);
+      bSame = bxLogIsLeaf(p->p, &leaf, pStored, p->pErr);
+    }
+    bxDone(pRow, p->pErr);
   }
-  return (PinEnd)bxAsk(p->p, zNext, p->pErr, "tti", zSubject, zDomain, n);
+  return bSame || !bThere;
 }
 
 /* The statement that is on the row that the cursor of rows pins. NULL if none is: the
@@ -297,6 +315,10 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
       } else if (eEnd == END_PIN) {
         tellProblem(p, iLeaf, leaf.n,
             "the pin was lost, and made anew: no row of the log unpins it");
+      } else if (eEnd == END_LATE && !bSame && !isButLate(p, pStored)) {
+        tellProblem(p, iLeaf, leaf.n,
+            "was altered: the row that it pinned has more than a late response "
+            "now");
       }
       break;
     case BX_PIN_HERE:
