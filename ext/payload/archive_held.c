@@ -76,7 +76,7 @@ typedef struct HeldThing {
 
 /* A gap is before a hold that no other covers: neither one that its owner has made
 ** longer or released later, nor one whose time was over. */
-static i64 heldSince(BxStmts *p, const char *zThing, BxErr *pErr) {
+i64 bxHeldSince(BxStmts *p, const char *zThing, BxErr *pErr) {
   static const char zSince[] =
       "WITH step AS (SELECT n, kind AS act, at, detail ->> 'until' AS until,"
       "  lead(n) OVER (PARTITION BY detail ->> 'owner' ORDER BY n) AS next"
@@ -100,7 +100,7 @@ static HeldThing thingOf(
   }
   if (thing.pKind == 0 || zKey == 0) return thing;
   thing.zThing = bxPrintf(pErr, "%s:%s", zKind, zKey);
-  if (thing.zThing != 0) thing.iSince = heldSince(p, thing.zThing, pErr);
+  if (thing.zThing != 0) thing.iSince = bxHeldSince(p, thing.zThing, pErr);
   return thing;
 }
 
@@ -309,4 +309,7 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
     sqlite3_free(thing.zThing);
   }
   sqlite3_finalize(pStmt);
+  if (bxCarries(p->bx, p->zDb, "payload", pErr)) {
+    bxRingCheckHeld(p, iFrom, xTell, pArg, pErr);
+  }
 }

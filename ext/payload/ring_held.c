@@ -3,9 +3,10 @@
 ** exchanges that a hold keeps.
 **
 ** A hold, and each push under it, writes the digest of each exchange that is held
-** into the log, as a row of kind 'held'. The check compares what is held now with
-** the newest digest of it, and the tables of the ring with each other. Its time is
-** linear in the rows.
+** into the log, as a row of kind 'held', whose subject is <ring>/<seq>. As long as the
+** hold stands without a gap (archive_held.c) the exchange must be there, with each
+** digest of that time; before the newest one it may have got a response, and a meta if
+** it had none. So a ring with such exchanges keeps its name.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
@@ -24,6 +25,10 @@ SQLITE_EXTENSION_INIT3
 static const char zHeld[] =
     "SELECT agent_id, seq, event_id, timestamp, request_body, "
     "response_body, meta" HELD_ROWS;
+#define THINGS(agent, event, ring)                                             \
+  "(f.kind = 'agent' AND f.\"key\" = " agent                                   \
+  " OR f.kind = 'event' AND f.\"key\" = " event                                \
+  " OR f.kind = 'buffer' AND f.\"key\" = lower(" ring "))"
 
 /* What holds keep beyond the limits. */
 static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
@@ -61,8 +66,9 @@ static void logHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
       "INSERT INTO main.blackbox__log(domain, kind, subject, detail, agent_id,"
       " event_id) SELECT 'payload', 'held', ?1, ?2, ?3, ?4"
       " WHERE ?2 IS NOT (SELECT detail FROM main.blackbox__log"
-      "  WHERE subject = ?1 AND kind = 'held' AND agent_id = ?3"
-      "  ORDER BY n DESC LIMIT 1)";
+      "  WHERE subject = ?1 AND kind = 'held' AND agent_id = ?3 AND n >"
+      "   (SELECT max(step) FROM main.retention__holds AS f WHERE " THINGS(
+          "?3", "?4", "?5") ") ORDER BY n DESC LIMIT 1)";
   BxStmts *pSchema = bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr);
   sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zHeld, pErr);
   int bWritten = 0;
@@ -71,8 +77,9 @@ static void logHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
     char *zSubject, *zDetail;
     describe(p, pRow, &zSubject, &zDetail, pErr);
     if (zDetail != 0) {
-      bxDo(pSchema, zLog, pErr, "ttvv", zSubject, zDetail,
-          sqlite3_column_value(pRow, 0), sqlite3_column_value(pRow, 2));
+      bxDo(pSchema, zLog, pErr, "ttvvt", zSubject, zDetail,
+          sqlite3_column_value(pRow, 0), sqlite3_column_value(pRow, 2),
+          p->base.stmts.zTable);
       bWritten |= sqlite3_changes(p->base.stmts.bx->db) > 0;
     }
     sqlite3_free(zSubject);
@@ -97,26 +104,80 @@ void bxRingHeld(BxVtab *pVtab, BxErr *pErr) {
   logHeld((Ring *)pVtab, 0, (i64)1 << 62, pErr);
 }
 
-static void checkHeld(Ring *p, BxProblems *pOut, BxErr *pErr) {
-  static const char zSame[] =
-      "SELECT coalesce((SELECT detail = ?3 FROM main.blackbox__log"
-      " WHERE subject = ?1 AND kind = 'held' AND agent_id = ?2"
-      " ORDER BY n DESC LIMIT 1), 1)";
-  BxStmts *pSchema = bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr);
-  sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zHeld, pErr);
-  bxBind(pRow, pErr, "ii", (i64)0, (i64)1 << 62);
-  while (bxRow(pRow, pErr)) {
-    char *zSubject, *zDetail;
-    describe(p, pRow, &zSubject, &zDetail, pErr);
-    if (zDetail != 0 && !bxAsk(pSchema, zSame, pErr, "tvt", zSubject,
-                            sqlite3_column_value(pRow, 0), zDetail)) {
-      bxProblem(pOut, p->base.stmts.zTable,
-          "exchange %s of agent %s is held and was changed: its digest is not "
-          "that in the log",
-          strrchr(zSubject, '/') + 1, bxColumnText(pRow, 0, pErr));
+/* The exchange of a row of the log: of agent ?1 with seq ?2, where its agent has it, or
+** parked. ?3: as it was without its meta (1), or without its response (2). */
+static const char zExchange[] =
+    "SELECT s.agent_id, seq, event_id, timestamp, request_body,"
+    " iif(?3 & 2, NULL, response_body), iif(?3 & 1, NULL, meta)"
+    " FROM main.@_agents AS a CROSS JOIN main.@_slots AS s"
+    "  ON s.id = (a.no << 16) + ((a.half & 1) << 15) + ?2 % a.window"
+    "  OR s.id BETWEEN (a.no << 16) + 10240 AND (a.no << 16) + 32767"
+    " WHERE a.agent_id = ?1 AND s.seq = ?2";
+
+/* Whether a ring has the exchange of a row of the log, as it says. */
+static int isThere(Ring *p, sqlite3_stmt *pListed, int *pbThere, BxErr *pErr) {
+  int i, bSame = 0;
+  *pbThere = 0;
+  for (i = 0; i < 4 && !bSame && (i == 0 || *pbThere); i++) {
+    sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zExchange, pErr);
+    bxBind(pRow, pErr, "vvi", sqlite3_column_value(pListed, 2),
+        sqlite3_column_value(pListed, 4), (i64)i);
+    if (bxRow(pRow, pErr)) {
+      char *zSubject, *zDetail;
+      const char *zDigest = bxColumnText(pListed, 5, pErr);
+      describe(p, pRow, &zSubject, &zDetail, pErr);
+      *pbThere = 1;
+      bSame = zDetail != 0 && zDigest != 0 && strcmp(zDetail, zDigest) == 0;
+      sqlite3_free(zSubject);
+      sqlite3_free(zDetail);
     }
-    sqlite3_free(zSubject);
-    sqlite3_free(zDetail);
+    bxDone(pRow, pErr);
+    if (sqlite3_column_int(pListed, 6)) break; /* the newest one */
+  }
+  return bSame;
+}
+
+void bxRingCheckHeld(BxStmts *p, i64 iFrom,
+    void (*xTell)(void *, i64 n, char *zOwned), void *pArg, BxErr *pErr) {
+  static const char zListed[] =
+      "SELECT l.n, l.name, l.agent_id, f.kind || ':' || f.\"key\", l.seq,"
+      " l.detail, NOT EXISTS (SELECT 1 FROM main.blackbox__log AS x"
+      "  WHERE x.subject = l.subject AND x.kind = 'held'"
+      "  AND x.agent_id = l.agent_id AND x.n > l.n)"
+      " FROM (SELECT n, subject, agent_id, event_id, detail,"
+      "  CAST(substr(subject, length(rtrim(subject, '0123456789')) + 1) AS"
+      "   INTEGER) AS seq, substr(subject, 1, length(rtrim(subject,"
+      "   '0123456789')) - 1) AS name FROM main.blackbox__log WHERE n > ?1"
+      "  AND kind = 'held' AND domain = 'payload' AND agent_id IS NOT NULL"
+      "  AND EXISTS (SELECT 1 FROM main.retention__holds)"
+      "  ORDER BY n LIMIT -1) AS l"
+      " CROSS JOIN main.retention__holds AS f WHERE " THINGS(
+          "l.agent_id", "l.event_id", "l.name");
+  sqlite3_stmt *pRow = bxPrepare(p, zListed, pErr);
+  i64 iTold = 0;
+  bxBind(pRow, pErr, "i", iFrom);
+  while (bxRow(pRow, pErr)) {
+    BxErr err = {SQLITE_OK, 0};
+    i64 n = sqlite3_column_int64(pRow, 0);
+    const char *zName = bxColumnText(pRow, 1, pErr);
+    const char *zThing = bxColumnText(pRow, 3, pErr);
+    Ring *pRing;
+    int bThere = 0, bSame = 0;
+    if (n == iTold || bxHeldSince(p, zThing, pErr) > n || zName == 0) continue;
+    pRing = (Ring *)bxVtabIn(p->bx, "payload_ring", p->zDb, zName, &err);
+    if (pRing != 0) bSame = isThere(pRing, pRow, &bThere, &err);
+    if ((err.rc & 0xff) == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
+      bxClear(&err); /* it has lost a table */
+    }
+    bxPass(pErr, &err);
+    if (bSame) continue;
+    iTold = n;
+    xTell(pArg, n,
+        bxPrintf(pErr,
+            "exchange %lld of agent %s of ring %s %s, though a hold on %s "
+            "keeps it: this row of the log has its digest",
+            sqlite3_column_int64(pRow, 4), bxColumnText(pRow, 2, pErr), zName,
+            bThere ? "was changed" : "was removed", zThing));
   }
   sqlite3_finalize(pRow);
 }
@@ -172,7 +233,6 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
         pVtab->stmts.zTable, 1, &err);
   }
   if (bxShadowIsHeld(pVtab, &err)) {
-    checkHeld(p, pOut, &err);
     checkKept(p, pOut, &err);
   }
   bxUnchecked(pOut, pVtab->stmts.zTable, &err);
