@@ -324,15 +324,34 @@ def test_a_receipt_of_a_minute_that_is_over_is_in_the_log_before_it_can_be_lost(
 
 @pytest.mark.parametrize("table", [
     "blackbox__log", "blackbox__tree", "blackbox__leaves", "retention__in_force",
-    "retention__erased", "payload__pins"])
+    "retention__erased", "payload__pins", "blackbox__open", "payload__packed", "blackbox__heads"])
 def test_an_install_that_makes_a_lost_record_anew_tells_of_it(kept, table):
     one(kept, "SELECT retention_hold('agent', 'a', 'o', 'Eve', 'x')")
     kept.execute(f"DROP TABLE {table}")
     assert any("is missing; run blackbox_install()" in problem for problem in found(kept))
     one(kept, "SELECT blackbox_install()")
     one(kept, "SELECT proof_head()")
-    assert any(f"{table} had been damaged" in problem or "made anew" in problem
+    assert any(" had been damaged" in problem and f"table {table}" in problem
                for problem in found(kept)), found(kept)
+
+
+@pytest.mark.parametrize("damage, name", [
+    ("UPDATE payload__state SET bytes = 5", "rows of payload__state"),
+    ("DELETE FROM payload__state", "row payload__state"),
+    ("DELETE FROM retention__clock", "row retention__clock"),
+    ("DELETE FROM blackbox__probe", "row blackbox__probe")])
+def test_an_install_that_mends_a_row_of_its_own_tells_of_it(kept, damage, name):
+    kept.execute(damage)
+    assert found(kept) != []
+    one(kept, "SELECT blackbox_install()")
+    assert [name in problem for problem in found(kept)] == [True]
+
+
+def test_an_install_that_repairs_nothing_of_a_record_tells_nothing(kept):
+    kept.execute("DROP INDEX payload_kept")
+    kept.execute("DELETE FROM retention_rules WHERE rule = 'payload.age'")
+    one(kept, "SELECT blackbox_install()")
+    assert found(kept) == []
 
 
 def test_a_salt_that_is_planted_for_the_next_pin_stops_no_leaf(kept):
