@@ -253,12 +253,22 @@ CREATE TABLE IF NOT EXISTS main.blackbox__heads(
   size INTEGER PRIMARY KEY
 );
 
--- Ranges of leaves, with what the last one is made of: kept, and the digest of its fields.
+-- Ranges of leaves that were folded, with kept of the last one, and its row of the log.
 CREATE TABLE IF NOT EXISTS main.blackbox__folded(
   first  INTEGER PRIMARY KEY,
   last   INTEGER NOT NULL,
   kept   INTEGER NOT NULL,
-  fields BLOB NOT NULL
+  at     INTEGER,
+  domain TEXT,
+  subject TEXT,
+  actor  TEXT,
+  reason TEXT,
+  rows   INTEGER,
+  bytes  INTEGER,
+  oldest INTEGER,
+  newest INTEGER,
+  detail TEXT,
+  salt   BLOB
 );
 
 -- If a field of row n is erased, each of its fields has a row here: the erased one

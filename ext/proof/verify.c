@@ -85,18 +85,27 @@ static void startCursor(
 }
 
 /* The last leaf of the range that the cursor is on says how many rows up to it are no
-** receipts: none of the range may be one. */
+** receipts: none of the range may be one. And it must be old. */
 static void verifyRange(Verify *p) {
+  static const char zLast[] =
+      "SELECT last + 1, coalesce(salt, (SELECT secret FROM "
+      "main.blackbox__tree)),"
+      " actor, NULL, at, bytes, detail, domain, NULL, NULL, NULL, newest,"
+      " oldest, reason, rows, subject FROM main.blackbox__folded"
+      " WHERE first = ?1";
   BxErr err = {SQLITE_OK, 0};
-  MerkleHash hash, stored, fields;
+  MerkleHash stored;
+  BxLeaf leaf;
   i64 nKept = sqlite3_column_int64(p->folded.pStmt, 2);
   i64 nMore = nKept - p->nKept;
-  bxLogReadHash(p->folded.pStmt, 3, &fields);
-  hash = bxLogLeafHash(p->iFoldEnd + 1, nKept, &fields);
+  sqlite3_stmt *pRow = bxStmt(p->p, zLast, p->pErr);
   p->log.tree.xGet(&p->log.tree, 0, p->iFoldEnd, &stored, &err);
   if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
   bxPass(p->pErr, &err);
-  if (memcmp(hash.a, stored.a, BX_DIGEST) != 0) {
+  bxBind(pRow, p->pErr, "i", p->folded.i);
+  if (!bxRow(pRow, p->pErr)) return;
+  bxLogLeaf(p->p, pRow, 0, &leaf, p->pErr);
+  if (!bxLogIsLeaf(p->p, &leaf, &stored, p->pErr)) {
     tellProblem(p, p->iFoldEnd, 0,
         "is not what blackbox__folded has of the last leaf of its range");
   } else if (nMore < 0 || nMore > p->nGone) {
@@ -105,7 +114,11 @@ static void verifyRange(Verify *p) {
             "of the leaves from %lld to this one, %lld were of rows that are "
             "no receipts: they were removed as if they were folded",
             p->folded.i, nMore));
+  } else if (sqlite3_column_int64(pRow, 4) > p->iRepairs) {
+    tellProblem(p, p->iFoldEnd, 0,
+        "was removed as if it were folded, and is not 30 days old");
   }
+  bxDone(pRow, p->pErr);
   p->nKept = nKept;
   p->nGone = 0;
 }
@@ -417,6 +430,23 @@ static void verifyErased(Verify *p) {
   sqlite3_finalize(pStmt);
 }
 
+/* The last row of a range must be a part of a sum. */
+static void verifySums(Verify *p) {
+  static const char zNoSum[] =
+      "SELECT last FROM main.blackbox__folded AS f WHERE NOT EXISTS (SELECT 1"
+      " FROM main.blackbox__log AS s WHERE s.kind IS NULL"
+      "  AND s.subject = coalesce(f.subject, f.detail)"
+      "  AND s.at = f.at / 86400000 * 86400000 + 86399999"
+      "  AND coalesce(s.rows, 0) >= coalesce(f.rows, 0)"
+      "  AND coalesce(s.bytes, 0) >= coalesce(f.bytes, 0))";
+  sqlite3_stmt *pStmt = bxPrepare(p->p, zNoSum, p->pErr);
+  while (bxRow(pStmt, p->pErr)) {
+    tellProblem(p, sqlite3_column_int64(pStmt, 0), 0,
+        "was folded, and the sum of its rule and day is not there, or less");
+  }
+  sqlite3_finalize(pStmt);
+}
+
 /* What does not stand beside a leaf: nodes and sums. */
 static void verifyRest(Verify *p) {
   static const char zNodes[] =
@@ -440,6 +470,7 @@ static void verifyRest(Verify *p) {
             "for",
             n < 0 ? -n : n, n < 0 ? "less" : "more"));
   }
+  verifySums(p);
   verifyErased(p);
 }
 
@@ -589,7 +620,7 @@ static void startAfter(Verify *p, i64 iFrom) {
       " ORDER BY n",
       iFrom);
   startCursor(p, &p->folded,
-      "SELECT first, last, kept, fields FROM main.blackbox__folded"
+      "SELECT first, last, kept FROM main.blackbox__folded"
       " WHERE last >= ?1 ORDER BY first",
       iFrom);
   if (p->folded.i != NONE) {

@@ -151,11 +151,28 @@ def test_a_forged_leaf_node_or_sum_of_what_is_folded_is_found(folded):
                 "UPDATE blackbox__nodes SET hash = zeroblob(32) WHERE node < 1 << 48",
                 "DELETE FROM blackbox__nodes WHERE node < 1 << 48",
                 "UPDATE blackbox__folded SET last = last - 1",
+                "UPDATE blackbox__folded SET at = at - 1",
+                "UPDATE blackbox__folded SET rows = rows + 1",
+                "UPDATE blackbox__log SET at = at - 86400000, rows = 0 WHERE n ="
+                " (SELECT max(n) FROM blackbox__log WHERE kind IS NULL)",
                 "UPDATE blackbox__log SET bytes = bytes - 1 WHERE n = (SELECT max(n)"
                 " FROM blackbox__log WHERE kind IS NULL)"]:
         db.execute("BEGIN")
         assert db.execute(sql).rowcount > 0
         assert problems(db) != [], sql
+        db.execute("ROLLBACK")
+    assert problems(db) == []
+
+
+def test_a_range_has_the_sum_of_its_rule_and_day(folded):
+    """Who writes a sum of another day, with a leaf, can fold a receipt; its range tells."""
+    db, _ = folded
+    sums = "SELECT n FROM blackbox__log WHERE kind IS NULL ORDER BY n LIMIT 1"
+    for change in "at = at - 86400000", "rows = 0", "bytes = 9", "subject = 'another'":
+        db.execute("BEGIN")
+        db.execute(f"UPDATE blackbox__log SET {change} WHERE n = ({sums})")
+        assert "was folded, and the sum of its rule and day is not there, or less" in [
+            p[3] for p in problems(db)], change
         db.execute("ROLLBACK")
     assert problems(db) == []
 
