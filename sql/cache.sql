@@ -722,7 +722,8 @@ AFTER DELETE ON cache_sessions
 BEGIN
   INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
   SELECT c.now, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'),
-         OLD.item_count, OLD.total_size, min(i.timestamp), max(i.timestamp), NULL
+         OLD.item_count, OLD.total_size, c.now - min(i.timestamp),
+         max(i.timestamp) - min(i.timestamp), NULL
     FROM cache__clock AS c, cache_items AS i
    WHERE i.session_id = OLD.session_id
    GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)

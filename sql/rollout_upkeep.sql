@@ -24,7 +24,8 @@ BEGIN
                  WHERE blocked_by IS NULL AND at < (SELECT now FROM rollout_act)
                  ORDER BY at, key LIMIT coalesce(NEW.max_rows, -1));
   INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
-  SELECT act.now, 'rollout', act.rule, o.rows, o.bytes, o.oldest, o.newest, NULL
+  SELECT act.now, 'rollout', act.rule, o.rows, o.bytes, act.now - o.oldest,
+         o.newest - o.oldest, NULL
     FROM rollout_act AS act, blackbox__open AS o
    WHERE o.domain = 'rollout' AND o.rule = 'bulk' AND o.minute = 0;
   UPDATE rollout_act

@@ -17,8 +17,7 @@ void bxLogBegin(BxStmts *p, BxErr *pErr);
 typedef struct BxLogRow {
   const char *zDomain, *zKind; /* of others than these NULL means NULL */
   const char *zSubject, *zActor, *zReason, *zDetail;
-  const i64 *aSum; /* rows, bytes, oldest, newest; NULL: these are NULL */
-  i64 iAt;         /* 0: now */
+  i64 iAt; /* 0: now */
 } BxLogRow;
 /* Writes it; its leaf follows at the end of the call. Returns its n. */
 i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr);

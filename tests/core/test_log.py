@@ -515,22 +515,28 @@ def test_check_tells_a_problem_once_and_begins_no_line_with_a_colon(kept):
     assert any(problem.startswith("blackbox__folded has 101 leaves") for problem in found(kept))
 
 
-@pytest.mark.parametrize("into", [
-    "retention_note(domain, rule, at, rows, bytes, oldest, newest) SELECT 'payload', ",
+@pytest.mark.parametrize("into, times", [
+    ("retention_note(domain, rule, at, rows, bytes, oldest, newest) SELECT 'payload', ",
+     "at - 604800000 - at % 60000, at - 604770000 - at % 60000"),
     # as payload_cleanup() does
-    "blackbox__log(actor, salt, detail, at, rows, bytes, oldest, newest) SELECT '', NULL, "])
-def test_a_year_of_one_receipt_a_minute_is_what_the_manual_says(kept, into):
-    """The receipts of 30 days are not folded; a day before is one row."""
-    at = int(time.time()) // 86400 * 86_400_000 - 30 * 86_400_000
+    ("blackbox__log(actor, salt, detail, at, rows, bytes, oldest, newest) SELECT '', NULL, ",
+     "604800000 + at % 60000, 30000")])
+def test_a_year_of_one_receipt_a_minute_is_what_the_manual_says(kept, into, times):
+    """The receipts of 30 days and of the running one are not folded; a day before is one row."""
+    day = int(time.time()) // 86400 * 86_400_000
     before = one(kept, "PRAGMA page_count")
-    kept.execute("WITH n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 43199) "
-                 f"INSERT INTO {into} 'payload.bytes', ?1 + i * 60000, 2, 25000, "
-                 "?1 + i * 60000, ?1 + i * 60000 + 1 FROM n", (at,))
+    kept.execute("WITH n(at) AS (SELECT ?1 UNION ALL SELECT at + 60007 FROM n WHERE at < ?2) "
+                 f"INSERT INTO {into} 'payload.bytes', at, 2, 25000, {times} FROM n",
+                 (day - 30 * 86_400_000, time.time() * 1000 - 120_000))
     one(kept, "SELECT proof_head()")
     used = one(kept, "PRAGMA page_count") - one(kept, "PRAGMA freelist_count")
     grown = (used - before) * one(kept, "PRAGMA page_size")
-    assert one(kept, "SELECT count(*) FROM retention_log") > 43_000
-    assert grown < 4_350_000  # with what tests/proof/test_proof_fold.py has: less than 5 MB
+    count = one(kept, "SELECT count(*) FROM retention_log")
+    assert count > 43_000
+    # With what tests/proof/test_proof_fold.py has: less than 5 MB.
+    assert grown / count * 31 * 1440 < 4_300_000
+    assert rows(kept, "SELECT min(at - oldest) / 60000, min(newest - oldest) FROM retention_log"
+                " WHERE rule = 'payload.bytes'") == [(10080, 30000)]
 
 
 def test_a_clean_up_is_named_in_its_receipt(kept):

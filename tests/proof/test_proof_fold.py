@@ -177,7 +177,7 @@ def test_a_range_has_the_sum_of_its_rule_and_day(folded):
     assert problems(db) == []
 
 
-def test_what_is_folded_of_a_year_of_one_receipt_a_minute_adds_less_than_650_kb(db):
+def test_what_is_folded_of_a_year_of_one_receipt_a_minute_adds_less_than_700_kb(db):
     before = pages(db)
     for i in range(73):
         receipts(db, OLD - i * DAY, 1440)
@@ -185,5 +185,5 @@ def test_what_is_folded_of_a_year_of_one_receipt_a_minute_adds_less_than_650_kb(
         prove(db)
     assert size(db) > 73 * 1440 and one(db, "SELECT sum(rows) FROM retention_log") == 73 * 2880
     assert one(db, "SELECT count(*) FROM retention_log") == 73
-    assert (pages(db) - before) * one(db, "PRAGMA page_size") < 140_000  # 0.65 MB in 335 days
+    assert (pages(db) - before) * one(db, "PRAGMA page_size") < 150_000  # 0.7 MB in 335 days
     assert problems(db) == []
