@@ -9,6 +9,7 @@
 #include "core.h"
 SQLITE_EXTENSION_INIT3
 
+#include <arpa/inet.h>
 #include <string.h>
 
 static void digestNumber(SHA256_CTX *p, uint64_t n) {
@@ -69,12 +70,8 @@ void bxDigestTwo(const void *a, size_t na, const void *b, size_t nb,
   aBlock[SHA256_CBLOCK - 2] = (unsigned char)((na + nb) >> 5);
   aBlock[SHA256_CBLOCK - 1] = (unsigned char)((na + nb) << 3);
   SHA256_Transform(&sha, aBlock);
-  for (i = 0; i < 8; i++, aOut += 4) {
-    aOut[0] = (unsigned char)(sha.h[i] >> 24);
-    aOut[1] = (unsigned char)(sha.h[i] >> 16);
-    aOut[2] = (unsigned char)(sha.h[i] >> 8);
-    aOut[3] = (unsigned char)sha.h[i];
-  }
+  for (i = 0; i < 8; i++) sha.h[i] = htonl(sha.h[i]);
+  memcpy(aOut, sha.h, BX_DIGEST);
 }
 
 static const char zHexDigit[] = "0123456789abcdef";

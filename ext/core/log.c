@@ -84,7 +84,7 @@ static void keepHashes(
   int i;
   for (i = 0; i < pLeaf->nField; i++) {
     const BxLogField *pField = &pLeaf->aField[i];
-    if (pField->bErased) continue;
+    if (pField->bErased || pField->eType == SQLITE_NULL) continue;
     if (bxIsColumn(pField->zName, zNames)) {
       bxDo(p, zHash, pErr, "itix", pLeaf->n, pField->zName, (i64)pField->eType,
           pField->hash.a, (i64)BX_DIGEST);

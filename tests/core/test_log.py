@@ -110,6 +110,8 @@ def blanked(db):
     """The hashes of all fields of the first pin are made from its salt, as an erasure does."""
     fields = json.loads(one(db, "SELECT proof_of('row', 1)"))["fields"]
     for field in fields:
+        if field["type"] == 5:
+            continue
         gone = field["name"] == "row.response_body"
         db.execute("INSERT INTO blackbox__erased VALUES(1, ?, ?, ?, ?)", (
             field["name"], field["type"] if gone else None,

