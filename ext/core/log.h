@@ -22,6 +22,14 @@ typedef struct BxLogRow {
 /* Writes it; its leaf follows at the end of the call. Returns its n. */
 i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr);
 
+/* SQL: a row says who did it, and why, or did until that was erased. What ends a pin or
+** a hold, and does not say so, was not written by blackbox. */
+#define BX_LOG_SIGNED(l)                                                       \
+  "(2 <= ((trim(" l ".actor) > '') IS TRUE)"                                   \
+  "  + ((trim(" l ".reason) > '') IS TRUE)"                                    \
+  "  + (SELECT count(*) FROM main.blackbox__erased AS e WHERE e.n = " l        \
+  ".n AND e.type = 3 AND e.name IN ('actor', 'reason')))"
+
 /* Erases fields of row n: zNames is "actor", "reason" or "actor,reason". Their hashes
 ** stay, so that the leaf can still be verified, and another row names them. */
 void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr);

@@ -80,12 +80,15 @@ i64 bxHeldSince(BxStmts *p, const char *zThing, BxErr *pErr) {
   static const char zSince[] =
       "WITH step AS (SELECT n, kind AS act, at, detail ->> 'until' AS until,"
       "  lead(n) OVER (PARTITION BY detail ->> 'owner' ORDER BY n) AS next"
-      "  FROM main.blackbox__log WHERE subject = ?1 AND domain = 'retention'"
-      "  AND kind IN ('hold', 'release') AND json_valid(detail))"
-      " SELECT max(n) FROM step AS h WHERE act = 'hold' AND NOT EXISTS"
-      "  (SELECT 1 FROM step AS s WHERE s.act = 'hold' AND s.n < h.n"
-      "   AND (s.next IS NULL OR s.next >= h.n)"
-      "   AND (s.until IS NULL OR s.until >= h.at))";
+      "  FROM main.blackbox__log AS l"
+      "  WHERE subject = ?1 AND domain = 'retention'"
+      "  AND kind IN ('hold', 'release') AND json_valid(detail)"
+      "  AND " BX_LOG_SIGNED(
+          "l") ")"
+               " SELECT max(n) FROM step AS h WHERE act = 'hold' AND NOT EXISTS"
+               "  (SELECT 1 FROM step AS s WHERE s.act = 'hold' AND s.n < h.n"
+               "   AND (s.next IS NULL OR s.next >= h.n)"
+               "   AND (s.until IS NULL OR s.until >= h.at))";
   return bxAsk(p, zSince, pErr, "t", zThing);
 }
 

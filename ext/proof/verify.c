@@ -231,16 +231,14 @@ static PinEnd endOfPin(Verify *p) {
   static const char zNext[] =
       "SELECT CASE WHEN kind = 'pin' THEN 2"
       "  WHEN detail IS NOT '{\"pin\":' || ?3 || '}' THEN 0"
-      "  WHEN kind = 'unpin' THEN 2 <= ((trim(actor) > '') IS TRUE)"
-      "   + ((trim(reason) > '') IS TRUE) + (SELECT count(*)"
-      "    FROM main.blackbox__erased AS e WHERE e.n = l.n AND e.type = 3"
-      "    AND e.name IN ('actor', 'reason'))"
-      "  ELSE 3 * EXISTS (SELECT 1 FROM main.blackbox__log AS p"
-      "   WHERE p.subject = ?1 AND p.domain = ?2 AND p.n > l.n"
-      "   AND p.kind = 'pin') END"
-      " FROM main.blackbox__log AS l WHERE subject = ?1 AND domain = ?2"
-      " AND n > ?3 AND kind IN ('pin', 'unpin', 'complete')"
-      " ORDER BY n LIMIT 1";
+      "  WHEN kind = 'unpin' THEN " BX_LOG_SIGNED(
+          "l") "  ELSE 3 * EXISTS (SELECT 1 FROM main.blackbox__log AS p"
+               "   WHERE p.subject = ?1 AND p.domain = ?2 AND p.n > l.n"
+               "   AND p.kind = 'pin') END"
+               " FROM main.blackbox__log AS l WHERE subject = ?1 AND domain = "
+               "?2"
+               " AND n > ?3 AND kind IN ('pin', 'unpin', 'complete')"
+               " ORDER BY n LIMIT 1";
   sqlite3_stmt *pRow = p->rows.pStmt;
   return (PinEnd)bxAsk(p->p, zNext, p->pErr, "vti",
       sqlite3_column_value(pRow, 15), bxColumnText(pRow, 7, p->pErr),

@@ -1,7 +1,6 @@
 """Forgeries by who knows the format: rows of the log, with leaves, that tell another story; guards
 dropped and made again. `blackbox_check` finds each."""
 import json
-import re
 import shutil
 import sqlite3
 
@@ -148,3 +147,121 @@ def test_a_held_row_may_become_evidence_and_get_a_meta_and_a_response(kept):
     kept.execute("UPDATE event_payloads SET purpose = 'evidence' WHERE id = 'h2'")
     kept.execute("UPDATE event_payloads SET response_body = 'late' WHERE agent_id = 'held'")
     assert found(kept) == []
+
+
+OWNER = "'{\"owner\":\"c\"}'"
+HOLD = ("INSERT INTO blackbox__log(domain, kind, subject, detail, actor) "
+        "VALUES('retention', '{}', 'agent:held', {}, {})")
+
+
+@pytest.mark.parametrize("actor", ["NULL", "'eve'"])  # and never a reason
+def test_a_release_that_does_not_say_who_and_why_ends_no_hold(kept, actor):
+    archived(kept, "h1")
+    behind(kept, "DELETE FROM retention__in_force", HOLD.format("release", OWNER, actor),
+           "UPDATE event_payloads SET request_body = 'forg' WHERE id = 'h1'")
+    assert any("is in the log and not here" in told for told in found(kept))
+    one(kept, "SELECT blackbox_install()")
+    assert any("row h1 of event_payloads was changed" in told for told in found(kept))
+
+
+def test_a_gap_of_a_hold_that_does_not_say_who_and_why_is_none(kept):
+    archived(kept, "h1")
+    over = OWNER.replace("}", ",\"until\":1000}")
+    behind(kept, HOLD.format("hold", over, "NULL"), HOLD.format("hold", OWNER, "NULL"),
+           "UPDATE event_payloads SET request_body = 'forg' WHERE id = 'h1'",
+           "UPDATE retention__in_force SET step = (SELECT max(n) FROM blackbox__log)")
+    told = found(kept)
+    assert any("row h1 of event_payloads was changed" in problem for problem in told)
+    assert any("is in the log and not here" in problem for problem in told)
+
+
+def test_a_hold_by_who_was_erased_stands(kept):
+    kept.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose)"
+                 " VALUES('h1', 'x', 'held', 'archive')")
+    one(kept, "SELECT retention_hold('agent', 'held', 'c', 'Ann Example', 'r')")
+    one(kept, "SELECT blackbox_erase('text', 'Ann Example', 'bob', 'asked')")
+    assert one(kept, "SELECT actor FROM blackbox_log WHERE kind = 'hold'") is None
+    assert found(kept) == []
+    one(kept, "SELECT retention_release('agent', 'held', 'c', 'Bob Example', 'r')")
+    one(kept, "SELECT blackbox_erase('text', 'Bob Example', 'bob', 'asked')")
+    kept.execute("DELETE FROM event_payloads WHERE id = 'h1'")
+    assert found(kept) == []
+
+
+@pytest.mark.parametrize("forged", [
+    "UPDATE event_payloads SET request_body = CAST(request_body AS BLOB) WHERE event_id = 'e2'",
+    "UPDATE event_payloads SET meta = 'null' WHERE event_id = 'e2'",
+    "UPDATE event_payloads SET kill_switch_event_id = 'other' WHERE event_id = 'e2'",
+    "UPDATE event_payloads SET id = id || char(0) WHERE event_id = 'e2'",
+    "UPDATE event_payloads SET response_body = NULL, request_body = request_body || response_body"
+    " WHERE event_id = 'e2'"])
+def test_a_pinned_row_of_another_type_or_column_is_found(kept, forged):
+    behind(kept, forged)
+    assert any("was altered" in told or "is missing, or not pinned" in told for told in found(kept))
+
+
+def test_a_packed_body_that_has_the_reference_of_another_is_found(kept):
+    for i in range(2):
+        kept.execute("INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose)"
+                     " VALUES(?, 'p', 'b', ?, 'evidence')", (f"p{i}", f"lorem {i} " * 900))
+    one(kept, "SELECT payload_pack()")
+    assert found(kept) == []
+    behind(kept, "UPDATE event_payloads SET request_body = (SELECT reference FROM payload__packed"
+           " WHERE key = 'p1') WHERE id = 'p0'",
+           "UPDATE payload__packed SET reference = (SELECT reference FROM payload__packed"
+           " WHERE key = 'p1') WHERE key = 'p0'")
+    assert any("was altered" in told for told in found(kept))
+
+
+def test_rows_that_exchange_all_they_have_are_found(kept):
+    """Their salts, numbers, pins and leaves."""
+    behind(kept, "UPDATE blackbox__log SET n = 1000 WHERE n = 2",
+           "UPDATE blackbox__log SET n = 2 WHERE n = 3", "UPDATE blackbox__log SET n = 3 WHERE n = 1000",
+           "UPDATE payload__pins SET n = 5 - n WHERE n IN (2, 3)",
+           "UPDATE blackbox__leaves SET hash = (SELECT hash FROM blackbox__leaves AS o"
+           " WHERE o.leaf = 3 - blackbox__leaves.leaf) WHERE leaf = 1")
+    assert any("was altered" in told for told in found(kept))
+
+
+def test_a_fold_that_was_set_ahead_stops_no_fold(kept):
+    kept.execute("UPDATE blackbox__tree SET fold = 1 << 40")
+    kept.execute("INSERT INTO blackbox__log(at, domain, detail, rows, salt) VALUES"
+                 "(0, 'user', 'x', 1, NULL), (0, 'user', 'x', 1, NULL)")
+    assert found(kept) == []
+    assert one(kept, "SELECT count(*) FROM blackbox__folded") == 1
+
+
+def rewritten(db):
+    """The whole tree anew, of the rows as they are."""
+    size = one(db, "SELECT max(n) FROM blackbox__log")
+    for table in "leaves", "nodes":
+        db.execute(f"DELETE FROM blackbox__{table}")
+    db.execute("UPDATE blackbox__tree SET size = 0, frontier = x''")
+    one(db, "SELECT proof_head()")
+    assert one(db, "SELECT size FROM blackbox__tree") == size
+
+
+@pytest.mark.parametrize("change", [
+    ["UPDATE blackbox__log SET actor = 'eve' WHERE kind = 'kill_switch'"],
+    ["UPDATE blackbox__log SET n = n + 1000", "UPDATE blackbox__log SET n = n - 999",
+     "UPDATE payload__pins SET n = n + 1",
+     "INSERT INTO blackbox__log(n, at, domain, kind, subject, actor, reason)"
+     " VALUES(1, 5, 'payload', 'note', 's', 'ann', 'in the past')"],
+    ["DELETE FROM blackbox__log WHERE kind = 'kill_switch'"]])
+def test_a_tree_that_was_made_anew_is_found_by_a_head_that_was_kept_elsewhere(kept, change):
+    noted = one(kept, "SELECT proof_head()")
+    behind(kept, *change)
+    rewritten(kept)
+    assert rows(kept, "SELECT * FROM blackbox_check") == []
+    (told,), = rows(kept, "SELECT problem FROM proof_verify(?)", noted)
+    assert "are not those of the head" in told or "its end was cut off" in told
+
+
+def test_a_head_of_another_file_or_of_a_copy_that_went_on_is_told(kept, original, tmp_path):
+    shutil.copyfile(original, tmp_path / "copy.db")
+    copy = connect(tmp_path / "copy.db")
+    for db, who in (kept, "ann"), (copy, "eve"):
+        one(db, "SELECT payload_unpin(id, ?, 'closed') FROM event_payloads LIMIT 1", who)
+    (told,), = rows(kept, "SELECT problem FROM proof_verify(?)", one(copy, "SELECT proof_head()"))
+    assert "are not those of the head" in told
+    copy.close()
