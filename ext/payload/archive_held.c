@@ -120,6 +120,17 @@ static int isEvidence(sqlite3_stmt *pRow) {
   return z != 0 && strcmp(z, "evidence") == 0;
 }
 
+/* Of all columns, or of what the row is, and of when. */
+static void digestsOf(
+    sqlite3_stmt *pRow, int bAll, char zOut[DIGITS + 1], BxErr *pErr) {
+  if (bAll) {
+    digestPart(pRow, DIGEST_ALL, BYTES_IS, zOut, pErr);
+    return;
+  }
+  digestPart(pRow, DIGEST_IS, BYTES_IS, zOut, pErr);
+  digestPart(pRow, DIGEST_WHEN, BYTES_WHEN, zOut + 2 * BYTES_IS, pErr);
+}
+
 /*--------------------------------------------------------------- noting ----*/
 
 /* After which row a thing's next ones are. (If VACUUM or a copy of the file has given
@@ -146,12 +157,7 @@ static void appendHeld(sqlite3_str *pOut, sqlite3_stmt *pRow, BxErr *pErr) {
   char zDigest[DIGITS + 1];
   const char *zId = bxColumnText(pRow, 5, pErr);
   if (zId == 0) return;
-  if (isEvidence(pRow)) {
-    digestPart(pRow, DIGEST_ALL, BYTES_IS, zDigest, pErr);
-  } else {
-    digestPart(pRow, DIGEST_IS, BYTES_IS, zDigest, pErr);
-    digestPart(pRow, DIGEST_WHEN, BYTES_WHEN, zDigest + 2 * BYTES_IS, pErr);
-  }
+  digestsOf(pRow, isEvidence(pRow), zDigest, pErr);
   sqlite3_str_appendall(pOut, sqlite3_str_length(pOut) > 0 ? ",[" : "[");
   bxAppendJson(pOut, zId, sqlite3_column_bytes(pRow, 5));
   sqlite3_str_appendf(pOut, ",\"%s\"]", zDigest);
@@ -238,14 +244,9 @@ void bxPayloadNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr) {
 static int isDigestOf(sqlite3_stmt *pRow, const char *zDigest, BxErr *pErr) {
   char zIs[DIGITS + 1];
   size_t n = strlen(zDigest);
-  if (n == 2 * BYTES_IS) {
-    digestPart(pRow, DIGEST_ALL, BYTES_IS, zIs, pErr);
-    return strcmp(zIs, zDigest) == 0;
-  }
-  digestPart(pRow, DIGEST_IS, BYTES_IS, zIs, pErr);
-  digestPart(pRow, DIGEST_WHEN, BYTES_WHEN, zIs + 2 * BYTES_IS, pErr);
-  return n == DIGITS &&
-         memcmp(zIs, zDigest, isEvidence(pRow) ? 2 * BYTES_IS : DIGITS) == 0;
+  digestsOf(pRow, n == 2 * BYTES_IS, zIs, pErr);
+  return strlen(zIs) == n &&
+         memcmp(zIs, zDigest, isEvidence(pRow) ? 2 * BYTES_IS : n) == 0;
 }
 
 static void checkThing(HeldThing *pThing, i64 iFrom,
@@ -255,15 +256,17 @@ static void checkThing(HeldThing *pThing, i64 iFrom,
       " FROM (SELECT l.n AS n, l.salt AS salt,"
       "  CASE WHEN json_valid(l.detail) THEN l.detail END AS detail" LOGGED_HELD
       "  AND length(l.salt) > 0) AS l, json_each(l.detail, '$.rows') AS j";
-  /* As it is, or if it is pinned (so that the leaf of its newest pin commits to all of
-  ** it), as it was without its meta (?3 & 1), or without its late response (2). */
-  static const char zRow[] = HELD_KEYS " iif(?3 & 2, NULL," HELD_BODY(
-      "response_body") "), iif(?3 & 1, NULL,"
-                       " e.meta) FROM main.event_payloads AS e WHERE e.id = ?2 "
-                       "AND (?3 = 0 OR"
+  /* As it is, and if it is pinned (so that the leaf of its newest pin commits to all
+  ** of it) as it was without its meta (1), or without its late response (2). */
+  static const char zRow[] = HELD_KEYS " iif(column1 & 2, NULL," HELD_BODY(
+      "response_body") "),"
+                       " iif(column1 & 1, NULL, e.meta) FROM (VALUES (0), (1), "
+                       "(2), (3))"
+                       " CROSS JOIN main.event_payloads AS e WHERE e.id = ?2 "
+                       "AND (column1 = 0 OR"
                        " EXISTS (SELECT 1 FROM main.payload__pins AS p WHERE "
                        "p.id = e.id"
-                       "  AND (NOT ?3 & 2 OR EXISTS (SELECT 1 FROM "
+                       "  AND (NOT column1 & 2 OR EXISTS (SELECT 1 FROM "
                        "main.blackbox__log AS l"
                        "   WHERE l.subject = p.id AND l.kind = 'complete'"
                        "   AND l.domain = 'payload' AND l.n < p.n))))";
@@ -274,16 +277,14 @@ static void checkThing(HeldThing *pThing, i64 iFrom,
       iFrom > pThing->iSince ? iFrom : pThing->iSince);
   while (bxRow(pList, pErr)) {
     const char *zDigest = bxColumnText(pList, 3, pErr);
-    int i, bRow = 1, bSame = 0;
-    for (i = 0; i < 4 && bRow && !bSame && zDigest != 0; i++) {
-      int bThere;
-      bxBind(pRow, pErr, "vvi", sqlite3_column_value(pList, 1),
-          sqlite3_column_value(pList, 2), (i64)i);
-      bThere = bxRow(pRow, pErr);
-      bSame = bThere && isDigestOf(pRow, zDigest, pErr);
-      if (i == 0) bRow = bThere;
-      bxDone(pRow, pErr);
+    int bRow = 0, bSame = 0;
+    bxBind(pRow, pErr, "vv", sqlite3_column_value(pList, 1),
+        sqlite3_column_value(pList, 2));
+    while (zDigest != 0 && !bSame && bxRow(pRow, pErr)) {
+      bSame = isDigestOf(pRow, zDigest, pErr);
+      bRow = 1;
     }
+    bxDone(pRow, pErr);
     if (pErr->rc == SQLITE_OK && zDigest != 0 && !bSame) {
       xTell(pArg, sqlite3_column_int64(pList, 0),
           bxPrintf(pErr,

@@ -198,7 +198,7 @@ static int ringConnect(sqlite3 *db, void *pAux, int argc,
 }
 
 /* What is held prevents DROP TABLE, and keeps its name, which the log has. */
-static void refuseHeld(Ring *p, const char *zWhat, BxErr *pErr) {
+static void refuseIfHeld(Ring *p, const char *zWhat, BxErr *pErr) {
   char *zHolder = 0;
   if (bxShadowIsHeld(&p->base, pErr)) {
     p->mWatch |= RING_HOLDS;
@@ -215,7 +215,7 @@ static void refuseHeld(Ring *p, const char *zWhat, BxErr *pErr) {
 
 static int ringDestroy(sqlite3_vtab *pVtab) {
   BxErr err = {SQLITE_OK, 0};
-  refuseHeld((Ring *)pVtab, "dropped", &err);
+  refuseIfHeld((Ring *)pVtab, "dropped", &err);
   bxShadowDrop((BxVtab *)pVtab, &err);
   if (err.rc != SQLITE_OK) return bxReportVtab(&err, pVtab);
   return ringDisconnect(pVtab);
@@ -590,7 +590,7 @@ static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
         "that name; choose another name",
         zNew);
   } else {
-    refuseHeld((Ring *)pVtab, "renamed", &err);
+    refuseIfHeld((Ring *)pVtab, "renamed", &err);
     bxShadowRename((BxVtab *)pVtab, zNew, &err);
   }
   return bxReportVtab(&err, pVtab);

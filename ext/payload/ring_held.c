@@ -48,41 +48,33 @@ static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
   }
 }
 
-/* What the log says of the row that pRow is on: subject and detail, each to
-** sqlite3_free(). */
-static void describe(const Ring *p, sqlite3_stmt *pRow, char **pzSubject,
-    char **pzDetail, BxErr *pErr) {
+/* The detail of a row of the log for the row that pRow is on, to sqlite3_free(). */
+static char *detailOf(sqlite3_stmt *pRow, BxErr *pErr) {
   unsigned char a[BX_DIGEST];
   char zHex[2 * BX_DIGEST + 1];
   bxDigestRow(pRow, 0, sqlite3_column_count(pRow), a, pErr);
   bxHex(a, BX_DIGEST, zHex);
-  *pzSubject = bxPrintf(
-      pErr, "%s/%lld", p->base.stmts.zTable, sqlite3_column_int64(pRow, 1));
-  *pzDetail = bxPrintf(pErr, "{\"digest\":\"%s\"}", zHex);
+  return bxPrintf(pErr, "{\"digest\":\"%s\"}", zHex);
 }
 
 static void logHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zLog[] =
       "INSERT INTO main.blackbox__log(domain, kind, subject, detail, agent_id,"
-      " event_id) SELECT 'payload', 'held', ?1, ?2, ?3, ?4"
+      " event_id) SELECT 'payload', 'held', ?5 || '/' || ?1, ?2, ?3, ?4"
       " WHERE ?2 IS NOT (SELECT detail FROM main.blackbox__log"
-      "  WHERE subject = ?1 AND kind = 'held' AND agent_id = ?3 AND n >"
-      "   (SELECT max(step) FROM main.retention__holds AS f WHERE " THINGS(
-          "?3", "?4", "?5") ") ORDER BY n DESC LIMIT 1)";
+      "  WHERE subject = ?5 || '/' || ?1 AND kind = 'held' AND agent_id = ?3"
+      "  AND n > (SELECT max(step) FROM main.retention__holds AS f"
+      "   WHERE " THINGS("?3", "?4", "?5") ") ORDER BY n DESC LIMIT 1)";
   BxStmts *pSchema = bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr);
   sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zHeld, pErr);
   int bWritten = 0;
   bxBind(pRow, pErr, "ii", iFirst, iLast);
   while (bxRow(pRow, pErr)) {
-    char *zSubject, *zDetail;
-    describe(p, pRow, &zSubject, &zDetail, pErr);
-    if (zDetail != 0) {
-      bxDo(pSchema, zLog, pErr, "ttvvt", zSubject, zDetail,
-          sqlite3_column_value(pRow, 0), sqlite3_column_value(pRow, 2),
-          p->base.stmts.zTable);
-      bWritten |= sqlite3_changes(p->base.stmts.bx->db) > 0;
-    }
-    sqlite3_free(zSubject);
+    char *zDetail = detailOf(pRow, pErr);
+    bxDo(pSchema, zLog, pErr, "itvvt", sqlite3_column_int64(pRow, 1), zDetail,
+        sqlite3_column_value(pRow, 0), sqlite3_column_value(pRow, 2),
+        p->base.stmts.zTable);
+    bWritten |= sqlite3_changes(p->base.stmts.bx->db) > 0;
     sqlite3_free(zDetail);
   }
   bxDone(pRow, pErr);
@@ -105,35 +97,31 @@ void bxRingHeld(BxVtab *pVtab, BxErr *pErr) {
 }
 
 /* The exchange of a row of the log: of agent ?1 with seq ?2, where its agent has it, or
-** parked. ?3: as it was without its meta (1), or without its response (2). */
+** parked. If ?3 also as it was without its meta (1), or without its response (2). */
 static const char zExchange[] =
     "SELECT s.agent_id, seq, event_id, timestamp, request_body,"
-    " iif(?3 & 2, NULL, response_body), iif(?3 & 1, NULL, meta)"
-    " FROM main.@_agents AS a CROSS JOIN main.@_slots AS s"
+    " iif(column1 & 2, NULL, response_body), iif(column1 & 1, NULL, meta)"
+    " FROM (VALUES (0), (1), (2), (3)) CROSS JOIN main.@_agents AS a"
+    " CROSS JOIN main.@_slots AS s"
     "  ON s.id = (a.no << 16) + ((a.half & 1) << 15) + ?2 % a.window"
     "  OR s.id BETWEEN (a.no << 16) + 10240 AND (a.no << 16) + 32767"
-    " WHERE a.agent_id = ?1 AND s.seq = ?2";
+    " WHERE a.agent_id = ?1 AND s.seq = ?2 AND (column1 = 0 OR ?3)";
 
 /* Whether a ring has the exchange of a row of the log, as it says. */
-static int isThere(Ring *p, sqlite3_stmt *pListed, int *pbThere, BxErr *pErr) {
-  int i, bSame = 0;
-  *pbThere = 0;
-  for (i = 0; i < 4 && !bSame && (i == 0 || *pbThere); i++) {
-    sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zExchange, pErr);
-    bxBind(pRow, pErr, "vvi", sqlite3_column_value(pListed, 2),
-        sqlite3_column_value(pListed, 4), (i64)i);
-    if (bxRow(pRow, pErr)) {
-      char *zSubject, *zDetail;
-      const char *zDigest = bxColumnText(pListed, 5, pErr);
-      describe(p, pRow, &zSubject, &zDetail, pErr);
-      *pbThere = 1;
-      bSame = zDetail != 0 && zDigest != 0 && strcmp(zDetail, zDigest) == 0;
-      sqlite3_free(zSubject);
-      sqlite3_free(zDetail);
-    }
-    bxDone(pRow, pErr);
-    if (sqlite3_column_int(pListed, 6)) break; /* the newest one */
+static int isAsNoted(
+    Ring *p, sqlite3_stmt *pListed, int *pbThere, BxErr *pErr) {
+  const char *zNoted = bxColumnText(pListed, 5, pErr);
+  sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zExchange, pErr);
+  int bSame = 0;
+  bxBind(pRow, pErr, "vvi", sqlite3_column_value(pListed, 2),
+      sqlite3_column_value(pListed, 4), sqlite3_column_int64(pListed, 6));
+  while (!bSame && bxRow(pRow, pErr)) {
+    char *zDetail = detailOf(pRow, pErr);
+    bSame = zDetail != 0 && zNoted != 0 && strcmp(zDetail, zNoted) == 0;
+    sqlite3_free(zDetail);
+    *pbThere = 1;
   }
+  bxDone(pRow, pErr);
   return bSame;
 }
 
@@ -141,7 +129,7 @@ void bxRingCheckHeld(BxStmts *p, i64 iFrom,
     void (*xTell)(void *, i64 n, char *zOwned), void *pArg, BxErr *pErr) {
   static const char zListed[] =
       "SELECT l.n, l.name, l.agent_id, f.kind || ':' || f.\"key\", l.seq,"
-      " l.detail, NOT EXISTS (SELECT 1 FROM main.blackbox__log AS x"
+      " l.detail, EXISTS (SELECT 1 FROM main.blackbox__log AS x"
       "  WHERE x.subject = l.subject AND x.kind = 'held'"
       "  AND x.agent_id = l.agent_id AND x.n > l.n)"
       " FROM (SELECT n, subject, agent_id, event_id, detail,"
@@ -161,11 +149,12 @@ void bxRingCheckHeld(BxStmts *p, i64 iFrom,
     i64 n = sqlite3_column_int64(pRow, 0);
     const char *zName = bxColumnText(pRow, 1, pErr);
     const char *zThing = bxColumnText(pRow, 3, pErr);
+    i64 iSince = zThing != 0 ? bxHeldSince(p, zThing, pErr) : 0;
     Ring *pRing;
     int bThere = 0, bSame = 0;
-    if (n == iTold || bxHeldSince(p, zThing, pErr) > n || zName == 0) continue;
+    if (n == iTold || iSince == 0 || iSince > n || zName == 0) continue;
     pRing = (Ring *)bxVtabIn(p->bx, "payload_ring", p->zDb, zName, &err);
-    if (pRing != 0) bSame = isThere(pRing, pRow, &bThere, &err);
+    if (pRing != 0) bSame = isAsNoted(pRing, pRow, &bThere, &err);
     if ((err.rc & 0xff) == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
       bxClear(&err); /* it has lost a table */
     }

@@ -250,18 +250,16 @@ static PinEnd endOfPin(Verify *p) {
 static int isButLate(Verify *p, const MerkleHash *pStored) {
   const BxDomain *pDomain = bxLogPins(p->p, p->rows.pStmt, p->pErr);
   sqlite3_stmt *pRow = bxStmt(p->p, pDomain->zLate, p->pErr);
-  int bMeta, bSame = 0, bThere = 1;
-  for (bMeta = 0; bMeta < 2 && bThere && !bSame; bMeta++) {
+  int bSame = 0, bThere = 0;
+  bxBind(
+      pRow, p->pErr, "iv", p->rows.i, sqlite3_column_value(p->rows.pStmt, 15));
+  while (!bSame && bxRow(pRow, p->pErr)) {
     BxLeaf leaf;
-    bxBind(pRow, p->pErr, "ivi", p->rows.i,
-        sqlite3_column_value(p->rows.pStmt, 15), (i64)bMeta);
-    bThere = bxRow(pRow, p->pErr);
-    if (bThere) {
-      bxLogLeaf(p->p, p->rows.pStmt, pRow, &leaf, p->pErr);
-      bSame = bxLogIsLeaf(p->p, &leaf, pStored, p->pErr);
-    }
-    bxDone(pRow, p->pErr);
+    bxLogLeaf(p->p, p->rows.pStmt, pRow, &leaf, p->pErr);
+    bSame = bxLogIsLeaf(p->p, &leaf, pStored, p->pErr);
+    bThere = 1;
   }
+  bxDone(pRow, p->pErr);
   return bSame || !bThere;
 }
 
@@ -409,38 +407,32 @@ static void verifyLeaves(Verify *p) {
 /* What blackbox__erased has must be what rows of the log erased: else somebody blanked
 ** a field, and made its hash from the salt of the row. Only an actor and a reason are
 ** erased, and never those of a row that has digests of what a hold keeps. */
-static void verifyErased(Verify *p) {
-  static const char zUnnamed[] =
-      "SELECT DISTINCT e.n FROM main.blackbox__erased AS e WHERE NOT EXISTS"
-      " (SELECT 1 FROM main.blackbox__log AS l WHERE l.subject = 'row:' || e.n"
-      "  AND l.kind = 'erasure' AND l.domain = 'core' AND l.n > e.n"
-      "  AND (e.hash IS NULL OR e.name IN ('actor', 'reason')"
-      "   AND instr(l.detail, json_quote(e.name)) > 0))"
-      " OR EXISTS (SELECT 1 FROM main.blackbox__log AS h WHERE h.n = e.n"
-      "  AND h.kind = 'held')";
-  sqlite3_stmt *pStmt = bxPrepare(p->p, zUnnamed, p->pErr);
-  while (bxRow(pStmt, p->pErr)) {
-    i64 n = sqlite3_column_int64(pStmt, 0);
-    tellProblem(p, n > 0 && n <= p->log.now.n ? n - 1 : -1, n,
-        "blackbox__erased has fields of it, and no row of the log says that "
-        "they were erased");
-  }
-  sqlite3_finalize(pStmt);
-}
+static const char zUnnamed[] =
+    "SELECT DISTINCT e.n - 1, e.n FROM main.blackbox__erased AS e"
+    " WHERE NOT EXISTS"
+    " (SELECT 1 FROM main.blackbox__log AS l WHERE l.subject = 'row:' || e.n"
+    "  AND l.kind = 'erasure' AND l.domain = 'core' AND l.n > e.n"
+    "  AND (e.hash IS NULL OR e.name IN ('actor', 'reason')"
+    "   AND instr(l.detail, json_quote(e.name)) > 0))"
+    " OR EXISTS (SELECT 1 FROM main.blackbox__log AS h WHERE h.n = e.n"
+    "  AND h.kind = 'held')";
 
 /* The last row of a range must be a part of a sum. */
-static void verifySums(Verify *p) {
-  static const char zNoSum[] =
-      "SELECT last FROM main.blackbox__folded AS f WHERE NOT EXISTS (SELECT 1"
-      " FROM main.blackbox__log AS s WHERE s.kind IS NULL"
-      "  AND s.subject = coalesce(f.subject, f.detail)"
-      "  AND s.at = f.at / 86400000 * 86400000 + 86399999"
-      "  AND coalesce(s.rows, 0) >= coalesce(f.rows, 0)"
-      "  AND coalesce(s.bytes, 0) >= coalesce(f.bytes, 0))";
-  sqlite3_stmt *pStmt = bxPrepare(p->p, zNoSum, p->pErr);
+static const char zNoSum[] =
+    "SELECT last, 0 FROM main.blackbox__folded AS f WHERE NOT EXISTS (SELECT 1"
+    " FROM main.blackbox__log AS s WHERE s.kind IS NULL"
+    "  AND s.subject = coalesce(f.subject, f.detail)"
+    "  AND s.at = f.at / 86400000 * 86400000 + 86399999"
+    "  AND coalesce(s.rows, 0) >= coalesce(f.rows, 0)"
+    "  AND coalesce(s.bytes, 0) >= coalesce(f.bytes, 0))";
+
+/* A query returns leaves, and numbers of rows or 0. */
+static void tellEach(Verify *p, const char *zQuery, const char *zWhat) {
+  sqlite3_stmt *pStmt = bxPrepare(p->p, zQuery, p->pErr);
   while (bxRow(pStmt, p->pErr)) {
-    tellProblem(p, sqlite3_column_int64(pStmt, 0), 0,
-        "was folded, and the sum of its rule and day is not there, or less");
+    i64 i = sqlite3_column_int64(pStmt, 0);
+    tellProblem(
+        p, i < p->log.now.n ? i : -1, sqlite3_column_int64(pStmt, 1), zWhat);
   }
   sqlite3_finalize(pStmt);
 }
@@ -468,8 +460,11 @@ static void verifyRest(Verify *p) {
             "for",
             n < 0 ? -n : n, n < 0 ? "less" : "more"));
   }
-  verifySums(p);
-  verifyErased(p);
+  tellEach(p, zNoSum,
+      "was folded, and the sum of its rule and day is not there, or less");
+  tellEach(p, zUnnamed,
+      "blackbox__erased has fields of it, and no row of the log says that "
+      "they were erased");
 }
 
 /* Rows of a query with the names of a domain and its table of pins. Each is a problem,
@@ -568,21 +563,11 @@ static void verifyPending(Verify *p) {
     tellProblem(p, -1, p->log.now.n + 1,
         "was removed or renumbered before it had a leaf");
   }
-  if (n == 1) {
-    tellProblem(p, -1, iFirst,
-        "has no leaf yet: it was written without the module; SELECT "
-        "proof_head() takes it in");
-  } else {
-    char zAfter[40] = "has the row";
-    if (n > 2) {
-      sqlite3_snprintf(sizeof(zAfter), zAfter, "have the %lld rows", n - 1);
-    }
-    problemOf(p, -1, iFirst,
-        bxPrintf(p->pErr,
-            "has no leaf yet, nor %s after it: they were written without the "
-            "module; SELECT proof_head() takes them in",
-            zAfter));
-  }
+  problemOf(p, -1, iFirst,
+      bxPrintf(p->pErr,
+          "has no leaf yet; rows that wait: %lld, which were written without "
+          "the module; SELECT proof_head() takes them in",
+          n));
 }
 
 /*---------------------------------------------------------------- calls ----*/

@@ -495,12 +495,13 @@ def test_what_plain_sql_wrote_waits_for_the_next_call(kept, path):
     plain = sqlite3.connect(path, isolation_level=None)
     plain.execute(EVIDENCE)
     assert rows(kept, "SELECT * FROM proof_pending") == [("pin", 1, 6)]
-    waits = "has no leaf yet: it was written without the module; SELECT proof_head() takes it in"
+    waits = ("has no leaf yet; rows that wait: 1, which were written without the module; "
+             "SELECT proof_head() takes them in")
     assert rows(kept, "SELECT problem FROM proof_verify()") == [(waits,)]
     assert found(kept) == ["row 6: " + waits]
     plain.execute(EVIDENCE)
     plain.execute(EVIDENCE)
-    assert "nor have the 2 rows after it: they were" in found(kept)[0]
+    assert "rows that wait: 3, which were written" in found(kept)[0]
     one(kept, "SELECT payload_clear_archive()")
     assert rows(kept, "SELECT * FROM proof_pending") == []
     assert one(kept, "SELECT count(*) FROM proof_verify()") == 0

@@ -171,7 +171,7 @@ def test_what_waits_is_counted_in_one_row(kept):
     db.close()
     db = connect(kept)
     assert [p[:3] for p in problems(db)] == [(None, "pin", 313)]
-    assert "nor has the row after it" in problems(db)[0][3]
+    assert "rows that wait: 2, which" in problems(db)[0][3]
     assert rows(db, "SELECT * FROM proof_pending") == [("pin", 2, 313)]
     assert rows(db, "SELECT problem FROM blackbox_check") == [("row 313: " + problems(db)[0][3],)]
     head(db)
