@@ -195,17 +195,6 @@ static void installDomain(
   bxAskOnce(p, zBuild, pErr, "ti", pDomain->zName, buildOf(pDomain));
 }
 
-/* With its trigger, an INSERT into blackbox_settings compiles what follows the
-** settings of every domain. That fails while one of their tables is missing. So
-** domains are made without the trigger, and core makes it again. */
-static void openSettings(BxStmts *p, BxErr *pErr) {
-  bxExec(p, "DROP TRIGGER IF EXISTS main.blackbox_settings_insert", pErr);
-}
-
-static void closeSettings(BxStmts *p, BxErr *pErr) {
-  if (pErr->rc == SQLITE_OK) runSql(p, &p->bx->aDomain[0], pErr);
-}
-
 /* Whether each value is in the range of its setting. */
 static int areInRange(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt =
@@ -396,7 +385,10 @@ static void makeDomains(
   if (pErr->rc != SQLITE_OK) return;
   lockSchema(pStmts, pErr);
   if (pErr->rc == SQLITE_OK) installDomain(pStmts, bx->aDomain, bNew, pErr);
-  openSettings(pStmts, pErr);
+  /* With its trigger, an INSERT into blackbox_settings compiles what follows the
+  ** settings of every domain. That fails while one of their tables is missing. So
+  ** domains are made without the trigger, and core makes it again. */
+  bxExec(pStmts, "DROP TRIGGER IF EXISTS main.blackbox_settings_insert", pErr);
   for (i = 1; i < bx->nDomain; i++) {
     resetSettings(pStmts, &bx->aDomain[i], pErr);
   }
@@ -405,7 +397,7 @@ static void makeDomains(
       installDomain(pStmts, &bx->aDomain[i], bNew, pErr);
     }
   }
-  closeSettings(pStmts, pErr);
+  runSql(pStmts, bx->aDomain, pErr);
 }
 
 /* To take over a table needs ALTER TABLE. In xCreate that is not possible: SQLite then

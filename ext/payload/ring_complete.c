@@ -16,6 +16,10 @@
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
 
+#define LATE_META                                                              \
+  "INSERT INTO main.blackbox__log(domain, kind, subject, event_id, agent_id,"  \
+  " detail) SELECT 'payload', 'late_meta',"
+
 /* The newest exchange of the event without a response; 0: none. A query that finds
 ** it soon if it is new, and else reads the window. */
 static i64 findOpen(Ring *p, const RingPush *pDone, BxErr *pErr) {
@@ -41,16 +45,6 @@ static i64 findOpen(Ring *p, const RingPush *pDone, BxErr *pErr) {
   return iSlot;
 }
 
-static void logMeta(
-    BxStmts *p, const char *zSubject, const RingPush *pDone, BxErr *pErr) {
-  static const char zLog[] =
-      "INSERT INTO main.blackbox__log(domain, kind, subject, agent_id, "
-      "event_id,"
-      " detail) VALUES('payload', 'late_meta', ?1, ?2, ?3, ?4)";
-  bxDo(p, zLog, pErr, "ttvv", zSubject, pDone->zAgent, pDone->pEvent,
-      pDone->pMeta);
-}
-
 /* Completes evidence: of the time of a slot, or any for 0. Returns whether there
 ** was some. */
 static int completeEvidence(
@@ -66,11 +60,10 @@ static int completeEvidence(
   static const char zWrite[] =
       "UPDATE main.event_payloads SET response_body = ?2, "
       "meta = coalesce(meta, ?3) WHERE rowid = ?1";
-  static const char zKeeps[] =
-      "SELECT id FROM main.event_payloads WHERE rowid = ?1"
-      " AND meta <> coalesce(?2, meta)";
+  static const char zLog[] =
+      LATE_META " id, event_id, agent_id, ?2 FROM main.event_payloads"
+                " WHERE rowid = ?1 AND meta <> coalesce(?2, meta)";
   BxErr err = {SQLITE_OK, 0};
-  char *zId;
   BxStmts *pArchive = pErr->rc == SQLITE_OK ? bxRingArchive(p, &err) : 0;
   i64 iTime, iRow;
   if (pArchive == 0 && err.rc == SQLITE_ERROR) bxClear(&err); /* none */
@@ -81,9 +74,7 @@ static int completeEvidence(
       (i64)(iSlot != 0), iTime);
   if (iRow == 0 || pErr->rc != SQLITE_OK) return 0;
   bxLogBegin(pArchive, pErr);
-  zId = bxAskText(pArchive, zKeeps, pErr, "iv", iRow, pDone->pMeta);
-  if (zId != 0) logMeta(pArchive, zId, pDone, pErr);
-  sqlite3_free(zId);
+  bxDo(pArchive, zLog, pErr, "iv", iRow, pDone->pMeta);
   bxDo(pArchive, zWrite, pErr, "ivv", iRow, pDone->pResponse, pDone->pMeta);
   bxLogFollow(pArchive->bx, pErr);
   return 1;
@@ -94,6 +85,9 @@ static void completeRow(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
   static const char zRow[] =
       "SELECT " RING_SLOT("?2") ", timestamp, request_body, meta "
                                 "FROM main.@_slots AS s WHERE id = ?1";
+  static const char zLog[] =
+      LATE_META " '@' || '/' || seq, event_id, agent_id, ?2 FROM main.@_slots"
+                " WHERE id = ?1";
   RingAgent agent;
   RingSlot slot;
   RingCount count = {0, 0, 0, 0, 0};
@@ -111,11 +105,7 @@ static void completeRow(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
     pDone->pRequest = sqlite3_column_value(pRow, 5);
     if (bNew && sqlite3_column_type(pRow, 6) != SQLITE_NULL &&
         bxRingIsHeld(p, iSlot, pErr)) {
-      char *zSubject =
-          bxPrintf(pErr, "%s/%lld", p->base.stmts.zTable, slot.iSeq);
-      logMeta(bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr), zSubject,
-          pDone, pErr);
-      sqlite3_free(zSubject);
+      bxDo(&p->base.stmts, zLog, pErr, "iv", iSlot, pDone->pMeta);
       bNew = 0;
     }
     if (!bNew) pDone->pMeta = sqlite3_column_value(pRow, 6);
