@@ -405,17 +405,22 @@ static void verifyLeaves(Verify *p) {
 }
 
 /* What blackbox__erased has must be what rows of the log erased: else somebody blanked
-** a field, and made its hash from the salt of the row. Only an actor and a reason are
-** erased, and never those of a row that has digests of what a hold keeps. */
+** a field, and made its hash from the salt of the row. After these rows comes the record
+** of the erasure, which says by whom and why. Only an actor and a reason are erased, and
+** never those of a row that has digests of what a hold keeps. */
 static const char zUnnamed[] =
     "SELECT DISTINCT e.n - 1, e.n FROM main.blackbox__erased AS e"
     " WHERE NOT EXISTS"
     " (SELECT 1 FROM main.blackbox__log AS l WHERE l.subject = 'row:' || e.n"
     "  AND l.kind = 'erasure' AND l.domain = 'core' AND l.n > e.n"
     "  AND (e.hash IS NULL OR e.name IN ('actor', 'reason')"
-    "   AND instr(l.detail, json_quote(e.name)) > 0))"
-    " OR EXISTS (SELECT 1 FROM main.blackbox__log AS h WHERE h.n = e.n"
-    "  AND h.kind = 'held')";
+    "   AND instr(l.detail, json_quote(e.name)) > 0)"
+    "  AND (SELECT instr(r.detail, '\"kind\":\"text\"') AND " BX_LOG_SIGNED(
+        "r") " FROM main.blackbox__log AS r WHERE r.n > l.n"
+             "   AND r.kind = 'erasure' AND r.domain = 'retention' ORDER BY r.n"
+             "   LIMIT 1))"
+             " OR EXISTS (SELECT 1 FROM main.blackbox__log AS h WHERE h.n = e.n"
+             "  AND h.kind = 'held')";
 
 /* The last row of a range must be a part of a sum. */
 static const char zNoSum[] =

@@ -37,6 +37,10 @@ const Operation aProofOperation[] = {
         "SELECT * FROM proof_verify();"
         "SELECT * FROM proof_verify((SELECT proof_tile('checkpoint')))",
         0},
+    {"verify a late response",
+        TAKEN "UPDATE event_payloads SET response_body = 'late', meta = '{}'"
+              " WHERE event_id = 'o3'; SELECT proof_head();",
+        0, "SELECT leaf, kind, problem FROM proof_verify()", 0},
     {"verify a log that was altered",
         TAKEN "UPDATE blackbox__log SET actor = 'x';", 0,
         "SELECT leaf, kind, problem FROM proof_verify()", 0},
