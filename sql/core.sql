@@ -64,8 +64,8 @@ CREATE VIEW IF NOT EXISTS main.blackbox_log AS
 SELECT n, at, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,
        coalesce(kind, 'removal') AS kind, iif(kind IS NULL, coalesce(subject, detail), subject) AS subject,
        iif(actor = '' AND kind IS NULL, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) || '_cleanup', actor) AS actor,
-       reason, rows, bytes, iif(coalesce(kind, subject) IS NULL, at - oldest, oldest) AS oldest,
-       iif(coalesce(kind, subject) IS NULL, at - oldest + newest, newest) AS newest,
+       reason, rows, bytes, iif(kind IS NULL, at - oldest, oldest) AS oldest,
+       iif(kind IS NULL, at - oldest + newest, newest) AS newest,
        iif(coalesce(kind, subject) IS NULL, NULL, detail) AS detail,
        agent_id, event_id, kill_switch_event_id
   FROM blackbox__log
@@ -257,20 +257,8 @@ CREATE TABLE IF NOT EXISTS main.blackbox__heads(
 
 -- Ranges of leaves that were folded, with kept of the last one, and its row of the log.
 CREATE TABLE IF NOT EXISTS main.blackbox__folded(
-  first  INTEGER PRIMARY KEY,
-  last   INTEGER NOT NULL,
-  kept   INTEGER NOT NULL,
-  at     INTEGER,
-  domain TEXT,
-  subject TEXT,
-  actor  TEXT,
-  reason TEXT,
-  rows   INTEGER,
-  bytes  INTEGER,
-  oldest INTEGER,
-  newest INTEGER,
-  detail TEXT,
-  salt   BLOB
+  first INTEGER PRIMARY KEY,
+  last, kept, at, domain, subject, actor, reason, rows, bytes, oldest, newest, detail, salt
 );
 
 -- If a field of row n is erased, each of its fields has a row here: the erased one

@@ -11,8 +11,8 @@ DAY = 86_400_000
 NOW = int(time.time() * 1000)
 OLD = NOW // DAY * DAY - 100 * DAY
 
-SUMS = "SELECT subject, rows, bytes, oldest, newest, detail ->> '$.day' FROM blackbox__log" \
-       " WHERE kind IS NULL AND subject IS NOT NULL ORDER BY at"
+SUMS = "SELECT subject, rows, bytes, oldest, newest, detail ->> '$.day' FROM blackbox_log" \
+       " WHERE kind = 'removal' AND detail IS NOT NULL ORDER BY at"
 
 
 def pages(db):
