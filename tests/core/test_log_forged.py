@@ -216,7 +216,8 @@ def test_a_packed_body_that_has_the_reference_of_another_is_found(kept):
 def test_rows_that_exchange_all_they_have_are_found(kept):
     """Their salts, numbers, pins and leaves."""
     behind(kept, "UPDATE blackbox__log SET n = 1000 WHERE n = 2",
-           "UPDATE blackbox__log SET n = 2 WHERE n = 3", "UPDATE blackbox__log SET n = 3 WHERE n = 1000",
+           "UPDATE blackbox__log SET n = 2 WHERE n = 3",
+           "UPDATE blackbox__log SET n = 3 WHERE n = 1000",
            "UPDATE payload__pins SET n = 5 - n WHERE n IN (2, 3)",
            "UPDATE blackbox__leaves SET hash = (SELECT hash FROM blackbox__leaves AS o"
            " WHERE o.leaf = 3 - blackbox__leaves.leaf) WHERE leaf = 1")

@@ -97,11 +97,13 @@ FORGED = [
     ("UPDATE blackbox__tree SET size = 319, frontier = frontier || zeroblob(96)",
      312, None, None, "this one to 318 are missing"),
     # what is folded
-    ("INSERT INTO blackbox__folded(first, last, kept) VALUES(6, 6, 7)", 6, "note", 7, "is there, though"),
+    ("INSERT INTO blackbox__folded(first, last, kept) VALUES(6, 6, 7)", 6, "note", 7,
+     "is there, though"),
     ("UPDATE blackbox__folded SET last = last + 1", 310, "note", 311, "is there, though"),
     ("UPDATE blackbox__folded SET first = 301", 300, None, 301, "was removed"),
     ("DELETE FROM blackbox__folded", 300, None, 301, "was removed"),
-    ("INSERT INTO blackbox__folded(first, last, kept) VALUES(900, 902, 7)", None, None, None, "has 3 leaves more"),
+    ("INSERT INTO blackbox__folded(first, last, kept) VALUES(900, 902, 7)", None, None, None,
+     "has 3 leaves more"),
 ]
 
 
