@@ -59,6 +59,12 @@ static const char zPayloadLogged[] =
     "SELECT p.n, p.id, " PAYLOAD_LOGGED " FROM main.payload__pins AS p"
     " JOIN main.event_payloads AS e ON e.id = p.id WHERE p.id = ?2"
     " AND p.n = ?1";
+static const char zPayloadLate[] =
+    "SELECT p.n, p.id, " PAYLOAD_LOGGED " FROM (SELECT id, event_id, agent_id,"
+    "  created_at, kill_switch_event_id, purpose, request_body,"
+    "  iif(column1, NULL, meta) AS meta, NULL AS response_body"
+    "  FROM main.event_payloads, (VALUES (0), (1)) WHERE id = ?2) AS e"
+    " JOIN main.payload__pins AS p ON p.id = e.id AND p.n > ?1";
 /* All of them: both indexes are read in the order of the ids, then the rows in that
 ** of the log, which is mostly theirs. */
 static const char zPayloadAllLogged[] =
@@ -135,6 +141,7 @@ static const BxDomain aDomain[] = {
         .zAdopted = "event_payloads",
         .zLogged = zPayloadLogged,
         .zAllLogged = zPayloadAllLogged,
+        .zLate = zPayloadLate,
         .zPins = "payload__pins",
         .xNoteHeld = bxPayloadNoteHeld,
         .xCheckHeld = bxPayloadCheckHeld,

@@ -248,9 +248,10 @@ CREATE TRIGGER IF NOT EXISTS main.cache_session_delete AFTER DELETE ON cache_ses
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this session, which cannot be deleted; SELECT * FROM retention_holds lists the holds')
   WHERE EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = OLD.session_id);
-  INSERT INTO blackbox__log(domain, detail, rows, bytes, oldest, newest, salt)
-  SELECT 'cache', coalesce((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,
-    min(timestamp), max(timestamp), NULL FROM cache_items WHERE session_id = OLD.session_id
+  INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
+  SELECT at, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,
+    at - min(timestamp), max(timestamp) - min(timestamp), NULL
+  FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS at), cache_items WHERE session_id = OLD.session_id
   GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
   UPDATE cache_state SET bytes = bytes - OLD.total_size, session = NULL WHERE one = 1;
   DELETE FROM cache__note WHERE "key" IN (SELECT storage_key FROM cache_items WHERE session_id = OLD.session_id);

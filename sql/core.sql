@@ -64,7 +64,8 @@ CREATE VIEW IF NOT EXISTS main.blackbox_log AS
 SELECT n, at, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,
        coalesce(kind, 'removal') AS kind, iif(kind IS NULL, coalesce(subject, detail), subject) AS subject,
        iif(actor = '' AND kind IS NULL, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) || '_cleanup', actor) AS actor,
-       reason, rows, bytes, oldest, newest,
+       reason, rows, bytes, iif(kind IS NULL, at - oldest, oldest) AS oldest,
+       iif(kind IS NULL, at - oldest + newest, newest) AS newest,
        iif(coalesce(kind, subject) IS NULL, NULL, detail) AS detail,
        agent_id, event_id, kill_switch_event_id
   FROM blackbox__log
@@ -188,7 +189,8 @@ END;
 
 -- The log. Only triggers of blackbox and the module write it, and no row is changed.
 -- A receipt of removals is short: kind is NULL, and domain if the rule begins with it;
--- actor is empty if it is the clean-up of the domain.
+-- actor is empty if it is the clean-up of the domain; oldest is the time before at, and
+-- newest the time after oldest.
 -- subject: what it is about. detail: JSON; of a receipt the rule, so that the index has
 -- none of them. agent_id, event_id, kill_switch_event_id: those of the
 -- exchange that it is about. at, oldest and newest are milliseconds since 1970 UTC. salt
@@ -253,12 +255,10 @@ CREATE TABLE IF NOT EXISTS main.blackbox__heads(
   size INTEGER PRIMARY KEY
 );
 
--- Ranges of leaves, with what the last one is made of: kept, and the digest of its fields.
+-- Ranges of leaves that were folded, with kept of the last one, and its row of the log.
 CREATE TABLE IF NOT EXISTS main.blackbox__folded(
-  first  INTEGER PRIMARY KEY,
-  last   INTEGER NOT NULL,
-  kept   INTEGER NOT NULL,
-  fields BLOB NOT NULL
+  first INTEGER PRIMARY KEY,
+  last, kept, at, domain, subject, actor, reason, rows, bytes, oldest, newest, detail, salt
 );
 
 -- If a field of row n is erased, each of its fields has a row here: the erased one

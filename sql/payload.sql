@@ -312,7 +312,7 @@ END;
 
 ----------------------------------------------------------------- updates --
 
--- A pinned row gets a missing id, once a response if it has none, with its meta, and a
+-- A pinned row gets a missing id, a response if it has none, then also a meta if it has none, and a
 -- body in the form that the module has put into payload__packed. A held row may also
 -- become evidence, which gives it a time and a kill switch. (COLLATE: the columns of a
 -- table that was taken over may have others.)
@@ -333,8 +333,7 @@ BEGIN
                    OR (NEW.purpose, OLD.purpose, OLD.pinned) IS ('evidence', 'archive', 0))
               AND (NEW.meta IS OLD.meta COLLATE BINARY
                    OR (NEW.purpose, OLD.purpose, OLD.meta) IS ('evidence', 'archive', NULL)
-                   OR OLD.pinned AND OLD.response_body IS NULL AND NOT EXISTS (
-                    SELECT 1 FROM blackbox__log WHERE subject = OLD.id AND kind = 'complete'))
+                   OR OLD.pinned AND (OLD.response_body, OLD.meta) IS (NULL, NULL))
               AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR EXISTS (
                     SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.request_body))
               AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR (OLD.pinned AND OLD.response_body IS NULL) OR EXISTS (

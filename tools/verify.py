@@ -78,8 +78,6 @@ def consistent_roots(old_size, old_root, size, path):
 
 def value_bytes(kind, value):
     """A value as it is hashed."""
-    if kind == NULL and value is None:
-        return b""
     if kind in (INTEGER, REAL):
         return struct.pack(">q" if kind == INTEGER else ">d", value)
     return value.encode() if kind == TEXT else bytes.fromhex(value)
@@ -94,8 +92,11 @@ def leaf_hash(proof):
         raise Invalid("the fields of a leaf stand in the order of their names, each once")
     leaf = b""
     for field in proof["fields"]:
-        told, name, kind = bytes.fromhex(field["hash"]), field["name"].encode(), field["type"]
-        if "value" in field:
+        name, kind = field["name"].encode(), field["type"]
+        told = b"" if kind == NULL else bytes.fromhex(field["hash"])
+        if kind == NULL and field.get("value") is not None or kind != NULL and len(told) != 32:
+            raise Invalid(f"the field {field['name']} of row {proof['n']} is another")
+        if "value" in field and kind != NULL:
             salt = bytes.fromhex(field["salt"])
             if sha(salt, bytes([kind]), value_bytes(kind, field["value"])) != told:
                 raise Invalid(f"the value of {field['name']} in row {proof['n']} is another")

@@ -11,6 +11,12 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define BIG_ENDIAN_OF(word) __builtin_bswap32(word)
+#else
+#define BIG_ENDIAN_OF(word) (word)
+#endif
+
 static void digestNumber(SHA256_CTX *p, uint64_t n) {
   unsigned char a[8];
   int i;
@@ -69,12 +75,8 @@ void bxDigestTwo(const void *a, size_t na, const void *b, size_t nb,
   aBlock[SHA256_CBLOCK - 2] = (unsigned char)((na + nb) >> 5);
   aBlock[SHA256_CBLOCK - 1] = (unsigned char)((na + nb) << 3);
   SHA256_Transform(&sha, aBlock);
-  for (i = 0; i < 8; i++, aOut += 4) {
-    aOut[0] = (unsigned char)(sha.h[i] >> 24);
-    aOut[1] = (unsigned char)(sha.h[i] >> 16);
-    aOut[2] = (unsigned char)(sha.h[i] >> 8);
-    aOut[3] = (unsigned char)sha.h[i];
-  }
+  for (i = 0; i < 8; i++) sha.h[i] = BIG_ENDIAN_OF(sha.h[i]);
+  memcpy(aOut, sha.h, BX_DIGEST);
 }
 
 static const char zHexDigit[] = "0123456789abcdef";

@@ -96,11 +96,13 @@ struct BxDomain {
   /* A query of the row that row ?1 of the log, whose subject is ?2, pins, if that is
   ** in force: the number of that row, the id, and fields of the leaf of the pin.
   ** Their names come after "reason" and before "rows", in their order. zAllLogged
-  ** has all such rows whose number is above ?1, in its order. zPins is the table of
+  ** has all such rows whose number is above ?1, in its order. zLate has the row if it
+  ** has a later pin, as it was without its late response, and without its meta. zPins is the table of
   ** the pins in force, with the id of the row as "id" and that of the log as "n".
   ** All may be NULL. */
   const char *zLogged;
   const char *zAllLogged;
+  const char *zLate;
   const char *zPins;
   /* Writes into the log the digests of rows that holds keep and that have none, of at
   ** most so many bytes. And tells which rows are not what their digests after row

@@ -85,7 +85,7 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   *pErr = why;
 }
 
-/* The triggers and views of a domain that an install makes anew. */
+/* What of a domain an install makes anew, but for indexes and rows of the user. */
 typedef struct Damage {
   sqlite3_str *pMissing, *pChanged;
 } Damage;
@@ -95,12 +95,31 @@ static void damageOne(BxStmts *p, void *pArg, const BxObject *pObject) {
   sqlite3_str *pOut =
       pObject->eState == BX_MISSING ? pDamage->pMissing : pDamage->pChanged;
   (void)p;
-  if (pObject->eState >= BX_FITS || (strcmp(pObject->zType, "trigger") != 0 &&
-                                        strcmp(pObject->zType, "view") != 0)) {
+  if (pObject->eState >= BX_FITS || strcmp(pObject->zType, "index") == 0 ||
+      (*pObject->zKey && strstr(pObject->zName, "__") == 0)) {
     return;
   }
   sqlite3_str_appendf(pOut, "%s%s %s", sqlite3_str_length(pOut) ? ", " : "",
       pObject->zType, pObject->zName);
+}
+
+/* Adds the objects whose faults an install removes. */
+static void addFaults(
+    BxStmts *p, const BxDomain *pDomain, sqlite3_str *pOut, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0}; /* a table may be missing */
+  char *zSql = bxPrintf(&err,
+      "SELECT group_concat(DISTINCT object) FROM (%s)"
+      " WHERE instr(problem, 'run blackbox_install()')",
+      pDomain->zFaults);
+  sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
+  if (bxRow(pStmt, &err) && sqlite3_column_text(pStmt, 0) != 0) {
+    sqlite3_str_appendf(pOut, "%srows of %s",
+        sqlite3_str_length(pOut) ? ", " : "", sqlite3_column_text(pStmt, 0));
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zSql);
+  if (err.rc == SQLITE_ERROR) bxClear(&err);
+  bxPass(pErr, &err);
 }
 
 /* What is missing or changed, as JSON to sqlite3_free(); NULL: nothing. Their names
@@ -108,7 +127,8 @@ static void damageOne(BxStmts *p, void *pArg, const BxObject *pObject) {
 static char *damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   Damage damage = {sqlite3_str_new(p->bx->db), sqlite3_str_new(p->bx->db)};
   char *zMissing, *zChanged, *z = 0;
-  bxCompare(p, pDomain->zSql, 0, damageOne, &damage, pErr);
+  bxCompare(p, pDomain->zSql, 1, damageOne, &damage, pErr);
+  if (pDomain->zFaults != 0) addFaults(p, pDomain, damage.pChanged, pErr);
   zMissing = bxFinish(damage.pMissing, pErr);
   zChanged = bxFinish(damage.pChanged, pErr);
   if (zMissing != 0 || zChanged != 0) {
@@ -173,17 +193,6 @@ static void installDomain(
   makeDomain(p, pDomain, bNew, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxAskOnce(p, zBuild, pErr, "ti", pDomain->zName, buildOf(pDomain));
-}
-
-/* With its trigger, an INSERT into blackbox_settings compiles what follows the
-** settings of every domain. That fails while one of their tables is missing. So
-** domains are made without the trigger, and core makes it again. */
-static void openSettings(BxStmts *p, BxErr *pErr) {
-  bxExec(p, "DROP TRIGGER IF EXISTS main.blackbox_settings_insert", pErr);
-}
-
-static void closeSettings(BxStmts *p, BxErr *pErr) {
-  if (pErr->rc == SQLITE_OK) runSql(p, &p->bx->aDomain[0], pErr);
 }
 
 /* Whether each value is in the range of its setting. */
@@ -360,19 +369,6 @@ static void lockSchema(BxStmts *p, BxErr *pErr) {
   }
 }
 
-/* The tables of a record that are missing from a file that had them, to
-** sqlite3_free(). They are made empty. */
-static char *lostRecords(BxStmts *p, BxErr *pErr) {
-  static const char zLost[] =
-      "WITH record(name) AS (VALUES('blackbox__log'), ('blackbox__tree'),"
-      " ('blackbox__leaves'), ('blackbox__folded'), ('blackbox__erased'),"
-      " ('retention__in_force'), ('retention__erased'))"
-      " SELECT group_concat(name, ', ') FROM record"
-      " WHERE name NOT IN (SELECT name FROM main.sqlite_schema)";
-  if (!bxCarries(p->bx, p->zDb, "core", pErr)) return 0;
-  return bxAskText(p, zLost, pErr, "");
-}
-
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
   char *z = bxAskText(pStmts,
       "SELECT ?1 || ': ' || group_concat(domain, ', ')"
@@ -385,13 +381,14 @@ void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
 static void makeDomains(
     BxStmts *pStmts, const char *zList, int bNew, BxErr *pErr) {
   Bx *bx = pStmts->bx;
-  char *zLost;
   int i;
   if (pErr->rc != SQLITE_OK) return;
   lockSchema(pStmts, pErr);
-  zLost = lostRecords(pStmts, pErr);
   if (pErr->rc == SQLITE_OK) installDomain(pStmts, bx->aDomain, bNew, pErr);
-  openSettings(pStmts, pErr);
+  /* With its trigger, an INSERT into blackbox_settings compiles what follows the
+  ** settings of every domain. That fails while one of their tables is missing. So
+  ** domains are made without the trigger, and core makes it again. */
+  bxExec(pStmts, "DROP TRIGGER IF EXISTS main.blackbox_settings_insert", pErr);
   for (i = 1; i < bx->nDomain; i++) {
     resetSettings(pStmts, &bx->aDomain[i], pErr);
   }
@@ -400,12 +397,7 @@ static void makeDomains(
       installDomain(pStmts, &bx->aDomain[i], bNew, pErr);
     }
   }
-  closeSettings(pStmts, pErr);
-  if (zLost != 0) {
-    noteRepair(
-        pStmts, "core", "repair", zLost, "{\"missing\":\"table\"}", pErr);
-  }
-  sqlite3_free(zLost);
+  runSql(pStmts, bx->aDomain, pErr);
 }
 
 /* To take over a table needs ALTER TABLE. In xCreate that is not possible: SQLite then

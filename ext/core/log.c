@@ -62,13 +62,10 @@ void bxLogBegin(BxStmts *p, BxErr *pErr) {
 i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr) {
   static const char zRow[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, reason,"
-      " detail, rows, bytes, oldest, newest)"
-      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-  const i64 *a = pRow->aSum;
+      " detail) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
   sqlite3_stmt *pStmt = bxStmt(p, zRow, pErr);
   bxBind(pStmt, pErr, "itttttt", pRow->iAt ? pRow->iAt : bxNow(), pRow->zDomain,
       pRow->zKind, pRow->zSubject, pRow->zActor, pRow->zReason, pRow->zDetail);
-  if (a != 0) bxBind(pStmt, pErr, "-------iiii", a[0], a[1], a[2], a[3]);
   bxRun(pStmt, pErr);
   return pErr->rc == SQLITE_OK ? sqlite3_last_insert_rowid(p->bx->db) : 0;
 }
@@ -87,7 +84,7 @@ static void keepHashes(
   int i;
   for (i = 0; i < pLeaf->nField; i++) {
     const BxLogField *pField = &pLeaf->aField[i];
-    if (pField->bErased) continue;
+    if (pField->bErased || pField->eType == SQLITE_NULL) continue;
     if (bxIsColumn(pField->zName, zNames)) {
       bxDo(p, zHash, pErr, "itix", pLeaf->n, pField->zName, (i64)pField->eType,
           pField->hash.a, (i64)BX_DIGEST);
@@ -239,7 +236,9 @@ static void closeMinutes(BxStmts *p, BxErr *pErr) {
   static const char zClose[] =
       "INSERT INTO main.blackbox__log(at, domain, detail, rows, bytes, oldest,"
       " newest, salt) SELECT at, nullif(domain, substr(rule, 1,"
-      "  instr(rule, '.') - 1)), rule, rows, bytes, oldest, newest, NULL"
+      "  instr(rule, '.') - 1)), rule, rows, bytes, at - oldest, newest - "
+      "oldest,"
+      " NULL"
       " FROM main.blackbox__open"
       " WHERE minute BETWEEN 1 AND ?1";
   static const char zClosed[] =

@@ -17,11 +17,18 @@ void bxLogBegin(BxStmts *p, BxErr *pErr);
 typedef struct BxLogRow {
   const char *zDomain, *zKind; /* of others than these NULL means NULL */
   const char *zSubject, *zActor, *zReason, *zDetail;
-  const i64 *aSum; /* rows, bytes, oldest, newest; NULL: these are NULL */
-  i64 iAt;         /* 0: now */
+  i64 iAt; /* 0: now */
 } BxLogRow;
 /* Writes it; its leaf follows at the end of the call. Returns its n. */
 i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr);
+
+/* SQL: a row says who did it, and why, or did until that was erased. What ends a pin or
+** a hold, and does not say so, was not written by blackbox. */
+#define BX_LOG_SIGNED(l)                                                       \
+  "(2 <= ((trim(" l ".actor) > '') IS TRUE)"                                   \
+  "  + ((trim(" l ".reason) > '') IS TRUE)"                                    \
+  "  + (SELECT count(*) FROM main.blackbox__erased AS e WHERE e.n = " l        \
+  ".n AND e.type = 3 AND e.name IN ('actor', 'reason')))"
 
 /* Erases fields of row n: zNames has their names, with commas between them. Their hashes
 ** stay, so that the leaf can still be verified, and another row names them. */

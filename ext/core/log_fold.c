@@ -89,7 +89,7 @@ static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
 }
 
 /* Deletes the rows of the range, adds it to those that are folded, and joins it with
-** its neighbours. What the last leaf is made of stays. */
+** its neighbours. The last row stays there. */
 static void foldRange(Fold *p) {
   static const char zBefore[] =
       "SELECT first + 1 FROM main.blackbox__folded WHERE first ="
@@ -100,25 +100,23 @@ static void foldRange(Fold *p) {
   static const char zAfter[] =
       "UPDATE main.blackbox__folded SET first = ?1 WHERE first = ?2";
   static const char zInsert[] =
-      "INSERT INTO main.blackbox__folded(first, last, kept, fields)"
-      " VALUES(?1, ?2, ?3, ?4)";
+      "INSERT INTO main.blackbox__folded SELECT ?1, ?2 - 1, ?3, at, domain,"
+      " subject, actor, reason, rows, bytes, oldest, newest, detail, salt"
+      " FROM main.blackbox__log WHERE n = ?2";
   static const char zRows[] =
       "DELETE FROM main.blackbox__log WHERE n > ?1 AND n <= ?2";
   BxStmts *pStmts = p->pLog->p;
   i64 iFirst = p->iFirst, i;
-  BxLeaf leaf;
-  if (p->iEnd == iFirst || !bxLogLeafOf(pStmts, p->iEnd, &leaf, p->pErr)) {
-    return;
-  }
-  bxDo(pStmts, zRows, p->pErr, "ii", iFirst, p->iEnd);
+  if (p->iEnd == iFirst) return;
   i = bxAsk(pStmts, zBefore, p->pErr, "i", iFirst);
   if (i > 0) iFirst = i - 1;
   bxDo(pStmts, zDelete, p->pErr, "i", iFirst);
   bxDo(pStmts, zAfter, p->pErr, "ii", iFirst, p->iEnd);
   if (sqlite3_changes(pStmts->bx->db) == 0) {
-    bxDo(pStmts, zInsert, p->pErr, "iiix", iFirst, p->iEnd - 1,
-        bxLogKept(pStmts, p->iEnd - 1, p->pErr), leaf.fields.a, (i64)BX_DIGEST);
+    bxDo(pStmts, zInsert, p->pErr, "iii", iFirst, p->iEnd,
+        bxLogKept(pStmts, p->iEnd - 1, p->pErr));
   }
+  bxDo(pStmts, zRows, p->pErr, "ii", p->iFirst, p->iEnd);
   dropTiles(p, p->iFirst, p->iEnd - 1);
 }
 
@@ -165,7 +163,8 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
       "WITH old AS (SELECT n, coalesce(domain, substr(detail, 1,"
       "   instr(detail, '.') - 1)) AS domain, detail AS rule, actor, reason,"
       "  at / 86400000 AS day FROM main.blackbox__log WHERE n BETWEEN ?1 AND ?2"
-      "  AND kind IS NULL AND at >= 0 AND at < ?3 AND subject IS NULL),"
+      "  AND kind IS NULL AND at >= 0 AND at < ?3 AND subject IS NULL AND"
+      "  coalesce(agent_id, event_id, kill_switch_event_id) IS NULL),"
       " same AS (SELECT * FROM old UNION ALL SELECT l.n, l.domain, l.subject,"
       "  l.actor, l.reason, k.day FROM (SELECT DISTINCT rule, day FROM old) AS "
       "k"
@@ -181,7 +180,8 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
       " SELECT at / 86400000 * 86400000 + 86399999,"
       "  coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,"
       "  coalesce(subject, detail) AS rule, actor, reason, sum(rows),"
-      "  sum(bytes), min(oldest), max(newest), json_object("
+      "  sum(bytes), at / 86400000 * 86400000 + 86399999 - min(at - oldest),"
+      "  max(at - oldest + newest) - min(at - oldest), json_object("
       "   'day', date(min(at) / 1000, 'unixepoch'), 'leaves', sum(iif(subject"
       "   IS NULL, 1, 1 + coalesce(detail ->> '$.leaves', 0)))), NULL"
       " FROM json_each(?1) CROSS JOIN main.blackbox__log ON n = value"

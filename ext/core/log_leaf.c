@@ -4,7 +4,7 @@
 ** The data of a leaf, version 1 (numbers are big-endian):
 **
 **   "blackbox log 1\n"  n (8 bytes)  kept (8)  SHA-256(field ...) (32)
-**   field:  length of the name (1)  name  type (1)  hash (32)
+**   field:  length of the name (1)  name  type (1)  hash (32; none if it is NULL)
 **
 ** kept counts the rows up to n that are no receipts of removals, and the numbers that
 ** are missing. Where it does not rise there were receipts alone, which may be folded
@@ -18,7 +18,7 @@
 **   salt of the field = SHA-256(salt of the row, name)
 **   hash of the field = SHA-256(salt of the field, type, value)
 **
-** where a number has 8 bytes, a text or a blob its bytes, NULL nothing. Nobody can
+** where a number has 8 bytes, a text or a blob its bytes. Nobody can
 ** confirm a guess of a value from its hash without the salt. The salt of a row that
 ** has none is SHA-256(secret of blackbox__tree, n): receipts, of which there are many
 ** and of which no field is ever erased. If a field is erased, blackbox__erased gets its
@@ -54,7 +54,6 @@ static const void *bytesOf(sqlite3_stmt *pRow, int i, int eType,
   double r;
   *pnByte = 8;
   switch (eType) {
-    case SQLITE_NULL: *pnByte = 0; return a;
     case SQLITE_INTEGER:
       putNumber(a, (sqlite3_uint64)sqlite3_column_int64(pRow, i));
       return a;
@@ -106,7 +105,18 @@ static void readErased(BxStmts *p, i64 n, BxLogField *pField, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
-/* Adds column i of a row to a leaf. */
+/* Makes the hash of column i, with the salt of the field. */
+static void hashValue(
+    BxLogField *pField, sqlite3_stmt *pRow, int i, BxErr *pErr) {
+  unsigned char aNumber[8], aHead[BX_DIGEST + 1];
+  size_t nByte;
+  const void *pValue = bytesOf(pRow, i, pField->eType, aNumber, &nByte, pErr);
+  memcpy(aHead, pField->salt.a, BX_DIGEST);
+  aHead[BX_DIGEST] = (unsigned char)pField->eType;
+  bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
+}
+
+/* Adds column i of a row to a leaf. (Most fields are NULL.) */
 static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
     sqlite3_stmt *pRow, int i, BxErr *pErr) {
   size_t nName = strlen(zName);
@@ -121,7 +131,9 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   pField->zName = zName;
   pField->eType = sqlite3_column_type(pRow, i);
   pField->bErased = 0;
-  if (pLeaf->nSalt > 0) {
+  if (pLeaf->nSalt > 0 && pField->eType == SQLITE_NULL) {
+    /* neither salt nor hash */
+  } else if (pLeaf->nSalt > 0) {
     bxDigestTwo(
         pLeaf->aSalt, (size_t)pLeaf->nSalt, zName, nName, pField->salt.a);
   } else {
@@ -131,14 +143,11 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   memcpy(a + 1, zName, nName);
   pType = a + 1 + nName;
   *pType = (unsigned char)pField->eType;
-  if (!pField->bErased) {
-    unsigned char aNumber[8], aHead[BX_DIGEST + 1];
-    size_t nByte;
-    const void *pValue = bytesOf(pRow, i, pField->eType, aNumber, &nByte, pErr);
-    memcpy(aHead, pField->salt.a, BX_DIGEST);
-    aHead[BX_DIGEST] = *pType;
-    bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
+  if (pField->eType == SQLITE_NULL) {
+    SHA256_Update(&pLeaf->sha, a, nName + 2);
+    return;
   }
+  if (!pField->bErased) hashValue(pField, pRow, i, pErr);
   memcpy(pType + 1, pField->hash.a, BX_DIGEST);
   SHA256_Update(&pLeaf->sha, a, nName + 2 + BX_DIGEST);
 }
@@ -204,7 +213,7 @@ void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
   pOut->nField = 0;
   SHA256_Init(&pOut->sha);
   readSalt(pRow, pOut);
-  pDomain = bxLogPins(p, pRow, pErr);
+  pDomain = pPinned != 0 ? p->bx->aDomain : bxLogPins(p, pRow, pErr);
   pOut->ePin = pDomain != 0 ? BX_PIN_ENDED : BX_NO_PIN;
   for (i = 0; i < 14; i++) {
     if (i == 12 && pDomain != 0 && pPinned != 0) {

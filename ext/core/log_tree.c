@@ -87,6 +87,7 @@ static int readFrontier(sqlite3_stmt *pRow, BxLog *pLog, BxErr *pErr) {
   size_t nByte = (size_t)sqlite3_column_bytes(pRow, 2);
   pLog->now.n = sqlite3_column_int64(pRow, 1);
   pLog->iFold = sqlite3_column_int64(pRow, 3);
+  if (pLog->iFold > pLog->now.n + 1) pLog->iFold = 1;
   if (zOrigin == 0 || zOrigin[0] == 0 || strlen(zOrigin) > BX_LOG_ORIGIN ||
       strchr(zOrigin, '\n') != 0) {
     return 0;

@@ -19,9 +19,10 @@ static i64 removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
   static const char zBegin[] =
       "UPDATE main.payload__state SET rule = 'bulk' WHERE one = 1";
   static const char zReceipt[] =
-      "INSERT INTO main.blackbox__log(domain, detail, actor, rows, bytes,"
-      " oldest, newest, salt) SELECT iif(?1 GLOB 'payload.*', NULL, 'payload'),"
-      " ?1, ?2, rows, bytes, oldest, newest, NULL FROM main.blackbox__open"
+      "INSERT INTO main.blackbox__log(at, domain, detail, actor, rows,"
+      " bytes, oldest, newest, salt) SELECT at, iif(?1 GLOB 'payload.*', NULL,"
+      " 'payload'), ?1, ?2, rows, bytes, at - oldest, newest - oldest, NULL"
+      " FROM main.blackbox__open"
       " WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0";
   static const char zEnd[] =
       "DELETE FROM main.blackbox__open"

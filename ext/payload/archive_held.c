@@ -40,11 +40,12 @@ SQLITE_EXTENSION_INIT3
 #define HELD_BODY(column)                                                      \
   " iif(typeof(e." column ") = 'blob', store_text(e." column "), e." column ")"
 /* ?1: the salt. */
-#define HELD_COLUMNS                                                           \
+#define HELD_KEYS                                                              \
   "SELECT e.rowid, e.created_at, e.kill_switch_event_id, e.purpose, ?1, e.id," \
-  " e.event_id, e.agent_id," HELD_BODY("request_body") "," HELD_BODY(          \
-      "response_body") ", e.meta, e.size_bytes"                                \
-                       " FROM main.event_payloads AS e WHERE "
+  " e.event_id, e.agent_id," HELD_BODY("request_body") ","
+#define HELD_COLUMNS                                                           \
+  HELD_KEYS HELD_BODY("response_body") ", e.meta, e.size_bytes"                \
+                                       " FROM main.event_payloads AS e WHERE "
 /* What is hashed: from a column on, so many. */
 #define DIGEST_WHEN 1, 5
 #define DIGEST_IS 4, 7
@@ -75,16 +76,19 @@ typedef struct HeldThing {
 
 /* A gap is before a hold that no other covers: neither one that its owner has made
 ** longer or released later, nor one whose time was over. */
-static i64 heldSince(BxStmts *p, const char *zThing, BxErr *pErr) {
+i64 bxHeldSince(BxStmts *p, const char *zThing, BxErr *pErr) {
   static const char zSince[] =
       "WITH step AS (SELECT n, kind AS act, at, detail ->> 'until' AS until,"
       "  lead(n) OVER (PARTITION BY detail ->> 'owner' ORDER BY n) AS next"
-      "  FROM main.blackbox__log WHERE subject = ?1 AND domain = 'retention'"
-      "  AND kind IN ('hold', 'release') AND json_valid(detail))"
-      " SELECT max(n) FROM step AS h WHERE act = 'hold' AND NOT EXISTS"
-      "  (SELECT 1 FROM step AS s WHERE s.act = 'hold' AND s.n < h.n"
-      "   AND (s.next IS NULL OR s.next >= h.n)"
-      "   AND (s.until IS NULL OR s.until >= h.at))";
+      "  FROM main.blackbox__log AS l"
+      "  WHERE subject = ?1 AND domain = 'retention'"
+      "  AND kind IN ('hold', 'release') AND json_valid(detail)"
+      "  AND " BX_LOG_SIGNED(
+          "l") ")"
+               " SELECT max(n) FROM step AS h WHERE act = 'hold' AND NOT EXISTS"
+               "  (SELECT 1 FROM step AS s WHERE s.act = 'hold' AND s.n < h.n"
+               "   AND (s.next IS NULL OR s.next >= h.n)"
+               "   AND (s.until IS NULL OR s.until >= h.at))";
   return bxAsk(p, zSince, pErr, "t", zThing);
 }
 
@@ -99,7 +103,7 @@ static HeldThing thingOf(
   }
   if (thing.pKind == 0 || zKey == 0) return thing;
   thing.zThing = bxPrintf(pErr, "%s:%s", zKind, zKey);
-  if (thing.zThing != 0) thing.iSince = heldSince(p, thing.zThing, pErr);
+  if (thing.zThing != 0) thing.iSince = bxHeldSince(p, thing.zThing, pErr);
   return thing;
 }
 
@@ -114,6 +118,17 @@ static void digestPart(sqlite3_stmt *pRow, int iFirst, int nColumn, int n,
 static int isEvidence(sqlite3_stmt *pRow) {
   const char *z = (const char *)sqlite3_column_text(pRow, 3);
   return z != 0 && strcmp(z, "evidence") == 0;
+}
+
+/* Of all columns, or of what the row is, and of when. */
+static void digestsOf(
+    sqlite3_stmt *pRow, int bAll, char zOut[DIGITS + 1], BxErr *pErr) {
+  if (bAll) {
+    digestPart(pRow, DIGEST_ALL, BYTES_IS, zOut, pErr);
+    return;
+  }
+  digestPart(pRow, DIGEST_IS, BYTES_IS, zOut, pErr);
+  digestPart(pRow, DIGEST_WHEN, BYTES_WHEN, zOut + 2 * BYTES_IS, pErr);
 }
 
 /*--------------------------------------------------------------- noting ----*/
@@ -142,12 +157,7 @@ static void appendHeld(sqlite3_str *pOut, sqlite3_stmt *pRow, BxErr *pErr) {
   char zDigest[DIGITS + 1];
   const char *zId = bxColumnText(pRow, 5, pErr);
   if (zId == 0) return;
-  if (isEvidence(pRow)) {
-    digestPart(pRow, DIGEST_ALL, BYTES_IS, zDigest, pErr);
-  } else {
-    digestPart(pRow, DIGEST_IS, BYTES_IS, zDigest, pErr);
-    digestPart(pRow, DIGEST_WHEN, BYTES_WHEN, zDigest + 2 * BYTES_IS, pErr);
-  }
+  digestsOf(pRow, isEvidence(pRow), zDigest, pErr);
   sqlite3_str_appendall(pOut, sqlite3_str_length(pOut) > 0 ? ",[" : "[");
   bxAppendJson(pOut, zId, sqlite3_column_bytes(pRow, 5));
   sqlite3_str_appendf(pOut, ",\"%s\"]", zDigest);
@@ -234,24 +244,9 @@ void bxPayloadNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr) {
 static int isDigestOf(sqlite3_stmt *pRow, const char *zDigest, BxErr *pErr) {
   char zIs[DIGITS + 1];
   size_t n = strlen(zDigest);
-  if (n == 2 * BYTES_IS) {
-    digestPart(pRow, DIGEST_ALL, BYTES_IS, zIs, pErr);
-    return strcmp(zIs, zDigest) == 0;
-  }
-  digestPart(pRow, DIGEST_IS, BYTES_IS, zIs, pErr);
-  digestPart(pRow, DIGEST_WHEN, BYTES_WHEN, zIs + 2 * BYTES_IS, pErr);
-  return n == DIGITS &&
-         memcmp(zIs, zDigest, isEvidence(pRow) ? 2 * BYTES_IS : DIGITS) == 0;
-}
-
-/* Whether a row got its late response after it was listed. Then it is pinned, and the
-** leaf of its newest pin commits to it. */
-static int wasCompleted(BxStmts *p, const char *zId, i64 n, BxErr *pErr) {
-  static const char zComplete[] =
-      "SELECT 1 FROM main.blackbox__log AS l CROSS JOIN main.payload__pins AS p"
-      " ON p.id = l.subject AND p.n > l.n WHERE l.subject = ?1 AND l.n > ?2"
-      " AND l.kind = 'complete' AND l.domain = 'payload' LIMIT 1";
-  return zId != 0 && bxAsk(p, zComplete, pErr, "ti", zId, n) != 0;
+  digestsOf(pRow, n == 2 * BYTES_IS, zIs, pErr);
+  return strlen(zIs) == n &&
+         memcmp(zIs, zDigest, isEvidence(pRow) ? 2 * BYTES_IS : n) == 0;
 }
 
 static void checkThing(HeldThing *pThing, i64 iFrom,
@@ -261,7 +256,20 @@ static void checkThing(HeldThing *pThing, i64 iFrom,
       " FROM (SELECT l.n AS n, l.salt AS salt,"
       "  CASE WHEN json_valid(l.detail) THEN l.detail END AS detail" LOGGED_HELD
       "  AND length(l.salt) > 0) AS l, json_each(l.detail, '$.rows') AS j";
-  static const char zRow[] = HELD_COLUMNS "e.id = ?2";
+  /* As it is, and if it is pinned (so that the leaf of its newest pin commits to all
+  ** of it) as it was without its meta (1), or without its late response (2). */
+  static const char zRow[] = HELD_KEYS " iif(column1 & 2, NULL," HELD_BODY(
+      "response_body") "),"
+                       " iif(column1 & 1, NULL, e.meta) FROM (VALUES (0), (1), "
+                       "(2), (3))"
+                       " CROSS JOIN main.event_payloads AS e WHERE e.id = ?2 "
+                       "AND (column1 = 0 OR"
+                       " EXISTS (SELECT 1 FROM main.payload__pins AS p WHERE "
+                       "p.id = e.id"
+                       "  AND (NOT column1 & 2 OR EXISTS (SELECT 1 FROM "
+                       "main.blackbox__log AS l"
+                       "   WHERE l.subject = p.id AND l.kind = 'complete'"
+                       "   AND l.domain = 'payload' AND l.n < p.n))))";
   BxErr *pErr = pThing->pErr;
   sqlite3_stmt *pList = bxPrepare(pThing->p, zListed, pErr);
   sqlite3_stmt *pRow = bxPrepare(pThing->p, zRow, pErr);
@@ -269,14 +277,15 @@ static void checkThing(HeldThing *pThing, i64 iFrom,
       iFrom > pThing->iSince ? iFrom : pThing->iSince);
   while (bxRow(pList, pErr)) {
     const char *zDigest = bxColumnText(pList, 3, pErr);
-    int bRow;
+    int bRow = 0, bSame = 0;
     bxBind(pRow, pErr, "vv", sqlite3_column_value(pList, 1),
         sqlite3_column_value(pList, 2));
-    bRow = bxRow(pRow, pErr);
-    if (pErr->rc == SQLITE_OK && zDigest != 0 &&
-        (!bRow || (!isDigestOf(pRow, zDigest, pErr) &&
-                      !wasCompleted(pThing->p, bxColumnText(pList, 2, pErr),
-                          sqlite3_column_int64(pList, 0), pErr)))) {
+    while (zDigest != 0 && !bSame && bxRow(pRow, pErr)) {
+      bSame = isDigestOf(pRow, zDigest, pErr);
+      bRow = 1;
+    }
+    bxDone(pRow, pErr);
+    if (pErr->rc == SQLITE_OK && zDigest != 0 && !bSame) {
       xTell(pArg, sqlite3_column_int64(pList, 0),
           bxPrintf(pErr,
               "row %s of event_payloads %s, though a hold on %s keeps "
@@ -284,7 +293,6 @@ static void checkThing(HeldThing *pThing, i64 iFrom,
               bxColumnText(pList, 2, pErr),
               bRow ? "was changed" : "was removed", pThing->zThing));
     }
-    bxDone(pRow, pErr);
   }
   sqlite3_finalize(pRow);
   sqlite3_finalize(pList);
@@ -305,4 +313,7 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
     sqlite3_free(thing.zThing);
   }
   sqlite3_finalize(pStmt);
+  if (bxCarries(p->bx, p->zDb, "payload", pErr)) {
+    bxRingCheckHeld(p, iFrom, xTell, pArg, pErr);
+  }
 }

@@ -30,6 +30,8 @@ void bxPinsExpect(
 int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr);
 
 /* archive_held.c: see BxDomain */
+/* The row of the log since which a thing (<kind>:<key>) is held; 0: it is not. */
+i64 bxHeldSince(BxStmts *p, const char *zThing, BxErr *pErr);
 void bxPayloadNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr);
 void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
     void (*xTell)(void *, i64 n, char *zOwned), void *pArg, BxErr *pErr);
@@ -225,6 +227,9 @@ void bxRingMove(Ring *p, const RingAgent *pAgent, i64 nWindow, BxErr *pErr);
 /* After a push: a digest of the row, if a hold keeps it. That there is none never
 ** refuses a push. */
 void bxRingNoteHeld(Ring *p, i64 iSlot, const RingPush *pPush, BxErr *pErr);
+/* The part of bxPayloadCheckHeld() for the rings of a schema. */
+void bxRingCheckHeld(BxStmts *p, i64 iFrom,
+    void (*xTell)(void *, i64 n, char *zOwned), void *pArg, BxErr *pErr);
 void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 
 #define BX_RING_WINDOW 50 /* of a ring that is made without one */

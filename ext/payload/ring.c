@@ -200,8 +200,8 @@ static int ringConnect(sqlite3 *db, void *pAux, int argc,
   return openTable(db, (Bx *)pAux, 0, argc, argv, ppVtab, pzErr);
 }
 
-/* What is held prevents DROP TABLE. */
-static void refuseDrop(Ring *p, BxErr *pErr) {
+/* What is held prevents DROP TABLE, and keeps its name, which the log has. */
+static void refuseIfHeld(Ring *p, const char *zWhat, BxErr *pErr) {
   char *zHolder = 0;
   if (bxShadowIsHeld(&p->base, pErr)) {
     p->mWatch |= RING_HOLDS;
@@ -209,16 +209,16 @@ static void refuseDrop(Ring *p, BxErr *pErr) {
   }
   if (zHolder == 0) return;
   bxFail(pErr, SQLITE_CONSTRAINT,
-      "HeldError: ring %s cannot be dropped, because %s; end the hold with "
+      "HeldError: ring %s cannot be %s, because %s; end the hold with "
       "retention_release() first",
-      p->base.stmts.zTable, zHolder);
+      p->base.stmts.zTable, zWhat, zHolder);
   sqlite3_log(SQLITE_CONSTRAINT, "%s", pErr->zMsg ? pErr->zMsg : "held");
   sqlite3_free(zHolder);
 }
 
 static int ringDestroy(sqlite3_vtab *pVtab) {
   BxErr err = {SQLITE_OK, 0};
-  refuseDrop((Ring *)pVtab, &err);
+  refuseIfHeld((Ring *)pVtab, "dropped", &err);
   bxShadowDrop((BxVtab *)pVtab, &err);
   if (err.rc != SQLITE_OK) return bxReportVtab(&err, pVtab);
   return ringDisconnect(pVtab);
@@ -593,6 +593,7 @@ static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
         "that name; choose another name",
         zNew);
   } else {
+    refuseIfHeld((Ring *)pVtab, "renamed", &err);
     bxShadowRename((BxVtab *)pVtab, zNew, &err);
   }
   return bxReportVtab(&err, pVtab);

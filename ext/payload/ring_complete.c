@@ -9,11 +9,16 @@
 **
 ** That happens once, from NULL. In the evidence a trigger of sql/payload.sql tells
 ** it in the log, and pins the row anew, so that the leaf of the new pin has the
-** response. A held exchange may be completed, too: nothing that it had is changed.
+** response. A held exchange may be completed, too: nothing that it had is changed. What
+** is pinned or held keeps its meta; then the log has the late one ('late_meta').
 ** It may be in the ring and in the evidence, and then is completed in both.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
+
+#define LATE_META                                                              \
+  "INSERT INTO main.blackbox__log(domain, kind, subject, event_id, agent_id,"  \
+  " detail) SELECT 'payload', 'late_meta',"
 
 /* The newest exchange of the event without a response; 0: none. A query that finds
 ** it soon if it is new, and else reads the window. */
@@ -54,7 +59,10 @@ static int completeEvidence(
       "ORDER BY rowid DESC LIMIT 1";
   static const char zWrite[] =
       "UPDATE main.event_payloads SET response_body = ?2, "
-      "meta = coalesce(?3, meta) WHERE rowid = ?1";
+      "meta = coalesce(meta, ?3) WHERE rowid = ?1";
+  static const char zLog[] =
+      LATE_META " id, event_id, agent_id, ?2 FROM main.event_payloads"
+                " WHERE rowid = ?1 AND meta <> coalesce(?2, meta)";
   BxErr err = {SQLITE_OK, 0};
   BxStmts *pArchive = pErr->rc == SQLITE_OK ? bxRingArchive(p, &err) : 0;
   i64 iTime, iRow;
@@ -66,6 +74,7 @@ static int completeEvidence(
       (i64)(iSlot != 0), iTime);
   if (iRow == 0 || pErr->rc != SQLITE_OK) return 0;
   bxLogBegin(pArchive, pErr);
+  bxDo(pArchive, zLog, pErr, "iv", iRow, pDone->pMeta);
   bxDo(pArchive, zWrite, pErr, "ivv", iRow, pDone->pResponse, pDone->pMeta);
   bxLogFollow(pArchive->bx, pErr);
   return 1;
@@ -76,12 +85,16 @@ static void completeRow(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
   static const char zRow[] =
       "SELECT " RING_SLOT("?2") ", timestamp, request_body, meta "
                                 "FROM main.@_slots AS s WHERE id = ?1";
+  static const char zLog[] =
+      LATE_META " '@' || '/' || seq, event_id, agent_id, ?2 FROM main.@_slots"
+                " WHERE id = ?1";
   RingAgent agent;
   RingSlot slot;
   RingCount count = {0, 0, 0, 0, 0};
   RingRoll *pRoll = 0;
   sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zRow, pErr), *pWrite;
   int bBound = p->nMaxByte > 0 || p->nIdleDay > 0;
+  int bNew = sqlite3_value_type(pDone->pMeta) != SQLITE_NULL;
   bxRingAgent(p, pDone->zAgent, &agent, pErr);
   bxBind(pRow, pErr, "it", iSlot, pDone->zAgent);
   if (bxRow(pRow, pErr)) {
@@ -90,9 +103,12 @@ static void completeRow(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
     agent.nGiven = slot.iSeq;
     pDone->iTime = sqlite3_column_int64(pRow, 4);
     pDone->pRequest = sqlite3_column_value(pRow, 5);
-    if (sqlite3_value_type(pDone->pMeta) == SQLITE_NULL) {
-      pDone->pMeta = sqlite3_column_value(pRow, 6);
+    if (bNew && sqlite3_column_type(pRow, 6) != SQLITE_NULL &&
+        bxRingIsHeld(p, iSlot, pErr)) {
+      bxDo(&p->base.stmts, zLog, pErr, "iv", iSlot, pDone->pMeta);
+      bNew = 0;
     }
+    if (!bNew) pDone->pMeta = sqlite3_column_value(pRow, 6);
     count.nByte = bxBytes(pDone->pResponse);
     pDone->nByte = slot.nByte + count.nByte;
     if (bBound) pRoll = bxRingChoose(p, &agent, count.nByte, iSlot, pErr);

@@ -3,9 +3,10 @@
 ** exchanges that a hold keeps.
 **
 ** A hold, and each push under it, writes the digest of each exchange that is held
-** into the log, as a row of kind 'held'. The check compares what is held now with
-** the newest digest of it, and the tables of the ring with each other. Its time is
-** linear in the rows.
+** into the log, as a row of kind 'held', whose subject is <ring>/<seq>. As long as the
+** hold stands without a gap (archive_held.c) the exchange must be there, with each
+** digest of that time; before the newest one it may have got a response, and a meta if
+** it had none. So a ring with such exchanges keeps its name.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
@@ -24,6 +25,10 @@ SQLITE_EXTENSION_INIT3
 static const char zHeld[] =
     "SELECT agent_id, seq, event_id, timestamp, request_body, "
     "response_body, meta" HELD_ROWS;
+#define THINGS(agent, event, ring)                                             \
+  "(f.kind = 'agent' AND f.\"key\" = " agent                                   \
+  " OR f.kind = 'event' AND f.\"key\" = " event                                \
+  " OR f.kind = 'buffer' AND f.\"key\" = lower(" ring "))"
 
 /* What holds keep beyond the limits. */
 static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
@@ -43,39 +48,33 @@ static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
   }
 }
 
-/* What the log says of the row that pRow is on: subject and detail, each to
-** sqlite3_free(). */
-static void describe(const Ring *p, sqlite3_stmt *pRow, char **pzSubject,
-    char **pzDetail, BxErr *pErr) {
+/* The detail of a row of the log for the row that pRow is on, to sqlite3_free(). */
+static char *detailOf(sqlite3_stmt *pRow, BxErr *pErr) {
   unsigned char a[BX_DIGEST];
   char zHex[2 * BX_DIGEST + 1];
   bxDigestRow(pRow, 0, sqlite3_column_count(pRow), a, pErr);
   bxHex(a, BX_DIGEST, zHex);
-  *pzSubject = bxPrintf(
-      pErr, "%s/%lld", p->base.stmts.zTable, sqlite3_column_int64(pRow, 1));
-  *pzDetail = bxPrintf(pErr, "{\"digest\":\"%s\"}", zHex);
+  return bxPrintf(pErr, "{\"digest\":\"%s\"}", zHex);
 }
 
 static void logHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zLog[] =
       "INSERT INTO main.blackbox__log(domain, kind, subject, detail, agent_id,"
-      " event_id) SELECT 'payload', 'held', ?1, ?2, ?3, ?4"
+      " event_id) SELECT 'payload', 'held', ?5 || '/' || ?1, ?2, ?3, ?4"
       " WHERE ?2 IS NOT (SELECT detail FROM main.blackbox__log"
-      "  WHERE subject = ?1 AND kind = 'held' AND agent_id = ?3"
-      "  ORDER BY n DESC LIMIT 1)";
+      "  WHERE subject = ?5 || '/' || ?1 AND kind = 'held' AND agent_id = ?3"
+      "  AND n > (SELECT max(step) FROM main.retention__holds AS f"
+      "   WHERE " THINGS("?3", "?4", "?5") ") ORDER BY n DESC LIMIT 1)";
   BxStmts *pSchema = bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr);
   sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zHeld, pErr);
   int bWritten = 0;
   bxBind(pRow, pErr, "ii", iFirst, iLast);
   while (bxRow(pRow, pErr)) {
-    char *zSubject, *zDetail;
-    describe(p, pRow, &zSubject, &zDetail, pErr);
-    if (zDetail != 0) {
-      bxDo(pSchema, zLog, pErr, "ttvv", zSubject, zDetail,
-          sqlite3_column_value(pRow, 0), sqlite3_column_value(pRow, 2));
-      bWritten |= sqlite3_changes(p->base.stmts.bx->db) > 0;
-    }
-    sqlite3_free(zSubject);
+    char *zDetail = detailOf(pRow, pErr);
+    bxDo(pSchema, zLog, pErr, "itvvt", sqlite3_column_int64(pRow, 1), zDetail,
+        sqlite3_column_value(pRow, 0), sqlite3_column_value(pRow, 2),
+        p->base.stmts.zTable);
+    bWritten |= sqlite3_changes(p->base.stmts.bx->db) > 0;
     sqlite3_free(zDetail);
   }
   bxDone(pRow, pErr);
@@ -97,26 +96,77 @@ void bxRingHeld(BxVtab *pVtab, BxErr *pErr) {
   logHeld((Ring *)pVtab, 0, (i64)1 << 62, pErr);
 }
 
-static void checkHeld(Ring *p, BxProblems *pOut, BxErr *pErr) {
-  static const char zSame[] =
-      "SELECT coalesce((SELECT detail = ?3 FROM main.blackbox__log"
-      " WHERE subject = ?1 AND kind = 'held' AND agent_id = ?2"
-      " ORDER BY n DESC LIMIT 1), 1)";
-  BxStmts *pSchema = bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr);
-  sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zHeld, pErr);
-  bxBind(pRow, pErr, "ii", (i64)0, (i64)1 << 62);
-  while (bxRow(pRow, pErr)) {
-    char *zSubject, *zDetail;
-    describe(p, pRow, &zSubject, &zDetail, pErr);
-    if (zDetail != 0 && !bxAsk(pSchema, zSame, pErr, "tvt", zSubject,
-                            sqlite3_column_value(pRow, 0), zDetail)) {
-      bxProblem(pOut, p->base.stmts.zTable,
-          "exchange %s of agent %s is held and was changed: its digest is not "
-          "that in the log",
-          strrchr(zSubject, '/') + 1, bxColumnText(pRow, 0, pErr));
-    }
-    sqlite3_free(zSubject);
+/* The exchange of a row of the log: of agent ?1 with seq ?2, where its agent has it, or
+** parked. If ?3 also as it was without its meta (1), or without its response (2). */
+static const char zExchange[] =
+    "SELECT s.agent_id, seq, event_id, timestamp, request_body,"
+    " iif(column1 & 2, NULL, response_body), iif(column1 & 1, NULL, meta)"
+    " FROM (VALUES (0), (1), (2), (3)) CROSS JOIN main.@_agents AS a"
+    " CROSS JOIN main.@_slots AS s"
+    "  ON s.id = (a.no << 16) + ((a.half & 1) << 15) + ?2 % a.window"
+    "  OR s.id BETWEEN (a.no << 16) + 10240 AND (a.no << 16) + 32767"
+    " WHERE a.agent_id = ?1 AND s.seq = ?2 AND (column1 = 0 OR ?3)";
+
+/* Whether a ring has the exchange of a row of the log, as it says. */
+static int isAsNoted(
+    Ring *p, sqlite3_stmt *pListed, int *pbThere, BxErr *pErr) {
+  const char *zNoted = bxColumnText(pListed, 5, pErr);
+  sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zExchange, pErr);
+  int bSame = 0;
+  bxBind(pRow, pErr, "vvi", sqlite3_column_value(pListed, 2),
+      sqlite3_column_value(pListed, 4), sqlite3_column_int64(pListed, 6));
+  while (!bSame && bxRow(pRow, pErr)) {
+    char *zDetail = detailOf(pRow, pErr);
+    bSame = zDetail != 0 && zNoted != 0 && strcmp(zDetail, zNoted) == 0;
     sqlite3_free(zDetail);
+    *pbThere = 1;
+  }
+  bxDone(pRow, pErr);
+  return bSame;
+}
+
+void bxRingCheckHeld(BxStmts *p, i64 iFrom,
+    void (*xTell)(void *, i64 n, char *zOwned), void *pArg, BxErr *pErr) {
+  static const char zListed[] =
+      "SELECT l.n, l.name, l.agent_id, f.kind || ':' || f.\"key\", l.seq,"
+      " l.detail, EXISTS (SELECT 1 FROM main.blackbox__log AS x"
+      "  WHERE x.subject = l.subject AND x.kind = 'held'"
+      "  AND x.agent_id = l.agent_id AND x.n > l.n)"
+      " FROM (SELECT n, subject, agent_id, event_id, detail,"
+      "  CAST(substr(subject, length(rtrim(subject, '0123456789')) + 1) AS"
+      "   INTEGER) AS seq, substr(subject, 1, length(rtrim(subject,"
+      "   '0123456789')) - 1) AS name FROM main.blackbox__log WHERE n > ?1"
+      "  AND kind = 'held' AND domain = 'payload' AND agent_id IS NOT NULL"
+      "  AND EXISTS (SELECT 1 FROM main.retention__holds)"
+      "  ORDER BY n LIMIT -1) AS l"
+      " CROSS JOIN main.retention__holds AS f WHERE " THINGS(
+          "l.agent_id", "l.event_id", "l.name");
+  sqlite3_stmt *pRow = bxPrepare(p, zListed, pErr);
+  i64 iTold = 0;
+  bxBind(pRow, pErr, "i", iFrom);
+  while (bxRow(pRow, pErr)) {
+    BxErr err = {SQLITE_OK, 0};
+    i64 n = sqlite3_column_int64(pRow, 0);
+    const char *zName = bxColumnText(pRow, 1, pErr);
+    const char *zThing = bxColumnText(pRow, 3, pErr);
+    i64 iSince = zThing != 0 ? bxHeldSince(p, zThing, pErr) : 0;
+    Ring *pRing;
+    int bThere = 0, bSame = 0;
+    if (n == iTold || iSince == 0 || iSince > n || zName == 0) continue;
+    pRing = (Ring *)bxVtabIn(p->bx, "payload_ring", p->zDb, zName, &err);
+    if (pRing != 0) bSame = isAsNoted(pRing, pRow, &bThere, &err);
+    if ((err.rc & 0xff) == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
+      bxClear(&err); /* it has lost a table */
+    }
+    bxPass(pErr, &err);
+    if (bSame) continue;
+    iTold = n;
+    xTell(pArg, n,
+        bxPrintf(pErr,
+            "exchange %lld of agent %s of ring %s %s, though a hold on %s "
+            "keeps it: this row of the log has its digest",
+            sqlite3_column_int64(pRow, 4), bxColumnText(pRow, 2, pErr), zName,
+            bThere ? "was changed" : "was removed", zThing));
   }
   sqlite3_finalize(pRow);
 }
@@ -172,7 +222,6 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
         pVtab->stmts.zTable, 1, &err);
   }
   if (bxShadowIsHeld(pVtab, &err)) {
-    checkHeld(p, pOut, &err);
     checkKept(p, pOut, &err);
   }
   bxUnchecked(pOut, pVtab->stmts.zTable, &err);

@@ -7,7 +7,7 @@
 **   hash      of the leaf
 **   kept      how many rows are no receipts, up to this one
 **   fields    [{name, type, salt, hash}]: what the leaf is made of; null if that has
-**             gone. An erased field has no salt
+**             gone. An erased field has no salt, NULL neither salt nor hash
 **   path      the hashes from the leaf to the root
 **   head      the head to which they lead
 ** The proof of kind 'head' has "noted", an older head, and a path that shows that
@@ -156,10 +156,12 @@ static void appendFields(sqlite3_str *pOut, const BxLeaf *pLeaf) {
         i > 0 ? "," : ",\"fields\":[", pField->zName, pField->eType);
     if (pField->bErased) {
       sqlite3_str_appendall(pOut, ",\"salt\":null");
-    } else {
+    } else if (pField->eType != SQLITE_NULL) {
       appendHash(pOut, ",\"salt\":", pField->salt.a);
     }
-    appendHash(pOut, ",\"hash\":", pField->hash.a);
+    if (pField->eType != SQLITE_NULL) {
+      appendHash(pOut, ",\"hash\":", pField->hash.a);
+    }
     sqlite3_str_appendchar(pOut, 1, '}');
   }
   sqlite3_str_appendall(pOut, "]");

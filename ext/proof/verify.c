@@ -85,18 +85,27 @@ static void startCursor(
 }
 
 /* The last leaf of the range that the cursor is on says how many rows up to it are no
-** receipts: none of the range may be one. */
+** receipts: none of the range may be one. And it must be old. */
 static void verifyRange(Verify *p) {
+  static const char zLast[] =
+      "SELECT last + 1, coalesce(salt, (SELECT secret FROM "
+      "main.blackbox__tree)),"
+      " actor, NULL, at, bytes, detail, domain, NULL, NULL, NULL, newest,"
+      " oldest, reason, rows, subject FROM main.blackbox__folded"
+      " WHERE first = ?1";
   BxErr err = {SQLITE_OK, 0};
-  MerkleHash hash, stored, fields;
+  MerkleHash stored;
+  BxLeaf leaf;
   i64 nKept = sqlite3_column_int64(p->folded.pStmt, 2);
   i64 nMore = nKept - p->nKept;
-  bxLogReadHash(p->folded.pStmt, 3, &fields);
-  hash = bxLogLeafHash(p->iFoldEnd + 1, nKept, &fields);
+  sqlite3_stmt *pRow = bxStmt(p->p, zLast, p->pErr);
   p->log.tree.xGet(&p->log.tree, 0, p->iFoldEnd, &stored, &err);
   if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
   bxPass(p->pErr, &err);
-  if (memcmp(hash.a, stored.a, BX_DIGEST) != 0) {
+  bxBind(pRow, p->pErr, "i", p->folded.i);
+  if (!bxRow(pRow, p->pErr)) return;
+  bxLogLeaf(p->p, pRow, 0, &leaf, p->pErr);
+  if (!bxLogIsLeaf(p->p, &leaf, &stored, p->pErr)) {
     tellProblem(p, p->iFoldEnd, 0,
         "is not what blackbox__folded has of the last leaf of its range");
   } else if (nMore < 0 || nMore > p->nGone) {
@@ -105,7 +114,11 @@ static void verifyRange(Verify *p) {
             "of the leaves from %lld to this one, %lld were of rows that are "
             "no receipts: they were removed as if they were folded",
             p->folded.i, nMore));
+  } else if (sqlite3_column_int64(pRow, 4) > p->iRepairs) {
+    tellProblem(p, p->iFoldEnd, 0,
+        "was removed as if it were folded, and is not 30 days old");
   }
+  bxDone(pRow, p->pErr);
   p->nKept = nKept;
   p->nGone = 0;
 }
@@ -210,30 +223,44 @@ static i64 skipLeaves(Verify *p, i64 i) {
 
 /*----------------------------------------------------------------- rows ----*/
 
-typedef enum PinEnd { END_NONE, END_UNPIN, END_PIN } PinEnd;
-/* What ends, by the log, the pin that the cursor is on: an unpin that names it, or
-** that the row was completed, after which another pin has what it is now. */
+typedef enum PinEnd { END_NONE, END_UNPIN, END_PIN, END_LATE } PinEnd;
+/* What ends, by the log, the pin that the cursor is on: an unpin that names it, and
+** who did it and why; or that the row got a late response, after which another pin has
+** what it is now. */
 static PinEnd endOfPin(Verify *p) {
   static const char zNext[] =
       "SELECT CASE WHEN kind = 'pin' THEN 2"
-      "  ELSE detail IS '{\"pin\":' || ?3 || '}' AND (kind = 'unpin' OR EXISTS"
-      "   (SELECT 1 FROM main.blackbox__log AS p WHERE p.subject = ?1"
-      "    AND p.domain = ?2 AND p.n > l.n AND p.kind = 'pin')) END"
-      " FROM main.blackbox__log AS l WHERE subject = ?1 AND domain = ?2 AND n "
-      "> ?3"
-      " AND kind IN ('pin', 'unpin', 'complete') ORDER BY n LIMIT 1";
-  static const char zErased[] =
-      "SELECT 1 FROM main.blackbox__log"
-      " WHERE kind IN ('unpin', 'complete') AND domain = ?1"
-      " AND n > ?2 AND detail = '{\"pin\":' || ?2 || '}'";
+      "  WHEN detail IS NOT '{\"pin\":' || ?3 || '}' THEN 0"
+      "  WHEN kind = 'unpin' THEN " BX_LOG_SIGNED(
+          "l") "  ELSE 3 * EXISTS (SELECT 1 FROM main.blackbox__log AS p"
+               "   WHERE p.subject = ?1 AND p.domain = ?2 AND p.n > l.n"
+               "   AND p.kind = 'pin') END"
+               " FROM main.blackbox__log AS l WHERE subject = ?1 AND domain = "
+               "?2"
+               " AND n > ?3 AND kind IN ('pin', 'unpin', 'complete')"
+               " ORDER BY n LIMIT 1";
   sqlite3_stmt *pRow = p->rows.pStmt;
-  const char *zSubject = bxColumnText(pRow, 15, p->pErr);
-  const char *zDomain = bxColumnText(pRow, 7, p->pErr);
-  i64 n = p->rows.i;
-  if (zSubject == 0) {
-    return (PinEnd)bxAsk(p->p, zErased, p->pErr, "ti", zDomain, n);
+  return (PinEnd)bxAsk(p->p, zNext, p->pErr, "vti",
+      sqlite3_column_value(pRow, 15), bxColumnText(pRow, 7, p->pErr),
+      p->rows.i);
+}
+
+/* Whether the row that the cursor of rows pinned is what it was then, but for the late
+** response, and a meta if there was none. (If it is not pinned any more nobody knows.) */
+static int isButLate(Verify *p, const MerkleHash *pStored) {
+  const BxDomain *pDomain = bxLogPins(p->p, p->rows.pStmt, p->pErr);
+  sqlite3_stmt *pRow = bxStmt(p->p, pDomain->zLate, p->pErr);
+  int bSame = 0, bThere = 0;
+  bxBind(
+      pRow, p->pErr, "iv", p->rows.i, sqlite3_column_value(p->rows.pStmt, 15));
+  while (!bSame && bxRow(pRow, p->pErr)) {
+    BxLeaf leaf;
+    bxLogLeaf(p->p, p->rows.pStmt, pRow, &leaf, p->pErr);
+    bSame = bxLogIsLeaf(p->p, &leaf, pStored, p->pErr);
+    bThere = 1;
   }
-  return (PinEnd)bxAsk(p->p, zNext, p->pErr, "tti", zSubject, zDomain, n);
+  bxDone(pRow, p->pErr);
+  return bSame || !bThere;
 }
 
 /* The statement that is on the row that the cursor of rows pins. NULL if none is: the
@@ -273,8 +300,8 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
   PinEnd eEnd;
   i64 nKept = sqlite3_column_int64(p->leaves.pStmt, 2), nMore;
   int bSame;
-  verifyRepair(p, iLeaf);
   bxLogLeaf(p->p, p->rows.pStmt, pinnedBy(p), &leaf, p->pErr);
+  if (leaf.ePin == BX_NO_PIN) verifyRepair(p, iLeaf);
   if (p->pErr->rc != SQLITE_OK) return;
   hash = bxLogLeafHash(leaf.n, nKept, &leaf.fields);
   bSame = memcmp(hash.a, pStored->a, BX_DIGEST) == 0;
@@ -297,6 +324,10 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
       } else if (eEnd == END_PIN) {
         tellProblem(p, iLeaf, leaf.n,
             "the pin was lost, and made anew: no row of the log unpins it");
+      } else if (eEnd == END_LATE && !bSame && !isButLate(p, pStored)) {
+        tellProblem(p, iLeaf, leaf.n,
+            "was altered: the row that it pinned has more than a late response "
+            "now");
       }
       break;
     case BX_PIN_HERE:
@@ -374,25 +405,41 @@ static void verifyLeaves(Verify *p) {
 }
 
 /* What blackbox__erased has must be what rows of the log erased: else somebody blanked
-** a field, and made its hash from the salt of the row. Of a row that
-** has digests of what a hold keeps only the names of the exchange are erased. */
-static void verifyErased(Verify *p) {
-  static const char zUnnamed[] =
-      "SELECT DISTINCT e.n FROM main.blackbox__erased AS e WHERE NOT EXISTS"
-      " (SELECT 1 FROM main.blackbox__log AS l WHERE l.subject = 'row:' || e.n"
-      "  AND l.kind = 'erasure' AND l.domain = 'core' AND l.n > e.n"
-      "  AND (e.hash IS NULL OR e.name IN ('actor', 'agent_id',"
-      "   'detail', 'event_id', 'kill_switch_event_id', 'reason', 'subject')"
-      "   AND instr(l.detail, json_quote(e.name)) > 0))"
-      " OR EXISTS (SELECT 1 FROM main.blackbox__log AS h WHERE h.n = e.n"
-      "  AND h.kind = 'held' AND e.hash IS NOT NULL"
-      "  AND e.name NOT IN ('agent_id', 'event_id', 'subject'))";
-  sqlite3_stmt *pStmt = bxPrepare(p->p, zUnnamed, p->pErr);
+** a field, and made its hash from the salt of the row. After these rows comes the record
+** of the erasure, which says by whom and why. Of a row that has digests of what a hold
+** keeps only the names of the exchange are erased. */
+static const char zUnnamed[] =
+    "SELECT DISTINCT e.n - 1, e.n FROM main.blackbox__erased AS e"
+    " WHERE NOT EXISTS"
+    " (SELECT 1 FROM main.blackbox__log AS l WHERE l.subject = 'row:' || e.n"
+    "  AND l.kind = 'erasure' AND l.domain = 'core' AND l.n > e.n"
+    "  AND (e.hash IS NULL OR e.name IN ('actor', 'agent_id',"
+    "   'detail', 'event_id', 'kill_switch_event_id', 'reason', 'subject')"
+    "   AND instr(l.detail, json_quote(e.name)) > 0)"
+    "  AND (SELECT " BX_LOG_SIGNED(
+        "r") " FROM main.blackbox__log AS r WHERE r.n > l.n"
+             "   AND r.kind = 'erasure' AND r.domain = 'retention' ORDER BY r.n"
+             "   LIMIT 1))"
+             " OR EXISTS (SELECT 1 FROM main.blackbox__log AS h WHERE h.n = e.n"
+             "  AND h.kind = 'held' AND e.hash IS NOT NULL"
+             "  AND e.name NOT IN ('agent_id', 'event_id', 'subject'))";
+
+/* The last row of a range must be a part of a sum. */
+static const char zNoSum[] =
+    "SELECT last, 0 FROM main.blackbox__folded AS f WHERE NOT EXISTS (SELECT 1"
+    " FROM main.blackbox__log AS s WHERE s.kind IS NULL"
+    "  AND s.subject = coalesce(f.subject, f.detail)"
+    "  AND s.at = f.at / 86400000 * 86400000 + 86399999"
+    "  AND coalesce(s.rows, 0) >= coalesce(f.rows, 0)"
+    "  AND coalesce(s.bytes, 0) >= coalesce(f.bytes, 0))";
+
+/* A query returns leaves, and numbers of rows or 0. */
+static void tellEach(Verify *p, const char *zQuery, const char *zWhat) {
+  sqlite3_stmt *pStmt = bxPrepare(p->p, zQuery, p->pErr);
   while (bxRow(pStmt, p->pErr)) {
-    i64 n = sqlite3_column_int64(pStmt, 0);
-    tellProblem(p, n > 0 && n <= p->log.now.n ? n - 1 : -1, n,
-        "blackbox__erased has fields of it, and no row of the log says that "
-        "they were erased");
+    i64 i = sqlite3_column_int64(pStmt, 0);
+    tellProblem(
+        p, i < p->log.now.n ? i : -1, sqlite3_column_int64(pStmt, 1), zWhat);
   }
   sqlite3_finalize(pStmt);
 }
@@ -420,7 +467,11 @@ static void verifyRest(Verify *p) {
             "for",
             n < 0 ? -n : n, n < 0 ? "less" : "more"));
   }
-  verifyErased(p);
+  tellEach(p, zNoSum,
+      "was folded, and the sum of its rule and day is not there, or less");
+  tellEach(p, zUnnamed,
+      "blackbox__erased has fields of it, and no row of the log says that "
+      "they were erased");
 }
 
 /* Rows of a query with the names of a domain and its table of pins. Each is a problem,
@@ -519,21 +570,11 @@ static void verifyPending(Verify *p) {
     tellProblem(p, -1, p->log.now.n + 1,
         "was removed or renumbered before it had a leaf");
   }
-  if (n == 1) {
-    tellProblem(p, -1, iFirst,
-        "has no leaf yet: it was written without the module; SELECT "
-        "proof_head() takes it in");
-  } else {
-    char zAfter[40] = "has the row";
-    if (n > 2) {
-      sqlite3_snprintf(sizeof(zAfter), zAfter, "have the %lld rows", n - 1);
-    }
-    problemOf(p, -1, iFirst,
-        bxPrintf(p->pErr,
-            "has no leaf yet, nor %s after it: they were written without the "
-            "module; SELECT proof_head() takes them in",
-            zAfter));
-  }
+  problemOf(p, -1, iFirst,
+      bxPrintf(p->pErr,
+          "has no leaf yet; rows that wait: %lld, which were written without "
+          "the module; SELECT proof_head() takes them in",
+          n));
 }
 
 /*---------------------------------------------------------------- calls ----*/
@@ -569,7 +610,7 @@ static void startAfter(Verify *p, i64 iFrom) {
       " ORDER BY n",
       iFrom);
   startCursor(p, &p->folded,
-      "SELECT first, last, kept, fields FROM main.blackbox__folded"
+      "SELECT first, last, kept FROM main.blackbox__folded"
       " WHERE last >= ?1 ORDER BY first",
       iFrom);
   if (p->folded.i != NONE) {

@@ -151,14 +151,15 @@ void bxRetentionRelease(BxCall *p) {
   "CROSS JOIN main.blackbox__log AS l "                                        \
   "ON l.subject > k.value || ':' AND l.subject < k.value || ';' "              \
   "WHERE l.domain = 'retention' AND l.kind IN ('hold', 'release') "            \
-  "AND json_valid(l.detail)) "                                                 \
-  "GROUP BY subject, owner), "                                                 \
-  "hold(" HOLD_COLUMNS ") AS ("                                                \
-  "SELECT substr(subject, 1, instr(subject, ':') - 1), "                       \
-  "substr(subject, instr(subject, ':') + 1), owner, until, n, found "          \
-  "FROM step WHERE act = 'hold'), "                                            \
-  "lost AS (SELECT * FROM hold EXCEPT SELECT " HOLD_COLUMNS                    \
-  " FROM main.retention__in_force)"
+  "AND json_valid(l.detail) AND " BX_LOG_SIGNED(                               \
+      "l") ") "                                                                \
+           "GROUP BY subject, owner), "                                        \
+           "hold(" HOLD_COLUMNS ") AS ("                                       \
+           "SELECT substr(subject, 1, instr(subject, ':') - 1), "              \
+           "substr(subject, instr(subject, ':') + 1), owner, until, n, found " \
+           "FROM step WHERE act = 'hold'), "                                   \
+           "lost AS (SELECT * FROM hold EXCEPT SELECT " HOLD_COLUMNS           \
+           " FROM main.retention__in_force)"
 
 static void checkInForce(BxStmts *p, BxProblems *pOut) {
   static const char zSql[] = IN_FORCE

@@ -188,7 +188,7 @@ static void writeReceipt(SweepRun *pRun, int i, const Figures *pWas,
   static const char zReceipt[] =
       "INSERT INTO main.blackbox__log(at, domain, detail, actor, rows, bytes,"
       " oldest, newest, salt)"
-      " VALUES(?1, ?2, ?3, 'retention_sweep', ?4, ?5, ?6, ?7, NULL)";
+      " VALUES(?1, ?2, ?3, 'retention_sweep', ?4, ?5, ?1 - ?6, ?7 - ?6, NULL)";
   const RetentionRule *pRule = &pRun->rules.a[i];
   if (!pRule->bOwn || pWas->nRow == pLeft->nRow) return;
   bxDo(pRun->p, zReceipt, pErr, "ittiiii", bxNow(), pRule->zDomain,

@@ -186,7 +186,7 @@ static const char zActDelete[] =
 static const char zActReceipt[] =
     "INSERT INTO main.blackbox__log(at, domain, detail, rows, bytes, oldest, "
     "newest, salt) SELECT ?1, 'rollout', 'rollout.expired', rows, bytes, "
-    "oldest, newest, NULL FROM main.blackbox__open WHERE " BULK;
+    "?1 - oldest, newest - oldest, NULL FROM main.blackbox__open WHERE " BULK;
 static const char zActEnd[] =
     "UPDATE main.rollout__act SET rule = NULL, rows = coalesce((SELECT rows "
     "FROM main.blackbox__open WHERE " BULK "), 0)";

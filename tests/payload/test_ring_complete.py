@@ -184,9 +184,11 @@ def test_a_kill_switch_takes_meta_along(ring):
 def test_evidence_is_completed_once_and_logged(ring):
     kill(ring)
     ring.execute(COMPLETE, ("late", META, "a", "e1"))
-    assert there(ring, EVIDENCE) == [("question", "late", META, 12), ("q", "r", None, 2)]
+    assert there(ring, EVIDENCE) == [("question", "late", '{"url":"u"}', 12), ("q", "r", None, 2)]
     assert there(ring, "SELECT kind, event_id, agent_id FROM blackbox_log"
                       " WHERE kind = 'complete'") == [("complete", "e1", "a")]
+    assert there(ring, "SELECT event_id, detail FROM blackbox_log"
+                      " WHERE kind = 'late_meta'") == [("e1", META)]
     assert there(ring, "SELECT DISTINCT actor, reason FROM payload_pins") == [("ann", "loops")]
     healthy(ring)
     with pytest.raises(sqlite3.OperationalError, match="NotFoundError"):
@@ -215,12 +217,23 @@ def test_plain_sql_completes_evidence_once_and_is_logged(main):
 
 
 def test_a_failure_completes_evidence_with_meta_alone_once(main):
-    kill(main)
-    main.execute(COMPLETE, (None, META, "a", "e1"))
-    assert rows(main, EVIDENCE)[0] == ("question", None, META, 8)
+    request(main)
+    assert one(main, "SELECT payload_kill_switch('ring', 'a', 'k')") == 1
+    for meta in META, META, "{}":
+        main.execute(COMPLETE, (None, meta, "a", "e1"))
+        assert rows(main, EVIDENCE) == [("question", None, META, 8)]
+    assert rows(main, "SELECT detail FROM blackbox_log WHERE kind = 'late_meta'") == [("{}",)]
     healthy(main)
-    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
-        main.execute(COMPLETE, (None, "{}", "a", "e1"))
+
+
+def test_a_held_exchange_keeps_its_meta(main):
+    request(main, meta='{"url":"u"}')
+    one(main, "SELECT retention_hold('agent', 'a', 'case 7', 'ann', 'asked')")
+    main.execute(COMPLETE, ("answer", META, "a", "e1"))
+    assert rows(main, "SELECT response_body, meta FROM ring") == [("answer", '{"url":"u"}')]
+    assert rows(main, "SELECT subject, agent_id, event_id, detail FROM blackbox_log"
+                " WHERE kind = 'late_meta'") == [("ring/1", "a", "e1", META)]
+    healthy(main)
 
 
 def test_evidence_that_is_complete_cannot_lose_its_response(main):

@@ -38,14 +38,80 @@ def test_a_hold_and_a_push_under_it_note_what_is_held(held):
                  " ('a', 'e4', 'w'), ('b', 'e5', 'v')")
     assert noted(held)[2:] == [("ring/3", "a", "e4")]
     one(held, "SELECT retention_hold('event', 'e2', 'case 8', 'ann', 'asked')")
-    assert len(noted(held)) == 3  # each digest once
+    assert noted(held)[3:] == [("ring/2", "a", "e2")]  # what the new hold keeps
     assert problems(held) == []
 
 
-def test_a_held_exchange_that_was_changed_is_found(held, path):
+# What somebody does to a held exchange, and what is found.
+DAMAGES = {
+    "changed": ("UPDATE ring_slots SET request_body = 'q' WHERE event_id = 'e2'", "changed"),
+    "response without a digest":
+        ("UPDATE ring_slots SET response_body = 'r' WHERE event_id = 'e2'", "changed"),
+    "newest removed": (
+        "DELETE FROM ring_slots WHERE event_id = 'e2';"
+        "UPDATE ring_agents SET given = 1, rows = 1, bytes = 1 WHERE agent_id = 'a'", "removed"),
+    "oldest rolled": (
+        "DELETE FROM ring_slots WHERE event_id = 'e1';"
+        "UPDATE ring_agents SET rolled = 1, rows = 1, bytes = 1 WHERE agent_id = 'a'", "removed"),
+    "all removed": (
+        "DELETE FROM ring_slots WHERE agent_id = 'a'; DELETE FROM ring_agents WHERE agent_id = 'a'",
+        "removed"),
+    "another agent's": (
+        "UPDATE ring_slots SET agent_id = 'c' WHERE agent_id = 'a';"
+        "UPDATE ring_agents SET agent_id = 'c' WHERE agent_id = 'a'", "removed"),
+    "exchanged": (
+        "UPDATE ring_slots SET event_id = 'x' WHERE event_id = 'e1';"
+        "UPDATE ring_slots SET event_id = 'e1', request_body = 'x' WHERE event_id = 'e2';"
+        "UPDATE ring_slots SET event_id = 'e2', request_body = 'y' WHERE event_id = 'x'",
+        "changed"),
+    "the ring": ("DROP TABLE ring_slots; DROP TABLE ring_agents", "removed"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_held_exchange_that_was_changed_or_removed_is_found(held, path, damage):
+    sql, word = DAMAGES[damage]
+    noted_head = one(held, "SELECT proof_head()")
+    db = change(held, path, sql)
+    one(db, "SELECT proof_head()")
+    for told in (rows(db, "SELECT problem FROM blackbox_check WHERE object = 'blackbox__log'"),
+                 rows(db, "SELECT problem FROM proof_verify")):
+        assert any(f"of ring ring was {word}, though a hold on agent:a" in row[0] for row in told)
+    assert rows(db, "SELECT * FROM proof_verify(?)", noted_head) == []  # of what came before
+
+
+def test_a_digest_that_was_taken_anew_hides_no_change(held, path):
     db = change(held, path, "UPDATE ring_slots SET request_body = 'q' WHERE event_id = 'e2'")
-    assert problems(db) == [("exchange 2 of agent a is held and was changed: its digest is not "
-                             "that in the log",)]
+    one(db, "SELECT retention_hold('event', 'e2', 'case 8', 'eve', 'asked')")
+    assert [row[0].split(":")[0] for row in rows(db, "SELECT problem FROM proof_verify")] == [
+        "exchange 2 of agent a of ring ring was changed, though a hold on agent"]
+
+
+def test_what_is_held_may_be_completed_and_parked_and_released(held, path):
+    for event in "e2", "e1":
+        held.execute("INSERT INTO ring(ring, agent_id, event_id, response_body, meta)"
+                     " VALUES('complete', 'a', ?, 'late', '{}')", (event,))
+    for i in range(12):
+        held.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', ?)", (f"f{i}",))
+    held.execute("INSERT INTO ring(ring, value) VALUES('window', 3)")
+    one(held, "SELECT payload_kill_switch('ring', 'a', 'k')")
+    one(held, "SELECT retention_hold('agent', 'a', 'case 7', 'ann', 'again')")
+    one(held, "SELECT proof_head()")
+    assert one(held, "SELECT count(*) FROM ring WHERE agent_id = 'a'") == 14
+    assert rows(held, "SELECT problem FROM blackbox_check WHERE object = 'blackbox__log'") == []
+    one(held, "SELECT retention_release('agent', 'a', 'case 7', 'ann', 'closed')")
+    held.execute("DELETE FROM ring WHERE agent_id = 'a'")
+    assert rows(held, "SELECT * FROM blackbox_check") == []
+    one(held, "SELECT retention_hold('agent', 'a', 'case 7', 'ann', 'again')")
+    assert rows(held, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_ring_with_held_exchanges_keeps_its_name(held):
+    with pytest.raises(sqlite3.Error, match="HeldError: ring ring cannot be renamed"):
+        held.execute("ALTER TABLE ring RENAME TO tape")
+    one(held, "SELECT retention_release('agent', 'a', 'case 7', 'ann', 'closed')")
+    held.execute("ALTER TABLE ring RENAME TO tape")
+    assert rows(held, "SELECT * FROM blackbox_check") == []
 
 
 def test_an_exchange_that_is_not_held_is_not_looked_at(held, path):
@@ -64,10 +130,12 @@ def test_a_push_goes_on_when_its_digest_cannot_be_written(held):
 
 
 def test_the_first_push_of_an_agent_is_noted_in_a_ring_that_takes_the_name_of_another(held):
-    held.execute("ALTER TABLE ring RENAME TO tape")
-    held.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=5)")
-    held.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('a', 'e9', 'w')")
-    assert noted(held)[-1] == ("ring/1", "a", "e9")
+    held.execute("DELETE FROM ring WHERE agent_id = 'b'")
+    held.execute("CREATE VIRTUAL TABLE tape USING payload_ring(window=5)")
+    held.execute("ALTER TABLE tape RENAME TO other")
+    held.execute("CREATE VIRTUAL TABLE tape USING payload_ring(window=5)")
+    held.execute("INSERT INTO tape(agent_id, event_id, request_body) VALUES('a', 'e9', 'w')")
+    assert noted(held)[-1] == ("tape/1", "a", "e9")
     one(held, "SELECT proof_head()")
     assert rows(held, "SELECT * FROM blackbox_check") == []
 

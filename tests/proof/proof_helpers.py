@@ -82,7 +82,7 @@ def receipts(db, start, n, step=60_000, rule="mine", each=2):
     db.execute(
         "WITH n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < ?2 - 1)"
         " INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest,"
-        " salt) SELECT ?1 + i * ?3, 'user', ?4, ?5, 10, i, i + 5, NULL FROM n",
+        " salt) SELECT ?1 + i * ?3, 'user', ?4, ?5, 10, ?1 + i * ?3 - i, 5, NULL FROM n",
         (start, n, step, rule, each))
 
 

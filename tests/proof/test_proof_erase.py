@@ -7,10 +7,12 @@ from conftest import one, rows, run_program
 from proof_helpers import dossier, evidence, head, problems, proof_of, sha, verify, write
 
 
-def erase(db, n, *names):
+def erase(db, n, *names, by="bob"):
     """What bxLogErase() does, as the manual says it."""
     proof = proof_of(db, "row", n)
     for field in proof["fields"]:
+        if field["type"] == 5:
+            continue
         gone = field["name"] in names
         db.execute("INSERT INTO blackbox__erased VALUES(?, ?, ?, ?, ?)", (
             n, field["name"], field["type"] if gone else None,
@@ -19,6 +21,8 @@ def erase(db, n, *names):
     db.execute("INSERT INTO blackbox__log(domain, kind, subject, detail) VALUES"
                "('core', 'erasure', 'row:' || ?, json_object('fields', json(?)))",
                (n, json.dumps(names)))
+    db.execute("INSERT INTO blackbox__log(domain, kind, detail, actor, reason) VALUES"
+               "('retention', 'erasure', '{\"kind\":\"text\"}', ?, 'asked')", (by,))
     head(db)
     db.execute("UPDATE blackbox__log SET salt = x'' WHERE n = ?", (n,))
     for name in names:
@@ -40,7 +44,7 @@ def test_an_erased_field_keeps_its_hash(db, names):
     after = proof_of(db, "row", 2)
     assert after["hash"] == before["hash"] and verify.verify(dossier(db), None, True)
     for field in after["fields"]:
-        assert (field["salt"] is None) == (field["name"] in names)
+        assert field["type"] == 5 or (field["salt"] is None) == (field["name"] in names)
 
 
 def test_an_erased_field_cannot_be_guessed(db):
@@ -68,6 +72,14 @@ def test_what_is_forged_of_an_erased_row_is_found(db, forged):
     assert problems(db) == []
     db.execute(forged)
     assert [p[2] for p in problems(db)] == [1]
+
+
+def test_an_erasure_that_does_not_say_by_whom_is_none(db):
+    write(db, 1)
+    head(db)
+    erase(db, 1, "actor", by=None)
+    assert [p[2:] for p in problems(db)] == [(1, "blackbox__erased has fields of it, and no row of "
+                                              "the log says that they were erased")]
 
 
 def test_no_field_of_pinned_evidence_is_erased(db):

@@ -42,7 +42,8 @@ def entry(row, fields, kept):
         kind, told = ((1, number(value)) if isinstance(value, int) else
                       (5, b"") if value is None else (3, value.encode()))
         salt = sha(row["salt"], name.encode())
-        data += bytes([len(name)]) + name.encode() + bytes([kind]) + sha(salt, bytes([kind]), told)
+        data += bytes([len(name)]) + name.encode() + bytes([kind])
+        data += b"" if value is None else sha(salt, bytes([kind]), told)
     return b"blackbox log 1\n" + number(row["n"]) + number(kept) + sha(data)
 
 

@@ -97,11 +97,13 @@ FORGED = [
     ("UPDATE blackbox__tree SET size = 319, frontier = frontier || zeroblob(96)",
      312, None, None, "this one to 318 are missing"),
     # what is folded
-    ("INSERT INTO blackbox__folded VALUES(6, 6, 7, x'')", 6, "note", 7, "is there, though"),
+    ("INSERT INTO blackbox__folded(first, last, kept) VALUES(6, 6, 7)", 6, "note", 7,
+     "is there, though"),
     ("UPDATE blackbox__folded SET last = last + 1", 310, "note", 311, "is there, though"),
     ("UPDATE blackbox__folded SET first = 301", 300, None, 301, "was removed"),
     ("DELETE FROM blackbox__folded", 300, None, 301, "was removed"),
-    ("INSERT INTO blackbox__folded VALUES(900, 902, 7, x'')", None, None, None, "has 3 leaves more"),
+    ("INSERT INTO blackbox__folded(first, last, kept) VALUES(900, 902, 7)", None, None, None,
+     "has 3 leaves more"),
 ]
 
 
@@ -114,10 +116,11 @@ def test_what_is_done_behind_the_guards_is_found(kept, sql, leaf, kind, n, words
 
 def test_a_row_that_was_removed_as_if_it_were_folded_is_found(kept):
     unguarded(kept, "DELETE FROM blackbox__log WHERE n = 7",
-              "INSERT INTO blackbox__folded VALUES(6, 6, 7, x'')")
+              "INSERT INTO blackbox__folded(first, last, kept) VALUES(6, 6, 7)")
     assert [p[3] for p in told(kept)] \
         == ["is not what blackbox__folded has of the last leaf of its range",
-            "blackbox__folded has 1 leaves more than the sums of receipts stand for"]
+            "blackbox__folded has 1 leaves more than the sums of receipts stand for",
+            "was folded, and the sum of its rule and day is not there, or less"]
 
 
 def test_two_rows_that_were_exchanged_are_found(kept):
@@ -170,7 +173,7 @@ def test_what_waits_is_counted_in_one_row(kept):
     db.close()
     db = connect(kept)
     assert [p[:3] for p in problems(db)] == [(None, "pin", 313)]
-    assert "nor has the row after it" in problems(db)[0][3]
+    assert "rows that wait: 2, which" in problems(db)[0][3]
     assert rows(db, "SELECT * FROM proof_pending") == [("pin", 2, 313)]
     assert rows(db, "SELECT problem FROM blackbox_check") == [("row 313: " + problems(db)[0][3],)]
     head(db)

@@ -34,7 +34,8 @@ def root(made, item):
             kind, data = value(made, item, kind, *rest)
             told = sha(sha(bytes.fromhex(leaf["salt"]), name), bytes([kind]), data)
         else:
-            told = bytes.fromhex(rest[0])
+            told = bytes.fromhex(rest[0] or "")
+        told = b"" if kind == TYPES["null"] else told
         fields.append(bytes([len(name)]) + name + bytes([kind]) + told)
     h = sha(b"\0blackbox log 1\n", struct.pack(">qq", leaf["n"], leaf["kept"]),
             sha(*fields))

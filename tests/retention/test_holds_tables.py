@@ -224,9 +224,14 @@ def test_a_ring_without_held_rows_can_be_dropped_and_renamed(ring):
     with pytest.raises(sqlite3.Error, match="HeldError"):
         ring.execute("DELETE FROM \"new 'name'\" WHERE agent_id = 'a'")
     hold(ring, "buffer", "NEW 'NAME'")
-    with pytest.raises(sqlite3.Error, match="HeldError: new 'name' is held by case-1 under this"):
-        ring.execute("ALTER TABLE \"new 'name'\" RENAME TO other")
     release(ring, "agent", "a")
+    with pytest.raises(sqlite3.Error, match="HeldError: ring new 'name' cannot be renamed"):
+        ring.execute("ALTER TABLE \"new 'name'\" RENAME TO other")
+    ring.execute("CREATE VIRTUAL TABLE empty USING payload_ring")
+    hold(ring, "buffer", "empty")
+    with pytest.raises(sqlite3.Error, match="HeldError: empty is held by case-1 under this"):
+        ring.execute("ALTER TABLE empty RENAME TO other")
+    release(ring, "buffer", "empty")
     release(ring, "buffer", "new 'name'")
     ring.execute("DROP TABLE \"new 'name'\"")
     assert check(ring) == []

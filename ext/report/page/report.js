@@ -1648,14 +1648,15 @@ function whole(n) {
   return view.buffer;
 }
 
-/* A field of a leaf: the length of its name, the name, its type, its hash. If the
+/* A field of a leaf: the length of its name, the name, its type, its hash (NULL has none). If the
 ** page has the salt of the leaf, the hash is made of the value; kind part means that
 ** the value is a part of the item. */
 async function fieldOf(salt, [name, kind, value, inner], parts) {
   const head = [Uint8Array.of(name.length), name];
-  if (!salt) return [...head, Uint8Array.of(kind), fromHex(value)];
+  if (!salt) return [...head, Uint8Array.of(kind), kind === TYPES.null ? "" : fromHex(value)];
   const type = Uint8Array.of(TYPES[inner ?? kind]);
-  const is = kind === "null" ? "" : kind === "integer" ? whole(value)
+  if (kind === "null") return [...head, type];
+  const is = kind === "integer" ? whole(value)
     : kind === "part" ? await partBytes(parts[value]) : value;
   return [...head, type, await sha(await sha(fromHex(salt), name), type, is)];
 }

@@ -5,6 +5,10 @@ const Operation aCoreOperation[] = {
     {"install in an attached file", 0, "ATTACH ':memory:' AS other",
         "SELECT blackbox_install('other', 'all')", 0},
     {"install again", 0, 0, "SELECT blackbox_install()", 0},
+    {"install what is lost",
+        "DELETE FROM blackbox__probe; UPDATE payload__state SET bytes = 5;"
+        "DROP TABLE blackbox__open; DROP TRIGGER payload_delete_guard;",
+        0, "SELECT blackbox_install()", 0},
     {"install with a value out of range",
         "PRAGMA ignore_check_constraints = ON;"
         " UPDATE blackbox_settings SET value = 0"

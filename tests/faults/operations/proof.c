@@ -37,6 +37,10 @@ const Operation aProofOperation[] = {
         "SELECT * FROM proof_verify();"
         "SELECT * FROM proof_verify((SELECT proof_tile('checkpoint')))",
         0},
+    {"verify a late response",
+        TAKEN "UPDATE event_payloads SET response_body = 'late', meta = '{}'"
+              " WHERE event_id = 'o3'; SELECT proof_head();",
+        0, "SELECT leaf, kind, problem FROM proof_verify()", 0},
     {"verify a log that was altered",
         TAKEN "UPDATE blackbox__log SET actor = 'x';", 0,
         "SELECT leaf, kind, problem FROM proof_verify()", 0},
@@ -45,7 +49,7 @@ const Operation aProofOperation[] = {
         "SELECT leaf, kind, problem FROM proof_verify()", 0},
     {"verify what was removed as if it were folded",
         TAKEN "DELETE FROM blackbox__log WHERE n = 1; INSERT INTO"
-              " blackbox__folded VALUES(0, 0, 1, zeroblob(32));",
+              " blackbox__folded(first, last, kept) VALUES(0, 0, 1);",
         0, "SELECT leaf, kind, problem FROM proof_verify()", 0},
     {"prove", TAKEN, 0,
         "SELECT length(proof_of('row', 1)), length(proof_of('head',"

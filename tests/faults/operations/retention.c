@@ -69,6 +69,13 @@ const Operation aRetentionOperation[] = {
                                      "DELETE FROM event_payloads WHERE "
                                      "agent_id = 'a' AND pinned = 0;",
         0, "SELECT leaf, problem FROM proof_verify()", 0},
+    {"complete what a hold keeps",
+        RING REQUEST_ALONE("ring") HOLD("agent", "'a'") ";", 0,
+        COMPLETE("ring"), 0},
+    {"verify what a hold keeps in a ring",
+        RING REQUEST_ALONE("ring")
+            HOLD("agent", "'a'") ";" COMPLETE("ring") ";",
+        0, "SELECT leaf, problem FROM proof_verify()", 0},
     {"erase an agent", ARCHIVE RING, 0,
         "SELECT blackbox_erase('agent', 'a', "
         "'ann', 'asked', '{\"unpin\":true}')",
