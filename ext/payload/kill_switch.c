@@ -53,22 +53,17 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "  UNION ALL SELECT 1 FROM main.retention__refused AS r"                     \
   "  WHERE r.kind = 'agent' AND r.\"key\" = s.agent_id)"
 /* Whether a hold keeps it in the ring as well. */
-#define KEPT_BY(kind, key)                                                        \
-  " AND NOT EXISTS (SELECT 1 FROM main.retention__holds AS f"                  \
-  "  WHERE f.kind = '" kind "' AND f.\"key\" = " key ")"
-#define NOT_HELD                                                               \
-  KEPT_BY("agent", "s.agent_id") KEPT_BY("event", "s.event_id")                      \
-  KEPT_BY("buffer", "lower('@')")
+#define NOT_HELD " AND NOT (" RING_HELD ")"
 
-/* An agent's rows, the oldest part first, that are not evidence of this kill
-** switch already. ?1 kill switch, ?2 to ?3 ids of one part, ?4 to ?5 of the
-** other, ?6 the seq before the window. (+ keeps the other indexes out: that
-** of created_at finds few rows.) */
+/* An agent's rows, the oldest first, that are not evidence of this kill switch
+** already. ?1 kill switch, ?2 to ?3 ids of the agent, ?4 the seq before the window.
+** LIMIT keeps the order. (+ keeps the other indexes out: that of created_at finds
+** few rows.) */
 #define ROWS(schema)                                                           \
-  " FROM (SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?7 AND ?7 + 22527" \
-  "  UNION ALL SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 UNION" \
-  "  ALL SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?4 AND ?5) AS s "   \
-  "WHERE (seq > ?6 OR id & 32767 >= 10240) AND NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
+  " FROM (SELECT id AS i FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 "  \
+  "  AND (seq > ?4 OR id & 2147483648) ORDER BY seq LIMIT -1) "                \
+  "CROSS JOIN " schema ".@_slots AS s ON s.id = i "                            \
+  "WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
   "  WHERE +e.kill_switch_event_id = ?1"                                       \
     "    AND +e.agent_id = s.agent_id AND +e.event_id = s.event_id"              \
   "    AND e.created_at = strftime("                                           \
@@ -87,7 +82,7 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "SELECT count(*), coalesce(sum(size_bytes), 0), "                            \
   "coalesce(sum(" RING_BEYOND "), 0)"
 #define OF_AGENT(schema)                                                       \
-  " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?1 + 65535"
+  " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?2"
 /* clang-format on */
 
 static const char zCountMain[] = COUNT_ROWS("main");
@@ -107,12 +102,11 @@ static const char zDropMain[] =
 static const char zDropTemp[] =
     "DELETE" OF_AGENT("temp") " AND NOT " IS_REFUSED;
 
-static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
+static void bindRows(Ring *p, sqlite3_stmt *pStmt, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
-  bxBind(pStmt, pErr, "tiiiiii", zEvent, BX_RING_SPLIT(pAgent) + 1,
-      BX_RING_LAST(pAgent), BX_RING_BASE(pAgent), BX_RING_SPLIT(pAgent),
-      pAgent->nGiven - pAgent->nAllowed, RING_PARK(pAgent));
+  bxBind(pStmt, pErr, "tiii", zEvent, RING_FIRST(pAgent->iNo),
+      RING_LAST(pAgent->iNo), pAgent->nGiven - p->nWindow);
 }
 
 /* Saves the agent's rows in one statement. Returns how many. */
@@ -122,16 +116,16 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
   int bTemp = pSaving == &p->saving;
   i64 nRow = 0, iLast = bxPinsLast(pArchive, pErr);
   sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCountMain, pErr);
-  bindRows(pStmt, zEvent, pAgent, pErr);
+  bindRows(p, pStmt, zEvent, pAgent, pErr);
   if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
   bxDone(pStmt, pErr);
   if (pErr->rc == SQLITE_OK && bxPacks(pArchive, pErr)) {
     pStmt = bxPrepare(pSaving, bTemp ? zNamedTemp : zNamed, pErr);
-    bindRows(pStmt, zEvent, pAgent, pErr);
+    bindRows(p, pStmt, zEvent, pAgent, pErr);
     bxUnpackLike(pArchive, pStmt, pErr);
   }
   pStmt = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
-  bindRows(pStmt, zEvent, pAgent, pErr);
+  bindRows(p, pStmt, zEvent, pAgent, pErr);
   bxRun(pStmt, pErr);
   bxPinsExpect(pArchive, iLast, zEvent, nRow, pErr);
   return nRow;
@@ -150,8 +144,8 @@ static void tellSkipped(Ring *p, BxStmts *pArchive, const char *zAgent,
   sqlite3_stmt *pStmt =
       bxStmt(pSaving, pSaving == &p->saving ? zSkipTemp : zSkip, pErr);
   i64 nRow = 0, nByte = 0;
-  bxBind(
-      pStmt, pErr, "ii", pAgent->iNo << 16, pAgent->nGiven - pAgent->nAllowed);
+  bxBind(pStmt, pErr, "iii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo),
+      pAgent->nGiven - p->nWindow);
   if (bxRow(pStmt, pErr)) {
     nRow = sqlite3_column_int64(pStmt, 0);
     nByte = sqlite3_column_int64(pStmt, 1);
@@ -255,12 +249,12 @@ static void refuseBlob(
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts,
       "SELECT event_id, seq, CASE typeof(request_body) WHEN 'blob' "
       "THEN 'request_body' ELSE 'response_body' END FROM main.@_slots "
-      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND " RING_WITHIN " "
+      "WHERE id BETWEEN ?1 AND ?2 AND " RING_WITHIN " "
       "AND (typeof(request_body) = 'blob' "
       "OR typeof(response_body) = 'blob') ORDER BY seq LIMIT 1",
       pErr);
-  bxBind(
-      pStmt, pErr, "ii", pAgent->iNo << 16, pAgent->nGiven - pAgent->nAllowed);
+  bxBind(pStmt, pErr, "iii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo),
+      pAgent->nGiven - p->nWindow);
   if (bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: %s of event %s (seq %lld) of agent %s is a blob, for "
@@ -291,15 +285,16 @@ void bxPayloadExtract(BxCall *p) {
   if (p->err.rc != SQLITE_OK) return;
   bxRingLock(pRing, &p->err);
   bxRingAgent(pRing, zAgent, &agent, &p->err);
-  bxRingRefuseHeld(pRing, agent.iNo << 16, (agent.iNo << 16) + 65535, &p->err);
+  bxRingRefuseHeld(pRing, RING_FIRST(agent.iNo), RING_LAST(agent.iNo), &p->err);
   refuseBlob(pRing, zAgent, &agent, &p->err);
   pStmt = bxPrepare(&pRing->base.stmts,
       "SELECT json_group_array(iif(meta IS NULL, json_object(" EXCHANGE "), "
       "json_object(" EXCHANGE ", 'meta', json(meta)))) FROM (SELECT * FROM "
-      "main.@_slots WHERE id BETWEEN ?1 AND ?1 + 65535 AND " RING_WITHIN " "
+      "main.@_slots WHERE id BETWEEN ?1 AND ?2 AND " RING_WITHIN " "
       "ORDER BY seq)",
       &p->err);
-  bxBind(pStmt, &p->err, "ii", agent.iNo << 16, agent.nGiven - agent.nAllowed);
+  bxBind(pStmt, &p->err, "iii", RING_FIRST(agent.iNo), RING_LAST(agent.iNo),
+      agent.nGiven - pRing->nWindow);
   if (bxRow(pStmt, &p->err)) {
     bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
   }

@@ -60,7 +60,7 @@ enum {
 
 typedef struct RingCursor {
   sqlite3_vtab_cursor base;
-  sqlite3_stmt *pAgents; /* no, window, half, given, rows */
+  sqlite3_stmt *pAgents; /* see bxRingReadAgent() */
   sqlite3_stmt *pSlots;  /* id, then the columns in their order */
   RingAgent agent;       /* the agent whose slots are being read */
   i64 nWindow;           /* window of the ring when the query began */
@@ -84,7 +84,7 @@ const BxRecords bxRingRecords[] = {
 
 /*---------------------------------------------------- life of a table ----*/
 
-/* An option of CREATE or of a command, with its range. */
+/* The options of CREATE, which are commands as well, with their range. */
 static const struct {
   const char *zName;
   i64 iLow, iHigh;
@@ -102,60 +102,48 @@ static int findOption(const char *zName) {
 }
 
 static void readOptions(
-    int argc, const char *const *argv, RingOptions *pOut, BxErr *pErr) {
+    int argc, const char *const *argv, i64 aOut[N_OPTION], BxErr *pErr) {
   char zKey[32], zVal[32], *zEnd;
-  i64 *apVal[] = {&pOut->nWindow, &pOut->nMaxByte, &pOut->nIdleDay};
-  int i;
-  memset(pOut, 0, sizeof(*pOut));
+  int i, k;
   for (i = 3; i < argc; i++) {
-    int iOption;
     bxVtabArg(argv[i], zKey, sizeof(zKey), zVal, sizeof(zVal), pErr);
     if (pErr->rc != SQLITE_OK) return;
-    iOption = findOption(zKey);
-    if (iOption == N_OPTION) {
+    k = findOption(zKey);
+    if (k == N_OPTION) {
       bxFail(pErr, SQLITE_ERROR,
           "ValidationError: payload_ring has no argument %s; it takes "
           "window=1 to 10000, max_bytes and idle_days",
           zKey);
       return;
     }
-    *apVal[iOption] = strtoll(zVal, &zEnd, 10);
-    if (*zVal == 0 || *zEnd != 0 || *apVal[iOption] < aOption[iOption].iLow ||
-        *apVal[iOption] > aOption[iOption].iHigh) {
+    aOut[k] = strtoll(zVal, &zEnd, 10);
+    if (*zVal == 0 || *zEnd != 0 || aOut[k] < aOption[k].iLow ||
+        aOut[k] > aOption[k].iHigh) {
       bxFail(pErr, SQLITE_ERROR,
           "ValidationError: %s must be a whole number from %lld to %lld, got "
           "%s",
-          aOption[iOption].zName, aOption[iOption].iLow, aOption[iOption].iHigh,
-          zVal);
+          aOption[k].zName, aOption[k].iLow, aOption[k].iHigh, zVal);
     }
   }
-  if (pOut->nWindow == 0) pOut->nWindow = BX_RING_WINDOW;
 }
 
-static int declare(sqlite3 *db, const char *zName, BxErr *pErr) {
-  char *zSql;
-  if (bxIsColumn(zName, COLUMNS)) {
-    bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: a ring cannot be named %s, as it has a column of "
-        "that name; choose another name",
-        zName);
-    return pErr->rc;
-  }
-  zSql = sqlite3_mprintf(
+static void refuseColumnName(const char *zName, BxErr *pErr) {
+  if (!bxIsColumn(zName, COLUMNS)) return;
+  bxFail(pErr, SQLITE_ERROR,
+      "ValidationError: a ring cannot be named %s, as it has a column of "
+      "that name; choose another name",
+      zName);
+}
+
+static void declare(sqlite3 *db, const char *zName, BxErr *pErr) {
+  char *zSql = bxPrintf(pErr,
       "CREATE TABLE x(agent_id TEXT, event_id TEXT, request_body, "
       "response_body, timestamp INTEGER, size_bytes INTEGER, seq INTEGER, "
       "meta TEXT, \"%w\" HIDDEN, value HIDDEN, actor HIDDEN, reason HIDDEN)",
       zName);
-  if (zSql == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else {
-    bxFailDb(pErr, db, sqlite3_declare_vtab(db, zSql));
-  }
+  if (zSql != 0) bxFailDb(pErr, db, sqlite3_declare_vtab(db, zSql));
   sqlite3_free(zSql);
-  if (pErr->rc == SQLITE_OK) {
-    sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
-  }
-  return pErr->rc;
+  sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
 }
 
 static int ringDisconnect(sqlite3_vtab *pVtab) {
@@ -171,11 +159,13 @@ static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
   Ring *p;
   int rc;
   p = (Ring *)bxVtabNew(sizeof(*p), bx, "payload_ring", argv[1], argv[2], &err);
+  if (p != 0) bxRingForget(p);
+  refuseColumnName(argv[2], &err);
   declare(db, argv[2], &err);
   if (bCreate && err.rc == SQLITE_OK) {
-    RingOptions options;
-    readOptions(argc, argv, &options, &err);
-    bxRingCreate(p, &options, &err);
+    i64 aValue[N_OPTION] = {BX_RING_WINDOW, 0, 0};
+    readOptions(argc, argv, aValue, &err);
+    bxRingCreate(p, aValue, &err);
   }
   if (err.rc == SQLITE_OK) {
     *ppVtab = &p->base.base;
@@ -202,7 +192,7 @@ static void refuseDrop(Ring *p, BxErr *pErr) {
   char *zHolder = 0;
   if (bxShadowIsHeld(&p->base, pErr)) {
     p->mWatch |= RING_HOLDS;
-    zHolder = bxRingHolder(p, 0, (i64)1 << 62, (i64)1 << 62, pErr);
+    zHolder = bxRingHolder(p, 0, RING_LAST(0x7fffffff), pErr);
   }
   if (zHolder == 0) return;
   bxFail(pErr, SQLITE_CONSTRAINT,
@@ -339,8 +329,8 @@ static void bindPart(RingCursor *p, BxErr *pErr) {
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
   sqlite3_reset(p->pSlots);
   if (iPart == 0) {
-    bxBind(p->pSlots, pErr, "iiii", RING_PARK(pAgent),
-        pAgent->bParked ? RING_PARK_LAST(pAgent) : 0, p->iLow, p->iHigh);
+    bxBind(p->pSlots, pErr, "iiii", RING_KEPT(pAgent->iNo),
+        pAgent->bKept ? RING_LAST(pAgent->iNo) : 0, p->iLow, p->iHigh);
     return;
   }
   if (iFirst <= pAgent->nGiven - p->nWindow) {
@@ -350,9 +340,8 @@ static void bindPart(RingCursor *p, BxErr *pErr) {
   if (iLast > p->iHigh) iLast = p->iHigh;
   if (iFirst < 1) iFirst = 1;
   if (iFirst > iLast) iFirst = iLast = 0; /* no row */
-  bxBind(p->pSlots, pErr, "iiii",
-      BX_RING_BASE(pAgent) + iFirst % pAgent->nWindow,
-      BX_RING_BASE(pAgent) + iLast % pAgent->nWindow, iFirst, iLast);
+  bxBind(p->pSlots, pErr, "iiii", RING_AT(pAgent, iFirst),
+      RING_AT(pAgent, iLast), iFirst, iLast);
 }
 
 /* Advances to the next row, over parts and agents. */
@@ -375,6 +364,18 @@ static void nextRow(RingCursor *p, BxErr *pErr) {
   p->bEof = 1;
 }
 
+/* The slots with an id from ?1 to ?2 and a seq from ?3 to ?4, of event ?5 or any. */
+#define SLOTS(bodies, order)                                                   \
+  "SELECT id, agent_id, event_id, " bodies ", timestamp, size_bytes, seq, "    \
+  "meta FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND "  \
+  "?4 AND (?5 IS NULL OR event_id = ?5) ORDER BY id " order
+static const char *const azSlots[] = {
+    SLOTS("request_body, response_body", "DESC"),
+    SLOTS("NULL, NULL", "DESC"),
+    SLOTS("request_body, response_body", "ASC"),
+    SLOTS("NULL, NULL", "ASC"),
+};
+
 static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
   RingCursor *p = (RingCursor *)pCursor;
@@ -396,11 +397,15 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   if ((idxNum & SEQ_HIGH) && sqlite3_value_type(argv[i]) == SQLITE_INTEGER) {
     p->iHigh = sqlite3_value_int64(argv[i]);
   }
-  p->nWindow = bxRingWindow(pRing, &err);
-  p->pAgents = bxRingAgents(pRing, idxNum & BY_AGENT, &err);
+  bxRingReadConfig(pRing, &err);
+  p->nWindow = pRing->nWindow;
+  p->pAgents = bxPrepare(&pRing->base.stmts,
+      idxNum & BY_AGENT ? RING_AGENTS_SQL "WHERE agent_id = ?1"
+                        : RING_AGENTS_SQL "ORDER BY agent_id",
+      &err);
   if (idxNum & BY_AGENT) bxBind(p->pAgents, &err, "v", argv[0]);
-  p->pSlots =
-      bxRingSlots(pRing, (idxNum & BODIES) != 0, (idxNum & NEWEST) != 0, &err);
+  p->pSlots = bxPrepare(&pRing->base.stmts,
+      azSlots[!(idxNum & BODIES) + 2 * !(idxNum & NEWEST)], &err);
   if (idxNum & BY_EVENT) bxBind(p->pSlots, &err, "----v", argv[1]);
   nextRow(p, &err);
   return bxReportVtab(&err, pCursor->pVtab);
@@ -504,7 +509,7 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
 static void insertRow(
     Ring *p, sqlite3_value **argv, i64 *piRowid, BxErr *pErr) {
   sqlite3_value **aCol = argv + 2;
-  RingPush push;
+  RingPush push = {0};
   push.zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
   bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
   push.pEvent = aCol[EVENT];
@@ -546,6 +551,7 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   BxErr err = {SQLITE_OK, 0};
   BxWrite write;
   bxWriteBegin(&write, p->base.stmts.bx);
+  bxRingSettings(p, &err);
   if (argc == 1) {
     bxRingDelete(p, sqlite3_value_int64(argv[0]), &err);
   } else if (!isNull(argv[0])) {
@@ -559,21 +565,20 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   return bxWriteEnd(&write, &err, pVtab);
 }
 
+/* Without it SQLite would not tell of a rollback. */
 static int ringBegin(sqlite3_vtab *pVtab) {
-  ((Ring *)pVtab)->nWindow = 0;
+  (void)pVtab;
   return SQLITE_OK;
 }
 
-/* Savepoints are those of the tables; only the window is read again. */
+/* Savepoints are those of the tables; only the settings are read again. */
 static int ringSavepoint(sqlite3_vtab *pVtab, int iSavepoint) {
-  (void)pVtab;
   (void)iSavepoint;
-  return SQLITE_OK;
+  return ringBegin(pVtab);
 }
 
 static int ringRollbackTo(sqlite3_vtab *pVtab, int iSavepoint) {
   (void)iSavepoint;
-  ((Ring *)pVtab)->nWindow = 0;
   bxRingForget((Ring *)pVtab);
   return SQLITE_OK;
 }
@@ -584,14 +589,8 @@ static int ringRollback(sqlite3_vtab *pVtab) {
 
 static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
   BxErr err = {SQLITE_OK, 0};
-  if (bxIsColumn(zNew, COLUMNS)) {
-    bxFail(&err, SQLITE_ERROR,
-        "ValidationError: a ring cannot be named %s, as it has a column of "
-        "that name; choose another name",
-        zNew);
-  } else {
-    bxShadowRename((BxVtab *)pVtab, zNew, &err);
-  }
+  refuseColumnName(zNew, &err);
+  bxShadowRename((BxVtab *)pVtab, zNew, &err);
   return bxReportVtab(&err, pVtab);
 }
 

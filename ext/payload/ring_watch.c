@@ -3,9 +3,9 @@
 **
 ** Which rules there are, and what was found, is in the schema of the archive:
 ** the ring's own schema, or for a ring in temp that of the payload domain. What
-** is off costs nothing but to see that it is off: one number, which is read with
-** the window. For a ring in temp it is read again when this connection has
-** changed something, and after a second.
+** is off costs nothing: the settings are read again only after something else than
+** pushes of this connection has changed the file. For a ring in temp, whose rules
+** are in another schema, also after a second.
 **
 ** A push that is looked at reads the steps of its agent (kept in memory, as long
 ** as they are those of the table), reads what is new in the bodies, and asks the
@@ -60,28 +60,8 @@ void bxRingForget(Ring *p) {
   " + 32 * EXISTS (SELECT 1 FROM main.retention__erased)"
 /* clang-format on */
 
-const char *bxRingConfigSql(int eRules) {
-  static const char zAll[] = "SELECT value, " RULE_FLAGS " + " CORE_FLAGS
-                             " FROM main.@_config ORDER BY name DESC";
-  static const char zCore[] =
-      "SELECT value, " CORE_FLAGS " FROM main.@_config ORDER BY name DESC";
-  return eRules == RING_RULES ? zAll : zCore;
-}
-
 static int isTemp(const Ring *p) {
   return sqlite3_stricmp(p->base.stmts.zDb, "temp") == 0;
-}
-
-static int hasTable(Ring *p, const char *zTable, BxErr *pErr) {
-  return bxCanPrepare(p->base.stmts.bx,
-      bxPrintf(pErr, "SELECT 1 FROM \"%w\".%s", p->base.stmts.zDb, zTable),
-      pErr);
-}
-
-int bxRingHasRules(Ring *p, BxErr *pErr) {
-  if (isTemp(p)) return -1;
-  if (hasTable(p, "payload_rules", pErr)) return RING_RULES;
-  return hasTable(p, "retention__in_force", pErr) ? RING_CORE : -1;
 }
 
 /* The schema with the rules; NULL without an error if there is none that a ring
@@ -109,38 +89,43 @@ static unsigned int dataVersion(Ring *p) {
   return i;
 }
 
-int bxRingIsLooked(Ring *p) {
-  return p->nChange == sqlite3_total_changes(p->base.stmts.bx->db) &&
-         dataVersion(p) - p->iData <= 1;
+static int askFlags(BxStmts *p, const char *zSql, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  int m = (int)bxAsk(p, zSql, &err, "");
+  if (err.rc != SQLITE_ERROR) {
+    bxPass(pErr, &err);
+    return m;
+  }
+  bxClear(&err); /* no such table */
+  return -1;
 }
 
-void bxRingLookTemp(Ring *p, BxErr *pErr) {
-  static const char zFlags[] = "SELECT " RULE_FLAGS;
-  BxStmts *pHome;
-  i64 iNow;
-  if (p->eRules > 0 || !isTemp(p)) return;
-  p->bSame = p->iLooked != 0 &&
-             p->nChange == sqlite3_total_changes(p->base.stmts.bx->db);
-  if (p->bSame) return;
-  iNow = bxNow();
-  if (p->iLooked != 0 && !p->bHome && iNow - p->iLooked < LOOK_MS &&
-      iNow >= p->iLooked) {
-    return;
+void bxRingSettings(Ring *p, BxErr *pErr) {
+  static const char zRules[] = "SELECT " RULE_FLAGS;
+  static const char zCore[] = "SELECT " CORE_FLAGS;
+  static const char zAll[] = "SELECT " RULE_FLAGS " + " CORE_FLAGS;
+  BxStmts *pOn = &p->base.stmts;
+  int nMore = p->nChange - sqlite3_total_changes(pOn->bx->db);
+  p->bSame = p->nChange >= 0 && (nMore == 0 || nMore == 1) &&
+             (isTemp(p) || dataVersion(p) - p->iData <= 1);
+  if (p->bSame || pErr->rc != SQLITE_OK) return;
+  bxRingReadConfig(p, pErr);
+  if (isTemp(p)) {
+    p->iLooked = bxNow();
+    pOn = rulesOf(p, pErr);
+    p->mWatch = pOn != 0 ? askFlags(pOn, zRules, pErr) : 0;
+  } else if ((p->mWatch = askFlags(pOn, zAll, pErr)) < 0) {
+    p->mWatch = askFlags(pOn, zCore, pErr);
   }
-  p->iLooked = iNow;
-  pHome = rulesOf(p, pErr);
-  p->bHome = pHome != 0;
-  p->mWatch = pHome != 0 ? (int)bxAsk(pHome, zFlags, pErr, "") : 0;
+  if (p->mWatch < 0) p->mWatch = 0;
 }
 
 void bxRingLooked(Ring *p) {
-  /* the statement around this one counts the row once more, and the commit */
-  p->nChange = p->nSeen = sqlite3_total_changes(p->base.stmts.bx->db) + 1;
-  if (p->eRules > 0) {
-    p->iData = dataVersion(p);
-  } else if (bxNow() - p->iLooked >= LOOK_MS) {
-    p->iLooked = 0;
-  }
+  /* the statement around this one counts the row once more at its end, and the
+  ** commit */
+  p->nChange = sqlite3_total_changes(p->base.stmts.bx->db) + 1;
+  p->iData = dataVersion(p);
+  if (isTemp(p) && bxNow() - p->iLooked >= LOOK_MS) p->nChange = -1;
 }
 
 static void nameRing(const Ring *p, char zOut[RING_NAME]) {
@@ -391,14 +376,6 @@ static void judge(Judging *p, const i64 *aDone, int nDone, BxErr *pErr) {
 
 /*--------------------------------------------------------------- pushes ----*/
 
-static void refuseStopped(const RingPush *pPush, BxErr *pErr) {
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "AgentStoppedError: agent %s is stopped, and payload.refuse_stopped is "
-      "1; "
-      "to start it again, INSERT INTO payload_starts(agent_id, actor, reason)",
-      pPush->zAgent);
-}
-
 void bxRingWatchBegin(
     Ring *p, const RingPush *pPush, Watched *pOut, BxErr *pErr) {
   Judging judging = {p, 0, 0, pPush, pOut};
@@ -407,7 +384,6 @@ void bxRingWatchBegin(
   pOut->pHome = 0;
   if (!(p->mWatch & RING_WATCH) || p->bWatching || pErr->rc != SQLITE_OK)
     return;
-  if (!isTemp(p)) p->bSame = bxRingIsLooked(p);
   judging.pHome = rulesOf(p, pErr);
   if (judging.pHome == 0) return;
   pOut->zKill[0] = 0;
@@ -415,7 +391,13 @@ void bxRingWatchBegin(
   nameRing(p, pOut->zRing);
   row = agentRow(p, judging.pHome, pPush->zAgent, &err);
   passOver(&judging, &err, pErr);
-  if (row.bStopped && (p->mWatch & RING_REFUSE)) refuseStopped(pPush, pErr);
+  if (row.bStopped && (p->mWatch & RING_REFUSE) && !pPush->bLate) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "AgentStoppedError: agent %s is stopped, and payload.refuse_stopped is "
+        "1; to start it again, INSERT INTO payload_starts(agent_id, actor, "
+        "reason)",
+        pPush->zAgent);
+  }
   pOut->eMode = row.eMode;
   pOut->iStart = row.iStart;
   if (row.eMode != MODE_OFF) pOut->pHome = judging.pHome;
@@ -450,14 +432,28 @@ static void look(
   }
 }
 
-void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
-    Watched *pWatched, BxErr *pErr) {
+void bxRingWritten(Ring *p, const RingAgent *pNext, const RingPush *pPush,
+    i64 iSlot, Watched *pWatched, BxErr *pErr) {
   Judging judging = {p, pWatched->pHome, 0, pPush, pWatched};
   BxErr err = {SQLITE_OK, 0};
-  if (pWatched->pHome == 0 || pErr->rc != SQLITE_OK) return;
-  p->bWatching =
-      1; /* what a trigger on payload_verdicts pushes is not looked at */
-  look(&judging, pNext, &err, pErr);
-  p->bWatching = 0;
-  passOver(&judging, &err, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  if (pWatched->pHome != 0) {
+    /* what a trigger on payload_verdicts pushes is not looked at */
+    p->bWatching = 1;
+    look(&judging, pNext, &err, pErr);
+    p->bWatching = 0;
+    passOver(&judging, &err, pErr);
+  }
+  if (p->mWatch & RING_HOLDS) {
+    bxRingNoteHeld(p, iSlot, iSlot, &err);
+    passOver(&judging, &err, pErr);
+  }
+  if (p->bNoRoom) {
+    bxRingTell(p, pPush,
+        "the ring has more than max_bytes: a hold keeps what would go, or this "
+        "exchange alone has more",
+        pErr);
+  }
+  p->bNoRoom = 0;
+  bxRingLooked(p);
 }
