@@ -56,12 +56,11 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
 #define NOT_HELD " AND NOT (" RING_HELD ")"
 
 /* An agent's rows, the oldest first, that are not evidence of this kill switch
-** already. ?1 kill switch, ?2 to ?3 ids of the agent, ?4 the seq before the window.
-** LIMIT keeps the order. (+ keeps the other indexes out: that of created_at finds
+** already. ?1 kill switch, ?2 to ?3 ids of the agent. LIMIT keeps the order. (+ keeps the other indexes out: that of created_at finds
 ** few rows.) */
 #define ROWS(schema)                                                           \
   " FROM (SELECT id AS i FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 "  \
-  "  AND (seq > ?4 OR id & 2147483648) ORDER BY seq LIMIT -1) "                \
+  "  ORDER BY seq LIMIT -1) "                                                  \
   "CROSS JOIN " schema ".@_slots AS s ON s.id = i "                            \
   "WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
   "  WHERE +e.kill_switch_event_id = ?1"                                       \
@@ -78,9 +77,6 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "  event_id, request_body, response_body, meta, created_at) "                \
   "SELECT ?1, agent_id, event_id, request_body, response_body, meta, strftime("\
   "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)
-#define FIGURES                                                                \
-  "SELECT count(*), coalesce(sum(size_bytes), 0), "                            \
-  "coalesce(sum(" RING_BEYOND "), 0)"
 #define OF_AGENT(schema)                                                       \
   " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?2"
 /* clang-format on */
@@ -92,21 +88,20 @@ static const char zNamedTemp[] = NAME_ROWS("temp");
 static const char zSave[] = SAVE("main");
 static const char zSaveTemp[] = SAVE("temp");
 /* What is skipped, and what is taken out. */
-static const char zSkip[] = FIGURES OF_AGENT("main") " AND " IS_REFUSED;
-static const char zSkipTemp[] = FIGURES OF_AGENT("temp") " AND " IS_REFUSED;
-static const char zGo[] =
-    FIGURES OF_AGENT("main") " AND NOT " IS_REFUSED NOT_HELD;
-static const char zGoTemp[] = FIGURES OF_AGENT("temp") " AND NOT " IS_REFUSED;
+#define SKIPPED(schema)                                                        \
+  "SELECT count(*), sum(size_bytes)" OF_AGENT(schema) " AND " IS_REFUSED
+static const char zSkip[] = SKIPPED("main");
+static const char zSkipTemp[] = SKIPPED("temp");
 static const char zDropMain[] =
     "DELETE" OF_AGENT("main") " AND NOT " IS_REFUSED NOT_HELD;
 static const char zDropTemp[] =
     "DELETE" OF_AGENT("temp") " AND NOT " IS_REFUSED;
 
-static void bindRows(Ring *p, sqlite3_stmt *pStmt, const char *zEvent,
+static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
-  bxBind(pStmt, pErr, "tiii", zEvent, RING_FIRST(pAgent->iNo),
-      RING_LAST(pAgent->iNo), pAgent->nGiven - p->nWindow);
+  bxBind(pStmt, pErr, "tii", zEvent, RING_FIRST(pAgent->iNo),
+      RING_LAST(pAgent->iNo));
 }
 
 /* Saves the agent's rows in one statement. Returns how many. */
@@ -116,16 +111,16 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
   int bTemp = pSaving == &p->saving;
   i64 nRow = 0, iLast = bxPinsLast(pArchive, pErr);
   sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCountMain, pErr);
-  bindRows(p, pStmt, zEvent, pAgent, pErr);
+  bindRows(pStmt, zEvent, pAgent, pErr);
   if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
   bxDone(pStmt, pErr);
   if (pErr->rc == SQLITE_OK && bxPacks(pArchive, pErr)) {
     pStmt = bxPrepare(pSaving, bTemp ? zNamedTemp : zNamed, pErr);
-    bindRows(p, pStmt, zEvent, pAgent, pErr);
+    bindRows(pStmt, zEvent, pAgent, pErr);
     bxUnpackLike(pArchive, pStmt, pErr);
   }
   pStmt = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
-  bindRows(p, pStmt, zEvent, pAgent, pErr);
+  bindRows(pStmt, zEvent, pAgent, pErr);
   bxRun(pStmt, pErr);
   bxPinsExpect(pArchive, iLast, zEvent, nRow, pErr);
   return nRow;
@@ -144,8 +139,7 @@ static void tellSkipped(Ring *p, BxStmts *pArchive, const char *zAgent,
   sqlite3_stmt *pStmt =
       bxStmt(pSaving, pSaving == &p->saving ? zSkipTemp : zSkip, pErr);
   i64 nRow = 0, nByte = 0;
-  bxBind(pStmt, pErr, "iii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo),
-      pAgent->nGiven - p->nWindow);
+  bxBind(pStmt, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
   if (bxRow(pStmt, pErr)) {
     nRow = sqlite3_column_int64(pStmt, 0);
     nByte = sqlite3_column_int64(pStmt, 1);
@@ -170,6 +164,8 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
         "\"%w_agents\" lists those that it knows",
         p->base.stmts.zTable, zAgent, p->base.stmts.zTable);
   }
+  bxRingSettle(p, &agent, pErr);
+  bxRingAgent(p, zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   nSaved = save(p, pArchive, zEvent, &agent, pErr);
   bxRingAgent(p, zAgent, &after, pErr);
@@ -181,8 +177,7 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
   }
   tellSkipped(p, pArchive, zAgent, zEvent, &agent, pErr);
   bTemp = (pSaving = savingOf(p, pArchive, pErr)) == &p->saving;
-  bxRingTakeOut(p, pSaving, bTemp ? zGoTemp : zGo,
-      bTemp ? zDropTemp : zDropMain, &agent, 1, pErr);
+  bxRingTakeOut(p, pSaving, bTemp ? zDropTemp : zDropMain, &agent, 1, pErr);
   return nSaved;
 }
 
@@ -249,12 +244,11 @@ static void refuseBlob(
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts,
       "SELECT event_id, seq, CASE typeof(request_body) WHEN 'blob' "
       "THEN 'request_body' ELSE 'response_body' END FROM main.@_slots "
-      "WHERE id BETWEEN ?1 AND ?2 AND " RING_WITHIN " "
+      "WHERE id BETWEEN ?1 AND ?2 "
       "AND (typeof(request_body) = 'blob' "
       "OR typeof(response_body) = 'blob') ORDER BY seq LIMIT 1",
       pErr);
-  bxBind(pStmt, pErr, "iii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo),
-      pAgent->nGiven - p->nWindow);
+  bxBind(pStmt, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
   if (bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: %s of event %s (seq %lld) of agent %s is a blob, for "
@@ -273,7 +267,6 @@ static void refuseBlob(
 void bxPayloadExtract(BxCall *p) {
   Ring *pRing = (Ring *)bxVtabFind(p->bx, "payload_ring", p->aArg[0], &p->err);
   const char *zAgent = bxText(p->aArg[1], "agent_id", 1024, 0, &p->err);
-  static const char zAll[] = FIGURES OF_AGENT("main");
   static const char zDropAll[] = "DELETE" OF_AGENT("main");
   sqlite3_stmt *pStmt;
   RingAgent agent;
@@ -286,21 +279,19 @@ void bxPayloadExtract(BxCall *p) {
   bxRingLock(pRing, &p->err);
   bxRingAgent(pRing, zAgent, &agent, &p->err);
   bxRingRefuseHeld(pRing, RING_FIRST(agent.iNo), RING_LAST(agent.iNo), &p->err);
+  if (agent.iNo != 0) bxRingSettle(pRing, &agent, &p->err);
   refuseBlob(pRing, zAgent, &agent, &p->err);
   pStmt = bxPrepare(&pRing->base.stmts,
       "SELECT json_group_array(iif(meta IS NULL, json_object(" EXCHANGE "), "
       "json_object(" EXCHANGE ", 'meta', json(meta)))) FROM (SELECT * FROM "
-      "main.@_slots WHERE id BETWEEN ?1 AND ?2 AND " RING_WITHIN " "
-      "ORDER BY seq)",
+      "main.@_slots WHERE id BETWEEN ?1 AND ?2 ORDER BY seq)",
       &p->err);
-  bxBind(pStmt, &p->err, "iii", RING_FIRST(agent.iNo), RING_LAST(agent.iNo),
-      agent.nGiven - pRing->nWindow);
+  bxBind(pStmt, &p->err, "ii", RING_FIRST(agent.iNo), RING_LAST(agent.iNo));
   if (bxRow(pStmt, &p->err)) {
     bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
   }
   sqlite3_finalize(pStmt);
   if (agent.iNo != 0 && p->err.rc == SQLITE_OK) {
-    bxRingTakeOut(
-        pRing, &pRing->base.stmts, zAll, zDropAll, &agent, 0, &p->err);
+    bxRingTakeOut(pRing, &pRing->base.stmts, zDropAll, &agent, 0, &p->err);
   }
 }

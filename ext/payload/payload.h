@@ -109,11 +109,6 @@ typedef struct RingAgent {
   i64 bNew;    /* it has no row in the table yet */
 } RingAgent;
 
-/* What is added to the counters of an agent. */
-typedef struct RingCount {
-  i64 nRolled, nCleared, nSaved, nRow, nByte;
-} RingCount;
-
 typedef struct RingPush {
   const char *zAgent;
   sqlite3_value *pEvent, *pRequest, *pResponse, *pMeta;
@@ -150,8 +145,8 @@ void bxRingForget(Ring *p);
 /* Adds a row. Sets *piRowid to its rowid. */
 void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr);
 void bxRingDelete(Ring *p, i64 iSlot, BxErr *pErr);
-/* Removes a row, which counts as rolled. */
-void bxRingRoll(Ring *p, i64 iSlot, BxErr *pErr);
+/* Removes a row, which counts as cleared, or as rolled. */
+void bxRingRemove(Ring *p, i64 iSlot, int bCleared, BxErr *pErr);
 void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr);
 /* Finds an agent. */
 void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr);
@@ -164,8 +159,11 @@ void bxRingReadAgent(
 /* The ids of part i of its rows, 0 to 2, the oldest first: those beyond the window,
 ** those after the newest row, and those up to it. Returns whether there is one. */
 int bxRingPart(const RingAgent *p, int i, i64 *piFirst, i64 *piLast);
-/* Adds to the counters of an agent, and of the ring. */
-void bxRingCount(Ring *p, i64 iNo, const RingCount *pCount, BxErr *pErr);
+/* Lays the rows of an agent out as the ring's window wants them. */
+void bxRingSettle(Ring *p, RingAgent *pAgent, BxErr *pErr);
+/* Counts rows that went, and bytes that came, for an agent and the ring. */
+void bxRingCount(
+    Ring *p, i64 iNo, int nRolled, int nCleared, i64 nByte, BxErr *pErr);
 /* A hold on a row with an id from iFirst to iLast, as text to sqlite3_free(); NULL
 ** if there is none. */
 char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr);
@@ -174,10 +172,8 @@ int bxRingIsHeld(Ring *p, i64 iSlot, BxErr *pErr);
 /* HeldError if there is one on a row that is to be deleted. */
 void bxRingRefuseHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr);
 /* Removes rows of an agent, which count as saved, or as cleared; and its steps.
-** zWhich: a query of their number, their bytes, and how many are not RING_WITHIN,
-** which count as rolled. zDrop: a DELETE of them. ?1 to ?2 are the ids of the agent.
-** Returns how many. */
-i64 bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zWhich, const char *zDrop,
+** zDrop: a DELETE of them; ?1 to ?2 are the ids of the agent. */
+void bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zDrop,
     const RingAgent *pAgent, int bSaved, BxErr *pErr);
 void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr);
 /* Takes the write lock on the ring's schema, and reads its settings. */
@@ -192,8 +188,8 @@ void bxRingComplete(Ring *p, RingPush *pDone, BxErr *pErr);
 void bxRingCompleteSlot(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr);
 
 /* ring_held.c */
-/* Digests of the rows with an id from iFirst to iLast that a hold keeps. */
-void bxRingNoteHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr);
+/* The digest of a row, if a hold keeps it. */
+void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr);
 void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 
 #define BX_RING_WINDOW 50 /* of a ring that is made without one */
@@ -207,9 +203,8 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 #define RING_KEPT(no) (RING_FIRST(no) + ((i64)1 << 31))
 #define RING_BASE(p) (RING_FIRST((p)->iNo) + ((p)->nWindow << 16))
 #define RING_AT(p, seq) (RING_BASE(p) + (seq) % (p)->nWindow)
-/* SQL: a row is in the window, which begins after seq ?3, or kept; or neither. */
+/* SQL: a row is in the window, which begins after seq ?3, or kept. */
 #define RING_WITHIN "(seq > ?3 OR id & 2147483648)"
-#define RING_BEYOND RING_WITHIN " IS NOT 1"
 /* A hold keeps row s. */
 #define RING_HELD_ON(kind, key)                                                \
   "EXISTS (SELECT 1 FROM main.retention__holds AS f WHERE f.kind = '" kind     \

@@ -64,7 +64,7 @@ static int rollRows(
       }
       bxDone(pStmt, pErr);
       if (bRow && iSlot != pRoom->iKeep && !bxRingIsHeld(p, iSlot, pErr)) {
-        bxRingRoll(p, iSlot, pErr);
+        bxRingRemove(p, iSlot, 0, pErr);
         pRoom->nOver -= nByte;
         pRoom->nRow--;
         nRow--;

@@ -75,7 +75,7 @@ static void completeRow(
       "size_bytes = size_bytes + ?4, "
       "pad = iif(length(pad) > ?4, zeroblob(length(pad) - ?4), NULL) "
       "WHERE id = ?1";
-  RingCount count = {0, 0, 0, 0, bxBytes(pDone->pResponse)};
+  i64 nByte = bxBytes(pDone->pResponse);
   Watched watched;
   sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zRow, pErr);
   bxBind(pRow, pErr, "i", iSlot);
@@ -85,10 +85,10 @@ static void completeRow(
     pDone->iTime = sqlite3_column_int64(pRow, 1);
     pDone->pRequest = sqlite3_column_value(pRow, 2);
     bxRingWatchBegin(p, pDone, &watched, pErr);
-    bxRingMakeRoom(p, pAgent, count.nByte, iSlot, pErr);
+    bxRingMakeRoom(p, pAgent, nByte, iSlot, pErr);
     bxDo(&p->base.stmts, zWrite, pErr, "issi", iSlot, pDone->pResponse,
-        pDone->pMeta, count.nByte);
-    bxRingCount(p, pAgent->iNo, &count, pErr);
+        pDone->pMeta, nByte);
+    bxRingCount(p, pAgent->iNo, 0, 0, nByte, pErr);
     /* the rules see it, unless a newer request has told them */
     if (sqlite3_column_int64(pRow, 0) != iNewest) watched.pHome = 0;
     bxRingWritten(p, pAgent, pDone, iSlot, &watched, pErr);

@@ -37,37 +37,43 @@ static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
   }
 }
 
-/* What the log says of the row that pRow is on: subject and detail, each to
-** sqlite3_free(). */
-static void describe(const Ring *p, sqlite3_stmt *pRow, char **pzSubject,
-    char **pzDetail, BxErr *pErr) {
-  unsigned char a[BX_DIGEST];
-  char zHex[2 * BX_DIGEST + 1];
-  bxDigestRow(pRow, 0, sqlite3_column_count(pRow), a, pErr);
-  bxHex(a, BX_DIGEST, zHex);
-  *pzSubject = bxPrintf(
-      pErr, "%s/%lld", p->base.stmts.zTable, sqlite3_column_int64(pRow, 1));
-  *pzDetail = bxPrintf(pErr, "{\"digest\":\"%s\"}", zHex);
-}
-
-void bxRingNoteHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
+/* Writes the digests of the rows with an id from iFirst to iLast that a hold keeps,
+** or compares them for the check. */
+static void eachHeld(
+    Ring *p, i64 iFirst, i64 iLast, BxProblems *pCheck, BxErr *pErr) {
   static const char zLog[] =
       "INSERT INTO main.blackbox__log(domain, kind, subject, detail, agent_id,"
       " event_id) SELECT 'payload', 'held', ?1, ?2, ?3, ?4"
       " WHERE ?2 IS NOT (SELECT detail FROM main.blackbox__log"
       "  WHERE subject = ?1 AND kind = 'held' AND agent_id = ?3"
       "  ORDER BY n DESC LIMIT 1)";
+  static const char zSame[] =
+      "SELECT coalesce((SELECT detail = ?2 FROM main.blackbox__log"
+      " WHERE subject = ?1 AND kind = 'held' AND agent_id = ?3"
+      " ORDER BY n DESC LIMIT 1), 1)";
+  const char *zRing = p->base.stmts.zTable;
   BxStmts *pSchema = bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr);
   sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zHeld, pErr);
   int bWritten = 0;
   bxBind(pRow, pErr, "ii", iFirst, iLast);
   while (bxRow(pRow, pErr)) {
-    char *zSubject, *zDetail;
-    describe(p, pRow, &zSubject, &zDetail, pErr);
-    if (zDetail != 0) {
+    unsigned char a[BX_DIGEST];
+    char zHex[2 * BX_DIGEST + 1], *zSubject, *zDetail;
+    i64 iSeq = sqlite3_column_int64(pRow, 1);
+    bxDigestRow(pRow, 0, sqlite3_column_count(pRow), a, pErr);
+    bxHex(a, BX_DIGEST, zHex);
+    zSubject = bxPrintf(pErr, "%s/%lld", zRing, iSeq);
+    zDetail = bxPrintf(pErr, "{\"digest\":\"%s\"}", zHex);
+    if (zDetail != 0 && pCheck == 0) {
       bxDo(pSchema, zLog, pErr, "ttvv", zSubject, zDetail,
           sqlite3_column_value(pRow, 0), sqlite3_column_value(pRow, 2));
       bWritten |= sqlite3_changes(p->base.stmts.bx->db) > 0;
+    } else if (zDetail != 0 && !bxAsk(pSchema, zSame, pErr, "ttv", zSubject,
+                                   zDetail, sqlite3_column_value(pRow, 0))) {
+      bxProblem(pCheck, zRing,
+          "exchange %lld of agent %s is held and was changed: its digest is "
+          "not that in the log",
+          iSeq, bxColumnText(pRow, 0, pErr));
     }
     sqlite3_free(zSubject);
     sqlite3_free(zDetail);
@@ -76,32 +82,12 @@ void bxRingNoteHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   if (bWritten) bxLogFollow(p->base.stmts.bx, pErr);
 }
 
-void bxRingHeld(BxVtab *pVtab, BxErr *pErr) {
-  bxRingNoteHeld((Ring *)pVtab, 0, (i64)1 << 62, pErr);
+void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr) {
+  eachHeld(p, iSlot, iSlot, 0, pErr);
 }
 
-static void checkHeld(Ring *p, BxProblems *pOut, BxErr *pErr) {
-  static const char zSame[] =
-      "SELECT coalesce((SELECT detail = ?3 FROM main.blackbox__log"
-      " WHERE subject = ?1 AND kind = 'held' AND agent_id = ?2"
-      " ORDER BY n DESC LIMIT 1), 1)";
-  BxStmts *pSchema = bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr);
-  sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zHeld, pErr);
-  bxBind(pRow, pErr, "ii", (i64)0, (i64)1 << 62);
-  while (bxRow(pRow, pErr)) {
-    char *zSubject, *zDetail;
-    describe(p, pRow, &zSubject, &zDetail, pErr);
-    if (zDetail != 0 && !bxAsk(pSchema, zSame, pErr, "tvt", zSubject,
-                            sqlite3_column_value(pRow, 0), zDetail)) {
-      bxProblem(pOut, p->base.stmts.zTable,
-          "exchange %s of agent %s is held and was changed: its digest is not "
-          "that in the log",
-          strrchr(zSubject, '/') + 1, bxColumnText(pRow, 0, pErr));
-    }
-    sqlite3_free(zSubject);
-    sqlite3_free(zDetail);
-  }
-  sqlite3_finalize(pRow);
+void bxRingHeld(BxVtab *pVtab, BxErr *pErr) {
+  eachHeld((Ring *)pVtab, 0, (i64)1 << 62, 0, pErr);
 }
 
 /* Contradictions: the end of the name of a table, and what is wrong. */
@@ -155,7 +141,7 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
         pVtab->stmts.zTable, 1, &err);
   }
   if (bxShadowIsHeld(pVtab, &err)) {
-    checkHeld(p, pOut, &err);
+    eachHeld(p, 0, (i64)1 << 62, pOut, &err);
     checkKept(p, pOut, &err);
   }
   bxUnchecked(pOut, pVtab->stmts.zTable, &err);

@@ -139,13 +139,14 @@ static void countRing(Ring *p, i64 nByte, BxErr *pErr) {
   bxDo(&p->base.stmts, zCountRing, pErr, "i", nByte);
 }
 
-void bxRingCount(Ring *p, i64 iNo, const RingCount *pCount, BxErr *pErr) {
+void bxRingCount(
+    Ring *p, i64 iNo, int nRolled, int nCleared, i64 nByte, BxErr *pErr) {
   static const char zSql[] =
       "UPDATE main.@_agents SET rolled = rolled + ?2, cleared = cleared + ?3, "
-      "saved = saved + ?4, rows = rows + ?5, bytes = bytes + ?6 WHERE no = ?1";
-  bxDo(&p->base.stmts, zSql, pErr, "iiiiii", iNo, pCount->nRolled,
-      pCount->nCleared, pCount->nSaved, pCount->nRow, pCount->nByte);
-  countRing(p, pCount->nByte, pErr);
+      "rows = rows - ?2 - ?3, bytes = bytes + ?4 WHERE no = ?1";
+  bxDo(&p->base.stmts, zSql, pErr, "iiii", iNo, (i64)nRolled, (i64)nCleared,
+      nByte);
+  countRing(p, nByte, pErr);
 }
 
 /*----------------------------------------------------------------- holds ----*/
@@ -219,40 +220,54 @@ static void rollKept(Ring *p, RingAgent *pAgent, BxErr *pErr) {
         RING_LAST(pAgent->iNo));
     if (iSlot == 0) setKept(p, pAgent, 0, pErr);
     if (iSlot == 0 || bxRingIsHeld(p, iSlot, pErr)) break;
-    bxRingRoll(p, iSlot, pErr);
+    bxRingRemove(p, iSlot, 0, pErr);
   }
 }
 
 /*---------------------------------------------------------------- window ----*/
 
+/* Counts the rows of an agent anew, after some of them went. */
+#define RECOUNT(counter)                                                       \
+  "UPDATE main.@_agents SET window = ?2, " counter " = " counter               \
+  " + rows - s.n, rows = s.n, bytes = s.b FROM (SELECT count(*) AS n, "        \
+  "coalesce(sum(size_bytes), 0) AS b FROM main.@_slots "                       \
+  "WHERE id BETWEEN ?3 AND ?4) AS s WHERE no = ?1"
+static const char zRolled[] = RECOUNT("rolled"), zSaved[] = RECOUNT("saved"),
+                  zCleared[] = RECOUNT("cleared");
+static const char zBytes[] = "SELECT bytes FROM main.@_agents WHERE no = ?1";
+
+static void recount(
+    Ring *p, const RingAgent *pAgent, const char *zSql, BxErr *pErr) {
+  i64 nByte = bxAsk(&p->base.stmts, zBytes, pErr, "i", pAgent->iNo);
+  bxDo(&p->base.stmts, zSql, pErr, "iiii", pAgent->iNo, pAgent->nWindow,
+      RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
+  countRing(
+      p, bxAsk(&p->base.stmts, zBytes, pErr, "i", pAgent->iNo) - nByte, pErr);
+}
+
 /* Moves the agent's rows to where a window wants them, and trims them. */
 static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
-  static const char zBytes[] = "SELECT bytes FROM main.@_agents WHERE no = ?1";
   static const char zTrim[] =
       "DELETE FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 "
       "AND (seq > ?3) IS NOT 1";
   static const char zMove[] =
       "UPDATE main.@_slots SET id = ?3 + seq % ?4 WHERE id BETWEEN ?1 AND ?2";
-  static const char zLaid[] =
-      "UPDATE main.@_agents SET window = ?2, rolled = rolled + rows - s.n, "
-      "rows = s.n, bytes = s.b FROM (SELECT count(*) AS n, "
-      "coalesce(sum(size_bytes), 0) AS b FROM main.@_slots "
-      "WHERE id BETWEEN ?3 AND ?4) AS s WHERE no = ?1";
-  static const char *const azSql[] = {zBytes, zTrim, zMove, zLaid};
+  static const char *const azSql[] = {zBytes, zTrim, zMove, zRolled};
   sqlite3_stmt *apStmt[4];
   i64 iFirst = RING_BASE(pAgent), iLast = iFirst + 65535;
-  i64 iOld = pAgent->nGiven - nWindow, nByte;
+  i64 iOld = pAgent->nGiven - nWindow;
   bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
-  nByte = bxAsk(&p->base.stmts, zBytes, pErr, "i", pAgent->iNo);
   keepHeld(p, pAgent, iFirst, iLast, iOld, pErr);
   bxDo(&p->base.stmts, zTrim, pErr, "iii", iFirst, iLast, iOld);
   pAgent->nWindow = nWindow;
   bxDo(&p->base.stmts, zMove, pErr, "iiii", iFirst, iLast, RING_BASE(pAgent),
       nWindow);
-  bxDo(&p->base.stmts, zLaid, pErr, "iiii", pAgent->iNo, nWindow,
-      RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
-  countRing(
-      p, bxAsk(&p->base.stmts, zBytes, pErr, "i", pAgent->iNo) - nByte, pErr);
+  recount(p, pAgent, zRolled, pErr);
+}
+
+void bxRingSettle(Ring *p, RingAgent *pAgent, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || pAgent->nWindow == p->nWindow) return;
+  layOut(p, pAgent, p->nWindow, pErr);
 }
 
 void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
@@ -292,14 +307,10 @@ static i64 textSize(i64 nByte) {
 }
 
 static i64 intSize(i64 i) {
-  static const int aBits[] = {7, 15, 23, 31, 47};
-  static const int aSize[] = {2, 3, 4, 5, 7};
-  int k;
+  i64 n = i < 0 ? ~i : i;
   if (i == 0 || i == 1) return 1;
-  for (k = 0; k < 5; k++) {
-    if (i >= -((i64)1 << aBits[k]) && i < (i64)1 << aBits[k]) return aSize[k];
-  }
-  return 9;
+  if (n >> 23 == 0) return n >> 7 == 0 ? 2 : n >> 15 == 0 ? 3 : 4;
+  return n >> 31 == 0 ? 5 : n >> 47 == 0 ? 7 : 9;
 }
 
 static i64 valueSize(sqlite3_value *p) {
@@ -409,7 +420,7 @@ static void findSlot(Ring *p, const RingPush *pPush, RingAgent *pNext,
   if (pErr->rc != SQLITE_OK) return;
   if (pNext->iNo == 0) beginAgent(p, pPush->zAgent, pNext, pErr);
   if (pNext->nWindow != p->nWindow && pErr->rc == SQLITE_OK) {
-    layOut(p, pNext, p->nWindow, pErr);
+    bxRingSettle(p, pNext, pErr);
     pStmt = bxStmt(&p->base.stmts, zSlot, pErr);
     bxBind(pStmt, pErr, "ti", pPush->zAgent, RING_AT(pNext, pNext->nGiven + 1));
     memset(pOld, 0, sizeof(*pOld));
@@ -498,21 +509,15 @@ void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr) {
   bxDo(&p->base.stmts, zSql, pErr, "i", iNo);
 }
 
-/* Removes a row, which counts as rolled or as cleared. */
-static void removeSlot(Ring *p, i64 iSlot, int bCleared, BxErr *pErr) {
+void bxRingRemove(Ring *p, i64 iSlot, int bCleared, BxErr *pErr) {
   static const char zSize[] =
       "SELECT size_bytes FROM main.@_slots WHERE id = ?1";
   static const char zSql[] = "DELETE FROM main.@_slots WHERE id = ?1";
-  RingCount count = {!bCleared, bCleared, 0, -1, 0};
-  count.nByte = -bxAsk(&p->base.stmts, zSize, pErr, "i", iSlot);
+  i64 nByte = bxAsk(&p->base.stmts, zSize, pErr, "i", iSlot);
   bxDo(&p->base.stmts, zSql, pErr, "i", iSlot);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) > 0) {
-    bxRingCount(p, iSlot >> 32, &count, pErr);
+    bxRingCount(p, iSlot >> 32, !bCleared, bCleared, -nByte, pErr);
   }
-}
-
-void bxRingRoll(Ring *p, i64 iSlot, BxErr *pErr) {
-  removeSlot(p, iSlot, 0, pErr);
 }
 
 /* The steps of an exchange go with it. Another hash makes other connections read
@@ -532,29 +537,13 @@ void bxRingDelete(Ring *p, i64 iSlot, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) > 0) {
     bxDo(&p->base.stmts, zChain, pErr, "i", iFirst);
   }
-  removeSlot(p, iSlot, 1, pErr);
+  bxRingRemove(p, iSlot, 1, pErr);
   bxRingLooked(p);
 }
 
-i64 bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zWhich, const char *zDrop,
+void bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zDrop,
     const RingAgent *pAgent, int bSaved, BxErr *pErr) {
-  RingCount count = {0, 0, 0, 0, 0};
-  i64 iFirst = RING_FIRST(pAgent->iNo), nGone = 0;
-  sqlite3_stmt *pStmt = bxStmt(pOn, zWhich, pErr);
-  bxBind(pStmt, pErr, "iii", iFirst, RING_LAST(pAgent->iNo),
-      pAgent->nGiven - p->nWindow);
-  if (bxRow(pStmt, pErr)) {
-    nGone = sqlite3_column_int64(pStmt, 0);
-    count.nRow = -nGone;
-    count.nByte = -sqlite3_column_int64(pStmt, 1);
-    count.nRolled = sqlite3_column_int64(pStmt, 2);
-  }
-  bxDone(pStmt, pErr);
-  *(bSaved ? &count.nSaved : &count.nCleared) = nGone - count.nRolled;
-  if (nGone > 0) {
-    bxDo(pOn, zDrop, pErr, "ii", iFirst, RING_LAST(pAgent->iNo));
-    bxRingCount(p, pAgent->iNo, &count, pErr);
-  }
+  bxDo(pOn, zDrop, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
+  recount(p, pAgent, bSaved ? zSaved : zCleared, pErr);
   bxRingForgetSteps(p, pAgent->iNo, pErr);
-  return nGone;
 }

@@ -238,17 +238,9 @@ i64 bxRuleTokens(const Finding *p, const Track *pTrack) {
   return pNew->nSpent - TRACK_STEP(pTrack, p->aStep[p->n - 1])->nSpent;
 }
 
-typedef struct Judging {
-  Ring *p;
-  BxStmts *pHome;
-  const Rules *pRules;
-  const RingPush *pPush;
-  Watched *pOut;
-} Judging;
-
 /* An error beside the record is passed over if the record is still there, and is
 ** told in the log. */
-static void passOver(const Judging *p, BxErr *pBeside, BxErr *pErr) {
+static void passOver(const Watched *p, BxErr *pBeside, BxErr *pErr) {
   if (pBeside->rc == SQLITE_OK) return;
   if (bxMayPassOver(&p->p->base.stmts, pBeside)) {
     bxRingTell(p->p, p->pPush, pBeside->zMsg, pErr);
@@ -260,23 +252,23 @@ static void passOver(const Judging *p, BxErr *pBeside, BxErr *pErr) {
 /* Whether the verdict is there already: one that pulled the switch, if this one
 ** would. */
 static int isRaised(
-    Judging *p, const Finding *pFinding, i64 hThing, int bKill, BxErr *pErr) {
+    Watched *p, const Finding *pFinding, i64 hThing, int bKill, BxErr *pErr) {
   static const char zSql[] =
       "SELECT 1 FROM main.payload_verdicts WHERE agent_id = ?1 AND rule = ?2 "
       "AND thing = ?3 AND ring = ?4 AND (action = 'kill_switch' OR NOT ?5)";
   return (int)bxAsk(p->pHome, zSql, pErr, "ttiti", p->pPush->zAgent,
-      bxRuleName(pFinding->eRule), hThing, p->pOut->zRing, (i64)bKill);
+      bxRuleName(pFinding->eRule), hThing, p->zRing, (i64)bKill);
 }
 
 /* The id of a kill switch: a UUID (version 8) of the exchange that fires it. */
-static void nameKill(Judging *p, BxErr *pErr) {
-  char *z = bxPrintf(pErr, "%s %s %lld %lld", p->pOut->zRing, p->pPush->zAgent,
-      p->pOut->pTrack->iSeq, p->pPush->iTime);
+static void nameKill(Watched *p, BxErr *pErr) {
+  char *z = bxPrintf(pErr, "%s %s %lld %lld", p->zRing, p->pPush->zAgent,
+      p->pTrack->iSeq, p->pPush->iTime);
   sqlite3_uint64 h, l;
   if (z == 0) return;
   h = bxHashOf(z, (i64)strlen(z));
-  l = bxHashMix(h, (sqlite3_uint64)p->pOut->pTrack->iSeq);
-  sqlite3_snprintf(37, p->pOut->zKill, "%08x-%04x-8%03x-8%03x-%012llx",
+  l = bxHashMix(h, (sqlite3_uint64)p->pTrack->iSeq);
+  sqlite3_snprintf(37, p->zKill, "%08x-%04x-8%03x-8%03x-%012llx",
       (unsigned int)(h >> 32), (unsigned int)(h >> 16 & 0xffff),
       (unsigned int)(h >> 4 & 0xfff), (unsigned int)(l >> 48 & 0xfff),
       l & 0xffffffffffffu);
@@ -285,7 +277,7 @@ static void nameKill(Judging *p, BxErr *pErr) {
 
 /* After a verdict was written: its row of the log; and if it pulls the switch, its
 ** agent is stopped. */
-static void tellVerdict(Judging *p, const Finding *pFinding, const char *zSay,
+static void tellVerdict(Watched *p, const Finding *pFinding, const char *zSay,
     int bKill, BxErr *pErr) {
   static const char zLog[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason, "
@@ -300,23 +292,23 @@ static void tellVerdict(Judging *p, const Finding *pFinding, const char *zSay,
   const char *zAgent = p->pPush->zAgent;
   i64 iId = sqlite3_last_insert_rowid(p->pHome->bx->db);
   bxDo(p->pHome, zLog, pErr, "ittitt", p->pPush->iTime, zRule, zSay, iId,
-      zAgent, bKill ? p->pOut->zKill : 0);
+      zAgent, bKill ? p->zKill : 0);
   if (!bKill) return;
-  if (p->pOut->iVerdict == 0) p->pOut->iVerdict = iId;
+  if (p->iVerdict == 0) p->iVerdict = iId;
   bxDo(p->pHome, zStop, pErr, "tit", zAgent, p->pPush->iTime, zRule);
 }
 
-static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
+static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   static const char zSql[] =
       "INSERT INTO main.payload_verdicts(at, ring, agent_id, rule, level, "
       "count, threshold, tool, turn, thing, seqs, tokens, sentence, action, "
       "kill_switch_event_id) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, "
       "?11, ?12, ?13, ?14, ?15)";
   const Rule *pRule = &p->pRules->a[pFinding->eRule];
-  const Track *pTrack = p->pOut->pTrack;
+  const Track *pTrack = p->pTrack;
   const Step *pStep = TRACK_STEP(pTrack, pFinding->aStep[0]);
-  int bKill = p->pOut->eMode == MODE_KILL && pRule->bStop;
-  int bNamed = p->pOut->zKill[0] != 0;
+  int bKill = p->eMode == MODE_KILL && pRule->bStop;
+  int bNamed = p->zKill[0] != 0;
   BxErr err = {SQLITE_OK, 0};
   i64 hThing = bxRuleThing(pFinding, pTrack);
   char *zSeqs, *zSay, *zNumber, *zThreshold;
@@ -332,15 +324,15 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
   zThreshold = bxPrintf(pErr, "%!.15g", pRule->rThreshold);
   bxPass(&err, pErr);
   bxLogBegin(p->pHome, &err);
-  bxDo(p->pHome, zSql, &err, "itttttttiitittt", p->pPush->iTime, p->pOut->zRing,
+  bxDo(p->pHome, zSql, &err, "itttttttiitittt", p->pPush->iTime, p->zRing,
       p->pPush->zAgent, bxRuleName(pFinding->eRule),
       pRule->bStop ? "stop" : "alert", zNumber, zThreshold,
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
-      bKill ? p->pOut->zKill : 0);
+      bKill ? p->zKill : 0);
   tellVerdict(p, pFinding, zSay, bKill, &err);
   bxLogFollow(p->pHome->bx, &err);
-  if (err.rc != SQLITE_OK && !bNamed) p->pOut->zKill[0] = 0;
+  if (err.rc != SQLITE_OK && !bNamed) p->zKill[0] = 0;
   passOver(p, &err, pErr);
   sqlite3_free(zSeqs);
   sqlite3_free(zSay);
@@ -349,11 +341,11 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
 }
 
 /* Asks one rule when step n is the newest. nLike: see bxRuleMay(), or -1. */
-static void askRule(Judging *p, RuleKind eRule, i64 n, int nLike, BxErr *pErr) {
+static void askRule(Watched *p, RuleKind eRule, i64 n, int nLike, BxErr *pErr) {
   Finding finding;
   if (!p->pRules->a[eRule].bEnabled || pErr->rc != SQLITE_OK) return;
   if (nLike >= 0 && !bxRuleMay(p->pRules, eRule, nLike)) return;
-  bxRuleLook(p->pRules, eRule, p->pOut->pTrack, n, &finding);
+  bxRuleLook(p->pRules, eRule, p->pTrack, n, &finding);
   if (finding.n > 0 && finding.rCount >= p->pRules->a[eRule].rThreshold) {
     raiseVerdict(p, &finding, pErr);
   }
@@ -361,16 +353,16 @@ static void askRule(Judging *p, RuleKind eRule, i64 n, int nLike, BxErr *pErr) {
 
 /* Asks the rules of calls for each call whose result has come, and the others
 ** once. */
-static void judge(Judging *p, const i64 *aDone, int nDone, BxErr *pErr) {
+static void judge(Watched *p, const i64 *aDone, int nDone, BxErr *pErr) {
   int i, eRule;
   for (i = 0; i < nDone; i++) {
-    int nLike = bxRuleLike(p->pOut->pTrack, aDone[i]);
+    int nLike = bxRuleLike(p->pTrack, aDone[i]);
     for (eRule = 0; eRule <= RULE_REPEAT; eRule++) {
       askRule(p, (RuleKind)eRule, aDone[i], nLike, pErr);
     }
   }
   for (eRule = RULE_TEXT; eRule < N_RULE; eRule++) {
-    askRule(p, (RuleKind)eRule, p->pOut->pTrack->nStep, -1, pErr);
+    askRule(p, (RuleKind)eRule, p->pTrack->nStep, -1, pErr);
   }
 }
 
@@ -378,19 +370,18 @@ static void judge(Judging *p, const i64 *aDone, int nDone, BxErr *pErr) {
 
 void bxRingWatchBegin(
     Ring *p, const RingPush *pPush, Watched *pOut, BxErr *pErr) {
-  Judging judging = {p, 0, 0, pPush, pOut};
   BxErr err = {SQLITE_OK, 0};
   AgentRow row;
-  pOut->pHome = 0;
+  memset(pOut, 0, sizeof(*pOut));
+  pOut->p = p;
+  pOut->pPush = pPush;
   if (!(p->mWatch & RING_WATCH) || p->bWatching || pErr->rc != SQLITE_OK)
     return;
-  judging.pHome = rulesOf(p, pErr);
-  if (judging.pHome == 0) return;
-  pOut->zKill[0] = 0;
-  pOut->iVerdict = 0;
+  pOut->pHome = rulesOf(p, pErr);
+  if (pOut->pHome == 0) return;
   nameRing(p, pOut->zRing);
-  row = agentRow(p, judging.pHome, pPush->zAgent, &err);
-  passOver(&judging, &err, pErr);
+  row = agentRow(p, pOut->pHome, pPush->zAgent, &err);
+  passOver(pOut, &err, pErr);
   if (row.bStopped && (p->mWatch & RING_REFUSE) && !pPush->bLate) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "AgentStoppedError: agent %s is stopped, and payload.refuse_stopped is "
@@ -400,53 +391,52 @@ void bxRingWatchBegin(
   }
   pOut->eMode = row.eMode;
   pOut->iStart = row.iStart;
-  if (row.eMode != MODE_OFF) pOut->pHome = judging.pHome;
+  if (row.eMode == MODE_OFF) pOut->pHome = 0;
 }
 
 /* Asks the rules, and keeps the steps. */
 static void look(
-    Judging *p, const RingAgent *pNext, BxErr *pBeside, BxErr *pErr) {
+    Watched *p, const RingAgent *pNext, BxErr *pBeside, BxErr *pErr) {
   RingPuller rule = {0, 0, 0};
   const RingPush *pPush = p->pPush;
-  Moment moment = {pNext->nGiven, pPush->iTime, p->pOut->iStart};
+  Moment moment = {pNext->nGiven, pPush->iTime, p->iStart};
   i64 aDone[TRACK_STEPS];
   int nDone;
   Track *pTrack;
   p->pRules = needRules(p->p, p->pHome, pBeside);
   if (pBeside->rc != SQLITE_OK) return;
-  p->pOut->pTrack = pTrack = bxTrackTake(p->p, pNext, pBeside);
+  p->pTrack = pTrack = bxTrackTake(p->p, pNext, pBeside);
   if (pBeside->rc != SQLITE_OK) return;
   nDone = bxTrackAdd(pTrack, p->pRules, &moment, pPush->pRequest,
       pPush->pResponse, aDone, pBeside);
   if (pBeside->rc == SQLITE_OK) judge(p, aDone, nDone, pBeside);
-  if (pBeside->rc == SQLITE_OK && p->pOut->zKill[0] == 0) {
+  if (pBeside->rc == SQLITE_OK && p->zKill[0] == 0) {
     bxTrackWrite(pTrack, &p->p->base.stmts, pBeside);
   } else {
     pTrack->iNo = 0; /* to be read again */
   }
-  if (pBeside->rc == SQLITE_OK && p->pOut->zKill[0] != 0) {
+  if (pBeside->rc == SQLITE_OK && p->zKill[0] != 0) {
     bxRingForgetSteps(p->p, pNext->iNo, pBeside);
     passOver(p, pBeside, pErr);
-    rule.iVerdict = p->pOut->iVerdict;
-    bxRingKillSwitch(p->p, pPush->zAgent, p->pOut->zKill, &rule, pBeside);
+    rule.iVerdict = p->iVerdict;
+    bxRingKillSwitch(p->p, pPush->zAgent, p->zKill, &rule, pBeside);
   }
 }
 
 void bxRingWritten(Ring *p, const RingAgent *pNext, const RingPush *pPush,
     i64 iSlot, Watched *pWatched, BxErr *pErr) {
-  Judging judging = {p, pWatched->pHome, 0, pPush, pWatched};
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
   if (pWatched->pHome != 0) {
     /* what a trigger on payload_verdicts pushes is not looked at */
     p->bWatching = 1;
-    look(&judging, pNext, &err, pErr);
+    look(pWatched, pNext, &err, pErr);
     p->bWatching = 0;
-    passOver(&judging, &err, pErr);
+    passOver(pWatched, &err, pErr);
   }
   if (p->mWatch & RING_HOLDS) {
-    bxRingNoteHeld(p, iSlot, iSlot, &err);
-    passOver(&judging, &err, pErr);
+    bxRingNoteHeld(p, iSlot, &err);
+    passOver(pWatched, &err, pErr);
   }
   if (p->bNoRoom) {
     bxRingTell(p, pPush,

@@ -123,7 +123,10 @@ void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr);
 /* ring_watch.c: a ring looks for loops. */
 #define RING_NAME 1010 /* bytes of "temp." and a name */
 typedef struct Watched {
+  Ring *p;
+  const RingPush *pPush;
   BxStmts *pHome; /* the schema with the rules; NULL: not looked at */
+  const Rules *pRules;
   int eMode;      /* what happens with loops */
   i64 iStart;     /* how often the agent was started again */
   Track *pTrack;  /* with the exchange */
