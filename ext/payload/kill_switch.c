@@ -279,7 +279,7 @@ void bxPayloadExtract(BxCall *p) {
   bxRingLock(pRing, &p->err);
   bxRingAgent(pRing, zAgent, &agent, &p->err);
   bxRingRefuseHeld(pRing, RING_FIRST(agent.iNo), RING_LAST(agent.iNo), &p->err);
-  if (agent.iNo != 0) bxRingSettle(pRing, &agent, &p->err);
+  bxRingSettle(pRing, &agent, &p->err);
   refuseBlob(pRing, zAgent, &agent, &p->err);
   pStmt = bxPrepare(&pRing->base.stmts,
       "SELECT json_group_array(iif(meta IS NULL, json_object(" EXCHANGE "), "

@@ -50,13 +50,13 @@ enum {
 };
 
 /* idxNum bits */
-#define BY_AGENT 1  /* argv[0] is the agent */
-#define NEWEST 2    /* by descending seq */
-#define BODIES 4    /* a column is a body */
-#define SEQ_LOW 8   /* an argument is the lowest seq */
-#define SEQ_HIGH 16 /* the next one is the highest; with SEQ_LOW the same */
-#define SEQ_BOTH 32 /* with both, they are two */
-#define BY_EVENT 64 /* the next one is the event */
+#define BY_AGENT 1 /* an argument is the agent */
+#define BY_EVENT 2 /* and so on, in this order */
+#define SEQ_LOW 4
+#define SEQ_HIGH 8
+#define SEQ_IS 16
+#define NEWEST 32 /* by descending seq */
+#define BODIES 64 /* a column is a body */
 
 typedef struct RingCursor {
   sqlite3_vtab_cursor base;
@@ -233,50 +233,30 @@ static int ownOrder(
   return i == n;
 }
 
-/* The constraint on a column that the query may use, with one of two operators, or
-** -1. */
-static int findUsable(
-    sqlite3_index_info *pInfo, int iColumn, int op1, int op2) {
-  int i;
-  for (i = 0; i < pInfo->nConstraint; i++) {
-    const struct sqlite3_index_constraint *p = &pInfo->aConstraint[i];
-    if (p->iColumn == iColumn && p->usable && (p->op == op1 || p->op == op2) &&
-        sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") == 0) {
-      return i;
-    }
-  }
-  return -1;
-}
-
-/* Gives a constraint to xFilter, as its next argument. */
-static void useConstraint(sqlite3_index_info *pInfo, int i, int mBit, int *pn) {
-  if (i < 0) return;
-  pInfo->aConstraintUsage[i].argvIndex = ++*pn;
-  pInfo->idxNum |= mBit;
-}
-
-/* What xFilter gets, in this order: the agent, the event, bounds of seq. SQLite
-** compares the last three again. */
+/* What xFilter gets. SQLite compares all but the agent again. */
 static void useConstraints(sqlite3_index_info *pInfo) {
   enum {
-    EQ = SQLITE_INDEX_CONSTRAINT_EQ,
-    GT = SQLITE_INDEX_CONSTRAINT_GT,
-    GE = SQLITE_INDEX_CONSTRAINT_GE,
-    LT = SQLITE_INDEX_CONSTRAINT_LT,
-    LE = SQLITE_INDEX_CONSTRAINT_LE
+    EQ = SQLITE_INDEX_CONSTRAINT_EQ, /* these are bits */
+    LOW = SQLITE_INDEX_CONSTRAINT_GT | SQLITE_INDEX_CONSTRAINT_GE,
+    HIGH = SQLITE_INDEX_CONSTRAINT_LT | SQLITE_INDEX_CONSTRAINT_LE,
+    OTHERS = SQLITE_INDEX_CONSTRAINT_MATCH /* and above */
   };
-  int i = findUsable(pInfo, AGENT, EQ, EQ), n = 0;
-  if (i < 0) return;
-  useConstraint(pInfo, i, BY_AGENT, &n);
-  pInfo->aConstraintUsage[i].omit = 1;
-  useConstraint(pInfo, findUsable(pInfo, EVENT, EQ, EQ), BY_EVENT, &n);
-  i = findUsable(pInfo, SEQ, EQ, EQ);
-  useConstraint(pInfo, i, SEQ_LOW | SEQ_HIGH, &n);
-  if (i >= 0) return;
-  useConstraint(pInfo, findUsable(pInfo, SEQ, GT, GE), SEQ_LOW, &n);
-  i = findUsable(pInfo, SEQ, LT, LE);
-  useConstraint(
-      pInfo, i, pInfo->idxNum & SEQ_LOW ? SEQ_HIGH | SEQ_BOTH : SEQ_HIGH, &n);
+  static const int aUse[][3] = {{AGENT, EQ, BY_AGENT}, {EVENT, EQ, BY_EVENT},
+      {SEQ, LOW, SEQ_LOW}, {SEQ, HIGH, SEQ_HIGH}, {SEQ, EQ, SEQ_IS}};
+  int k, i, n = 0;
+  for (k = 0; k < 5 && (k == 0 || pInfo->idxNum & BY_AGENT); k++) {
+    for (i = 0; i < pInfo->nConstraint; i++) {
+      const struct sqlite3_index_constraint *p = &pInfo->aConstraint[i];
+      if (pInfo->idxNum & aUse[k][2] || !p->usable || p->op >= OTHERS ||
+          p->iColumn != aUse[k][0] || !(p->op & aUse[k][1]) ||
+          sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") != 0) {
+        continue;
+      }
+      pInfo->aConstraintUsage[i].argvIndex = ++n;
+      pInfo->aConstraintUsage[i].omit = k == 0;
+      pInfo->idxNum |= aUse[k][2];
+    }
+  }
 }
 
 static int ringBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
@@ -289,10 +269,10 @@ static int ringBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
     if (bNewest) pInfo->idxNum |= NEWEST;
   }
   if (pInfo->colUsed & (1 << REQUEST | 1 << RESPONSE)) pInfo->idxNum |= BODIES;
-  pInfo->estimatedRows = !(pInfo->idxNum & BY_AGENT) ? 5000
-                         : !(pInfo->idxNum & (SEQ_LOW | SEQ_HIGH | BY_EVENT))
-                             ? 50
-                             : 5;
+  pInfo->estimatedRows =
+      !(pInfo->idxNum & BY_AGENT)                                   ? 5000
+      : !(pInfo->idxNum & (SEQ_LOW | SEQ_HIGH | SEQ_IS | BY_EVENT)) ? 50
+                                                                    : 5;
   pInfo->estimatedCost = 2.0 * (double)pInfo->estimatedRows + 5.0;
   if (pInfo->idxNum & BODIES) pInfo->estimatedCost *= 2;
   return SQLITE_OK;
@@ -381,7 +361,7 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   RingCursor *p = (RingCursor *)pCursor;
   Ring *pRing = (Ring *)pCursor->pVtab;
   BxErr err = {SQLITE_OK, 0};
-  int i = 1 + !!(idxNum & BY_EVENT);
+  int i = !!(idxNum & BY_AGENT) + !!(idxNum & BY_EVENT), m;
   (void)idxStr;
   (void)argc;
   clearCursor(p);
@@ -390,12 +370,11 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   p->bEof = 0;
   p->iLow = 1;
   p->iHigh = (i64)1 << 62;
-  if ((idxNum & SEQ_LOW) && sqlite3_value_type(argv[i]) == SQLITE_INTEGER) {
-    p->iLow = sqlite3_value_int64(argv[i]);
-  }
-  if (idxNum & SEQ_BOTH) i++;
-  if ((idxNum & SEQ_HIGH) && sqlite3_value_type(argv[i]) == SQLITE_INTEGER) {
-    p->iHigh = sqlite3_value_int64(argv[i]);
+  for (m = SEQ_LOW; m <= SEQ_IS; m *= 2) {
+    sqlite3_value *pVal = idxNum & m ? argv[i++] : 0;
+    if (pVal == 0 || sqlite3_value_type(pVal) != SQLITE_INTEGER) continue;
+    if (m != SEQ_HIGH) p->iLow = sqlite3_value_int64(pVal);
+    if (m != SEQ_LOW) p->iHigh = sqlite3_value_int64(pVal);
   }
   bxRingReadConfig(pRing, &err);
   p->nWindow = pRing->nWindow;
@@ -454,20 +433,15 @@ static sqlite3_value *readMeta(Ring *p, sqlite3_value *pMeta, BxErr *pErr) {
   return pMeta;
 }
 
-static void completeCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
-  RingPush done = {0};
-  done.zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
-  bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
-  done.pEvent = aCol[EVENT];
-  done.pResponse = aCol[RESPONSE];
-  done.pMeta = readMeta(p, aCol[META], pErr);
-  bxRingComplete(p, &done, pErr);
-}
-
 /* INSERT INTO ring(ring, ...) VALUES('command', ...) */
 static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
+  static const char *const azCommand[] = {"kill_switch", "complete", "forget"};
+  enum { KILL_SWITCH, COMPLETE, FORGET, N_COMMAND };
   const char *zCommand = bxText(aCol[COMMAND], "command", 100, 0, pErr);
-  int iOption;
+  const char *zAgent, *zEvent = 0;
+  RingPuller puller;
+  RingPush done = {0};
+  int iOption, i = 0;
   if (zCommand == 0) return;
   iOption = findOption(zCommand);
   if (iOption < N_OPTION) {
@@ -479,30 +453,33 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
     } else {
       bxRingSetBound(p, aOption[iOption].zName, n, pErr);
     }
-  } else if (sqlite3_stricmp(zCommand, "kill_switch") == 0) {
-    const char *zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
-    const char *zEvent = bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
-    RingPuller puller;
-    bxRingPuller(aCol[ACTOR], aCol[REASON], &puller, pErr);
-    if (pErr->rc == SQLITE_OK) {
-      bxRingKillSwitch(p, zAgent, zEvent, &puller, pErr);
-    }
-    if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE &&
-        (pErr->rc & 0xff) == SQLITE_CONSTRAINT) {
-      pErr->rc = SQLITE_ERROR; /* otherwise SQLite would treat it as success */
-    }
-  } else if (sqlite3_stricmp(zCommand, "complete") == 0) {
-    completeCommand(p, aCol, pErr);
-  } else if (sqlite3_stricmp(zCommand, "forget") == 0) {
-    bxRingLeave(p,
-        isNull(aCol[AGENT]) ? 0
-                            : bxText(aCol[AGENT], "agent_id", 1024, 0, pErr),
-        pErr);
-  } else {
+    return;
+  }
+  while (i < N_COMMAND && sqlite3_stricmp(zCommand, azCommand[i]) != 0) i++;
+  if (i == N_COMMAND) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: unknown command %Q; a ring knows 'window', "
         "'max_bytes', 'idle_days', 'kill_switch', 'complete' and 'forget'",
         zCommand);
+  }
+  zAgent = bxText(aCol[AGENT], "agent_id", 1024, i == FORGET, pErr);
+  if (i != FORGET) zEvent = bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
+  if (i == COMPLETE) done.pMeta = readMeta(p, aCol[META], pErr);
+  bxRingPuller(aCol[ACTOR], aCol[REASON], &puller, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  if (i == FORGET) {
+    bxRingLeave(p, zAgent, pErr);
+  } else if (i == COMPLETE) {
+    done.zAgent = zAgent;
+    done.pEvent = aCol[EVENT];
+    done.pResponse = aCol[RESPONSE];
+    bxRingComplete(p, &done, pErr);
+  } else {
+    bxRingKillSwitch(p, zAgent, zEvent, &puller, pErr);
+    if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE &&
+        (pErr->rc & 0xff) == SQLITE_CONSTRAINT) {
+      pErr->rc = SQLITE_ERROR; /* otherwise SQLite would treat it as success */
+    }
   }
 }
 

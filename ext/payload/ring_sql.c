@@ -266,7 +266,7 @@ static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
 }
 
 void bxRingSettle(Ring *p, RingAgent *pAgent, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK || pAgent->nWindow == p->nWindow) return;
+  if (pAgent->iNo == 0 || pAgent->nWindow == p->nWindow) return;
   layOut(p, pAgent, p->nWindow, pErr);
 }
 
@@ -387,47 +387,34 @@ static void beginAgent(
   pOut->bNew = 1;
 }
 
-static void readSlot(sqlite3_stmt *pStmt, int i, RingSlot *pOut) {
-  pOut->bThere = sqlite3_column_type(pStmt, i) != SQLITE_NULL;
-  pOut->nByte = sqlite3_column_int64(pStmt, i + 1);
-  pOut->nPad = sqlite3_column_type(pStmt, i + 2) == SQLITE_NULL
-                   ? -1
-                   : sqlite3_column_int64(pStmt, i + 2);
-  pOut->bOther = sqlite3_column_int(pStmt, i + 3);
-}
-#define SLOT "s.id, s.size_bytes, length(s.pad), s.agent_id IS NOT ?1 "
-
 /* Finds the place of a push: the agent, with the seq of the push, and its slot. */
 static void findSlot(Ring *p, const RingPush *pPush, RingAgent *pNext,
     RingSlot *pOld, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT a.no, a.window, a.kept, a.given, a.rows, " SLOT
+      "SELECT a.no, a.window, a.kept, a.given, a.rows, s.id IS NOT NULL, "
+      "s.size_bytes, ifnull(length(s.pad), -1), s.agent_id IS NOT ?1 "
       "FROM main.@_agents AS a LEFT JOIN main.@_slots AS s ON s.id = "
       "(a.no << 32) + (a.window << 16) + (a.given + 1) % a.window "
       "WHERE a.agent_id = ?1";
-  static const char zSlot[] =
-      "SELECT " SLOT "FROM main.@_slots AS s WHERE id = ?2";
-  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  int nRead = 0;
   memset(pNext, 0, sizeof(*pNext));
   memset(pOld, 0, sizeof(*pOld));
   pOld->nPad = -1;
-  bxBind(pStmt, pErr, "t", pPush->zAgent);
-  if (bxRow(pStmt, pErr)) {
-    bxRingReadAgent(p, pStmt, pNext, pErr);
-    readSlot(pStmt, 5, pOld);
-  }
-  bxDone(pStmt, pErr);
-  if (pErr->rc != SQLITE_OK) return;
-  if (pNext->iNo == 0) beginAgent(p, pPush->zAgent, pNext, pErr);
-  if (pNext->nWindow != p->nWindow && pErr->rc == SQLITE_OK) {
+  do { /* once more if its rows were laid out for another window */
+    sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
     bxRingSettle(p, pNext, pErr);
-    pStmt = bxStmt(&p->base.stmts, zSlot, pErr);
-    bxBind(pStmt, pErr, "ti", pPush->zAgent, RING_AT(pNext, pNext->nGiven + 1));
-    memset(pOld, 0, sizeof(*pOld));
-    pOld->nPad = -1;
-    if (bxRow(pStmt, pErr)) readSlot(pStmt, 0, pOld);
+    bxBind(pStmt, pErr, "t", pPush->zAgent);
+    if (bxRow(pStmt, pErr)) {
+      bxRingReadAgent(p, pStmt, pNext, pErr);
+      pOld->bThere = sqlite3_column_int(pStmt, 5);
+      pOld->nByte = sqlite3_column_int64(pStmt, 6);
+      pOld->nPad = sqlite3_column_int64(pStmt, 7);
+      pOld->bOther = sqlite3_column_int(pStmt, 8);
+    }
     bxDone(pStmt, pErr);
-  }
+    if (pErr->rc != SQLITE_OK) return;
+    if (pNext->iNo == 0) beginAgent(p, pPush->zAgent, pNext, pErr);
+  } while (pNext->nWindow != p->nWindow && nRead++ == 0);
   if (pNext->bKept) rollKept(p, pNext, pErr);
   pNext->nGiven++;
   if (pErr->rc != SQLITE_OK) return;

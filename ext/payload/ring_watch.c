@@ -22,13 +22,6 @@ SQLITE_EXTENSION_INIT3
 
 #define LOOK_MS 1000
 
-/* What payload_agents says of an agent. */
-typedef struct AgentRow {
-  int eMode;
-  int bStopped;
-  i64 iStart;
-} AgentRow;
-
 enum { MODE_OFF, MODE_RECORD, MODE_KILL };
 
 void bxRingWatchFree(Ring *p) {
@@ -154,89 +147,21 @@ void bxRingTell(Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr) {
 
 /*---------------------------------------------------------------- rules ----*/
 
-static Watch *needWatch(Ring *p, BxErr *pErr) {
-  if (p->pWatch == 0) p->pWatch = bxNew(sizeof(Watch), pErr);
-  return p->pWatch;
-}
-
 /* The rules. They are read again if anybody else has changed anything. */
 static const Rules *needRules(Ring *p, BxStmts *pHome, BxErr *pErr) {
-  Watch *pWatch = needWatch(p, pErr);
+  Rules *pRules;
+  if (p->pWatch == 0) p->pWatch = bxNew(sizeof(Watch), pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  if (!p->bSame || !pWatch->rules.bRead) {
-    bxRulesFree(&pWatch->rules);
-    bxRulesRead(&pWatch->rules, pHome, pErr);
-    if (pErr->rc != SQLITE_OK) bxRulesFree(&pWatch->rules);
+  pRules = &p->pWatch->rules;
+  if (!p->bSame || !pRules->bRead) {
+    bxRulesFree(pRules);
+    bxRulesRead(pRules, pHome, pErr);
+    if (pErr->rc != SQLITE_OK) bxRulesFree(pRules);
   }
-  return &pWatch->rules;
-}
-
-static AgentRow agentRow(
-    Ring *p, BxStmts *pHome, const char *zAgent, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT CASE on_loop WHEN 'off' THEN 0 WHEN 'record' THEN 1 "
-      "WHEN 'kill_switch' THEN 2 END, stopped_at IS NOT NULL, starts "
-      "FROM main.payload_agents WHERE agent_id = ?1";
-  AgentRow row = {0, 0, 0};
-  sqlite3_stmt *pStmt;
-  row.eMode = p->mWatch & RING_MODE;
-  if (!(p->mWatch & RING_AGENTS)) return row;
-  pStmt = bxStmt(pHome, zSql, pErr);
-  bxBind(pStmt, pErr, "t", zAgent);
-  if (bxRow(pStmt, pErr)) {
-    if (sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
-      row.eMode = sqlite3_column_int(pStmt, 0);
-    }
-    row.bStopped = sqlite3_column_int(pStmt, 1);
-    row.iStart = sqlite3_column_int64(pStmt, 2);
-  }
-  bxDone(pStmt, pErr);
-  return row;
+  return pRules;
 }
 
 /*------------------------------------------------------------- verdicts ----*/
-
-int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
-    const char *zAgent, i64 iTime, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT 1 FROM main.payload_allows "
-      "WHERE coalesce(agent_id = ?1, 1) AND coalesce(rule = ?2, 1) "
-      "AND coalesce(tool = ?3, 1) AND coalesce(until > ?4, 1)";
-  return (int)bxAsk(pHome, zSql, pErr, "ttti", zAgent, bxRuleName(p->eRule),
-      TRACK_STEP(pTrack, p->aStep[0])->zTool, iTime);
-}
-
-/* What repeats, in this turn, since the last start. */
-i64 bxRuleThing(const Finding *p, const Track *pTrack) {
-  const Step *pStep = TRACK_STEP(pTrack, p->aStep[0]);
-  i64 iTurn = p->eRule == RULE_TEXT ? 0 : pStep->iTurn;
-  return (i64)bxHashMix((sqlite3_uint64)p->hThing,
-      bxHashMix((sqlite3_uint64)iTurn, (sqlite3_uint64)pStep->iStart));
-}
-
-/* The exchanges of a finding, as a JSON array, to sqlite3_free(). */
-char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr) {
-  sqlite3_str *pStr = sqlite3_str_new(0);
-  i64 iLast = -1;
-  int i;
-  sqlite3_str_appendchar(pStr, 1, '[');
-  for (i = p->n - 1; i >= 0; i--) {
-    i64 iSeq = TRACK_STEP(pTrack, p->aStep[i])->iSeq;
-    if (iSeq == iLast) continue;
-    sqlite3_str_appendf(pStr, iLast < 0 ? "%lld" : ",%lld", iSeq);
-    iLast = iSeq;
-  }
-  sqlite3_str_appendchar(pStr, 1, ']');
-  return bxFinish(pStr, pErr);
-}
-
-i64 bxRuleTokens(const Finding *p, const Track *pTrack) {
-  const Step *pNew = TRACK_STEP(pTrack, pTrack->nStep);
-  if (p->eRule >= RULE_TOKENS && p->eRule <= RULE_COST) {
-    return pNew->nSpent - pNew->nSpentBefore;
-  }
-  return pNew->nSpent - TRACK_STEP(pTrack, p->aStep[p->n - 1])->nSpent;
-}
 
 /* An error beside the record is passed over if the record is still there, and is
 ** told in the log. */
@@ -370,28 +295,41 @@ static void judge(Watched *p, const i64 *aDone, int nDone, BxErr *pErr) {
 
 void bxRingWatchBegin(
     Ring *p, const RingPush *pPush, Watched *pOut, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT CASE on_loop WHEN 'off' THEN 0 WHEN 'record' THEN 1 "
+      "WHEN 'kill_switch' THEN 2 ELSE ?2 END, stopped_at IS NOT NULL, starts "
+      "FROM main.payload_agents WHERE agent_id = ?1";
   BxErr err = {SQLITE_OK, 0};
-  AgentRow row;
+  sqlite3_stmt *pStmt;
+  int bStopped = 0;
   memset(pOut, 0, sizeof(*pOut));
   pOut->p = p;
   pOut->pPush = pPush;
+  pOut->eMode = p->mWatch & RING_MODE;
   if (!(p->mWatch & RING_WATCH) || p->bWatching || pErr->rc != SQLITE_OK)
     return;
   pOut->pHome = rulesOf(p, pErr);
   if (pOut->pHome == 0) return;
   nameRing(p, pOut->zRing);
-  row = agentRow(p, pOut->pHome, pPush->zAgent, &err);
-  passOver(pOut, &err, pErr);
-  if (row.bStopped && (p->mWatch & RING_REFUSE) && !pPush->bLate) {
+  if (p->mWatch & RING_AGENTS) {
+    pStmt = bxStmt(pOut->pHome, zSql, &err);
+    bxBind(pStmt, &err, "ti", pPush->zAgent, (i64)pOut->eMode);
+    if (bxRow(pStmt, &err)) {
+      pOut->eMode = sqlite3_column_int(pStmt, 0);
+      bStopped = sqlite3_column_int(pStmt, 1);
+      pOut->iStart = sqlite3_column_int64(pStmt, 2);
+    }
+    bxDone(pStmt, &err);
+    passOver(pOut, &err, pErr);
+  }
+  if (bStopped && (p->mWatch & RING_REFUSE) && !pPush->bLate) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "AgentStoppedError: agent %s is stopped, and payload.refuse_stopped is "
         "1; to start it again, INSERT INTO payload_starts(agent_id, actor, "
         "reason)",
         pPush->zAgent);
   }
-  pOut->eMode = row.eMode;
-  pOut->iStart = row.iStart;
-  if (row.eMode == MODE_OFF) pOut->pHome = 0;
+  if (pOut->eMode == MODE_OFF) pOut->pHome = 0;
 }
 
 /* Asks the rules, and keeps the steps. */

@@ -98,6 +98,13 @@ void bxRuleLook(
 char *bxRuleSay(
     const Finding *p, const Track *pTrack, const char *zAgent, BxErr *pErr);
 
+/* Whether a human allowed it. */
+int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
+    const char *zAgent, i64 iTime, BxErr *pErr);
+i64 bxRuleThing(const Finding *p, const Track *pTrack);
+char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr);
+i64 bxRuleTokens(const Finding *p, const Track *pTrack);
+
 /* track.c: an exchange becomes steps */
 typedef struct Moment {
   i64 iSeq, iTime, iStart;
@@ -146,11 +153,4 @@ void bxRingWatchBegin(
 ** says so. */
 void bxRingWritten(Ring *p, const RingAgent *pNext, const RingPush *pPush,
     i64 iSlot, Watched *pWatched, BxErr *pErr);
-/* Whether a human allowed it. */
-int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
-    const char *zAgent, i64 iTime, BxErr *pErr);
-i64 bxRuleThing(const Finding *p, const Track *pTrack);
-char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr);
-i64 bxRuleTokens(const Finding *p, const Track *pTrack);
-
 #endif
