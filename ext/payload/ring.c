@@ -236,18 +236,19 @@ static int ownOrder(
 /* What xFilter gets. SQLite compares all but the agent again. */
 static void useConstraints(sqlite3_index_info *pInfo) {
   enum {
-    EQ = SQLITE_INDEX_CONSTRAINT_EQ, /* these are bits */
-    LOW = SQLITE_INDEX_CONSTRAINT_GT | SQLITE_INDEX_CONSTRAINT_GE,
-    HIGH = SQLITE_INDEX_CONSTRAINT_LT | SQLITE_INDEX_CONSTRAINT_LE,
-    OTHERS = SQLITE_INDEX_CONSTRAINT_MATCH /* and above */
+    OP_IS = SQLITE_INDEX_CONSTRAINT_EQ, /* these are bits */
+    OP_LOW = SQLITE_INDEX_CONSTRAINT_GT | SQLITE_INDEX_CONSTRAINT_GE,
+    OP_HIGH = SQLITE_INDEX_CONSTRAINT_LT | SQLITE_INDEX_CONSTRAINT_LE,
+    OP_OTHER = SQLITE_INDEX_CONSTRAINT_MATCH /* and above */
   };
-  static const int aUse[][3] = {{AGENT, EQ, BY_AGENT}, {EVENT, EQ, BY_EVENT},
-      {SEQ, LOW, SEQ_LOW}, {SEQ, HIGH, SEQ_HIGH}, {SEQ, EQ, SEQ_IS}};
+  static const int aUse[][3] = {{AGENT, OP_IS, BY_AGENT},
+      {EVENT, OP_IS, BY_EVENT}, {SEQ, OP_LOW, SEQ_LOW},
+      {SEQ, OP_HIGH, SEQ_HIGH}, {SEQ, OP_IS, SEQ_IS}};
   int k, i, n = 0;
   for (k = 0; k < 5 && (k == 0 || pInfo->idxNum & BY_AGENT); k++) {
     for (i = 0; i < pInfo->nConstraint; i++) {
       const struct sqlite3_index_constraint *p = &pInfo->aConstraint[i];
-      if (pInfo->idxNum & aUse[k][2] || !p->usable || p->op >= OTHERS ||
+      if (pInfo->idxNum & aUse[k][2] || !p->usable || p->op >= OP_OTHER ||
           p->iColumn != aUse[k][0] || !(p->op & aUse[k][1]) ||
           sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") != 0) {
         continue;

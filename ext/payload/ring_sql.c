@@ -234,15 +234,16 @@ static void rollKept(Ring *p, RingAgent *pAgent, BxErr *pErr) {
   "WHERE id BETWEEN ?3 AND ?4) AS s WHERE no = ?1"
 static const char zRolled[] = RECOUNT("rolled"), zSaved[] = RECOUNT("saved"),
                   zCleared[] = RECOUNT("cleared");
-static const char zBytes[] = "SELECT bytes FROM main.@_agents WHERE no = ?1";
+static const char zAgentBytes[] =
+    "SELECT bytes FROM main.@_agents WHERE no = ?1";
 
 static void recount(
     Ring *p, const RingAgent *pAgent, const char *zSql, BxErr *pErr) {
-  i64 nByte = bxAsk(&p->base.stmts, zBytes, pErr, "i", pAgent->iNo);
+  i64 nByte = bxAsk(&p->base.stmts, zAgentBytes, pErr, "i", pAgent->iNo);
   bxDo(&p->base.stmts, zSql, pErr, "iiii", pAgent->iNo, pAgent->nWindow,
       RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
-  countRing(
-      p, bxAsk(&p->base.stmts, zBytes, pErr, "i", pAgent->iNo) - nByte, pErr);
+  countRing(p,
+      bxAsk(&p->base.stmts, zAgentBytes, pErr, "i", pAgent->iNo) - nByte, pErr);
 }
 
 /* Moves the agent's rows to where a window wants them, and trims them. */
@@ -252,7 +253,7 @@ static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
       "AND (seq > ?3) IS NOT 1";
   static const char zMove[] =
       "UPDATE main.@_slots SET id = ?3 + seq % ?4 WHERE id BETWEEN ?1 AND ?2";
-  static const char *const azSql[] = {zBytes, zTrim, zMove, zRolled};
+  static const char *const azSql[] = {zAgentBytes, zTrim, zMove, zRolled};
   sqlite3_stmt *apStmt[4];
   i64 iFirst = RING_BASE(pAgent), iLast = iFirst + 65535;
   i64 iOld = pAgent->nGiven - nWindow;
