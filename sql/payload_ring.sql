@@ -27,9 +27,9 @@
 --                   the time of its last push, which is later than that of
 --                   every push before it; negative if it has no rows
 --
--- The id of a slot is no << 32 | window << 16 | seq % window, where no and window
--- are those of the agent. What a hold keeps beyond the window is at no << 32 | 1 <<
--- 31 | seq. A push into a full ring overwrites the row of the oldest exchange, so
+-- The id of a slot is no << 29 | window << 14 | seq % window, where no and window
+-- are those of the agent. What a hold keeps beyond the window is at no << 29 | 1 <<
+-- 28 | seq. A push into a full ring overwrites the row of the oldest exchange, so
 -- its cost does not depend on how much is stored.
 --
 -- When the window has changed, the next push of an agent moves its rows to other

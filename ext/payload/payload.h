@@ -198,13 +198,13 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 
 /* Ids of an agent's slots: all of them; those beyond the window, which a hold
 ** keeps, from RING_KEPT on; the others, by seq. */
-#define RING_FIRST(no) ((i64)(no) << 32)
-#define RING_LAST(no) (RING_FIRST(no) + 0xffffffff)
-#define RING_KEPT(no) (RING_FIRST(no) + ((i64)1 << 31))
-#define RING_BASE(p) (RING_FIRST((p)->iNo) + ((p)->nWindow << 16))
+#define RING_FIRST(no) ((i64)(no) << 29)
+#define RING_LAST(no) (RING_FIRST(no) + 0x1fffffff)
+#define RING_KEPT(no) (RING_FIRST(no) + ((i64)1 << 28))
+#define RING_BASE(p) (RING_FIRST((p)->iNo) + ((p)->nWindow << 14))
 #define RING_AT(p, seq) (RING_BASE(p) + (seq) % (p)->nWindow)
 /* SQL: a row is in the window, which begins after seq ?3, or kept. */
-#define RING_WITHIN "(seq > ?3 OR id & 2147483648)"
+#define RING_WITHIN "(seq > ?3 OR id & 268435456)"
 /* A hold keeps row s. */
 #define RING_HELD_ON(kind, key)                                                \
   "EXISTS (SELECT 1 FROM main.retention__holds AS f WHERE f.kind = '" kind     \

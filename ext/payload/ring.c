@@ -192,7 +192,7 @@ static void refuseDrop(Ring *p, BxErr *pErr) {
   char *zHolder = 0;
   if (bxShadowIsHeld(&p->base, pErr)) {
     p->mWatch |= RING_HOLDS;
-    zHolder = bxRingHolder(p, 0, RING_LAST(0x7fffffff), pErr);
+    zHolder = bxRingHolder(p, 0, (i64)1 << 62, pErr);
   }
   if (zHolder == 0) return;
   bxFail(pErr, SQLITE_CONSTRAINT,

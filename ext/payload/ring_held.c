@@ -22,7 +22,7 @@ static const char zHeld[] =
 /* What holds keep beyond the limits. */
 static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
   static const char zParked[] =
-      "SELECT 1 FROM main.@_slots WHERE id & 2147483648";
+      "SELECT 1 FROM main.@_slots WHERE id & 268435456";
   static const char zSum[] =
       "SELECT iif(sum(size_bytes) > (SELECT value FROM main.@_config WHERE "
       "name = 'max_bytes'), sum(size_bytes), 0)" HELD_ROWS;
@@ -102,18 +102,18 @@ static const char *const azCheck[] = {
     "SELECT 'agents', 'agent ' || agent_id || "
     "': rows or bytes are not those of its slots' FROM main.@_agents AS a "
     "WHERE (SELECT count(*) || ' ' || coalesce(sum(size_bytes), 0) "
-    "FROM main.@_slots WHERE id BETWEEN a.no << 32 AND (a.no << 32) + 4294967295) "
+    "FROM main.@_slots WHERE id BETWEEN a.no << 29 AND (a.no << 29) + 536870911) "
     "IS NOT rows || ' ' || bytes",
     "SELECT 'agents', 'agent ' || agent_id || ': the layout is not one' "
     "FROM main.@_agents WHERE (typeof(no) = 'integer' AND no > 0 "
     "AND kept IN (0, 1) AND typeof(window) = 'integer' "
     "AND window BETWEEN 1 AND 10000) IS NOT TRUE",
     "SELECT 'slots', 'slot ' || s.id || ' is not where its agent has it' "
-    "FROM main.@_slots AS s LEFT JOIN main.@_agents AS a ON a.no = s.id >> 32 "
+    "FROM main.@_slots AS s LEFT JOIN main.@_agents AS a ON a.no = s.id >> 29 "
     "WHERE a.no IS NULL OR a.agent_id IS NOT s.agent_id OR s.event_id IS NULL "
-    "OR s.timestamp IS NULL OR s.seq > a.given OR s.id IS NOT (a.no << 32) + "
-    "iif(s.id & 2147483648 AND a.kept, 2147483648 + (s.seq & 2147483647), "
-    "(a.window << 16) + s.seq % a.window)",
+    "OR s.timestamp IS NULL OR s.seq > a.given OR s.id IS NOT (a.no << 29) + "
+    "iif(s.id & 268435456 AND a.kept, 268435456 + (s.seq & 268435455), "
+    "(a.window << 14) + s.seq % a.window)",
     "SELECT 'config', 'the window is not from 1 to 10000' WHERE NOT EXISTS "
     "(SELECT 1 FROM main.@_config WHERE name = 'window' "
     "AND typeof(value) = 'integer' AND value BETWEEN 1 AND 10000)",

@@ -25,7 +25,7 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define RING_FORMAT 1
-#define MAX_NO ((i64)1 << 30)    /* number of an agent: no << 32 must fit */
+#define MAX_NO ((i64)1 << 30)    /* number of an agent: no << 29 must fit */
 #define MAX_GIVEN ((i64)1 << 62) /* pushes of an agent */
 #define TRIM_AGENTS 100          /* that a smaller window trims at once */
 #define LEAF_USED 35             /* of a page, by what is not the row */
@@ -202,7 +202,7 @@ static void setKept(Ring *p, RingAgent *pAgent, i64 bKept, BxErr *pErr) {
 static void keepHeld(
     Ring *p, RingAgent *pAgent, i64 iFirst, i64 iLast, i64 iSeq, BxErr *pErr) {
   static const char zSql[] =
-      "UPDATE main.@_slots AS s SET id = ?4 + (seq & 2147483647) "
+      "UPDATE main.@_slots AS s SET id = ?4 + (seq & 268435455) "
       "WHERE id BETWEEN ?1 AND ?2 AND seq <= ?3 AND (" RING_HELD ")";
   if (!(p->mWatch & RING_HOLDS)) return;
   setKept(p, pAgent, 1, pErr);
@@ -255,7 +255,7 @@ static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
       "UPDATE main.@_slots SET id = ?3 + seq % ?4 WHERE id BETWEEN ?1 AND ?2";
   static const char *const azSql[] = {zAgentBytes, zTrim, zMove, zRolled};
   sqlite3_stmt *apStmt[4];
-  i64 iFirst = RING_BASE(pAgent), iLast = iFirst + 65535;
+  i64 iFirst = RING_BASE(pAgent), iLast = iFirst + 16383;
   i64 iOld = pAgent->nGiven - nWindow;
   bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
   keepHeld(p, pAgent, iFirst, iLast, iOld, pErr);
@@ -395,7 +395,7 @@ static void findSlot(Ring *p, const RingPush *pPush, RingAgent *pNext,
       "SELECT a.no, a.window, a.kept, a.given, a.rows, s.id IS NOT NULL, "
       "s.size_bytes, ifnull(length(s.pad), -1), s.agent_id IS NOT ?1 "
       "FROM main.@_agents AS a LEFT JOIN main.@_slots AS s ON s.id = "
-      "(a.no << 32) + (a.window << 16) + (a.given + 1) % a.window "
+      "(a.no << 29) + (a.window << 14) + (a.given + 1) % a.window "
       "WHERE a.agent_id = ?1";
   int nRead = 0;
   memset(pNext, 0, sizeof(*pNext));
@@ -504,7 +504,7 @@ void bxRingRemove(Ring *p, i64 iSlot, int bCleared, BxErr *pErr) {
   i64 nByte = bxAsk(&p->base.stmts, zSize, pErr, "i", iSlot);
   bxDo(&p->base.stmts, zSql, pErr, "i", iSlot);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) > 0) {
-    bxRingCount(p, iSlot >> 32, !bCleared, bCleared, -nByte, pErr);
+    bxRingCount(p, iSlot >> 29, !bCleared, bCleared, -nByte, pErr);
   }
 }
 
@@ -518,7 +518,7 @@ void bxRingDelete(Ring *p, i64 iSlot, BxErr *pErr) {
       "UPDATE main.@_steps SET hash = hash + 1 WHERE id BETWEEN ?1 AND "
       "?1 + 127 AND n = (SELECT max(n) FROM main.@_steps "
       "WHERE id BETWEEN ?1 AND ?1 + 127)";
-  i64 iFirst = iSlot >> 32 << 16;
+  i64 iFirst = iSlot >> 29 << 16;
   i64 iSeq = bxAsk(&p->base.stmts, zSeq, pErr, "i", iSlot);
   bxRingRefuseHeld(p, iSlot, iSlot, pErr);
   bxDo(&p->base.stmts, zSteps, pErr, "ii", iFirst, iSeq);
