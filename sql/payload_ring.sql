@@ -9,37 +9,34 @@
 --                   agent keeps, 1 to 10000), 'max_bytes' and 'idle_days' (bounds
 --                   of the whole ring), and 'format' (of these tables: 1).
 --                   While the ring has a bound, 'window_bytes' is the bytes of
---                   all its rows. This key comes after all others, and its value is
---                   a REAL. So a push reads only the last row: an INTEGER is the
---                   window, and means that there is no bound.
---                   The receipt for idle agents that were removed has
---                   'left_agents', their number; 'left_given', 'left_rolled',
---                   'left_cleared' and 'left_saved', the sums of their
---                   counters; 'left_until', the latest time of their pushes
+--                   all its rows. The receipt for idle agents that were removed
+--                   has 'left_agents', their number; 'left_given',
+--                   'left_rolled', 'left_cleared' and 'left_saved', the sums of
+--                   their counters; 'left_until', the latest time of their pushes
 --         @_agents  one row for each agent. It counts its exchanges: given, all
 --                   that were pushed; rolled, those that newer ones or a bound
 --                   removed; cleared, those that were cleared; saved, those
 --                   that were saved as evidence; rows and bytes, what is there
---                   now
+--                   now. kept: whether it may have rows beyond the window
 --         @_slots   one row for each exchange. meta: JSON or NULL. pad: see
---                   ring_body.c
---         @_steps   the last steps of each agent, while the ring looks for
---                   loops
---         @_turns   one row for each agent, while the ring has a bound: last,
+--                   ring_sql.c
+--         @_steps   the last 128 steps of each agent, while the ring looks for
+--                   loops. id is no << 16 | n % 128. Every push changes hash of
+--                   the newest. head, step: see steps.c
+--         @_turns   one row for each agent, while the ring has a bound: at,
 --                   the time of its last push, which is later than that of
---                   every push before it; filled, whether it may have rows
+--                   every push before it; negative if it has no rows
 --
--- The id of a slot is no << 16 | half << 15 | seq % window, where no and half
--- (its lowest bit) are those of the agent. What a hold keeps beyond the window is at
--- no << 16 | 10240 to 32767, and then half has its second bit. A push into a full ring overwrites the row of the
--- oldest exchange, so its cost does not depend on how much is stored.
+-- The id of a slot is no << 29 | window << 14 | seq % window, where no and window
+-- are those of the agent. What a hold keeps beyond the window is at no << 29 | 1 <<
+-- 28 | seq. A push into a full ring overwrites the row of the oldest exchange, so
+-- its cost does not depend on how much is stored.
 --
--- When the window has changed, the next push of an agent moves its rows into
--- the other half of its ids. Until then a read omits the rows that do not fit
--- into the new window (seq <= given - window). A window that becomes smaller
--- trims 100 agents at once. A window that becomes larger trims all agents that
--- were not trimmed, because rows that a read has omitted would otherwise appear
--- again.
+-- When the window has changed, the next push of an agent moves its rows to other
+-- ids. Until then a read omits the rows that do not fit into the new window (seq <=
+-- given - window). A window that becomes smaller trims 100 agents at once. A window
+-- that becomes larger trims all agents that were not trimmed, because rows that a
+-- read has omitted would otherwise appear again.
 --
 -- Invariants, which blackbox_check() compares:
 --   given = rows + rolled + cleared + saved
@@ -48,20 +45,14 @@
 --
 -- No column that a push changes is NOT NULL or has a CHECK. If a constraint could
 -- stop a statement half-way, SQLite would keep a copy of every page that it
--- changes.
+-- changes. IF NOT EXISTS: the table is created again if it is missing.
 
 CREATE TABLE main.@_config(name PRIMARY KEY,value)WITHOUT ROWID;
 
-CREATE TABLE main.@_agents(agent_id TEXT PRIMARY KEY,no UNIQUE,window,half,given,rolled,cleared,saved,rows,bytes)WITHOUT ROWID;
+CREATE TABLE main.@_agents(agent_id TEXT PRIMARY KEY,no UNIQUE,window,kept,given,rolled,cleared,saved,rows,bytes)WITHOUT ROWID;
 
 CREATE TABLE main.@_slots(id INTEGER PRIMARY KEY,seq,timestamp,size_bytes,agent_id TEXT,event_id TEXT,meta,request_body,response_body,pad);
 
--- IF NOT EXISTS: the table is created again if it is missing.
-CREATE TABLE IF NOT EXISTS main.@_turns(no INTEGER PRIMARY KEY,filled,last,UNIQUE(filled,last));
+CREATE TABLE IF NOT EXISTS main.@_turns(no INTEGER PRIMARY KEY,at UNIQUE);
 
--- The last 128 steps of each agent, while the ring looks for loops: tool calls
--- and their results. id is no << 16 | n % 128, where n is the number of the step.
--- error is -1 until there is a result. arguments is a hash, made a sum of calls. What
--- is 0 may be NULL. The newest step also says how far the request was read: head
--- bytes and items messages. state and more have the rest: see ext/payload/steps.c.
-CREATE TABLE IF NOT EXISTS main.@_steps(id INTEGER PRIMARY KEY,n,seq,turn,error,arguments,made,head,items,chain,state,more);
+CREATE TABLE IF NOT EXISTS main.@_steps(id INTEGER PRIMARY KEY,n,seq,hash,head,step);

@@ -53,22 +53,16 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "  UNION ALL SELECT 1 FROM main.retention__refused AS r"                     \
   "  WHERE r.kind = 'agent' AND r.\"key\" = s.agent_id)"
 /* Whether a hold keeps it in the ring as well. */
-#define KEPT_BY(kind, key)                                                        \
-  " AND NOT EXISTS (SELECT 1 FROM main.retention__holds AS f"                  \
-  "  WHERE f.kind = '" kind "' AND f.\"key\" = " key ")"
-#define NOT_HELD                                                               \
-  KEPT_BY("agent", "s.agent_id") KEPT_BY("event", "s.event_id")                      \
-  KEPT_BY("buffer", "lower('@')")
+#define NOT_HELD " AND NOT (" RING_HELD ")"
 
-/* An agent's rows, the oldest part first, that are not evidence of this kill
-** switch already. ?1 kill switch, ?2 to ?3 ids of one part, ?4 to ?5 of the
-** other, ?6 the seq before the window. (+ keeps the other indexes out: that
-** of created_at finds few rows.) */
+/* An agent's rows, the oldest first, that are not evidence of this kill switch
+** already. ?1 kill switch, ?2 to ?3 ids of the agent. LIMIT keeps the order. (+ keeps the other indexes out: that of created_at finds
+** few rows.) */
 #define ROWS(schema)                                                           \
-  " FROM (SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?7 AND ?7 + 22527" \
-  "  UNION ALL SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 UNION" \
-  "  ALL SELECT * FROM " schema ".@_slots WHERE id BETWEEN ?4 AND ?5) AS s "   \
-  "WHERE (seq > ?6 OR id & 32767 >= 10240) AND NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
+  " FROM (SELECT id AS i FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 "  \
+  "  ORDER BY seq LIMIT -1) "                                                  \
+  "CROSS JOIN " schema ".@_slots AS s ON s.id = i "                            \
+  "WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
   "  WHERE +e.kill_switch_event_id = ?1"                                       \
     "    AND +e.agent_id = s.agent_id AND +e.event_id = s.event_id"              \
   "    AND e.created_at = strftime("                                           \
@@ -83,11 +77,8 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "  event_id, request_body, response_body, meta, created_at) "                \
   "SELECT ?1, agent_id, event_id, request_body, response_body, meta, strftime("\
   "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)
-#define FIGURES                                                                \
-  "SELECT count(*), coalesce(sum(size_bytes), 0), "                            \
-  "coalesce(sum(" RING_BEYOND "), 0)"
 #define OF_AGENT(schema)                                                       \
-  " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?1 + 65535"
+  " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?2"
 /* clang-format on */
 
 static const char zCountMain[] = COUNT_ROWS("main");
@@ -97,11 +88,10 @@ static const char zNamedTemp[] = NAME_ROWS("temp");
 static const char zSave[] = SAVE("main");
 static const char zSaveTemp[] = SAVE("temp");
 /* What is skipped, and what is taken out. */
-static const char zSkip[] = FIGURES OF_AGENT("main") " AND " IS_REFUSED;
-static const char zSkipTemp[] = FIGURES OF_AGENT("temp") " AND " IS_REFUSED;
-static const char zGo[] =
-    FIGURES OF_AGENT("main") " AND NOT " IS_REFUSED NOT_HELD;
-static const char zGoTemp[] = FIGURES OF_AGENT("temp") " AND NOT " IS_REFUSED;
+#define SKIPPED(schema)                                                        \
+  "SELECT count(*), sum(size_bytes)" OF_AGENT(schema) " AND " IS_REFUSED
+static const char zSkip[] = SKIPPED("main");
+static const char zSkipTemp[] = SKIPPED("temp");
 static const char zDropMain[] =
     "DELETE" OF_AGENT("main") " AND NOT " IS_REFUSED NOT_HELD;
 static const char zDropTemp[] =
@@ -110,9 +100,8 @@ static const char zDropTemp[] =
 static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
-  bxBind(pStmt, pErr, "tiiiiii", zEvent, BX_RING_SPLIT(pAgent) + 1,
-      BX_RING_LAST(pAgent), BX_RING_BASE(pAgent), BX_RING_SPLIT(pAgent),
-      pAgent->nGiven - pAgent->nAllowed, RING_PARK(pAgent));
+  bxBind(pStmt, pErr, "tii", zEvent, RING_FIRST(pAgent->iNo),
+      RING_LAST(pAgent->iNo));
 }
 
 /* Saves the agent's rows in one statement. Returns how many. */
@@ -150,8 +139,7 @@ static void tellSkipped(Ring *p, BxStmts *pArchive, const char *zAgent,
   sqlite3_stmt *pStmt =
       bxStmt(pSaving, pSaving == &p->saving ? zSkipTemp : zSkip, pErr);
   i64 nRow = 0, nByte = 0;
-  bxBind(
-      pStmt, pErr, "ii", pAgent->iNo << 16, pAgent->nGiven - pAgent->nAllowed);
+  bxBind(pStmt, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
   if (bxRow(pStmt, pErr)) {
     nRow = sqlite3_column_int64(pStmt, 0);
     nByte = sqlite3_column_int64(pStmt, 1);
@@ -176,6 +164,8 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
         "\"%w_agents\" lists those that it knows",
         p->base.stmts.zTable, zAgent, p->base.stmts.zTable);
   }
+  bxRingSettle(p, &agent, pErr);
+  bxRingAgent(p, zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   nSaved = save(p, pArchive, zEvent, &agent, pErr);
   bxRingAgent(p, zAgent, &after, pErr);
@@ -187,8 +177,7 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
   }
   tellSkipped(p, pArchive, zAgent, zEvent, &agent, pErr);
   bTemp = (pSaving = savingOf(p, pArchive, pErr)) == &p->saving;
-  bxRingTakeOut(p, pSaving, bTemp ? zGoTemp : zGo,
-      bTemp ? zDropTemp : zDropMain, &agent, 1, pErr);
+  bxRingTakeOut(p, pSaving, bTemp ? zDropTemp : zDropMain, &agent, 1, pErr);
   return nSaved;
 }
 
@@ -255,12 +244,11 @@ static void refuseBlob(
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts,
       "SELECT event_id, seq, CASE typeof(request_body) WHEN 'blob' "
       "THEN 'request_body' ELSE 'response_body' END FROM main.@_slots "
-      "WHERE id BETWEEN ?1 AND ?1 + 65535 AND " RING_WITHIN " "
+      "WHERE id BETWEEN ?1 AND ?2 "
       "AND (typeof(request_body) = 'blob' "
       "OR typeof(response_body) = 'blob') ORDER BY seq LIMIT 1",
       pErr);
-  bxBind(
-      pStmt, pErr, "ii", pAgent->iNo << 16, pAgent->nGiven - pAgent->nAllowed);
+  bxBind(pStmt, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
   if (bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: %s of event %s (seq %lld) of agent %s is a blob, for "
@@ -279,7 +267,6 @@ static void refuseBlob(
 void bxPayloadExtract(BxCall *p) {
   Ring *pRing = (Ring *)bxVtabFind(p->bx, "payload_ring", p->aArg[0], &p->err);
   const char *zAgent = bxText(p->aArg[1], "agent_id", 1024, 0, &p->err);
-  static const char zAll[] = FIGURES OF_AGENT("main");
   static const char zDropAll[] = "DELETE" OF_AGENT("main");
   sqlite3_stmt *pStmt;
   RingAgent agent;
@@ -291,21 +278,20 @@ void bxPayloadExtract(BxCall *p) {
   if (p->err.rc != SQLITE_OK) return;
   bxRingLock(pRing, &p->err);
   bxRingAgent(pRing, zAgent, &agent, &p->err);
-  bxRingRefuseHeld(pRing, agent.iNo << 16, (agent.iNo << 16) + 65535, &p->err);
+  bxRingRefuseHeld(pRing, RING_FIRST(agent.iNo), RING_LAST(agent.iNo), &p->err);
+  bxRingSettle(pRing, &agent, &p->err);
   refuseBlob(pRing, zAgent, &agent, &p->err);
   pStmt = bxPrepare(&pRing->base.stmts,
       "SELECT json_group_array(iif(meta IS NULL, json_object(" EXCHANGE "), "
       "json_object(" EXCHANGE ", 'meta', json(meta)))) FROM (SELECT * FROM "
-      "main.@_slots WHERE id BETWEEN ?1 AND ?1 + 65535 AND " RING_WITHIN " "
-      "ORDER BY seq)",
+      "main.@_slots WHERE id BETWEEN ?1 AND ?2 ORDER BY seq)",
       &p->err);
-  bxBind(pStmt, &p->err, "ii", agent.iNo << 16, agent.nGiven - agent.nAllowed);
+  bxBind(pStmt, &p->err, "ii", RING_FIRST(agent.iNo), RING_LAST(agent.iNo));
   if (bxRow(pStmt, &p->err)) {
     bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
   }
   sqlite3_finalize(pStmt);
   if (agent.iNo != 0 && p->err.rc == SQLITE_OK) {
-    bxRingTakeOut(
-        pRing, &pRing->base.stmts, zAll, zDropAll, &agent, 0, &p->err);
+    bxRingTakeOut(pRing, &pRing->base.stmts, zDropAll, &agent, 0, &p->err);
   }
 }

@@ -109,7 +109,7 @@ static BxStmts *rulesFor(Ring *p, BxErr *pErr) {
   Bx *bx = p->base.stmts.bx;
   const char *zDb = p->base.stmts.zDb;
   if (sqlite3_stricmp(zDb, "temp") == 0) return bxHome(bx, "payload", pErr);
-  if (bxRingHasRules(p, pErr)) return bxSchema(bx, zDb, pErr);
+  if (bxCarries(bx, zDb, "payload", pErr)) return bxSchema(bx, zDb, pErr);
   bxFail(pErr, SQLITE_ERROR,
       "NotInstalledError: schema %s of ring %s has no rules; run SELECT "
       "blackbox_install(%Q)",

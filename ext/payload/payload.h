@@ -77,37 +77,21 @@ extern const sqlite3_module bxRingModule;
 /* ring_sql.c: the statements of a ring */
 typedef struct Ring {
   BxVtab base;
-  i64 nWindow;    /* as read in this transaction; 0: not read yet */
-  int nSeen;      /* the count of changes by then */
-  i64 nMaxByte;   /* limit of the whole ring, read with nWindow; 0: none */
-  i64 nIdleDay;   /* days after which an idle agent is removed; 0: never */
+  i64 nWindow, nMaxByte, nIdleDay; /* its settings; a bound of 0: none */
   i64 nUsable;    /* bytes of a page that SQLite uses; 0: not read yet */
   int bNoRoom;    /* a push found less room than it needs */
   int bFiring;    /* its kill switch is running */
   int bWatching;  /* its rules are asked */
   BxStmts saving; /* statements on the archive, if the ring is in temp */
-  /* ring_watch.c: whether to look for loops */
-  int eRules;    /* what its schema has: RING_RULES, RING_CORE, -1 neither;
-                 ** 0 unknown */
-  int nPrepared; /* how often SQLite had prepared the query again by then */
-  int mWatch;    /* what is on, read with nWindow; 0: nothing */
-  int bHome;     /* the ring is in temp, and some schema has rules */
-  /* when that was read: the counts of changes by this connection and by others,
-  ** and the time, which a ring in temp uses */
+  int mWatch;     /* what is on; 0: nothing */
+  /* When all that was read: the counts of changes by this connection and by others,
+  ** and the time, which a ring in temp uses. -1: to be read again. */
   int nChange;
   unsigned int iData;
   i64 iLooked;
   int bSame;            /* nothing has changed since the last push but by it */
   struct Watch *pWatch; /* NULL before the first push that is looked at */
 } Ring;
-
-/* The parameters of CREATE VIRTUAL TABLE. */
-typedef struct RingOptions {
-  i64 nWindow, nMaxByte, nIdleDay;
-} RingOptions;
-
-#define RING_RULES 1 /* tables of rules and of holds */
-#define RING_CORE 2  /* of holds alone */
 
 /* Bits of mWatch. */
 #define RING_MODE 3    /* what happens with loops: 0 nothing */
@@ -120,79 +104,78 @@ typedef struct RingOptions {
 /* An agent in a ring. iNo is 0 if the agent has never pushed. */
 typedef struct RingAgent {
   i64 iNo;
-  i64 nWindow;  /* number of slots that its rows are laid out for */
-  i64 iHalf;    /* the half of its ids that they use, 0 or 1 */
-  i64 bParked;  /* it may have rows beyond the window, which are or were held */
-  i64 nRow;     /* rows that it has now */
-  i64 nGiven;   /* all its pushes: the seq of the newest row */
-  i64 nAllowed; /* the ring's window now, which may differ from nWindow */
-  i64 bNew;     /* it has no row in the table yet */
+  i64 nWindow; /* number of slots that its rows are laid out for */
+  i64 bKept;   /* it may have rows beyond the window, which are or were held */
+  i64 nRow;    /* rows that it has now */
+  i64 nGiven;  /* all its pushes: the seq of the newest row */
+  i64 bNew;    /* it has no row in the table yet */
 } RingAgent;
-
-/* What is added to the counters of an agent. */
-typedef struct RingCount {
-  i64 nRolled, nCleared, nSaved, nRow, nByte;
-} RingCount;
 
 typedef struct RingPush {
   const char *zAgent;
   sqlite3_value *pEvent, *pRequest, *pResponse, *pMeta;
   i64 iTime;
   i64 nByte; /* of both bodies */
+  int bLate; /* only its response is new */
 } RingPush;
 
 /* A slot, and what is in it. */
 typedef struct RingSlot {
   i64 iId;
-  i64 iSeq, nByte;
+  i64 nByte;
   i64 nPad; /* -1: the row has no zeros */
   int bThere;
   int bOther; /* it is of another agent */
 } RingSlot;
-/* The columns that bxRingReadSlot() reads. */
-#define RING_SLOT(agent)                                                       \
-  "ifnull(s.seq, 0 * s.id), s.size_bytes, length(s.pad), s.agent_id IS "       \
-  "NOT " agent
 
-typedef struct RingRoll RingRoll;
-
-void bxRingCreate(Ring *p, const RingOptions *pOptions, BxErr *pErr);
+/* aValue: window, max_bytes, idle_days */
+void bxRingCreate(Ring *p, const i64 aValue[3], BxErr *pErr);
 /* CorruptedDataError for the table of the ring that ends in zSuffix. */
 void bxRingCorrupt(Ring *p, BxErr *pErr, const char *zSuffix);
 /* VersionError if a newer version of blackbox made the ring. */
 void bxRingKnown(BxVtab *p, BxErr *pErr);
 void bxRingWatchFree(Ring *p);
-/* Forgets what was read of the rules, because a rollback may have undone it. */
+/* Reads the window and the bounds. */
+void bxRingReadConfig(Ring *p, BxErr *pErr);
+/* Before a write: reads them, and what is on, if that may have changed. While this
+** connection writes, nobody else can change them. */
+void bxRingSettings(Ring *p, BxErr *pErr);
+/* After a push, a completion or a removal. */
+void bxRingLooked(Ring *p);
+/* Forgets what was read, because a rollback may have undone it. */
 void bxRingForget(Ring *p);
 /* Adds a row. Sets *piRowid to its rowid. */
 void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr);
-void bxRingDelete(Ring *p, i64 iRowid, BxErr *pErr);
+void bxRingDelete(Ring *p, i64 iSlot, BxErr *pErr);
+/* Removes a row, which counts as cleared, or as rolled. */
+void bxRingRemove(Ring *p, i64 iSlot, int bCleared, BxErr *pErr);
 void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr);
 /* Finds an agent. */
 void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr);
-/* Reads the columns no, window, half, given and rows. If they are damaged, it
-** fails with an error that names the table. */
+#define RING_AGENTS_SQL                                                        \
+  "SELECT no, window, kept, given, rows FROM main.@_agents "
+/* Reads these columns. If they are damaged, it fails with an error that names the
+** table. */
 void bxRingReadAgent(
     Ring *p, sqlite3_stmt *pStmt, RingAgent *pAgent, BxErr *pErr);
-/* Adds to the counters of an agent, and of the ring. */
-void bxRingCount(Ring *p, i64 iNo, const RingCount *pCount, BxErr *pErr);
-/* The ring's window, for a reader. */
-i64 bxRingWindow(Ring *p, BxErr *pErr);
-/* A query for a cursor, which the caller finalizes: the agents in the order of
-** agent_id, or the one whose agent_id is ?1. */
-sqlite3_stmt *bxRingAgents(Ring *p, int bOne, BxErr *pErr);
-/* A hold on a row with an id from iFirst to iLast and a seq up to iSeq, as text to
-** sqlite3_free(); NULL if there is none. */
-char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, i64 iSeq, BxErr *pErr);
+/* The ids of part i of its rows, 0 to 2, the oldest first: those beyond the window,
+** those after the newest row, and those up to it. Returns whether there is one. */
+int bxRingPart(const RingAgent *p, int i, i64 *piFirst, i64 *piLast);
+/* Lays the rows of an agent out as the ring's window wants them. */
+void bxRingSettle(Ring *p, RingAgent *pAgent, BxErr *pErr);
+/* Counts rows that went, and bytes that came, for an agent and the ring. */
+void bxRingCount(
+    Ring *p, i64 iNo, int nRolled, int nCleared, i64 nByte, BxErr *pErr);
+/* A hold on a row with an id from iFirst to iLast, as text to sqlite3_free(); NULL
+** if there is none. */
+char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr);
 /* Whether there is one on a row. */
 int bxRingIsHeld(Ring *p, i64 iSlot, BxErr *pErr);
 /* HeldError if there is one on a row that is to be deleted. */
 void bxRingRefuseHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr);
 /* Removes rows of an agent, which count as saved, or as cleared; and its steps.
-** zWhich: a query of their number, their bytes, and how many have a seq up to ?2,
-** which count as rolled. zDrop: a DELETE of them. ?1 is the first id of the agent.
-** Returns how many. */
-i64 bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zWhich, const char *zDrop,
+** zDrop: a DELETE of them; ?1 to ?2 are the ids of the agent. */
+void bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zDrop,
     const RingAgent *pAgent, int bSaved, BxErr *pErr);
 void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr);
 /* Takes the write lock on the ring's schema, and reads its settings. */
@@ -206,27 +189,9 @@ void bxRingComplete(Ring *p, RingPush *pDone, BxErr *pErr);
 ** a newer exchange of its event has none. */
 void bxRingCompleteSlot(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr);
 
-/* ring_body.c: the table of slots */
-/* Reads four columns from column i on. */
-void bxRingReadSlot(sqlite3_stmt *pStmt, int i, RingSlot *pOut);
-void bxRingFind(
-    Ring *p, i64 iSlot, const char *zAgent, RingSlot *pOut, BxErr *pErr);
-/* Writes the row of a push into a slot, with the statement of this template. */
-const char *bxRingAppendSql(const RingSlot *pOld);
-void bxRingAppend(Ring *p, sqlite3_stmt *pStmt, const RingAgent *pNext,
-    const RingPush *pPush, const RingSlot *pOld, BxErr *pErr);
-/* A query for a cursor, which the caller finalizes: the slots with an id from ?1
-** to ?2 and a seq from ?3 to ?4, of event ?5 or any. */
-sqlite3_stmt *bxRingSlots(Ring *p, int bBodies, int bNewest, BxErr *pErr);
-void bxRingDrop(Ring *p, i64 iSlot, BxErr *pErr);
-/* Moves the rows of an agent into the other half of its ids, as a window wants
-** them; removes those that do not fit. */
-void bxRingMove(Ring *p, const RingAgent *pAgent, i64 nWindow, BxErr *pErr);
-
 /* ring_held.c */
-/* After a push: a digest of the row, if a hold keeps it. That there is none never
-** refuses a push. */
-void bxRingNoteHeld(Ring *p, i64 iSlot, const RingPush *pPush, BxErr *pErr);
+/* The digest of a row, if a hold keeps it. */
+void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr);
 /* The part of bxPayloadCheckHeld() for the rings of a schema. */
 void bxRingCheckHeld(BxStmts *p, i64 iFrom,
     void (*xTell)(void *, i64 n, char *zOwned), void *pArg, BxErr *pErr);
@@ -236,30 +201,32 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 #define BX_RING_MAX_WINDOW 10000
 #define BX_RING_MAX_META 65536 /* bytes */
 
-/* Ids of an agent's slots: the first one, that of its newest row, and the last
-** one. The rows after that of the newest row are older than those before it. */
-#define BX_RING_BASE(p) (((p)->iNo << 16) | ((p)->iHalf << 15))
-#define BX_RING_SPLIT(p) (BX_RING_BASE(p) + (p)->nGiven % (p)->nWindow)
-#define BX_RING_LAST(p) (BX_RING_BASE(p) + (p)->nWindow - 1)
-
-/* Ids of its rows beyond the window that a hold keeps, the oldest first. */
-#define RING_PARK(p) (((p)->iNo << 16) + 10240)
-#define RING_PARK_LAST(p) (((p)->iNo << 16) + 32767)
-/* SQL: a row is in the window, which begins after seq ?2, or parked; or neither. */
-#define RING_WITHIN "(seq > ?2 OR id & 32767 >= 10240)"
-#define RING_BEYOND RING_WITHIN " IS NOT 1"
+/* Ids of an agent's slots: all of them; those beyond the window, which a hold
+** keeps, from RING_KEPT on; the others, by seq. */
+#define RING_FIRST(no) ((i64)(no) << 29)
+#define RING_LAST(no) (RING_FIRST(no) + 0x1fffffff)
+#define RING_KEPT(no) (RING_FIRST(no) + ((i64)1 << 28))
+#define RING_BASE(p) (RING_FIRST((p)->iNo) + ((p)->nWindow << 14))
+#define RING_AT(p, seq) (RING_BASE(p) + (seq) % (p)->nWindow)
+/* SQL: a row is in the window, which begins after seq ?3, or kept. */
+#define RING_WITHIN "(seq > ?3 OR id & 268435456)"
+/* A hold keeps row s. */
+#define RING_HELD_ON(kind, key)                                                \
+  "EXISTS (SELECT 1 FROM main.retention__holds AS f WHERE f.kind = '" kind     \
+  "' AND f.\"key\" = " key ")"
+#define RING_HELD                                                              \
+  RING_HELD_ON("agent", "s.agent_id")                                          \
+  " OR " RING_HELD_ON("event", "s.event_id") " OR " RING_HELD_ON(              \
+      "buffer", "lower('@')")
 
 /* ring_bound.c: the limits of a whole ring */
 /* Sets "max_bytes" or "idle_days". 0 removes the bound. */
 void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
-/* After a push: says in the log that there was not enough room. */
-void bxRingTellFull(Ring *p, const RingPush *pPush, BxErr *pErr);
-/* What has to go before a push into slot iKeep that takes nMore bytes more; iKeep
-** -1: what exceeds the limits without one. */
-RingRoll *bxRingChoose(
+/* Removes what has to go before a write into slot iKeep that takes nMore bytes more;
+** iKeep -1: what exceeds the limits without one. Agent pSelf is the one that pushes;
+** iNo 0: none. */
+void bxRingMakeRoom(
     Ring *p, const RingAgent *pSelf, i64 nMore, i64 iKeep, BxErr *pErr);
-/* Removes it, and frees it. Agent iSelf has pushed; 0: none. */
-void bxRingRoll(Ring *p, RingRoll *pRoll, i64 iSelf, BxErr *pErr);
 /* Agents without rows leave, with a receipt: that one, or all for NULL. */
 void bxRingLeave(Ring *p, const char *zAgent, BxErr *pErr);
 

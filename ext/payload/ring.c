@@ -50,17 +50,17 @@ enum {
 };
 
 /* idxNum bits */
-#define BY_AGENT 1  /* argv[0] is the agent */
-#define NEWEST 2    /* by descending seq */
-#define BODIES 4    /* a column is a body */
-#define SEQ_LOW 8   /* an argument is the lowest seq */
-#define SEQ_HIGH 16 /* the next one is the highest; with SEQ_LOW the same */
-#define SEQ_BOTH 32 /* with both, they are two */
-#define BY_EVENT 64 /* the next one is the event */
+#define BY_AGENT 1 /* an argument is the agent */
+#define BY_EVENT 2 /* and so on, in this order */
+#define SEQ_LOW 4
+#define SEQ_HIGH 8
+#define SEQ_IS 16
+#define NEWEST 32 /* by descending seq */
+#define BODIES 64 /* a column is a body */
 
 typedef struct RingCursor {
   sqlite3_vtab_cursor base;
-  sqlite3_stmt *pAgents; /* no, window, half, given, rows */
+  sqlite3_stmt *pAgents; /* see bxRingReadAgent() */
   sqlite3_stmt *pSlots;  /* id, then the columns in their order */
   RingAgent agent;       /* the agent whose slots are being read */
   i64 nWindow;           /* window of the ring when the query began */
@@ -87,7 +87,7 @@ const BxRecords bxRingRecords[] = {
 
 /*---------------------------------------------------- life of a table ----*/
 
-/* An option of CREATE or of a command, with its range. */
+/* The options of CREATE, which are commands as well, with their range. */
 static const struct {
   const char *zName;
   i64 iLow, iHigh;
@@ -105,60 +105,48 @@ static int findOption(const char *zName) {
 }
 
 static void readOptions(
-    int argc, const char *const *argv, RingOptions *pOut, BxErr *pErr) {
+    int argc, const char *const *argv, i64 aOut[N_OPTION], BxErr *pErr) {
   char zKey[32], zVal[32], *zEnd;
-  i64 *apVal[] = {&pOut->nWindow, &pOut->nMaxByte, &pOut->nIdleDay};
-  int i;
-  memset(pOut, 0, sizeof(*pOut));
+  int i, k;
   for (i = 3; i < argc; i++) {
-    int iOption;
     bxVtabArg(argv[i], zKey, sizeof(zKey), zVal, sizeof(zVal), pErr);
     if (pErr->rc != SQLITE_OK) return;
-    iOption = findOption(zKey);
-    if (iOption == N_OPTION) {
+    k = findOption(zKey);
+    if (k == N_OPTION) {
       bxFail(pErr, SQLITE_ERROR,
           "ValidationError: payload_ring has no argument %s; it takes "
           "window=1 to 10000, max_bytes and idle_days",
           zKey);
       return;
     }
-    *apVal[iOption] = strtoll(zVal, &zEnd, 10);
-    if (*zVal == 0 || *zEnd != 0 || *apVal[iOption] < aOption[iOption].iLow ||
-        *apVal[iOption] > aOption[iOption].iHigh) {
+    aOut[k] = strtoll(zVal, &zEnd, 10);
+    if (*zVal == 0 || *zEnd != 0 || aOut[k] < aOption[k].iLow ||
+        aOut[k] > aOption[k].iHigh) {
       bxFail(pErr, SQLITE_ERROR,
           "ValidationError: %s must be a whole number from %lld to %lld, got "
           "%s",
-          aOption[iOption].zName, aOption[iOption].iLow, aOption[iOption].iHigh,
-          zVal);
+          aOption[k].zName, aOption[k].iLow, aOption[k].iHigh, zVal);
     }
   }
-  if (pOut->nWindow == 0) pOut->nWindow = BX_RING_WINDOW;
 }
 
-static int declare(sqlite3 *db, const char *zName, BxErr *pErr) {
-  char *zSql;
-  if (bxIsColumn(zName, COLUMNS)) {
-    bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: a ring cannot be named %s, as it has a column of "
-        "that name; choose another name",
-        zName);
-    return pErr->rc;
-  }
-  zSql = sqlite3_mprintf(
+static void refuseColumnName(const char *zName, BxErr *pErr) {
+  if (!bxIsColumn(zName, COLUMNS)) return;
+  bxFail(pErr, SQLITE_ERROR,
+      "ValidationError: a ring cannot be named %s, as it has a column of "
+      "that name; choose another name",
+      zName);
+}
+
+static void declare(sqlite3 *db, const char *zName, BxErr *pErr) {
+  char *zSql = bxPrintf(pErr,
       "CREATE TABLE x(agent_id TEXT, event_id TEXT, request_body, "
       "response_body, timestamp INTEGER, size_bytes INTEGER, seq INTEGER, "
       "meta TEXT, \"%w\" HIDDEN, value HIDDEN, actor HIDDEN, reason HIDDEN)",
       zName);
-  if (zSql == 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else {
-    bxFailDb(pErr, db, sqlite3_declare_vtab(db, zSql));
-  }
+  if (zSql != 0) bxFailDb(pErr, db, sqlite3_declare_vtab(db, zSql));
   sqlite3_free(zSql);
-  if (pErr->rc == SQLITE_OK) {
-    sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
-  }
-  return pErr->rc;
+  sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
 }
 
 static int ringDisconnect(sqlite3_vtab *pVtab) {
@@ -174,11 +162,13 @@ static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
   Ring *p;
   int rc;
   p = (Ring *)bxVtabNew(sizeof(*p), bx, "payload_ring", argv[1], argv[2], &err);
+  if (p != 0) bxRingForget(p);
+  refuseColumnName(argv[2], &err);
   declare(db, argv[2], &err);
   if (bCreate && err.rc == SQLITE_OK) {
-    RingOptions options;
-    readOptions(argc, argv, &options, &err);
-    bxRingCreate(p, &options, &err);
+    i64 aValue[N_OPTION] = {BX_RING_WINDOW, 0, 0};
+    readOptions(argc, argv, aValue, &err);
+    bxRingCreate(p, aValue, &err);
   }
   if (err.rc == SQLITE_OK) {
     *ppVtab = &p->base.base;
@@ -205,7 +195,7 @@ static void refuseIfHeld(Ring *p, const char *zWhat, BxErr *pErr) {
   char *zHolder = 0;
   if (bxShadowIsHeld(&p->base, pErr)) {
     p->mWatch |= RING_HOLDS;
-    zHolder = bxRingHolder(p, 0, (i64)1 << 62, (i64)1 << 62, pErr);
+    zHolder = bxRingHolder(p, 0, (i64)1 << 62, pErr);
   }
   if (zHolder == 0) return;
   bxFail(pErr, SQLITE_CONSTRAINT,
@@ -246,50 +236,31 @@ static int ownOrder(
   return i == n;
 }
 
-/* The constraint on a column that the query may use, with one of two operators, or
-** -1. */
-static int findUsable(
-    sqlite3_index_info *pInfo, int iColumn, int op1, int op2) {
-  int i;
-  for (i = 0; i < pInfo->nConstraint; i++) {
-    const struct sqlite3_index_constraint *p = &pInfo->aConstraint[i];
-    if (p->iColumn == iColumn && p->usable && (p->op == op1 || p->op == op2) &&
-        sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") == 0) {
-      return i;
-    }
-  }
-  return -1;
-}
-
-/* Gives a constraint to xFilter, as its next argument. */
-static void useConstraint(sqlite3_index_info *pInfo, int i, int mBit, int *pn) {
-  if (i < 0) return;
-  pInfo->aConstraintUsage[i].argvIndex = ++*pn;
-  pInfo->idxNum |= mBit;
-}
-
-/* What xFilter gets, in this order: the agent, the event, bounds of seq. SQLite
-** compares the last three again. */
+/* What xFilter gets. SQLite compares all but the agent again. */
 static void useConstraints(sqlite3_index_info *pInfo) {
   enum {
-    EQ = SQLITE_INDEX_CONSTRAINT_EQ,
-    GT = SQLITE_INDEX_CONSTRAINT_GT,
-    GE = SQLITE_INDEX_CONSTRAINT_GE,
-    LT = SQLITE_INDEX_CONSTRAINT_LT,
-    LE = SQLITE_INDEX_CONSTRAINT_LE
+    OP_IS = SQLITE_INDEX_CONSTRAINT_EQ, /* these are bits */
+    OP_LOW = SQLITE_INDEX_CONSTRAINT_GT | SQLITE_INDEX_CONSTRAINT_GE,
+    OP_HIGH = SQLITE_INDEX_CONSTRAINT_LT | SQLITE_INDEX_CONSTRAINT_LE,
+    OP_OTHER = SQLITE_INDEX_CONSTRAINT_MATCH /* and above */
   };
-  int i = findUsable(pInfo, AGENT, EQ, EQ), n = 0;
-  if (i < 0) return;
-  useConstraint(pInfo, i, BY_AGENT, &n);
-  pInfo->aConstraintUsage[i].omit = 1;
-  useConstraint(pInfo, findUsable(pInfo, EVENT, EQ, EQ), BY_EVENT, &n);
-  i = findUsable(pInfo, SEQ, EQ, EQ);
-  useConstraint(pInfo, i, SEQ_LOW | SEQ_HIGH, &n);
-  if (i >= 0) return;
-  useConstraint(pInfo, findUsable(pInfo, SEQ, GT, GE), SEQ_LOW, &n);
-  i = findUsable(pInfo, SEQ, LT, LE);
-  useConstraint(
-      pInfo, i, pInfo->idxNum & SEQ_LOW ? SEQ_HIGH | SEQ_BOTH : SEQ_HIGH, &n);
+  static const int aUse[][3] = {{AGENT, OP_IS, BY_AGENT},
+      {EVENT, OP_IS, BY_EVENT}, {SEQ, OP_LOW, SEQ_LOW},
+      {SEQ, OP_HIGH, SEQ_HIGH}, {SEQ, OP_IS, SEQ_IS}};
+  int k, i, n = 0;
+  for (k = 0; k < 5 && (k == 0 || pInfo->idxNum & BY_AGENT); k++) {
+    for (i = 0; i < pInfo->nConstraint; i++) {
+      const struct sqlite3_index_constraint *p = &pInfo->aConstraint[i];
+      if (pInfo->idxNum & aUse[k][2] || !p->usable || p->op >= OP_OTHER ||
+          p->iColumn != aUse[k][0] || !(p->op & aUse[k][1]) ||
+          sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") != 0) {
+        continue;
+      }
+      pInfo->aConstraintUsage[i].argvIndex = ++n;
+      pInfo->aConstraintUsage[i].omit = k == 0;
+      pInfo->idxNum |= aUse[k][2];
+    }
+  }
 }
 
 static int ringBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
@@ -302,10 +273,10 @@ static int ringBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
     if (bNewest) pInfo->idxNum |= NEWEST;
   }
   if (pInfo->colUsed & (1 << REQUEST | 1 << RESPONSE)) pInfo->idxNum |= BODIES;
-  pInfo->estimatedRows = !(pInfo->idxNum & BY_AGENT) ? 5000
-                         : !(pInfo->idxNum & (SEQ_LOW | SEQ_HIGH | BY_EVENT))
-                             ? 50
-                             : 5;
+  pInfo->estimatedRows =
+      !(pInfo->idxNum & BY_AGENT)                                   ? 5000
+      : !(pInfo->idxNum & (SEQ_LOW | SEQ_HIGH | SEQ_IS | BY_EVENT)) ? 50
+                                                                    : 5;
   pInfo->estimatedCost = 2.0 * (double)pInfo->estimatedRows + 5.0;
   if (pInfo->idxNum & BODIES) pInfo->estimatedCost *= 2;
   return SQLITE_OK;
@@ -342,8 +313,8 @@ static void bindPart(RingCursor *p, BxErr *pErr) {
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
   sqlite3_reset(p->pSlots);
   if (iPart == 0) {
-    bxBind(p->pSlots, pErr, "iiii", RING_PARK(pAgent),
-        pAgent->bParked ? RING_PARK_LAST(pAgent) : 0, p->iLow, p->iHigh);
+    bxBind(p->pSlots, pErr, "iiii", RING_KEPT(pAgent->iNo),
+        pAgent->bKept ? RING_LAST(pAgent->iNo) : 0, p->iLow, p->iHigh);
     return;
   }
   if (iFirst <= pAgent->nGiven - p->nWindow) {
@@ -353,9 +324,8 @@ static void bindPart(RingCursor *p, BxErr *pErr) {
   if (iLast > p->iHigh) iLast = p->iHigh;
   if (iFirst < 1) iFirst = 1;
   if (iFirst > iLast) iFirst = iLast = 0; /* no row */
-  bxBind(p->pSlots, pErr, "iiii",
-      BX_RING_BASE(pAgent) + iFirst % pAgent->nWindow,
-      BX_RING_BASE(pAgent) + iLast % pAgent->nWindow, iFirst, iLast);
+  bxBind(p->pSlots, pErr, "iiii", RING_AT(pAgent, iFirst),
+      RING_AT(pAgent, iLast), iFirst, iLast);
 }
 
 /* Advances to the next row, over parts and agents. */
@@ -378,12 +348,24 @@ static void nextRow(RingCursor *p, BxErr *pErr) {
   p->bEof = 1;
 }
 
+/* The slots with an id from ?1 to ?2 and a seq from ?3 to ?4, of event ?5 or any. */
+#define SLOTS(bodies, order)                                                   \
+  "SELECT id, agent_id, event_id, " bodies ", timestamp, size_bytes, seq, "    \
+  "meta FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 AND seq BETWEEN ?3 AND "  \
+  "?4 AND (?5 IS NULL OR event_id = ?5) ORDER BY id " order
+static const char *const azSlots[] = {
+    SLOTS("request_body, response_body", "DESC"),
+    SLOTS("NULL, NULL", "DESC"),
+    SLOTS("request_body, response_body", "ASC"),
+    SLOTS("NULL, NULL", "ASC"),
+};
+
 static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
   RingCursor *p = (RingCursor *)pCursor;
   Ring *pRing = (Ring *)pCursor->pVtab;
   BxErr err = {SQLITE_OK, 0};
-  int i = 1 + !!(idxNum & BY_EVENT);
+  int i = !!(idxNum & BY_AGENT) + !!(idxNum & BY_EVENT), m;
   (void)idxStr;
   (void)argc;
   clearCursor(p);
@@ -392,18 +374,21 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   p->bEof = 0;
   p->iLow = 1;
   p->iHigh = (i64)1 << 62;
-  if ((idxNum & SEQ_LOW) && sqlite3_value_type(argv[i]) == SQLITE_INTEGER) {
-    p->iLow = sqlite3_value_int64(argv[i]);
+  for (m = SEQ_LOW; m <= SEQ_IS; m *= 2) {
+    sqlite3_value *pVal = idxNum & m ? argv[i++] : 0;
+    if (pVal == 0 || sqlite3_value_type(pVal) != SQLITE_INTEGER) continue;
+    if (m != SEQ_HIGH) p->iLow = sqlite3_value_int64(pVal);
+    if (m != SEQ_LOW) p->iHigh = sqlite3_value_int64(pVal);
   }
-  if (idxNum & SEQ_BOTH) i++;
-  if ((idxNum & SEQ_HIGH) && sqlite3_value_type(argv[i]) == SQLITE_INTEGER) {
-    p->iHigh = sqlite3_value_int64(argv[i]);
-  }
-  p->nWindow = bxRingWindow(pRing, &err);
-  p->pAgents = bxRingAgents(pRing, idxNum & BY_AGENT, &err);
+  bxRingReadConfig(pRing, &err);
+  p->nWindow = pRing->nWindow;
+  p->pAgents = bxPrepare(&pRing->base.stmts,
+      idxNum & BY_AGENT ? RING_AGENTS_SQL "WHERE agent_id = ?1"
+                        : RING_AGENTS_SQL "ORDER BY agent_id",
+      &err);
   if (idxNum & BY_AGENT) bxBind(p->pAgents, &err, "v", argv[0]);
-  p->pSlots =
-      bxRingSlots(pRing, (idxNum & BODIES) != 0, (idxNum & NEWEST) != 0, &err);
+  p->pSlots = bxPrepare(&pRing->base.stmts,
+      azSlots[!(idxNum & BODIES) + 2 * !(idxNum & NEWEST)], &err);
   if (idxNum & BY_EVENT) bxBind(p->pSlots, &err, "----v", argv[1]);
   nextRow(p, &err);
   return bxReportVtab(&err, pCursor->pVtab);
@@ -452,20 +437,15 @@ static sqlite3_value *readMeta(Ring *p, sqlite3_value *pMeta, BxErr *pErr) {
   return pMeta;
 }
 
-static void completeCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
-  RingPush done = {0};
-  done.zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
-  bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
-  done.pEvent = aCol[EVENT];
-  done.pResponse = aCol[RESPONSE];
-  done.pMeta = readMeta(p, aCol[META], pErr);
-  bxRingComplete(p, &done, pErr);
-}
-
 /* INSERT INTO ring(ring, ...) VALUES('command', ...) */
 static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
+  static const char *const azCommand[] = {"kill_switch", "complete", "forget"};
+  enum { KILL_SWITCH, COMPLETE, FORGET, N_COMMAND };
   const char *zCommand = bxText(aCol[COMMAND], "command", 100, 0, pErr);
-  int iOption;
+  const char *zAgent, *zEvent = 0;
+  RingPuller puller;
+  RingPush done = {0};
+  int iOption, i = 0;
   if (zCommand == 0) return;
   iOption = findOption(zCommand);
   if (iOption < N_OPTION) {
@@ -477,37 +457,40 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
     } else {
       bxRingSetBound(p, aOption[iOption].zName, n, pErr);
     }
-  } else if (sqlite3_stricmp(zCommand, "kill_switch") == 0) {
-    const char *zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
-    const char *zEvent = bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
-    RingPuller puller;
-    bxRingPuller(aCol[ACTOR], aCol[REASON], &puller, pErr);
-    if (pErr->rc == SQLITE_OK) {
-      bxRingKillSwitch(p, zAgent, zEvent, &puller, pErr);
-    }
-    if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE &&
-        (pErr->rc & 0xff) == SQLITE_CONSTRAINT) {
-      pErr->rc = SQLITE_ERROR; /* otherwise SQLite would treat it as success */
-    }
-  } else if (sqlite3_stricmp(zCommand, "complete") == 0) {
-    completeCommand(p, aCol, pErr);
-  } else if (sqlite3_stricmp(zCommand, "forget") == 0) {
-    bxRingLeave(p,
-        isNull(aCol[AGENT]) ? 0
-                            : bxText(aCol[AGENT], "agent_id", 1024, 0, pErr),
-        pErr);
-  } else {
+    return;
+  }
+  while (i < N_COMMAND && sqlite3_stricmp(zCommand, azCommand[i]) != 0) i++;
+  if (i == N_COMMAND) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: unknown command %Q; a ring knows 'window', "
         "'max_bytes', 'idle_days', 'kill_switch', 'complete' and 'forget'",
         zCommand);
+  }
+  zAgent = bxText(aCol[AGENT], "agent_id", 1024, i == FORGET, pErr);
+  if (i != FORGET) zEvent = bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
+  if (i == COMPLETE) done.pMeta = readMeta(p, aCol[META], pErr);
+  bxRingPuller(aCol[ACTOR], aCol[REASON], &puller, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  if (i == FORGET) {
+    bxRingLeave(p, zAgent, pErr);
+  } else if (i == COMPLETE) {
+    done.zAgent = zAgent;
+    done.pEvent = aCol[EVENT];
+    done.pResponse = aCol[RESPONSE];
+    bxRingComplete(p, &done, pErr);
+  } else {
+    bxRingKillSwitch(p, zAgent, zEvent, &puller, pErr);
+    if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE &&
+        (pErr->rc & 0xff) == SQLITE_CONSTRAINT) {
+      pErr->rc = SQLITE_ERROR; /* otherwise SQLite would treat it as success */
+    }
   }
 }
 
 static void insertRow(
     Ring *p, sqlite3_value **argv, i64 *piRowid, BxErr *pErr) {
   sqlite3_value **aCol = argv + 2;
-  RingPush push;
+  RingPush push = {0};
   push.zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
   bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
   push.pEvent = aCol[EVENT];
@@ -549,6 +532,7 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   BxErr err = {SQLITE_OK, 0};
   BxWrite write;
   bxWriteBegin(&write, p->base.stmts.bx);
+  bxRingSettings(p, &err);
   if (argc == 1) {
     bxRingDelete(p, sqlite3_value_int64(argv[0]), &err);
   } else if (!isNull(argv[0])) {
@@ -562,21 +546,20 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   return bxWriteEnd(&write, &err, pVtab);
 }
 
+/* Without it SQLite would not tell of a rollback. */
 static int ringBegin(sqlite3_vtab *pVtab) {
-  ((Ring *)pVtab)->nWindow = 0;
+  (void)pVtab;
   return SQLITE_OK;
 }
 
-/* Savepoints are those of the tables; only the window is read again. */
+/* Savepoints are those of the tables; only the settings are read again. */
 static int ringSavepoint(sqlite3_vtab *pVtab, int iSavepoint) {
-  (void)pVtab;
   (void)iSavepoint;
-  return SQLITE_OK;
+  return ringBegin(pVtab);
 }
 
 static int ringRollbackTo(sqlite3_vtab *pVtab, int iSavepoint) {
   (void)iSavepoint;
-  ((Ring *)pVtab)->nWindow = 0;
   bxRingForget((Ring *)pVtab);
   return SQLITE_OK;
 }
@@ -587,15 +570,9 @@ static int ringRollback(sqlite3_vtab *pVtab) {
 
 static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
   BxErr err = {SQLITE_OK, 0};
-  if (bxIsColumn(zNew, COLUMNS)) {
-    bxFail(&err, SQLITE_ERROR,
-        "ValidationError: a ring cannot be named %s, as it has a column of "
-        "that name; choose another name",
-        zNew);
-  } else {
-    refuseIfHeld((Ring *)pVtab, "renamed", &err);
-    bxShadowRename((BxVtab *)pVtab, zNew, &err);
-  }
+  refuseColumnName(zNew, &err);
+  refuseIfHeld((Ring *)pVtab, "renamed", &err);
+  bxShadowRename((BxVtab *)pVtab, zNew, &err);
   return bxReportVtab(&err, pVtab);
 }
 

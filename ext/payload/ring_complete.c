@@ -22,25 +22,19 @@ SQLITE_EXTENSION_INIT3
 
 /* The newest exchange of the event without a response; 0: none. A query that finds
 ** it soon if it is new, and else reads the window. */
-static i64 findOpen(Ring *p, const RingPush *pDone, BxErr *pErr) {
+static i64 findOpen(
+    Ring *p, const RingPush *pDone, RingAgent *pAgent, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT id FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 AND seq > ?3 "
-      "AND event_id = ?4 AND response_body IS NULL ORDER BY id DESC LIMIT 1";
-  RingAgent agent;
-  i64 iSlot = 0;
+      "SELECT id FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 AND " RING_WITHIN
+      " AND event_id = ?4 AND response_body IS NULL ORDER BY id DESC LIMIT 1";
+  i64 iSlot = 0, iFirst, iLast;
   int i;
-  bxRingAgent(p, pDone->zAgent, &agent, pErr);
-  if (agent.iNo == 0 || pErr->rc != SQLITE_OK) return 0;
-  for (i = 0; i < 2 + agent.bParked && iSlot == 0; i++) {
-    i64 iSplit = BX_RING_SPLIT(&agent);
-    iSlot = bxAsk(&p->base.stmts, zSql, pErr, "iiiv",
-        i == 0   ? BX_RING_BASE(&agent)
-        : i == 1 ? iSplit + 1
-                 : RING_PARK(&agent),
-        i == 0   ? iSplit
-        : i == 1 ? BX_RING_LAST(&agent)
-                 : RING_PARK_LAST(&agent),
-        i < 2 ? agent.nGiven - agent.nAllowed : 0, pDone->pEvent);
+  bxRingAgent(p, pDone->zAgent, pAgent, pErr);
+  if (pAgent->iNo == 0 || pErr->rc != SQLITE_OK) return 0;
+  for (i = 2; i >= !pAgent->bKept && iSlot == 0; i--) {
+    bxRingPart(pAgent, i, &iFirst, &iLast);
+    iSlot = bxAsk(&p->base.stmts, zSql, pErr, "iiiv", iFirst, iLast,
+        pAgent->nGiven - p->nWindow, pDone->pEvent);
   }
   return iSlot;
 }
@@ -80,58 +74,59 @@ static int completeEvidence(
   return 1;
 }
 
-/* Writes the row of a slot again, with the response. */
-static void completeRow(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
-  static const char zRow[] =
-      "SELECT " RING_SLOT("?2") ", timestamp, request_body, meta "
-                                "FROM main.@_slots AS s WHERE id = ?1";
+/* Writes the response into a slot, in place of zeros. A held row keeps a meta that it
+** has: the log gets the other one. */
+static void completeRow(
+    Ring *p, i64 iSlot, RingAgent *pAgent, RingPush *pDone, BxErr *pErr) {
+  static const char zRow[] = "SELECT seq, timestamp, request_body, meta "
+                             "FROM main.@_slots WHERE id = ?1";
   static const char zLog[] =
       LATE_META " '@' || '/' || seq, event_id, agent_id, ?2 FROM main.@_slots"
                 " WHERE id = ?1";
-  RingAgent agent;
-  RingSlot slot;
-  RingCount count = {0, 0, 0, 0, 0};
-  RingRoll *pRoll = 0;
-  sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zRow, pErr), *pWrite;
-  int bBound = p->nMaxByte > 0 || p->nIdleDay > 0;
-  int bNew = sqlite3_value_type(pDone->pMeta) != SQLITE_NULL;
-  bxRingAgent(p, pDone->zAgent, &agent, pErr);
-  bxBind(pRow, pErr, "it", iSlot, pDone->zAgent);
+  static const char zWrite[] =
+      "UPDATE main.@_slots SET response_body = ?2, meta = coalesce(?3, meta), "
+      "size_bytes = size_bytes + ?4, "
+      "pad = iif(length(pad) > ?4, zeroblob(length(pad) - ?4), NULL) "
+      "WHERE id = ?1";
+  i64 nByte = bxBytes(pDone->pResponse);
+  Watched watched;
+  sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zRow, pErr);
+  bxBind(pRow, pErr, "i", iSlot);
   if (bxRow(pRow, pErr)) {
-    slot.iId = iSlot;
-    bxRingReadSlot(pRow, 0, &slot);
-    agent.nGiven = slot.iSeq;
-    pDone->iTime = sqlite3_column_int64(pRow, 4);
-    pDone->pRequest = sqlite3_column_value(pRow, 5);
-    if (bNew && sqlite3_column_type(pRow, 6) != SQLITE_NULL &&
+    i64 iNewest = pAgent->nGiven;
+    pDone->bLate = 1;
+    pDone->iTime = sqlite3_column_int64(pRow, 1);
+    pDone->pRequest = sqlite3_column_value(pRow, 2);
+    if (sqlite3_value_type(pDone->pMeta) != SQLITE_NULL &&
+        sqlite3_column_type(pRow, 3) != SQLITE_NULL &&
         bxRingIsHeld(p, iSlot, pErr)) {
       bxDo(&p->base.stmts, zLog, pErr, "iv", iSlot, pDone->pMeta);
-      bNew = 0;
+      pDone->pMeta = sqlite3_column_value(pRow, 3);
     }
-    if (!bNew) pDone->pMeta = sqlite3_column_value(pRow, 6);
-    count.nByte = bxBytes(pDone->pResponse);
-    pDone->nByte = slot.nByte + count.nByte;
-    if (bBound) pRoll = bxRingChoose(p, &agent, count.nByte, iSlot, pErr);
-    pWrite = bxStmt(&p->base.stmts, bxRingAppendSql(&slot), pErr);
-    if (bBound) bxRingRoll(p, pRoll, agent.iNo, pErr);
-    bxRingAppend(p, pWrite, &agent, pDone, &slot, pErr);
-    bxRingCount(p, agent.iNo, &count, pErr);
-    if (p->mWatch & RING_HOLDS) bxRingNoteHeld(p, iSlot, pDone, pErr);
-    bxRingTellFull(p, pDone, pErr);
-    bxRingLooked(p);
+    bxRingWatchBegin(p, pDone, &watched, pErr);
+    bxRingMakeRoom(p, pAgent, nByte, iSlot, pErr);
+    bxDo(&p->base.stmts, zWrite, pErr, "ivvi", iSlot, pDone->pResponse,
+        pDone->pMeta, nByte);
+    bxRingCount(p, pAgent->iNo, 0, 0, nByte, pErr);
+    /* the rules see it, unless a newer request has told them */
+    if (sqlite3_column_int64(pRow, 0) != iNewest) watched.pHome = 0;
+    bxRingWritten(p, pAgent, pDone, iSlot, &watched, pErr);
   }
   sqlite3_finalize(pRow);
 }
 
-static void complete(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
+/* iSlot: where findOpen() found it, or 0. */
+static void complete(
+    Ring *p, i64 iSlot, RingAgent *pAgent, RingPush *pDone, BxErr *pErr) {
   int bDone = 0;
+  if (pErr->rc != SQLITE_OK) return;
   if (iSlot == 0 || p->mWatch & RING_HOLDS) {
     bDone = completeEvidence(p, iSlot, pDone, pErr);
     /* a trigger on it may have pushed something */
-    if (bDone && iSlot != 0) iSlot = findOpen(p, pDone, pErr);
+    if (bDone && iSlot != 0) iSlot = findOpen(p, pDone, pAgent, pErr);
   }
   if (iSlot != 0 && pErr->rc == SQLITE_OK) {
-    completeRow(p, iSlot, pDone, pErr);
+    completeRow(p, iSlot, pAgent, pDone, pErr);
   } else if (!bDone) {
     bxFail(pErr, SQLITE_ERROR,
         "NotFoundError: neither ring %s nor the evidence has an exchange of "
@@ -143,23 +138,25 @@ static void complete(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
 }
 
 void bxRingComplete(Ring *p, RingPush *pDone, BxErr *pErr) {
-  i64 iSlot = findOpen(p, pDone, pErr);
-  if (pErr->rc == SQLITE_OK) complete(p, iSlot, pDone, pErr);
+  RingAgent agent;
+  if (pErr->rc != SQLITE_OK) return;
+  complete(p, findOpen(p, pDone, &agent, pErr), &agent, pDone, pErr);
 }
 
 void bxRingCompleteSlot(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
   static const char zRow[] =
       "SELECT agent_id, event_id, seq FROM main.@_slots WHERE id = ?1";
   static const char zSeq[] = "SELECT seq FROM main.@_slots WHERE id = ?1";
+  RingAgent agent;
   sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zRow, pErr);
   bxBind(pRow, pErr, "i", iSlot);
   if (bxRow(pRow, pErr)) {
     i64 iSeq = sqlite3_column_int64(pRow, 2), iOpen;
     pDone->zAgent = bxColumnText(pRow, 0, pErr);
     pDone->pEvent = sqlite3_column_value(pRow, 1);
-    iOpen = findOpen(p, pDone, pErr);
+    iOpen = findOpen(p, pDone, &agent, pErr);
     if (iOpen == iSlot) {
-      complete(p, iSlot, pDone, pErr);
+      complete(p, iSlot, &agent, pDone, pErr);
     } else if (bxAsk(&p->base.stmts, zSeq, pErr, "i", iOpen) < iSeq) {
       bxFail(pErr, SQLITE_CONSTRAINT,
           "ReadOnlyError: a recorded exchange cannot be changed, and exchange "

@@ -13,15 +13,9 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define HELD_ON(kind, key)                                                     \
-  "EXISTS (SELECT 1 FROM main.retention__holds AS f WHERE f.kind = '" kind     \
-  "' AND f.\"key\" = " key ")"
-
 /* The rows with an id from ?1 to ?2 that a hold keeps. */
 #define HELD_ROWS                                                              \
-  " FROM main.@_slots AS s WHERE id BETWEEN ?1 AND ?2 AND (" HELD_ON(          \
-      "agent", "s.agent_id") " OR " HELD_ON("event",                           \
-      "s.event_id") " OR " HELD_ON("buffer", "lower('@')") ")"
+  " FROM main.@_slots AS s WHERE id BETWEEN ?1 AND ?2 AND (" RING_HELD ")"
 static const char zHeld[] =
     "SELECT agent_id, seq, event_id, timestamp, request_body, "
     "response_body, meta" HELD_ROWS;
@@ -33,7 +27,7 @@ static const char zHeld[] =
 /* What holds keep beyond the limits. */
 static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
   static const char zParked[] =
-      "SELECT 1 FROM main.@_slots WHERE id & 32767 >= 10240";
+      "SELECT 1 FROM main.@_slots WHERE id & 268435456";
   static const char zSum[] =
       "SELECT iif(sum(size_bytes) > (SELECT value FROM main.@_config WHERE "
       "name = 'max_bytes'), sum(size_bytes), 0)" HELD_ROWS;
@@ -81,15 +75,8 @@ static void logHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   if (bWritten) bxLogFollow(p->base.stmts.bx, pErr);
 }
 
-void bxRingNoteHeld(Ring *p, i64 iSlot, const RingPush *pPush, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  if (pErr->rc != SQLITE_OK) return;
-  logHeld(p, iSlot, iSlot, &err);
-  if (bxMayPassOver(&p->base.stmts, &err)) {
-    bxRingTell(p, pPush, err.zMsg, pErr);
-    bxClear(&err);
-  }
-  bxPass(pErr, &err);
+void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr) {
+  logHeld(p, iSlot, iSlot, pErr);
 }
 
 void bxRingHeld(BxVtab *pVtab, BxErr *pErr) {
@@ -97,14 +84,14 @@ void bxRingHeld(BxVtab *pVtab, BxErr *pErr) {
 }
 
 /* The exchange of a row of the log: of agent ?1 with seq ?2, where its agent has it, or
-** parked. If ?3 also as it was without its meta (1), or without its response (2). */
+** beyond its window. If ?3 also as it was without its meta (1), or without its response (2). */
 static const char zExchange[] =
     "SELECT s.agent_id, seq, event_id, timestamp, request_body,"
     " iif(column1 & 2, NULL, response_body), iif(column1 & 1, NULL, meta)"
     " FROM (VALUES (0), (1), (2), (3)) CROSS JOIN main.@_agents AS a"
     " CROSS JOIN main.@_slots AS s"
-    "  ON s.id = (a.no << 16) + ((a.half & 1) << 15) + ?2 % a.window"
-    "  OR s.id BETWEEN (a.no << 16) + 10240 AND (a.no << 16) + 32767"
+    "  ON s.id = (a.no << 29) + (a.window << 14) + ?2 % a.window"
+    "  OR s.id = (a.no << 29) + 268435456 + (?2 & 268435455)"
     " WHERE a.agent_id = ?1 AND s.seq = ?2 AND (column1 = 0 OR ?3)";
 
 /* Whether a ring has the exchange of a row of the log, as it says. */
@@ -183,18 +170,18 @@ static const char *const azCheck[] = {
     "SELECT 'agents', 'agent ' || agent_id || "
     "': rows or bytes are not those of its slots' FROM main.@_agents AS a "
     "WHERE (SELECT count(*) || ' ' || coalesce(sum(size_bytes), 0) "
-    "FROM main.@_slots WHERE id BETWEEN a.no << 16 AND (a.no << 16) + 65535) "
+    "FROM main.@_slots WHERE id BETWEEN a.no << 29 AND (a.no << 29) + 536870911) "
     "IS NOT rows || ' ' || bytes",
     "SELECT 'agents', 'agent ' || agent_id || ': the layout is not one' "
     "FROM main.@_agents WHERE (typeof(no) = 'integer' AND no > 0 "
-    "AND half IN (0, 1, 2, 3) AND typeof(window) = 'integer' "
+    "AND kept IN (0, 1) AND typeof(window) = 'integer' "
     "AND window BETWEEN 1 AND 10000) IS NOT TRUE",
     "SELECT 'slots', 'slot ' || s.id || ' is not where its agent has it' "
-    "FROM main.@_slots AS s LEFT JOIN main.@_agents AS a ON a.no = s.id >> 16 "
+    "FROM main.@_slots AS s LEFT JOIN main.@_agents AS a ON a.no = s.id >> 29 "
     "WHERE a.no IS NULL OR a.agent_id IS NOT s.agent_id OR s.event_id IS NULL "
-    "OR s.timestamp IS NULL OR s.seq > a.given OR iif(s.id & 32767 >= 10240, "
-    "a.half < 2, s.id IS NOT (a.no << 16) + ((a.half & 1) << 15) + s.seq % "
-    "a.window)",
+    "OR s.timestamp IS NULL OR s.seq > a.given OR s.id IS NOT (a.no << 29) + "
+    "iif(s.id & 268435456 AND a.kept, 268435456 + (s.seq & 268435455), "
+    "(a.window << 14) + s.seq % a.window)",
     "SELECT 'config', 'the window is not from 1 to 10000' WHERE NOT EXISTS "
     "(SELECT 1 FROM main.@_config WHERE name = 'window' "
     "AND typeof(value) = 'integer' AND value BETWEEN 1 AND 10000)",
@@ -208,8 +195,8 @@ static const char *const azCheck[] = {
     "SELECT 'turns', 'agent ' || a.agent_id || ' has no turn; set max_bytes "
     "and idle_days to 0, then set them again' FROM main.@_agents AS a "
     "LEFT JOIN main.@_turns AS t ON t.no = a.no WHERE " BOUNDED
-    " AND (typeof(t.last) = 'integer' AND (t.filled = 1 "
-    "OR (t.filled = 0 AND a.rows = 0))) IS NOT TRUE",
+    " AND (typeof(t.at) = 'integer' AND (t.at > 0 OR a.rows = 0)) "
+    "IS NOT TRUE",
 };
 /* clang-format on */
 

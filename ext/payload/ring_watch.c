@@ -3,9 +3,9 @@
 **
 ** Which rules there are, and what was found, is in the schema of the archive:
 ** the ring's own schema, or for a ring in temp that of the payload domain. What
-** is off costs nothing but to see that it is off: one number, which is read with
-** the window. For a ring in temp it is read again when this connection has
-** changed something, and after a second.
+** is off costs nothing: the settings are read again only after something else than
+** pushes of this connection has changed the file. For a ring in temp, whose rules
+** are in another schema, also after a second.
 **
 ** A push that is looked at reads the steps of its agent (kept in memory, as long
 ** as they are those of the table), reads what is new in the bodies, and asks the
@@ -21,13 +21,6 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define LOOK_MS 1000
-
-/* What payload_agents says of an agent. */
-typedef struct AgentRow {
-  int eMode;
-  int bStopped;
-  i64 iStart;
-} AgentRow;
 
 enum { MODE_OFF, MODE_RECORD, MODE_KILL };
 
@@ -60,28 +53,8 @@ void bxRingForget(Ring *p) {
   " + 32 * EXISTS (SELECT 1 FROM main.retention__erased)"
 /* clang-format on */
 
-const char *bxRingConfigSql(int eRules) {
-  static const char zAll[] = "SELECT value, " RULE_FLAGS " + " CORE_FLAGS
-                             " FROM main.@_config ORDER BY name DESC";
-  static const char zCore[] =
-      "SELECT value, " CORE_FLAGS " FROM main.@_config ORDER BY name DESC";
-  return eRules == RING_RULES ? zAll : zCore;
-}
-
 static int isTemp(const Ring *p) {
   return sqlite3_stricmp(p->base.stmts.zDb, "temp") == 0;
-}
-
-static int hasTable(Ring *p, const char *zTable, BxErr *pErr) {
-  return bxCanPrepare(p->base.stmts.bx,
-      bxPrintf(pErr, "SELECT 1 FROM \"%w\".%s", p->base.stmts.zDb, zTable),
-      pErr);
-}
-
-int bxRingHasRules(Ring *p, BxErr *pErr) {
-  if (isTemp(p)) return -1;
-  if (hasTable(p, "payload_rules", pErr)) return RING_RULES;
-  return hasTable(p, "retention__in_force", pErr) ? RING_CORE : -1;
 }
 
 /* The schema with the rules; NULL without an error if there is none that a ring
@@ -109,38 +82,43 @@ static unsigned int dataVersion(Ring *p) {
   return i;
 }
 
-int bxRingIsLooked(Ring *p) {
-  return p->nChange == sqlite3_total_changes(p->base.stmts.bx->db) &&
-         dataVersion(p) - p->iData <= 1;
+static int askFlags(BxStmts *p, const char *zSql, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  int m = (int)bxAsk(p, zSql, &err, "");
+  if (err.rc != SQLITE_ERROR) {
+    bxPass(pErr, &err);
+    return m;
+  }
+  bxClear(&err); /* no such table */
+  return -1;
 }
 
-void bxRingLookTemp(Ring *p, BxErr *pErr) {
-  static const char zFlags[] = "SELECT " RULE_FLAGS;
-  BxStmts *pHome;
-  i64 iNow;
-  if (p->eRules > 0 || !isTemp(p)) return;
-  p->bSame = p->iLooked != 0 &&
-             p->nChange == sqlite3_total_changes(p->base.stmts.bx->db);
-  if (p->bSame) return;
-  iNow = bxNow();
-  if (p->iLooked != 0 && !p->bHome && iNow - p->iLooked < LOOK_MS &&
-      iNow >= p->iLooked) {
-    return;
+void bxRingSettings(Ring *p, BxErr *pErr) {
+  static const char zRules[] = "SELECT " RULE_FLAGS;
+  static const char zCore[] = "SELECT " CORE_FLAGS;
+  static const char zAll[] = "SELECT " RULE_FLAGS " + " CORE_FLAGS;
+  BxStmts *pOn = &p->base.stmts;
+  int nMore = p->nChange - sqlite3_total_changes(pOn->bx->db);
+  p->bSame = p->nChange >= 0 && (nMore == 0 || nMore == 1) &&
+             (isTemp(p) || dataVersion(p) - p->iData <= 1);
+  if (p->bSame || pErr->rc != SQLITE_OK) return;
+  bxRingReadConfig(p, pErr);
+  if (isTemp(p)) {
+    p->iLooked = bxNow();
+    pOn = rulesOf(p, pErr);
+    p->mWatch = pOn != 0 ? askFlags(pOn, zRules, pErr) : 0;
+  } else if ((p->mWatch = askFlags(pOn, zAll, pErr)) < 0) {
+    p->mWatch = askFlags(pOn, zCore, pErr);
   }
-  p->iLooked = iNow;
-  pHome = rulesOf(p, pErr);
-  p->bHome = pHome != 0;
-  p->mWatch = pHome != 0 ? (int)bxAsk(pHome, zFlags, pErr, "") : 0;
+  if (p->mWatch < 0) p->mWatch = 0;
 }
 
 void bxRingLooked(Ring *p) {
-  /* the statement around this one counts the row once more, and the commit */
-  p->nChange = p->nSeen = sqlite3_total_changes(p->base.stmts.bx->db) + 1;
-  if (p->eRules > 0) {
-    p->iData = dataVersion(p);
-  } else if (bxNow() - p->iLooked >= LOOK_MS) {
-    p->iLooked = 0;
-  }
+  /* the statement around this one counts the row once more at its end, and the
+  ** commit */
+  p->nChange = sqlite3_total_changes(p->base.stmts.bx->db) + 1;
+  p->iData = dataVersion(p);
+  if (isTemp(p) && bxNow() - p->iLooked >= LOOK_MS) p->nChange = -1;
 }
 
 static void nameRing(const Ring *p, char zOut[RING_NAME]) {
@@ -169,101 +147,25 @@ void bxRingTell(Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr) {
 
 /*---------------------------------------------------------------- rules ----*/
 
-static Watch *needWatch(Ring *p, BxErr *pErr) {
-  if (p->pWatch == 0) p->pWatch = bxNew(sizeof(Watch), pErr);
-  return p->pWatch;
-}
-
 /* The rules. They are read again if anybody else has changed anything. */
 static const Rules *needRules(Ring *p, BxStmts *pHome, BxErr *pErr) {
-  Watch *pWatch = needWatch(p, pErr);
+  Rules *pRules;
+  if (p->pWatch == 0) p->pWatch = bxNew(sizeof(Watch), pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  if (!p->bSame || !pWatch->rules.bRead) {
-    bxRulesFree(&pWatch->rules);
-    bxRulesRead(&pWatch->rules, pHome, pErr);
-    if (pErr->rc != SQLITE_OK) bxRulesFree(&pWatch->rules);
+  pRules = &p->pWatch->rules;
+  if (!p->bSame || !pRules->bRead) {
+    bxRulesFree(pRules);
+    bxRulesRead(pRules, pHome, pErr);
+    if (pErr->rc != SQLITE_OK) bxRulesFree(pRules);
   }
-  return &pWatch->rules;
-}
-
-static AgentRow agentRow(
-    Ring *p, BxStmts *pHome, const char *zAgent, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT CASE on_loop WHEN 'off' THEN 0 WHEN 'record' THEN 1 "
-      "WHEN 'kill_switch' THEN 2 END, stopped_at IS NOT NULL, starts "
-      "FROM main.payload_agents WHERE agent_id = ?1";
-  AgentRow row = {0, 0, 0};
-  sqlite3_stmt *pStmt;
-  row.eMode = p->mWatch & RING_MODE;
-  if (!(p->mWatch & RING_AGENTS)) return row;
-  pStmt = bxStmt(pHome, zSql, pErr);
-  bxBind(pStmt, pErr, "t", zAgent);
-  if (bxRow(pStmt, pErr)) {
-    if (sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
-      row.eMode = sqlite3_column_int(pStmt, 0);
-    }
-    row.bStopped = sqlite3_column_int(pStmt, 1);
-    row.iStart = sqlite3_column_int64(pStmt, 2);
-  }
-  bxDone(pStmt, pErr);
-  return row;
+  return pRules;
 }
 
 /*------------------------------------------------------------- verdicts ----*/
 
-int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
-    const char *zAgent, i64 iTime, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT 1 FROM main.payload_allows "
-      "WHERE coalesce(agent_id = ?1, 1) AND coalesce(rule = ?2, 1) "
-      "AND coalesce(tool = ?3, 1) AND coalesce(until > ?4, 1)";
-  return (int)bxAsk(pHome, zSql, pErr, "ttti", zAgent, bxRuleName(p->eRule),
-      TRACK_STEP(pTrack, p->aStep[0])->zTool, iTime);
-}
-
-/* What repeats, in this turn, since the last start. */
-i64 bxRuleThing(const Finding *p, const Track *pTrack) {
-  const Step *pStep = TRACK_STEP(pTrack, p->aStep[0]);
-  i64 iTurn = p->eRule == RULE_TEXT ? 0 : pStep->iTurn;
-  return (i64)bxHashMix((sqlite3_uint64)p->hThing,
-      bxHashMix((sqlite3_uint64)iTurn, (sqlite3_uint64)pStep->iStart));
-}
-
-/* The exchanges of a finding, as a JSON array, to sqlite3_free(). */
-char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr) {
-  sqlite3_str *pStr = sqlite3_str_new(0);
-  i64 iLast = -1;
-  int i;
-  sqlite3_str_appendchar(pStr, 1, '[');
-  for (i = p->n - 1; i >= 0; i--) {
-    i64 iSeq = TRACK_STEP(pTrack, p->aStep[i])->iSeq;
-    if (iSeq == iLast) continue;
-    sqlite3_str_appendf(pStr, iLast < 0 ? "%lld" : ",%lld", iSeq);
-    iLast = iSeq;
-  }
-  sqlite3_str_appendchar(pStr, 1, ']');
-  return bxFinish(pStr, pErr);
-}
-
-i64 bxRuleTokens(const Finding *p, const Track *pTrack) {
-  const Step *pNew = TRACK_STEP(pTrack, pTrack->nStep);
-  if (p->eRule >= RULE_TOKENS && p->eRule <= RULE_COST) {
-    return pNew->nSpent - pNew->nSpentBefore;
-  }
-  return pNew->nSpent - TRACK_STEP(pTrack, p->aStep[p->n - 1])->nSpent;
-}
-
-typedef struct Judging {
-  Ring *p;
-  BxStmts *pHome;
-  const Rules *pRules;
-  const RingPush *pPush;
-  Watched *pOut;
-} Judging;
-
 /* An error beside the record is passed over if the record is still there, and is
 ** told in the log. */
-static void passOver(const Judging *p, BxErr *pBeside, BxErr *pErr) {
+static void passOver(const Watched *p, BxErr *pBeside, BxErr *pErr) {
   if (pBeside->rc == SQLITE_OK) return;
   if (bxMayPassOver(&p->p->base.stmts, pBeside)) {
     bxRingTell(p->p, p->pPush, pBeside->zMsg, pErr);
@@ -275,23 +177,23 @@ static void passOver(const Judging *p, BxErr *pBeside, BxErr *pErr) {
 /* Whether the verdict is there already: one that pulled the switch, if this one
 ** would. */
 static int isRaised(
-    Judging *p, const Finding *pFinding, i64 hThing, int bKill, BxErr *pErr) {
+    Watched *p, const Finding *pFinding, i64 hThing, int bKill, BxErr *pErr) {
   static const char zSql[] =
       "SELECT 1 FROM main.payload_verdicts WHERE agent_id = ?1 AND rule = ?2 "
       "AND thing = ?3 AND ring = ?4 AND (action = 'kill_switch' OR NOT ?5)";
   return (int)bxAsk(p->pHome, zSql, pErr, "ttiti", p->pPush->zAgent,
-      bxRuleName(pFinding->eRule), hThing, p->pOut->zRing, (i64)bKill);
+      bxRuleName(pFinding->eRule), hThing, p->zRing, (i64)bKill);
 }
 
 /* The id of a kill switch: a UUID (version 8) of the exchange that fires it. */
-static void nameKill(Judging *p, BxErr *pErr) {
-  char *z = bxPrintf(pErr, "%s %s %lld %lld", p->pOut->zRing, p->pPush->zAgent,
-      p->pOut->pTrack->iSeq, p->pPush->iTime);
+static void nameKill(Watched *p, BxErr *pErr) {
+  char *z = bxPrintf(pErr, "%s %s %lld %lld", p->zRing, p->pPush->zAgent,
+      p->pTrack->iSeq, p->pPush->iTime);
   sqlite3_uint64 h, l;
   if (z == 0) return;
   h = bxHashOf(z, (i64)strlen(z));
-  l = bxHashMix(h, (sqlite3_uint64)p->pOut->pTrack->iSeq);
-  sqlite3_snprintf(37, p->pOut->zKill, "%08x-%04x-8%03x-8%03x-%012llx",
+  l = bxHashMix(h, (sqlite3_uint64)p->pTrack->iSeq);
+  sqlite3_snprintf(37, p->zKill, "%08x-%04x-8%03x-8%03x-%012llx",
       (unsigned int)(h >> 32), (unsigned int)(h >> 16 & 0xffff),
       (unsigned int)(h >> 4 & 0xfff), (unsigned int)(l >> 48 & 0xfff),
       l & 0xffffffffffffu);
@@ -300,7 +202,7 @@ static void nameKill(Judging *p, BxErr *pErr) {
 
 /* After a verdict was written: its row of the log; and if it pulls the switch, its
 ** agent is stopped. */
-static void tellVerdict(Judging *p, const Finding *pFinding, const char *zSay,
+static void tellVerdict(Watched *p, const Finding *pFinding, const char *zSay,
     int bKill, BxErr *pErr) {
   static const char zLog[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason, "
@@ -315,23 +217,23 @@ static void tellVerdict(Judging *p, const Finding *pFinding, const char *zSay,
   const char *zAgent = p->pPush->zAgent;
   i64 iId = sqlite3_last_insert_rowid(p->pHome->bx->db);
   bxDo(p->pHome, zLog, pErr, "ittitt", p->pPush->iTime, zRule, zSay, iId,
-      zAgent, bKill ? p->pOut->zKill : 0);
+      zAgent, bKill ? p->zKill : 0);
   if (!bKill) return;
-  if (p->pOut->iVerdict == 0) p->pOut->iVerdict = iId;
+  if (p->iVerdict == 0) p->iVerdict = iId;
   bxDo(p->pHome, zStop, pErr, "tit", zAgent, p->pPush->iTime, zRule);
 }
 
-static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
+static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   static const char zSql[] =
       "INSERT INTO main.payload_verdicts(at, ring, agent_id, rule, level, "
       "count, threshold, tool, turn, thing, seqs, tokens, sentence, action, "
       "kill_switch_event_id) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, "
       "?11, ?12, ?13, ?14, ?15)";
   const Rule *pRule = &p->pRules->a[pFinding->eRule];
-  const Track *pTrack = p->pOut->pTrack;
+  const Track *pTrack = p->pTrack;
   const Step *pStep = TRACK_STEP(pTrack, pFinding->aStep[0]);
-  int bKill = p->pOut->eMode == MODE_KILL && pRule->bStop;
-  int bNamed = p->pOut->zKill[0] != 0;
+  int bKill = p->eMode == MODE_KILL && pRule->bStop;
+  int bNamed = p->zKill[0] != 0;
   BxErr err = {SQLITE_OK, 0};
   i64 hThing = bxRuleThing(pFinding, pTrack);
   char *zSeqs, *zSay, *zNumber, *zThreshold;
@@ -347,15 +249,15 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
   zThreshold = bxPrintf(pErr, "%!.15g", pRule->rThreshold);
   bxPass(&err, pErr);
   bxLogBegin(p->pHome, &err);
-  bxDo(p->pHome, zSql, &err, "itttttttiitittt", p->pPush->iTime, p->pOut->zRing,
+  bxDo(p->pHome, zSql, &err, "itttttttiitittt", p->pPush->iTime, p->zRing,
       p->pPush->zAgent, bxRuleName(pFinding->eRule),
       pRule->bStop ? "stop" : "alert", zNumber, zThreshold,
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
-      bKill ? p->pOut->zKill : 0);
+      bKill ? p->zKill : 0);
   tellVerdict(p, pFinding, zSay, bKill, &err);
   bxLogFollow(p->pHome->bx, &err);
-  if (err.rc != SQLITE_OK && !bNamed) p->pOut->zKill[0] = 0;
+  if (err.rc != SQLITE_OK && !bNamed) p->zKill[0] = 0;
   passOver(p, &err, pErr);
   sqlite3_free(zSeqs);
   sqlite3_free(zSay);
@@ -364,11 +266,11 @@ static void raiseVerdict(Judging *p, const Finding *pFinding, BxErr *pErr) {
 }
 
 /* Asks one rule when step n is the newest. nLike: see bxRuleMay(), or -1. */
-static void askRule(Judging *p, RuleKind eRule, i64 n, int nLike, BxErr *pErr) {
+static void askRule(Watched *p, RuleKind eRule, i64 n, int nLike, BxErr *pErr) {
   Finding finding;
   if (!p->pRules->a[eRule].bEnabled || pErr->rc != SQLITE_OK) return;
   if (nLike >= 0 && !bxRuleMay(p->pRules, eRule, nLike)) return;
-  bxRuleLook(p->pRules, eRule, p->pOut->pTrack, n, &finding);
+  bxRuleLook(p->pRules, eRule, p->pTrack, n, &finding);
   if (finding.n > 0 && finding.rCount >= p->pRules->a[eRule].rThreshold) {
     raiseVerdict(p, &finding, pErr);
   }
@@ -376,88 +278,110 @@ static void askRule(Judging *p, RuleKind eRule, i64 n, int nLike, BxErr *pErr) {
 
 /* Asks the rules of calls for each call whose result has come, and the others
 ** once. */
-static void judge(Judging *p, const i64 *aDone, int nDone, BxErr *pErr) {
+static void judge(Watched *p, const i64 *aDone, int nDone, BxErr *pErr) {
   int i, eRule;
   for (i = 0; i < nDone; i++) {
-    int nLike = bxRuleLike(p->pOut->pTrack, aDone[i]);
+    int nLike = bxRuleLike(p->pTrack, aDone[i]);
     for (eRule = 0; eRule <= RULE_REPEAT; eRule++) {
       askRule(p, (RuleKind)eRule, aDone[i], nLike, pErr);
     }
   }
   for (eRule = RULE_TEXT; eRule < N_RULE; eRule++) {
-    askRule(p, (RuleKind)eRule, p->pOut->pTrack->nStep, -1, pErr);
+    askRule(p, (RuleKind)eRule, p->pTrack->nStep, -1, pErr);
   }
 }
 
 /*--------------------------------------------------------------- pushes ----*/
 
-static void refuseStopped(const RingPush *pPush, BxErr *pErr) {
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "AgentStoppedError: agent %s is stopped, and payload.refuse_stopped is "
-      "1; "
-      "to start it again, INSERT INTO payload_starts(agent_id, actor, reason)",
-      pPush->zAgent);
-}
-
 void bxRingWatchBegin(
     Ring *p, const RingPush *pPush, Watched *pOut, BxErr *pErr) {
-  Judging judging = {p, 0, 0, pPush, pOut};
+  static const char zSql[] =
+      "SELECT CASE on_loop WHEN 'off' THEN 0 WHEN 'record' THEN 1 "
+      "WHEN 'kill_switch' THEN 2 ELSE ?2 END, stopped_at IS NOT NULL, starts "
+      "FROM main.payload_agents WHERE agent_id = ?1";
   BxErr err = {SQLITE_OK, 0};
-  AgentRow row;
-  pOut->pHome = 0;
+  sqlite3_stmt *pStmt;
+  int bStopped = 0;
+  memset(pOut, 0, sizeof(*pOut));
+  pOut->p = p;
+  pOut->pPush = pPush;
+  pOut->eMode = p->mWatch & RING_MODE;
   if (!(p->mWatch & RING_WATCH) || p->bWatching || pErr->rc != SQLITE_OK)
     return;
-  if (!isTemp(p)) p->bSame = bxRingIsLooked(p);
-  judging.pHome = rulesOf(p, pErr);
-  if (judging.pHome == 0) return;
-  pOut->zKill[0] = 0;
-  pOut->iVerdict = 0;
+  pOut->pHome = rulesOf(p, pErr);
+  if (pOut->pHome == 0) return;
   nameRing(p, pOut->zRing);
-  row = agentRow(p, judging.pHome, pPush->zAgent, &err);
-  passOver(&judging, &err, pErr);
-  if (row.bStopped && (p->mWatch & RING_REFUSE)) refuseStopped(pPush, pErr);
-  pOut->eMode = row.eMode;
-  pOut->iStart = row.iStart;
-  if (row.eMode != MODE_OFF) pOut->pHome = judging.pHome;
+  if (p->mWatch & RING_AGENTS) {
+    pStmt = bxStmt(pOut->pHome, zSql, &err);
+    bxBind(pStmt, &err, "ti", pPush->zAgent, (i64)pOut->eMode);
+    if (bxRow(pStmt, &err)) {
+      pOut->eMode = sqlite3_column_int(pStmt, 0);
+      bStopped = sqlite3_column_int(pStmt, 1);
+      pOut->iStart = sqlite3_column_int64(pStmt, 2);
+    }
+    bxDone(pStmt, &err);
+    passOver(pOut, &err, pErr);
+  }
+  if (bStopped && (p->mWatch & RING_REFUSE) && !pPush->bLate) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "AgentStoppedError: agent %s is stopped, and payload.refuse_stopped is "
+        "1; to start it again, INSERT INTO payload_starts(agent_id, actor, "
+        "reason)",
+        pPush->zAgent);
+  }
+  if (pOut->eMode == MODE_OFF) pOut->pHome = 0;
 }
 
 /* Asks the rules, and keeps the steps. */
 static void look(
-    Judging *p, const RingAgent *pNext, BxErr *pBeside, BxErr *pErr) {
+    Watched *p, const RingAgent *pNext, BxErr *pBeside, BxErr *pErr) {
   RingPuller rule = {0, 0, 0};
   const RingPush *pPush = p->pPush;
-  Moment moment = {pNext->nGiven, pPush->iTime, p->pOut->iStart};
+  Moment moment = {pNext->nGiven, pPush->iTime, p->iStart};
   i64 aDone[TRACK_STEPS];
   int nDone;
   Track *pTrack;
   p->pRules = needRules(p->p, p->pHome, pBeside);
   if (pBeside->rc != SQLITE_OK) return;
-  p->pOut->pTrack = pTrack = bxTrackTake(p->p, pNext, pBeside);
+  p->pTrack = pTrack = bxTrackTake(p->p, pNext, pBeside);
   if (pBeside->rc != SQLITE_OK) return;
   nDone = bxTrackAdd(pTrack, p->pRules, &moment, pPush->pRequest,
       pPush->pResponse, aDone, pBeside);
   if (pBeside->rc == SQLITE_OK) judge(p, aDone, nDone, pBeside);
-  if (pBeside->rc == SQLITE_OK && p->pOut->zKill[0] == 0) {
+  if (pBeside->rc == SQLITE_OK && p->zKill[0] == 0) {
     bxTrackWrite(pTrack, &p->p->base.stmts, pBeside);
   } else {
     pTrack->iNo = 0; /* to be read again */
   }
-  if (pBeside->rc == SQLITE_OK && p->pOut->zKill[0] != 0) {
+  if (pBeside->rc == SQLITE_OK && p->zKill[0] != 0) {
     bxRingForgetSteps(p->p, pNext->iNo, pBeside);
     passOver(p, pBeside, pErr);
-    rule.iVerdict = p->pOut->iVerdict;
-    bxRingKillSwitch(p->p, pPush->zAgent, p->pOut->zKill, &rule, pBeside);
+    rule.iVerdict = p->iVerdict;
+    bxRingKillSwitch(p->p, pPush->zAgent, p->zKill, &rule, pBeside);
   }
 }
 
-void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
-    Watched *pWatched, BxErr *pErr) {
-  Judging judging = {p, pWatched->pHome, 0, pPush, pWatched};
+void bxRingWritten(Ring *p, const RingAgent *pNext, const RingPush *pPush,
+    i64 iSlot, Watched *pWatched, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
-  if (pWatched->pHome == 0 || pErr->rc != SQLITE_OK) return;
-  p->bWatching =
-      1; /* what a trigger on payload_verdicts pushes is not looked at */
-  look(&judging, pNext, &err, pErr);
-  p->bWatching = 0;
-  passOver(&judging, &err, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  if (pWatched->pHome != 0) {
+    /* what a trigger on payload_verdicts pushes is not looked at */
+    p->bWatching = 1;
+    look(pWatched, pNext, &err, pErr);
+    p->bWatching = 0;
+    passOver(pWatched, &err, pErr);
+  }
+  if (p->mWatch & RING_HOLDS) {
+    bxRingNoteHeld(p, iSlot, &err);
+    passOver(pWatched, &err, pErr);
+  }
+  if (p->bNoRoom) {
+    bxRingTell(p, pPush,
+        "the ring has more than max_bytes: a hold keeps what would go, or this "
+        "exchange alone has more",
+        pErr);
+  }
+  p->bNoRoom = 0;
+  bxRingLooked(p);
 }

@@ -271,3 +271,45 @@ char *bxRuleSay(
   sqlite3_free(zNumber);
   return z;
 }
+
+int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
+    const char *zAgent, i64 iTime, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT 1 FROM main.payload_allows "
+      "WHERE coalesce(agent_id = ?1, 1) AND coalesce(rule = ?2, 1) "
+      "AND coalesce(tool = ?3, 1) AND coalesce(until > ?4, 1)";
+  return (int)bxAsk(pHome, zSql, pErr, "ttti", zAgent, bxRuleName(p->eRule),
+      TRACK_STEP(pTrack, p->aStep[0])->zTool, iTime);
+}
+
+/* What repeats, in this turn, since the last start. */
+i64 bxRuleThing(const Finding *p, const Track *pTrack) {
+  const Step *pStep = TRACK_STEP(pTrack, p->aStep[0]);
+  i64 iTurn = p->eRule == RULE_TEXT ? 0 : pStep->iTurn;
+  return (i64)bxHashMix((sqlite3_uint64)p->hThing,
+      bxHashMix((sqlite3_uint64)iTurn, (sqlite3_uint64)pStep->iStart));
+}
+
+/* The exchanges of a finding, as a JSON array, to sqlite3_free(). */
+char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr) {
+  sqlite3_str *pStr = sqlite3_str_new(0);
+  i64 iLast = -1;
+  int i;
+  sqlite3_str_appendchar(pStr, 1, '[');
+  for (i = p->n - 1; i >= 0; i--) {
+    i64 iSeq = TRACK_STEP(pTrack, p->aStep[i])->iSeq;
+    if (iSeq == iLast) continue;
+    sqlite3_str_appendf(pStr, iLast < 0 ? "%lld" : ",%lld", iSeq);
+    iLast = iSeq;
+  }
+  sqlite3_str_appendchar(pStr, 1, ']');
+  return bxFinish(pStr, pErr);
+}
+
+i64 bxRuleTokens(const Finding *p, const Track *pTrack) {
+  const Step *pNew = TRACK_STEP(pTrack, pTrack->nStep);
+  if (p->eRule >= RULE_TOKENS && p->eRule <= RULE_COST) {
+    return pNew->nSpent - pNew->nSpentBefore;
+  }
+  return pNew->nSpent - TRACK_STEP(pTrack, p->aStep[p->n - 1])->nSpent;
+}

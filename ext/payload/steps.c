@@ -3,36 +3,46 @@
 **
 ** The steps of an agent stay in memory as long as they are those of the table.
 ** While nothing but pushes of this connection has changed the file, they are.
-** Else the newest row tells: every push changes its column chain.
+** Else the newest row tells: every push changes its column hash.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* A step as numbers, in the order of the columns of its row. The columns state and
-** more have several numbers each: a byte with the count of bytes that follow, the
-** lowest first. more ends with the name of the tool. Only the newest step has what
-** its agent has: head, items, chain and state; the others have what it had then. */
-#define STEP_COLUMNS                                                           \
-  "n, seq, turn, error, arguments, made, head, items, chain, state, more"
+/* The numbers of a step, in the order in which the column step has them, with the
+** name of the tool behind them: each a byte with the count of bytes that follow, the
+** lowest first. Those of its agent, as they were after its exchange, are in the
+** column head. */
 enum {
-  STEP_N,
-  STEP_SEQ,
   STEP_TURN,
-  STEP_ERROR,
+  STEP_ERROR_1, /* and 1 more */
   STEP_ARGUMENTS,
   STEP_MADE,
-  STEP_HEAD,
-  STEP_ITEMS,
-  STEP_CHAIN,
-  N_COLUMN,
-  N_STATE = N_COLUMN + 4,
-  N_NUMBER = N_STATE + 11
+  STEP_TIME,
+  STEP_START,
+  STEP_CALL,
+  STEP_RESULT,
+  STEP_MASKED,
+  STEP_SAID,
+  STEP_SPENT,
+  STEP_COST,
+  STEP_SPENT_BEFORE,
+  STEP_MADE_BEFORE,
+  STEP_COST_BEFORE,
+  N_STEP
+};
+enum {
+  TRACK_HEAD,
+  TRACK_HASH,
+  TRACK_KEY,
+  TRACK_READ,
+  TRACK_ITEMS,
+  TRACK_FIRST,
+  N_HEAD
 };
 
-static void packNumbers(unsigned char **pz, const i64 *a, int n) {
-  unsigned char *z = *pz;
+static unsigned char *packNumbers(unsigned char *z, const i64 *a, int n) {
   int i;
   for (i = 0; i < n; i++) {
     sqlite3_uint64 u = (sqlite3_uint64)a[i];
@@ -40,7 +50,7 @@ static void packNumbers(unsigned char **pz, const i64 *a, int n) {
     for (; u > 0; u >>= 8) *z++ = (unsigned char)u;
     *zCount = (unsigned char)(z - zCount - 1);
   }
-  *pz = z;
+  return z;
 }
 
 /* Returns where they end; NULL if these are none. */
@@ -62,52 +72,49 @@ static const unsigned char *unpackNumbers(
 }
 
 static void readStep(Track *p, sqlite3_stmt *pStmt) {
-  const unsigned char *zTool, *zState;
-  i64 a[N_NUMBER] = {0};
+  i64 a[N_STEP] = {0}, aHead[N_HEAD] = {0}, n = sqlite3_column_int64(pStmt, 0);
+  const unsigned char *zTool = unpackNumbers(pStmt, 4, a, N_STEP);
   Step *pStep;
-  int i;
-  for (i = 0; i < N_COLUMN; i++) a[i] = sqlite3_column_int64(pStmt, i);
-  zState = unpackNumbers(pStmt, N_COLUMN, a + N_COLUMN, N_STATE - N_COLUMN);
-  zTool = unpackNumbers(pStmt, N_COLUMN + 1, a + N_STATE, N_NUMBER - N_STATE);
-  if (zState == 0 || zTool == 0 || a[STEP_N] < 1) return; /* no ring wrote it */
-  pStep = TRACK_STEP(p, a[STEP_N]);
-  *pStep = (Step){.n = a[STEP_N],
-      .iSeq = a[STEP_SEQ],
+  if (zTool == 0 || n < 1) return; /* no ring wrote it */
+  pStep = TRACK_STEP(p, n);
+  *pStep = (Step){.n = n,
+      .iSeq = sqlite3_column_int64(pStmt, 1),
       .iTurn = (int)a[STEP_TURN],
-      .iError = (int)a[STEP_ERROR],
+      .iError = (int)a[STEP_ERROR_1] - 1,
       .hArguments = a[STEP_ARGUMENTS],
       .nMade = (int)a[STEP_MADE],
-      .iTime = a[13],
-      .iStart = (int)a[14],
-      .hCall = a[15],
-      .hResult = a[16],
-      .hMasked = a[17],
-      .hSaid = a[18],
-      .nSpent = a[19],
-      .nCost = a[20],
-      .nSpentBefore = a[21],
-      .nMadeBefore = (int)a[22],
-      .nCostBefore = a[23]};
+      .iTime = a[STEP_TIME],
+      .iStart = (int)a[STEP_START],
+      .hCall = a[STEP_CALL],
+      .hResult = a[STEP_RESULT],
+      .hMasked = a[STEP_MASKED],
+      .hSaid = a[STEP_SAID],
+      .nSpent = a[STEP_SPENT],
+      .nCost = a[STEP_COST],
+      .nSpentBefore = a[STEP_SPENT_BEFORE],
+      .nMadeBefore = (int)a[STEP_MADE_BEFORE],
+      .nCostBefore = a[STEP_COST_BEFORE]};
   sqlite3_snprintf(TOOL_BYTES, pStep->zTool, "%.*s",
-      sqlite3_column_bytes(pStmt, N_COLUMN + 1) -
-          (int)(zTool - (const unsigned char *)sqlite3_column_blob(
-                            pStmt, N_COLUMN + 1)),
+      sqlite3_column_bytes(pStmt, 4) -
+          (int)(zTool - (const unsigned char *)sqlite3_column_blob(pStmt, 4)),
       (const char *)zTool);
-  if (pStep->n < p->nStep) return;
-  p->nStep = pStep->n;
+  if (n < p->nStep) return;
+  unpackNumbers(pStmt, 3, aHead, N_HEAD);
+  p->nStep = n;
   p->iSeq = pStep->iSeq;
-  p->head = (Head){.nByte = (int)a[STEP_HEAD],
-      .hash = a[9],
-      .iKey = (int)a[10],
-      .nItem = (int)a[11]};
-  p->nItem = a[STEP_ITEMS];
-  p->hFirst = a[12];
-  p->hChain = a[STEP_CHAIN];
+  p->head = (Head){.nByte = (int)aHead[TRACK_HEAD],
+      .hash = aHead[TRACK_HASH],
+      .iKey = (int)aHead[TRACK_KEY],
+      .nItem = (int)aHead[TRACK_READ]};
+  p->nItem = aHead[TRACK_ITEMS];
+  p->hFirst = aHead[TRACK_FIRST];
+  p->hChain = sqlite3_column_int64(pStmt, 2);
 }
 
 void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr) {
-  static const char zSql[] = "SELECT " STEP_COLUMNS " FROM main.@_steps "
-                             "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
+  static const char zSql[] =
+      "SELECT n, seq, hash, head, step FROM main.@_steps "
+      "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
   sqlite3_stmt *pStmt = bxStmt(pRing, zSql, pErr);
   int i;
   memset(p, 0, offsetof(Track, a));
@@ -127,14 +134,14 @@ void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr) {
 /* The agent's steps, as the table has them. */
 Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
   static const char zChain[] =
-      "SELECT chain FROM main.@_steps WHERE id = ?1 AND n = ?2";
+      "SELECT hash FROM main.@_steps WHERE id = ?1 AND n = ?2";
   BxStmts *pRing = &p->base.stmts;
   Track **ppTrack = &p->pWatch->apTrack[pAgent->iNo % TRACKS_KEPT], *pTrack;
   if (*ppTrack == 0) *ppTrack = bxNew(sizeof(Track), pErr);
   pTrack = *ppTrack;
   if (pTrack == 0) return 0;
-  if (pTrack->iNo == pAgent->iNo && pTrack->iSeq == pAgent->nGiven - 1 &&
-      pTrack->nStep > 0 &&
+  if (pTrack->iNo == pAgent->iNo && pTrack->nStep > 0 &&
+      pTrack->iSeq >= pAgent->nGiven - 1 && pTrack->iSeq <= pAgent->nGiven &&
       (p->bSame || bxAsk(pRing, zChain, pErr, "ii",
                        pAgent->iNo << 16 | (pTrack->nStep & (TRACK_STEPS - 1)),
                        pTrack->nStep) == pTrack->hChain)) {
@@ -144,60 +151,37 @@ Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
   return pTrack;
 }
 
-/* What is 0 stays NULL. */
-static void writeStep(sqlite3_stmt *pNew, sqlite3_stmt *pOld, const Track *p,
-    const Step *pStep, BxErr *pErr) {
-  const i64 a[] = {pStep->n, pStep->iSeq, pStep->iTurn, pStep->iError,
-      pStep->hArguments, pStep->nMade, p->head.nByte, p->nItem, p->hChain};
-  const i64 aState[] = {p->head.hash, p->head.iKey, p->head.nItem, p->hFirst};
-  const i64 aMore[] = {pStep->iTime, pStep->iStart, pStep->hCall,
-      pStep->hResult, pStep->hMasked, pStep->hSaid, pStep->nSpent, pStep->nCost,
+static void writeStep(
+    sqlite3_stmt *pStmt, const Track *p, const Step *pStep, BxErr *pErr) {
+  const i64 a[] = {pStep->iTurn, pStep->iError + 1, pStep->hArguments,
+      pStep->nMade, pStep->iTime, pStep->iStart, pStep->hCall, pStep->hResult,
+      pStep->hMasked, pStep->hSaid, pStep->nSpent, pStep->nCost,
       pStep->nSpentBefore, pStep->nMadeBefore, pStep->nCostBefore};
-  unsigned char zState[9 * 4], zRest[9 * 11 + TOOL_BYTES], *z = zRest;
-  unsigned char *zEnd = zState;
+  const i64 aHead[] = {p->head.nByte, p->head.hash, p->head.iKey, p->head.nItem,
+      p->nItem, p->hFirst};
+  unsigned char zHead[9 * N_HEAD], zBlob[9 * N_STEP + TOOL_BYTES];
+  unsigned char *zHeadEnd = packNumbers(zHead, aHead, N_HEAD);
+  unsigned char *z = packNumbers(zBlob, a, N_STEP);
   size_t nTool = strlen(pStep->zTool);
-  i64 iId = p->iNo << 16 | (pStep->n & (TRACK_STEPS - 1));
-  int i;
-  packNumbers(&z, aMore, 11);
   memcpy(z, pStep->zTool, nTool);
   z += nTool;
-  if (pStep->mDirty & STEP_NEW) {
-    int bNewest = pStep->n == p->nStep;
-    packNumbers(&zEnd, aState, 4);
-    if (!bNewest) {
-      static const i64 aNone[4];
-      zEnd = zState;
-      packNumbers(&zEnd, aNone, 4);
-    }
-    bxBind(pNew, pErr, "i", iId);
-    for (i = 0; i < (bNewest ? N_COLUMN : STEP_HEAD); i++) {
-      if ((a[i] == 0 && i != STEP_ERROR) || pErr->rc != SQLITE_OK) continue;
-      bxFailDb(
-          pErr, sqlite3_db_handle(pNew), sqlite3_bind_int64(pNew, 2 + i, a[i]));
-    }
-    bxBind(pNew, pErr, "----------xx", zState, (i64)(zEnd - zState), zRest,
-        (i64)(z - zRest));
-    bxRun(pNew, pErr);
-  } else {
-    bxBind(pOld, pErr, "iix", iId, (i64)pStep->iError, zRest, (i64)(z - zRest));
-    bxRun(pOld, pErr);
-  }
+  bxBind(pStmt, pErr, "iiiixx", p->iNo << 16 | (pStep->n & (TRACK_STEPS - 1)),
+      pStep->n, pStep->iSeq, p->hChain, zHead, (i64)(zHeadEnd - zHead), zBlob,
+      (i64)(z - zBlob));
+  bxRun(pStmt, pErr);
 }
 
 void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr) {
-  static const char zNew[] =
-      "REPLACE INTO main.@_steps(id, " STEP_COLUMNS
-      ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-  static const char zOld[] =
-      "UPDATE main.@_steps SET error = ?2, more = ?3 WHERE id = ?1";
-  static const char *const azSql[] = {zNew, zOld};
-  sqlite3_stmt *apStmt[2];
+  static const char zSql[] =
+      "INSERT INTO main.@_steps(id, n, seq, hash, head, step) "
+      "VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(id) DO UPDATE SET "
+      "head = iif(n = ?2, head, ?5), n = ?2, seq = ?3, hash = ?4, step = ?6";
+  sqlite3_stmt *pStmt = bxStmt(pRing, zSql, pErr);
   i64 n = p->iDirty > p->iLow ? p->iDirty : p->iLow;
-  bxStmtSet(pRing, azSql, 2, apStmt, pErr);
   for (; n <= p->nStep && pErr->rc == SQLITE_OK; n++) {
     Step *pStep = TRACK_STEP(p, n);
-    if (pStep->mDirty != 0) writeStep(apStmt[0], apStmt[1], p, pStep, pErr);
-    pStep->mDirty = 0;
+    if (pStep->bDirty) writeStep(pStmt, p, pStep, pErr);
+    pStep->bDirty = 0;
   }
   if (pErr->rc != SQLITE_OK) p->iNo = 0;
 }

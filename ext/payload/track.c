@@ -106,8 +106,8 @@ typedef struct Adding {
   BxErr *pErr;
 } Adding;
 
-static void mark(Track *p, Step *pStep, int mWhat) {
-  pStep->mDirty |= mWhat;
+static void mark(Track *p, Step *pStep) {
+  pStep->bDirty = 1;
   if (pStep->n < p->iDirty) p->iDirty = pStep->n;
 }
 
@@ -121,7 +121,7 @@ static Step *newStep(Adding *p, i64 iTurn) {
   pStep->iStart = (int)p->pMoment->iStart;
   pStep->iTurn = (int)iTurn;
   pStep->iError = -1;
-  mark(pTrack, pStep, STEP_NEW);
+  mark(pTrack, pStep);
   if (pTrack->nStep - pTrack->iLow >= TRACK_STEPS) pTrack->iLow++;
   return pStep;
 }
@@ -149,7 +149,7 @@ static Step *findCall(Adding *p, Call *pCall, i64 h) {
   }
   if (pLike == 0) return 0;
   pLike->hCall = h;
-  mark(p->p, pLike, STEP_OTHER);
+  mark(p->p, pLike);
   return pLike;
 }
 
@@ -198,7 +198,7 @@ static void addOutcome(Adding *p, const Call *pResult) {
   pStep->hMasked = maskedHash(pResult->result, pStep->hResult, p->pErr) | 1;
   pStep->iError = pResult->iError;
   pStep->iStart = (int)p->pMoment->iStart;
-  mark(p->p, pStep, STEP_OUTCOME);
+  mark(p->p, pStep);
   if (p->nDone < TRACK_STEPS) p->aDone[p->nDone++] = pStep->n;
 }
 
@@ -284,7 +284,7 @@ static void addToChain(Track *p) {
   i64 n = p->iDirty > p->iLow ? p->iDirty : p->iLow;
   for (; n <= p->nStep; n++) {
     const Step *pStep = TRACK_STEP(p, n);
-    if (pStep->mDirty == 0) continue;
+    if (!pStep->bDirty) continue;
     h = bxHashMix(h, (sqlite3_uint64)(pStep->iSeq ^ pStep->iTime));
     h = bxHashMix(h, (sqlite3_uint64)(pStep->hArguments ^ pStep->hSaid));
     h = bxHashMix(h, (sqlite3_uint64)(pStep->hResult ^ pStep->nSpent));
@@ -308,8 +308,13 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   adding.pErr = pErr;
   if (p->nStep > 0) last = *TRACK_STEP(p, p->nStep);
   if (p->iLow == 0) p->iLow = 1;
-  p->iDirty = p->nStep + 1;
   adding.iTurn = last.iTurn;
+  if (p->nStep > 0 && last.iSeq == pMoment->iSeq && last.hArguments == 0) {
+    p->nStep--; /* the step of a request whose response has come now */
+    memset(&last, 0, sizeof(last));
+    if (p->nStep >= p->iLow) last = *TRACK_STEP(p, p->nStep);
+  }
+  p->iDirty = p->nStep + 1;
   /* the model may be anywhere */
   if (pRules->a[RULE_COST].bEnabled) memset(&p->head, 0, sizeof(p->head));
   bxExchangeReadOn(&adding.exchange, &pRules->formats, pRequest, pResponse,

@@ -26,12 +26,9 @@ typedef struct Step {
   int nMade, nMadeBefore;
   int iTurn, iStart; /* turn; and how often the agent was started again */
   int iError;        /* 1 an error, 0 none, -1 no result yet */
-  int mDirty;        /* what differs from its row */
+  int bDirty;        /* it differs from its row */
   char zTool[TOOL_BYTES];
 } Step;
-#define STEP_NEW 1     /* there is no row */
-#define STEP_OUTCOME 2 /* its result has come */
-#define STEP_OTHER 4
 
 typedef struct Track {
   i64 iNo;    /* the agent's number in the ring; 0 for none */
@@ -101,6 +98,13 @@ void bxRuleLook(
 char *bxRuleSay(
     const Finding *p, const Track *pTrack, const char *zAgent, BxErr *pErr);
 
+/* Whether a human allowed it. */
+int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
+    const char *zAgent, i64 iTime, BxErr *pErr);
+i64 bxRuleThing(const Finding *p, const Track *pTrack);
+char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr);
+i64 bxRuleTokens(const Finding *p, const Track *pTrack);
+
 /* track.c: an exchange becomes steps */
 typedef struct Moment {
   i64 iSeq, iTime, iStart;
@@ -126,7 +130,10 @@ void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr);
 /* ring_watch.c: a ring looks for loops. */
 #define RING_NAME 1010 /* bytes of "temp." and a name */
 typedef struct Watched {
+  Ring *p;
+  const RingPush *pPush;
   BxStmts *pHome; /* the schema with the rules; NULL: not looked at */
+  const Rules *pRules;
   int eMode;      /* what happens with loops */
   i64 iStart;     /* how often the agent was started again */
   Track *pTrack;  /* with the exchange */
@@ -135,30 +142,15 @@ typedef struct Watched {
   char zRing[RING_NAME];
 } Watched;
 
-/* The query of a ring's config that tells as well what is on. */
-const char *bxRingConfigSql(int eRules);
-/* What the ring's own schema has: see eRules. */
-int bxRingHasRules(Ring *p, BxErr *pErr);
-/* Whether a ring in temp has to look: sets p->mWatch if that may have changed. */
-void bxRingLookTemp(Ring *p, BxErr *pErr);
-/* Whether nothing in the file has changed since bxRingLooked() but by that push. */
-int bxRingIsLooked(Ring *p);
 /* Says in the log what was passed over beside a push; the same once a day. */
 void bxRingTell(Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr);
-/* After a push. */
-void bxRingLooked(Ring *p);
 /* Before a push: refuses it if the agent is stopped. */
 void bxRingWatchBegin(
     Ring *p, const RingPush *pPush, Watched *pOut, BxErr *pErr);
-/* After a push, of agent pNext: writes the verdicts and the steps, or fires the kill
-** switch. What of this fails is passed over, and the log says so. */
-void bxRingWatch(Ring *p, const RingAgent *pNext, const RingPush *pPush,
-    Watched *pWatched, BxErr *pErr);
-/* Whether a human allowed it. */
-int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
-    const char *zAgent, i64 iTime, BxErr *pErr);
-i64 bxRuleThing(const Finding *p, const Track *pTrack);
-char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr);
-i64 bxRuleTokens(const Finding *p, const Track *pTrack);
-
+/* After a push, or a completion of the newest exchange, of agent pNext in a slot:
+** writes the verdicts and the steps, or fires the kill switch; the digest of what is
+** held; and that there was no room. What of this fails is passed over, and the log
+** says so. */
+void bxRingWritten(Ring *p, const RingAgent *pNext, const RingPush *pPush,
+    i64 iSlot, Watched *pWatched, BxErr *pErr);
 #endif

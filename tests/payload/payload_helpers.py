@@ -197,3 +197,28 @@ def stored(db, schema="main"):
 
 def waiting(db):
     return [r[0] for r in rows(db, "SELECT event_id FROM payload_queue")]
+
+
+NUMBERS = {
+    "step": "turn error arguments made time start call result masked said spent cost "
+             "spent_before made_before cost_before",
+    "head": "head head_hash head_key head_items items first"}
+
+
+def steps(db, table="ring_steps"):
+    """What the blobs of each step say; error is 0 without a result, 1 for none, 2 for one."""
+    found = []
+    for key, n, seq, *blobs in rows(db, f"SELECT id, n, seq, step, head FROM {table} ORDER BY id >> 16, n"):
+        step = {"agent": key >> 16, "n": n, "seq": seq}
+        for names, blob in zip(NUMBERS.values(), blobs):
+            for name in names.split():
+                count, blob = blob[0], blob[1:]
+                step[name], blob = int.from_bytes(blob[:count], "little"), blob[count:]
+        found.append(step)
+    return found
+
+
+def calls_of(db, **having):
+    """The steps that are calls, with such values."""
+    return [step for step in steps(db) if step["arguments"]
+            and all(step[name] == value for name, value in having.items())]

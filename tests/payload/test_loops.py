@@ -6,7 +6,7 @@ import pytest
 
 import sessions
 from conftest import DATA, by_hand, connect, needs_data, one, protects, rows, shell
-from payload_helpers import setting
+from payload_helpers import calls_of, setting, steps
 
 VERDICTS = ("SELECT rule, level, count, threshold, tool, seqs, tokens, action "
             "FROM payload_verdicts ORDER BY id")
@@ -84,8 +84,8 @@ def test_no_recorded_session_is_stopped(db):
         push(db, exchanges, agent=name)
     assert len(known) > 200
     assert rows(db, "SELECT agent_id, sentence FROM payload_verdicts WHERE level = 'stop'") == []
-    made = one(db, "SELECT sum(made) FROM (SELECT max(made) AS made FROM temp.ring_steps GROUP BY id >> 16)")
-    assert made > 2500
+    made = {step["agent"]: step["made"] for step in steps(db, "temp.ring_steps")}
+    assert sum(made.values()) > 2500
 
 
 def texts(answers):
@@ -154,8 +154,7 @@ def test_a_user_who_speaks_begins_the_count_anew(db):
         exchanges.append((json.dumps({"messages": messages}), "{}", i))
     push(db, exchanges)
     assert found(db) == []
-    assert rows(db, "SELECT turn FROM ring_steps WHERE arguments <> 0 ORDER BY n") \
-        == [(1 + i // 3,) for i in range(8)]
+    assert [step["turn"] for step in calls_of(db)] == [1 + i // 3 for i in range(8)]
 
 
 # ---- the wire formats
@@ -214,8 +213,8 @@ def test_each_call_is_counted_once_in_each_format(db, form):
     assert found(db) == []
     push(db, exchanges[4:])
     assert [v[:4] for v in found(db, "no_progress")] == [("no_progress", "stop", 4, 4)]
-    assert one(db, "SELECT count(*) FROM ring_steps WHERE arguments <> 0 AND error = 0") == 9
-    assert one(db, "SELECT max(turn) FROM ring_steps") == 1
+    assert len(calls_of(db, error=1)) == 9
+    assert max(step["turn"] for step in steps(db)) == 1
 
 
 def test_parallel_calls_find_their_results_by_id_in_any_order(db):
@@ -233,7 +232,7 @@ def test_an_exchange_that_is_none_is_pushed_and_says_nothing(db):
     for body in (None, "", "hello", b"\x00\xff", "{", "[" * 5000, '{"messages":[' + "1," * 50, 7):
         push(db, [(body, body, 1)])
     assert one(db, "SELECT count(*) FROM ring") == 8
-    assert found(db) == [] and one(db, "SELECT count(*) FROM ring_steps WHERE arguments <> 0") == 0
+    assert found(db) == [] and calls_of(db) == []
     assert rows(db, "SELECT typeof(request_body) FROM ring WHERE seq IN (4, 8) ORDER BY seq") \
         == [("blob",), ("integer",)]
 
@@ -242,12 +241,12 @@ def test_only_what_is_new_is_read_and_a_changed_head_is_noticed(db):
     watch(db)
     exchanges = list(sessions.chat(DIFFERENT))
     push(db, exchanges[:15])
-    head, items = rows(db, "SELECT head, items FROM ring_steps ORDER BY n DESC LIMIT 1")[0]
-    assert items == 29 and head > 0.6 * len(exchanges[14][0])
+    newest = steps(db)[-1]
+    assert newest["items"] == 29 and newest["head"] > 0.6 * len(exchanges[14][0])
     changed = exchanges[15][0].replace("Do it.", "Do other things.")
     push(db, [(changed, exchanges[15][1], 16)], first=15)
     push(db, exchanges[16:], first=16)
-    assert one(db, "SELECT count(*) FROM ring_steps WHERE arguments <> 0 AND error = 0") == 20
+    assert len(calls_of(db, error=1)) == 20
     assert found(db) == []
 
 
@@ -572,7 +571,7 @@ def test_an_agent_that_goes_takes_its_steps_along(db, path):
     db.execute("INSERT INTO ring(ring, value) VALUES('idle_days', 1)")
     push(db, sessions.chat(SAME))
     db.execute("DELETE FROM ring")
-    by_hand(path, "UPDATE ring_turns SET last = last - 90000000")
+    by_hand(path, "UPDATE ring_turns SET at = at - 90000000")
     push(db, sessions.chat(SAME), "b")
     assert rows(db, "SELECT DISTINCT agent_id FROM ring_agents") == [("b",)]
     assert one(db, "SELECT count(DISTINCT id >> 16) FROM ring_steps") == 1

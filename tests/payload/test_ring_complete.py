@@ -4,8 +4,9 @@ import sqlite3
 
 import pytest
 
+import sessions
 from conftest import connect, one, rows
-from payload_helpers import push
+from payload_helpers import push, setting, steps
 
 pytestmark = pytest.mark.all_domains
 META = json.dumps({"url": "https://api", "status": 200, "error": None})
@@ -283,3 +284,60 @@ def test_a_trigger_completes(main):
     request(main)
     main.execute("INSERT INTO answers VALUES('e1', 'answer')")
     assert one(main, "SELECT response_body FROM ring") == "answer"
+
+
+# ---- the rules see what is completed ----
+
+def completes(db, exchanges, ring="ring"):
+    for i, (request, response, at) in enumerate(exchanges):
+        db.execute(f"INSERT INTO {ring}(agent_id, event_id, request_body, timestamp) "
+                   "VALUES('a', ?, ?, ?)", (f"e{i}", request, at))
+        db.execute(f"INSERT INTO {ring}(ring, agent_id, event_id, response_body) "
+                   "VALUES('complete', 'a', ?, ?)", (f"e{i}", response))
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("name", ["ring", "temp.ring"])
+def test_steps_are_the_same_whether_a_response_comes_at_once_or_later(db, begin, name):
+    exchanges = list(sessions.chat([("f", {"x": i % 3}, str(i)) for i in range(7)]))
+    found = []
+    setting(db, "on_loop", "record")
+    for late in False, True:
+        db.execute(f"CREATE VIRTUAL TABLE {name} USING payload_ring")
+        db.execute(begin)
+        if late:
+            completes(db, exchanges, name)
+        else:
+            for i, (request, response, at) in enumerate(exchanges):
+                db.execute(f"INSERT INTO {name}(agent_id, event_id, request_body, response_body, "
+                           "timestamp) VALUES('a', ?, ?, ?, ?)", (f"e{i}", request, response, at))
+        if begin:
+            db.execute("COMMIT")
+        found.append(steps(db, f"{name}_steps"))
+        db.execute(f"DROP TABLE {name}")
+    assert len(found[0]) == 8 and found[0] == found[1]
+
+
+def test_a_response_that_comes_later_is_seen_at_once(main):
+    ring = main
+    setting(ring, "on_loop", "kill_switch")
+    ring.execute("UPDATE payload_rules SET enabled = rule = 'repeated_text', threshold = 3, level = 'stop'")
+    said = json.dumps({"choices": [{"message": {"role": "assistant", "content": "I try it again."}}]})
+    asked = [json.dumps({"messages": [{"role": "user", "content": str(i)}]}) for i in range(3)]
+    completes(ring, [(request, said, i) for i, request in enumerate(asked)])
+    assert rows(ring, "SELECT rule, action FROM payload_verdicts") \
+        == [("repeated_text", "kill_switch")]
+    assert rows(ring, "SELECT event_id, response_body IS NULL FROM event_payloads ORDER BY rowid") \
+        == [("e0", 0), ("e1", 0), ("e2", 0)]
+    assert rows(ring, "SELECT * FROM ring") == rows(ring, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_rule_never_refuses_a_completion(main):
+    setting(main, "on_loop", "record")
+    setting(main, "refuse_stopped", 1)
+    request(main)
+    main.execute("INSERT INTO payload_agents(agent_id, stopped_at, stopped_by) VALUES('a', 1, 'ann')")
+    main.execute("ALTER TABLE payload_rules RENAME TO away")
+    main.execute(COMPLETE, ("late", None, "a", "e1"))
+    assert rows(main, "SELECT response_body FROM ring") == [("late",)]
+    assert one(main, "SELECT count(*) FROM blackbox_log WHERE kind = 'passed_over'") == 1

@@ -13,12 +13,12 @@ FULL = bool(os.environ.get("BLACKBOX_FULL"))
 VALUES = [None, -1, 0, 1, 7, 2 ** 31, 2 ** 46, 2 ** 62, -(2 ** 63), 2 ** 63 - 1,
           0.5, 1e300, "", "7", "text", "x" * 5000, b"", b"\x00\xff"]
 COLUMNS = {
-    "ring_agents": ["agent_id", "no", "window", "half", "given", "rolled", "cleared",
+    "ring_agents": ["agent_id", "no", "window", "kept", "given", "rolled", "cleared",
                     "saved", "rows", "bytes"],
     "ring_slots": ["id", "seq", "timestamp", "size_bytes", "agent_id", "event_id",
                    "request_body", "response_body", "pad"],
     "ring_config": ["name", "value"],
-    "ring_turns": ["no", "filled", "last"],
+    "ring_turns": ["no", "at"],
 }
 OPERATIONS = [
     "SELECT * FROM ring",
@@ -104,8 +104,8 @@ def test_any_value_in_any_column_is_an_error_and_not_a_crash(made, table, column
      ("UPDATE ring_agents SET window = 'three'", "ring_agents"),
      ("UPDATE ring_agents SET no = -1 WHERE agent_id = 'a'", "ring_agents"),
      ("UPDATE ring_agents SET no = NULL", "ring_agents"),
-     ("UPDATE ring_agents SET half = 4", "ring_agents"),
-     ("UPDATE ring_agents SET half = NULL", "ring_agents"),
+     ("UPDATE ring_agents SET kept = 4", "ring_agents"),
+     ("UPDATE ring_agents SET kept = NULL", "ring_agents"),
      ("UPDATE ring_agents SET given = given + 1", "ring_agents"),
      ("UPDATE ring_agents SET rolled = rolled + 1", "ring_agents"),
      ("UPDATE ring_agents SET rows = 1", "ring_agents"),
@@ -135,7 +135,7 @@ def test_check_finds_every_damage_of_a_ring(ring, path, damage, where):
     "damage, table",
     [("UPDATE ring_agents SET window = 0", "ring_agents"),
      ("UPDATE ring_agents SET window = 2 << 40", "ring_agents"),
-     ("UPDATE ring_agents SET half = 7", "ring_agents"),
+     ("UPDATE ring_agents SET kept = 7", "ring_agents"),
      ("UPDATE ring_agents SET no = -5 WHERE agent_id = 'a'", "ring_agents"),
      ("UPDATE ring_agents SET given = -5", "ring_agents"),
      ("UPDATE ring_agents SET given = 9223372036854775807", "ring_agents"),

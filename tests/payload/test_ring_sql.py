@@ -29,7 +29,7 @@ def test_a_ring_has_six_objects_from_its_creation_on(ring):
     push(ring, "a")
     one(ring, "SELECT payload_kill_switch('ring', 'a', 'k')")
     assert objects() == made
-    assert one(ring, "SELECT sum(length(sql)) FROM sqlite_schema WHERE tbl_name GLOB 'ring*'") < 850
+    assert one(ring, "SELECT sum(length(sql)) FROM sqlite_schema WHERE tbl_name GLOB 'ring_*'") < 460
 
 
 @pytest.mark.parametrize("table", TABLES)

@@ -55,7 +55,7 @@ const Operation aPayloadOperation[] = {
         "VALUES('a', 'e9', 'ten bytes.')",
         0},
     {"push that takes idle agents out",
-        BOUND("idle_days", "1") "UPDATE ring_turns SET last = last - 90000000;"
+        BOUND("idle_days", "1") "UPDATE ring_turns SET at = at - 90000000;"
                                 "DELETE FROM ring WHERE agent_id = 'b';",
         0, PUSH("ring", "c", "e9"), 0},
     {"push into temp that makes room", 0,
@@ -224,6 +224,16 @@ const Operation aPayloadOperation[] = {
         LOOP_LAST("ring"), 0},
     {"push that pulls the switch", LOOP_MODE("kill_switch") LOOP_FIRST("ring"),
         0, LOOP_LAST("ring"), 0},
+    {"complete an exchange that is looked at",
+        LOOP_MODE("record") REQUEST_ALONE("ring"), 0, COMPLETE("ring"), 0},
+    {"complete an exchange, which pulls the switch",
+        LOOP_MODE("kill_switch") REQUEST_ALONE(
+            "ring") "UPDATE payload_rules SET enabled = 1, threshold = 1 "
+                    "WHERE rule = 'budget_calls';",
+        0,
+        "INSERT INTO ring(ring, agent_id, event_id, response_body) "
+        "VALUES('complete', 'a', 'e9', '" RESPONSE "')",
+        0},
     {"push that has a cost",
         LOOP_MODE("record") PRICES
         "UPDATE payload_rules SET enabled = 1 WHERE rule = 'budget_cost';",
