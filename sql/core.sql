@@ -295,8 +295,8 @@ BEGIN
   ON CONFLICT (domain, rule, minute) DO UPDATE
      SET at = max(at, excluded.at), rows = rows + excluded.rows,
          bytes = bytes + excluded.bytes,
-         oldest = min(coalesce(oldest, excluded.oldest), coalesce(excluded.oldest, oldest)),
-         newest = max(coalesce(newest, excluded.newest), coalesce(excluded.newest, newest));
+         oldest = iif(oldest < excluded.oldest, oldest, coalesce(excluded.oldest, oldest)),
+         newest = iif(newest > excluded.newest, newest, coalesce(excluded.newest, newest));
 END;
 
 -- Texts of the body store that perhaps no row names any more. It is here, so that the

@@ -219,7 +219,7 @@ typedef struct Made {
   "BEGIN\n"                                                                    \
   "  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;\n"                      \
   "  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);\n"         \
-  "  INSERT INTO payload__leaving(rid) SELECT rowid FROM event_payloads\n"     \
+  "  INSERT INTO payload__held(rid) SELECT rowid FROM event_payloads\n"     \
   "   WHERE (SELECT hit FROM blackbox__probe) AND (%s)" more ";\n"             \
   "END"
 

@@ -164,7 +164,9 @@ def test_size_is_the_bytes_of_both_bodies_whatever_is_said(archive):
             (f"s{i}", request, response, ("archive", "evidence")[i % 2]))
         assert one(archive, "SELECT size_bytes FROM event_payloads WHERE id=?",
                    f"s{i}") == size
-    archive.execute("UPDATE event_payloads SET size_bytes = 5 WHERE id = 's0'")
+    with pytest.raises(sqlite3.IntegrityError, match="size_bytes is the length of both bodies"):
+        archive.execute("UPDATE event_payloads SET size_bytes = 5 WHERE id = 's0'")
+    archive.execute("UPDATE event_payloads SET size_bytes = 6, meta = '1' WHERE id = 's0'")
     assert one(archive, "SELECT size_bytes FROM event_payloads WHERE id='s0'") == 6
 
 
@@ -448,7 +450,7 @@ def test_check_is_silent_when_all_is_well(db):
      ("DROP TRIGGER payload_delete_guard; DELETE FROM event_payloads WHERE id='ev'",
       "row ev was pinned and is gone"),
      ("DELETE FROM payload__pins", "pinned row ev is not in payload_pins"),
-     ("DROP TRIGGER payload_update_size; UPDATE event_payloads SET size_bytes = 99 "
+     ("DROP TRIGGER payload_update_mark; UPDATE event_payloads SET size_bytes = 99 "
       "WHERE id = 'old'", "size_bytes of row old"),
      ("UPDATE payload__state SET rule = 'x'", "differs from the settings"),
      ("DELETE FROM payload__state", "differs from the settings"),
