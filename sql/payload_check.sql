@@ -54,3 +54,9 @@ SELECT 'payload__packed', 'row ' || "key" || ' has not the reference that is lis
   FROM main.payload__packed AS p
  WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e
                     WHERE e.id = p."key" AND p.reference IN (request_body, response_body))
+UNION ALL
+SELECT 'payload_agents', 'agent ' || subject || ' was stopped, and started without payload_starts'
+  FROM main.blackbox__log AS l
+ WHERE kind = 'stop' AND domain = 'payload' AND subject IS NOT NULL AND NOT EXISTS (
+         SELECT 1 FROM main.blackbox__log WHERE subject = l.subject AND kind = 'start' AND n > l.n)
+   AND NOT EXISTS (SELECT 1 FROM main.payload_agents WHERE agent_id = l.subject AND stopped_at IS NOT NULL)

@@ -311,6 +311,12 @@ static void tellVerdict(Judging *p, const Finding *pFinding, const char *zSay,
       "VALUES(?1, ?2, 'rule ' || ?3) ON CONFLICT (agent_id) DO UPDATE SET "
       "stopped_at = coalesce(stopped_at, excluded.stopped_at), "
       "stopped_by = coalesce(stopped_by, excluded.stopped_by)";
+  static const char zLogStop[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, detail,"
+      " agent_id) SELECT ?2, 'payload', 'stop', ?1, 'rule ' || ?3,"
+      " '{\"starts\":' || coalesce(max(starts), 0) || '}', ?1"
+      " FROM main.payload_agents WHERE agent_id = ?1"
+      " HAVING max(stopped_at) IS NULL";
   const char *zRule = bxRuleName(pFinding->eRule);
   const char *zAgent = p->pPush->zAgent;
   i64 iId = sqlite3_last_insert_rowid(p->pHome->bx->db);
@@ -318,6 +324,7 @@ static void tellVerdict(Judging *p, const Finding *pFinding, const char *zSay,
       zAgent, bKill ? p->pOut->zKill : 0);
   if (!bKill) return;
   if (p->pOut->iVerdict == 0) p->pOut->iVerdict = iId;
+  bxDo(p->pHome, zLogStop, pErr, "tit", zAgent, p->pPush->iTime, zRule);
   bxDo(p->pHome, zStop, pErr, "tit", zAgent, p->pPush->iTime, zRule);
 }
 
