@@ -111,9 +111,9 @@ SELECT kind, "key", until
 -- character that is not in "unseen" exists and is not a tag (917504 to 921599).
 -- (A host may forbid patterns of GLOB, so none is used.)
 CREATE TABLE IF NOT EXISTS main.retention__controls(
-  control TEXT PRIMARY KEY,
+  control INTEGER PRIMARY KEY,
   parts_text, unseen
-) WITHOUT ROWID;
+);
 WITH range(c, last) AS (VALUES (9, 10), (13, 13), (32, 32), (160, 160), (173, 173),
   (847, 847), (1564, 1564), (4447, 4448), (5760, 5760), (6068, 6069), (6155, 6158),
   (8192, 8207), (8232, 8239), (8287, 8303), (10240, 10240), (12288, 12288),
@@ -124,7 +124,7 @@ control(c) AS (
   SELECT 0 UNION ALL
   SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END FROM control WHERE c < 159)
 INSERT INTO main.retention__controls
-SELECT char(c), c IN (9, 10, 13), iif(c, NULL, (SELECT group_concat(char(c), '') FROM each))
+SELECT c, c IN (9, 10, 13), iif(c, NULL, (SELECT group_concat(char(c), '') FROM each))
   FROM control WHERE 1 ON CONFLICT DO NOTHING;
 
 -- format: of the tables of the domain. build: the hash of the text of which the module

@@ -373,7 +373,7 @@ END;
 
 -- A pin is set by everybody, and cleared only after the log has recorded the unpin.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
-AFTER UPDATE OF id, size_bytes, purpose, pinned ON event_payloads
+AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
 BEGIN
   SELECT CASE
     WHEN NEW.pinned NOT IN (0, 1)
@@ -388,10 +388,15 @@ BEGIN
      SET fix = NULL, bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0)
                        - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0)
    WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_update_pin
+AFTER UPDATE OF id, pinned ON event_payloads
+WHEN NEW.pinned <> 0 AND NEW.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
+BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
-  SELECT 'payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
-   WHERE NEW.pinned AND NEW.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id);
-  INSERT INTO payload__pins(id, n) SELECT NEW.id, last_insert_rowid() WHERE changes();
+  VALUES ('payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id);
+  INSERT INTO payload__pins(id, n) VALUES (NEW.id, last_insert_rowid());
 END;
 
 ----------------------------------------------------------------- deletes --
@@ -541,7 +546,7 @@ BEGIN
          (SELECT unseen FROM retention__controls LIMIT 1)
    WHERE typeof(given) <> 'text' OR ltrim(given, unseen) = ''
       OR unicode(ltrim(given, unseen)) BETWEEN 917504 AND 921599
-      OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(given, control) AND (name OR NOT parts_text));
+      OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(given, char(control)) AND (name OR NOT parts_text));
   INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || n || '}', event_id, agent_id, kill_switch_event_id
     FROM payload__pins AS p LEFT JOIN event_payloads AS e ON e.id = p.id
@@ -623,6 +628,8 @@ END;
 
 --------------------------------------------------- rows found in the table --
 
+UPDATE main.blackbox_settings SET value = value WHERE substr(name, 1, 8) = 'payload.';
+
 -- Rows of the program that made the table get an id, the correct size, and pins.
 UPDATE main.event_payloads
    SET id = printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
@@ -644,7 +651,6 @@ UPDATE main.event_payloads SET pinned = 1
    AND id NOT IN (SELECT id FROM main.payload__pins)
    AND (pinned <> 0 OR id NOT IN (SELECT payload_id FROM main.payload_unpins));
 
-UPDATE main.blackbox_settings SET value = value WHERE substr(name, 1, 8) = 'payload.';
 UPDATE main.payload__state
    SET bytes = (SELECT coalesce(sum(size_bytes), 0)
                   FROM main.event_payloads WHERE purpose = 'archive' AND pinned = 0),

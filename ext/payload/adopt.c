@@ -6,6 +6,7 @@
 ** Triggers are generated from the table itself if it needs them:
 **   payload_made_replace, payload_made_update  for its unique indexes: they delete
 **       what REPLACE would take, so that the guards see it
+**   payload_made_taken, payload_made_changed  refuse it while a REPLACE takes a row
 **   payload_made_columns  for its columns that blackbox does not know
 **   payload_made_id  gives an id to a row without one
 ** They are compared with the triggers that the table needs, as the model
@@ -223,6 +224,16 @@ typedef struct Made {
   "   WHERE (SELECT hit FROM blackbox__probe) AND (%s)" more ";\n"             \
   "END"
 
+/* See payload_insert_taken. */
+#define TAKING                                                                 \
+  "(SELECT rule FROM payload__state) = 'manual' AND (SELECT hit FROM"          \
+  " blackbox__probe) AND "
+#define REFUSE                                                                 \
+  "BEGIN\n"                                                                    \
+  "  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger"   \
+  " on event_payloads writes over another one; drop the trigger');\n"          \
+  "END"
+
 /* The columns that blackbox does not know, and whether one of them changes. */
 #define OTHER_COLUMNS                                                          \
   "SELECT group_concat(name, ', '), group_concat(printf("                      \
@@ -242,6 +253,13 @@ static const Made aMade[] = {
         "%s\nBEFORE UPDATE ON event_payloads\n"
         "WHEN EXISTS (SELECT 1 FROM event_payloads WHERE (%s) AND rowid <> "
         "OLD.rowid)\n" REPLACE("\n     AND rowid <> OLD.rowid")},
+    {"payload_made_taken", "unique index", SAME_KEY,
+        "%s\nBEFORE INSERT ON event_payloads\nWHEN " TAKING
+        "EXISTS (SELECT 1 FROM event_payloads WHERE %s)\n" REFUSE},
+    {"payload_made_changed", "unique index", SAME_KEY,
+        "%s\nBEFORE UPDATE ON event_payloads\nWHEN " TAKING
+        "EXISTS (SELECT 1 FROM event_payloads WHERE (%s) AND rowid <> "
+        "OLD.rowid)\n" REFUSE},
     {"payload_made_columns", "column", OTHER_COLUMNS,
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"
         "  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = "
@@ -278,7 +296,7 @@ static void readWanted(BxStmts *p, Gap *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, pOut->pMade->zCondition, pErr);
   char *zCondition = 0;
   bxBind(pStmt, pErr, sqlite3_bind_parameter_count(pStmt) > 1 ? "ti" : "t",
-      p->zDb, (i64)(strcmp(pOut->pMade->zName, "payload_made_update") == 0));
+      p->zDb, (i64)(strstr(pOut->pMade->zText, "BEFORE UPDATE") != 0));
   if (bxRow(pStmt, pErr)) {
     pOut->zWhat = bxColumnCopy(pStmt, 0, pErr);
     zCondition = bxColumnCopy(pStmt, 1, pErr);

@@ -517,6 +517,29 @@ def test_a_lost_pin_is_set_anew_as_the_check_says(db):
     assert problems(db) == [LOST]
 
 
+def test_a_raise_of_fail_inside_a_replace_leaves_nothing_behind(db):
+    """FAIL keeps what was done before: also the note that REPLACE takes a row."""
+    for id in "one", "two":
+        add(db, id)
+    db.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads BEGIN "
+               "SELECT RAISE(FAIL, 'no'); END")
+    for sql in ("REPLACE INTO event_payloads(id, event_id, agent_id, purpose)"
+                " VALUES('one', 'e', 'a', 'archive')", "DELETE FROM payload_due WHERE key = 'two'"):
+        with pytest.raises(sqlite3.IntegrityError, match="^no$"):
+            db.execute(sql)
+    db.execute("DROP TRIGGER mine")
+    for id in "one", "two":
+        add(db, id, verb="INSERT OR IGNORE")
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE constraint failed"):
+        add(db, "two")
+    add(db, "two", verb="REPLACE")
+    db.execute("UPDATE OR REPLACE event_payloads SET id = 'two' WHERE id = 'one'")
+    db.execute("DELETE FROM event_payloads")
+    assert rows(db, "SELECT rule, sum(rows) FROM retention_log GROUP BY 1") == [
+        ("manual", 3)]
+    assert problems(db) == []
+
+
 @pytest.mark.parametrize("again", ["payload_insert_taken", "payload_insert_replace"])
 def test_what_replace_takes_is_guarded_in_whatever_order_the_triggers_fire(db, again):
     """SQLite does not promise the order, and a trigger that is made anew comes first."""
