@@ -220,7 +220,7 @@ SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
        NULL AS request_body, NULL AS response_body, NULL AS created_at, NULL AS meta WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload__bodies AS
-SELECT id AS "key", request_body, response_body FROM event_payloads;
+SELECT id AS "key", request_body AS request_body, response_body AS response_body FROM event_payloads;
 
 ----------------------------------------------------------------- inserts --
 
@@ -248,8 +248,8 @@ BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
   INSERT INTO payload__held(rid)
-  SELECT rowid FROM event_payloads
-   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid);
+  SELECT rid FROM (SELECT NEW.rowid AS rid UNION ALL SELECT rowid FROM event_payloads WHERE id = NEW.id),
+                  blackbox__probe WHERE hit;
 END;
 
 -- Fires only if the row was really written.
@@ -295,8 +295,8 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
 BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
-  SELECT iif(OLD.pinned IS 0, RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; see retention_holds'),
-             RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first, see payload_unpins'))
+  SELECT iif(OLD.pinned IS 0, RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; SELECT * FROM retention_holds lists the holds'),
+             RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins'))
    WHERE (OLD.pinned IS NOT 0 OR (EXISTS (SELECT 1 FROM retention__in_force)
                                   AND EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)))
      AND (NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
@@ -379,10 +379,10 @@ BEGIN
     WHEN NEW.pinned NOT IN (0, 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
     WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first, see payload_unpins')
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins')
     WHEN NEW.size_bytes IS NOT OLD.size_bytes AND (SELECT fix FROM payload__state WHERE rid = NEW.rowid) IS NULL
      AND NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
-    THEN iif(OLD.pinned, RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first, see payload_unpins'),
+    THEN iif(OLD.pinned, RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins'),
              RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it')) END;
   UPDATE payload__state
      SET fix = NULL, bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0)
@@ -407,10 +407,10 @@ WHEN OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force)
 BEGIN
   SELECT CASE
     WHEN OLD.pinned IS NOT 0
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it first, see payload_unpins')
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it with INSERT INTO payload_unpins')
     WHEN NOT EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid) THEN NULL
     WHEN (SELECT work FROM payload__state) THEN RAISE(IGNORE)
-    ELSE RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be deleted; see retention_holds') END;
+    ELSE RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be deleted; SELECT * FROM retention_holds lists the holds') END;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
@@ -536,7 +536,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
 INSTEAD OF INSERT ON payload_unpins
 BEGIN
-  SELECT RAISE(ABORT, 'NotFoundError: no pinned row of event_payloads has this payload_id; see payload_pins')
+  SELECT RAISE(ABORT, 'NotFoundError: no pinned row of event_payloads has this payload_id; SELECT id FROM payload_pins lists them')
    WHERE NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.payload_id);
   SELECT RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set; omit the other columns')
    WHERE coalesce(NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id) IS NOT NULL;

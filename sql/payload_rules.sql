@@ -57,13 +57,11 @@ CREATE TABLE IF NOT EXISTS main.payload_rules(
   pause_ms  INTEGER
     CHECK (pause_ms IS NULL OR (typeof(pause_ms) = 'integer' AND pause_ms > 0)),
   meaning   TEXT NOT NULL,
-  CONSTRAINT "ValidationError: no rule of this name is known; blackbox_install() adds those that are missing, and UPDATE payload_rules changes them"
+  CONSTRAINT "ValidationError: no rule of this name is known; UPDATE payload_rules changes one"
   CHECK (rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
                   'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
-  CHECK (CASE WHEN rule IN ('no_progress', 'masked', 'same_error', 'errors',
-                            'repeat', 'repeated_text') THEN threshold <= span
-              WHEN rule = 'cycle' THEN 2 * (threshold + 1) <= span
-              ELSE true END)
+  CONSTRAINT "ValidationError: a rule cannot reach a threshold above its span, cycle one above half of it minus 1"
+  CHECK (substr(rule, 1, 6) = 'budget' OR iif(rule = 'cycle', 2 * (threshold + 1), threshold) <= span)
 ) WITHOUT ROWID;
 
 INSERT INTO main.payload_rules(rule, enabled, level, threshold, span, pause_ms, meaning)
@@ -136,13 +134,12 @@ CREATE TABLE IF NOT EXISTS main.payload_allows(
   until    INTEGER CHECK (until IS NULL OR typeof(until) = 'integer'),
   actor    TEXT,
   reason   TEXT,
-  CONSTRAINT "ValidationError: there is no rule of this name; SELECT rule FROM payload_rules lists them, and NULL is any"
+  CONSTRAINT "ValidationError: no rule of this name is known; SELECT rule FROM payload_rules"
   CHECK (rule IS NULL OR
          rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
                   'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
   CONSTRAINT "ValidationError: to allow something, give actor and reason as text"
-  CHECK (coalesce(typeof(actor) = 'text' AND trim(actor) <> ''
-                  AND typeof(reason) = 'text' AND trim(reason) <> '', 0))
+  CHECK ((typeof(actor), typeof(reason)) = ('text', 'text') AND trim(actor) <> '' AND trim(reason) <> '')
 );
 
 ------------------------------------------------------- stops and starts --
@@ -154,8 +151,7 @@ BEGIN
    WHERE NOT EXISTS (SELECT 1 FROM payload_agents
                       WHERE agent_id = NEW.agent_id AND stopped_at IS NOT NULL);
   SELECT RAISE(ABORT, 'ValidationError: to start an agent, give agent_id, and actor and reason as text')
-   WHERE NOT coalesce(typeof(NEW.actor) = 'text' AND trim(NEW.actor) <> ''
-                      AND typeof(NEW.reason) = 'text' AND trim(NEW.reason) <> '', 0);
+   WHERE NOT (typeof(NEW.actor) = 'text' AND typeof(NEW.reason) = 'text' AND trim(NEW.actor) <> '' AND trim(NEW.reason) <> '');
   INSERT INTO blackbox__log(at, domain, kind, subject, actor, reason, detail, agent_id)
   SELECT coalesce(NEW.at, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
          'payload', 'start', agent_id, NEW.actor, NEW.reason,
