@@ -74,12 +74,11 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlCore,
         .xCheck = checkCore,
         .zFaults = zCoreFaults,
-        .zGuarded =
-            ",blackbox__open,retention_rules,retention__clock,"
-            "retention__in_force,retention__erased,"
-            "blackbox__log,blackbox__tree,blackbox__leaves,"
-            "blackbox__nodes,blackbox__folded,blackbox__erased,"
-            "blackbox__heads,"},
+        .zGuarded = ",blackbox__open,retention_rules,retention__clock,"
+                    "retention__in_force,retention__erased,"
+                    "blackbox__log,blackbox__tree,blackbox__leaves,"
+                    "blackbox__nodes,blackbox__folded,blackbox__erased,"
+                    "blackbox__heads,"},
     {.zName = "payload",
         .bDefault = 1,
         .zTable = "payload__state",
