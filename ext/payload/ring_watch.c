@@ -314,9 +314,9 @@ static void tellVerdict(Judging *p, const Finding *pFinding, const char *zSay,
   static const char zLogStop[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, detail,"
       " agent_id) SELECT ?2, 'payload', 'stop', ?1, 'rule ' || ?3,"
-      " '{\"starts\":' || coalesce(max(starts), 0) || '}', ?1"
-      " FROM main.payload_agents WHERE agent_id = ?1"
-      " HAVING max(stopped_at) IS NULL";
+      " '{\"starts\":' || coalesce((SELECT starts FROM main.payload_agents"
+      " WHERE agent_id = ?1), 0) || '}', ?1 WHERE NOT EXISTS (SELECT 1 FROM"
+      " main.payload_agents WHERE agent_id = ?1 AND stopped_at IS NOT NULL)";
   const char *zRule = bxRuleName(pFinding->eRule);
   const char *zAgent = p->pPush->zAgent;
   i64 iId = sqlite3_last_insert_rowid(p->pHome->bx->db);
