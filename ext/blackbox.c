@@ -135,8 +135,7 @@ static const BxDomain aDomain[] = {
         .zSize = zPayloadSize,
         .zGuarded = ",event_payloads,payload__state,payload__pins,payload_pins,"
                     "payload_unpins,payload_evidence,"
-                    "payload__held,payload__packed,payload__leaving,"
-                    "payload__settling,",
+                    "payload__held,payload__packed,",
         .zDerived = ",payload__packed,",
         .zAdopted = "event_payloads",
         .zLogged = zPayloadLogged,

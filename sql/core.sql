@@ -17,6 +17,8 @@
 --         blackbox__probe        lets a trigger detect a REPLACE
 --         blackbox_prices        what a million tokens cost: rules, reports and
 --                                usage read it
+--         retention__controls  characters that a text of a record must not have;
+--                                unseen, in the first row: those that make none visible
 -- Views   retention_now          the current time, if the clock can be trusted
 --         retention_refusers     what could refuse the removal of a row by a rule
 --         blackbox_log           the log, with the receipts that are not finished
@@ -24,8 +26,6 @@
 --         retention_note         INSERT adds to the receipt of the minute
 --         retention__refused     the rows of retention__erased whose time is not over
 --         retention__holds       the rows of retention__in_force that have not ended
---         retention__controls    characters that a text of a record must not have;
---                                unseen: those that do not make a text visible
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
 -- mark "main." is the schema; the module replaces it with the name of an
@@ -45,7 +45,7 @@ SELECT iif(clock <= seen + 604800000, clock, NULL) AS now, clock, seen
 -- The triggers and tables of others that could refuse a DELETE by a rule: triggers
 -- on the table of the rule, or on another table of its domain, and tables that
 -- refer to one of these. A write removes nothing by a rule that has a row here,
--- because a trigger cannot go on after an error.
+-- because a trigger cannot go on after an error. (LIKE is quicker than lower().)
 CREATE VIEW IF NOT EXISTS main.retention_refusers AS
 SELECT r.rule AS rule, s.name AS name
   FROM retention_rules AS r, sqlite_schema AS s NOT INDEXED
@@ -54,7 +54,7 @@ SELECT r.rule AS rule, s.name AS name
              OR (instr(s.tbl_name, r.domain) = 1 AND instr(s.tbl_name, r.domain || '_') = 1))
         AND instr(s.name, r.domain || '_') <> 1 AND instr(s.name, r."table" || '_') <> 1
         AND instr(lower(s.sql), 'delete') > 0)
-    OR (s.type = 'table' AND s.sql LIKE '%references%' -- quicker than lower()
+    OR (s.type = 'table' AND s.sql LIKE '%references%'
         AND (instr(lower(s.sql), lower(r."table")) > 0
              OR instr(lower(s.sql), r.domain || '_') > 0));
 
@@ -111,7 +111,10 @@ SELECT kind, "key", until
 -- character stands in it (a reason may have tabs and line ends), and the first
 -- character that is not in "unseen" exists and is not a tag (917504 to 921599).
 -- (A host may forbid patterns of GLOB, so none is used.)
-CREATE VIEW IF NOT EXISTS main.retention__controls AS
+CREATE TABLE IF NOT EXISTS main.retention__controls(
+  control INTEGER PRIMARY KEY,
+  parts_text, unseen
+);
 WITH range(c, last) AS (VALUES (9, 10), (13, 13), (32, 32), (160, 160), (173, 173),
   (847, 847), (1564, 1564), (4447, 4448), (5760, 5760), (6068, 6069), (6155, 6158),
   (8192, 8207), (8232, 8239), (8287, 8303), (10240, 10240), (12288, 12288),
@@ -121,8 +124,9 @@ each(c, last) AS (
 control(c) AS (
   SELECT 0 UNION ALL
   SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END FROM control WHERE c < 159)
-SELECT char(c) AS control, c IN (9, 10, 13) AS parts_text,
-       (SELECT group_concat(char(c), '') FROM each) AS unseen FROM control;
+INSERT INTO main.retention__controls
+SELECT c, c IN (9, 10, 13), iif(c, NULL, (SELECT group_concat(char(c), '') FROM each))
+  FROM control WHERE 1 ON CONFLICT DO NOTHING;
 
 -- format: of the tables of the domain. build: the hash of the text of which the module
 -- has made it. (Builds before 1.0 had a column version,
@@ -295,8 +299,8 @@ BEGIN
   ON CONFLICT (domain, rule, minute) DO UPDATE
      SET at = excluded.at, rows = rows + excluded.rows,
          bytes = bytes + excluded.bytes,
-         oldest = coalesce(min(oldest, excluded.oldest), oldest, excluded.oldest),
-         newest = coalesce(max(newest, excluded.newest), newest, excluded.newest);
+         oldest = iif(oldest < excluded.oldest, oldest, coalesce(excluded.oldest, oldest)),
+         newest = iif(newest > excluded.newest, newest, coalesce(excluded.newest, newest));
 END;
 
 -- Texts of the body store that perhaps no row names any more. It is here, so that the

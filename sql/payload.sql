@@ -21,7 +21,7 @@
 --                          removes what nothing blocks
 --         payload_evidence INSERT saves an exchange as evidence; its row in the
 --                          archive, if it has one, becomes the evidence
---         payload__held    the rows that a hold keeps
+--         payload__held    the rows that a hold keeps; INSERT removes a row
 --         payload__bodies  the bodies, as the store needs them
 --
 -- Invariants, on every connection and with every conflict clause:
@@ -96,7 +96,7 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
   created_at           TEXT NOT NULL
     DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
   meta                 TEXT,
-  created_ms           INTEGER GENERATED ALWAYS AS (CASE WHEN created_at BETWEEN '0' AND ':' AND substr(created_at, 5, 1) = '-'
+  created_ms           INTEGER GENERATED ALWAYS AS (CASE WHEN created_at > '0' AND substr(created_at, 5, 1) = '-'
           AND substr(created_at, 8, 1) = '-' AND substr(created_at, 12, 2) < '24'
          THEN unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
             + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER) END) VIRTUAL
@@ -142,9 +142,11 @@ CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 -- that are counted. share: what the store takes for a byte of text. pack: rows with an
 -- earlier created_at are packed. kept_ms, since, max_bytes: the settings. wake: no row
 -- is due before this time. rid, ms: the row that is written, and its time if it is an
--- insert. work: 1 while rows go. till: rows before this time are due. due: how many of
--- them still go; below -900: none, as something may refuse. rule: why rows go now;
--- NULL: a plain statement.
+-- insert into the archive; 0: an update there, -1: another row. fix: NULL, or what pinned
+-- of that row has to be. work: 1 while rows go. till: rows before this time are due. due:
+-- how many of them still go; below -900: none, as something may refuse. rule: 'bulk'
+-- while the module removes many, or the row that payload_due removes. most: max_bytes, and
+-- what packing saves: if there are more bytes, rows go.
 CREATE TABLE IF NOT EXISTS main.payload__state(
   one       INTEGER PRIMARY KEY CHECK (one = 1),
   bytes     INTEGER NOT NULL DEFAULT 0,
@@ -157,10 +159,12 @@ CREATE TABLE IF NOT EXISTS main.payload__state(
   wake      INTEGER NOT NULL DEFAULT 0,
   rid       INTEGER,
   ms        INTEGER,
+  fix       INTEGER,
   work      INTEGER NOT NULL DEFAULT 0,
   till      INTEGER,
   due       INTEGER NOT NULL DEFAULT 0,
-  rule      TEXT
+  rule,
+  most      REAL
 );
 INSERT INTO main.payload__state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 
@@ -189,17 +193,13 @@ SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, r
        CAST(substr(detail, 8) AS INTEGER) AS pin, event_id, agent_id, kill_switch_event_id
   FROM blackbox__log WHERE kind = 'unpin';
 
--- (CROSS JOIN looks each of the four up. SQLite would scan the holds otherwise.)
+-- at is for INSERT: see payload_leaving. (CROSS JOIN looks each of the four up. SQLite
+-- would scan the holds otherwise.)
 CREATE VIEW IF NOT EXISTS main.payload__held AS
-SELECT rowid AS rid, id
-  FROM event_payloads AS e
- WHERE EXISTS (SELECT 1
-                 FROM (SELECT 'agent' AS kind, e.agent_id AS name
-                       UNION ALL SELECT 'event', e.event_id
-                       UNION ALL SELECT 'kill_switch', e.kill_switch_event_id
-                       UNION ALL SELECT 'evidence', e.id) AS k
-                CROSS JOIN retention__holds AS f
-                   ON f.kind = k.kind AND f."key" = k.name);
+SELECT rowid AS rid, NULL AS at FROM event_payloads
+ WHERE EXISTS (SELECT 1 FROM (SELECT 'agent' AS k, agent_id AS name UNION ALL SELECT 'event', event_id
+                              UNION ALL SELECT 'kill_switch', kill_switch_event_id UNION ALL SELECT 'evidence', id)
+                CROSS JOIN retention__holds ON kind = k AND "key" = name);
 
 -- (The id by a query of its own: so no body is read.)
 CREATE VIEW IF NOT EXISTS main.payload_due AS
@@ -220,10 +220,22 @@ SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
        NULL AS request_body, NULL AS response_body, NULL AS created_at, NULL AS meta WHERE 0;
 
 CREATE VIEW IF NOT EXISTS main.payload__bodies AS
-SELECT id AS "key", request_body AS request_body, response_body AS response_body
-  FROM event_payloads;
+SELECT id AS "key", request_body AS request_body, response_body AS response_body FROM event_payloads;
 
 ----------------------------------------------------------------- inserts --
+
+-- SQLite does not fire a trigger that is already running: a REPLACE by a user's DELETE
+-- trigger, while payload_insert_replace deletes, would take a row unseen. It is refused.
+-- (A RAISE of FAIL leaves the rule. So hit is asked, too: payload_insert_replace, which
+-- is newer and fires first, has set it for this statement.)
+CREATE TRIGGER IF NOT EXISTS main.payload_insert_taken
+BEFORE INSERT ON event_payloads
+WHEN (SELECT rule FROM payload__state) = 'manual' AND (SELECT hit FROM blackbox__probe)
+ AND (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
+      OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
+BEGIN
+  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another one; drop the trigger');
+END;
 
 -- SQLite fires no DELETE trigger for what REPLACE takes. So it is deleted before, by
 -- which the guard sees it, and the receipt. A plain INSERT fails without our help, and
@@ -235,21 +247,9 @@ WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
 BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
-  INSERT INTO payload__leaving(rid)
-  SELECT rowid FROM event_payloads
-   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid);
-END;
-
--- SQLite does not fire a trigger that is already running: a REPLACE by a user's DELETE
--- trigger, while the trigger above deletes, would take a row unseen. It is refused. (If
--- a RAISE of FAIL keeps the rule, payload_cleanup() clears it.)
-CREATE TRIGGER IF NOT EXISTS main.payload_insert_taken
-BEFORE INSERT ON event_payloads
-WHEN (SELECT rule FROM payload__state) = 'manual'
- AND (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
-      OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
-BEGIN
-  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another one; drop the trigger');
+  INSERT INTO payload__held(rid)
+  SELECT rid FROM (SELECT NEW.rowid AS rid UNION ALL SELECT rowid FROM event_payloads WHERE id = NEW.id),
+                  blackbox__probe WHERE hit;
 END;
 
 -- Fires only if the row was really written.
@@ -268,46 +268,21 @@ BEGIN
           SELECT 1 FROM (SELECT 'agent' AS k, NEW.agent_id AS name UNION ALL SELECT 'event', NEW.event_id
                          UNION ALL SELECT 'kill_switch', NEW.kill_switch_event_id)
            CROSS JOIN retention__refused ON kind = k AND "key" = name)
-    THEN RAISE(ABORT, 'ErasedError: what had this agent, event or kill switch was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
+    THEN RAISE(ABORT, 'ErasedError: what had this agent, event or kill switch was erased, and writes under it are refused for retention.refuse_days; see retention_erasures')
     WHEN 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body)) AND EXISTS (
           SELECT 1 FROM payload__packed
            WHERE text IN (CAST(substr(NEW.request_body, 37) AS INTEGER), CAST(substr(NEW.response_body, 37) AS INTEGER))
              AND reference IN (NEW.request_body, NEW.response_body))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; insert its text, store_text(body)') END;
-  INSERT INTO payload__settling(rid, pinned, wrong)
-  VALUES (NEW.rowid, iif(NEW.purpose = 'evidence', 1, coalesce(NEW.pinned, 0)),
-          NEW.pinned IS NOT 0 OR NEW.purpose = 'evidence' OR NEW.size_bytes IS NOT
-          coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0));
-  UPDATE retention__clock
-     SET (seen, due, was) = (
-           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
-            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
-           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
-   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
   UPDATE payload__state
-     SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes,
-         rid = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.rowid, -1), ms = iif((NEW.purpose IS 'archive' AND NEW.pinned IS 0), NEW.created_ms, 0),
+     SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0),
+         rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, -1),
+         fix = CASE WHEN NEW.purpose = 'evidence' THEN 1
+                    WHEN NEW.pinned IS NOT 0 OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
+                         + coalesce(length(CAST(NEW.response_body AS BLOB)), 0) THEN coalesce(NEW.pinned, 0) END,
          wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
          pack = min(pack, NEW.created_at)
    WHERE one = 1;
-END;
-
--- One UPDATE for all that the schema corrects, compiled once.
-CREATE VIEW IF NOT EXISTS main.payload__settling AS
-SELECT NULL AS rid, NULL AS pinned, NULL AS wrong WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_settling
-INSTEAD OF INSERT ON payload__settling WHEN NEW.wrong
-BEGIN
-  UPDATE event_payloads
-     SET pinned = NEW.pinned,
-         size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
-           + coalesce((SELECT sum(bytes - length(reference)) FROM payload__packed AS p
-                        WHERE p."key" = event_payloads.id AND text > 0
-                          AND reference IN (request_body, response_body)), 0)
-   WHERE rowid = NEW.rid;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being pinned; drop the trigger')
-   WHERE NEW.pinned AND changes() = 0;
 END;
 
 ----------------------------------------------------------------- updates --
@@ -320,29 +295,28 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
 BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
-  SELECT CASE OLD.pinned WHEN 0
-         THEN RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
-         ELSE RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END
+  SELECT iif(OLD.pinned IS 0, RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; SELECT * FROM retention_holds lists the holds'),
+             RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins'))
    WHERE (OLD.pinned IS NOT 0 OR (EXISTS (SELECT 1 FROM retention__in_force)
                                   AND EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)))
-     AND NOT (NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
-              AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
-              AND (NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
-                   OR (NEW.purpose, OLD.purpose, OLD.kill_switch_event_id) IS ('evidence', 'archive', NULL))
-              AND ((NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY)
-                   OR (NEW.purpose, OLD.purpose, OLD.pinned) IS ('evidence', 'archive', 0))
-              AND (NEW.meta IS OLD.meta COLLATE BINARY
-                   OR (NEW.purpose, OLD.purpose, OLD.meta) IS ('evidence', 'archive', NULL)
-                   OR OLD.pinned AND (OLD.response_body, OLD.meta) IS (NULL, NULL))
-              AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR EXISTS (
-                    SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.request_body))
-              AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR (OLD.pinned AND OLD.response_body IS NULL) OR EXISTS (
-                    SELECT 1 FROM payload__packed WHERE "key" = OLD.id AND reference IS NEW.response_body)));
+     AND (NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
+          AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
+          AND (NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
+               OR (NEW.purpose, OLD.purpose, OLD.kill_switch_event_id) IS ('evidence', 'archive', NULL))
+          AND ((NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY)
+               OR (NEW.purpose, OLD.purpose, OLD.pinned) IS ('evidence', 'archive', 0))
+          AND (NEW.meta IS OLD.meta COLLATE BINARY
+               OR (NEW.purpose, OLD.purpose, OLD.meta) IS ('evidence', 'archive', NULL)
+               OR OLD.pinned AND (OLD.response_body, OLD.meta) IS (NULL, NULL))
+          AND (NEW.request_body IS OLD.request_body COLLATE BINARY
+               OR NEW.request_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id))
+          AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL
+               OR NEW.response_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id))) IS NOT TRUE;
   SELECT CASE
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
-    WHEN (SELECT rule FROM payload__state) = 'manual' AND EXISTS (SELECT 1 FROM event_payloads
-          WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid)
+    WHEN (SELECT rule FROM payload__state) = 'manual' AND (SELECT hit FROM blackbox__probe)
+     AND EXISTS (SELECT 1 FROM event_payloads WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid)
     THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another one; drop the trigger')
     WHEN (NEW.event_id IS NOT OLD.event_id AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
       OR (NEW.agent_id IS NOT OLD.agent_id AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''))
@@ -353,8 +327,7 @@ BEGIN
           SELECT 1 FROM payload__packed
            WHERE text IN (CAST(substr(NEW.request_body, 37) AS INTEGER), CAST(substr(NEW.response_body, 37) AS INTEGER))
              AND reference IN (NEW.request_body, NEW.response_body)
-             AND ("key" IS NOT OLD.id OR (reference IS NEW.request_body AND reference IS OLD.response_body)
-                  OR (reference IS NEW.response_body AND reference IS OLD.request_body)))
+             AND ("key" IS NOT OLD.id OR NEW.request_body = OLD.response_body OR NEW.response_body = OLD.request_body))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; set its text, store_text(body)') END;
 END;
 
@@ -362,12 +335,11 @@ END;
 -- fire, as it runs, the guard above refuses it.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_replace
 BEFORE UPDATE OF rowid, oid, _rowid_, id ON event_payloads
-WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id AND rowid <> OLD.rowid)
-  OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid AND rowid <> OLD.rowid)
+WHEN EXISTS (SELECT 1 FROM event_payloads WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid)
 BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
   INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
-  INSERT INTO payload__leaving(rid)
+  INSERT INTO payload__held(rid)
   SELECT rowid FROM event_payloads
    WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid)
      AND rowid <> OLD.rowid;
@@ -388,27 +360,17 @@ BEGIN
   DELETE FROM payload__packed
    WHERE "key" = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
   UPDATE payload__packed SET "key" = NEW.id WHERE "key" = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
-  INSERT INTO payload__settling(rid, pinned, wrong)
-  VALUES (NEW.rowid, max(coalesce(NEW.pinned, 0), NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence'),
-          (NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence')
-          OR NEW.request_body IS NOT OLD.request_body OR NEW.response_body IS NOT OLD.response_body);
   UPDATE payload__state
-     SET rid = iif((OLD.purpose IS 'archive' AND OLD.pinned IS 0), NEW.rowid, -1), ms = 0,
+     SET rid = NEW.rowid, ms = -(OLD.purpose IS NOT 'archive' OR OLD.pinned IS NOT 0),
+         fix = CASE WHEN NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence' THEN 1
+                    WHEN (NEW.request_body, NEW.response_body) IS NOT (OLD.request_body, OLD.response_body)
+                    THEN coalesce(NEW.pinned, 0) END,
          wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
          pack = min(pack, NEW.created_at)
    WHERE one = 1;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_update_size
-AFTER UPDATE OF request_body, response_body, size_bytes ON event_payloads
-WHEN NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
-   WHERE OLD.pinned AND NEW.size_bytes IS NOT OLD.size_bytes;
-  INSERT INTO payload__settling(rid, pinned, wrong) VALUES (NEW.rowid, NEW.pinned, 1);
-END;
-
--- The pin is set by everybody, and cleared only after the log has recorded the unpin.
+-- A pin is set by everybody, and cleared only after the log has recorded the unpin.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
 AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
 BEGIN
@@ -416,16 +378,20 @@ BEGIN
     WHEN NEW.pinned NOT IN (0, 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
     WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)') END;
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins')
+    WHEN NEW.size_bytes IS NOT OLD.size_bytes AND (SELECT fix FROM payload__state WHERE rid = NEW.rowid) IS NULL
+     AND NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
+    THEN iif(OLD.pinned, RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins'),
+             RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it')) END;
   UPDATE payload__state
-     SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes
+     SET fix = NULL, bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0)
+                       - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0)
    WHERE one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_update_pin
 AFTER UPDATE OF id, pinned ON event_payloads
-WHEN NEW.pinned <> 0 AND NEW.id IS NOT NULL
- AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
+WHEN NEW.pinned <> 0 AND NEW.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
 BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
   VALUES ('payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id);
@@ -440,10 +406,10 @@ WHEN OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force)
 BEGIN
   SELECT CASE
     WHEN OLD.pinned IS NOT 0
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it first with INSERT INTO payload_unpins(payload_id, actor, reason)')
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it with INSERT INTO payload_unpins')
     WHEN NOT EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid) THEN NULL
     WHEN (SELECT work FROM payload__state) THEN RAISE(IGNORE)
-    ELSE RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one') END;
+    ELSE RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be deleted; SELECT * FROM retention_holds lists the holds') END;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
@@ -451,27 +417,25 @@ AFTER DELETE ON event_payloads
 BEGIN
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload', iif(rule = 'bulk', 0, NULL),
-         CASE work WHEN 0 THEN coalesce(rule, 'manual')
-                   ELSE iif(OLD.created_ms < till, 'payload.age', 'payload.bytes') END,
+         CASE WHEN work THEN iif(OLD.created_ms < till, 'payload.age', 'payload.bytes')
+              WHEN rule = OLD.rowid THEN 'payload.age'
+              ELSE iif(rule = 'bulk', rule, 'manual') END,
          1, OLD.size_bytes, OLD.created_ms
     FROM payload__state;
-  UPDATE payload__state SET bytes = bytes - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes, due = due - 1 WHERE one = 1;
+  UPDATE payload__state SET bytes = bytes - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0), due = due - 1 WHERE one = 1;
   DELETE FROM payload__packed WHERE "key" = OLD.id;
 END;
 
--- All that removes rows inside another statement: one DELETE, compiled once.
-CREATE VIEW IF NOT EXISTS main.payload__leaving AS SELECT NULL AS rid, NULL AS at WHERE 0;
-
+-- All that removes rows inside another statement: one DELETE, compiled once. at is NULL
+-- for a row that REPLACE takes, and the time of one that goes if it is due.
 CREATE TRIGGER IF NOT EXISTS main.payload_leaving
-INSTEAD OF INSERT ON payload__leaving
-WHEN NEW.at IS NULL OR (SELECT bytes - packed + packed * share > max_bytes OR (due > 0 AND NEW.at < till)
-                          FROM payload__state)
+INSTEAD OF INSERT ON payload__held
+WHEN NEW.at IS NULL OR EXISTS (SELECT 1 FROM payload__state WHERE bytes > most OR (due > 0 AND NEW.at < till))
 BEGIN
   UPDATE payload__state SET rule = 'manual' WHERE one = 1 AND NEW.at IS NULL;
   DELETE FROM event_payloads WHERE rowid = NEW.rid;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop the trigger')
-   WHERE changes() = 0 AND NEW.at IS NULL
-     AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
+   WHERE changes() = 0 AND NEW.at IS NULL AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
   UPDATE payload__state SET rule = NULL WHERE one = 1 AND NEW.at IS NULL;
 END;
 
@@ -479,18 +443,28 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_packed_delete
 AFTER DELETE ON payload__packed WHEN OLD.text > 0
 BEGIN
-  UPDATE payload__state SET packed = packed - OLD.counted * OLD.bytes WHERE one = 1;
+  UPDATE payload__state SET packed = packed - OLD.counted * OLD.bytes,
+                            most = max_bytes + (packed - OLD.counted * OLD.bytes) * (1 - share) WHERE one = 1;
   INSERT INTO store_dropped(text) VALUES (OLD.text) ON CONFLICT DO NOTHING;
 END;
 
 ------------------------------------------------------- what is due goes --
 
+-- The row that was written gets its size and its pin: one UPDATE, compiled once.
 CREATE TRIGGER IF NOT EXISTS main.payload_look
 AFTER UPDATE OF rid ON payload__state
-WHEN (NEW.ms AND NEW.wake <= unixepoch() * 1000)
-  OR NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes
+WHEN NEW.fix IS NOT NULL OR (NEW.ms AND NEW.wake <= unixepoch() * 1000) OR NEW.bytes > NEW.most
 BEGIN
-  UPDATE payload__state SET work = 1 WHERE one = 1;
+  UPDATE event_payloads
+     SET pinned = NEW.fix,
+         size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
+           + coalesce((SELECT sum(bytes - length(reference)) FROM payload__packed
+                        WHERE "key" = id AND text > 0 AND reference IN (request_body, response_body)), 0)
+   WHERE rowid = NEW.rid AND NEW.fix IS NOT NULL;
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being pinned; drop the trigger')
+   WHERE NEW.fix AND changes() = 0;
+  UPDATE payload__state SET work = 1
+   WHERE one = 1 AND (bytes > most OR (NEW.ms AND wake <= unixepoch() * 1000));
 END;
 
 -- A row that is itself past the retention period is history that is being loaded: for
@@ -499,9 +473,16 @@ END;
 -- Two rows that are due, and as many as payload.max_bytes wants, the oldest first: it
 -- looks at three, or at 100 if their bytes are not enough, or holds are in force. The
 -- guard passes over rows that are held. That something refuses is told once a day.
+-- It works once an hour at least, for the clock.
 CREATE TRIGGER IF NOT EXISTS main.payload_work
-AFTER UPDATE OF work ON payload__state WHEN NEW.work = 1
+AFTER UPDATE OF work ON payload__state WHEN NEW.work
 BEGIN
+  UPDATE retention__clock
+     SET (seen, due, was) = (
+           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
+            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
+           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
+   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
   UPDATE payload__state
      SET till = iif(min(NEW.ms + NEW.kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= unixepoch() * 1000, unixepoch() * 1000 - NEW.kept_ms, -9e15),
          due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
@@ -511,50 +492,45 @@ BEGIN
    WHERE one = 1;
   SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
     FROM event_payloads
-   WHERE rowid = NEW.rid AND size_bytes > NEW.max_bytes;
-  INSERT INTO payload__leaving(rid, at)
+   WHERE rowid = NEW.rid AND NEW.ms <> -1 AND size_bytes > NEW.max_bytes;
+  INSERT INTO payload__held(rid, at)
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
-   WHERE purpose = 'archive' AND pinned = 0
-     AND created_ms > iif(NEW.bytes - NEW.packed + NEW.packed * NEW.share > NEW.max_bytes, -9e15, NEW.since)
+   WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.most, -9e15, NEW.since)
    ORDER BY created_ms, size_bytes
-   LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force)
-            OR NEW.bytes - NEW.packed + NEW.packed * NEW.share - NEW.max_bytes > min(1, NEW.share) * (
+   LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.most > min(1, NEW.share) * (
               SELECT sum(size_bytes) FROM (SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
                 WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
                 ORDER BY created_ms, size_bytes LIMIT 3)), 100, 3)) FROM payload__state);
   UPDATE payload__state
-     SET work = 0, wake = iif(till < 0, wake, kept_ms +
+     SET work = 0, wake = iif(till < 0 AND NEW.ms <> -1, wake, min(unixepoch() * 1000 + 3600000, kept_ms +
            coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
                       WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since
-                      ORDER BY created_ms LIMIT 1), 9e15))
+                      ORDER BY created_ms LIMIT 1), 9e15)))
    WHERE one = 1;
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes)
   SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440,
-         iif(bytes - packed + packed * share > max_bytes, 'payload.bytes refused', 'payload.age refused'), 0, 0
+         iif(bytes > most, 'payload.bytes refused', 'payload.age refused'), 0, 0
     FROM payload__state
-   WHERE iif(bytes - packed + packed * share > max_bytes, due = 2 OR due < -900, due < -900 AND wake - kept_ms < till);
+   WHERE iif(bytes > most, due = 2 OR due < -900, due < -900 AND wake - kept_ms < till);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_due_delete
 INSTEAD OF DELETE ON payload_due WHEN OLD.blocked_by IS NULL
 BEGIN
-  UPDATE payload__state SET rule = 'payload.age' WHERE one = 1;
+  UPDATE payload__state SET rule = OLD.rid WHERE one = 1;
   DELETE FROM event_payloads WHERE rowid = OLD.rid;
-  UPDATE payload__state SET rule = NULL WHERE one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_settings_update
 AFTER UPDATE OF value ON blackbox_settings
-WHEN NEW.name IN ('payload.retention_days', 'payload.history_until', 'payload.max_bytes')
 BEGIN
   UPDATE payload__state
-     SET (kept_ms, since, max_bytes) = (
-           SELECT 86400000 * max(iif(name = 'payload.retention_days', value, NULL)),
-                  max(iif(name = 'payload.history_until', iif(value > 0, value, -9e15), NULL)),
-                  max(iif(name = 'payload.max_bytes', iif(value > 0, value, 9e15), NULL))
-             FROM blackbox_settings WHERE substr(name, 1, 8) = 'payload.'),
-         wake = 0, rid = -1, ms = 0
+     SET kept_ms = iif(NEW.name = 'payload.retention_days', NEW.value * 86400000, kept_ms),
+         since = iif(NEW.name = 'payload.history_until', iif(NEW.value > 0, NEW.value, -9e15), since),
+         max_bytes = iif(NEW.name = 'payload.max_bytes', iif(NEW.value > 0, NEW.value, 9e15), max_bytes)
    WHERE one = 1;
+  UPDATE payload__state
+     SET most = max_bytes + packed * (1 - share), wake = 0, rid = -1, ms = 0, fix = NULL WHERE one = 1;
 END;
 
 ---------------------------------------------------------------- commands --
@@ -562,30 +538,26 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
 INSTEAD OF INSERT ON payload_unpins
 BEGIN
-  SELECT RAISE(ABORT, 'NotFoundError: no pinned row of event_payloads has this payload_id; SELECT id FROM payload_pins lists the pinned rows')
+  SELECT RAISE(ABORT, 'NotFoundError: no pinned row of event_payloads has this payload_id; SELECT id FROM payload_pins lists them')
    WHERE NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.payload_id);
   SELECT RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set; omit the other columns')
-   WHERE (NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id)
-         IS NOT (NULL, NULL, NULL, NULL, NULL, NULL);
+   WHERE coalesce(NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id) IS NOT NULL;
   SELECT iif(name, RAISE(ABORT, 'ValidationError: actor must be visible text without control characters'),
              RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends'))
     FROM (SELECT NEW.actor AS given, 1 AS name UNION ALL SELECT NEW.reason, 0),
          (SELECT unseen FROM retention__controls LIMIT 1)
    WHERE typeof(given) <> 'text' OR ltrim(given, unseen) = ''
       OR unicode(ltrim(given, unseen)) BETWEEN 917504 AND 921599
-      OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(given, control) AND (name OR NOT parts_text));
-  INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id,
-    kill_switch_event_id)
-  SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || p.n || '}', e.event_id, e.agent_id,
-         e.kill_switch_event_id
+      OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(given, char(control)) AND (name OR NOT parts_text));
+  INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id, kill_switch_event_id)
+  SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || n || '}', event_id, agent_id, kill_switch_event_id
     FROM payload__pins AS p LEFT JOIN event_payloads AS e ON e.id = p.id
    WHERE p.id = NEW.payload_id;
   DELETE FROM payload__pins WHERE id = NEW.payload_id;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
-  UPDATE payload__state SET wake = 0, rid = -1, ms = 0 WHERE one = 1;
+  UPDATE payload__state SET wake = 0, rid = -1, ms = 0, fix = NULL WHERE one = 1;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being unpinned; drop the trigger')
-   WHERE EXISTS (SELECT 1 FROM event_payloads
-                  WHERE id = NEW.payload_id AND pinned <> 0);
+   WHERE EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.payload_id AND pinned <> 0);
 END;
 
 -- An exchange that is in the archive is not stored twice: its row becomes the
@@ -602,15 +574,13 @@ BEGIN
    WHERE rowid = (
     SELECT e.rowid
       FROM (SELECT rowid AS rid FROM event_payloads INDEXED BY idx_payloads_event_id
-             WHERE event_id = NEW.event_id ORDER BY rowid DESC LIMIT 64) AS near
-     CROSS JOIN event_payloads AS e ON e.rowid = near.rid
-     WHERE e.purpose = 'archive' AND e.pinned = 0
-       AND e.kill_switch_event_id IS NULL AND e.id IS NOT NULL
-       AND e.size_bytes = coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
-       AND e.event_id IS NEW.event_id COLLATE BINARY AND e.agent_id IS NEW.agent_id COLLATE BINARY
-       AND e.request_body IS NEW.request_body COLLATE BINARY
-       AND e.response_body IS NEW.response_body COLLATE BINARY
-     ORDER BY abs(e.created_ms - (julianday(coalesce(NEW.created_at, 'now')) - 2440587.5) * 86400000.0)
+             WHERE event_id = NEW.event_id ORDER BY rowid DESC LIMIT 64)
+     CROSS JOIN event_payloads AS e ON e.rowid = rid
+     WHERE purpose = 'archive' AND pinned = 0 AND kill_switch_event_id IS NULL AND id IS NOT NULL
+       AND size_bytes = coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
+       AND event_id IS NEW.event_id COLLATE BINARY AND agent_id IS NEW.agent_id COLLATE BINARY
+       AND request_body IS NEW.request_body COLLATE BINARY AND response_body IS NEW.response_body COLLATE BINARY
+     ORDER BY abs(created_ms - (julianday(coalesce(NEW.created_at, 'now')) - 2440587.5) * 86400000.0)
      LIMIT 1);
   INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,
     purpose, kill_switch_event_id, meta, created_at)
@@ -643,6 +613,7 @@ BEGIN
                                SELECT 1 FROM event_payloads AS e
                                 WHERE e.id = p."key" AND p.reference IN (e.request_body, e.response_body)))
    WHERE one = 1;
+  UPDATE payload__state SET most = max_bytes + packed * (1 - share) WHERE one = 1;
   UPDATE event_payloads
      SET rowid = rowid, request_body = NEW.request_body, response_body = NEW.response_body
    WHERE id = NEW."key";
@@ -658,6 +629,8 @@ BEGIN
 END;
 
 --------------------------------------------------- rows found in the table --
+
+UPDATE main.blackbox_settings SET value = value WHERE substr(name, 1, 8) = 'payload.';
 
 -- Rows of the program that made the table get an id, the correct size, and pins.
 UPDATE main.event_payloads
@@ -680,12 +653,12 @@ UPDATE main.event_payloads SET pinned = 1
    AND id NOT IN (SELECT id FROM main.payload__pins)
    AND (pinned <> 0 OR id NOT IN (SELECT payload_id FROM main.payload_unpins));
 
-UPDATE main.blackbox_settings SET value = value WHERE name = 'payload.max_bytes';
 UPDATE main.payload__state
    SET bytes = (SELECT coalesce(sum(size_bytes), 0)
                   FROM main.event_payloads WHERE purpose = 'archive' AND pinned = 0),
        packed = (SELECT coalesce(sum(bytes), 0) FROM main.payload__packed WHERE counted),
        wake = 0;
+UPDATE main.payload__state SET most = max_bytes + packed * (1 - share);
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
 VALUES ('payload.age', 'payload', 'payload_due', 'payload.retention_days', 86400000,

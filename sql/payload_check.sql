@@ -34,12 +34,12 @@ SELECT 'event_payloads', 'meta of row ' || coalesce(id, 'without id') || ' is no
   FROM main.event_payloads
  WHERE meta IS NOT NULL AND json_valid(meta) IS NOT 1
 UNION ALL
-SELECT 'payload__state', 'differs from the settings; run payload_cleanup(), and set any payload setting again'
+SELECT 'payload__state', 'differs from the settings; UPDATE blackbox_settings SET value = value'
  WHERE NOT EXISTS (SELECT 1 FROM main.payload__state AS s
-                    WHERE (s.kept_ms, s.since, s.max_bytes, s.work, s.rule) IS (
+                    WHERE work = 0 AND typeof(rule) <> 'text' AND (kept_ms, since, max_bytes) IS (
                           SELECT 86400000 * max(iif(name = 'payload.retention_days', value, NULL)),
                   max(iif(name = 'payload.history_until', iif(value > 0, value, -9e15), NULL)),
-                  max(iif(name = 'payload.max_bytes', iif(value > 0, value, 9e15), NULL)), 0, NULL
+                  max(iif(name = 'payload.max_bytes', iif(value > 0, value, 9e15), NULL))
              FROM main.blackbox_settings WHERE substr(name, 1, 8) = 'payload.'))
 UNION ALL
 SELECT 'payload__state', 'its bytes are not those of the archive; run blackbox_install()'
@@ -48,8 +48,15 @@ SELECT 'payload__state', 'its bytes are not those of the archive; run blackbox_i
         WHERE purpose = 'archive' AND pinned = 0)
     OR (SELECT packed FROM main.payload__state) IS NOT (
        SELECT coalesce(sum(bytes), 0) FROM main.payload__packed WHERE counted)
+    OR (SELECT abs(most - max_bytes - packed * (1 - share)) < 2 FROM main.payload__state) IS NOT 1
 UNION ALL
 SELECT 'payload__packed', 'row ' || "key" || ' has not the reference that is listed'
   FROM main.payload__packed AS p
  WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e
                     WHERE e.id = p."key" AND p.reference IN (request_body, response_body))
+UNION ALL
+SELECT 'payload_agents', 'agent ' || subject || ' was stopped, and started without payload_starts'
+  FROM main.blackbox__log AS l
+ WHERE kind = 'stop' AND domain = 'payload' AND subject IS NOT NULL AND NOT EXISTS (
+         SELECT 1 FROM main.blackbox__log WHERE subject = l.subject AND kind = 'start' AND n > l.n)
+   AND NOT EXISTS (SELECT 1 FROM main.payload_agents WHERE agent_id = l.subject AND stopped_at IS NOT NULL)

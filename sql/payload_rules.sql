@@ -13,8 +13,8 @@
 --         payload_allows    what a human allowed: it is not raised again
 -- Views   payload_starts    INSERT starts a stopped agent again
 --
--- Invariants, on every connection: an agent that is stopped is started only
--- through payload_starts, which writes the log. Each verdict is a row of the log.
+-- Each stop by a rule, each start through payload_starts and each verdict is a row of
+-- the log. What is done to payload_agents itself is not: blackbox_check() compares both.
 
 UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
@@ -36,7 +36,7 @@ SELECT n AS id, at, subject AS agent_id, kind AS act, actor, reason,
   FROM blackbox__log WHERE domain = 'payload' AND kind IN ('stop', 'start');
 
 CREATE VIEW IF NOT EXISTS main.payload_starts AS
-SELECT agent_id, actor, reason, at FROM blackbox__log WHERE kind = 'start';
+SELECT agent_id, actor, reason, at FROM blackbox__log WHERE 0;
 
 -- level  'stop' pulls the switch, where on_loop is kill_switch; 'alert' only
 --        writes the verdict
@@ -57,13 +57,11 @@ CREATE TABLE IF NOT EXISTS main.payload_rules(
   pause_ms  INTEGER
     CHECK (pause_ms IS NULL OR (typeof(pause_ms) = 'integer' AND pause_ms > 0)),
   meaning   TEXT NOT NULL,
-  CONSTRAINT "ValidationError: no rule of this name is known; blackbox_install() adds those that are missing, and UPDATE payload_rules changes them"
+  CONSTRAINT "ValidationError: no rule of this name is known; UPDATE payload_rules changes one"
   CHECK (rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
                   'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
-  CHECK (CASE WHEN rule IN ('no_progress', 'masked', 'same_error', 'errors',
-                            'repeat', 'repeated_text') THEN threshold <= span
-              WHEN rule = 'cycle' THEN 2 * (threshold + 1) <= span
-              ELSE true END)
+  CONSTRAINT "ValidationError: a rule cannot reach a threshold above its span, cycle one above half of it minus 1"
+  CHECK (substr(rule, 1, 6) = 'budget' OR iif(rule = 'cycle', 2 * (threshold + 1), threshold) <= span)
 ) WITHOUT ROWID;
 
 INSERT INTO main.payload_rules(rule, enabled, level, threshold, span, pause_ms, meaning)
@@ -136,54 +134,15 @@ CREATE TABLE IF NOT EXISTS main.payload_allows(
   until    INTEGER CHECK (until IS NULL OR typeof(until) = 'integer'),
   actor    TEXT,
   reason   TEXT,
-  CONSTRAINT "ValidationError: there is no rule of this name; SELECT rule FROM payload_rules lists them, and NULL is any"
+  CONSTRAINT "ValidationError: no rule of this name is known; SELECT rule FROM payload_rules"
   CHECK (rule IS NULL OR
          rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
                   'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
   CONSTRAINT "ValidationError: to allow something, give actor and reason as text"
-  CHECK (coalesce(typeof(actor) = 'text' AND trim(actor) <> ''
-                  AND typeof(reason) = 'text' AND trim(reason) <> '', 0))
+  CHECK ((typeof(actor), typeof(reason)) = ('text', 'text') AND trim(actor) <> '' AND trim(reason) <> '')
 );
 
 ------------------------------------------------------- stops and starts --
-
--- (A REPLACE deletes without a trigger, and so the log says whether the agent was
--- stopped.)
-CREATE TRIGGER IF NOT EXISTS main.payload_agents_insert
-AFTER INSERT ON payload_agents
-BEGIN
-  SELECT RAISE(ABORT, 'AgentStoppedError: this agent is stopped; change its row with UPDATE, or start it with INSERT INTO payload_starts(agent_id, actor, reason)')
-   WHERE NEW.stopped_at IS NULL AND 'stop' = (
-         SELECT kind FROM blackbox__log INDEXED BY blackbox__log_subject
-          WHERE subject = NEW.agent_id AND kind IN ('stop', 'start') AND domain = 'payload'
-          ORDER BY n DESC LIMIT 1);
-  INSERT INTO blackbox__log(at, domain, kind, subject, actor, detail, agent_id)
-  SELECT NEW.stopped_at, 'payload', 'stop', NEW.agent_id, coalesce(NEW.stopped_by, 'unknown'),
-         '{"starts":' || NEW.starts || '}', NEW.agent_id
-   WHERE NEW.stopped_at IS NOT NULL;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_agents_update
-AFTER UPDATE OF agent_id, stopped_at ON payload_agents
-BEGIN
-  SELECT RAISE(ABORT, 'AgentStoppedError: an agent is started again with a reason; INSERT INTO payload_starts(agent_id, actor, reason)')
-   WHERE OLD.stopped_at IS NOT NULL
-     AND (NEW.stopped_at IS NULL OR NEW.agent_id IS NOT OLD.agent_id)
-     AND NOT EXISTS (SELECT 1 FROM blackbox__log
-                      WHERE subject = OLD.agent_id AND kind = 'start'
-                        AND detail = '{"starts":' || (OLD.starts + 1) || '}');
-  INSERT INTO blackbox__log(at, domain, kind, subject, actor, detail, agent_id)
-  SELECT NEW.stopped_at, 'payload', 'stop', NEW.agent_id, coalesce(NEW.stopped_by, 'unknown'),
-         '{"starts":' || NEW.starts || '}', NEW.agent_id
-   WHERE OLD.stopped_at IS NULL AND NEW.stopped_at IS NOT NULL;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_agents_delete
-BEFORE DELETE ON payload_agents
-WHEN OLD.stopped_at IS NOT NULL
-BEGIN
-  SELECT RAISE(ABORT, 'AgentStoppedError: an agent that is stopped cannot be deleted; INSERT INTO payload_starts(agent_id, actor, reason) first');
-END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_starts_insert
 INSTEAD OF INSERT ON payload_starts
@@ -192,8 +151,7 @@ BEGIN
    WHERE NOT EXISTS (SELECT 1 FROM payload_agents
                       WHERE agent_id = NEW.agent_id AND stopped_at IS NOT NULL);
   SELECT RAISE(ABORT, 'ValidationError: to start an agent, give agent_id, and actor and reason as text')
-   WHERE NOT coalesce(typeof(NEW.actor) = 'text' AND trim(NEW.actor) <> ''
-                      AND typeof(NEW.reason) = 'text' AND trim(NEW.reason) <> '', 0);
+   WHERE NOT (typeof(NEW.actor) = 'text' AND typeof(NEW.reason) = 'text' AND trim(NEW.actor) <> '' AND trim(NEW.reason) <> '');
   INSERT INTO blackbox__log(at, domain, kind, subject, actor, reason, detail, agent_id)
   SELECT coalesce(NEW.at, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
          'payload', 'start', agent_id, NEW.actor, NEW.reason,

@@ -104,7 +104,7 @@ BEGIN
    WHERE typeof(said) <> 'text' OR ltrim(said, unseen) = ''
       OR unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599
       OR EXISTS (SELECT 1 FROM retention__controls
-                  WHERE instr(said, control) > 0 AND NOT (long AND parts_text));
+                  WHERE instr(said, char(control)) > 0 AND NOT (long AND parts_text));
   SELECT RAISE(ABORT, 'ValidationError: until must be a time in the future in milliseconds since 1970 UTC, or NULL for a hold without an end')
    WHERE NEW.until IS NOT NULL AND NOT NEW.released
      AND (typeof(NEW.until) <> 'integer' OR NEW.until > 253402300799999

@@ -3,12 +3,11 @@
 **
 ** What a domain or a virtual table should have is computed by SQLite itself:
 ** the SQL runs in an empty database in memory, the model, and each object of
-** the model is looked up in the schema. A view, a trigger or an index must have
-** the same text as in the model. A table of a domain may have been made by
-** another program, or may have got more columns, so it must have the columns of
-** the model. A table of a virtual table must have the text of the model, except
-** for white space. Its indexes may have any name, because a rename of the
-** virtual table does not change their names.
+** the model is looked up in the schema. It must have the text of the model, except
+** for white space: the files of sql/ have more than the module. A table of a domain may
+** have been made by another program, or may have got more columns, so it must have the
+** columns of the model. The indexes of a virtual table may have any name, because a
+** rename of the virtual table does not change their names.
 **
 ** The rows that a domain's SQL inserts must exist, by their keys. Their other
 ** columns may have been set by the user, except those of retention rules, and
@@ -186,7 +185,7 @@ static const char zObjects[] =
     "  AND (type = 'table' OR NOT core) "
     "ORDER BY type <> 'trigger', type = 'table', type = 'index'";
 
-/* The text of a table without its white space. */
+/* A text without its white space. */
 #define SQUEEZED(sql) "replace(replace(" sql ", ' ', ''), char(10), '')"
 /* What comes after the name of an index. */
 #define AFTER_NAME(sql, name)                                                  \
@@ -196,7 +195,7 @@ static const char zObjects[] =
 ** no row. ?4: it belongs to a virtual table. */
 static const char zThere[] =
     "SELECT CASE WHEN type <> ?1 THEN 1 WHEN sql = ?3 THEN 4"
-    "  WHEN type = 'table' AND " SQUEEZED("sql") " = " SQUEEZED(
+    "  WHEN " SQUEEZED("sql") " = " SQUEEZED(
         "?3") " THEN 4"
               "  WHEN type = 'index' AND name <> ?2 COLLATE NOCASE THEN 4"
               "  ELSE 2 END AS how "

@@ -6,6 +6,7 @@
 ** Triggers are generated from the table itself if it needs them:
 **   payload_made_replace, payload_made_update  for its unique indexes: they delete
 **       what REPLACE would take, so that the guards see it
+**   payload_made_taken, payload_made_changed  refuse it while a REPLACE takes a row
 **   payload_made_columns  for its columns that blackbox does not know
 **   payload_made_id  gives an id to a row without one
 ** They are compared with the triggers that the table needs, as the model
@@ -219,8 +220,18 @@ typedef struct Made {
   "BEGIN\n"                                                                    \
   "  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;\n"                      \
   "  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);\n"         \
-  "  INSERT INTO payload__leaving(rid) SELECT rowid FROM event_payloads\n"     \
+  "  INSERT INTO payload__held(rid) SELECT rowid FROM event_payloads\n"     \
   "   WHERE (SELECT hit FROM blackbox__probe) AND (%s)" more ";\n"             \
+  "END"
+
+/* See payload_insert_taken. */
+#define TAKING                                                                 \
+  "(SELECT rule FROM payload__state) = 'manual' AND (SELECT hit FROM"          \
+  " blackbox__probe) AND "
+#define REFUSE                                                                 \
+  "BEGIN\n"                                                                    \
+  "  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger"   \
+  " on event_payloads writes over another one; drop the trigger');\n"          \
   "END"
 
 /* The columns that blackbox does not know, and whether one of them changes. */
@@ -242,18 +253,23 @@ static const Made aMade[] = {
         "%s\nBEFORE UPDATE ON event_payloads\n"
         "WHEN EXISTS (SELECT 1 FROM event_payloads WHERE (%s) AND rowid <> "
         "OLD.rowid)\n" REPLACE("\n     AND rowid <> OLD.rowid")},
+    {"payload_made_taken", "unique index", SAME_KEY,
+        "%s\nBEFORE INSERT ON event_payloads\nWHEN " TAKING
+        "EXISTS (SELECT 1 FROM event_payloads WHERE %s)\n" REFUSE},
+    {"payload_made_changed", "unique index", SAME_KEY,
+        "%s\nBEFORE UPDATE ON event_payloads\nWHEN " TAKING
+        "EXISTS (SELECT 1 FROM event_payloads WHERE (%s) AND rowid <> "
+        "OLD.rowid)\n" REFUSE},
     {"payload_made_columns", "column", OTHER_COLUMNS,
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"
         "  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = "
         "OLD.id) THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be "
-        "changed; unpin it first with INSERT INTO payload_unpins(payload_id, "
-        "actor, reason)')\n"
+        "changed; unpin it with INSERT INTO payload_unpins')\n"
         "    WHEN EXISTS (SELECT 1 FROM retention__in_force) AND EXISTS "
-        "(SELECT "
-        "1 FROM payload__held WHERE rid = OLD.rowid)\n    THEN RAISE(ABORT, "
-        "'HeldError: a hold keeps this row, which cannot be changed; SELECT * "
-        "FROM retention_holds lists the holds, and retention_release() ends "
-        "one') END;\nEND"},
+        "(SELECT 1 FROM payload__held WHERE rid = OLD.rowid)\n"
+        "    THEN RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot "
+        "be changed; SELECT * FROM retention_holds lists the holds') END;\n"
+        "END"},
     {"payload_made_id", "column",
         "SELECT 'id', 'NEW.id IS NULL' FROM pragma_table_info" TABLE
         " WHERE lower(name) = 'id' AND NOT \"notnull\"",
@@ -278,7 +294,7 @@ static void readWanted(BxStmts *p, Gap *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, pOut->pMade->zCondition, pErr);
   char *zCondition = 0;
   bxBind(pStmt, pErr, sqlite3_bind_parameter_count(pStmt) > 1 ? "ti" : "t",
-      p->zDb, (i64)(strcmp(pOut->pMade->zName, "payload_made_update") == 0));
+      p->zDb, (i64)(strstr(pOut->pMade->zText, "BEFORE UPDATE") != 0));
   if (bxRow(pStmt, pErr)) {
     pOut->zWhat = bxColumnCopy(pStmt, 0, pErr);
     zCondition = bxColumnCopy(pStmt, 1, pErr);

@@ -57,8 +57,7 @@ static i64 removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
 /* Removes the oldest rows beyond payload.max_bytes. Returns how many. */
 static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
   static const char zBeyond[] =
-      "SELECT CAST(bytes - packed + packed * share - max_bytes AS INTEGER)"
-      " FROM main.payload__state";
+      "SELECT CAST(bytes - most AS INTEGER) FROM main.payload__state";
   /* (A sum over a window: as many as needed, and no more.) */
   static const char zRows[] =
       "SELECT rowid FROM (SELECT rowid, sum(taken) OVER (ORDER BY created_ms,"

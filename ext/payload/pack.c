@@ -45,8 +45,9 @@ static void registerBodies(BxStmts *p, BxErr *pErr) {
 /* What the store takes for a byte of its texts: payload.max_bytes counts it. */
 static void noteShare(BxStmts *p, BxErr *pErr) {
   static const char zShare[] =
-      "UPDATE main.payload__state SET share = (SELECT 1.0 * kept_bytes / "
-      "max(text_bytes, 1) FROM main.store__state) WHERE packed > 0";
+      "UPDATE main.payload__state SET (share, most) = (SELECT s, max_bytes +"
+      " packed * (1 - s) FROM (SELECT 1.0 * kept_bytes / max(text_bytes, 1) AS"
+      " s FROM main.store__state)) WHERE packed > 0";
   if (!bxCarries(p->bx, p->zDb, "store", pErr)) return;
   bxExec(p, zShare, pErr);
 }

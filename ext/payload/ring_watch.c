@@ -213,6 +213,12 @@ static void tellVerdict(Watched *p, const Finding *pFinding, const char *zSay,
       "VALUES(?1, ?2, 'rule ' || ?3) ON CONFLICT (agent_id) DO UPDATE SET "
       "stopped_at = coalesce(stopped_at, excluded.stopped_at), "
       "stopped_by = coalesce(stopped_by, excluded.stopped_by)";
+  static const char zLogStop[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, detail,"
+      " agent_id) SELECT ?2, 'payload', 'stop', ?1, 'rule ' || ?3,"
+      " '{\"starts\":' || coalesce((SELECT starts FROM main.payload_agents"
+      " WHERE agent_id = ?1), 0) || '}', ?1 WHERE NOT EXISTS (SELECT 1 FROM"
+      " main.payload_agents WHERE agent_id = ?1 AND stopped_at IS NOT NULL)";
   const char *zRule = bxRuleName(pFinding->eRule);
   const char *zAgent = p->pPush->zAgent;
   i64 iId = sqlite3_last_insert_rowid(p->pHome->bx->db);
@@ -220,6 +226,7 @@ static void tellVerdict(Watched *p, const Finding *pFinding, const char *zSay,
       zAgent, bKill ? p->zKill : 0);
   if (!bKill) return;
   if (p->iVerdict == 0) p->iVerdict = iId;
+  bxDo(p->pHome, zLogStop, pErr, "tit", zAgent, p->pPush->iTime, zRule);
   bxDo(p->pHome, zStop, pErr, "tit", zAgent, p->pPush->iTime, zRule);
 }
 

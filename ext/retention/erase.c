@@ -452,7 +452,7 @@ static void refuseHidden(Erasure *p) {
       "SELECT 'reason', ?2, 1) "
       "WHERE ltrim(said, unseen) = '' OR unicode(ltrim(said, unseen)) BETWEEN "
       "917504 AND 921599 OR EXISTS (SELECT 1 FROM main.retention__controls "
-      "WHERE instr(said, control) > 0 AND NOT (long AND parts_text))";
+      "WHERE instr(said, char(control)) > 0 AND NOT (long AND parts_text))";
   char *z = bxAskText(p->pHome, zSql, p->pErr, "tt", p->zActor, p->zReason);
   if (z != 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,

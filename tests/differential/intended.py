@@ -91,6 +91,30 @@ DIFFERENCES = [
         r"PinnedError: a pinned row has this id or rowid and cannot be overwritten; ",
         r"PinnedError: a pinned row cannot be deleted; ", "one guard, with one message"),
     Difference(
+        r"", r"PinnedError: a pinned row cannot be (deleted|changed); unpin it first with INSERT INTO "
+        r"payload_unpins\(payload_id, actor, reason\)",
+        r"PinnedError: a pinned row cannot be (deleted|changed); unpin it with INSERT INTO payload_unpins",
+        "a shorter message"),
+    Difference(
+        r"", r"HeldError: a hold keeps this row, which cannot be (deleted|changed); SELECT \* FROM "
+        r"retention_holds lists the holds, and retention_release\(\) ends one",
+        r"HeldError: a hold keeps this row, which cannot be (deleted|changed); SELECT \* FROM "
+        r"retention_holds lists the holds( \(19\))?$", "a shorter message"),
+    Difference(
+        r"", r"; SELECT id FROM payload_pins lists the pinned rows$",
+        r"; SELECT id FROM payload_pins lists them$", "a shorter message"),
+    Difference(
+        r"event_payloads", r"; use another one, or wait until the time in retention_eras",
+        r"for retention\.refuse_days; see retention_erasures( \(19\))?$", "a shorter message"),
+    Difference(
+        r"^UPDATE .*event_payloads SET .*size_bytes", r"^\d+ changes",
+        r"ValidationError: size_bytes is the length of both bodies; omit it$",
+        "a wrong size is refused, and not corrected"),
+    Difference(
+        r"\bpayload_rules\b", r"CHECK constraint failed: CASE WHEN rule IN",
+        r"CHECK constraint failed: ValidationError: a rule cannot reach a threshold above its span",
+        "an error that says what is wrong"),
+    Difference(
         r"^UPDATE .*\bring SET ", r"ReadOnlyError: a recorded exchange cannot be changed; DELETE",
         r"ReadOnlyError: a recorded exchange cannot be changed: only its response_body, once",
         "a request is completed later"),

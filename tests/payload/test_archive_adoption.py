@@ -295,3 +295,32 @@ def test_a_purpose_that_ignores_case_pins_evidence(path):
     assert rows(db, "SELECT id FROM payload_pins") == [("v",)]
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         db.execute("DELETE FROM event_payloads WHERE id = 'v'")
+
+
+@pytest.mark.parametrize("recursive", [0, 1])
+@pytest.mark.parametrize("outer", [
+    "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) VALUES('one', 'new', 'a', 'archive')",
+    "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) VALUES('new', 'one', 'a', 'archive')",
+    "UPDATE OR REPLACE event_payloads SET id = 'one' WHERE id = 'three'",
+    "UPDATE OR REPLACE event_payloads SET event_id = 'one' WHERE id = 'three'"])
+@pytest.mark.parametrize("inner", [
+    "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) VALUES('x', 'two', 'a', 'archive')",
+    "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) VALUES('two', 'x', 'a', 'archive')",
+    "UPDATE OR REPLACE event_payloads SET event_id = 'two' WHERE id = 'four'",
+    "UPDATE OR REPLACE event_payloads SET id = 'two' WHERE id = 'four'"])
+@pytest.mark.parametrize("when", ["BEFORE", "AFTER"])
+def test_no_replace_inside_a_replace_takes_a_row_by_a_unique_index(
+        path, recursive, outer, inner, when):
+    db = connect(path)
+    db.executescript(THEIRS + "CREATE UNIQUE INDEX theirs ON event_payloads(event_id);")
+    one(db, "SELECT blackbox_install()")
+    db.execute(f"PRAGMA recursive_triggers = {recursive}")
+    for id in "one", "two", "three", "four":
+        db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose) VALUES(?, ?, 'a', ?)",
+                   (id, id, "evidence" if id == "two" else "archive"))
+    db.execute(f"CREATE TRIGGER mine {when} DELETE ON event_payloads BEGIN {inner}; END")
+    with pytest.raises(sqlite3.Error, match="MisuseError|PinnedError|too (many levels|deep)"):
+        db.execute(outer)
+    assert rows(db, "SELECT id, event_id, purpose FROM event_payloads ORDER BY rowid") == [
+        (id, id, "evidence" if id == "two" else "archive") for id in ("one", "two", "three", "four")]
+    assert rows(db, "SELECT * FROM retention_log") == []

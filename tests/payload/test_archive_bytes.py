@@ -43,7 +43,7 @@ def whole(db, schema=""):
 def plain():
     """The rules alone, without the module."""
     db = sqlite3.connect(":memory:", isolation_level=None)
-    for name in ("core", "payload"):
+    for name in ("core", "payload", "payload_detection", "payload_rules"):
         db.executescript((ROOT / "sql" / f"{name}.sql").read_text())
     yield db
     db.close()

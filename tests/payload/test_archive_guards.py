@@ -164,7 +164,9 @@ def test_size_is_the_bytes_of_both_bodies_whatever_is_said(archive):
             (f"s{i}", request, response, ("archive", "evidence")[i % 2]))
         assert one(archive, "SELECT size_bytes FROM event_payloads WHERE id=?",
                    f"s{i}") == size
-    archive.execute("UPDATE event_payloads SET size_bytes = 5 WHERE id = 's0'")
+    with pytest.raises(sqlite3.IntegrityError, match="size_bytes is the length of both bodies"):
+        archive.execute("UPDATE event_payloads SET size_bytes = 5 WHERE id = 's0'")
+    archive.execute("UPDATE event_payloads SET size_bytes = 6, meta = '1' WHERE id = 's0'")
     assert one(archive, "SELECT size_bytes FROM event_payloads WHERE id='s0'") == 6
 
 
@@ -448,7 +450,7 @@ def test_check_is_silent_when_all_is_well(db):
      ("DROP TRIGGER payload_delete_guard; DELETE FROM event_payloads WHERE id='ev'",
       "row ev was pinned and is gone"),
      ("DELETE FROM payload__pins", "pinned row ev is not in payload_pins"),
-     ("DROP TRIGGER payload_update_size; UPDATE event_payloads SET size_bytes = 99 "
+     ("DROP TRIGGER payload_update_mark; UPDATE event_payloads SET size_bytes = 99 "
       "WHERE id = 'old'", "size_bytes of row old"),
      ("UPDATE payload__state SET rule = 'x'", "differs from the settings"),
      ("DELETE FROM payload__state", "differs from the settings"),
@@ -514,6 +516,29 @@ def test_a_lost_pin_is_set_anew_as_the_check_says(db):
     assert any("UPDATE event_payloads SET pinned = 1 pins it anew" in p for p in problems(db))
     db.execute("UPDATE event_payloads SET pinned = 1 WHERE id = 'x'")
     assert problems(db) == [LOST]
+
+
+def test_a_raise_of_fail_inside_a_replace_leaves_nothing_behind(db):
+    """FAIL keeps what was done before: also the note that REPLACE takes a row."""
+    for id in "one", "two":
+        add(db, id)
+    db.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads BEGIN "
+               "SELECT RAISE(FAIL, 'no'); END")
+    for sql in ("REPLACE INTO event_payloads(id, event_id, agent_id, purpose)"
+                " VALUES('one', 'e', 'a', 'archive')", "DELETE FROM payload_due WHERE key = 'two'"):
+        with pytest.raises(sqlite3.IntegrityError, match="^no$"):
+            db.execute(sql)
+    db.execute("DROP TRIGGER mine")
+    for id in "one", "two":
+        add(db, id, verb="INSERT OR IGNORE")
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE constraint failed"):
+        add(db, "two")
+    add(db, "two", verb="REPLACE")
+    db.execute("UPDATE OR REPLACE event_payloads SET id = 'two' WHERE id = 'one'")
+    db.execute("DELETE FROM event_payloads")
+    assert rows(db, "SELECT rule, sum(rows) FROM retention_log GROUP BY 1") == [
+        ("manual", 3)]
+    assert problems(db) == []
 
 
 @pytest.mark.parametrize("again", ["payload_insert_taken", "payload_insert_replace"])

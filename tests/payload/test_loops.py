@@ -332,8 +332,13 @@ def test_a_stopped_agent_is_refused_if_so_set_and_is_started_with_a_reason(db):
     for statement in ("UPDATE payload_agents SET stopped_at = NULL", "DELETE FROM payload_agents",
                       "REPLACE INTO payload_agents(agent_id) VALUES('a')",
                       "UPDATE payload_agents SET agent_id = 'c'"):
-        with pytest.raises(sqlite3.IntegrityError, match="^AgentStoppedError"):
-            db.execute(statement)
+        db.execute("SAVEPOINT s")
+        db.execute(statement)
+        assert rows(db, "SELECT problem FROM blackbox_check WHERE object = 'payload_agents'") == [
+            ("agent a was stopped, and started without payload_starts",)]
+        db.execute("ROLLBACK TO s")
+        db.execute("RELEASE s")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
     for values in "('a', '', 'r')", "('a', 'Ann', NULL)", "('b', 'Ann', 'r')":
         with pytest.raises(sqlite3.IntegrityError, match="ValidationError|NotFoundError"):
             db.execute(f"INSERT INTO payload_starts(agent_id, actor, reason) VALUES{values}")

@@ -242,7 +242,8 @@ def test_unpinned_rows_may_change_and_their_texts_go(full):
     assert rows(full, "SELECT size_bytes FROM payload_rows WHERE id IN ('a0', 'a1') ORDER BY id") \
         == [(len(words(0, 9000) + words(0, 2000)) + 6,), (5,)]
     assert dropped(full) == 1
-    full.execute("UPDATE event_payloads SET size_bytes = 3 WHERE id = 'a0'")
+    with pytest.raises(sqlite3.Error, match="size_bytes is the length of both bodies"):
+        full.execute("UPDATE event_payloads SET size_bytes = 3 WHERE id = 'a0'")
     assert one(full, "SELECT size_bytes FROM event_payloads WHERE id = 'a0'") > 9000
     assert one(full, "SELECT request_body FROM event_payloads WHERE id = 'a0'") == reference
     full.execute("REPLACE INTO event_payloads(id, event_id, agent_id, request_body, purpose)"
