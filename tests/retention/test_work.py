@@ -11,7 +11,7 @@ from test_clock import now, set_seen
 def plain(path=":memory:"):
     """A connection without the module, on a database with the schema."""
     db = sqlite3.connect(str(path), isolation_level=None)
-    for name in "core", "payload", "payload_detection":
+    for name in "core", "payload", "payload_detection", "payload_rules":
         db.executescript((ROOT / "sql" / f"{name}.sql").read_text())
     return db
 
