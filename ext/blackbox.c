@@ -119,6 +119,7 @@ static const BxDomain aDomain[] = {
         .aRecords = bxRolloutRecords,
         .xMend = bxRolloutMend,
         .zFaults = bxSqlRolloutCheck,
+        .xCheck = bxRolloutCheck,
         .zGuarded = ",rollout__about,rollout__segments,rollout__turns,"
                     "rollout__marks,",
         .zSize = "SELECT count(*) AS rows, coalesce(sum(bytes), 0) AS bytes "

@@ -56,64 +56,6 @@
 -- Limits: 2,147,483,647 conversations in the life of a database, 4,294,967,295
 -- items in one, 67,108,864 bytes in a payload.
 
--- The counters, computed from the items. bytes and updated are those of the
--- conversation's own items. The number of turns comes from the newest turn, or
--- from the newest rollback: the turns before the one at which it begins.
-CREATE VIEW IF NOT EXISTS main.rollout__derived AS
-SELECT h.no AS no,
-       (SELECT coalesce(max(d.id & 4294967295), -1)
-          FROM rollout__segments AS s JOIN rollout__data AS d
-            ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
-         WHERE s.rollout = h.no) AS last_sequence,
-       (SELECT count(*)
-          FROM rollout__segments AS s JOIN rollout__data AS d
-            ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
-         WHERE s.rollout = h.no) AS items,
-       (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0)
-          FROM rollout__data
-         WHERE id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295) AS bytes,
-       (SELECT coalesce(max(timestamp), 0)
-          FROM rollout__data
-         WHERE id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295) AS updated,
-       (SELECT x.id & 4294967295
-          FROM rollout__segments AS s CROSS JOIN rollout_facts AS x
-            ON x.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
-         WHERE s.rollout = h.no AND x.fact IN ('user', 'goal')
-         ORDER BY s.rollout, s.first, x.id LIMIT 1) AS user_sequence,
-       coalesce((SELECT coalesce(number + 1,
-                          (SELECT t.number FROM rollout__segments AS s
-                             JOIN rollout__turns AS t
-                               ON t.id = (s.owner << 32) + newest.first
-                            WHERE s.rollout = h.no
-                              AND newest.first BETWEEN s.first AND s.last))
-                   FROM (SELECT t.id & 4294967295 AS at, t.number AS number,
-                                NULL AS first
-                           FROM rollout__segments AS s JOIN rollout__turns AS t
-                             ON t.id BETWEEN (s.owner << 32) + s.first
-                                         AND (s.owner << 32) + s.last
-                          WHERE s.rollout = h.no
-                          UNION ALL
-                         SELECT m.id & 4294967295, NULL, m.first
-                           FROM rollout__segments AS s JOIN rollout__marks AS m
-                             ON m.id BETWEEN (s.owner << 32) + s.first
-                                         AND (s.owner << 32) + s.last
-                          WHERE s.rollout = h.no AND m.kind = 'rollback'
-                          ORDER BY at DESC LIMIT 1) AS newest), 0) AS turns,
-       (SELECT id
-          FROM (SELECT t.id
-                  FROM rollout__segments AS s JOIN rollout__turns AS t
-                    ON t.id BETWEEN (s.owner << 32) + s.first
-                                AND (s.owner << 32) + s.last
-                 WHERE s.rollout = h.no
-                 UNION ALL
-                SELECT x.id
-                  FROM rollout__segments AS s CROSS JOIN rollout_facts AS x
-                    ON x.id BETWEEN (s.owner << 32) + s.first
-                                AND (s.owner << 32) + s.last
-                 WHERE s.rollout = h.no AND x.fact = 'goal')
-         ORDER BY id & 4294967295 LIMIT 1) AS prompt_id
-  FROM rollout__heads AS h;
-
 -- Damaged JSON gives NULLs.
 CREATE VIEW IF NOT EXISTS main.rollout__meta AS
 SELECT h.no AS no,
@@ -148,27 +90,6 @@ SELECT h.no AS no,
     ON d.id = h.no << 32
    AND (json_valid(d.payload) OR json_valid(d.payload || ' '));
 
-CREATE VIEW IF NOT EXISTS main.rollout__blank AS
-SELECT no, iso,
-       json_object('id', id, 'timestamp', iso, 'cwd', '',
-         'originator', 'blackbox', 'cli_version', '1.0.0',
-         'instructions', NULL) AS payload
-  FROM (SELECT no, id, strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0,
-                                'unixepoch') AS iso
-          FROM rollout__heads);
-
--- A new id (UUID version 4), the current time, and the default time to live of a
--- conversation in milliseconds.
-CREATE VIEW IF NOT EXISTS main.rollout__fresh AS
-SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
-         || substr(hex(randomblob(2)), 2) || '-'
-         || substr('89AB', 1 + (random() & 3), 1)
-         || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6))) AS id,
-       CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)
-         AS now,
-       (SELECT 86400000 * value FROM blackbox_settings
-         WHERE name = 'rollout.ttl_days') AS ttl;
-
 -- "at" is the time of expiry. A row is due when that time is in the past.
 CREATE VIEW IF NOT EXISTS main.rollout_due AS
 SELECT id AS key, bytes AS bytes, expires_at AS at,
@@ -185,12 +106,6 @@ BEGIN
   DELETE FROM rollout__heads WHERE id = OLD.key;
   UPDATE rollout__act SET rule = NULL;
 END;
-
-CREATE VIEW IF NOT EXISTS main.rollout__rules AS
-SELECT item_key, payload_key, keep
-  FROM rollout_policy
- WHERE preset = (SELECT value FROM blackbox_settings
-                  WHERE name = 'rollout.policy');
 
 CREATE VIEW IF NOT EXISTS main.rollouts AS
 SELECT h.id AS id,
@@ -247,19 +162,28 @@ BEGIN
          IS NOT NULL;
   INSERT INTO rollout__heads(id, created, expires_at, status)
   SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'),
-           (SELECT id FROM rollout__fresh)),
+           lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
+             || substr(hex(randomblob(2)), 2) || '-'
+             || substr('89AB', 1 + (random() & 3), 1)
+             || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))),
          at,
          CASE WHEN NEW.expires_at IS NULL
-                THEN at + (SELECT ttl FROM rollout__fresh)
+                THEN at + 86400000 * (SELECT value FROM blackbox_settings
+                                       WHERE name = 'rollout.ttl_days')
               WHEN NEW.expires_at = 'permanent' THEN NULL
               ELSE NEW.expires_at END,
          coalesce(NEW.status, 'active')
-    FROM (SELECT coalesce(NEW.created, (SELECT now FROM rollout__fresh)) AS at);
+    FROM (SELECT coalesce(NEW.created, CAST(round((julianday('now') - 2440587.5)
+                   * 86400000.0) AS INTEGER)) AS at);
   INSERT INTO rollout__data(id, timestamp, type, payload)
-  SELECT h.no << 32, h.created, 'session_meta',
+  SELECT no << 32, created, 'session_meta',
          CASE WHEN NEW.session_meta IS NULL THEN
                 -- json_patch omits the NULLs of its second argument
-                json_patch(b.payload, json_patch('{}',
+                json_patch(
+                  json_object('id', id, 'timestamp', iso, 'cwd', '',
+                    'originator', 'blackbox', 'cli_version', '1.0.0',
+                    'instructions', NULL),
+                  json_patch('{}',
                   json_object('cwd', NEW.cwd, 'originator', NEW.originator,
                     'cli_version', NEW.cli_version,
                     'instructions', NEW.instructions, 'source', NEW.source,
@@ -272,20 +196,25 @@ BEGIN
                 THEN NEW.session_meta
               ELSE
                 json_patch(
-                  json_set(NEW.session_meta, '$.id', h.id, '$.timestamp', json(
+                  json_set(NEW.session_meta, '$.id', id, '$.timestamp', json(
                     coalesce(nullif(NEW.session_meta -> 'timestamp', 'null'),
-                             json_quote(b.iso)))),
+                             json_quote(iso)))),
                   CASE WHEN NEW.instructions IS NULL THEN '{}'
                        ELSE json_object('instructions', NEW.instructions) END) END
-    FROM rollout__heads AS h JOIN rollout__blank AS b ON b.no = h.no
-   WHERE changes() = 1 AND h.no = last_insert_rowid();
+    FROM (SELECT no, id, created, strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0,
+                                           'unixepoch') AS iso
+            FROM rollout__heads WHERE changes() = 1 AND no = last_insert_rowid());
   UPDATE rollout__heads
-     SET last_sequence = 0, looked = 0,
+     SET last_sequence = 0,
          (bytes, updated) = (SELECT length(CAST(payload AS BLOB)), timestamp
                                FROM rollout__data WHERE id = last_insert_rowid())
    WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
+  INSERT INTO rollout__about(no, title, source, cwd, originator, cli_version,
+                            model_provider, forked_from, format, source_id,
+                            parent, agent, branch)
+  SELECT * FROM rollout__meta WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
   UPDATE rollout__about SET title = NEW.title, given_title = NEW.title
-   WHERE NEW.title IS NOT NULL AND changes() = 1 AND no = last_insert_rowid() >> 32;
+   WHERE NEW.title IS NOT NULL AND changes() = 1 AND no = last_insert_rowid();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_update
@@ -313,9 +242,9 @@ BEGIN
          expires_at = nullif(NEW.expires_at, 'permanent')
    WHERE id = OLD.id
      AND (NEW.status IS NOT OLD.status OR NEW.expires_at IS NOT OLD.expires_at);
-  UPDATE rollout__data SET payload = NEW.session_meta
+  UPDATE rollout_items SET payload = NEW.session_meta
    WHERE NEW.session_meta IS NOT OLD.session_meta
-     AND id = (SELECT no << 32 FROM rollout__heads WHERE id = OLD.id);
+     AND rollout = OLD.id AND sequence = 0;
   UPDATE rollout__about SET title = NEW.title, given_title = NEW.title
    WHERE NEW.title IS NOT OLD.title
      AND no = (SELECT no FROM rollout__heads WHERE id = OLD.id);
@@ -342,13 +271,77 @@ SELECT h.id AS rollout,
  CROSS JOIN rollout__data AS d NOT INDEXED
     ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last;
 
+-- The one way in which plain SQL writes an item. The item is counted after it was
+-- stored: OR IGNORE and OR FAIL leave no item that is counted and is not there. What
+-- a list shows is kept here; what else follows from the item is derived in C, from
+-- "behind" on. A sequence of x'' is that of an item which is only counted as dropped.
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_insert
 INSTEAD OF INSERT ON rollout_items
 BEGIN
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
-   WHERE instr(NEW.type, char(0)) > 0;
-  INSERT INTO rollout__takes(rollout, sequence, timestamp, type, payload)
-  VALUES (lower(NEW.rollout), NEW.sequence, NEW.timestamp, NEW.type, NEW.payload);
+  SELECT CASE WHEN h.no IS NULL
+              THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
+              WHEN NEW.sequence IS NOT NULL AND NEW.sequence NOT IN (x'', h.last_sequence + 1)
+              THEN RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it')
+              WHEN NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER)
+              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp must be an integer of milliseconds since 1970')
+              WHEN h.expires_at < coalesce(NEW.timestamp, (julianday('now') - 2440587.5) * 86400000.0)
+              THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
+              WHEN h.last_sequence >= 4294967295
+              THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it, or start another one')
+              WHEN instr(NEW.type, char(0))
+              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
+              WHEN typeof(NEW.payload) = 'text'
+               AND NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
+              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
+         END
+    FROM (SELECT 1) LEFT JOIN rollout__heads AS h ON h.id = lower(NEW.rollout);
+  INSERT INTO rollout__data(id, timestamp, type, payload)
+  SELECT (no << 32) + last_sequence + 1,
+         coalesce(NEW.timestamp, CAST(round((julianday('now') - 2440587.5)
+                                            * 86400000.0) AS INTEGER)),
+         NEW.type, NEW.payload
+    FROM rollout__heads WHERE id = lower(NEW.rollout) AND NEW.sequence IS NOT x'';
+  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a type is text of 1 to 100 bytes, a timestamp is whole milliseconds since 1970, and a payload is JSON text of at most 67108864 bytes')
+   WHERE changes() = 0 AND NEW.sequence IS NOT x'';
+  UPDATE rollout__heads
+     SET last_sequence = last_sequence + 1,
+         bytes = bytes + coalesce(length(CAST(NEW.payload AS BLOB)), 0),
+         updated = max(updated, (SELECT timestamp FROM rollout__data WHERE id = last_insert_rowid())),
+         behind = coalesce(behind, last_sequence + 1),
+         user_sequence = coalesce(user_sequence,
+           (SELECT last_sequence + 1 FROM rollout_readings AS r
+             WHERE r.type_key = lower(replace(NEW.type, '_', '')) AND r.fact IN ('user', 'goal')
+               AND NOT EXISTS (
+                 SELECT 1 FROM json_each(r.conditions) AS c
+                  WHERE CASE c.type
+                    WHEN 'text' THEN lower(replace(coalesce(NEW.payload ->> c.key, ''), '_', ''))
+                                     <> lower(replace(c.value, '_', ''))
+                    ELSE (c.type = 'true') = (coalesce(json_type(NEW.payload, c.key), 'null')
+                                              IN ('null', 'false')) END)))
+   WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
+  UPDATE rollout__about
+     SET title = coalesce(given_title, (
+           SELECT nullif(coalesce(NEW.payload ->> r.place, NEW.payload ->> r.other), '')
+             FROM rollout_readings AS r
+            WHERE r.type_key = lower(replace(NEW.type, '_', '')) AND r.fact = 'title'
+              AND NOT EXISTS (
+                 SELECT 1 FROM json_each(r.conditions) AS c
+                  WHERE CASE c.type
+                    WHEN 'text' THEN lower(replace(coalesce(NEW.payload ->> c.key, ''), '_', ''))
+                                     <> lower(replace(c.value, '_', ''))
+                    ELSE (c.type = 'true') = (coalesce(json_type(NEW.payload, c.key), 'null')
+                                              IN ('null', 'false')) END)), title)
+   WHERE no = last_insert_rowid() >> 32 AND changes() = 1
+     AND EXISTS (SELECT 1 FROM rollout_readings
+                  WHERE type_key = lower(replace(NEW.type, '_', '')) AND fact = 'title');
+  INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
+  SELECT no, substr(NEW.type, 1, 100),
+         coalesce(CASE json_type(NEW.payload, '$.type') WHEN 'text'
+                    THEN substr(NEW.payload ->> 'type', 1, 100) END, ''),
+         1, coalesce(length(CAST(NEW.payload AS BLOB)), 0)
+    FROM rollout__heads WHERE id = lower(NEW.rollout) AND NEW.sequence IS x''
+      ON CONFLICT (no, item_type, payload_type) DO UPDATE
+     SET items = items + excluded.items, bytes = bytes + excluded.bytes;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_update
@@ -403,16 +396,14 @@ BEGIN
                    OR lower(replace(NEW.item -> 'type', '\\', ''))
                       GLOB '*\ud[89a-f]*'
                END;
-  INSERT INTO rollout__takes(rollout, timestamp, type, payload, dropped)
-  SELECT lower(NEW.rollout_id), NEW.timestamp, i.type, i.payload, NOT coalesce(
-           (SELECT keep FROM rollout__rules
-             WHERE item_key = i.t AND payload_key = coalesce(i.p, '*')),
-           (SELECT keep FROM rollout__rules
-             WHERE item_key = i.t AND payload_key = '*' AND i.p IS NOT ''),
-           (SELECT keep FROM rollout__rules
-             WHERE item_key = '*' AND payload_key = coalesce(i.p, '*')),
-           (SELECT keep FROM rollout__rules
-             WHERE item_key = '*' AND payload_key = '*' AND i.p IS NOT ''), 0)
+  INSERT INTO rollout_items(rollout, sequence, timestamp, type, payload)
+  SELECT NEW.rollout_id, iif((
+           SELECT max(4 * (item_key <> '*') + 2 * (payload_key <> '*') + keep) & 1
+             FROM rollout_policy
+            WHERE preset = (SELECT value FROM blackbox_settings WHERE name = 'rollout.policy')
+              AND item_key IN (i.t, '*')
+              AND payload_key IN (coalesce(i.p, '*'), iif(i.p IS '', NULL, '*'))),
+           NULL, x''), NEW.timestamp, i.type, i.payload
     FROM (SELECT type, payload, lower(replace(type, '_', '')) AS t,
                  CASE WHEN payload IS NULL THEN ''
                       WHEN json_type(payload, '$.type') = 'text' THEN
@@ -421,49 +412,4 @@ BEGIN
             FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
                          coalesce(NEW.payload, NEW.item -> 'payload')
                            AS payload)) AS i;
-END;
-
--- The one way in which plain SQL writes an item: INSERT stores it, or with dropped
--- only counts it. The item is counted after it was stored: OR IGNORE and OR FAIL
--- leave no item that is counted and is not there.
-CREATE VIEW IF NOT EXISTS main.rollout__takes AS
-SELECT NULL AS rollout, NULL AS sequence, NULL AS timestamp, NULL AS type,
-       NULL AS payload, NULL AS dropped
- WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_takes_insert
-INSTEAD OF INSERT ON rollout__takes
-BEGIN
-  SELECT CASE WHEN h.no IS NULL
-              THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
-              WHEN NEW.sequence IS NOT NULL AND NEW.sequence IS NOT h.last_sequence + 1
-              THEN RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it')
-              WHEN NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER)
-              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp must be an integer of milliseconds since 1970')
-              WHEN h.expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout__fresh))
-              THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
-              WHEN h.last_sequence >= 4294967295
-              THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it, or start another one')
-         END
-    FROM (SELECT 1) LEFT JOIN rollout__heads AS h ON h.id = NEW.rollout;
-  INSERT INTO rollout__data(id, timestamp, type, payload)
-  SELECT (no << 32) + last_sequence + 1,
-         coalesce(NEW.timestamp, (SELECT now FROM rollout__fresh)),
-         NEW.type, NEW.payload
-    FROM rollout__heads WHERE id = NEW.rollout AND NEW.dropped IS NOT 1;
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a type is text of 1 to 100 bytes, a timestamp is whole milliseconds since 1970, and a payload is JSON text of at most 67108864 bytes')
-   WHERE changes() = 0 AND NEW.dropped IS NOT 1;
-  UPDATE rollout__heads
-     SET last_sequence = last_sequence + 1, looked = last_sequence + 1,
-         bytes = bytes + coalesce(length(CAST(NEW.payload AS BLOB)), 0),
-         updated = max(updated, coalesce(NEW.timestamp, (SELECT now FROM rollout__fresh)))
-   WHERE id = NEW.rollout AND changes() = 1;
-  INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
-  SELECT no, substr(NEW.type, 1, 100),
-         coalesce(CASE json_type(NEW.payload, '$.type') WHEN 'text'
-                    THEN substr(NEW.payload ->> 'type', 1, 100) END, ''),
-         1, coalesce(length(CAST(NEW.payload AS BLOB)), 0)
-    FROM rollout__heads WHERE id = NEW.rollout AND NEW.dropped
-      ON CONFLICT (no, item_type, payload_type) DO UPDATE
-     SET items = items + excluded.items, bytes = bytes + excluded.bytes;
 END;

@@ -2,10 +2,10 @@
 ** rules.c: the rows that say how items are read (sql/rollout_formats.sql), and
 ** places in a payload.
 **
-** They are kept in memory with the number in rollout__edition, which is another
-** one after every change of these rows and of the policy, also after a change
-** that was rolled back. So a call reads that number and the name of the preset,
-** and nothing else. The answers of the policy are kept with them.
+** They are kept in memory with what tells them from others: a number in
+** rollout__act, which is another one after every change of the readings, the usage
+** formats and the policy, also after one that was rolled back, and the texts of
+** the rows that only an import needs. The answers of the policy are kept with them.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -14,8 +14,18 @@ SQLITE_EXTENSION_INIT3
 
 /*-------------------------------------------------------------- places ----*/
 
-/* The value of a member, or -1. What a key with an escape means depends on the
-** version of SQLite, so that it is only noted. */
+/* Whether a key with escapes stands for these bytes. */
+static int isKey(const BxTree *p, int i, const char *z, i64 n) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  int bSame;
+  bxTreeText(p, i, pOut);
+  bSame = sqlite3_str_length(pOut) == n &&
+          (n == 0 || memcmp(sqlite3_str_value(pOut), z, (size_t)n) == 0);
+  sqlite3_free(sqlite3_str_finish(pOut));
+  return bSame;
+}
+
+/* The value of a member, or -1. */
 static int findMember(RolloutJson *pJson, int iNode, const char *z, i64 n) {
   const BxTree *p = &pJson->tree;
   int i;
@@ -24,7 +34,8 @@ static int findMember(RolloutJson *pJson, int iNode, const char *z, i64 n) {
     const char *zKey = p->z + p->a[i].iAt;
     int nKey = p->a[i].nByte;
     if (nKey - 2 == n && memcmp(zKey + 1, z, (size_t)n) == 0) return i + 1;
-    if (memchr(zKey, '\\', (size_t)nKey) != 0) pJson->bOdd = 1;
+    if (memchr(zKey, '\\', (size_t)nKey) != 0 && isKey(p, i, z, n))
+      return i + 1;
   }
   return -1;
 }
@@ -116,7 +127,7 @@ static void freeRules(RolloutRules *p) {
     sqlite3_free(p->aAnswer[i].zType);
     sqlite3_free(p->aAnswer[i].zPayloadType);
   }
-  sqlite3_free(p->zPreset);
+  sqlite3_free(p->zEdition);
   for (i = 0; i < p->nProse; i++) {
     for (j = 0; j < ROLLOUT_PROSE_TEXTS; j++) sqlite3_free(p->aProse[i].az[j]);
   }
@@ -323,18 +334,28 @@ static void readAllRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   bxDone(pRow, pErr);
 }
 
-/* The number of the rows in force, and the preset of the policy, to
-** sqlite3_free(). */
-static char *readEdition(BxStmts *pHome, i64 *piStamp, BxErr *pErr) {
+/* What tells the rows in force from others, to sqlite3_free(): the number that
+** triggers change, the preset of the policy, and the rows that have no triggers. */
+static char *readEdition(BxStmts *pHome, int bImport, BxErr *pErr) {
   static const char zEdition[] =
-      "SELECT stamp, (SELECT value FROM main.blackbox_settings "
-      "WHERE name = 'rollout.policy') FROM main.rollout__edition";
+      "SELECT stamp || ',' || search || ',' || coalesce((SELECT value FROM "
+      "main.blackbox_settings WHERE name = 'rollout.policy'), '') || ',' || "
+      "coalesce((SELECT group_concat(prefix, char(10)) FROM "
+      "main.rollout_preambles), '') || char(10, 1), iif(?1, json_array("
+      "(SELECT json_group_array(json_array(format, rank, mark, items, type, "
+      "payload, time, names, conversation, once, agent, trace, item_id, spans, "
+      "newest, apart)) FROM main.rollout_formats), "
+      "(SELECT json_group_array(json_array(format, attribute, name, only, "
+      "value, rank, json)) FROM main.rollout_attributes), "
+      "(SELECT json_group_array(json_array(format, prefix, type, first)) "
+      "FROM main.rollout_lines)), '') FROM main.rollout__act";
   sqlite3_stmt *pRow = bxStmt(pHome, zEdition, pErr);
   char *z = 0;
-  *piStamp = 0;
+  bxBind(pRow, pErr, "i", (i64)bImport);
   if (bxRow(pRow, pErr)) {
-    *piStamp = sqlite3_column_int64(pRow, 0);
-    z = bxColumnCopy(pRow, 1, pErr);
+    const char *z1 = bxColumnText(pRow, 0, pErr);
+    const char *z2 = bxColumnText(pRow, 1, pErr);
+    z = bxPrintf(pErr, "%s%s", z1 ? z1 : "", z2 ? z2 : "");
   }
   bxDone(pRow, pErr);
   return z;
@@ -344,14 +365,21 @@ int bxSameText(const char *z1, const char *z2) {
   return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
 }
 
-const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr) {
+/* Whether the edition that was read is that of the rules. One for an import
+** begins with the other one. */
+static int isCurrent(
+    const RolloutRules *p, BxStmts *pHome, const char *z, int bImport) {
+  if (p->pHome != pHome || p->zEdition == 0 || z == 0) return 0;
+  return bImport ? strcmp(p->zEdition, z) == 0
+                 : strncmp(p->zEdition, z, strlen(z)) == 0;
+}
+
+const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
-  i64 iStamp;
-  char *zPreset = readEdition(pHome, &iStamp, pErr);
+  char *zEdition = readEdition(pHome, bImport, pErr);
   RolloutRules *p = pErr->rc == SQLITE_OK ? pMemory->pRules : 0;
-  if (p != 0 && p->pHome == pHome && p->iStamp == iStamp &&
-      bxSameText(p->zPreset, zPreset)) {
-    sqlite3_free(zPreset);
+  if (p != 0 && isCurrent(p, pHome, zEdition, bImport)) {
+    sqlite3_free(zEdition);
     return p;
   }
   if (p == 0 && pErr->rc == SQLITE_OK) {
@@ -363,12 +391,12 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr) {
   }
   if (pErr->rc != SQLITE_OK) {
     if (p != 0) freeRules(p);
-    sqlite3_free(zPreset);
+    sqlite3_free(zEdition);
     return 0;
   }
   p->pHome = pHome;
-  p->iStamp = iStamp;
-  p->zPreset = zPreset;
+  p->zEdition = zEdition;
+  p->bSearch = zEdition != 0 && strncmp(strchr(zEdition, ','), ",1", 2) == 0;
   return p;
 }
 
@@ -378,17 +406,11 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr) {
 ** from here; a test compares both. ?2 is '' for an item without a payload, and
 ** NULL for a payload without a type. */
 static const char zKeep[] =
-    "SELECT coalesce("
-    "(SELECT keep FROM main.rollout__rules WHERE item_key = t AND "
-    "payload_key = coalesce(p, '*')), "
-    "(SELECT keep FROM main.rollout__rules WHERE item_key = t AND "
-    "payload_key = '*' AND p IS NOT ''), "
-    "(SELECT keep FROM main.rollout__rules WHERE item_key = '*' AND "
-    "payload_key = coalesce(p, '*')), "
-    "(SELECT keep FROM main.rollout__rules WHERE item_key = '*' AND "
-    "payload_key = '*' AND p IS NOT ''), 0) "
-    "FROM (SELECT lower(replace(?1, '_', '')) AS t, "
-    "lower(replace(?2, '_', '')) AS p)";
+    "SELECT coalesce(max(4 * (item_key <> '*') + 2 * (payload_key <> '*') "
+    "+ keep) & 1, 0) FROM main.rollout_policy WHERE preset = (SELECT value "
+    "FROM main.blackbox_settings WHERE name = 'rollout.policy') "
+    "AND item_key IN (lower(replace(?1, '_', '')), '*') AND payload_key IN "
+    "(coalesce(lower(replace(?2, '_', '')), '*'), iif(?2 IS '', NULL, '*'))";
 
 int bxRolloutKeeps(
     BxStmts *pHome, const char *zType, const char *zPayloadType, BxErr *pErr) {
