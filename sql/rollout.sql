@@ -118,7 +118,7 @@ SELECT h.id AS id,
        h.user_sequence IS NOT NULL AS has_user_event,
        h.turns AS turns,
        h.bytes AS bytes,
-       a.title AS title,
+       coalesce(h.title, a.title) AS title,
        a.source AS source,
        a.cwd AS cwd,
        a.originator AS originator,
@@ -160,7 +160,7 @@ BEGIN
            NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model,
            NEW.branch)
          IS NOT NULL;
-  INSERT INTO rollout__heads(id, created, expires_at, status)
+  INSERT INTO rollout__heads(id, created, expires_at, title, named, status)
   SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'),
            lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
              || substr(hex(randomblob(2)), 2) || '-'
@@ -172,7 +172,7 @@ BEGIN
                                        WHERE name = 'rollout.ttl_days')
               WHEN NEW.expires_at = 'permanent' THEN NULL
               ELSE NEW.expires_at END,
-         coalesce(NEW.status, 'active')
+         NEW.title, NEW.title IS NOT NULL, coalesce(NEW.status, 'active')
     FROM (SELECT coalesce(NEW.created, CAST(round((julianday('now') - 2440587.5)
                    * 86400000.0) AS INTEGER)) AS at);
   INSERT INTO rollout__data(id, timestamp, type, payload)
@@ -213,8 +213,6 @@ BEGIN
                             model_provider, forked_from, format, source_id,
                             parent, agent, branch)
   SELECT * FROM rollout__meta WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
-  UPDATE rollout__about SET title = NEW.title, given_title = NEW.title
-   WHERE NEW.title IS NOT NULL AND changes() = 1 AND no = last_insert_rowid();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_update
@@ -242,12 +240,11 @@ BEGIN
          expires_at = nullif(NEW.expires_at, 'permanent')
    WHERE id = OLD.id
      AND (NEW.status IS NOT OLD.status OR NEW.expires_at IS NOT OLD.expires_at);
+  UPDATE rollout__heads SET title = NEW.title, named = NEW.title IS NOT NULL
+   WHERE id = OLD.id AND NEW.title IS NOT OLD.title;
   UPDATE rollout_items SET payload = NEW.session_meta
    WHERE NEW.session_meta IS NOT OLD.session_meta
      AND rollout = OLD.id AND sequence = 0;
-  UPDATE rollout__about SET title = NEW.title, given_title = NEW.title
-   WHERE NEW.title IS NOT OLD.title
-     AND no = (SELECT no FROM rollout__heads WHERE id = OLD.id);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_delete
@@ -308,32 +305,24 @@ BEGIN
          bytes = bytes + coalesce(length(CAST(NEW.payload AS BLOB)), 0),
          updated = max(updated, (SELECT timestamp FROM rollout__data WHERE id = last_insert_rowid())),
          behind = coalesce(behind, last_sequence + 1),
-         user_sequence = coalesce(user_sequence,
-           (SELECT last_sequence + 1 FROM rollout_readings AS r
-             WHERE r.type_key = lower(replace(NEW.type, '_', '')) AND r.fact IN ('user', 'goal')
-               AND NOT EXISTS (
-                 SELECT 1 FROM json_each(r.conditions) AS c
-                  WHERE CASE c.type
-                    WHEN 'text' THEN lower(replace(coalesce(NEW.payload ->> c.key, ''), '_', ''))
-                                     <> lower(replace(c.value, '_', ''))
-                    ELSE (c.type = 'true') = (coalesce(json_type(NEW.payload, c.key), 'null')
-                                              IN ('null', 'false')) END)))
+         (user_sequence, title) =
+         (SELECT coalesce(user_sequence,
+                          iif(max(r.fact <> 'title'), last_sequence + 1, NULL)),
+                 coalesce(iif(named, title, NULL), max(CASE r.fact WHEN 'title' THEN
+                   nullif(coalesce(NEW.payload ->> r.place, NEW.payload ->> r.other), '')
+                   END), title)
+            FROM rollout_readings AS r
+           WHERE r.type_key = lower(replace(NEW.type, '_', ''))
+             AND (r.fact = 'title' OR (user_sequence IS NULL AND r.fact IN ('user', 'goal')))
+             AND NOT EXISTS (
+                   SELECT 1 FROM json_each(r.conditions) AS c
+                    WHERE CASE c.type
+                      WHEN 'text' THEN
+                        lower(replace(coalesce(NEW.payload ->> c.key, ''), '_', ''))
+                        <> lower(replace(c.value, '_', ''))
+                      ELSE (c.type = 'true') = (coalesce(json_type(NEW.payload, c.key), 'null')
+                                                IN ('null', 'false')) END))
    WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
-  UPDATE rollout__about
-     SET title = coalesce(given_title, (
-           SELECT nullif(coalesce(NEW.payload ->> r.place, NEW.payload ->> r.other), '')
-             FROM rollout_readings AS r
-            WHERE r.type_key = lower(replace(NEW.type, '_', '')) AND r.fact = 'title'
-              AND NOT EXISTS (
-                 SELECT 1 FROM json_each(r.conditions) AS c
-                  WHERE CASE c.type
-                    WHEN 'text' THEN lower(replace(coalesce(NEW.payload ->> c.key, ''), '_', ''))
-                                     <> lower(replace(c.value, '_', ''))
-                    ELSE (c.type = 'true') = (coalesce(json_type(NEW.payload, c.key), 'null')
-                                              IN ('null', 'false')) END)), title)
-   WHERE no = last_insert_rowid() >> 32 AND changes() = 1
-     AND EXISTS (SELECT 1 FROM rollout_readings
-                  WHERE type_key = lower(replace(NEW.type, '_', '')) AND fact = 'title');
   INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
   SELECT no, substr(NEW.type, 1, 100),
          coalesce(CASE json_type(NEW.payload, '$.type') WHEN 'text'

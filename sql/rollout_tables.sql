@@ -15,6 +15,8 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
   user_sequence INTEGER, -- of the first user event
   turns         INTEGER NOT NULL DEFAULT 0,
   bytes         INTEGER NOT NULL DEFAULT 0, -- of its own items' payloads
+  title         TEXT, -- the newest that an item says, or
+  named         INTEGER NOT NULL DEFAULT 0, -- ... 1: that a user gave
   behind        INTEGER, -- the first item that is not derived; NULL: all are
   CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case, such as 5973b6c0-94b8-487b-a530-2aeb6098ae0e"
     CHECK (typeof(id) = 'text' AND length(id) = 36 AND length(replace(id, '-', '')) = 32
@@ -233,10 +235,7 @@ BEGIN
   UPDATE rollout__about
      SET (title, source, cwd, originator, cli_version, model_provider,
           forked_from, format, source_id, parent, agent) =
-         (SELECT CASE WHEN json_valid(OLD.payload)
-                       AND rollout__about.given_title IS NULL
-                       AND OLD.payload ->> 'title' = rollout__about.title
-                      THEN m.title ELSE rollout__about.title END,
+         (SELECT m.title,
                  m.source,
                  CASE WHEN NOT coalesce(json_valid(OLD.payload), 0)
                         OR OLD.payload ->> 'cwd' IS rollout__about.cwd
@@ -422,7 +421,7 @@ INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;
 
 CREATE TABLE IF NOT EXISTS main.rollout__about(
   no                 INTEGER PRIMARY KEY,
-  title              TEXT,
+  title              TEXT, -- of the session_meta
   source             TEXT,
   cwd                TEXT,
   originator         TEXT,
@@ -431,7 +430,6 @@ CREATE TABLE IF NOT EXISTS main.rollout__about(
   forked_from        TEXT,
   prompt_id          INTEGER, -- item of the first user message, or goal
   first_user_message TEXT,
-  given_title        TEXT, -- by a user of blackbox: no item changes it
   format             TEXT, -- of the lines (rollout_formats)
   source_id          TEXT, -- its id in another program, if that is no UUID
   parent             TEXT, -- the conversation of which it is a sub-agent

@@ -100,7 +100,7 @@ static void addOthers(ReportRun *p, BxStmts *pFrom) {
     bxReportRows(p,
         bxReportNewTable(p, "rollouts", "Conversations", aTaleColumn), pFrom,
         "SELECT h.id, h.updated, h.status, h.last_sequence + 1, h.turns,"
-        " h.bytes, coalesce(a.given_title, a.title, a.first_user_message)"
+        " h.bytes, coalesce(h.title, a.title, a.first_user_message)"
         " FROM main.rollout__heads AS h"
         " LEFT JOIN main.rollout__about AS a ON a.no = h.no"
         " ORDER BY h.updated DESC");

@@ -272,11 +272,12 @@ static void countItems(Erasure *p) {
 static const char *const azLose[] = {
     "UPDATE main.rollout__data AS t SET payload = replace(payload, ?1, ?2) "
     "WHERE instr(payload, ?1) > 0 AND NOT " ITEM_HELD,
-    "UPDATE main.rollout__about AS t SET (title, given_title, cwd, model, "
-    "branch)"
-    " = (replace(title, ?1, ?2), replace(given_title, ?1, ?2), "
+    "UPDATE main.rollout__heads AS t SET title = replace(title, ?1, ?2) "
+    "WHERE instr(title, ?1) > 0 AND NOT " BX_HOLD_ON("rollout", "t.id"),
+    "UPDATE main.rollout__about AS t SET (title, cwd, model, branch)"
+    " = (replace(title, ?1, ?2), "
     "replace(cwd, ?1, ?2), replace(model, ?1, ?2), replace(branch, ?1, ?2)) "
-    "WHERE instr(printf('%s%s%s%s%s', title, given_title, cwd, model, branch), "
+    "WHERE instr(printf('%s%s%s%s', title, cwd, model, branch), "
     "?1) > 0 AND NOT EXISTS (SELECT 1 FROM main.rollout__heads AS h "
     "JOIN main.retention__holds AS f ON f.kind = 'rollout' "
     "AND f.\"key\" = h.id WHERE h.no = t.no)",

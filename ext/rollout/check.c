@@ -15,7 +15,8 @@ SQLITE_EXTENSION_INIT3
 ** message, ?7 its text, ?8 to ?11 title, cwd, model and branch, ?12 an item whose
 ** usage is missing. */
 static const char zDiffers[] =
-    "WITH x AS (SELECT h.*, a.*, h.no AS own, m.forked_from AS fork,"
+    "WITH x AS (SELECT h.*, a.cwd, a.model, a.branch, a.prompt_id,"
+    "  a.first_user_message, m.forked_from AS fork,"
     "  m.cwd AS first_cwd FROM main.rollout__heads AS h"
     "  JOIN main.rollout__about AS a ON a.no = h.no"
     "  LEFT JOIN main.rollout__meta AS m ON m.no = h.no WHERE h.no = ?1) "
@@ -39,7 +40,7 @@ static const char zDiffers[] =
     " items say; rollout_rebuild() derives it'"
     " FROM x, (VALUES ('title'), ('cwd'), ('model'), ('branch')) AS f"
     " WHERE CASE f.column1 WHEN 'title' THEN behind IS NULL"
-    "   AND title IS NOT coalesce(given_title, ?8, title)"
+    "   AND NOT named AND title IS NOT coalesce(?8, title)"
     "  WHEN 'cwd' THEN cwd IS NOT coalesce(?9, iif(fork IS NULL, first_cwd, cwd))"
     "  WHEN 'model' THEN model IS NOT coalesce(?10, model)"
     "  ELSE branch IS NOT coalesce(?11, branch) END "

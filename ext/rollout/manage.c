@@ -191,10 +191,11 @@ static const char zForkCount[] =
     "  FROM main.rollout__data WHERE id = ?1 << 32) WHERE no = ?1";
 /* "cut" is the first sequence that the fork does not share. */
 static const char zForkCut[] =
-    "UPDATE main.rollout__heads SET (last_sequence, turns, user_sequence) ="
-    " (SELECT max(p.cut - 1, 0), p.turn,"
+    "UPDATE main.rollout__heads SET (title, named, last_sequence, turns,"
+    "  user_sequence) = (SELECT p.title, p.named, max(p.cut - 1, 0), p.turn,"
     "   CASE WHEN p.user_sequence < p.cut THEN p.user_sequence END"
-    "  FROM (SELECT h.user_sequence, coalesce(?3, h.turns) AS turn,"
+    "  FROM (SELECT h.title, h.named, h.user_sequence,"
+    "    coalesce(?3, h.turns) AS turn,"
     "    coalesce((SELECT t.id & 4294967295"
     "     FROM main.rollout__segments AS s"
     "     CROSS JOIN main.rollout__turns AS t"
@@ -221,9 +222,9 @@ static const char zForkMeta2[] =
     "  cli_version, model_provider, forked_from, format, source_id, parent,"
     "  agent, branch) SELECT * FROM main.rollout__meta WHERE no = ?1";
 static const char zForkAbout[] =
-    "UPDATE main.rollout__about SET (title, given_title, cwd, model, branch,"
+    "UPDATE main.rollout__about SET (cwd, model, branch,"
     "  prompt_id, first_user_message) ="
-    " (SELECT coalesce(rollout__about.title, a.title), a.given_title, a.cwd,"
+    " (SELECT a.cwd,"
     "   a.model, a.branch, CASE WHEN a.prompt_id & 4294967295 <= f.last_sequence"
     "    THEN a.prompt_id END, CASE WHEN a.prompt_id & 4294967295 <="
     "    f.last_sequence THEN a.first_user_message END"

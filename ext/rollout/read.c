@@ -64,7 +64,7 @@ static const char zScan[] =
     "h.updated || '|' || h.id, "
     "json_object('id', h.id, 'created', h.created, 'updated', h.updated, "
     "'item_count', h.last_sequence + 1, 'status', h.status, "
-    "'title', a.title, 'source', a.source, 'cwd', a.cwd, "
+    "'title', coalesce(h.title, a.title), 'source', a.source, 'cwd', a.cwd, "
     "'first_user_message', a.first_user_message, "
     "'cursor', h.updated || '|' || h.id), iif(h.behind IS NULL, NULL, h.id) "
     "FROM main.rollout__heads AS h "

@@ -454,21 +454,25 @@ static void putAbout(RolloutTale *p, BxErr *pErr) {
       "UPDATE main.rollout__about SET prompt_id = ?2, "
       "first_user_message = substr(?3, 1, 200) WHERE no = ?1";
   static const char zNewest[] =
-      "UPDATE main.rollout__about SET reviewed = coalesce(?6, reviewed), "
-      "title = coalesce(given_title, ?2, title), cwd = coalesce(?3, cwd), "
-      "model = coalesce(?4, model), branch = coalesce(?5, branch) "
-      "WHERE no = ?1";
-  int i = ROLLOUT_TITLE;
+      "UPDATE main.rollout__about SET reviewed = coalesce(?5, reviewed), "
+      "cwd = coalesce(?2, cwd), model = coalesce(?3, model), "
+      "branch = coalesce(?4, branch) WHERE no = ?1";
+  static const char zTitle[] =
+      "UPDATE main.rollout__heads SET title = ?2 WHERE no = ?1 AND NOT named";
+  char *const *az = p->azNew;
   if (p->iPrompt >= 0) {
     bxDo(p->pHome, zPrompt, pErr, "iit", p->no,
         p->iPromptKey >= 0 ? p->iPromptKey : bxRolloutKey(p->no, p->iPrompt),
         p->zPrompt);
   }
-  while (i < ROLLOUT_FACTS && p->azNew[i] == 0) i++;
-  if (i == ROLLOUT_FACTS && !p->bReviewed) return;
-  bxDo(p->pHome, zNewest, pErr, p->bReviewed ? "itttti" : "itttt", p->no,
-      p->azNew[ROLLOUT_TITLE], p->azNew[ROLLOUT_CWD], p->azNew[ROLLOUT_MODEL],
-      p->azNew[ROLLOUT_BRANCH], p->iReview);
+  if (az[ROLLOUT_TITLE] != 0) {
+    bxDo(p->pHome, zTitle, pErr, "it", p->no, az[ROLLOUT_TITLE]);
+  }
+  if (az[ROLLOUT_CWD] != 0 || az[ROLLOUT_MODEL] != 0 ||
+      az[ROLLOUT_BRANCH] != 0 || p->bReviewed) {
+    bxDo(p->pHome, zNewest, pErr, p->bReviewed ? "ittti" : "ittt", p->no,
+        az[ROLLOUT_CWD], az[ROLLOUT_MODEL], az[ROLLOUT_BRANCH], p->iReview);
+  }
 }
 
 /* Writes n turns, with a statement for as many. */
