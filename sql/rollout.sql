@@ -268,69 +268,16 @@ SELECT h.id AS rollout,
  CROSS JOIN rollout__data AS d NOT INDEXED
     ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last;
 
--- The one way in which plain SQL writes an item. The item is counted after it was
--- stored: OR IGNORE and OR FAIL leave no item that is counted and is not there. What
--- a list shows is kept here; what else follows from the item is derived in C, from
--- "behind" on. A sequence of x'' is that of an item which is only counted as dropped.
+-- Past the policy: an item of rollout_log that is x''.
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_insert
 INSTEAD OF INSERT ON rollout_items
 BEGIN
-  SELECT CASE WHEN h.no IS NULL
-              THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
-              WHEN NEW.sequence IS NOT NULL AND NEW.sequence NOT IN (x'', h.last_sequence + 1)
-              THEN RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it')
-              WHEN NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER)
-              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp must be an integer of milliseconds since 1970')
-              WHEN h.expires_at < coalesce(NEW.timestamp, (julianday('now') - 2440587.5) * 86400000.0)
-              THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
-              WHEN h.last_sequence >= 4294967295
-              THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it, or start another one')
-              WHEN instr(NEW.type, char(0))
-              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
-              WHEN typeof(NEW.payload) = 'text'
-               AND NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
-              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-         END
-    FROM (SELECT 1) LEFT JOIN rollout__heads AS h ON h.id = lower(NEW.rollout);
-  INSERT INTO rollout__data(id, timestamp, type, payload)
-  SELECT (no << 32) + last_sequence + 1,
-         coalesce(NEW.timestamp, CAST(round((julianday('now') - 2440587.5)
-                                            * 86400000.0) AS INTEGER)),
-         NEW.type, NEW.payload
-    FROM rollout__heads WHERE id = lower(NEW.rollout) AND NEW.sequence IS NOT x'';
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a type is text of 1 to 100 bytes, a timestamp is whole milliseconds since 1970, and a payload is JSON text of at most 67108864 bytes')
-   WHERE changes() = 0 AND NEW.sequence IS NOT x'';
-  UPDATE rollout__heads
-     SET last_sequence = last_sequence + 1,
-         bytes = bytes + coalesce(length(CAST(NEW.payload AS BLOB)), 0),
-         updated = max(updated, (SELECT timestamp FROM rollout__data WHERE id = last_insert_rowid())),
-         behind = coalesce(behind, last_sequence + 1),
-         (user_sequence, title) =
-         (SELECT coalesce(user_sequence,
-                          iif(max(r.fact <> 'title'), last_sequence + 1, NULL)),
-                 coalesce(iif(named, title, NULL), max(CASE r.fact WHEN 'title' THEN
-                   nullif(coalesce(NEW.payload ->> r.place, NEW.payload ->> r.other), '')
-                   END), title)
-            FROM rollout_readings AS r
-           WHERE r.type_key = lower(replace(NEW.type, '_', ''))
-             AND (r.fact = 'title' OR (user_sequence IS NULL AND r.fact IN ('user', 'goal')))
-             AND NOT EXISTS (
-                   SELECT 1 FROM json_each(r.conditions) AS c
-                    WHERE CASE c.type
-                      WHEN 'text' THEN
-                        lower(replace(coalesce(NEW.payload ->> c.key, ''), '_', ''))
-                        <> lower(replace(c.value, '_', ''))
-                      ELSE (c.type = 'true') = (coalesce(json_type(NEW.payload, c.key), 'null')
-                                                IN ('null', 'false')) END))
-   WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
-  INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
-  SELECT no, substr(NEW.type, 1, 100),
-         coalesce(CASE json_type(NEW.payload, '$.type') WHEN 'text'
-                    THEN substr(NEW.payload ->> 'type', 1, 100) END, ''),
-         1, coalesce(length(CAST(NEW.payload AS BLOB)), 0)
-    FROM rollout__heads WHERE id = lower(NEW.rollout) AND NEW.sequence IS x''
-      ON CONFLICT (no, item_type, payload_type) DO UPDATE
-     SET items = items + excluded.items, bytes = bytes + excluded.bytes;
+  SELECT RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it')
+    FROM rollout__heads
+   WHERE id = lower(NEW.rollout) AND NEW.sequence IS NOT NULL
+     AND NEW.sequence IS NOT last_sequence + 1;
+  INSERT INTO rollout_log(rollout_id, item, type, payload, timestamp)
+  VALUES (NEW.rollout, x'', coalesce(NEW.type, ''), NEW.payload, NEW.timestamp);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_update
@@ -362,43 +309,93 @@ SELECT rollout AS rollout_id,
        timestamp AS timestamp
   FROM rollout_items;
 
--- An item is given whole, or as type and payload. The timestamp is also the time
--- at which the expiry of the conversation is tested.
+-- The one way in which plain SQL writes an item, which is given whole, or as type and
+-- payload. The timestamp is also the time at which the expiry of the conversation is
+-- tested. The item is counted after it was stored: OR IGNORE and OR FAIL leave no item
+-- that is counted and is not there. What a list shows is kept here; what else follows
+-- from the item is derived in C, from "behind" on.
 CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type and payload, which is JSON')
-   WHERE CASE WHEN NEW.item IS NULL THEN
-                typeof(NEW.type) <> 'text' OR NEW.type = ''
-                OR instr(NEW.type, char(0)) > 0
-                OR (NEW.payload IS NOT NULL
-                    AND NOT (json_valid(NEW.payload)
-                             OR json_valid(NEW.payload || ' ')))
-              WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
-              WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item || ' '))
-                THEN 1
-              WHEN json_type(NEW.item) <> 'object' THEN 1
-              ELSE json_type(NEW.item, '$.type') IS NOT 'text'
-                   OR NEW.item ->> 'type' = ''
-                   OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
-                   -- half a surrogate pair cannot be written in UTF-8
-                   OR lower(replace(NEW.item -> 'type', '\\', ''))
-                      GLOB '*\ud[89a-f]*'
-               END;
-  INSERT INTO rollout_items(rollout, sequence, timestamp, type, payload)
-  SELECT NEW.rollout_id, iif((
+  SELECT CASE WHEN h.no IS NULL
+              THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
+              WHEN CASE WHEN NEW.item IS x'' THEN 0
+                   WHEN NEW.item IS NULL THEN
+                     typeof(NEW.type) <> 'text' OR NEW.type = ''
+                     OR instr(NEW.type, char(0))
+                   WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
+                   WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item || ' ')) THEN 1
+                   ELSE json_type(NEW.item, '$.type') IS NOT 'text'
+                     OR NEW.item ->> 'type' = ''
+                     OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
+                     -- half a surrogate pair cannot be written in UTF-8
+                     OR lower(replace(NEW.item -> 'type', '\\', '')) GLOB '*\ud[89a-f]*'
+                   END
+              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type and payload, which is JSON')
+              WHEN typeof(NEW.payload) = 'text'
+               AND NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
+              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
+              WHEN instr(NEW.type, char(0))
+              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
+              WHEN NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER)
+              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp must be an integer of milliseconds since 1970')
+              WHEN h.expires_at < coalesce(NEW.timestamp, (julianday('now') - 2440587.5) * 86400000.0)
+              THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
+              WHEN h.last_sequence >= 4294967295
+              THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it, or start another one')
+         END
+    FROM (SELECT 1) LEFT JOIN rollout__heads AS h ON h.id = lower(NEW.rollout_id);
+  INSERT INTO rollout__data(id, timestamp, type, payload)
+  SELECT (no << 32) + last_sequence + 1,
+         coalesce(NEW.timestamp, CAST(round((julianday('now') - 2440587.5)
+                                            * 86400000.0) AS INTEGER)),
+         i.type, i.payload
+    FROM (SELECT type, payload, lower(replace(type, '_', '')) AS t,
+                 CASE WHEN payload IS NULL THEN ''
+                      WHEN json_type(payload, '$.type') = 'text' THEN
+                        nullif(lower(replace(payload ->> 'type', '_', '')), '') END AS p
+            FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
+                         coalesce(NEW.payload, iif(NEW.type IS NULL, NEW.item -> 'payload', NULL))
+                           AS payload) LIMIT 1) AS i, rollout__heads
+   WHERE id = lower(NEW.rollout_id) AND (NEW.item IS x'' OR coalesce((
            SELECT max(4 * (item_key <> '*') + 2 * (payload_key <> '*') + keep) & 1
              FROM rollout_policy
             WHERE preset = (SELECT value FROM blackbox_settings WHERE name = 'rollout.policy')
               AND item_key IN (i.t, '*')
-              AND payload_key IN (coalesce(i.p, '*'), iif(i.p IS '', NULL, '*'))),
-           NULL, x''), NEW.timestamp, i.type, i.payload
-    FROM (SELECT type, payload, lower(replace(type, '_', '')) AS t,
-                 CASE WHEN payload IS NULL THEN ''
-                      WHEN json_type(payload, '$.type') = 'text' THEN
-                        nullif(lower(replace(payload ->> 'type', '_', '')), '')
-                      END AS p
-            FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
-                         coalesce(NEW.payload, NEW.item -> 'payload')
-                           AS payload)) AS i;
+              AND payload_key IN (coalesce(i.p, '*'), iif(i.p IS '', NULL, '*'))), 0));
+  UPDATE rollout__heads
+     SET last_sequence = last_sequence + 1, behind = coalesce(behind, last_sequence + 1),
+         (bytes, updated) =
+         (SELECT bytes + coalesce(length(CAST(payload AS BLOB)), 0), max(updated, timestamp)
+            FROM rollout__data WHERE id = last_insert_rowid()),
+         (user_sequence, title) =
+         (SELECT coalesce(user_sequence,
+                          iif(max(r.fact <> 'title'), last_sequence + 1, NULL)),
+                 coalesce(iif(named, title, NULL), max(CASE r.fact WHEN 'title' THEN
+                   nullif(coalesce(d.payload ->> r.place, d.payload ->> r.other), '') END),
+                   title)
+            FROM rollout__data AS d CROSS JOIN rollout_readings AS r
+           WHERE d.id = last_insert_rowid() AND r.type_key = lower(replace(d.type, '_', ''))
+             AND (r.fact = 'title' OR (user_sequence IS NULL AND r.fact IN ('user', 'goal')))
+             AND NOT EXISTS (
+                   SELECT 1 FROM json_each(r.conditions) AS c
+                    WHERE CASE c.type
+                      WHEN 'text' THEN
+                        lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))
+                        <> lower(replace(c.value, '_', ''))
+                      ELSE (c.type = 'true') = (coalesce(json_type(d.payload, c.key), 'null')
+                                                IN ('null', 'false')) END))
+   WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
+  INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
+  SELECT no, iif(NEW.item IS x'', RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a type is text of 1 to 100 bytes, a timestamp is whole milliseconds since 1970, and a payload is JSON text of at most 67108864 bytes'),
+           substr(i.type, 1, 100)),
+         coalesce(CASE json_type(i.payload, '$.type') WHEN 'text'
+                    THEN substr(i.payload ->> 'type', 1, 100) END, ''),
+         1, coalesce(length(CAST(i.payload AS BLOB)), 0)
+    FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
+                 coalesce(NEW.payload, iif(NEW.type IS NULL, NEW.item -> 'payload', NULL))
+                   AS payload LIMIT 1) AS i, rollout__heads
+   WHERE id = lower(NEW.rollout_id) AND changes() = 0
+      ON CONFLICT (no, item_type, payload_type) DO UPDATE
+     SET items = items + excluded.items, bytes = bytes + excluded.bytes;
 END;
