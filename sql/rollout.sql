@@ -360,7 +360,8 @@ BEGIN
    WHERE id = lower(NEW.rollout_id) AND (NEW.item IS x'' OR coalesce((
            SELECT max(4 * (item_key <> '*') + 2 * (payload_key <> '*') + keep) & 1
              FROM rollout_policy
-            WHERE preset = (SELECT value FROM blackbox_settings WHERE name = 'rollout.policy')
+            WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings
+                            WHERE name = 'rollout.policy')
               AND item_key IN (i.t, '*')
               AND payload_key IN (coalesce(i.p, '*'), iif(i.p IS '', NULL, '*'))), 0));
   UPDATE rollout__heads
@@ -377,6 +378,10 @@ BEGIN
             FROM rollout__data AS d CROSS JOIN rollout_readings AS r
            WHERE d.id = last_insert_rowid() AND r.type_key = lower(replace(d.type, '_', ''))
              AND (r.fact = 'title' OR (user_sequence IS NULL AND r.fact IN ('user', 'goal')))
+             -- what surely does not fit is passed over without reading the conditions
+             AND (instr(r.conditions, '"$.type":"') = 0
+                  OR instr(lower(replace(r.conditions, '_', '')), '"$.type":"' || lower(replace(
+                       coalesce(d.payload ->> '$.type', ''), '_', '')) || '"'))
              AND NOT EXISTS (
                    SELECT 1 FROM json_each(r.conditions) AS c
                     WHERE CASE c.type

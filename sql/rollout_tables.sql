@@ -376,7 +376,7 @@ AFTER UPDATE ON rollout_policy
 BEGIN
   UPDATE rollout__act SET stamp = random();
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = (SELECT value FROM blackbox_settings
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings
                                        WHERE name = 'rollout.policy'))
       OR NOT EXISTS (SELECT 1 FROM rollout_policy
                       WHERE preset = (SELECT "default" FROM blackbox_settings
@@ -388,7 +388,7 @@ AFTER DELETE ON rollout_policy
 BEGIN
   UPDATE rollout__act SET stamp = random();
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = (SELECT value FROM blackbox_settings
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings
                                        WHERE name = 'rollout.policy'))
       OR NOT EXISTS (SELECT 1 FROM rollout_policy
                       WHERE preset = (SELECT "default" FROM blackbox_settings

@@ -407,8 +407,9 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
 ** NULL for a payload without a type. */
 static const char zKeep[] =
     "SELECT coalesce(max(4 * (item_key <> '*') + 2 * (payload_key <> '*') "
-    "+ keep) & 1, 0) FROM main.rollout_policy WHERE preset = (SELECT value "
-    "FROM main.blackbox_settings WHERE name = 'rollout.policy') "
+    "+ keep) & 1, 0) FROM main.rollout_policy WHERE preset = "
+    "(SELECT CAST(value AS TEXT) FROM main.blackbox_settings WHERE name = "
+    "'rollout.policy') "
     "AND item_key IN (lower(replace(?1, '_', '')), '*') AND payload_key IN "
     "(coalesce(lower(replace(?2, '_', '')), '*'), iif(?2 IS '', NULL, '*'))";
 
