@@ -334,9 +334,16 @@ static void readAllRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   bxDone(pRow, pErr);
 }
 
-/* What tells the rows in force from others, to sqlite3_free(): the number that
-** triggers change, the preset of the policy, and the rows that have no triggers. */
-static char *readEdition(BxStmts *pHome, int bImport, BxErr *pErr) {
+int bxSameText(const char *z1, const char *z2) {
+  return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
+}
+
+/* Compares what tells the rows in force from others with what p has: the number
+** that triggers change, whether there is an index, the preset of the policy, and
+** the rows that have no triggers; with bImport, those that only an import needs. Sets
+** *pzNew to it, to sqlite3_free(), if it is another one. */
+static void readEdition(BxStmts *pHome, const RolloutRules *p, int bImport,
+    char **pzNew, BxErr *pErr) {
   static const char zEdition[] =
       "SELECT stamp || ',' || search || ',' || coalesce((SELECT value FROM "
       "main.blackbox_settings WHERE name = 'rollout.policy'), '') || ',' || "
@@ -350,41 +357,27 @@ static char *readEdition(BxStmts *pHome, int bImport, BxErr *pErr) {
       "(SELECT json_group_array(json_array(format, prefix, type, first)) "
       "FROM main.rollout_lines)), '') FROM main.rollout__act";
   sqlite3_stmt *pRow = bxStmt(pHome, zEdition, pErr);
-  char *z = 0;
+  const char *zOld = p != 0 && p->pHome == pHome ? p->zEdition : 0;
   bxBind(pRow, pErr, "i", (i64)bImport);
   if (bxRow(pRow, pErr)) {
     const char *z1 = bxColumnText(pRow, 0, pErr);
     const char *z2 = bxColumnText(pRow, 1, pErr);
-    z = bxPrintf(pErr, "%s%s", z1 ? z1 : "", z2 ? z2 : "");
+    size_t n1 = z1 ? strlen(z1) : 0;
+    if (pErr->rc == SQLITE_OK && (zOld == 0 || strncmp(zOld, z1, n1) != 0 ||
+                                     (bImport && strcmp(zOld + n1, z2) != 0))) {
+      *pzNew = bxPrintf(pErr, "%s%s", z1, z2);
+    }
   }
   bxDone(pRow, pErr);
-  return z;
-}
-
-int bxSameText(const char *z1, const char *z2) {
-  return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
-}
-
-/* Whether the edition that was read is that of the rules. One for an import
-** begins with the other one. */
-static int isCurrent(
-    const RolloutRules *p, BxStmts *pHome, const char *z, int bImport) {
-  if (p->pHome != pHome || p->zEdition == 0 || z == 0) return 0;
-  return bImport ? strcmp(p->zEdition, z) == 0
-                 : strncmp(p->zEdition, z, strlen(z)) == 0;
 }
 
 const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
-  char *zEdition = readEdition(pHome, bImport, pErr);
   RolloutRules *p = pErr->rc == SQLITE_OK ? pMemory->pRules : 0;
-  if (p != 0 && isCurrent(p, pHome, zEdition, bImport)) {
-    sqlite3_free(zEdition);
-    return p;
-  }
-  if (p == 0 && pErr->rc == SQLITE_OK) {
-    p = pMemory->pRules = bxNew(sizeof(*p), pErr);
-  }
+  char *zEdition = 0;
+  readEdition(pHome, p, bImport, &zEdition, pErr);
+  if (zEdition == 0) return pErr->rc == SQLITE_OK ? p : 0;
+  if (p == 0) p = pMemory->pRules = bxNew(sizeof(*p), pErr);
   if (p != 0) {
     freeRules(p);
     readAllRules(p, pHome, pErr);
@@ -396,7 +389,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   }
   p->pHome = pHome;
   p->zEdition = zEdition;
-  p->bSearch = zEdition != 0 && strncmp(strchr(zEdition, ','), ",1", 2) == 0;
+  p->bSearch = strncmp(strchr(zEdition, ','), ",1", 2) == 0;
   return p;
 }
 
