@@ -292,6 +292,9 @@ BEGIN
                  JOIN rollout__segments AS s ON s.rollout = h.no
                 WHERE h.id = OLD.rollout
                   AND OLD.sequence BETWEEN s.first AND s.last);
+  INSERT INTO blackbox__log(domain, kind, subject, detail)
+  SELECT 'rollout', 'redaction', OLD.rollout, '{"sequence":' || OLD.sequence || '}'
+   WHERE NEW.payload IS NOT OLD.payload;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_delete

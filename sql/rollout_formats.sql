@@ -48,6 +48,19 @@ CREATE TABLE IF NOT EXISTS main.rollout_readings(
 CREATE INDEX IF NOT EXISTS main.rollout_readings_type
 ON rollout_readings(type_key);
 
+-- One row. rule is the rule that is now removing conversations. bytes is what it
+-- has removed so far.
+CREATE TABLE IF NOT EXISTS main.rollout__act(
+  id   INTEGER PRIMARY KEY CHECK (id = 1),
+  rule TEXT,
+  rows INTEGER NOT NULL DEFAULT 0,
+  bytes INTEGER NOT NULL DEFAULT 0,
+  search INTEGER NOT NULL DEFAULT 0, -- 1: there is an index of the texts
+  stamp INTEGER NOT NULL DEFAULT 0 -- another one after each change of the rules
+);
+
+INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;
+
 INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, part, source)
 VALUES
   ('codex', 'user', 'event_msg', '{"$.type":"user_message"}', '$.message', '$.data.message', 'text', 'event'),

@@ -81,7 +81,14 @@ END;
 
 -- A hold keeps the items of a conversation, also those that it shares with others.
 -- Its status, title and expiry can change, and items can be appended.
--- (see above) Items that a fork shows stay. The bytes of removed items are added up in
+CREATE TRIGGER IF NOT EXISTS main.rollout_heads_held
+BEFORE DELETE ON rollout__heads
+WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id)
+BEGIN
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
+END;
+
+-- Items that a fork shows stay. The bytes of removed items are added up in
 -- rollout__act: those of the head if nothing was shared, or else item by item.
 -- The conversation is counted in the receipt of the clean-up that now runs, whose
 -- times are those of expiry. If none runs, it is counted in the receipt that the
@@ -89,8 +96,6 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 AFTER DELETE ON rollout__heads
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
-    FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id;
   UPDATE rollout__act
      SET bytes = CASE WHEN EXISTS (SELECT 1 FROM rollout__segments
                                     WHERE owner = OLD.no AND rollout <> OLD.no)
@@ -405,19 +410,6 @@ CREATE TABLE IF NOT EXISTS main.rollout_drops(
 ) WITHOUT ROWID;
 
 ----------------------------------------------------------------------- rest
-
--- One row. rule is the rule that is now removing conversations. bytes is what it
--- has removed so far.
-CREATE TABLE IF NOT EXISTS main.rollout__act(
-  id   INTEGER PRIMARY KEY CHECK (id = 1),
-  rule TEXT,
-  rows INTEGER NOT NULL DEFAULT 0,
-  bytes INTEGER NOT NULL DEFAULT 0,
-  search INTEGER NOT NULL DEFAULT 0, -- 1: there is an index of the texts
-  stamp INTEGER NOT NULL DEFAULT 0 -- another one after each change of the rules
-);
-
-INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;
 
 CREATE TABLE IF NOT EXISTS main.rollout__about(
   no                 INTEGER PRIMARY KEY,

@@ -273,7 +273,9 @@ static const char *const azLose[] = {
     "UPDATE main.rollout__data AS t SET payload = replace(payload, ?1, ?2) "
     "WHERE instr(payload, ?1) > 0 AND NOT " ITEM_HELD,
     "UPDATE main.rollout__heads AS t SET title = replace(title, ?1, ?2) "
-    "WHERE instr(title, ?1) > 0 AND NOT " BX_HOLD_ON("rollout", "t.id"),
+    "WHERE instr(title, ?1) > 0 AND NOT EXISTS (SELECT 1 "
+    "FROM main.retention__holds AS f "
+    "WHERE f.kind = 'rollout' AND f.\"key\" = t.id)",
     "UPDATE main.rollout__about AS t SET (title, cwd, model, branch)"
     " = (replace(title, ?1, ?2), "
     "replace(cwd, ?1, ?2), replace(model, ?1, ?2), replace(branch, ?1, ?2)) "

@@ -184,7 +184,7 @@ static const char zStart[] =
 static const char zCountFirst[] =
     "UPDATE main.rollout__heads SET last_sequence = 0, bytes = ?2, "
     "updated = ?3 WHERE no = ?1";
-static const char zAbout[] =
+static const char zPutAbout[] =
     "INSERT INTO main.rollout__about(no, title, source, cwd, originator, "
     "cli_version, model_provider, forked_from, format, source_id, parent, "
     "agent, branch) SELECT * FROM main.rollout__meta WHERE no = ?1";
@@ -198,7 +198,7 @@ static void putMeta(
         "InvalidItemError: Invalid item format: item 0 of a conversation must "
         "be its session_meta, and the payload must be an object");
   }
-  bxDo(pHome, zAbout, pErr, "i", no);
+  bxDo(pHome, zPutAbout, pErr, "i", no);
 }
 
 /* Starts a conversation with its session_meta. Returns its head. */

@@ -52,7 +52,7 @@ static const char zDiffers[] =
 /* clang-format on */
 
 /* Marks as JSON, as the query makes it. */
-static char *marksOf(const RolloutMark *a, i64 i, i64 n, BxErr *pErr) {
+static char *listOfMarks(const RolloutMark *a, i64 i, i64 n, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   const char *zBefore = "[";
   for (; i < n; i++, zBefore = ",") {
@@ -76,8 +76,8 @@ static void checkOne(
   bxRolloutTellStored(&tale, no, 1, iLast, pErr);
   tale.no = no;
   iUsage = bxRolloutUsageDiffers(&tale, pErr);
-  zTurns = marksOf(tale.aTurn, tale.nTurnOld, tale.nTurnNew, pErr);
-  zMarks = marksOf(tale.aMark, tale.nMarkOld, tale.nMark, pErr);
+  zTurns = listOfMarks(tale.aTurn, tale.nTurnOld, tale.nTurnNew, pErr);
+  zMarks = listOfMarks(tale.aMark, tale.nMarkOld, tale.nMark, pErr);
   pRow = bxPrepare(p, zDiffers, pErr);
   bxBind(pRow, pErr, "ittiiittttti", no, zTurns, zMarks, tale.nTurn, tale.iUser,
       tale.iPromptKey, tale.zPrompt, tale.azNew[ROLLOUT_TITLE],

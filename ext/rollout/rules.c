@@ -15,7 +15,7 @@ SQLITE_EXTENSION_INIT3
 /*-------------------------------------------------------------- places ----*/
 
 /* Whether a key with escapes stands for these bytes. */
-static int isKey(const BxTree *p, int i, const char *z, i64 n) {
+static int isEscapedKey(const BxTree *p, int i, const char *z, i64 n) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   int bSame;
   bxTreeText(p, i, pOut);
@@ -34,7 +34,7 @@ static int findMember(RolloutJson *pJson, int iNode, const char *z, i64 n) {
     const char *zKey = p->z + p->a[i].iAt;
     int nKey = p->a[i].nByte;
     if (nKey - 2 == n && memcmp(zKey + 1, z, (size_t)n) == 0) return i + 1;
-    if (memchr(zKey, '\\', (size_t)nKey) != 0 && isKey(p, i, z, n))
+    if (memchr(zKey, '\\', (size_t)nKey) != 0 && isEscapedKey(p, i, z, n))
       return i + 1;
   }
   return -1;
