@@ -209,8 +209,10 @@ CREATE TABLE IF NOT EXISTS main.rollout_formats(
   spans        INTEGER NOT NULL DEFAULT 0 CHECK (spans IN (0, 1)),
   newest       TEXT,
   apart        INTEGER NOT NULL DEFAULT 0 CHECK (apart IN (0, 1)),
-  description  TEXT
-);
+  description  TEXT,
+  CONSTRAINT "ValidationError: Invalid format: mark and names must be JSON objects of places and values, such as {""$.role"":""user""}"
+    CHECK (mark LIKE '{%}' AND names LIKE '{%}')
+) WITHOUT ROWID;
 
 INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time, names, conversation, once, agent, item_id, item_parent, description)
 VALUES
@@ -559,21 +561,4 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_readings_delete
 AFTER DELETE ON rollout_readings
 BEGIN
   UPDATE rollout__act SET stamp = random();
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_formats_insert
-AFTER INSERT ON rollout_formats
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: Invalid format: mark and names must be JSON objects of places and values, such as {"$.role":"user"}')
-   WHERE CASE WHEN NOT (json_valid(NEW.mark) OR json_valid(NEW.mark || ' '))
-                OR NOT (json_valid(NEW.names) OR json_valid(NEW.names || ' '))
-                THEN 1
-              ELSE json_type(NEW.mark) <> 'object'
-                OR json_type(NEW.names) <> 'object' END;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_formats_update
-AFTER UPDATE ON rollout_formats
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: a format cannot be changed; DELETE it, and INSERT another one');
 END;

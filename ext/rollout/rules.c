@@ -164,17 +164,30 @@ static void addCondition(
   if (bxSameText(a->zPath, "$.role")) a->cPart = 'r';
 }
 
+/* What never holds, of conditions that are no JSON object. */
+static void addNever(RolloutRules *p, BxErr *pErr) {
+  RolloutCondition *a = bxGrow(
+      p->aCondition, p->nCondition, &p->nConditionAlloc, sizeof(*a), pErr);
+  if (a == 0) return;
+  p->aCondition = a;
+  a += p->nCondition++;
+  memset(a, 0, sizeof(*a));
+  a->zPath = bxPrintf(pErr, "$");
+}
+
 static RolloutTest addConditions(
     RolloutRules *p, const char *zJson, BxErr *pErr) {
   BxTree tree = {0, 0, 0, 0};
   RolloutTest test = {p->nCondition, 0};
   int i;
-  if (zJson != 0 &&
-      bxTreeRead(&tree, zJson, (i64)strlen(zJson), 0, 0, pErr) != 0 &&
+  if (zJson == 0) return test;
+  if (bxTreeRead(&tree, zJson, (i64)strlen(zJson), 0, 0, pErr) != 0 &&
       BX_TREE_KIND(&tree, 0) == '{') {
     for (i = 1; i < tree.a[0].iNext; i = tree.a[i + 1].iNext) {
       addCondition(p, &tree, i, pErr);
     }
+  } else {
+    addNever(p, pErr);
   }
   bxTreeFree(&tree);
   test.n = p->nCondition - test.i;
