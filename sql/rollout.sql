@@ -18,7 +18,7 @@
 --   rollout_policy   table: which items are kept, in named presets
 --   rollout_readings, rollout_preambles  tables: how items are read
 -- Below these
---   rollout__heads    a narrow row for each conversation: the counters
+--   rollout__heads    a narrow row for each conversation: the counters, the title
 --   rollout__about    a wider row for each conversation: what lists show
 --   rollout__data     the items; id = owner's number << 32 | sequence
 --   rollout__frames   what stood around them in an imported file
@@ -26,15 +26,10 @@
 --   rollout__turns    the numbers of turns, by the key of the item that begins them
 --   rollout__marks    compactions and rollbacks, by the key of their item
 --   rollout_drops     what the policy dropped, by type
---   rollout__act      the rule that is running, for its receipt
---   rollout__said     what the item says that is being read
---   rollout__takes    view: INSERT stores an item, or counts it as dropped
---   rollout__fresh    view: a new id, the time, and the default time to live
---   rollout__rules    view: the policy in force
+--   rollout__act      one row: the rule that is running, for its receipt, and a
+--                     number that tells whether the rules have changed
 --   rollout_facts     view: what an item says; rollout_texts: parts of it
 --   rollout__meta     view: the columns that come from the session_meta
---   rollout__blank    view: a session_meta for a conversation that has none
---   rollout__derived  view: the counters, computed from the items
 --   rollout_due       view: the conversations that expire, and when; DELETE
 --                     removes them
 --
@@ -42,11 +37,19 @@
 -- clean-ups and rebuilds are made in C (ext/rollout/manage.c). rollout_check.sql is
 -- a query: the contradictions.
 --
+-- What is a guard, and holds without the module: an item gets the next sequence,
+-- passes the policy, is counted, and stays as it is but for a redaction, which is
+-- logged; a list has title, has_user_event and the counters; a deleted conversation
+-- takes its items along. What else follows from the items (turns, marks, calls, the
+-- rest of rollout__about, the index of the search) is derived in C (ext/rollout/tale.c):
+-- for what the module writes at once, and for items of plain SQL, which begin at
+-- "behind" of their head, by the next call that writes.
+--
 -- Invariants: the sequences of a conversation are 0, 1, 2 ... without a gap,
 -- and 0 is its session_meta. By ordinary statements on the views an item is never
--- overwritten, moved or deleted while a conversation shows it, and after every INSERT
--- the counters of a head and its row of rollout__about equal what rollout__derived
--- computes. A fork shares items by segments, so that items exist as long as any
+-- overwritten, moved or deleted while a conversation shows it. After every INSERT the
+-- counters of a head are those of the items, and what is derived is that of the items
+-- before "behind". A fork shares items by segments, so that items exist as long as any
 -- conversation shows them.
 --
 -- When memory runs out, json_valid() of SQLite before 3.45 returns 0 instead of

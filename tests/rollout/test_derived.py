@@ -13,9 +13,9 @@ TABLES = ("_about", "_turns", "_marks", "_data", "_segments", "drops")
 
 
 def stored(db):
-    """Everything that is stored of conversations. looked is only a counter."""
+    """Everything that is stored of conversations."""
     heads = rows(db, "SELECT no, id, created, updated, expires_at, status, last_sequence, "
-                     "user_sequence, turns, bytes FROM rollout__heads ORDER BY no")
+                     "user_sequence, turns, bytes, title, named, behind FROM rollout__heads ORDER BY no")
     return heads, [rows(db, f"SELECT * FROM rollout_{table} ORDER BY 1, 2")
                    for table in TABLES]
 
