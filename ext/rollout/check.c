@@ -16,10 +16,11 @@ SQLITE_EXTENSION_INIT3
 ** usage is missing. */
 static const char zDiffers[] =
     "WITH x AS (SELECT h.*, a.cwd, a.model, a.branch, a.prompt_id,"
-    "  a.first_user_message, m.forked_from AS fork,"
-    "  m.cwd AS first_cwd FROM main.rollout__heads AS h"
-    "  JOIN main.rollout__about AS a ON a.no = h.no"
-    "  LEFT JOIN main.rollout__meta AS m ON m.no = h.no WHERE h.no = ?1) "
+    "  a.first_user_message, a.forked_from AS fork, (SELECT d.payload ->> 'cwd'"
+    "   FROM main.rollout__data AS d WHERE d.id = ?1 << 32"
+    "    AND " BX_JSON_VALID("d.payload") ") AS first_cwd"
+    "  FROM main.rollout__heads AS h"
+    "  JOIN main.rollout__about AS a ON a.no = h.no WHERE h.no = ?1) "
     "SELECT id, 'turns is ' || turns || ', the items have ' || ?4 FROM x"
     " WHERE turns <> ?4 "
     "UNION ALL SELECT id, 'user_sequence is ' || coalesce(user_sequence, 'NULL')"
@@ -65,7 +66,7 @@ static char *listOfMarks(const RolloutMark *a, i64 i, i64 n, BxErr *pErr) {
 
 /* Compares a conversation of which iLast is the last item that is derived. */
 static void checkOne(
-    BxStmts *p, i64 no, i64 iLast, BxProblems *pOut, BxErr *pErr) {
+    BxStmts *p, i64 no, i64 iLast, int *pnLeft, BxProblems *pOut, BxErr *pErr) {
   static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1};
   RolloutTale tale;
   sqlite3_stmt *pRow;
@@ -78,7 +79,7 @@ static void checkOne(
   iUsage = bxRolloutUsageDiffers(&tale, pErr);
   zTurns = listOfMarks(tale.aTurn, tale.nTurnOld, tale.nTurnNew, pErr);
   zMarks = listOfMarks(tale.aMark, tale.nMarkOld, tale.nMark, pErr);
-  pRow = bxPrepare(p, zDiffers, pErr);
+  pRow = bxStmt(p, zDiffers, pErr);
   bxBind(pRow, pErr, "ittiiittttti", no, zTurns, zMarks, tale.nTurn, tale.iUser,
       tale.iPromptKey, tale.zPrompt, tale.azNew[ROLLOUT_TITLE],
       tale.azNew[ROLLOUT_CWD], tale.azNew[ROLLOUT_MODEL],
@@ -88,7 +89,12 @@ static void checkOne(
     if (tale.iPromptKey < 0) sqlite3_bind_null(pRow, 6);
     if (iUsage < 0) sqlite3_bind_null(pRow, 12);
   }
-  bxProblemRows(pOut, pRow, "rollout", 0, pErr);
+  while (bxRow(pRow, pErr) && *pnLeft > 0) {
+    bxProblem(pOut, (const char *)sqlite3_column_text(pRow, 0), "%s",
+        sqlite3_column_text(pRow, 1));
+    --*pnLeft;
+  }
+  bxDone(pRow, pErr);
   sqlite3_free(zTurns);
   sqlite3_free(zMarks);
   bxRolloutTaleEnd(&tale);
@@ -96,13 +102,14 @@ static void checkOne(
 
 void bxRolloutCheck(BxStmts *p, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
+  int nLeft = BX_MAX_PROBLEMS;
   sqlite3_stmt *pHead = bxPrepare(p,
       "SELECT no, coalesce(behind - 1, last_sequence) "
       "FROM main.rollout__heads ORDER BY no",
       &err);
-  while (bxRow(pHead, &err) && pOut->err.rc == SQLITE_OK) {
+  while (nLeft > 0 && bxRow(pHead, &err) && pOut->err.rc == SQLITE_OK) {
     checkOne(p, sqlite3_column_int64(pHead, 0), sqlite3_column_int64(pHead, 1),
-        pOut, &err);
+        &nLeft, pOut, &err);
   }
   sqlite3_finalize(pHead);
   bxUnchecked(pOut, "rollout", &err);

@@ -58,116 +58,140 @@ static void readCursor(
 
 /*--------------------------------------------------------------- lists ----*/
 
+#define LIST_FROM                                                              \
+  "FROM main.rollout__heads AS h "                                             \
+  "LEFT JOIN main.rollout__about AS a ON a.no = h.no "                         \
+  "WHERE h.user_sequence IS NOT NULL AND (h.updated, h.id) < (?1, ?2) "
+#define LIST_ORDER "ORDER BY h.updated DESC, h.id DESC LIMIT ?4"
+/* ?5 has what items say that are not derived yet: {id: [cwd, first message]}. */
+#define LIST_CWD                                                               \
+  "iif(h.behind IS NULL, a.cwd, "                                              \
+  "coalesce(?5 ->> ('$.\"' || h.id || '\"[0]'), a.cwd))"
+#define LIST_FIRST                                                             \
+  "iif(h.behind IS NULL, a.first_user_message, "                               \
+  "coalesce(a.first_user_message, "                                            \
+  "substr(?5 ->> ('$.\"' || h.id || '\"[1]'), 1, 200)))"
+
+static void addText(sqlite3_str *pOut, const char *z) {
+  if (z == 0) {
+    sqlite3_str_appendall(pOut, "null");
+  } else {
+    bxAppendJson(pOut, z, (int)strlen(z));
+  }
+}
+
+/* ?5 for the conversations of a page, to sqlite3_free(). */
+static char *pendingOf(BxStmts *p, i64 iUpdated, const char *zId, i64 iNow,
+    i64 nRow, BxErr *pErr) {
+  static const char zPending[] =
+      "SELECT id FROM (SELECT h.id AS id, h.behind AS behind " LIST_FROM
+      "AND (h.expires_at IS NULL OR h.expires_at >= ?3) " LIST_ORDER
+      ") WHERE behind IS NOT NULL";
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  sqlite3_stmt *pRow = bxStmt(p, zPending, pErr);
+  const char *zBefore = "{";
+  bxBind(pRow, pErr, "itii", iUpdated, zId, iNow, nRow);
+  for (; bxRow(pRow, pErr); zBefore = ",") {
+    RolloutTale told;
+    RolloutHead head;
+    memset(&told, 0, sizeof(told));
+    if (bxRolloutFind(p, 0, bxColumnText(pRow, 0, pErr), &head, pErr)) {
+      bxRolloutTellPending(&told, p, &head, pErr);
+    }
+    sqlite3_str_appendf(
+        pOut, "%s\"%s\":[", zBefore, sqlite3_column_text(pRow, 0));
+    addText(pOut, told.azNew[ROLLOUT_CWD]);
+    sqlite3_str_appendall(pOut, ",");
+    addText(pOut, told.zPrompt);
+    sqlite3_str_appendall(pOut, "]");
+    bxRolloutTaleEnd(&told);
+  }
+  bxDone(pRow, pErr);
+  sqlite3_str_appendall(pOut, *zBefore == '{' ? "{}" : "}");
+  return bxFinish(pOut, pErr);
+}
+
+sqlite3_stmt *bxRolloutList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  char zId[37];
+  sqlite3_stmt *pStmt;
+  BxStmts *p = bxRolloutHome(bx, pErr);
+  char *zPending;
+  i64 nRow = readPageSize(apArg[0], pErr), iUpdated;
+  i64 iNow = bxTime(apArg[2], "now", pErr);
+  readCursor(apArg[1], &iUpdated, zId, pErr);
+  pStmt = bxRolloutQuery(bx,
+      "SELECT h.id, h.created, h.updated, h.last_sequence + 1, h.status, "
+      "coalesce(h.title, a.title), a.source, " LIST_CWD ", " LIST_FIRST ", "
+      "h.updated || '|' || h.id " LIST_FROM
+      "AND (h.expires_at IS NULL OR h.expires_at >= ?3) " LIST_ORDER,
+      pErr);
+  zPending = p ? pendingOf(p, iUpdated, zId, iNow, nRow, pErr) : 0;
+  bxBind(pStmt, pErr, "iciic", iUpdated, zId, iNow, nRow, zPending);
+  sqlite3_free(zPending);
+  return pStmt;
+}
+
 /* ?3 is now. One more row than a scan reads shows whether there are more. */
 static const char zScan[] =
     "SELECT h.expires_at IS NULL OR h.expires_at >= ?3, "
     "h.updated || '|' || h.id, "
     "json_object('id', h.id, 'created', h.created, 'updated', h.updated, "
     "'item_count', h.last_sequence + 1, 'status', h.status, "
-    "'title', coalesce(h.title, a.title), 'source', a.source, 'cwd', a.cwd, "
-    "'first_user_message', a.first_user_message, "
-    "'cursor', h.updated || '|' || h.id), iif(h.behind IS NULL, NULL, h.id) "
-    "FROM main.rollout__heads AS h "
-    "LEFT JOIN main.rollout__about AS a ON a.no = h.no "
-    "WHERE h.user_sequence IS NOT NULL AND (h.updated, h.id) < (?1, ?2) "
-    "ORDER BY h.updated DESC, h.id DESC LIMIT ?4";
+    "'title', coalesce(h.title, a.title), 'source', a.source, "
+    "'cwd', " LIST_CWD ", 'first_user_message', " LIST_FIRST ", "
+    "'cursor', h.updated || '|' || h.id) " LIST_FROM LIST_ORDER;
 
 typedef struct Page {
-  BxStmts *pHome;
   i64 nSize;
   int nScanned, nItem;
-  int bAll; /* a list: however many rows are scanned */
   int bMore, bCap;
   char zNext[64]; /* cursor of the last row examined */
   sqlite3_str *pItems;
 } Page;
-
-/* What a list shows of a conversation, with what its items say that are not derived
-** yet; to sqlite3_free(). */
-static char *showPending(
-    BxStmts *p, const char *zId, const char *zRow, BxErr *pErr) {
-  static const char zShown[] =
-      "SELECT json_replace(?1, '$.cwd', coalesce(?2, ?1 ->> '$.cwd'), "
-      "'$.first_user_message', coalesce(?1 ->> '$.first_user_message', "
-      "substr(?3, 1, 200)))";
-  RolloutTale told;
-  RolloutHead head;
-  char *z = 0;
-  memset(&told, 0, sizeof(told));
-  if (bxRolloutFind(p, 0, zId, &head, pErr)) {
-    bxRolloutTellPending(&told, p, &head, pErr);
-    z = bxAskText(
-        p, zShown, pErr, "ttt", zRow, told.azNew[ROLLOUT_CWD], told.zPrompt);
-  }
-  bxRolloutTaleEnd(&told);
-  return z;
-}
 
 /* Adds one row to the page. Returns 0 if the page ends before it. */
 static int pageRow(Page *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   int bVisible = sqlite3_column_int(pStmt, 0);
   const char *zNext = bxColumnText(pStmt, 1, pErr);
   const char *zRow = bxColumnText(pStmt, 2, pErr);
-  const char *zId = bxColumnText(pStmt, 3, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  p->bCap = !p->bAll && p->nScanned == ROLLOUT_PAGE_MAX;
+  p->bCap = p->nScanned == ROLLOUT_PAGE_MAX;
   p->bMore = p->bCap || (bVisible && p->nItem == p->nSize);
   if (p->bMore) return 0;
+  assert(p->nScanned < ROLLOUT_PAGE_MAX && p->nItem < p->nSize + !bVisible);
   p->nScanned++;
   if (bVisible) {
-    char *zShown = zId ? showPending(p->pHome, zId, zRow, pErr) : 0;
-    sqlite3_str_appendf(
-        p->pItems, "%s%s", p->nItem ? "," : "", zShown ? zShown : zRow);
-    sqlite3_free(zShown);
+    sqlite3_str_appendf(p->pItems, "%s%s", p->nItem ? "," : "", zRow);
     p->nItem++;
   }
   sqlite3_snprintf((int)sizeof(p->zNext), p->zNext, "%s", zNext);
   return 1;
 }
 
-/* The items of a page. p must be zeroed. To sqlite3_free(). */
-static char *readPage(Page *p, Bx *bx, sqlite3_value *pSize,
-    sqlite3_value *pCursor, sqlite3_value *pNow, BxErr *pErr) {
-  char zId[37];
-  i64 iUpdated, iNow;
-  sqlite3_stmt *pStmt;
-  p->nSize = readPageSize(pSize, pErr);
-  readCursor(pCursor, &iUpdated, zId, pErr);
-  iNow = bxTime(pNow, "now", pErr);
-  p->pHome = bxRolloutHome(bx, pErr);
-  if (p->pHome == 0) return 0;
-  pStmt = bxStmt(p->pHome, zScan, pErr);
-  bxBind(pStmt, pErr, "itii", iUpdated, zId, iNow,
-      p->bAll ? (i64)-1 : (i64)(ROLLOUT_PAGE_MAX + 1));
-  p->pItems = sqlite3_str_new(bx->db);
-  while (bxRow(pStmt, pErr) && pageRow(p, pStmt, pErr)) {
-  }
-  bxDone(pStmt, pErr);
-  return bxFinish(p->pItems, pErr);
-}
-
-sqlite3_stmt *bxRolloutList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  Page page;
-  char *zItems, *zAll;
-  memset(&page, 0, sizeof(page));
-  page.bAll = 1;
-  zItems = readPage(&page, bx, apArg[0], apArg[1], apArg[2], pErr);
-  zAll = bxPrintf(pErr, "[%s]", zItems ? zItems : "");
-  sqlite3_free(zItems);
-  return bxJsonRows(bx,
-      "SELECT value ->> 'id', value ->> 'created', value ->> 'updated', "
-      "value ->> 'item_count', value ->> 'status', value ->> 'title', "
-      "value ->> 'source', value ->> 'cwd', value ->> 'first_user_message', "
-      "value ->> 'cursor' FROM json_each(?1)",
-      zAll, pErr);
-}
-
 void bxRolloutPage(BxCall *p) {
   Page page;
-  char *zItems;
+  char zId[37];
+  i64 iUpdated, iNow;
+  BxStmts *pHome;
+  sqlite3_stmt *pStmt;
+  char *zItems, *zPending;
   memset(&page, 0, sizeof(page));
-  zItems =
-      readPage(&page, p->bx, p->aArg[0], bxArg(p, 1), bxArg(p, 2), &p->err);
+  page.nSize = readPageSize(p->aArg[0], &p->err);
+  readCursor(bxArg(p, 1), &iUpdated, zId, &p->err);
+  iNow = bxTime(bxArg(p, 2), "now", &p->err);
+  pHome = bxRolloutHome(p->bx, &p->err);
+  if (pHome == 0) return;
+  pStmt = bxStmt(pHome, zScan, &p->err);
+  zPending =
+      pendingOf(pHome, iUpdated, zId, iNow, ROLLOUT_PAGE_MAX + 1, &p->err);
+  bxBind(pStmt, &p->err, "itiit", iUpdated, zId, iNow,
+      (i64)(ROLLOUT_PAGE_MAX + 1), zPending);
+  page.pItems = sqlite3_str_new(p->bx->db);
+  while (bxRow(pStmt, &p->err) && pageRow(&page, pStmt, &p->err)) {
+  }
+  bxDone(pStmt, &p->err);
+  sqlite3_free(zPending);
+  zItems = bxFinish(page.pItems, &p->err);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(
         p, sqlite3_mprintf("{\"items\":[%s]%s%s%s,\"numScanned\":%d,"
