@@ -67,7 +67,7 @@ static char *listOfMarks(const RolloutMark *a, i64 i, i64 n, BxErr *pErr) {
 /* Compares a conversation of which iLast is the last item that is derived. */
 static void checkOne(
     BxStmts *p, i64 no, i64 iLast, int *pnLeft, BxProblems *pOut, BxErr *pErr) {
-  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1};
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
   RolloutTale tale;
   sqlite3_stmt *pRow;
   char *zTurns, *zMarks;

@@ -339,7 +339,7 @@ static const char zAboutMeta[] =
 /* clang-format on */
 
 void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {
-  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1};
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
   RolloutTale tale;
   memset(&tale, 0, sizeof(tale));
   bxRolloutTaleBegin(&tale, p, &none, pErr);

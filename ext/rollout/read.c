@@ -413,7 +413,7 @@ static const char zLines[] =
 
 /* The number of the conversation to export, or an error. */
 static i64 findExport(Bx *bx, sqlite3_value *pId, char zId[37], BxErr *pErr) {
-  RolloutHead head = {0, 0, 0, 0, 0, 0, -1};
+  RolloutHead head = {0, 0, 0, 0, 0, 0, -1, 0};
   bxRolloutId(pId, zId, pErr);
   bxRolloutOpen(bxRolloutHome(bx, pErr), 0, zId, bxNow(), &head, pErr);
   return head.no;

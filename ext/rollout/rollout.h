@@ -33,9 +33,10 @@ typedef struct RolloutHead {
   i64 iLast;   /* last sequence; -1 if there are no items */
   i64 iExpire; /* milliseconds; BX_MAX_TIME + 1 for never */
   i64 nTurn;
-  i64 iUser;    /* sequence of the first user event, or -1 */
-  i64 iUpdated; /* time of its own newest item */
-  i64 iBehind;  /* the first item that is not derived, or -1 */
+  i64 iUser;      /* sequence of the first user event, or -1 */
+  i64 iUpdated;   /* time of its own newest item */
+  i64 iBehind;    /* the first item that is not derived, or -1 */
+  int bAnyBehind; /* there is one in some conversation */
 } RolloutHead;
 
 /*

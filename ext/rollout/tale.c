@@ -619,6 +619,7 @@ void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr) {
   static const char zId[] = "SELECT id FROM main.rollout__heads WHERE no = ?1";
   i64 nLeft = CATCH_UP, no;
   if (pErr->rc != SQLITE_OK) return;
+  if (pHead != 0 && pHead->no > 0 && !pHead->bAnyBehind) return;
   if (pHead != 0 && pHead->no > 0 && pHead->iBehind >= 0) {
     derive(pHome, pHead, ROLLOUT_LAST + 1, pErr);
   }
