@@ -47,7 +47,7 @@ static void explainHost(BxErr *pErr) {
 void bxRolloutSearchPut(BxStmts *pHome, const RolloutRules *pRules, i64 no,
     i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zPut[] =
-      "INSERT INTO main.rollout_fts(rowid, text) "
+      "INSERT OR REPLACE INTO main.rollout_fts(rowid, text) "
       "SELECT id, group_concat(text, char(10)) FROM (SELECT DISTINCT id, text "
       "FROM main.rollout_spoken WHERE id BETWEEN ?1 AND ?2) GROUP BY id";
   if (pRules == 0 || !pRules->bSearch || iLast < iFirst) return;

@@ -74,6 +74,8 @@ export class BlackboxSession {
       this.#start();
       const insert = this.#db.prepare("INSERT INTO rollout_items(rollout, type, payload) VALUES (?, ?, ?)");
       entries.forEach(([type], i) => insert.run(this.#rollout, type, payloads[i]));
+      // what lists show of the items is derived by a call
+      this.#db.prepare("SELECT rollout_append(?, '[]')").get(this.#rollout);
     });
   }
 

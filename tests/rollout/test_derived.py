@@ -178,10 +178,13 @@ def test_a_redaction_of_what_is_not_derived_is_derived_redacted(db):
 def test_the_search_finds_items_of_plain_sql_after_the_next_call(db):
     create(db, ID, "permanent", now=500)
     one(db, "SELECT rollout_search_install()")
-    plainly(db, user("a needle"))
+    plainly(db, user("a needle"), user("a secret"))
     assert rows(db, "SELECT * FROM rollout_search('needle')") == []
+    db.execute("UPDATE rollout_items SET payload = replace(payload, 'secret', '---') "
+               "WHERE sequence = 2")
     create(db, OTHER)
     assert rows(db, "SELECT sequence, role FROM rollout_search('needle')") == [(1, "user")]
+    assert rows(db, "SELECT * FROM rollout_search('secret')") == []
     one(db, "SELECT rollout_search_remove()")
     append(db, ID, user("no index"))
     well(db)
