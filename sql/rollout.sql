@@ -41,7 +41,7 @@
 -- passes the policy, is counted, and stays as it is but for a redaction, which is
 -- logged; a list has title, has_user_event and the counters; a deleted conversation
 -- takes its items along. What else follows from the items (turns, marks, calls, the
--- rest of rollout__about, the index of the search) is derived in C (ext/rollout/tale.c):
+-- rest of rollout__about, the index of the search) is derived in C (ext/rollout/derive.c):
 -- for what the module writes at once, and for items of plain SQL, which begin at
 -- "behind" of their head, by the next call that writes.
 --

@@ -4,7 +4,7 @@
 ** append.c and import.c check their items, and collect here the items to keep
 ** and the number of items that are dropped. All items are first counted in the
 ** head, and each one is then an INSERT of its own. What follows from them is
-** written at the end (tale.c). A function does this in a savepoint, and a row of
+** written at the end (derive.c). A function does this in a savepoint, and a row of
 ** blackbox_call by the rules of core/write.c.
 */
 #include "rollout.h"

@@ -294,7 +294,7 @@ const char *bxRolloutReadItem(const char *z, const char *zEnd, RolloutItem *p);
 ** Returns its length, or 0 for an empty string or anything else. */
 int bxRolloutName(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]);
 
-/*---------------------------------------------------------- tale.c ----*/
+/*---------------------------------------------------------- derive.c ----*/
 
 /* A turn, a rollback or a compaction. */
 typedef struct RolloutMark {

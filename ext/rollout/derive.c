@@ -1,5 +1,5 @@
 /*
-** tale.c: what new items of a conversation say: turns, rollbacks, compactions,
+** derive.c: what new items of a conversation say: turns, rollbacks, compactions,
 ** and what lists show.
 **
 ** An append and an import tell the items that they write. Items of plain SQL are
