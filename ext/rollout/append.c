@@ -307,7 +307,6 @@ void bxRolloutAppend(BxCall *p) {
   bxRolloutOpen(
       append.pHome, 1, pWork->zId, append.iNow, &pWork->head, &p->err);
   bxRolloutNotShut(append.pHome, pWork->zId, pWork->head.no, &p->err);
-  bxRolloutCatchUp(append.pHome, &pWork->head, &p->err);
   bxRolloutWorkBegin(pWork, append.pHome, &p->err);
   if (p->err.rc == SQLITE_OK) {
     append.zEnd = append.zItems + sqlite3_value_bytes(p->aArg[1]);
@@ -315,6 +314,7 @@ void bxRolloutAppend(BxCall *p) {
   }
   addDrops(&append);
   bxRolloutWorkPut(&pWork, 1, append.pHome, append.iNow, &p->err);
+  if (pWork->head.bAnyBehind) bxRolloutCatchUp(append.pHome, 0, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) {
     bxReturnInt(p, bxRolloutBatchCount(pWork->pBatch));

@@ -177,6 +177,11 @@ static const char zDrop[] =
     "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
     "SET items = items + excluded.items, bytes = bytes + excluded.bytes";
 
+/* The items of plain SQL before these were told with them. */
+static const char zDerived[] =
+    "UPDATE main.rollout__heads SET turns = ?2, user_sequence = "
+    "coalesce(user_sequence, nullif(?3, -1)), behind = NULL WHERE no = ?1";
+
 static const char zStart[] =
     "INSERT INTO main.rollout__heads(id, created, expires_at) "
     "SELECT ?1, ?2, ?3 + 86400000 * value FROM main.blackbox_settings "
@@ -286,9 +291,12 @@ static void putInSteps(
     if (iNext++ == 0) putMeta(pHome, head.no, &p->aItem[i], pErr);
   }
   bxDone(pStmt, pErr);
+  if (head.no > 0 && head.iBehind >= 0) {
+    bxDo(pHome, zDerived, pErr, "iii", head.no, pTale->nTurn, pTale->iUser);
+  }
   bxRolloutTalePut(pTale, pErr);
-  bxRolloutSearchPut(
-      pHome, pTale->pRules, head.no, head.iLast + 1, iNext - 1, pErr);
+  bxRolloutSearchPut(pHome, pTale->pRules, head.no,
+      head.iBehind >= 0 ? head.iBehind : head.iLast + 1, iNext - 1, pErr);
   putTail(p, pHome, head.no, pErr);
   for (i = 0; i < p->nDrop && head.no > 0; i++) {
     const BatchDrop *pDrop = &p->aDrop[i];
@@ -301,7 +309,8 @@ static void putInSteps(
 
 void bxRolloutWorkBegin(RolloutWork *p, BxStmts *pHome, BxErr *pErr) {
   p->pBatch = newBatch(pErr);
-  bxRolloutTaleBegin(&p->tale, pHome, &p->head, pErr);
+  bxRolloutTellPending(&p->tale, pHome, &p->head, pErr);
+  p->tale.bStored = 0; /* what follows is new */
 }
 
 void bxRolloutWorkEnd(RolloutWork *p) {

@@ -707,6 +707,7 @@ static void putParts(Import *p) {
         p->pReport->nLine);
   }
   bxRolloutWorkPut(ap, n, p->pHome, p->iNow, p->pErr);
+  bxRolloutCatchUp(p->pHome, 0, p->pErr);
   sqlite3_free(ap);
 }
 

@@ -81,7 +81,6 @@ void bxRolloutCreate(BxCall *p) {
   if (bxRolloutFind(pHome, 1, zId, &head, &p->err)) {
     bxRolloutExists(zId, &p->err);
   }
-  bxRolloutCatchUp(pHome, 0, &p->err);
   pStmt = bxStmt(pHome, zCreate, &p->err);
   bxBind(pStmt, &p->err, "tintt", zId, iNow, zInstructions, zMeta);
   if (iExpire == PERMANENT) {
@@ -90,6 +89,7 @@ void bxRolloutCreate(BxCall *p) {
     bxBind(pStmt, &p->err, "--i", iExpire);
   }
   bxRun(pStmt, &p->err);
+  bxRolloutCatchUp(pHome, 0, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zId));
 }
@@ -254,25 +254,29 @@ static i64 checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
     i64 iNow, BxErr *pErr) {
   /* clang-format off */
   static const char zSql[] =
-      "SELECT h.turns, " BX_JSON_VALID("d.payload")
+      "SELECT " BX_JSON_VALID("d.payload")
       " FROM main.rollout__heads AS h"
       " JOIN main.rollout__data AS d ON d.id = h.no << 32 WHERE h.id = ?1";
   /* clang-format on */
   RolloutHead head, other;
+  RolloutTale told;
   sqlite3_stmt *pStmt;
+  i64 nTurn;
   bxRolloutOpen(p, 1, zId, iNow, &head, pErr);
-  bxRolloutCatchUp(p, &head, pErr);
+  memset(&told, 0, sizeof(told));
+  bxRolloutTellPending(&told, p, &head, pErr);
+  nTurn = told.nTurn;
+  bxRolloutTaleEnd(&told);
   pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "t", zId);
   if (bxRow(pStmt, pErr)) {
-    i64 nTurn = sqlite3_column_int64(pStmt, 0);
     if (iTurn > nTurn) {
       bxFail(pErr, SQLITE_CONSTRAINT,
           "InvalidTurnError: Invalid turn: %lld; %s has %lld turns; use 0 to "
           "%lld, or omit it to share everything",
           iTurn, zId, nTurn, nTurn);
     }
-    if (!sqlite3_column_int(pStmt, 1)) {
+    if (!sqlite3_column_int(pStmt, 0)) {
       bxFail(pErr, SQLITE_CORRUPT_VTAB,
           "CorruptedRolloutError: Corrupted rollout: the payload of item 0 of "
           "%s is not JSON; UPDATE rollouts SET session_meta to repair it",
@@ -283,6 +287,7 @@ static i64 checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
   }
   bxDone(pStmt, pErr);
   if (bxRolloutFind(p, 0, zNew, &other, pErr)) bxRolloutExists(zNew, pErr);
+  bxRolloutCatchUp(p, &head, pErr);
   return pErr->rc == SQLITE_OK ? head.no : 0;
 }
 

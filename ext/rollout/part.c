@@ -71,7 +71,6 @@ void bxPartOpen(RolloutPart *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
     }
     bxRolloutNotShut(pHome, pWork->zId, pWork->head.no, pErr);
     p->eMatch = PART_BEGIN;
-    bxRolloutCatchUp(pHome, &pWork->head, pErr);
     p->pStored = bxPrepare(pHome, zStored, pErr);
     bxBind(p->pStored, pErr, "i", pWork->head.no);
   }

@@ -72,7 +72,7 @@ static void readCursor(
   "coalesce(a.first_user_message, "                                            \
   "substr(?5 ->> ('$.\"' || h.id || '\"[1]'), 1, 200)))"
 
-static void addText(sqlite3_str *pOut, const char *z) {
+static void addPendingText(sqlite3_str *pOut, const char *z) {
   if (z == 0) {
     sqlite3_str_appendall(pOut, "null");
   } else {
@@ -100,9 +100,9 @@ static char *pendingOf(BxStmts *p, i64 iUpdated, const char *zId, i64 iNow,
     }
     sqlite3_str_appendf(
         pOut, "%s\"%s\":[", zBefore, sqlite3_column_text(pRow, 0));
-    addText(pOut, told.azNew[ROLLOUT_CWD]);
+    addPendingText(pOut, told.azNew[ROLLOUT_CWD]);
     sqlite3_str_appendall(pOut, ",");
-    addText(pOut, told.zPrompt);
+    addPendingText(pOut, told.zPrompt);
     sqlite3_str_appendall(pOut, "]");
     bxRolloutTaleEnd(&told);
   }

@@ -162,6 +162,23 @@ def test_a_call_derives_a_bounded_number_of_items_of_others(db):
     assert counts == [1000, 1500, 1500]
 
 
+@pytest.mark.parametrize("command, arguments", [
+    ("rollout_append", [ID, '{"type":5}']), ("rollout_fork", [ID, 9]),
+    ("rollout_create", [THIRD, None, None, "[]"])])
+def test_a_command_that_is_refused_writes_nothing_of_what_waits(db, command, arguments):
+    create(db, ID, "permanent", now=500)
+    db.execute("BEGIN")
+    plainly(db, user("a"))
+    with pytest.raises(sqlite3.Error, match="Error: "):
+        db.execute("INSERT INTO blackbox_call VALUES (?, ?)", (command, json.dumps(arguments)))
+    assert db.in_transaction
+    db.execute("COMMIT")
+    assert rows(db, "SELECT item_count, turns FROM rollouts") == [(2, 0)]
+    assert one(db, "SELECT rollout_fork(?, 1, ?)", ID, OTHER) == OTHER
+    assert rows(db, "SELECT item_count, turns FROM rollouts") == [(2, 1), (2, 1)]
+    well(db)
+
+
 def test_a_redaction_of_what_is_not_derived_is_derived_redacted(db):
     create(db, ID, "permanent", now=500)
     plainly(db, user("a secret"), user("more"))
