@@ -169,6 +169,7 @@ static const BxDomain aDomain[] = {
         .xErase = bxRolloutErase,
         .xMend = bxRolloutMend,
         .zFaults = bxSqlRolloutCheck,
+        .xCheck = bxRolloutCheck,
         .zGuarded = ",rollout__about,rollout__segments,rollout__turns,"
                     "rollout__marks,",
         .zSize = "SELECT count(*) AS rows, coalesce(sum(bytes), 0) AS bytes "

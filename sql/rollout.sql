@@ -18,7 +18,7 @@
 --   rollout_policy   table: which items are kept, in named presets
 --   rollout_readings, rollout_preambles  tables: how items are read
 -- Below these
---   rollout__heads    a narrow row for each conversation: the counters
+--   rollout__heads    a narrow row for each conversation: the counters, the title
 --   rollout__about    a wider row for each conversation: what lists show
 --   rollout__data     the items; id = owner's number << 32 | sequence
 --   rollout__frames   what stood around them in an imported file
@@ -26,15 +26,10 @@
 --   rollout__turns    the numbers of turns, by the key of the item that begins them
 --   rollout__marks    compactions and rollbacks, by the key of their item
 --   rollout_drops     what the policy dropped, by type
---   rollout__act      the rule that is running, for its receipt
---   rollout__said     what the item says that is being read
---   rollout__takes    view: INSERT stores an item, or counts it as dropped
---   rollout__fresh    view: a new id, the time, and the default time to live
---   rollout__rules    view: the policy in force
+--   rollout__act      one row: the rule that is running, for its receipt, and a
+--                     number that tells whether the rules have changed
 --   rollout_facts     view: what an item says; rollout_texts: parts of it
 --   rollout__meta     view: the columns that come from the session_meta
---   rollout__blank    view: a session_meta for a conversation that has none
---   rollout__derived  view: the counters, computed from the items
 --   rollout_due       view: the conversations that expire, and when; DELETE
 --                     removes them
 --
@@ -42,11 +37,19 @@
 -- clean-ups and rebuilds are made in C (ext/rollout/manage.c). rollout_check.sql is
 -- a query: the contradictions.
 --
+-- What is a guard, and holds without the module: an item gets the next sequence,
+-- passes the policy, is counted, and stays as it is but for a redaction, which is
+-- logged; a list has title, has_user_event and the counters; a deleted conversation
+-- takes its items along. What else follows from the items (turns, marks, calls, the
+-- rest of rollout__about, the index of the search) is derived in C (ext/rollout/derive.c):
+-- for what the module writes at once, and for items of plain SQL, which begin at
+-- "behind" of their head, by the next call that writes.
+--
 -- Invariants: the sequences of a conversation are 0, 1, 2 ... without a gap,
 -- and 0 is its session_meta. By ordinary statements on the views an item is never
--- overwritten, moved or deleted while a conversation shows it, and after every INSERT
--- the counters of a head and its row of rollout__about equal what rollout__derived
--- computes. A fork shares items by segments, so that items exist as long as any
+-- overwritten, moved or deleted while a conversation shows it. After every INSERT the
+-- counters of a head are those of the items, and what is derived is that of the items
+-- before "behind". A fork shares items by segments, so that items exist as long as any
 -- conversation shows them.
 --
 -- When memory runs out, json_valid() of SQLite before 3.45 returns 0 instead of
@@ -55,64 +58,6 @@
 --
 -- Limits: 2,147,483,647 conversations in the life of a database, 4,294,967,295
 -- items in one, 67,108,864 bytes in a payload.
-
--- The counters, computed from the items. bytes and updated are those of the
--- conversation's own items. The number of turns comes from the newest turn, or
--- from the newest rollback: the turns before the one at which it begins.
-CREATE VIEW IF NOT EXISTS main.rollout__derived AS
-SELECT h.no AS no,
-       (SELECT coalesce(max(d.id & 4294967295), -1)
-          FROM rollout__segments AS s JOIN rollout__data AS d
-            ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
-         WHERE s.rollout = h.no) AS last_sequence,
-       (SELECT count(*)
-          FROM rollout__segments AS s JOIN rollout__data AS d
-            ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
-         WHERE s.rollout = h.no) AS items,
-       (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0)
-          FROM rollout__data
-         WHERE id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295) AS bytes,
-       (SELECT coalesce(max(timestamp), 0)
-          FROM rollout__data
-         WHERE id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295) AS updated,
-       (SELECT x.id & 4294967295
-          FROM rollout__segments AS s CROSS JOIN rollout_facts AS x
-            ON x.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
-         WHERE s.rollout = h.no AND x.fact IN ('user', 'goal')
-         ORDER BY s.rollout, s.first, x.id LIMIT 1) AS user_sequence,
-       coalesce((SELECT coalesce(number + 1,
-                          (SELECT t.number FROM rollout__segments AS s
-                             JOIN rollout__turns AS t
-                               ON t.id = (s.owner << 32) + newest.first
-                            WHERE s.rollout = h.no
-                              AND newest.first BETWEEN s.first AND s.last))
-                   FROM (SELECT t.id & 4294967295 AS at, t.number AS number,
-                                NULL AS first
-                           FROM rollout__segments AS s JOIN rollout__turns AS t
-                             ON t.id BETWEEN (s.owner << 32) + s.first
-                                         AND (s.owner << 32) + s.last
-                          WHERE s.rollout = h.no
-                          UNION ALL
-                         SELECT m.id & 4294967295, NULL, m.first
-                           FROM rollout__segments AS s JOIN rollout__marks AS m
-                             ON m.id BETWEEN (s.owner << 32) + s.first
-                                         AND (s.owner << 32) + s.last
-                          WHERE s.rollout = h.no AND m.kind = 'rollback'
-                          ORDER BY at DESC LIMIT 1) AS newest), 0) AS turns,
-       (SELECT id
-          FROM (SELECT t.id
-                  FROM rollout__segments AS s JOIN rollout__turns AS t
-                    ON t.id BETWEEN (s.owner << 32) + s.first
-                                AND (s.owner << 32) + s.last
-                 WHERE s.rollout = h.no
-                 UNION ALL
-                SELECT x.id
-                  FROM rollout__segments AS s CROSS JOIN rollout_facts AS x
-                    ON x.id BETWEEN (s.owner << 32) + s.first
-                                AND (s.owner << 32) + s.last
-                 WHERE s.rollout = h.no AND x.fact = 'goal')
-         ORDER BY id & 4294967295 LIMIT 1) AS prompt_id
-  FROM rollout__heads AS h;
 
 -- Damaged JSON gives NULLs.
 CREATE VIEW IF NOT EXISTS main.rollout__meta AS
@@ -148,27 +93,6 @@ SELECT h.no AS no,
     ON d.id = h.no << 32
    AND (json_valid(d.payload) OR json_valid(d.payload || ' '));
 
-CREATE VIEW IF NOT EXISTS main.rollout__blank AS
-SELECT no, iso,
-       json_object('id', id, 'timestamp', iso, 'cwd', '',
-         'originator', 'blackbox', 'cli_version', '1.0.0',
-         'instructions', NULL) AS payload
-  FROM (SELECT no, id, strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0,
-                                'unixepoch') AS iso
-          FROM rollout__heads);
-
--- A new id (UUID version 4), the current time, and the default time to live of a
--- conversation in milliseconds.
-CREATE VIEW IF NOT EXISTS main.rollout__fresh AS
-SELECT lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
-         || substr(hex(randomblob(2)), 2) || '-'
-         || substr('89AB', 1 + (random() & 3), 1)
-         || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6))) AS id,
-       CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)
-         AS now,
-       (SELECT 86400000 * value FROM blackbox_settings
-         WHERE name = 'rollout.ttl_days') AS ttl;
-
 -- "at" is the time of expiry. A row is due when that time is in the past.
 CREATE VIEW IF NOT EXISTS main.rollout_due AS
 SELECT id AS key, bytes AS bytes, expires_at AS at,
@@ -186,12 +110,6 @@ BEGIN
   UPDATE rollout__act SET rule = NULL;
 END;
 
-CREATE VIEW IF NOT EXISTS main.rollout__rules AS
-SELECT item_key, payload_key, keep
-  FROM rollout_policy
- WHERE preset = (SELECT value FROM blackbox_settings
-                  WHERE name = 'rollout.policy');
-
 CREATE VIEW IF NOT EXISTS main.rollouts AS
 SELECT h.id AS id,
        h.created AS created,
@@ -203,7 +121,7 @@ SELECT h.id AS id,
        h.user_sequence IS NOT NULL AS has_user_event,
        h.turns AS turns,
        h.bytes AS bytes,
-       a.title AS title,
+       coalesce(h.title, a.title) AS title,
        a.source AS source,
        a.cwd AS cwd,
        a.originator AS originator,
@@ -245,21 +163,30 @@ BEGIN
            NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model,
            NEW.branch)
          IS NOT NULL;
-  INSERT INTO rollout__heads(id, created, expires_at, status)
+  INSERT INTO rollout__heads(id, created, expires_at, title, named, status)
   SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'),
-           (SELECT id FROM rollout__fresh)),
+           lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
+             || substr(hex(randomblob(2)), 2) || '-'
+             || substr('89AB', 1 + (random() & 3), 1)
+             || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))),
          at,
          CASE WHEN NEW.expires_at IS NULL
-                THEN at + (SELECT ttl FROM rollout__fresh)
+                THEN at + 86400000 * (SELECT value FROM blackbox_settings
+                                       WHERE name = 'rollout.ttl_days')
               WHEN NEW.expires_at = 'permanent' THEN NULL
               ELSE NEW.expires_at END,
-         coalesce(NEW.status, 'active')
-    FROM (SELECT coalesce(NEW.created, (SELECT now FROM rollout__fresh)) AS at);
+         NEW.title, NEW.title IS NOT NULL, coalesce(NEW.status, 'active')
+    FROM (SELECT coalesce(NEW.created, CAST(round((julianday('now') - 2440587.5)
+                   * 86400000.0) AS INTEGER)) AS at);
   INSERT INTO rollout__data(id, timestamp, type, payload)
-  SELECT h.no << 32, h.created, 'session_meta',
+  SELECT no << 32, created, 'session_meta',
          CASE WHEN NEW.session_meta IS NULL THEN
                 -- json_patch omits the NULLs of its second argument
-                json_patch(b.payload, json_patch('{}',
+                json_patch(
+                  json_object('id', id, 'timestamp', iso, 'cwd', '',
+                    'originator', 'blackbox', 'cli_version', '1.0.0',
+                    'instructions', NULL),
+                  json_patch('{}',
                   json_object('cwd', NEW.cwd, 'originator', NEW.originator,
                     'cli_version', NEW.cli_version,
                     'instructions', NEW.instructions, 'source', NEW.source,
@@ -272,20 +199,23 @@ BEGIN
                 THEN NEW.session_meta
               ELSE
                 json_patch(
-                  json_set(NEW.session_meta, '$.id', h.id, '$.timestamp', json(
+                  json_set(NEW.session_meta, '$.id', id, '$.timestamp', json(
                     coalesce(nullif(NEW.session_meta -> 'timestamp', 'null'),
-                             json_quote(b.iso)))),
+                             json_quote(iso)))),
                   CASE WHEN NEW.instructions IS NULL THEN '{}'
                        ELSE json_object('instructions', NEW.instructions) END) END
-    FROM rollout__heads AS h JOIN rollout__blank AS b ON b.no = h.no
-   WHERE changes() = 1 AND h.no = last_insert_rowid();
+    FROM (SELECT no, id, created, strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0,
+                                           'unixepoch') AS iso
+            FROM rollout__heads WHERE changes() = 1 AND no = last_insert_rowid());
   UPDATE rollout__heads
-     SET last_sequence = 0, looked = 0,
+     SET last_sequence = 0,
          (bytes, updated) = (SELECT length(CAST(payload AS BLOB)), timestamp
                                FROM rollout__data WHERE id = last_insert_rowid())
    WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
-  UPDATE rollout__about SET title = NEW.title, given_title = NEW.title
-   WHERE NEW.title IS NOT NULL AND changes() = 1 AND no = last_insert_rowid() >> 32;
+  INSERT INTO rollout__about(no, title, source, cwd, originator, cli_version,
+                            model_provider, forked_from, format, source_id,
+                            parent, agent, branch)
+  SELECT * FROM rollout__meta WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_update
@@ -313,12 +243,11 @@ BEGIN
          expires_at = nullif(NEW.expires_at, 'permanent')
    WHERE id = OLD.id
      AND (NEW.status IS NOT OLD.status OR NEW.expires_at IS NOT OLD.expires_at);
-  UPDATE rollout__data SET payload = NEW.session_meta
+  UPDATE rollout__heads SET title = NEW.title, named = NEW.title IS NOT NULL
+   WHERE id = OLD.id AND NEW.title IS NOT OLD.title;
+  UPDATE rollout_items SET payload = NEW.session_meta
    WHERE NEW.session_meta IS NOT OLD.session_meta
-     AND id = (SELECT no << 32 FROM rollout__heads WHERE id = OLD.id);
-  UPDATE rollout__about SET title = NEW.title, given_title = NEW.title
-   WHERE NEW.title IS NOT OLD.title
-     AND no = (SELECT no FROM rollout__heads WHERE id = OLD.id);
+     AND rollout = OLD.id AND sequence = 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_delete
@@ -342,13 +271,16 @@ SELECT h.id AS rollout,
  CROSS JOIN rollout__data AS d NOT INDEXED
     ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last;
 
+-- Past the policy: an item of rollout_log that is x''.
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_insert
 INSTEAD OF INSERT ON rollout_items
 BEGIN
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
-   WHERE instr(NEW.type, char(0)) > 0;
-  INSERT INTO rollout__takes(rollout, sequence, timestamp, type, payload)
-  VALUES (lower(NEW.rollout), NEW.sequence, NEW.timestamp, NEW.type, NEW.payload);
+  SELECT RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it')
+    FROM rollout__heads
+   WHERE id = lower(NEW.rollout) AND NEW.sequence IS NOT NULL
+     AND NEW.sequence IS NOT last_sequence + 1;
+  INSERT INTO rollout_log(rollout_id, item, type, payload, timestamp)
+  VALUES (NEW.rollout, x'', coalesce(NEW.type, ''), NEW.payload, NEW.timestamp);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_update
@@ -363,6 +295,9 @@ BEGIN
                  JOIN rollout__segments AS s ON s.rollout = h.no
                 WHERE h.id = OLD.rollout
                   AND OLD.sequence BETWEEN s.first AND s.last);
+  INSERT INTO blackbox__log(domain, kind, subject, detail)
+  SELECT 'rollout', 'redaction', OLD.rollout, '{"sequence":' || OLD.sequence || '}'
+   WHERE NEW.payload IS NOT OLD.payload;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_delete
@@ -380,90 +315,98 @@ SELECT rollout AS rollout_id,
        timestamp AS timestamp
   FROM rollout_items;
 
--- An item is given whole, or as type and payload. The timestamp is also the time
--- at which the expiry of the conversation is tested.
+-- The one way in which plain SQL writes an item, which is given whole, or as type and
+-- payload. The timestamp is also the time at which the expiry of the conversation is
+-- tested. The item is counted after it was stored: OR IGNORE and OR FAIL leave no item
+-- that is counted and is not there. What a list shows is kept here; what else follows
+-- from the item is derived in C, from "behind" on.
 CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type and payload, which is JSON')
-   WHERE CASE WHEN NEW.item IS NULL THEN
-                typeof(NEW.type) <> 'text' OR NEW.type = ''
-                OR instr(NEW.type, char(0)) > 0
-                OR (NEW.payload IS NOT NULL
-                    AND NOT (json_valid(NEW.payload)
-                             OR json_valid(NEW.payload || ' ')))
-              WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
-              WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item || ' '))
-                THEN 1
-              WHEN json_type(NEW.item) <> 'object' THEN 1
-              ELSE json_type(NEW.item, '$.type') IS NOT 'text'
-                   OR NEW.item ->> 'type' = ''
-                   OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
-                   -- half a surrogate pair cannot be written in UTF-8
-                   OR lower(replace(NEW.item -> 'type', '\\', ''))
-                      GLOB '*\ud[89a-f]*'
-               END;
-  INSERT INTO rollout__takes(rollout, timestamp, type, payload, dropped)
-  SELECT lower(NEW.rollout_id), NEW.timestamp, i.type, i.payload, NOT coalesce(
-           (SELECT keep FROM rollout__rules
-             WHERE item_key = i.t AND payload_key = coalesce(i.p, '*')),
-           (SELECT keep FROM rollout__rules
-             WHERE item_key = i.t AND payload_key = '*' AND i.p IS NOT ''),
-           (SELECT keep FROM rollout__rules
-             WHERE item_key = '*' AND payload_key = coalesce(i.p, '*')),
-           (SELECT keep FROM rollout__rules
-             WHERE item_key = '*' AND payload_key = '*' AND i.p IS NOT ''), 0)
-    FROM (SELECT type, payload, lower(replace(type, '_', '')) AS t,
-                 CASE WHEN payload IS NULL THEN ''
-                      WHEN json_type(payload, '$.type') = 'text' THEN
-                        nullif(lower(replace(payload ->> 'type', '_', '')), '')
-                      END AS p
-            FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
-                         coalesce(NEW.payload, NEW.item -> 'payload')
-                           AS payload)) AS i;
-END;
-
--- The one way in which plain SQL writes an item: INSERT stores it, or with dropped
--- only counts it. The item is counted after it was stored: OR IGNORE and OR FAIL
--- leave no item that is counted and is not there.
-CREATE VIEW IF NOT EXISTS main.rollout__takes AS
-SELECT NULL AS rollout, NULL AS sequence, NULL AS timestamp, NULL AS type,
-       NULL AS payload, NULL AS dropped
- WHERE 0;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_takes_insert
-INSTEAD OF INSERT ON rollout__takes
-BEGIN
   SELECT CASE WHEN h.no IS NULL
               THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
-              WHEN NEW.sequence IS NOT NULL AND NEW.sequence IS NOT h.last_sequence + 1
-              THEN RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it')
+              WHEN CASE WHEN NEW.item IS x'' THEN 0
+                   WHEN NEW.item IS NULL THEN
+                     typeof(NEW.type) <> 'text' OR NEW.type = ''
+                     OR instr(NEW.type, char(0))
+                   WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
+                   WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item || ' ')) THEN 1
+                   ELSE json_type(NEW.item, '$.type') IS NOT 'text'
+                     OR NEW.item ->> 'type' = ''
+                     OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
+                     -- half a surrogate pair cannot be written in UTF-8
+                     OR lower(replace(NEW.item -> 'type', '\\', '')) GLOB '*\ud[89a-f]*'
+                   END
+              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type and payload, which is JSON')
+              WHEN typeof(NEW.payload) = 'text'
+               AND NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
+              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
+              WHEN instr(NEW.type, char(0))
+              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
               WHEN NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER)
               THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp must be an integer of milliseconds since 1970')
-              WHEN h.expires_at < coalesce(NEW.timestamp, (SELECT now FROM rollout__fresh))
+              WHEN h.expires_at < coalesce(NEW.timestamp, (julianday('now') - 2440587.5) * 86400000.0)
               THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
               WHEN h.last_sequence >= 4294967295
               THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it, or start another one')
          END
-    FROM (SELECT 1) LEFT JOIN rollout__heads AS h ON h.id = NEW.rollout;
+    FROM (SELECT 1) LEFT JOIN rollout__heads AS h ON h.id = lower(NEW.rollout_id);
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT (no << 32) + last_sequence + 1,
-         coalesce(NEW.timestamp, (SELECT now FROM rollout__fresh)),
-         NEW.type, NEW.payload
-    FROM rollout__heads WHERE id = NEW.rollout AND NEW.dropped IS NOT 1;
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a type is text of 1 to 100 bytes, a timestamp is whole milliseconds since 1970, and a payload is JSON text of at most 67108864 bytes')
-   WHERE changes() = 0 AND NEW.dropped IS NOT 1;
+         coalesce(NEW.timestamp, CAST(round((julianday('now') - 2440587.5)
+                                            * 86400000.0) AS INTEGER)),
+         i.type, i.payload
+    FROM (SELECT type, payload, lower(replace(type, '_', '')) AS t,
+                 CASE WHEN payload IS NULL THEN ''
+                      WHEN json_type(payload, '$.type') = 'text' THEN
+                        nullif(lower(replace(payload ->> 'type', '_', '')), '') END AS p
+            FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
+                         coalesce(NEW.payload, iif(NEW.type IS NULL, NEW.item -> 'payload', NULL))
+                           AS payload) LIMIT 1) AS i, rollout__heads
+   WHERE id = lower(NEW.rollout_id) AND (NEW.item IS x'' OR coalesce((
+           SELECT max(4 * (item_key <> '*') + 2 * (payload_key <> '*') + keep) & 1
+             FROM rollout_policy
+            WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings
+                            WHERE name = 'rollout.policy')
+              AND item_key IN (i.t, '*')
+              AND payload_key IN (coalesce(i.p, '*'), iif(i.p IS '', NULL, '*'))), 0));
   UPDATE rollout__heads
-     SET last_sequence = last_sequence + 1, looked = last_sequence + 1,
-         bytes = bytes + coalesce(length(CAST(NEW.payload AS BLOB)), 0),
-         updated = max(updated, coalesce(NEW.timestamp, (SELECT now FROM rollout__fresh)))
-   WHERE id = NEW.rollout AND changes() = 1;
+     SET last_sequence = last_sequence + 1, behind = coalesce(behind, last_sequence + 1),
+         (bytes, updated) =
+         (SELECT bytes + coalesce(length(CAST(payload AS BLOB)), 0), max(updated, timestamp)
+            FROM rollout__data WHERE id = last_insert_rowid()),
+         (user_sequence, title) =
+         (SELECT coalesce(user_sequence,
+                          iif(max(r.fact <> 'title'), last_sequence + 1, NULL)),
+                 coalesce(iif(named, title, NULL), max(CASE r.fact WHEN 'title' THEN
+                   nullif(coalesce(d.payload ->> r.place, d.payload ->> r.other), '') END),
+                   title)
+            FROM rollout__data AS d CROSS JOIN rollout_readings AS r
+           WHERE d.id = last_insert_rowid() AND r.type_key = lower(replace(d.type, '_', ''))
+             AND (r.fact = 'title' OR (user_sequence IS NULL AND r.fact IN ('user', 'goal')))
+             -- what surely does not fit is passed over without reading the conditions
+             AND (instr(r.conditions, '"$.type":"') = 0
+                  OR instr(lower(replace(r.conditions, '_', '')), '"$.type":"' || lower(replace(
+                       coalesce(d.payload ->> '$.type', ''), '_', '')) || '"'))
+             AND NOT EXISTS (
+                   SELECT 1 FROM json_each(r.conditions) AS c
+                    WHERE CASE c.type
+                      WHEN 'text' THEN
+                        lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))
+                        <> lower(replace(c.value, '_', ''))
+                      ELSE (c.type = 'true') = (coalesce(json_type(d.payload, c.key), 'null')
+                                                IN ('null', 'false')) END))
+   WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
   INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
-  SELECT no, substr(NEW.type, 1, 100),
-         coalesce(CASE json_type(NEW.payload, '$.type') WHEN 'text'
-                    THEN substr(NEW.payload ->> 'type', 1, 100) END, ''),
-         1, coalesce(length(CAST(NEW.payload AS BLOB)), 0)
-    FROM rollout__heads WHERE id = NEW.rollout AND NEW.dropped
+  SELECT no, iif(NEW.item IS x'', RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a type is text of 1 to 100 bytes, a timestamp is whole milliseconds since 1970, and a payload is JSON text of at most 67108864 bytes'),
+           substr(i.type, 1, 100)),
+         coalesce(CASE json_type(i.payload, '$.type') WHEN 'text'
+                    THEN substr(i.payload ->> 'type', 1, 100) END, ''),
+         1, coalesce(length(CAST(i.payload AS BLOB)), 0)
+    FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
+                 coalesce(NEW.payload, iif(NEW.type IS NULL, NEW.item -> 'payload', NULL))
+                   AS payload LIMIT 1) AS i, rollout__heads
+   WHERE id = lower(NEW.rollout_id) AND changes() = 0
       ON CONFLICT (no, item_type, payload_type) DO UPDATE
      SET items = items + excluded.items, bytes = bytes + excluded.bytes;
 END;

@@ -6,8 +6,9 @@
 -- Tables: rollout_fts            the index; rowid is the id of the item
 -- Views:  rollout_spoken         (id, role, text) of each message, once
 --
--- Invariant: rollout_fts has a row for each item of rollout_spoken, with all that
--- it says. Three triggers on rollout__data keep it so.
+-- Invariant: rollout_fts has a row for each derived item of rollout_spoken, with all
+-- that it says. New items are put there in C; two triggers on rollout__data do the
+-- rest.
 
 -- Some recorders write a message twice in a row, as an item and as an event.
 -- Only the first one counts. (Two readings may find the same text.)
@@ -21,16 +22,6 @@ SELECT x.id AS id, x.fact AS role, x.value AS text
 
 CREATE VIRTUAL TABLE IF NOT EXISTS main.rollout_fts
 USING fts5(text, tokenize = 'trigram');
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_fts_insert
-AFTER INSERT ON rollout__data
-BEGIN
-  INSERT INTO rollout_fts(rowid, text)
-  SELECT NEW.id, text
-    FROM (SELECT group_concat(text, char(10)) AS text
-            FROM (SELECT DISTINCT text FROM rollout_spoken WHERE id = NEW.id))
-   WHERE text IS NOT NULL;
-END;
 
 -- The next item is read again, because it may repeat this one.
 CREATE TRIGGER IF NOT EXISTS main.rollout_fts_update
@@ -55,6 +46,7 @@ BEGIN
   DELETE FROM rollout_fts WHERE rowid = OLD.id;
 END;
 
+UPDATE main.rollout__act SET search = 1;
 DELETE FROM main.rollout_fts;
 INSERT INTO main.rollout_fts(rowid, text)
 SELECT id, group_concat(text, char(10))

@@ -15,7 +15,9 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
   user_sequence INTEGER, -- of the first user event
   turns         INTEGER NOT NULL DEFAULT 0,
   bytes         INTEGER NOT NULL DEFAULT 0, -- of its own items' payloads
-  looked        INTEGER NOT NULL DEFAULT -1, -- last item that was looked into
+  title         TEXT, -- the newest that an item says, or
+  named         INTEGER NOT NULL DEFAULT 0, -- ... 1: that a user gave
+  behind        INTEGER, -- the first item that is not derived; NULL: all are
   CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case, such as 5973b6c0-94b8-487b-a530-2aeb6098ae0e"
     CHECK (typeof(id) = 'text' AND length(id) = 36 AND length(replace(id, '-', '')) = 32
            AND trim(replace(id, '-', ''), '0123456789abcdef') = ''
@@ -39,6 +41,9 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
 -- The conversations that a list shows, by time.
 CREATE INDEX IF NOT EXISTS main.rollout_recent
 ON rollout__heads(updated, id) WHERE user_sequence IS NOT NULL;
+
+CREATE INDEX IF NOT EXISTS main.rollout_behind
+ON rollout__heads(behind) WHERE behind IS NOT NULL;
 
 CREATE INDEX IF NOT EXISTS main.rollout_expiry
 ON rollout__heads(expires_at, id) WHERE expires_at IS NOT NULL;
@@ -74,153 +79,6 @@ BEGIN
   VALUES (NEW.no, 0, NEW.no, 4294967295);
 END;
 
--- What the item says that is being read: its rows of rollout_facts, which are dear to
--- compute. No rows otherwise.
-CREATE TABLE IF NOT EXISTS main.rollout__said(
-  fact   TEXT NOT NULL,
-  source TEXT NOT NULL,
-  value  TEXT
-);
-
--- Reads the text of an item. It is a separate trigger, on this table, because
--- SQLite allocates all the memory of a trigger whenever it fires, and most items
--- do not need any of it.
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_look
-AFTER UPDATE OF looked ON rollout__heads WHEN NEW.looked > OLD.looked
-BEGIN
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-    FROM rollout__data
-   WHERE id = (NEW.no << 32) + NEW.looked
-     AND payload IS NOT NULL
-     AND NOT (json_valid(payload) OR json_valid(payload || ' '));
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: item 0 of a conversation must be its session_meta, and the payload must be an object')
-    FROM rollout__data
-   WHERE NEW.looked = 0 AND id = NEW.no << 32
-     AND (lower(replace(type, '_', '')) <> 'sessionmeta'
-          OR json_type(payload) IS NOT 'object');
-  INSERT INTO rollout__about(no, title, source, cwd, originator, cli_version,
-                            model_provider, forked_from, format, source_id,
-                            parent, agent, branch)
-  SELECT * FROM rollout__meta WHERE NEW.looked = 0 AND no = NEW.no;
-  INSERT INTO rollout__said(fact, source, value)
-  SELECT fact, source, value FROM rollout_facts
-   WHERE id = (NEW.no << 32) + NEW.looked AND fact NOT IN ('assistant', 'tool');
-  UPDATE rollout__heads SET user_sequence = NEW.looked
-   WHERE no = NEW.no AND user_sequence IS NULL
-     AND EXISTS (SELECT 1 FROM rollout__said WHERE fact IN ('user', 'goal'));
-  UPDATE rollout__about
-     SET (reviewed, title, cwd, model, branch) =
-         (SELECT coalesce(max(CASE fact WHEN 'review' THEN NEW.looked END),
-                   rollout__about.reviewed),
-                 coalesce(rollout__about.given_title,
-                   max(CASE fact WHEN 'title' THEN value END),
-                   rollout__about.title),
-                 coalesce(max(CASE fact WHEN 'cwd' THEN value END),
-                   rollout__about.cwd),
-                 coalesce(max(CASE fact WHEN 'model' THEN value END),
-                   rollout__about.model),
-                 coalesce(max(CASE fact WHEN 'branch' THEN value END),
-                   rollout__about.branch)
-            FROM rollout__said WHERE value <> '')
-   WHERE no = NEW.no
-     AND EXISTS (SELECT 1 FROM rollout__said
-                  WHERE fact IN ('review', 'title', 'cwd', 'model', 'branch'));
-  INSERT INTO rollout_calls(id, call, at, model, input_fresh, cache_write,
-                            cache_read, output, reasoning, cost, format,
-                            cache_write_1h)
-  SELECT id, call, at, model, input_fresh, cache_write, cache_read, output,
-         reasoning, cost, format, cache_write_1h
-    FROM rollout__spending WHERE id = (NEW.no << 32) + NEW.looked
-   LIMIT 1
-      ON CONFLICT (call) DO UPDATE
-     SET output = excluded.output, reasoning = excluded.reasoning
-   WHERE excluded.output > output;
-  -- A turn begins with a user's message. Some recorders write the message
-  -- twice, as an item and as an event, and the prompt of a review also in the
-  -- same way. The second one does not begin another turn, unless there is a
-  -- rollback between them.
-  INSERT INTO rollout__turns(id, number)
-  SELECT (NEW.no << 32) + NEW.looked, NEW.turns
-    FROM (SELECT source, value AS text FROM rollout__said
-           WHERE fact = 'user' ORDER BY rowid LIMIT 1) AS x
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_preambles AS p
-                      WHERE substr(x.text, 1, length(p.prefix)) = p.prefix)
-     AND NOT EXISTS (
-           SELECT 1
-             FROM (SELECT t.id
-                     FROM rollout__segments AS s
-                    CROSS JOIN rollout__turns AS t
-                       ON t.id BETWEEN (s.owner << 32) + s.first
-                                   AND (s.owner << 32) + s.last
-                      AND t.number = NEW.turns - 1
-                    WHERE s.rollout = NEW.no AND NEW.turns > 0
-                    ORDER BY s.first DESC, t.id DESC LIMIT 1) AS last
-             JOIN rollout_texts AS y ON y.id = last.id
-            WHERE coalesce(y.text, '') = coalesce(x.text, '')
-              AND (y.source <> x.source
-                   OR NEW.looked - 20 <= (SELECT reviewed FROM rollout__about
-                                           WHERE no = NEW.no))
-              AND NOT EXISTS (
-                    SELECT 1
-                      FROM rollout__segments AS s
-                      JOIN rollout__marks AS m
-                        ON m.id BETWEEN (s.owner << 32)
-                                        + max(s.first, last.id & 4294967295)
-                                    AND (s.owner << 32) + s.last
-                     WHERE s.rollout = NEW.no AND m.kind = 'rollback'));
-  UPDATE rollout__heads SET turns = turns + 1
-   WHERE no = NEW.no
-     AND EXISTS (SELECT 1 FROM rollout__turns
-                  WHERE id = (NEW.no << 32) + NEW.looked
-                    AND number = NEW.turns);
-  UPDATE rollout__about
-     SET prompt_id = (NEW.no << 32) + NEW.looked,
-         first_user_message = (SELECT substr(value, 1, 200) FROM rollout__said
-                                WHERE fact IN ('user', 'goal') ORDER BY rowid LIMIT 1)
-   WHERE no = NEW.no AND prompt_id IS NULL
-     AND (EXISTS (SELECT 1 FROM rollout__turns
-                   WHERE id = (NEW.no << 32) + NEW.looked
-                     AND number = NEW.turns)
-          OR EXISTS (SELECT 1 FROM rollout__said WHERE fact = 'goal'));
-  DELETE FROM rollout__said WHERE fact <> ''; -- without WHERE it would write a page
-  INSERT INTO rollout__marks(id, kind, first)
-  SELECT id, 'compaction', NULL
-    FROM rollout__data
-   WHERE id = (NEW.no << 32) + NEW.looked AND lower(type) = 'compacted'
-     AND 'array' IN (json_type(payload, '$.replacement_history'),
-                     json_type(payload, '$.replacementHistory'))
-   UNION ALL
-  SELECT id, 'rollback', begun
-    FROM (SELECT d.id, (SELECT t.id & 4294967295
-                          FROM rollout__segments AS s
-                         CROSS JOIN rollout__turns AS t
-                            ON t.id BETWEEN (s.owner << 32) + s.first
-                                        AND (s.owner << 32) + s.last
-                           AND t.number = d.number
-                         WHERE s.rollout = NEW.no
-                         ORDER BY s.first DESC, t.id DESC LIMIT 1) AS begun
-            FROM (SELECT id, max(0, NEW.turns -
-                         CAST(coalesce(payload ->> 'num_turns',
-                                       payload ->> 'numTurns') AS INTEGER))
-                         AS number
-                    FROM rollout__data
-                   WHERE id = (NEW.no << 32) + NEW.looked
-                     AND lower(replace(type, '_', '')) = 'eventmsg'
-                     AND lower(replace(payload ->> 'type', '_', ''))
-                         = 'threadrolledback'
-                   LIMIT 1) AS d
-           WHERE d.number < NEW.turns LIMIT 1)
-   WHERE begun IS NOT NULL;
-  UPDATE rollout__heads
-     SET turns = (SELECT max(0, NEW.turns -
-                         CAST(coalesce(payload ->> 'num_turns',
-                                       payload ->> 'numTurns') AS INTEGER))
-                    FROM rollout__data WHERE id = (NEW.no << 32) + NEW.looked)
-   WHERE no = NEW.no
-     AND EXISTS (SELECT 1 FROM rollout__marks
-                  WHERE id = (NEW.no << 32) + NEW.looked AND kind = 'rollback');
-END;
-
 -- A hold keeps the items of a conversation, also those that it shares with others.
 -- Its status, title and expiry can change, and items can be appended.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_held
@@ -246,11 +104,10 @@ BEGIN
   DELETE FROM rollout_drops WHERE no = OLD.no;
   DELETE FROM rollout__segments WHERE rollout = OLD.no;
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest, newest)
-  SELECT f.now, 'rollout', iif(a.bulk, 0, NULL),
+  SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'rollout', iif(a.bulk, 0, NULL),
          iif(a.bulk, 'bulk', coalesce(a.rule, 'manual')), 1, coalesce(a.bytes, OLD.bytes),
          iif(a.bulk, OLD.expires_at, OLD.created), iif(a.bulk, OLD.expires_at, OLD.updated)
-    FROM rollout__fresh AS f
-    LEFT JOIN (SELECT rule, bytes, rule IS NOT NULL AND rows AS bulk FROM rollout__act) AS a;
+    FROM (SELECT 1) LEFT JOIN (SELECT rule, bytes, rule IS NOT NULL AND rows AS bulk FROM rollout__act) AS a;
 END;
 
 ----------------------------------------------------------------- segments
@@ -313,10 +170,7 @@ END;
 
 -------------------------------------------------------------------- items
 
--- An item is stored first, and then counted in its head; looked of the head makes
--- the trigger above read its text. A writer of many items has checked that they are
--- JSON, counts them all at once, and sets looked for each item whose text must be
--- read. blackbox_check() finds what does not agree.
+-- An item is stored first, and then counted in its head.
 CREATE TABLE IF NOT EXISTS main.rollout__data(
   id        INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,
@@ -363,10 +217,11 @@ BEGIN
                             OLD.payload ->> 'numTurns') END;
   SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a compaction must keep its replacement history, an array; redact its elements')
    WHERE lower(NEW.type) = 'compacted'
-     AND EXISTS (SELECT 1 FROM rollout__marks
-                  WHERE id = NEW.id AND kind = 'compaction')
+     AND CASE WHEN json_valid(OLD.payload)
+         THEN ('array' IN (coalesce(json_type(OLD.payload, '$.replacement_history'), ''),
+                           coalesce(json_type(OLD.payload, '$.replacementHistory'), '')))
       <> ('array' IN (coalesce(json_type(NEW.payload, '$.replacement_history'), ''),
-                      coalesce(json_type(NEW.payload, '$.replacementHistory'), '')));
+                      coalesce(json_type(NEW.payload, '$.replacementHistory'), ''))) END;
   SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id')
    WHERE NEW.id & 4294967295 = 0
      AND CASE WHEN json_type(NEW.payload) <> 'object' THEN 1
@@ -386,10 +241,7 @@ BEGIN
   UPDATE rollout__about
      SET (title, source, cwd, originator, cli_version, model_provider,
           forked_from, format, source_id, parent, agent) =
-         (SELECT CASE WHEN json_valid(OLD.payload)
-                       AND rollout__about.given_title IS NULL
-                       AND OLD.payload ->> 'title' = rollout__about.title
-                      THEN m.title ELSE rollout__about.title END,
+         (SELECT m.title,
                  m.source,
                  CASE WHEN NOT coalesce(json_valid(OLD.payload), 0)
                         OR OLD.payload ->> 'cwd' IS rollout__about.cwd
@@ -522,15 +374,16 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_insert
 AFTER INSERT ON rollout_policy
 BEGIN
-  UPDATE rollout__edition SET stamp = random();
+  UPDATE rollout__act SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
 AFTER UPDATE ON rollout_policy
 BEGIN
-  UPDATE rollout__edition SET stamp = random();
+  UPDATE rollout__act SET stamp = random();
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout__rules)
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings
+                                       WHERE name = 'rollout.policy'))
       OR NOT EXISTS (SELECT 1 FROM rollout_policy
                       WHERE preset = (SELECT "default" FROM blackbox_settings
                                        WHERE name = 'rollout.policy'));
@@ -539,9 +392,10 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
 AFTER DELETE ON rollout_policy
 BEGIN
-  UPDATE rollout__edition SET stamp = random();
+  UPDATE rollout__act SET stamp = random();
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout__rules)
+   WHERE NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings
+                                       WHERE name = 'rollout.policy'))
       OR NOT EXISTS (SELECT 1 FROM rollout_policy
                       WHERE preset = (SELECT "default" FROM blackbox_settings
                                        WHERE name = 'rollout.policy'));
@@ -558,20 +412,9 @@ CREATE TABLE IF NOT EXISTS main.rollout_drops(
 
 ----------------------------------------------------------------------- rest
 
--- One row. rule is the rule that is now removing conversations. bytes is what it
--- has removed so far.
-CREATE TABLE IF NOT EXISTS main.rollout__act(
-  id   INTEGER PRIMARY KEY CHECK (id = 1),
-  rule TEXT,
-  rows INTEGER NOT NULL DEFAULT 0,
-  bytes INTEGER NOT NULL DEFAULT 0
-);
-
-INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;
-
 CREATE TABLE IF NOT EXISTS main.rollout__about(
   no                 INTEGER PRIMARY KEY,
-  title              TEXT,
+  title              TEXT, -- of the session_meta
   source             TEXT,
   cwd                TEXT,
   originator         TEXT,
@@ -580,7 +423,6 @@ CREATE TABLE IF NOT EXISTS main.rollout__about(
   forked_from        TEXT,
   prompt_id          INTEGER, -- item of the first user message, or goal
   first_user_message TEXT,
-  given_title        TEXT, -- by a user of blackbox: no item changes it
   format             TEXT, -- of the lines (rollout_formats)
   source_id          TEXT, -- its id in another program, if that is no UUID
   parent             TEXT, -- the conversation of which it is a sub-agent

@@ -3,13 +3,11 @@
 --
 -- Tables  rollout_usage_formats  where items have the numbers of tokens
 --         rollout_calls          one row for each call of a model
--- Views   rollout__spending      what each item tells
---         rollout__costs         the calls, with their cost by blackbox_prices
+-- Views   rollout__costs         the calls, with their cost by blackbox_prices
 --         rollout_usage          the calls, with their cost
 --         rollout_usage_days     sums by day (UTC) and model
 --         rollout_usage_sums     sums by conversation and model, with those of
 --                                its sub-agents
---         rollout__families      the conversation from which a history comes
 --
 -- Invariants: a call that is told more than once counts once, for the
 -- conversation that told it first, with the largest output that was told.
@@ -49,9 +47,6 @@ CREATE TABLE IF NOT EXISTS main.rollout_usage_formats(
   type_key    TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
   PRIMARY KEY (format, type, conditions, place)
 ) WITHOUT ROWID;
-
-CREATE INDEX IF NOT EXISTS main.rollout_usage_type
-ON rollout_usage_formats(type_key);
 
 INSERT INTO main.rollout_usage_formats(format, type, conditions, place, total, call_1, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input, reasoning_in_output)
 VALUES
@@ -103,7 +98,7 @@ BEGIN
    WHERE CASE WHEN NOT (json_valid(NEW.conditions)
                         OR json_valid(NEW.conditions || ' ')) THEN 1
               ELSE json_type(NEW.conditions) <> 'object' END;
-  UPDATE rollout__edition SET stamp = random();
+  UPDATE rollout__act SET stamp = random();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_usage_formats_update
@@ -115,7 +110,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_usage_formats_delete
 AFTER DELETE ON rollout_usage_formats
 BEGIN
-  UPDATE rollout__edition SET stamp = random();
+  UPDATE rollout__act SET stamp = random();
 END;
 
 CREATE TABLE IF NOT EXISTS main.rollout_calls(
@@ -132,98 +127,6 @@ CREATE TABLE IF NOT EXISTS main.rollout_calls(
   format      TEXT NOT NULL,
   cache_write_1h INTEGER NOT NULL -- of cache_write
 );
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_calls_update
-AFTER UPDATE ON rollout_calls
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: the calls follow from the items; call rollout_rebuild()')
-   WHERE (NEW.id, NEW.call, NEW.at, NEW.model, NEW.input_fresh, NEW.cache_write,
-          NEW.cache_write_1h, NEW.cache_read, NEW.cost) IS NOT
-         (OLD.id, OLD.call, OLD.at, OLD.model, OLD.input_fresh, OLD.cache_write,
-          OLD.cache_write_1h, OLD.cache_read, OLD.cost);
-END;
-
--- The root of the forks to which a conversation belongs. (UNION ends a circle.)
-CREATE VIEW IF NOT EXISTS main.rollout__families AS
-SELECT h.no AS no,
-       (WITH RECURSIVE up(id, steps) AS (
-          SELECT h.id, 0
-          UNION
-          SELECT a.forked_from, up.steps + 1
-            FROM up JOIN rollout__heads AS p ON p.id = up.id
-            JOIN rollout__about AS a ON a.no = p.no
-           WHERE a.forked_from IS NOT NULL AND up.steps < 1000)
-        SELECT id FROM up ORDER BY steps DESC LIMIT 1) AS family
-  FROM rollout__heads AS h;
-
-CREATE VIEW IF NOT EXISTS main.rollout__spending AS
-SELECT t.id AS id, t.format AS format,
-       coalesce(
-         CASE WHEN t.total IS NOT NULL THEN
-                (SELECT family FROM rollout__families WHERE no = t.id >> 32)
-                || ':' || t.total
-              WHEN t.call_1 IS NOT NULL THEN t.call_1 || ':' || t.call_2 END,
-         '#' || t.id) AS call,
-       t.timestamp AS at, t.model AS model,
-       max(0, t.input - CASE WHEN t.cache_in_input
-                        THEN t.cache_write + t.cache_read ELSE 0 END)
-         AS input_fresh,
-       t.cache_write AS cache_write, t.cache_read AS cache_read,
-       t.output + CASE WHEN t.reasoning_in_output THEN 0 ELSE t.reasoning END
-         AS output,
-       t.reasoning AS reasoning, t.cost AS cost,
-       max(0, min(t.cache_write_1h, t.cache_write)) AS cache_write_1h
-  FROM (SELECT d.id, d.timestamp, u.format, u.cache_in_input,
-               u.reasoning_in_output,
-               CAST(coalesce(d.payload ->> (u.place || u.input), 0)
-                    AS INTEGER) AS input,
-               CAST(coalesce(d.payload ->> (u.place || u.cache_write), 0)
-                    AS INTEGER) AS cache_write,
-               CAST(coalesce(d.payload ->> (u.place || u.cache_write_1h), 0)
-                    AS INTEGER) AS cache_write_1h,
-               CAST(coalesce(d.payload ->> (u.place || u.cache_read), 0)
-                    AS INTEGER) AS cache_read,
-               CAST(coalesce(d.payload ->> (u.place || u.output), 0)
-                    AS INTEGER) AS output,
-               CAST(coalesce(d.payload ->> (u.place || u.reasoning), 0)
-                    AS INTEGER) AS reasoning,
-               CASE WHEN json_type(d.payload, u.total) = 'object' THEN
-                 CAST(coalesce(d.payload ->> (u.total || u.input), 0)
-                      AS INTEGER) || ':' ||
-                 CAST(coalesce(d.payload ->> (u.total || u.cache_read), 0)
-                      AS INTEGER) || ':' ||
-                 CAST(coalesce(d.payload ->> (u.total || u.output), 0)
-                      AS INTEGER) || ':' ||
-                 CAST(coalesce(d.payload ->> (u.total || u.reasoning), 0)
-                      AS INTEGER) END AS total,
-               d.payload ->> u.call_1 AS call_1,
-               CASE WHEN u.call_2 IS NULL THEN ''
-                    ELSE d.payload ->> u.call_2 END AS call_2,
-               coalesce(d.payload ->> u.model,
-                 (SELECT a.model FROM rollout__about AS a
-                   WHERE a.no = d.id >> 32), '') AS model,
-               CASE WHEN json_type(d.payload, u.cost) IN ('integer', 'real')
-                    THEN CAST(d.payload ->> u.cost AS REAL) END AS cost
-          FROM (SELECT id, timestamp, type,
-                       CASE WHEN json_valid(payload)
-                              OR json_valid(payload || ' ') THEN payload END
-                         AS payload
-                  FROM rollout__data) AS d
-         CROSS JOIN rollout_usage_formats AS u
-            ON u.type_key = lower(replace(d.type, '_', ''))
-         WHERE json_type(d.payload, u.place) = 'object'
-           AND NOT EXISTS (
-                 SELECT 1 FROM json_each(u.conditions) AS c
-                  WHERE CASE c.type
-                    WHEN 'text' THEN
-                      lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))
-                      <> lower(replace(c.value, '_', ''))
-                    WHEN 'true' THEN
-                      coalesce(json_type(d.payload, c.key), 'null')
-                      IN ('null', 'false')
-                    ELSE coalesce(json_type(d.payload, c.key), 'null')
-                         NOT IN ('null', 'false') END)) AS t
- WHERE t.input + t.cache_write + t.cache_read + t.output + t.reasoning > 0;
 
 -- The name of a price may be without the vendor before the last /, and without the
 -- date at the end, which the model has. Of several rows the longest name counts;

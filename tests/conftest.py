@@ -56,8 +56,20 @@ def archive_faults(db, schema="main", domain="payload"):
 
 
 def rollout_faults(db):
-    """Contradictions in the conversations; also without the module."""
-    return rows(db, (ROOT / "sql" / "rollout_check.sql").read_text().replace("main.", ""))
+    """Contradictions in the conversations: those that a query finds without the module, and
+    those that the module finds."""
+    found = rows(db, (ROOT / "sql" / "rollout_check.sql").read_text().replace("main.", ""))
+    file = one(db, "SELECT file FROM pragma_database_list WHERE name = 'main'")
+    other = connect(file) if file and not db.in_transaction else db
+    try:
+        found += rows(other, "SELECT object, problem FROM blackbox_check "
+                             "WHERE object <> 'blackbox__log' "
+                             "AND problem NOT LIKE '%run blackbox_install()'")
+    except sqlite3.OperationalError as error:  # no module here
+        assert "no such table: blackbox_check" in str(error)
+    if other is not db:
+        other.close()
+    return found
 
 
 def cache_faults(db, schema="main"):

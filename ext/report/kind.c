@@ -270,6 +270,8 @@ static const char zTaleFacts[] =
     " source_id AS \"id:Id in the file\", parent AS \"id:Conversation of the caller\","
     " agent AS \"text:Sub-agent\", forked_from AS \"id:Forked from\","
     " item_count AS \"count:Items\", turns AS \"count:Turns\","
+    " (SELECT h.last_sequence + 1 - h.behind FROM main.rollout__heads AS h"
+    "  WHERE h.id = rollouts.id) AS \"count:Items without turns and usage yet\","
     " bytes AS \"bytes:Size\", updated - created AS \"duration:Time between\""
     " FROM main.rollouts WHERE id = lower(?1)";
 
@@ -494,7 +496,7 @@ static void addOthers(ReportRun *p, BxStmts *pFrom) {
         "bytes:Bytes|text:Title",
         pFrom,
         "SELECT h.id, h.updated, h.status, h.last_sequence + 1, h.turns,"
-        " h.bytes, coalesce(a.given_title, a.title, a.first_user_message)"
+        " h.bytes, coalesce(h.title, a.title, a.first_user_message)"
         " FROM main.rollout__heads AS h"
         " LEFT JOIN main.rollout__about AS a ON a.no = h.no"
         " ORDER BY h.updated DESC");

@@ -314,6 +314,7 @@ void bxRolloutAppend(BxCall *p) {
   }
   addDrops(&append);
   bxRolloutWorkPut(&pWork, 1, append.pHome, append.iNow, &p->err);
+  if (pWork->head.bAnyBehind) bxRolloutCatchUp(append.pHome, 0, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) {
     bxReturnInt(p, bxRolloutBatchCount(pWork->pBatch));

@@ -4,7 +4,7 @@
 ** append.c and import.c check their items, and collect here the items to keep
 ** and the number of items that are dropped. All items are first counted in the
 ** head, and each one is then an INSERT of its own. What follows from them is
-** written at the end (tale.c). A function does this in a savepoint, and a row of
+** written at the end (derive.c). A function does this in a savepoint, and a row of
 ** blackbox_call by the rules of core/write.c.
 */
 #include "rollout.h"
@@ -143,7 +143,7 @@ static void putItemRow(sqlite3_stmt *pStmt, i64 id, const BatchItem *p,
   }
 }
 
-/* Counts all items in their head, so that the triggers need not do it. The second
+/* Counts all items in their head, at once. The second
 ** way does not touch what the index of the list is made of: items of the same
 ** millisecond as the newest one do not move the conversation in the list. */
 static const char zCountAll[] =
@@ -156,8 +156,7 @@ static const char zCountMore[] =
 
 static void countAll(const RolloutBatch *p, i64 iFirst,
     const RolloutHead *pHead, const RolloutTale *pTale, BxErr *pErr) {
-  i64 nTurn = pTale->bLost ? pHead->nTurn : pTale->nTurn;
-  i64 iUser = pTale->bLost ? pHead->iUser : pTale->iUser;
+  i64 nTurn = pTale->nTurn, iUser = pTale->iUser;
   i64 nByte = 0, iTime = pHead->iUpdated, i;
   for (i = iFirst; i < p->nItem; i++) {
     nByte += p->aItem[i].payload.n;
@@ -172,49 +171,52 @@ static void countAll(const RolloutBatch *p, i64 iFirst,
   }
 }
 
-/* Makes the triggers read the item that was just stored. */
-static const char zLook[] = "UPDATE main.rollout__heads SET looked = ?2 "
-                            "WHERE no = ?1";
-
 static const char zDrop[] =
     "INSERT INTO main.rollout_drops(no, item_type, payload_type, items, bytes) "
     "VALUES (?1, substr(?2, 1, 100), substr(coalesce(?3, ''), 1, 100), ?4, ?5) "
     "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
     "SET items = items + excluded.items, bytes = bytes + excluded.bytes";
 
+/* The items of plain SQL before these were told with them. */
+static const char zDerived[] =
+    "UPDATE main.rollout__heads SET turns = ?2, user_sequence = "
+    "coalesce(user_sequence, nullif(?3, -1)), behind = NULL WHERE no = ?1";
+
 static const char zStart[] =
     "INSERT INTO main.rollout__heads(id, created, expires_at) "
-    "SELECT ?1, ?2, ?3 + ttl FROM main.rollout__fresh";
-static const char zBlank[] =
-    "SELECT payload FROM main.rollout__blank WHERE no = ?1";
-static const char zCountOne[] =
-    "UPDATE main.rollout__heads SET last_sequence = ?2, looked = ?2, "
-    "bytes = bytes + ?3, updated = max(updated, ?4) WHERE no = ?1";
+    "SELECT ?1, ?2, ?3 + 86400000 * value FROM main.blackbox_settings "
+    "WHERE name = 'rollout.ttl_days'";
+static const char zCountFirst[] =
+    "UPDATE main.rollout__heads SET last_sequence = 0, bytes = ?2, "
+    "updated = ?3 WHERE no = ?1";
+static const char zPutAbout[] =
+    "INSERT INTO main.rollout__about(no, title, source, cwd, originator, "
+    "cli_version, model_provider, forked_from, format, source_id, parent, "
+    "agent, branch) SELECT * FROM main.rollout__meta WHERE no = ?1";
 
-/* Stores an item and counts it; the triggers read it. */
-static void storeFirst(BxStmts *pHome, i64 no, i64 iSequence, i64 iTime,
-    const char *zType, RolloutSpan payload, BxErr *pErr) {
-  bxDo(pHome, zPutOne, pErr, "iitb", bxRolloutKey(no, iSequence), iTime, zType,
-      payload.z, payload.n);
-  bxDo(pHome, zCountOne, pErr, "iiii", no, iSequence, payload.n, iTime);
+/* What lists show of a conversation whose session_meta was stored. */
+static void putMeta(
+    BxStmts *pHome, i64 no, const BatchItem *pItem, BxErr *pErr) {
+  if (!bxRolloutSame(pItem->zType, (i64)strlen(pItem->zType), "sessionmeta") ||
+      pItem->payload.z == 0 || *bxSkipSpace(pItem->payload.z) != '{') {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "InvalidItemError: Invalid item format: item 0 of a conversation must "
+        "be its session_meta, and the payload must be an object");
+  }
+  bxDo(pHome, zPutAbout, pErr, "i", no);
 }
 
-/* Writes the first item of a conversation that does not exist, which starts it,
-** after a session_meta if it is none itself. Returns its head. */
+/* Starts a conversation with its session_meta. Returns its head. */
 static RolloutHead startWith(const BatchItem *p, BxStmts *pHome,
     const char *zId, i64 iNow, BxErr *pErr) {
   RolloutHead head;
-  i64 iFirst = 0;
   bxDo(pHome, zStart, pErr, "tii", zId, p->iTime, iNow);
   bxRolloutFind(pHome, 0, zId, &head, pErr);
   if (pErr->rc != SQLITE_OK) return head;
-  if (!bxRolloutSame(p->zType, (i64)strlen(p->zType), "sessionmeta")) {
-    char *zMeta = bxAskText(pHome, zBlank, pErr, "i", head.no);
-    RolloutSpan meta = {zMeta, zMeta ? (i64)strlen(zMeta) : 0};
-    storeFirst(pHome, head.no, iFirst++, p->iTime, "session_meta", meta, pErr);
-    sqlite3_free(zMeta);
-  }
-  storeFirst(pHome, head.no, iFirst, p->iTime, p->zType, p->payload, pErr);
+  bxDo(pHome, zPutOne, pErr, "iitb", bxRolloutKey(head.no, 0), p->iTime,
+      p->zType, p->payload.z, p->payload.n);
+  bxDo(pHome, zCountFirst, pErr, "iii", head.no, p->payload.n, p->iTime);
+  putMeta(pHome, head.no, p, pErr);
   bxRolloutFind(pHome, 0, zId, &head, pErr);
   return head;
 }
@@ -286,14 +288,15 @@ static void putInSteps(
     putItemRow(pStmt, id, &p->aItem[i], pLast, pErr);
     pLast = &p->aItem[i];
     putFrame(pHome, id, &p->aItem[i].frame, 0, pErr);
-    if (iNext == 0 ||
-        (pTale->bLost && bxRolloutTold(pTale, p->aItem[i].zType))) {
-      bxDo(pHome, zLook, pErr, "ii", head.no, iNext);
-    }
-    iNext++;
+    if (iNext++ == 0) putMeta(pHome, head.no, &p->aItem[i], pErr);
   }
   bxDone(pStmt, pErr);
-  if (!pTale->bLost) bxRolloutTalePut(pTale, pErr);
+  if (head.no > 0 && head.iBehind >= 0) {
+    bxDo(pHome, zDerived, pErr, "iii", head.no, pTale->nTurn, pTale->iUser);
+  }
+  bxRolloutTalePut(pTale, pErr);
+  bxRolloutSearchPut(pHome, pTale->pRules, head.no,
+      head.iBehind >= 0 ? head.iBehind : head.iLast + 1, iNext - 1, pErr);
   putTail(p, pHome, head.no, pErr);
   for (i = 0; i < p->nDrop && head.no > 0; i++) {
     const BatchDrop *pDrop = &p->aDrop[i];
@@ -306,7 +309,8 @@ static void putInSteps(
 
 void bxRolloutWorkBegin(RolloutWork *p, BxStmts *pHome, BxErr *pErr) {
   p->pBatch = newBatch(pErr);
-  bxRolloutTaleBegin(&p->tale, pHome, &p->head, pErr);
+  bxRolloutTellPending(&p->tale, pHome, &p->head, pErr);
+  p->tale.bStored = 0; /* what follows is new */
 }
 
 void bxRolloutWorkEnd(RolloutWork *p) {

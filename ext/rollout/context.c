@@ -7,8 +7,8 @@
 **
 ** That is the replacement history of the newest compaction, item by item, and
 ** the response items, compactions and content replacements after it, without
-** what rollbacks took back. The triggers write compactions and rollbacks to
-** rollout__marks as they are appended, so that no search is needed.
+** what rollbacks took back. Compactions and rollbacks are in rollout__marks once
+** their items are derived, so that no search is needed.
 **
 ** A call takes several statements. All of them use the head that the first one
 ** read, and items never move, so what another connection appends meanwhile is
@@ -160,23 +160,53 @@ static char *keptRanges(
   "ELSE n.first < k.sequence * 1000000 + k.part END) AS orphan FROM k) "
 /* clang-format on */
 
+/* The newest compaction, and what was taken back, among the items that are not
+** derived yet. */
+static i64 addPending(
+    const RolloutTale *pTale, i64 no, i64 iStart, i64 *piKey) {
+  i64 i;
+  for (i = 0; i < pTale->nMark; i++) {
+    if (pTale->aMark[i].iFirst >= 0) continue;
+    iStart = pTale->aMark[i].iSequence;
+    *piKey = bxRolloutKey(no, iStart);
+  }
+  return iStart;
+}
+
+static void takeBackPending(
+    const RolloutTale *pTale, i64 iStart, Ranges *pGone, BxErr *pErr) {
+  i64 i;
+  for (i = 0; i < pTale->nMark; i++) {
+    const RolloutMark *pMark = &pTale->aMark[i];
+    if (pMark->iFirst < 0 || pMark->iSequence <= iStart) continue;
+    addRange(pGone, pMark->iFirst > iStart ? pMark->iFirst : iStart + 1,
+        pMark->iSequence, pErr);
+  }
+}
+
 /* Prepares a query on the context of a conversation, and binds its parameters:
 ** the one of Codex, or that of its format. */
 static sqlite3_stmt *openContext(Bx *bx, sqlite3_value *pId, const char *zSql,
     RolloutMessages eWhat, BxErr *pErr) {
   RolloutHead head = bxRolloutLive(bx, pId, bxNow(), pErr);
   Ranges gone = {0, 0, 0};
+  RolloutTale told;
   i64 iKey = 0, iStart;
   BxStmts *p = bxRolloutHome(bx, pErr);
   sqlite3_stmt *pStmt;
   char *zKept;
   if (p == 0) return 0;
   if (bxRolloutHasMessages(p, head.no, pErr)) {
-    return bxRolloutMessages(bx, p, head.no, eWhat, pErr);
+    return bxRolloutMessages(bx, p, &head, eWhat, pErr);
   }
+  memset(&told, 0, sizeof(told));
+  bxRolloutTellPending(&told, p, &head, pErr);
   iStart = findCompaction(p, &head, &iKey, pErr);
+  iStart = addPending(&told, head.no, iStart, &iKey);
   checkCompaction(p, pId, iKey, pErr);
   findTakenBack(p, &head, iStart, &gone, pErr);
+  takeBackPending(&told, iStart, &gone, pErr);
+  bxRolloutTaleEnd(&told);
   zKept = keptRanges(&gone, iStart, head.iLast, pErr);
   pStmt = bxRolloutQuery(bx, zSql, pErr);
   bxBind(pStmt, pErr, "iic", head.no, iKey, zKept);

@@ -328,7 +328,7 @@ static void importSessions(From *p) {
 
 /* The program with a name. */
 static void findProgram(From *p, const char *zName) {
-  const RolloutRules *pRules = bxRolloutRules(p->pHome, p->pErr);
+  const RolloutRules *pRules = bxRolloutRules(p->pHome, 1, p->pErr);
   size_t i;
   if (pRules == 0) return;
   for (i = 0; i < sizeof(aProgram) / sizeof(*aProgram); i++) {

@@ -55,14 +55,16 @@ static const char zTouchHead[] =
     "UPDATE main.rollout__heads SET status = status WHERE no = -1";
 static const char zFind[] =
     "SELECT no, last_sequence, expires_at, turns, coalesce(user_sequence, -1), "
-    "updated FROM main.rollout__heads WHERE id = ?1";
+    "updated, coalesce(behind, -1), EXISTS (SELECT 1 FROM "
+    "main.rollout__heads WHERE behind IS NOT NULL) "
+    "FROM main.rollout__heads WHERE id = ?1";
 
 int bxRolloutFind(
     BxStmts *p, int bWrite, const char *zId, RolloutHead *pHead, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   int bFound;
   memset(pHead, 0, sizeof(*pHead));
-  pHead->iLast = pHead->iUser = -1;
+  pHead->iLast = pHead->iUser = pHead->iBehind = -1;
   if (p == 0) return 0;
   if (bWrite) bxDo(p, zTouchHead, pErr, "");
   pStmt = bxStmt(p, zFind, pErr);
@@ -77,6 +79,8 @@ int bxRolloutFind(
     pHead->nTurn = sqlite3_column_int64(pStmt, 3);
     pHead->iUser = sqlite3_column_int64(pStmt, 4);
     pHead->iUpdated = sqlite3_column_int64(pStmt, 5);
+    pHead->iBehind = sqlite3_column_int64(pStmt, 6);
+    pHead->bAnyBehind = sqlite3_column_int(pStmt, 7);
   }
   bxDone(pStmt, pErr);
   if (bFound && (pHead->no < 1 || pHead->no > 2147483647 || pHead->iLast < -1 ||
@@ -136,7 +140,7 @@ void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
 }
 
 RolloutHead bxRolloutLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr) {
-  static const RolloutHead none = {0, -1, 0, 0, -1, 0};
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
   char zId[37];
   RolloutHead head;
   BxStmts *p;

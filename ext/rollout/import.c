@@ -406,7 +406,6 @@ const char *bxImportSkipBlank(const char *z, const char *zEnd) {
 /* The value at z, which must end on its line. Returns its end, or NULL. */
 const char *bxImportValue(Import *p, const char *z, const char *zEnd) {
   const char *zNext;
-  p->json.bOdd = 0;
   p->json.iTop = 0;
   zNext = bxTreeRead(&p->json.tree, z, zEnd - z, 0, 0, p->pErr);
   return zNext != 0 && zNext <= zEnd ? zNext : 0;
@@ -708,6 +707,7 @@ static void putParts(Import *p) {
         p->pReport->nLine);
   }
   bxRolloutWorkPut(ap, n, p->pHome, p->iNow, p->pErr);
+  bxRolloutCatchUp(p->pHome, 0, p->pErr);
   sqlite3_free(ap);
 }
 
@@ -772,7 +772,7 @@ void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
   memset(p, 0, sizeof(*p));
   p->pErr = pErr;
   p->pHome = pHome;
-  p->pRules = bxRolloutRules(pHome, pErr);
+  p->pRules = bxRolloutRules(pHome, 1, pErr);
   p->pFormat = pFormat;
   p->pReport = pReport;
   p->z = p->zGap = z;
@@ -796,7 +796,7 @@ void bxRolloutImport(BxCall *pCall) {
   p->pHome = bxRolloutHome(pCall->bx, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   bxRolloutFind(p->pHome, 1, zId, &head, p->pErr); /* takes the write lock */
-  p->pRules = bxRolloutRules(p->pHome, p->pErr);
+  p->pRules = bxRolloutRules(p->pHome, 1, p->pErr);
   bxReportBegin(&report);
   if (p->pRules != 0) findFormat(p, bxArg(pCall, 3), zId);
   importLines(p, zId);

@@ -21,6 +21,9 @@ SQLITE_EXTENSION_INIT3
 const BxRecords bxRolloutRecords[] = {
     {"rollouts", "main.rollout__heads", "rollout=id,", 0, "t.bytes",
         BX_HOLD_ON("rollout", "t.id"), 0, 0, 0, 0, 0, 0, 0},
+    {"rollouts", "main.rollout__heads", "", "t.title", "0",
+        BX_HOLD_ON("rollout", "t.id"), 0, 0, 0, 0, 0,
+        "title = replace(title, ?1, ?2)", 0},
     {"rollout_items", "main.rollout__data", "", "t.payload, t.type",
         "length(CAST(t.payload AS BLOB))", SHOWN_BY("t.id"), 0, 0,
         "UPDATE main.rollout__act SET rule = 'erase'",
@@ -31,19 +34,19 @@ const BxRecords bxRolloutRecords[] = {
     {"rollouts", "main.rollout__about", "",
         "t.title, t.source, t.cwd, t.originator, t.cli_version, "
         "t.model_provider,"
-        " t.first_user_message, t.given_title, t.source_id, t.agent, t.branch,"
+        " t.first_user_message, t.source_id, t.agent, t.branch,"
         " t.model",
         "0",
         "f.kind = 'rollout' AND f.\"key\" = (SELECT id FROM main.rollout__heads"
         " WHERE no = t.no)",
         0, 0, 0, 0, 0,
         "(title, source, cwd, originator, cli_version, model_provider,"
-        " first_user_message, given_title, source_id, agent, branch, model) ="
+        " first_user_message, source_id, agent, branch, model) ="
         " (replace(title, ?1, ?2), replace(source, ?1, ?2), replace(cwd, ?1, "
         "?2),"
         " replace(originator, ?1, ?2), replace(cli_version, ?1, ?2),"
         " replace(model_provider, ?1, ?2), replace(first_user_message, ?1, ?2),"
-        " replace(given_title, ?1, ?2), replace(source_id, ?1, ?2),"
+        " replace(source_id, ?1, ?2),"
         " replace(agent, ?1, ?2), replace(branch, ?1, ?2), replace(model, ?1,"
         " ?2))",
         0},
@@ -132,6 +135,7 @@ void bxRolloutCreate(BxCall *p) {
     bxBind(pStmt, &p->err, "--i", iExpire);
   }
   bxRun(pStmt, &p->err);
+  bxRolloutCatchUp(pHome, 0, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zId));
 }
@@ -217,25 +221,27 @@ void bxRolloutCleanup(BxCall *p) {
 ** is cut, or NULL. */
 static const char zForkHead[] =
     "INSERT INTO main.rollout__heads(id, created, expires_at)"
-    " SELECT ?1, ?2, ?2 + ttl FROM main.rollout__fresh";
+    " SELECT ?1, ?2, ?2 + 86400000 * value FROM main.blackbox_settings"
+    " WHERE name = 'rollout.ttl_days'";
 static const char zForkMeta[] =
     "INSERT INTO main.rollout__data(id, timestamp, type, payload)"
     " SELECT f.no << 32, f.created, 'session_meta', json_set(d.payload,"
-    "  '$.id', f.id, '$.timestamp', b.iso, '$.forked_from_id', h.id)"
+    "  '$.id', f.id, '$.timestamp', " ROLLOUT_ISO("f.created") ","
+    "  '$.forked_from_id', h.id)"
     " FROM main.rollout__heads AS h"
     " JOIN main.rollout__data AS d ON d.id = h.no << 32"
-    " JOIN main.rollout__heads AS f ON f.no = ?2"
-    " JOIN main.rollout__blank AS b ON b.no = f.no WHERE h.no = ?1";
+    " JOIN main.rollout__heads AS f ON f.no = ?2 WHERE h.no = ?1";
 static const char zForkCount[] =
-    "UPDATE main.rollout__heads SET last_sequence = 0, looked = 0,"
+    "UPDATE main.rollout__heads SET last_sequence = 0,"
     " (bytes, updated) = (SELECT length(CAST(payload AS BLOB)), timestamp"
     "  FROM main.rollout__data WHERE id = ?1 << 32) WHERE no = ?1";
 /* "cut" is the first sequence that the fork does not share. */
 static const char zForkCut[] =
-    "UPDATE main.rollout__heads SET (last_sequence, turns, user_sequence) ="
-    " (SELECT max(p.cut - 1, 0), p.turn,"
+    "UPDATE main.rollout__heads SET (title, named, last_sequence, turns,"
+    "  user_sequence) = (SELECT p.title, p.named, max(p.cut - 1, 0), p.turn,"
     "   CASE WHEN p.user_sequence < p.cut THEN p.user_sequence END"
-    "  FROM (SELECT h.user_sequence, coalesce(?3, h.turns) AS turn,"
+    "  FROM (SELECT h.title, h.named, h.user_sequence,"
+    "    coalesce(?3, h.turns) AS turn,"
     "    coalesce((SELECT t.id & 4294967295"
     "     FROM main.rollout__segments AS s"
     "     CROSS JOIN main.rollout__turns AS t"
@@ -257,10 +263,14 @@ static const char zForkRest[] =
     "INSERT INTO main.rollout__segments(rollout, first, owner, last)"
     " SELECT no, last_sequence + 1, no, 4294967295 FROM main.rollout__heads"
     " WHERE no = ?1";
+static const char zForkMeta2[] =
+    "INSERT INTO main.rollout__about(no, title, source, cwd, originator,"
+    "  cli_version, model_provider, forked_from, format, source_id, parent,"
+    "  agent, branch) SELECT * FROM main.rollout__meta WHERE no = ?1";
 static const char zForkAbout[] =
-    "UPDATE main.rollout__about SET (title, given_title, cwd, model, branch,"
+    "UPDATE main.rollout__about SET (cwd, model, branch,"
     "  prompt_id, first_user_message) ="
-    " (SELECT coalesce(rollout__about.title, a.title), a.given_title, a.cwd,"
+    " (SELECT a.cwd,"
     "   a.model, a.branch, CASE WHEN a.prompt_id & 4294967295 <= f.last_sequence"
     "    THEN a.prompt_id END, CASE WHEN a.prompt_id & 4294967295 <="
     "    f.last_sequence THEN a.first_user_message END"
@@ -276,6 +286,7 @@ static void makeFork(
   bxRolloutFind(p, 0, zNew, &head, pErr);
   bxDo(p, zForkMeta, pErr, "ii", no, head.no);
   bxDo(p, zForkCount, pErr, "i", head.no);
+  bxDo(p, zForkMeta2, pErr, "i", head.no);
   bxDo(p, zForkCut, pErr, iTurn < 0 ? "ii" : "iii", no, head.no, iTurn);
   bxDo(p, zForkOwn, pErr, "i", head.no);
   bxDo(p, zForkShare, pErr, "ii", no, head.no);
@@ -289,24 +300,29 @@ static i64 checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
     i64 iNow, BxErr *pErr) {
   /* clang-format off */
   static const char zSql[] =
-      "SELECT h.turns, " BX_JSON_VALID("d.payload")
+      "SELECT " BX_JSON_VALID("d.payload")
       " FROM main.rollout__heads AS h"
       " JOIN main.rollout__data AS d ON d.id = h.no << 32 WHERE h.id = ?1";
   /* clang-format on */
   RolloutHead head, other;
+  RolloutTale told;
   sqlite3_stmt *pStmt;
+  i64 nTurn;
   bxRolloutOpen(p, 1, zId, iNow, &head, pErr);
+  memset(&told, 0, sizeof(told));
+  bxRolloutTellPending(&told, p, &head, pErr);
+  nTurn = told.nTurn;
+  bxRolloutTaleEnd(&told);
   pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "t", zId);
   if (bxRow(pStmt, pErr)) {
-    i64 nTurn = sqlite3_column_int64(pStmt, 0);
     if (iTurn > nTurn) {
       bxFail(pErr, SQLITE_CONSTRAINT,
           "InvalidTurnError: Invalid turn: %lld; %s has %lld turns; use 0 to "
           "%lld, or omit it to share everything",
           iTurn, zId, nTurn, nTurn);
     }
-    if (!sqlite3_column_int(pStmt, 1)) {
+    if (!sqlite3_column_int(pStmt, 0)) {
       bxFail(pErr, SQLITE_CORRUPT_VTAB,
           "CorruptedRolloutError: Corrupted rollout: the payload of item 0 of "
           "%s is not JSON; UPDATE rollouts SET session_meta to repair it",
@@ -317,6 +333,7 @@ static i64 checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
   }
   bxDone(pStmt, pErr);
   if (bxRolloutFind(p, 0, zNew, &other, pErr)) bxRolloutExists(zNew, pErr);
+  bxRolloutCatchUp(p, &head, pErr);
   return pErr->rc == SQLITE_OK ? head.no : 0;
 }
 
@@ -347,10 +364,12 @@ static const char zNoTurns[] = "DELETE FROM main.rollout__turns " OWN_KEYS;
 static const char zNoMarks[] = "DELETE FROM main.rollout__marks " OWN_KEYS;
 static const char zNoCalls[] = "DELETE FROM main.rollout_calls " OWN_KEYS;
 static const char zRecount[] =
-    "UPDATE main.rollout__heads SET looked = -1,"
-    " (last_sequence, bytes, updated, user_sequence, turns) ="
-    " (SELECT d.last_sequence, d.bytes, d.updated, d.user_sequence, d.turns"
-    "  FROM main.rollout__derived AS d WHERE d.no = ?1) WHERE no = ?1";
+    "UPDATE main.rollout__heads SET behind = NULL, turns = ?2,"
+    " user_sequence = nullif(?3, -1), last_sequence ="
+    " coalesce((SELECT max(d.id & 4294967295) " ROLLOUT_FROM_ITEMS "), -1),"
+    " (bytes, updated) = (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0),"
+    "  coalesce(max(timestamp), 0) FROM main.rollout__data " OWN_KEYS ")"
+    " WHERE no = ?1";
 static const char zNewAbout[] =
     "INSERT INTO main.rollout__about(no, title) SELECT h.no, m.title"
     " FROM main.rollout__heads AS h"
@@ -358,7 +377,8 @@ static const char zNewAbout[] =
     " WHERE h.no = ?1 AND h.last_sequence >= 0 AND NOT EXISTS (SELECT 1"
     "  FROM main.rollout__about AS a WHERE a.no = h.no)";
 static const char zAboutMeta[] =
-    "UPDATE main.rollout__about SET (source, cwd, originator, cli_version,"
+    "UPDATE main.rollout__about SET prompt_id = NULL,"
+    "  first_user_message = NULL, (source, cwd, originator, cli_version,"
     "  model_provider, forked_from, format, source_id, parent, agent, branch,"
     "  model) = (SELECT m.source, CASE WHEN m.forked_from IS NULL"
     "    OR rollout__about.cwd IS NULL THEN m.cwd ELSE rollout__about.cwd END,"
@@ -367,42 +387,23 @@ static const char zAboutMeta[] =
     "   CASE WHEN m.forked_from IS NOT NULL THEN rollout__about.model END"
     "  FROM main.rollout__meta AS m WHERE m.no = ?1)"
     " WHERE no = (SELECT no FROM main.rollout__meta WHERE no = ?1)";
-/* The items whose texts say something. */
-static const char zTelling[] =
-    "SELECT id & 4294967295 FROM main.rollout__data"
-    " WHERE id BETWEEN (?1 << 32) + 1 AND (?1 << 32) + 4294967295"
-    "  AND " BX_JSON_VALID("payload")
-    "  AND (lower(replace(type, '_', '')) IN ('eventmsg', 'compacted')"
-    "   OR lower(replace(type, '_', '')) IN"
-    "    (SELECT type_key FROM main.rollout_readings UNION"
-    "     SELECT type_key FROM main.rollout_usage_formats)) ORDER BY id";
-static const char zLookAt[] =
-    "UPDATE main.rollout__heads SET looked = ?2 WHERE no = ?1";
-static const char zAboutPrompt[] =
-    "UPDATE main.rollout__about SET prompt_id = (SELECT d.prompt_id"
-    " FROM main.rollout__derived AS d WHERE d.no = ?1) WHERE no = ?1";
-static const char zAboutText[] =
-    "UPDATE main.rollout__about SET first_user_message ="
-    " (SELECT substr(value, 1, 200) FROM main.rollout_facts"
-    "  WHERE id = prompt_id AND fact IN ('user', 'goal')) WHERE no = ?1";
 /* clang-format on */
 
 void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {
-  sqlite3_stmt *pItem;
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
+  RolloutTale tale;
+  memset(&tale, 0, sizeof(tale));
+  bxRolloutTaleBegin(&tale, p, &none, pErr);
+  bxRolloutTellStored(&tale, no, 1, ROLLOUT_LAST, pErr);
+  tale.no = no;
   bxDo(p, zNoTurns, pErr, "i", no);
   bxDo(p, zNoMarks, pErr, "i", no);
   bxDo(p, zNoCalls, pErr, "i", no);
-  bxDo(p, zRecount, pErr, "i", no);
+  bxDo(p, zRecount, pErr, "iii", no, tale.nTurn, tale.iUser);
   bxDo(p, zNewAbout, pErr, "i", no);
   bxDo(p, zAboutMeta, pErr, "i", no);
-  pItem = bxPrepare(p, zTelling, pErr);
-  bxBind(pItem, pErr, "i", no);
-  while (bxRow(pItem, pErr)) {
-    bxDo(p, zLookAt, pErr, "ii", no, sqlite3_column_int64(pItem, 0));
-  }
-  sqlite3_finalize(pItem);
-  bxDo(p, zAboutPrompt, pErr, "i", no);
-  bxDo(p, zAboutText, pErr, "i", no);
+  bxRolloutTalePut(&tale, pErr);
+  bxRolloutTaleEnd(&tale);
 }
 
 void bxRolloutRebuild(BxCall *p) {

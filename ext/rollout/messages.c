@@ -57,7 +57,7 @@ static const char zItemsPart[] =
     "turn(at) AS MATERIALIZED (SELECT t.id & 4294967295 "
     "FROM main.rollout__segments AS s JOIN main.rollout__turns AS t "
     "ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
-    "WHERE s.rollout = ?1), "
+    "WHERE s.rollout = ?1 UNION SELECT value FROM json_each(?3)), "
     "node(key, turn, at, place) AS (SELECT key, key, sequence, sequence FROM x "
     "WHERE key IS NOT NULL AND (up IS NULL OR up NOT IN ("
     "SELECT key FROM x WHERE key IS NOT NULL)) UNION SELECT x.key, "
@@ -189,28 +189,45 @@ static const char zUnpack[] =
     "value ->> 11 AS item_call, value ->> 12 AS item_result "
     "FROM json_each(?1)) ";
 
+/* The sequences at which turns begin that are not derived yet, as JSON. */
+static char *pendingTurns(BxStmts *p, const RolloutHead *pHead, BxErr *pErr) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  RolloutTale told;
+  i64 i;
+  memset(&told, 0, sizeof(told));
+  bxRolloutTellPending(&told, p, pHead, pErr);
+  for (i = 0; i < told.nTurnNew; i++) {
+    sqlite3_str_appendf(pOut, "%s%lld", i ? "," : "[", told.aTurn[i].iSequence);
+  }
+  sqlite3_str_appendall(pOut, told.nTurnNew ? "]" : "[]");
+  bxRolloutTaleEnd(&told);
+  return bxFinish(pOut, pErr);
+}
+
 /* Prepares a query on the items of a conversation, and binds its parameters. */
-static sqlite3_stmt *openItems(Bx *bx, BxStmts *p, i64 no, const char *zPart,
-    const char *zSelect, BxErr *pErr) {
+static sqlite3_stmt *openItems(Bx *bx, BxStmts *p, const RolloutHead *pHead,
+    const char *zPart, const char *zSelect, BxErr *pErr) {
   static const char zFormat[] =
       "SELECT format FROM main.rollout__about WHERE no = ?1";
-  char *zName = bxAskText(p, zFormat, pErr, "i", no);
+  char *zName = bxAskText(p, zFormat, pErr, "i", pHead->no);
+  char *zTurns = pendingTurns(p, pHead, pErr);
   char *zSql = bxPrintf(pErr, "%s%s%s", zItemsPart, zPart, zSelect);
   sqlite3_stmt *pStmt = zSql ? bxRolloutQuery(bx, zSql, pErr) : 0;
-  bxBind(pStmt, pErr, "ic", no, zName);
+  bxBind(pStmt, pErr, "icc", pHead->no, zName, zTurns);
+  sqlite3_free(zTurns);
   sqlite3_free(zName);
   sqlite3_free(zSql);
   return pStmt;
 }
 
-sqlite3_stmt *bxRolloutMessages(
-    Bx *bx, BxStmts *p, i64 no, RolloutMessages eWhat, BxErr *pErr) {
+sqlite3_stmt *bxRolloutMessages(Bx *bx, BxStmts *p, const RolloutHead *pHead,
+    RolloutMessages eWhat, BxErr *pErr) {
   sqlite3_stmt *pPack, *pStmt;
   char *zPacked = 0, *zSql;
   if (eWhat == ROLLOUT_ALL) {
-    return openItems(bx, p, no, zMessagesPart, zMessages, pErr);
+    return openItems(bx, p, pHead, zMessagesPart, zMessages, pErr);
   }
-  pPack = openItems(bx, p, no, zMessagesPart, zPack, pErr);
+  pPack = openItems(bx, p, pHead, zMessagesPart, zPack, pErr);
   if (bxRow(pPack, pErr)) zPacked = bxColumnCopy(pPack, 0, pErr);
   sqlite3_finalize(pPack);
   zSql = bxPrintf(pErr, "%s%s%s", zUnpack, zOrphansPart,
@@ -225,5 +242,5 @@ sqlite3_stmt *bxRolloutMessages(
 sqlite3_stmt *bxRolloutTree(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   RolloutHead head = bxRolloutLive(bx, apArg[0], bxNow(), pErr);
   BxStmts *p = bxRolloutHome(bx, pErr);
-  return p ? openItems(bx, p, head.no, "", zBranches, pErr) : 0;
+  return p ? openItems(bx, p, &head, "", zBranches, pErr) : 0;
 }

@@ -93,7 +93,6 @@ static void giveBlock(Import *p, ProseBlock *pBlock) {
   char *zItem = blockItem(pBlock, p->pErr), *zName = 0, *zAgent = 0;
   RolloutPart *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
   RolloutLine line;
-  p->made.bOdd = 0;
   p->made.iTop = 0;
   if (p->pErr->rc != SQLITE_OK || bxTreeRead(&p->made.tree, zItem,
                                       (i64)strlen(zItem), 0, 0, p->pErr) == 0) {

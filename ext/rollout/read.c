@@ -63,20 +63,71 @@ static void readCursor(
   "LEFT JOIN main.rollout__about AS a ON a.no = h.no "                         \
   "WHERE h.user_sequence IS NOT NULL AND (h.updated, h.id) < (?1, ?2) "
 #define LIST_ORDER "ORDER BY h.updated DESC, h.id DESC LIMIT ?4"
+/* ?5 has what items say that are not derived yet: {id: [cwd, first message]}. */
+#define LIST_CWD                                                               \
+  "iif(h.behind IS NULL, a.cwd, "                                              \
+  "coalesce(?5 ->> ('$.\"' || h.id || '\"[0]'), a.cwd))"
+#define LIST_FIRST                                                             \
+  "iif(h.behind IS NULL, a.first_user_message, "                               \
+  "coalesce(a.first_user_message, "                                            \
+  "substr(?5 ->> ('$.\"' || h.id || '\"[1]'), 1, 200)))"
+
+static void addPendingText(sqlite3_str *pOut, const char *z) {
+  if (z == 0) {
+    sqlite3_str_appendall(pOut, "null");
+  } else {
+    bxAppendJson(pOut, z, (int)strlen(z));
+  }
+}
+
+/* ?5 for the conversations of a page, to sqlite3_free(). */
+static char *pendingOf(BxStmts *p, i64 iUpdated, const char *zId, i64 iNow,
+    i64 nRow, BxErr *pErr) {
+  static const char zPending[] =
+      "SELECT id FROM (SELECT h.id AS id, h.behind AS behind " LIST_FROM
+      "AND (h.expires_at IS NULL OR h.expires_at >= ?3) " LIST_ORDER
+      ") WHERE behind IS NOT NULL";
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  sqlite3_stmt *pRow = bxStmt(p, zPending, pErr);
+  const char *zBefore = "{";
+  bxBind(pRow, pErr, "itii", iUpdated, zId, iNow, nRow);
+  for (; bxRow(pRow, pErr); zBefore = ",") {
+    RolloutTale told;
+    RolloutHead head;
+    memset(&told, 0, sizeof(told));
+    if (bxRolloutFind(p, 0, bxColumnText(pRow, 0, pErr), &head, pErr)) {
+      bxRolloutTellPending(&told, p, &head, pErr);
+    }
+    sqlite3_str_appendf(
+        pOut, "%s\"%s\":[", zBefore, sqlite3_column_text(pRow, 0));
+    addPendingText(pOut, told.azNew[ROLLOUT_CWD]);
+    sqlite3_str_appendall(pOut, ",");
+    addPendingText(pOut, told.zPrompt);
+    sqlite3_str_appendall(pOut, "]");
+    bxRolloutTaleEnd(&told);
+  }
+  bxDone(pRow, pErr);
+  sqlite3_str_appendall(pOut, *zBefore == '{' ? "{}" : "}");
+  return bxFinish(pOut, pErr);
+}
 
 sqlite3_stmt *bxRolloutList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   char zId[37];
   sqlite3_stmt *pStmt;
+  BxStmts *p = bxRolloutHome(bx, pErr);
+  char *zPending;
   i64 nRow = readPageSize(apArg[0], pErr), iUpdated;
   i64 iNow = bxTime(apArg[2], "now", pErr);
   readCursor(apArg[1], &iUpdated, zId, pErr);
   pStmt = bxRolloutQuery(bx,
       "SELECT h.id, h.created, h.updated, h.last_sequence + 1, h.status, "
-      "a.title, a.source, a.cwd, a.first_user_message, "
+      "coalesce(h.title, a.title), a.source, " LIST_CWD ", " LIST_FIRST ", "
       "h.updated || '|' || h.id " LIST_FROM
       "AND (h.expires_at IS NULL OR h.expires_at >= ?3) " LIST_ORDER,
       pErr);
-  bxBind(pStmt, pErr, "icii", iUpdated, zId, iNow, nRow);
+  zPending = p ? pendingOf(p, iUpdated, zId, iNow, nRow, pErr) : 0;
+  bxBind(pStmt, pErr, "iciic", iUpdated, zId, iNow, nRow, zPending);
+  sqlite3_free(zPending);
   return pStmt;
 }
 
@@ -86,8 +137,8 @@ static const char zScan[] =
     "h.updated || '|' || h.id, "
     "json_object('id', h.id, 'created', h.created, 'updated', h.updated, "
     "'item_count', h.last_sequence + 1, 'status', h.status, "
-    "'title', a.title, 'source', a.source, 'cwd', a.cwd, "
-    "'first_user_message', a.first_user_message, "
+    "'title', coalesce(h.title, a.title), 'source', a.source, "
+    "'cwd', " LIST_CWD ", 'first_user_message', " LIST_FIRST ", "
     "'cursor', h.updated || '|' || h.id) " LIST_FROM LIST_ORDER;
 
 typedef struct Page {
@@ -123,7 +174,7 @@ void bxRolloutPage(BxCall *p) {
   i64 iUpdated, iNow;
   BxStmts *pHome;
   sqlite3_stmt *pStmt;
-  char *zItems;
+  char *zItems, *zPending;
   memset(&page, 0, sizeof(page));
   page.nSize = readPageSize(p->aArg[0], &p->err);
   readCursor(bxArg(p, 1), &iUpdated, zId, &p->err);
@@ -131,12 +182,15 @@ void bxRolloutPage(BxCall *p) {
   pHome = bxRolloutHome(p->bx, &p->err);
   if (pHome == 0) return;
   pStmt = bxStmt(pHome, zScan, &p->err);
-  bxBind(
-      pStmt, &p->err, "itii", iUpdated, zId, iNow, (i64)(ROLLOUT_PAGE_MAX + 1));
+  zPending =
+      pendingOf(pHome, iUpdated, zId, iNow, ROLLOUT_PAGE_MAX + 1, &p->err);
+  bxBind(pStmt, &p->err, "itiit", iUpdated, zId, iNow,
+      (i64)(ROLLOUT_PAGE_MAX + 1), zPending);
   page.pItems = sqlite3_str_new(p->bx->db);
   while (bxRow(pStmt, &p->err) && pageRow(&page, pStmt, &p->err)) {
   }
   bxDone(pStmt, &p->err);
+  sqlite3_free(zPending);
   zItems = bxFinish(page.pItems, &p->err);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(
@@ -359,7 +413,7 @@ static const char zLines[] =
 
 /* The number of the conversation to export, or an error. */
 static i64 findExport(Bx *bx, sqlite3_value *pId, char zId[37], BxErr *pErr) {
-  RolloutHead head = {0, 0, 0, 0, 0, 0};
+  RolloutHead head = {0, 0, 0, 0, 0, 0, -1, 0};
   bxRolloutId(pId, zId, pErr);
   bxRolloutOpen(bxRolloutHome(bx, pErr), 0, zId, bxNow(), &head, pErr);
   return head.no;

@@ -33,8 +33,10 @@ typedef struct RolloutHead {
   i64 iLast;   /* last sequence; -1 if there are no items */
   i64 iExpire; /* milliseconds; BX_MAX_TIME + 1 for never */
   i64 nTurn;
-  i64 iUser;    /* sequence of the first user event, or -1 */
-  i64 iUpdated; /* time of its own newest item */
+  i64 iUser;      /* sequence of the first user event, or -1 */
+  i64 iUpdated;   /* time of its own newest item */
+  i64 iBehind;    /* the first item that is not derived, or -1 */
+  int bAnyBehind; /* there is one in some conversation */
 } RolloutHead;
 
 /*
@@ -209,8 +211,8 @@ typedef struct RolloutAnswer {
 
 typedef struct RolloutRules {
   BxStmts *pHome;
-  i64 iStamp;
-  char *zPreset;
+  char *zEdition;           /* what tells these rows from others */
+  int bSearch;              /* there is an index of the texts */
   RolloutReading *aReading; /* in the order in which they are tried */
   i64 nReading, nReadingAlloc;
   RolloutCondition *aCondition;
@@ -230,8 +232,9 @@ typedef struct RolloutRules {
   BxBytes first; /* the first bytes of preambles, and '\\' */
 } RolloutRules;
 
-/* The rules in force. They stay until the next call. NULL on error. */
-const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr);
+/* The rules in force. They stay until the next call. NULL on error. Without
+** bImport those that only an import needs may be old. */
+const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr);
 void bxRolloutRulesFree(RolloutRules *p);
 /* Whether the policy keeps items of these types. Call bxRolloutRules() first. A
 ** payload without a type has NULL, and no payload the empty string. */
@@ -243,7 +246,6 @@ int bxSameText(const char *z1, const char *z2);
 typedef struct RolloutJson {
   BxTree tree;
   int iTop; /* the node of the payload, at which places begin */
-  int bOdd; /* a key that was passed has an escape: SQLite must read it */
 } RolloutJson;
 
 /* The node at a place, or -1. NULL is nowhere. */
@@ -292,7 +294,7 @@ const char *bxRolloutReadItem(const char *z, const char *zEnd, RolloutItem *p);
 ** Returns its length, or 0 for an empty string or anything else. */
 int bxRolloutName(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]);
 
-/*---------------------------------------------------------- tale.c ----*/
+/*---------------------------------------------------------- derive.c ----*/
 
 /* A turn, a rollback or a compaction. */
 typedef struct RolloutMark {
@@ -311,8 +313,7 @@ typedef struct RolloutUsage {
   double rCost;
 } RolloutUsage;
 
-/* What new items of a conversation say: what the triggers would derive from
-** them one by one. */
+/* What items of a conversation say, in order. */
 typedef struct RolloutTale {
   BxStmts *pHome;
   const RolloutRules *pRules;
@@ -336,7 +337,9 @@ typedef struct RolloutTale {
   int bHasPrompt;
   RolloutUsage *aUsage;
   i64 nUsage, nUsageAlloc;
-  int bLost; /* an item cannot be read here: the triggers must read all */
+  int bStored; /* the items are in the database: this is the key of one */
+  i64 iKey, iPromptKey;
+  i64 nTurnOld, nMarkOld;           /* those that other conversations own */
   char zType[ROLLOUT_MAX_NAME + 1]; /* the last type that was looked up ... */
   i64 iRule, nRule;                 /* ... and the readings of it ... */
   i64 iUsage;                       /* ... and its first usage format */
@@ -353,8 +356,18 @@ void bxRolloutTaleEnd(RolloutTale *p);
 ** the payload. */
 void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
     const RolloutItem *pItem, RolloutJson *pJson);
-/* Whether the triggers must read items of this type. */
-int bxRolloutTold(RolloutTale *p, const char *zType);
+/* Reads stored items of conversation no, from one sequence to another. */
+void bxRolloutTellStored(
+    RolloutTale *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr);
+/* Derives what the items say that plain SQL has written: all of one conversation,
+** which may be NULL, and a bounded number of items of others. */
+void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr);
+/* The same in memory, for a call that reads. p must be zeroed; end it as well. */
+void bxRolloutTellPending(
+    RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
+/* Puts the texts of new items into the index, if there is one. */
+void bxRolloutSearchPut(BxStmts *pHome, const RolloutRules *pRules, i64 no,
+    i64 iFirst, i64 iLast, BxErr *pErr);
 /* Writes what was told, once the items are stored and counted. */
 void bxRolloutTalePut(RolloutTale *p, BxErr *pErr);
 
@@ -363,6 +376,8 @@ void bxRolloutTellUsage(
     RolloutTale *p, const RolloutUsageFormat *pFormat, i64 iSequence);
 /* Writes them, once the items are stored. */
 void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr);
+/* The first item whose call is missing or wrong in the database, or -1. */
+i64 bxRolloutUsageDiffers(RolloutTale *p, BxErr *pErr);
 void bxRolloutUsageFree(RolloutTale *p);
 
 /*---------------------------------------------------------- line.c ----*/
@@ -466,6 +481,8 @@ void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr);
 /* install.c: rebuilds the conversations whose derived rows were lost with a
 ** table. */
 void bxRolloutMend(BxStmts *p, BxErr *pErr);
+/* check.c */
+void bxRolloutCheck(BxStmts *p, BxProblems *pOut);
 /* flush.c */
 void bxRolloutFlush(BxCall *p);
 void bxRolloutShutdown(BxCall *p);
@@ -493,13 +510,13 @@ sqlite3_stmt *bxRolloutOrphans(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 ** and its messages by these rows: all, those without orphans, or the orphans. */
 typedef enum { ROLLOUT_ALL, ROLLOUT_COMPLETE, ROLLOUT_ORPHANS } RolloutMessages;
 int bxRolloutHasMessages(BxStmts *p, i64 no, BxErr *pErr);
-sqlite3_stmt *bxRolloutMessages(
-    Bx *bx, BxStmts *p, i64 no, RolloutMessages eWhat, BxErr *pErr);
+sqlite3_stmt *bxRolloutMessages(Bx *bx, BxStmts *p, const RolloutHead *pHead,
+    RolloutMessages eWhat, BxErr *pErr);
 sqlite3_stmt *bxRolloutTree(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* search.c */
 /* What rollout_search_install() makes, in the order in which it is dropped. */
 #define BX_ROLLOUT_SEARCH                                                      \
-  "rollout_fts_insert,rollout_fts_update,rollout_fts_delete,rollout_fts,"      \
+  "rollout_fts_update,rollout_fts_delete,rollout_fts,"                         \
   "rollout_spoken"
 void bxRolloutSearchInstall(BxCall *p);
 void bxRolloutSearchRemove(BxCall *p);

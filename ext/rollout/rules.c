@@ -2,10 +2,10 @@
 ** rules.c: the rows that say how items are read (sql/rollout_formats.sql), and
 ** places in a payload.
 **
-** They are kept in memory with the number in rollout__edition, which is another
-** one after every change of these rows and of the policy, also after a change
-** that was rolled back. So a call reads that number and the name of the preset,
-** and nothing else. The answers of the policy are kept with them.
+** They are kept in memory with what tells them from others: a number in
+** rollout__act, which is another one after every change of the readings, the usage
+** formats and the policy, also after one that was rolled back, and the texts of
+** the rows that only an import needs. The answers of the policy are kept with them.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -14,8 +14,18 @@ SQLITE_EXTENSION_INIT3
 
 /*-------------------------------------------------------------- places ----*/
 
-/* The value of a member, or -1. What a key with an escape means depends on the
-** version of SQLite, so that it is only noted. */
+/* Whether a key with escapes stands for these bytes. */
+static int isEscapedKey(const BxTree *p, int i, const char *z, i64 n) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  int bSame;
+  bxTreeText(p, i, pOut);
+  bSame = sqlite3_str_length(pOut) == n &&
+          (n == 0 || memcmp(sqlite3_str_value(pOut), z, (size_t)n) == 0);
+  sqlite3_free(sqlite3_str_finish(pOut));
+  return bSame;
+}
+
+/* The value of a member, or -1. */
 static int findMember(RolloutJson *pJson, int iNode, const char *z, i64 n) {
   const BxTree *p = &pJson->tree;
   int i;
@@ -24,7 +34,8 @@ static int findMember(RolloutJson *pJson, int iNode, const char *z, i64 n) {
     const char *zKey = p->z + p->a[i].iAt;
     int nKey = p->a[i].nByte;
     if (nKey - 2 == n && memcmp(zKey + 1, z, (size_t)n) == 0) return i + 1;
-    if (memchr(zKey, '\\', (size_t)nKey) != 0) pJson->bOdd = 1;
+    if (memchr(zKey, '\\', (size_t)nKey) != 0 && isEscapedKey(p, i, z, n))
+      return i + 1;
   }
   return -1;
 }
@@ -116,7 +127,7 @@ static void freeRules(RolloutRules *p) {
     sqlite3_free(p->aAnswer[i].zType);
     sqlite3_free(p->aAnswer[i].zPayloadType);
   }
-  sqlite3_free(p->zPreset);
+  sqlite3_free(p->zEdition);
   for (i = 0; i < p->nProse; i++) {
     for (j = 0; j < ROLLOUT_PROSE_TEXTS; j++) sqlite3_free(p->aProse[i].az[j]);
   }
@@ -153,17 +164,30 @@ static void addCondition(
   if (bxSameText(a->zPath, "$.role")) a->cPart = 'r';
 }
 
+/* What never holds, of conditions that are no JSON object. */
+static void addNever(RolloutRules *p, BxErr *pErr) {
+  RolloutCondition *a = bxGrow(
+      p->aCondition, p->nCondition, &p->nConditionAlloc, sizeof(*a), pErr);
+  if (a == 0) return;
+  p->aCondition = a;
+  a += p->nCondition++;
+  memset(a, 0, sizeof(*a));
+  a->zPath = bxPrintf(pErr, "$");
+}
+
 static RolloutTest addConditions(
     RolloutRules *p, const char *zJson, BxErr *pErr) {
   BxTree tree = {0, 0, 0, 0};
   RolloutTest test = {p->nCondition, 0};
   int i;
-  if (zJson != 0 &&
-      bxTreeRead(&tree, zJson, (i64)strlen(zJson), 0, 0, pErr) != 0 &&
+  if (zJson == 0) return test;
+  if (bxTreeRead(&tree, zJson, (i64)strlen(zJson), 0, 0, pErr) != 0 &&
       BX_TREE_KIND(&tree, 0) == '{') {
     for (i = 1; i < tree.a[0].iNext; i = tree.a[i + 1].iNext) {
       addCondition(p, &tree, i, pErr);
     }
+  } else {
+    addNever(p, pErr);
   }
   bxTreeFree(&tree);
   test.n = p->nCondition - test.i;
@@ -323,52 +347,62 @@ static void readAllRules(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   bxDone(pRow, pErr);
 }
 
-/* The number of the rows in force, and the preset of the policy, to
-** sqlite3_free(). */
-static char *readEdition(BxStmts *pHome, i64 *piStamp, BxErr *pErr) {
-  static const char zEdition[] =
-      "SELECT stamp, (SELECT value FROM main.blackbox_settings "
-      "WHERE name = 'rollout.policy') FROM main.rollout__edition";
-  sqlite3_stmt *pRow = bxStmt(pHome, zEdition, pErr);
-  char *z = 0;
-  *piStamp = 0;
-  if (bxRow(pRow, pErr)) {
-    *piStamp = sqlite3_column_int64(pRow, 0);
-    z = bxColumnCopy(pRow, 1, pErr);
-  }
-  bxDone(pRow, pErr);
-  return z;
-}
-
 int bxSameText(const char *z1, const char *z2) {
   return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
 }
 
-const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr) {
+/* Compares what tells the rows in force from others with what p has: the number
+** that triggers change, whether there is an index, the preset of the policy, and
+** the rows that have no triggers; with bImport, those that only an import needs. Sets
+** *pzNew to it, to sqlite3_free(), if it is another one. */
+static void readEdition(BxStmts *pHome, const RolloutRules *p, int bImport,
+    char **pzNew, BxErr *pErr) {
+  static const char zEdition[] =
+      "SELECT stamp || ',' || search || ',' || coalesce((SELECT value FROM "
+      "main.blackbox_settings WHERE name = 'rollout.policy'), '') || ',' || "
+      "coalesce((SELECT group_concat(prefix, char(10)) FROM "
+      "main.rollout_preambles), '') || char(10, 1), iif(?1, json_array("
+      "(SELECT json_group_array(json_array(format, rank, mark, items, type, "
+      "payload, time, names, conversation, once, agent, trace, item_id, spans, "
+      "newest, apart)) FROM main.rollout_formats), "
+      "(SELECT json_group_array(json_array(format, attribute, name, only, "
+      "value, rank, json)) FROM main.rollout_attributes), "
+      "(SELECT json_group_array(json_array(format, prefix, type, first)) "
+      "FROM main.rollout_lines)), '') FROM main.rollout__act";
+  sqlite3_stmt *pRow = bxStmt(pHome, zEdition, pErr);
+  const char *zOld = p != 0 && p->pHome == pHome ? p->zEdition : 0;
+  bxBind(pRow, pErr, "i", (i64)bImport);
+  if (bxRow(pRow, pErr)) {
+    const char *z1 = bxColumnText(pRow, 0, pErr);
+    const char *z2 = bxColumnText(pRow, 1, pErr);
+    size_t n1 = z1 ? strlen(z1) : 0;
+    if (pErr->rc == SQLITE_OK && (zOld == 0 || strncmp(zOld, z1, n1) != 0 ||
+                                     (bImport && strcmp(zOld + n1, z2) != 0))) {
+      *pzNew = bxPrintf(pErr, "%s%s", z1, z2);
+    }
+  }
+  bxDone(pRow, pErr);
+}
+
+const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
-  i64 iStamp;
-  char *zPreset = readEdition(pHome, &iStamp, pErr);
   RolloutRules *p = pErr->rc == SQLITE_OK ? pMemory->pRules : 0;
-  if (p != 0 && p->pHome == pHome && p->iStamp == iStamp &&
-      bxSameText(p->zPreset, zPreset)) {
-    sqlite3_free(zPreset);
-    return p;
-  }
-  if (p == 0 && pErr->rc == SQLITE_OK) {
-    p = pMemory->pRules = bxNew(sizeof(*p), pErr);
-  }
+  char *zEdition = 0;
+  readEdition(pHome, p, bImport, &zEdition, pErr);
+  if (zEdition == 0) return pErr->rc == SQLITE_OK ? p : 0;
+  if (p == 0) p = pMemory->pRules = bxNew(sizeof(*p), pErr);
   if (p != 0) {
     freeRules(p);
     readAllRules(p, pHome, pErr);
   }
   if (pErr->rc != SQLITE_OK) {
     if (p != 0) freeRules(p);
-    sqlite3_free(zPreset);
+    sqlite3_free(zEdition);
     return 0;
   }
   p->pHome = pHome;
-  p->iStamp = iStamp;
-  p->zPreset = zPreset;
+  p->zEdition = zEdition;
+  p->bSearch = strncmp(strchr(zEdition, ','), ",1", 2) == 0;
   return p;
 }
 
@@ -378,17 +412,12 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, BxErr *pErr) {
 ** from here; a test compares both. ?2 is '' for an item without a payload, and
 ** NULL for a payload without a type. */
 static const char zKeep[] =
-    "SELECT coalesce("
-    "(SELECT keep FROM main.rollout__rules WHERE item_key = t AND "
-    "payload_key = coalesce(p, '*')), "
-    "(SELECT keep FROM main.rollout__rules WHERE item_key = t AND "
-    "payload_key = '*' AND p IS NOT ''), "
-    "(SELECT keep FROM main.rollout__rules WHERE item_key = '*' AND "
-    "payload_key = coalesce(p, '*')), "
-    "(SELECT keep FROM main.rollout__rules WHERE item_key = '*' AND "
-    "payload_key = '*' AND p IS NOT ''), 0) "
-    "FROM (SELECT lower(replace(?1, '_', '')) AS t, "
-    "lower(replace(?2, '_', '')) AS p)";
+    "SELECT coalesce(max(4 * (item_key <> '*') + 2 * (payload_key <> '*') "
+    "+ keep) & 1, 0) FROM main.rollout_policy WHERE preset = "
+    "(SELECT CAST(value AS TEXT) FROM main.blackbox_settings WHERE name = "
+    "'rollout.policy') "
+    "AND item_key IN (lower(replace(?1, '_', '')), '*') AND payload_key IN "
+    "(coalesce(lower(replace(?2, '_', '')), '*'), iif(?2 IS '', NULL, '*'))";
 
 int bxRolloutKeeps(
     BxStmts *pHome, const char *zType, const char *zPayloadType, BxErr *pErr) {

@@ -2,7 +2,8 @@
 ** search.c: full-text search over what users, assistants and tools said.
 **
 ** rollout_search_install() runs sql/rollout_search.sql, which creates and fills
-** the index rollout_fts, with three triggers that keep it exact. A query is a
+** the index rollout_fts. New items are put there when they are derived; what is
+** redacted and deleted is taken out by two triggers. A query is a
 ** literal text of at least 3 characters, in upper or lower case. An item that
 ** forks share is found once: in the conversation that wrote it or, if that was
 ** deleted or has expired, in the oldest fork.
@@ -15,7 +16,7 @@ SQLITE_EXTENSION_INIT3
 extern const char bxSqlRolloutSearch[]; /* sql/rollout_search.sql */
 
 static const char zSearchRemove[] =
-    "DROP TRIGGER IF EXISTS main.rollout_fts_insert;"
+    "UPDATE main.rollout__act SET search = 0;"
     "DROP TRIGGER IF EXISTS main.rollout_fts_update;"
     "DROP TRIGGER IF EXISTS main.rollout_fts_delete;"
     "DROP TABLE IF EXISTS main.rollout_fts;"
@@ -43,12 +44,24 @@ static void explainHost(BxErr *pErr) {
   bxClear(&said);
 }
 
+void bxRolloutSearchPut(BxStmts *pHome, const RolloutRules *pRules, i64 no,
+    i64 iFirst, i64 iLast, BxErr *pErr) {
+  static const char zPut[] =
+      "INSERT OR REPLACE INTO main.rollout_fts(rowid, text) "
+      "SELECT id, group_concat(text, char(10)) FROM (SELECT DISTINCT id, text "
+      "FROM main.rollout_spoken WHERE id BETWEEN ?1 AND ?2) GROUP BY id";
+  if (pRules == 0 || !pRules->bSearch || iLast < iFirst) return;
+  bxDo(pHome, zPut, pErr, "ii", bxRolloutKey(no, iFirst),
+      bxRolloutKey(no, iLast));
+}
+
 void bxRolloutSearchInstall(BxCall *p) {
   BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
   sqlite3_stmt *pHold;
   if (pHome == 0) return;
   bxExec(pHome, zLock, &p->err);
   pHold = bxHold(p->bx, &p->err);
+  bxRolloutCatchUp(pHome, 0, &p->err);
   bxExec(pHome, bxSqlRolloutSearch, &p->err);
   bxLetGo(p->bx, pHold, &p->err);
   explainHost(&p->err);

@@ -24,7 +24,6 @@ SQLITE_EXTENSION_INIT3
 
 /* Makes the payload of a span, and reads it. Returns 0 if that is impossible. */
 static int readMade(Import *p, const char *zItem) {
-  p->made.bOdd = 0;
   p->made.iTop = 0;
   return zItem != 0 && bxTreeRead(&p->made.tree, zItem, (i64)strlen(zItem), 0,
                            0, p->pErr) != 0;

@@ -1,6 +1,6 @@
 /*
-** usage.c: the tokens that items tell, as rows of rollout_calls. The rule is the
-** view rollout__spending in sql/rollout_usage.sql, which the tests compare.
+** usage.c: the tokens that items tell, as rows of rollout_calls, by the rows of
+** rollout_usage_formats.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -122,7 +122,7 @@ void bxRolloutTellUsage(
   p->aUsage[p->nUsage++] = usage;
 }
 
-static const char zCall[] =
+static const char zPutCall[] =
     "INSERT INTO main.rollout_calls(id, call, at, model, input_fresh, "
     "cache_write, cache_read, output, reasoning, cost, format, "
     "cache_write_1h) "
@@ -136,7 +136,12 @@ static const char zCall[] =
 static char *readFamily(RolloutTale *p, BxErr *pErr) {
   static const char zFamily[] =
       "SELECT iif(a.forked_from IS NULL, h.id, "
-      "(SELECT family FROM main.rollout__families WHERE no = ?1)) "
+      "(WITH RECURSIVE up(id, steps) AS (SELECT h.id, 0 UNION "
+      "SELECT a.forked_from, up.steps + 1 FROM up "
+      "JOIN main.rollout__heads AS p ON p.id = up.id "
+      "JOIN main.rollout__about AS a ON a.no = p.no "
+      "WHERE a.forked_from IS NOT NULL AND up.steps < 1000) "
+      "SELECT id FROM up ORDER BY steps DESC LIMIT 1)) "
       "FROM main.rollout__heads AS h "
       "LEFT JOIN main.rollout__about AS a ON a.no = h.no WHERE h.no = ?1";
   sqlite3_stmt *pRow = bxStmt(p->pHome, zFamily, pErr);
@@ -147,6 +152,38 @@ static char *readFamily(RolloutTale *p, BxErr *pErr) {
   return z;
 }
 
+/* The id of a call, to sqlite3_free(); NULL for that of its item. */
+static char *callOf(const RolloutUsage *p, const char *zRoot, BxErr *pErr) {
+  if (p->zCall == 0) return 0;
+  return p->bTotal ? bxPrintf(pErr, "%s:%s", zRoot, p->zCall)
+                   : bxPrintf(pErr, "%s", p->zCall);
+}
+
+i64 bxRolloutUsageDiffers(RolloutTale *p, BxErr *pErr) {
+  static const char zIsThere[] =
+      "SELECT EXISTS (SELECT 1 FROM main.rollout_calls AS c "
+      "WHERE c.call = coalesce(?2, '#' || ?1) AND c.output >= ?6 "
+      "AND (c.id <> ?1 OR (c.input_fresh, c.cache_write, c.cache_read, "
+      "c.cache_write_1h) = (?3, ?4, ?5, ?7)))";
+  char *zRoot = p->nUsage > 0 ? readFamily(p, pErr) : 0;
+  i64 i, iFound = -1;
+  for (i = 0; i < p->nUsage && iFound < 0 && pErr->rc == SQLITE_OK; i++) {
+    const RolloutUsage *pUsage = &p->aUsage[i];
+    const i64 *a = pUsage->a;
+    char *zCall = callOf(pUsage, zRoot, pErr);
+    if (!bxAsk(p->pHome, zIsThere, pErr, "itiiiii",
+            bxRolloutKey(p->no, pUsage->iSequence), zCall,
+            a[ROLLOUT_USAGE_INPUT], a[ROLLOUT_USAGE_CACHE_WRITE],
+            a[ROLLOUT_USAGE_CACHE_READ], a[ROLLOUT_USAGE_OUTPUT],
+            a[ROLLOUT_USAGE_CACHE_WRITE_1H])) {
+      iFound = pUsage->iSequence;
+    }
+    sqlite3_free(zCall);
+  }
+  sqlite3_free(zRoot);
+  return iFound;
+}
+
 void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   char *zRoot = 0;
@@ -155,14 +192,11 @@ void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr) {
   zRoot = readFamily(p, pErr);
   for (i = 0; i < p->nUsage && pErr->rc == SQLITE_OK; i++) {
     const RolloutUsage *pUsage = &p->aUsage[i];
-    char *zOwned = 0;
+    char *zOwned = callOf(pUsage, zRoot, pErr);
     const i64 *a = pUsage->a;
-    if (pUsage->bTotal) {
-      zOwned = bxPrintf(pErr, "%s:%s", zRoot, pUsage->zCall);
-    }
-    pStmt = bxStmt(p->pHome, zCall, pErr);
+    pStmt = bxStmt(p->pHome, zPutCall, pErr);
     bxBind(pStmt, pErr, "ittiiiii-ti", bxRolloutKey(p->no, pUsage->iSequence),
-        zOwned ? zOwned : pUsage->zCall, pUsage->zModel, a[ROLLOUT_USAGE_INPUT],
+        zOwned, pUsage->zModel, a[ROLLOUT_USAGE_INPUT],
         a[ROLLOUT_USAGE_CACHE_WRITE], a[ROLLOUT_USAGE_CACHE_READ],
         a[ROLLOUT_USAGE_OUTPUT], a[ROLLOUT_USAGE_REASONING],
         pUsage->pFormat->az[ROLLOUT_USAGE_FORMAT],

@@ -88,6 +88,8 @@ export class BlackboxSession {
         `INSERT INTO rollout_items(rollout, type, payload)
          SELECT ?, value ->> 'type', value -> 'payload' FROM json_each(?)`,
       ).run(this.#rollout, items);
+      // what lists show of the items is derived by a call
+      this.#sql("SELECT rollout_append(?, '[]')").get(this.#rollout);
     };
     try {
       atomically(this.#db, write);

@@ -224,7 +224,7 @@ def test_install_works_with_an_untrusted_schema(path):
     one(db, "SELECT blackbox_install('main', 'all')")
     problems = rows(db, "SELECT problem FROM blackbox_check")
     # Before 3.41 the check itself needs what SQLite takes for unsafe there.
-    assert all("unsafe use of json" in p for p, in problems)
+    assert all("unsafe use of" in p for p, in problems)
     assert sqlite3.sqlite_version_info < (3, 41) or problems == []
     db.execute("PRAGMA trusted_schema = ON")
     assert rows(db, "SELECT * FROM blackbox_check") == []

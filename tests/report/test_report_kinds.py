@@ -216,6 +216,17 @@ def test_a_conversation_has_turns_marks_tokens_and_relations(db):
 
 
 @pytest.mark.all_domains
+def test_a_conversation_tells_what_is_not_derived_yet(db):
+    one(db, "SELECT rollout_create(?)", TALE)
+    db.execute("INSERT INTO rollout_log(rollout_id, type, payload) VALUES (?, 'event_msg', ?)",
+               (TALE, '{"type":"user_message","message":"hi"}'))
+    name = "Items without turns and usage yet"
+    assert facts(as_json(db, "rollout", TALE))[name] == 1
+    one(db, "SELECT rollout_append(?, '[]')", TALE)
+    assert name not in facts(as_json(db, "rollout", TALE))
+
+
+@pytest.mark.all_domains
 def test_a_recording_has_its_screenshots(db):
     db.execute("CREATE VIRTUAL TABLE \"my 'rec\" USING evidence_buffer(max_size_bytes=100000)")
     action = '{"id":"a1","type":"click","url":"https://example.com/","target":{"selector":"#save"}}'

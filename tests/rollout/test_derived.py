@@ -6,16 +6,16 @@ import sqlite3
 
 import pytest
 
-from rollout_helpers import ID, OTHER, THIRD, append, create, event, message, user, well
+from rollout_helpers import ID, OTHER, THIRD, append, create, derive, event, message, user, well
 from conftest import ROOT, connect, one, problems, rows, shell
 
 TABLES = ("_about", "_turns", "_marks", "_data", "_segments", "drops")
 
 
 def stored(db):
-    """Everything that is stored of conversations. looked is only a counter."""
+    """Everything that is stored of conversations."""
     heads = rows(db, "SELECT no, id, created, updated, expires_at, status, last_sequence, "
-                     "user_sequence, turns, bytes FROM rollout__heads ORDER BY no")
+                     "user_sequence, turns, bytes, title, named, behind FROM rollout__heads ORDER BY no")
     return heads, [rows(db, f"SELECT * FROM rollout_{table} ORDER BY 1, 2")
                    for table in TABLES]
 
@@ -101,6 +101,133 @@ def test_an_item_that_a_trigger_ignores_is_not_counted(db, way, which):
     well(db)
 
 
+# ------------------------------------------- items of plain SQL are derived later
+
+def plainly(db, *items, rollout=ID, at=1000):
+    for each in items:
+        db.execute("INSERT INTO rollout_log(rollout_id, item, timestamp) VALUES (?, ?, ?)",
+                   (rollout, json.dumps(each), at))
+
+
+SHOWN = "item_count, has_user_event, title, updated, turns, first_user_message, model"
+
+
+def test_lists_need_no_module_and_the_rest_follows_with_the_next_call(db):
+    for rollout in (ID, OTHER):
+        create(db, rollout, "permanent", now=500)
+    plainly(db, turn_context(model="m"), message("user", "<skill>s"), user("hello"),
+            event("thread_name_updated", thread_name="Named"),
+            event("thread_name_updated", thread_name=""))
+    assert rows(db, f"SELECT {SHOWN} FROM rollouts WHERE id = ?", ID) == [
+        (6, 1, "Named", 1000, 0, None, None)]
+    well(db)
+    append(db, OTHER, user("another"))
+    assert rows(db, f"SELECT {SHOWN} FROM rollouts WHERE id = ?", ID) == [
+        (6, 1, "Named", 1000, 1, "hello", "m")]
+    well(db)
+
+
+def test_calls_that_read_see_what_is_not_derived(db):
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'everything')")
+    create(db, ID, "permanent", now=500)
+    plainly(db, user("one"), message("assistant", "1"), turn_context(cwd="/w"),
+            {"type": "compacted", "payload": {"replacement_history": [{"role": "user"}]}},
+            user("two"), message("assistant", "2"), user("three"), message("assistant", "3"),
+            event("thread_rolled_back", num_turns=1))
+    db.execute("PRAGMA query_only = ON")
+    read = {
+        "list": rows(db, "SELECT title, cwd, first_user_message FROM rollout_list(5)"),
+        "page": json.loads(one(db, "SELECT rollout_page(5)"))["items"],
+        "context": rows(db, "SELECT sequence, payload FROM rollout_context(?)", ID)}
+    assert read["list"] == [(None, "/w", "one")]
+    assert [item["first_user_message"] for item in read["page"]] == ["one"]
+    assert [sequence for sequence, _ in read["context"]] == [4, 6]
+    db.execute("PRAGMA query_only = OFF")
+    append(db, ID)
+    assert read["list"] == rows(db, "SELECT title, cwd, first_user_message FROM rollout_list(5)")
+    assert read["context"] == rows(db, "SELECT sequence, payload FROM rollout_context(?)", ID)
+
+
+def test_a_call_derives_a_bounded_number_of_items_of_others(db):
+    create(db, ID, "permanent", now=500)
+    create(db, OTHER, "permanent", now=500)
+    db.execute("BEGIN")
+    plainly(db, *[user(str(i)) for i in range(1500)])
+    db.execute("COMMIT")
+    counts = []
+    for _ in range(3):
+        append(db, OTHER)
+        well(db)
+        counts.append(one(db, "SELECT turns FROM rollouts WHERE id = ?", ID))
+    assert counts == [1000, 1500, 1500]
+
+
+@pytest.mark.parametrize("command, arguments", [
+    ("rollout_append", [ID, '{"type":5}']), ("rollout_fork", [ID, 9]),
+    ("rollout_create", [THIRD, None, None, "[]"])])
+def test_a_command_that_is_refused_writes_nothing_of_what_waits(db, command, arguments):
+    create(db, ID, "permanent", now=500)
+    db.execute("BEGIN")
+    plainly(db, user("a"))
+    with pytest.raises(sqlite3.Error, match="Error: "):
+        db.execute("INSERT INTO blackbox_call VALUES (?, ?)", (command, json.dumps(arguments)))
+    assert db.in_transaction
+    db.execute("COMMIT")
+    assert rows(db, "SELECT item_count, turns FROM rollouts") == [(2, 0)]
+    assert one(db, "SELECT rollout_fork(?, 1, ?)", ID, OTHER) == OTHER
+    assert rows(db, "SELECT item_count, turns FROM rollouts") == [(2, 1), (2, 1)]
+    well(db)
+
+
+def test_a_redaction_of_what_is_not_derived_is_derived_redacted(db):
+    create(db, ID, "permanent", now=500)
+    plainly(db, user("a secret"), user("more"))
+    db.execute("UPDATE rollout_items SET payload = replace(payload, 'secret', '-') "
+               "WHERE sequence = 1")
+    db.execute("UPDATE rollout_items SET payload = payload WHERE sequence = 2")
+    append(db, ID)
+    assert one(db, "SELECT first_user_message FROM rollouts") == "a -"
+    assert rows(db, "SELECT domain, subject, detail FROM blackbox_log "
+                    "WHERE kind = 'redaction'") == [("rollout", ID, '{"sequence":1}')]
+    well(db)
+
+
+def test_the_search_finds_items_of_plain_sql_after_the_next_call(db):
+    create(db, ID, "permanent", now=500)
+    one(db, "SELECT rollout_search_install()")
+    plainly(db, user("a needle"), user("a secret"))
+    assert rows(db, "SELECT * FROM rollout_search('needle')") == []
+    db.execute("UPDATE rollout_items SET payload = replace(payload, 'secret', '---') "
+               "WHERE sequence = 2")
+    create(db, OTHER)
+    assert rows(db, "SELECT sequence, role FROM rollout_search('needle')") == [(1, "user")]
+    assert rows(db, "SELECT * FROM rollout_search('secret')") == []
+    one(db, "SELECT rollout_search_remove()")
+    append(db, ID, user("no index"))
+    well(db)
+
+
+def test_a_changed_reading_counts_from_the_next_call_on_even_after_a_rollback(db):
+    create(db, ID, "permanent", now=500)
+    append(db, ID, user("a"))
+    reading = ("INSERT INTO rollout_readings(format, fact, type, place) "
+               "VALUES ('mine', 'user', 'compacted', ?)")
+    db.execute("BEGIN")
+    db.execute(reading, ("$.x",))
+    append(db, ID, {"type": "compacted", "payload": {"x": "b"}})
+    assert one(db, "SELECT turns FROM rollouts") == 2
+    db.execute("ROLLBACK")
+    db.execute(reading, ("$.y",))
+    append(db, ID, {"type": "compacted", "payload": {"x": "b", "y": "<mine>"}})
+    assert one(db, "SELECT turns FROM rollouts") == 2
+    db.execute("INSERT INTO rollout_preambles(prefix) VALUES ('<mine>')")
+    append(db, ID, {"type": "compacted", "payload": {"y": "<mine>"}})
+    assert one(db, "SELECT turns FROM rollouts") == 2
+    db.execute("DELETE FROM rollout_preambles WHERE prefix = '<mine>'")
+    append(db, ID, user("c"), {"type": "compacted", "payload": {"y": "<mine>"}})
+    assert one(db, "SELECT turns FROM rollouts") == 4
+
+
 # ------------------------------------------------------- check and rebuild
 
 @pytest.mark.parametrize("sql, words", [
@@ -118,15 +245,14 @@ def test_an_item_that_a_trigger_ignores_is_not_counted(db, way, which):
     ("UPDATE rollout__about SET first_user_message = 'y' WHERE no = 1", "not that of its first"),
     ("UPDATE rollout__about SET prompt_id = NULL", "not that of its first"),
     ("INSERT INTO rollout__about(no) VALUES (9)", "row 9 belongs to no conversation"),
-    ("DELETE FROM rollout__turns", "turns is 2, the items have 0"),
-    ("DELETE FROM rollout__marks WHERE kind = 'rollback'", None),
+    ("DELETE FROM rollout__turns", "its turns are not those of its items"),
+    ("DELETE FROM rollout__marks WHERE kind = 'rollback'", "its compactions and rollbacks"),
 ])
 @pytest.mark.parametrize("begin", [False, True])
 def test_the_check_finds_wrong_derived_rows_and_a_rebuild_repairs_them(told, sql, words, begin):
     before = stored(told)
     told.execute(sql)
-    if words:
-        assert words in str(rows(told, "SELECT * FROM blackbox_check"))
+    assert words in str(rows(told, "SELECT * FROM blackbox_check"))
     if begin:
         told.execute("BEGIN")
     assert one(told, "SELECT rollout_rebuild()") == 3
@@ -289,6 +415,7 @@ def test_what_lists_show_is_right_however_items_come(db, items, shown, way):
     if way == "rebuild":
         db.execute("DELETE FROM rollout__about")
         one(db, "SELECT rollout_rebuild()")
+    derive(db)
     assert rows(db, f"SELECT {', '.join(shown)} FROM rollouts") == [tuple(shown.values())]
     assert one(db, "SELECT count(*) FROM rollout_list(5)") == (len(items) > 1)
     well(db)
@@ -302,7 +429,7 @@ def test_a_title_that_a_user_gave_outlives_items_and_redaction(told):
     assert rows(told, "SELECT title, cwd FROM rollouts WHERE id = ?", ID) == [("mine", "-")]
     one(told, "SELECT rollout_rebuild()")
     assert rows(told, "SELECT title, cwd FROM rollouts WHERE id = ?", ID) == [("mine", "-")]
-    assert rows(told, "SELECT * FROM blackbox_check") == []
+    well(told)
 
 
 def test_a_fork_and_a_rollback_cut_at_what_the_user_said(db):

@@ -4,7 +4,8 @@ import sqlite3
 
 import pytest
 
-from rollout_helpers import ID, OTHER, THIRD, append, create, event, message, texts, user, well
+from rollout_helpers import ID, OTHER, THIRD, append, create, derive, event, message, texts
+from rollout_helpers import user, well
 from conftest import connect, load, one, rows, shell
 
 DAY = 86400000
@@ -208,6 +209,7 @@ def test_payload_type_with_nul_is_the_same_in_both_ways(db):
     append(db, ID, item)
     db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
                (OTHER, json.dumps(item)))
+    derive(db)
     first, second = rows(db, "SELECT item_count, turns FROM rollouts")
     assert first == second
     assert texts(db, ID)[1:] == [
@@ -352,6 +354,7 @@ def test_policy_agrees_with_the_schema(db):
         for item in items:
             db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
                        (OTHER, json.dumps(item)))
+        derive(db)
         assert texts(db, ID)[1:] == texts(db, OTHER)[1:]
         assert len(texts(db, ID)) == kept + 1
         assert rows(db, "SELECT * FROM rollout_dropped(?)", ID) == rows(
@@ -450,6 +453,7 @@ def test_row_from_a_users_trigger(db):
                "rollout_log(rollout_id, type, payload) VALUES ('%s', 'event_msg', "
                "json_object('type', 'user_message', 'message', NEW.text)); END" % ID)
     db.execute("INSERT INTO turns VALUES ('a'), ('b')")
+    derive(db)
     assert one(db, "SELECT turns FROM rollouts") == 2
 
 

@@ -90,16 +90,15 @@ def test_payloads_keep_every_byte(db):
 
 def test_user_messages_are_seen_however_they_are_written(db):
     create(db)
-    for message in ('{"type":"message","role":"user","content":"a"}',
-                    '{"content":"b","role" : "user","type":"message"}',
-                    '{"type":"message","role":"us\\u0065r","content":"c"}',
-                    '{"type":"message","r\\u006fle":"x","role":"user","content":"d"}'):
-        turns = one(db, "SELECT turns FROM rollouts WHERE id = ?", ID)
+    for message, number in (
+            ('{"type":"message","role":"user","content":"a"}', 1),
+            ('{"content":"b","role" : "user","type":"message"}', 2),
+            ('{"type":"message","role":"us\\u0065r","content":"c"}', 3),
+            ('{"type":"message","r\\u006fle":"user","content":"d"}', 4),
+            ('{"type":"message","r\\u006fle":"x","role":"user","content":"e"}', 4)):
         one(db, "SELECT rollout_append(?, ?)", ID,
             '[{"type":"response_item","payload":%s}]' % message)
-        # from SQLite 3.42 on a key with an escape is the key it stands for
-        is_user = one(db, "SELECT ? ->> 'role'", message) == "user"
-        assert one(db, "SELECT turns FROM rollouts WHERE id = ?", ID) == turns + is_user
+        assert one(db, "SELECT turns FROM rollouts WHERE id = ?", ID) == number
 
 
 def test_a_conversation_comes_in_order_without_a_sort(db):

@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 
-from rollout_helpers import AT, ID, OTHER, THIRD, append, create, event, lines, load, well
+from rollout_helpers import AT, ID, OTHER, THIRD, append, create, derive, event, lines, load
+from rollout_helpers import well
 from conftest import DATA, connect, needs_data, one, rollout_faults, rows
 
 SUMS = "calls, input_fresh, cache_write, cache_read, output, reasoning"
@@ -97,6 +98,7 @@ def test_running_totals_count_once_and_belong_to_the_model_of_their_turn(db, way
                        (ID, json.dumps(item), 86400000))
         else:
             append(db, ID, item, now=86400000)
+    derive(db)
     assert rows(db, f"SELECT day, model, {SUMS} FROM rollout_usage_days ORDER BY model") == [
         ("1970-01-02", "m1", 2, 12, 0, 8, 12, 4), ("1970-01-02", "m2", 1, 6, 0, 4, 6, 2)]
     same_by_the_rules(db)
@@ -162,8 +164,7 @@ def test_other_formats_tell_their_tokens(db, line, usage):
 
 def test_calls_and_formats_cannot_be_changed_by_mistake(db):
     load(db, lines(answer(0, "m1", 9)))
-    for sql in ("UPDATE rollout_calls SET input_fresh = 1",
-                "UPDATE rollout_usage_formats SET place = '$.x'",
+    for sql in ("UPDATE rollout_usage_formats SET place = '$.x'",
                 "INSERT INTO rollout_usage_formats(format, type, conditions, place) "
                 "VALUES ('x', 'x', '[', '$.x')"):
         with pytest.raises(sqlite3.IntegrityError):

@@ -58,6 +58,14 @@
   "INSERT INTO part VALUES('p', 'm', '{\"type\":\"text\",\"text\":\"x\"}'),"   \
   "  ('q', 'm', '{damaged');"
 
+/* Items that are not derived yet, of two conversations. */
+#define PLAINLY                                                                \
+  "INSERT INTO rollouts(id, created) VALUES(" NEW ", 3000);"                   \
+  "INSERT INTO rollout_log(rollout_id, item, timestamp) VALUES(" OLD           \
+  ", '" USER "', 3000), (" NEW ", '" USER "', 3000), (" OLD                    \
+  ", '{\"type\":\"compacted\",\"payload\":{\"replacement_history\":[]}}', "    \
+  "3000);"
+
 const Operation aRolloutOperation[] = {
     {"create a rollout", 0, 0,
         "SELECT rollout_create(" OLD ", 'be brief', 'permanent', NULL, 1000)",
@@ -77,6 +85,13 @@ const Operation aRolloutOperation[] = {
     {"log an item", ROLLOUT, 0,
         "INSERT INTO rollout_log(rollout_id, item, timestamp) VALUES(" OLD
         ", '" USER "', 3000)",
+        0},
+    {"append after items of plain SQL", ROLLOUT PLAINLY, 0,
+        APPEND(SAID "," USER), 0},
+    {"read what is not derived", ROLLOUT PLAINLY, 0,
+        "SELECT * FROM rollout_context(" OLD "); SELECT * FROM rollout_list(5);"
+        "SELECT rollout_page(5); SELECT * FROM rollout_tree(" OLD ");"
+        "SELECT * FROM blackbox_check",
         0},
     {"import", ROLLOUT, 0, "SELECT rollout_import(" LINES ", NULL, 1000)", 0},
     {"import as a command", ROLLOUT, 0,

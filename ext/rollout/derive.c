@@ -1,12 +1,9 @@
 /*
-** tale.c: what new items of a conversation say: turns, rollbacks, compactions,
+** derive.c: what new items of a conversation say: turns, rollbacks, compactions,
 ** and what lists show.
 **
-** The rules are the triggers of sql/rollout_tables.sql. They read an item again
-** from the table, with dozens of statements. An append or an import that writes
-** many items reads them here instead, and writes what follows from them at the
-** end. The tests compare the two. If an item cannot be read here, the triggers
-** read all of them.
+** An append and an import tell the items that they write. Items of plain SQL are
+** told by the next call that writes; a call that reads tells them in memory.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -20,9 +17,9 @@ void bxRolloutTaleBegin(
   p->no = pHead->no;
   p->nTurn = pHead->nTurn;
   p->iUser = pHead->no > 0 ? pHead->iUser : -1;
-  p->iReview = p->iPrompt = -1;
+  p->iReview = p->iPrompt = p->iPromptKey = -1;
   p->bHasPrompt = pHead->no > 0 && pHead->nTurn > 0;
-  p->pRules = pErr->rc == SQLITE_OK ? bxRolloutRules(pHome, pErr) : 0;
+  p->pRules = pErr->rc == SQLITE_OK ? bxRolloutRules(pHome, 0, pErr) : 0;
 }
 
 void bxRolloutTaleEnd(RolloutTale *p) {
@@ -87,8 +84,8 @@ static int testParts(const RolloutTale *p, RolloutTest test) {
   return eResult;
 }
 
-int bxRolloutTold(RolloutTale *p, const char *zType) {
-  if (p->pRules == 0) return 0;
+/* Whether items of this type may say something. */
+static int isTelling(RolloutTale *p, const char *zType) {
   findRules(p, zType);
   return p->nRule > 0 || p->iUsage < p->pRules->nUsage ||
          sqlite3_stricmp(zType, "compacted") == 0 ||
@@ -172,7 +169,6 @@ static char *readUser(
   i64 i;
   findRules(p, zType);
   if (bxTreeRead(&p->json.tree, zPayload, nPayload, 0, 0, p->pErr) == 0) {
-    p->bLost = 1;
     return 0;
   }
   for (i = p->iRule; i < p->iRule + p->nRule; i++) {
@@ -247,6 +243,7 @@ static void prompt(RolloutTale *p, const char *z, i64 iSequence) {
   p->bHasPrompt = 1;
   if (p->no > 0 && bxAsk(p->pHome, zHas, p->pErr, "i", p->no)) return;
   p->iPrompt = iSequence;
+  if (p->bStored) p->iPromptKey = p->iKey;
   if (z != 0) p->zPrompt = bxPrintf(p->pErr, "%s", z);
 }
 
@@ -260,6 +257,10 @@ static void addTurn(RolloutTale *p, char *zOwned, int bRead, int bEvent,
   p->zLast = zOwned;
   p->bRead = bRead;
   p->last = payload;
+  if (p->bStored) {
+    p->last.z = 0;
+    p->iLastKey = p->iKey;
+  }
   sqlite3_snprintf((int)sizeof(p->zLastType), p->zLastType, "%s", p->zType);
   p->bLastEvent = bEvent;
   p->eLast = 1;
@@ -283,7 +284,8 @@ static void tellUser(RolloutTale *p, char *zOwned, int bEvent,
 static int tellQuickly(RolloutTale *p, const RolloutReading *pReading,
     const RolloutItem *pItem, i64 iSequence) {
   if (pReading->eFact != ROLLOUT_USER || !p->bHasPrompt ||
-      p->pJson != &p->json || bxBytesMeet(&pItem->first, &p->pRules->first) ||
+      p->pJson != &p->json || p->bStored ||
+      bxBytesMeet(&pItem->first, &p->pRules->first) ||
       mayRepeat(p, pReading->bEvent, iSequence)) {
     return 0;
   }
@@ -331,13 +333,26 @@ static int seePayload(RolloutTale *p, const RolloutItem *pItem) {
   if (bxTreeRead(&p->json.tree, pItem->payload.z, pItem->payload.n, 0, 0,
           p->pErr) != 0)
     return 1;
-  p->bLost = 1;
-  return 0;
+  p->json.tree.z = 0;
+  return 0; /* damaged, or nested too deeply: it says nothing */
 }
 
 static int isArray(RolloutTale *p, const char *zPath) {
   int i = bxRolloutPlace(p->pJson, zPath);
   return i >= 0 && BX_TREE_KIND(&p->pJson->tree, i) == '[';
+}
+
+static int isRollback(RolloutTale *p, const RolloutItem *pItem) {
+  char *z;
+  int i, bSame;
+  if (*p->zPayloadType) return strcmp(p->zPayloadType, "threadrolledback") == 0;
+  if (!seePayload(p, pItem)) return 0;
+  i = bxRolloutPlace(p->pJson, "$.type");
+  if (i < 0 || BX_TREE_KIND(&p->pJson->tree, i) != '"') return 0;
+  z = bxRolloutString(&p->pJson->tree, i, p->pErr);
+  bSame = z != 0 && bxRolloutSame(z, (i64)strlen(z), "threadrolledback");
+  sqlite3_free(z);
+  return bSame;
 }
 
 static void tellMarks(RolloutTale *p, i64 iSequence, const char *zType,
@@ -348,7 +363,7 @@ static void tellMarks(RolloutTale *p, i64 iSequence, const char *zType,
       addMark(&p->aMark, &p->nMark, &p->nMarkAlloc, iSequence, -1, p->pErr);
     }
   } else if (bxRolloutSame(zType, (i64)strlen(zType), "eventmsg") &&
-             strcmp(p->zPayloadType, "threadrolledback") == 0) {
+             isRollback(p, pItem)) {
     tellRollback(p, iSequence, pItem);
   }
 }
@@ -401,14 +416,15 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
     const RolloutItem *pItem, RolloutJson *pJson) {
   unsigned mTold = 0;
   i64 i, iRule, nRule, iUsage;
-  if (p->pErr->rc != SQLITE_OK || p->bLost || pItem->payload.z == 0) return;
-  if (pItem->bOdd && bxRolloutTold(p, zType)) p->bLost = 1;
+  if (p->pErr->rc != SQLITE_OK || pItem->payload.z == 0) return;
   p->json.tree.z = 0;
-  p->json.bOdd = 0;
   p->pJson = pJson != 0 ? pJson : &p->json;
   findRules(p, zType);
-  readPart(pItem->payloadType, p->zPayloadType);
-  readPart(pItem->role, p->zRole);
+  p->zPayloadType[0] = p->zRole[0] = 0;
+  if (!pItem->bOdd) {
+    readPart(pItem->payloadType, p->zPayloadType);
+    readPart(pItem->role, p->zRole);
+  }
   iRule = p->iRule;
   nRule = p->nRule;
   iUsage = p->iUsage;
@@ -429,7 +445,6 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
   }
   tellUsage(p, iSequence, iUsage, pItem);
   tellMarks(p, iSequence, zType, pItem);
-  if (p->json.bOdd || p->pJson->bOdd) p->bLost = 1;
 }
 
 /*-------------------------------------------------------------- writing ----*/
@@ -439,20 +454,25 @@ static void putAbout(RolloutTale *p, BxErr *pErr) {
       "UPDATE main.rollout__about SET prompt_id = ?2, "
       "first_user_message = substr(?3, 1, 200) WHERE no = ?1";
   static const char zNewest[] =
-      "UPDATE main.rollout__about SET reviewed = coalesce(?6, reviewed), "
-      "title = coalesce(given_title, ?2, title), cwd = coalesce(?3, cwd), "
-      "model = coalesce(?4, model), branch = coalesce(?5, branch) "
-      "WHERE no = ?1";
-  int i = ROLLOUT_TITLE;
+      "UPDATE main.rollout__about SET reviewed = coalesce(?5, reviewed), "
+      "cwd = coalesce(?2, cwd), model = coalesce(?3, model), "
+      "branch = coalesce(?4, branch) WHERE no = ?1";
+  static const char zTitle[] =
+      "UPDATE main.rollout__heads SET title = ?2 WHERE no = ?1 AND NOT named";
+  char *const *az = p->azNew;
   if (p->iPrompt >= 0) {
-    bxDo(p->pHome, zPrompt, pErr, "iit", p->no, bxRolloutKey(p->no, p->iPrompt),
+    bxDo(p->pHome, zPrompt, pErr, "iit", p->no,
+        p->iPromptKey >= 0 ? p->iPromptKey : bxRolloutKey(p->no, p->iPrompt),
         p->zPrompt);
   }
-  while (i < ROLLOUT_FACTS && p->azNew[i] == 0) i++;
-  if (i == ROLLOUT_FACTS && !p->bReviewed) return;
-  bxDo(p->pHome, zNewest, pErr, p->bReviewed ? "itttti" : "itttt", p->no,
-      p->azNew[ROLLOUT_TITLE], p->azNew[ROLLOUT_CWD], p->azNew[ROLLOUT_MODEL],
-      p->azNew[ROLLOUT_BRANCH], p->iReview);
+  if (az[ROLLOUT_TITLE] != 0) {
+    bxDo(p->pHome, zTitle, pErr, "it", p->no, az[ROLLOUT_TITLE]);
+  }
+  if (az[ROLLOUT_CWD] != 0 || az[ROLLOUT_MODEL] != 0 ||
+      az[ROLLOUT_BRANCH] != 0 || p->bReviewed) {
+    bxDo(p->pHome, zNewest, pErr, p->bReviewed ? "ittti" : "ittt", p->no,
+        az[ROLLOUT_CWD], az[ROLLOUT_MODEL], az[ROLLOUT_BRANCH], p->iReview);
+  }
 }
 
 /* Writes n turns, with a statement for as many. */
@@ -482,8 +502,11 @@ static void putAllTurns(RolloutTale *p, BxErr *pErr) {
       {3, TURN_ROWS "(?1, ?2), (?3, ?4), (?5, ?6)"},
       {1, TURN_ROWS "(?1, ?2)"},
   };
-  const RolloutMark *a = p->aTurn, *aEnd = a + p->nTurnNew;
+  const RolloutMark *a = p->aTurn, *aEnd;
   size_t i;
+  if (p->nTurnNew == 0) return;
+  aEnd = a + p->nTurnNew;
+  a += p->nTurnOld;
   for (i = 0; a < aEnd; i++) {
     sqlite3_stmt *pStmt = 0;
     assert(i < sizeof(aWay) / sizeof(aWay[0]));
@@ -500,10 +523,114 @@ void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
       "VALUES (?1, iif(?2 < 0, 'compaction', 'rollback'), nullif(?2, -1))";
   i64 i;
   putAllTurns(p, pErr);
-  for (i = 0; i < p->nMark; i++) {
+  for (i = p->nMarkOld; i < p->nMark; i++) {
     bxDo(p->pHome, zMark, pErr, "ii",
         bxRolloutKey(p->no, p->aMark[i].iSequence), p->aMark[i].iFirst);
   }
   bxRolloutUsagePut(p, pErr); /* with the model that was known before */
   putAbout(p, pErr);
+}
+
+/*---------------------------------------------------------- stored items ----*/
+
+#define CATCH_UP 1000 /* items of other conversations, at most, in one call */
+
+/* From here on the items are those of the conversation itself. */
+static void beginOwn(RolloutTale *p) {
+  int i;
+  for (i = 0; i < ROLLOUT_FACTS; i++) {
+    sqlite3_free(p->azNew[i]);
+    p->azNew[i] = 0;
+  }
+  bxRolloutUsageFree(p);
+  p->aUsage = 0;
+  p->nUsage = p->nUsageAlloc = 0;
+  p->iReview = -1;
+  p->bReviewed = 0;
+  p->nTurnOld = p->nTurnNew;
+  p->nMarkOld = p->nMark;
+}
+
+void bxRolloutTellStored(
+    RolloutTale *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr) {
+  static const char zItems[] =
+      "SELECT d.id, d.type, d.payload FROM main.rollout__segments AS s "
+      "CROSS JOIN main.rollout__data AS d ON d.id BETWEEN (s.owner << 32) + "
+      "max(s.first, ?2) AND (s.owner << 32) + min(s.last, ?3) "
+      "WHERE s.rollout = ?1 AND s.first <= ?3 AND s.last >= ?2 "
+      "ORDER BY s.rollout, s.first, d.id";
+  sqlite3_stmt *pRow;
+  int bOwn = 0;
+  if (p->pRules == 0) return;
+  p->bStored = 1;
+  pRow = bxStmt(p->pHome, zItems, pErr);
+  bxBind(pRow, pErr, "iii", no, iFirst, iLast);
+  while (bxRow(pRow, pErr)) {
+    RolloutItem item;
+    const char *zType = bxColumnText(pRow, 1, pErr);
+    p->iKey = sqlite3_column_int64(pRow, 0);
+    if (!bOwn && p->iKey >> 32 == no) {
+      beginOwn(p);
+      bOwn = 1;
+    }
+    if (zType == 0 || !isTelling(p, zType)) continue;
+    memset(&item, 0, sizeof(item));
+    item.payload.z = bxColumnText(pRow, 2, pErr);
+    item.payload.n = sqlite3_column_bytes(pRow, 2);
+    bxRolloutTell(p, p->iKey & ROLLOUT_LAST, zType, &item, 0);
+  }
+  bxDone(pRow, pErr);
+  if (!bOwn) beginOwn(p);
+}
+
+void bxRolloutTellPending(
+    RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr) {
+  bxRolloutTaleBegin(p, pHome, pHead, pErr);
+  if (pHead->no == 0 || pHead->iBehind < 0) return;
+  bxRolloutTellStored(p, pHead->no, pHead->iBehind, pHead->iLast, pErr);
+}
+
+/* Derives at most nMax items of a conversation. */
+static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
+  static const char zDone[] =
+      "UPDATE main.rollout__heads SET turns = ?2, user_sequence = "
+      "coalesce(user_sequence, nullif(?3, -1)), behind = nullif(?4, -1) "
+      "WHERE no = ?1";
+  RolloutTale tale;
+  i64 iTo = pHead->iLast;
+  memset(&tale, 0, sizeof(tale));
+  if (iTo - pHead->iBehind >= nMax) iTo = pHead->iBehind + nMax - 1;
+  bxRolloutTaleBegin(&tale, pHome, pHead, pErr);
+  bxRolloutTellStored(&tale, pHead->no, pHead->iBehind, iTo, pErr);
+  bxDo(pHome, zDone, pErr, "iiii", pHead->no, tale.nTurn, tale.iUser,
+      iTo < pHead->iLast ? iTo + 1 : -1);
+  bxRolloutTalePut(&tale, pErr);
+  bxRolloutSearchPut(pHome, tale.pRules, pHead->no, pHead->iBehind, iTo, pErr);
+  pHead->nTurn = tale.nTurn;
+  pHead->iUser = tale.iUser;
+  pHead->iBehind = iTo < pHead->iLast ? iTo + 1 : -1;
+  bxRolloutTaleEnd(&tale);
+}
+
+void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr) {
+  static const char zNext[] =
+      "SELECT coalesce((SELECT no FROM main.rollout__heads "
+      "WHERE behind IS NOT NULL ORDER BY behind LIMIT 1), 0)";
+  static const char zId[] = "SELECT id FROM main.rollout__heads WHERE no = ?1";
+  i64 nLeft = CATCH_UP, no;
+  if (pErr->rc != SQLITE_OK) return;
+  if (pHead != 0 && pHead->no > 0 && !pHead->bAnyBehind) return;
+  if (pHead != 0 && pHead->no > 0 && pHead->iBehind >= 0) {
+    derive(pHome, pHead, ROLLOUT_LAST + 1, pErr);
+  }
+  while (nLeft > 0 && (no = bxAsk(pHome, zNext, pErr, "")) > 0) {
+    char *z = bxAskText(pHome, zId, pErr, "i", no);
+    RolloutHead head;
+    if (z != 0 && bxRolloutFind(pHome, 0, z, &head, pErr)) {
+      nLeft -= head.iLast - head.iBehind + 1;
+      derive(pHome, &head, nLeft + head.iLast - head.iBehind + 1, pErr);
+    }
+    sqlite3_free(z);
+    if (pErr->rc != SQLITE_OK) return;
+  }
 }

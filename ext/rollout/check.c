@@ -1,0 +1,116 @@
+/*
+** check.c: what blackbox_check() tests of conversations beside the query of
+** sql/rollout_check.sql: what was derived from the items. All items of each
+** conversation are told in memory, and the result is compared with what is stored,
+** up to the first item that is not derived yet.
+*/
+#include "rollout.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/* clang-format off */
+/* Of conversation ?1. From the items follow: ?2 its own turns, ?3 its own marks, ?4
+** the number of turns, ?5 the first user event, ?6 the item of the first user
+** message, ?7 its text, ?8 to ?11 title, cwd, model and branch, ?12 an item whose
+** usage is missing. */
+static const char zDiffers[] =
+    "WITH x AS (SELECT h.*, a.cwd, a.model, a.branch, a.prompt_id,"
+    "  a.first_user_message, a.forked_from AS fork, (SELECT d.payload ->> 'cwd'"
+    "   FROM main.rollout__data AS d WHERE d.id = ?1 << 32"
+    "    AND " BX_JSON_VALID("d.payload") ") AS first_cwd"
+    "  FROM main.rollout__heads AS h"
+    "  JOIN main.rollout__about AS a ON a.no = h.no WHERE h.no = ?1) "
+    "SELECT id, 'turns is ' || turns || ', the items have ' || ?4 FROM x"
+    " WHERE turns <> ?4 "
+    "UNION ALL SELECT id, 'user_sequence is ' || coalesce(user_sequence, 'NULL')"
+    "  || ', the first user event is item ' || coalesce(?5, 'NULL') FROM x"
+    " WHERE user_sequence IS NOT ?5"
+    "  AND NOT (?5 IS NULL AND coalesce(user_sequence >= behind, 0)) "
+    "UNION ALL SELECT id, 'its turns are not those of its items;"
+    " rollout_rebuild() derives them' FROM x"
+    " WHERE ?2 <> (SELECT json_group_array(json_array(id & 4294967295, number))"
+    "  FROM (SELECT id, number FROM main.rollout__turns WHERE id BETWEEN ?1 << 32"
+    "   AND (?1 << 32) + 4294967295 ORDER BY id)) "
+    "UNION ALL SELECT id, 'its compactions and rollbacks are not those of its"
+    " items; rollout_rebuild() derives them' FROM x"
+    " WHERE ?3 <> (SELECT json_group_array(json_array(id & 4294967295,"
+    "   coalesce(first, -1))) FROM (SELECT id, first FROM main.rollout__marks"
+    "   WHERE id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295 ORDER BY id)) "
+    "UNION ALL SELECT id, 'its ' || f.column1 || ' is not the newest that its"
+    " items say; rollout_rebuild() derives it'"
+    " FROM x, (VALUES ('title'), ('cwd'), ('model'), ('branch')) AS f"
+    " WHERE CASE f.column1 WHEN 'title' THEN behind IS NULL"
+    "   AND NOT named AND title IS NOT coalesce(?8, title)"
+    "  WHEN 'cwd' THEN cwd IS NOT coalesce(?9, iif(fork IS NULL, first_cwd, cwd))"
+    "  WHEN 'model' THEN model IS NOT coalesce(?10, model)"
+    "  ELSE branch IS NOT coalesce(?11, branch) END "
+    "UNION ALL SELECT id, 'first_user_message is not that of its first turn;"
+    " rollout_rebuild() derives it' FROM x WHERE prompt_id IS NOT ?6"
+    "  OR first_user_message IS NOT substr(?7, 1, 200) "
+    "UNION ALL SELECT id, 'item ' || ?12 || ': its usage is missing or wrong;"
+    " rollout_rebuild() derives it' FROM x WHERE ?12 IS NOT NULL";
+/* clang-format on */
+
+/* Marks as JSON, as the query makes it. */
+static char *listOfMarks(const RolloutMark *a, i64 i, i64 n, BxErr *pErr) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  const char *zBefore = "[";
+  for (; i < n; i++, zBefore = ",") {
+    sqlite3_str_appendf(
+        pOut, "%s[%lld,%lld]", zBefore, a[i].iSequence, a[i].iFirst);
+  }
+  sqlite3_str_appendall(pOut, *zBefore == '[' ? "[]" : "]");
+  return bxFinish(pOut, pErr);
+}
+
+/* Compares a conversation of which iLast is the last item that is derived. */
+static void checkOne(
+    BxStmts *p, i64 no, i64 iLast, int *pnLeft, BxProblems *pOut, BxErr *pErr) {
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
+  RolloutTale tale;
+  sqlite3_stmt *pRow;
+  char *zTurns, *zMarks;
+  i64 iUsage;
+  memset(&tale, 0, sizeof(tale));
+  bxRolloutTaleBegin(&tale, p, &none, pErr);
+  bxRolloutTellStored(&tale, no, 1, iLast, pErr);
+  tale.no = no;
+  iUsage = bxRolloutUsageDiffers(&tale, pErr);
+  zTurns = listOfMarks(tale.aTurn, tale.nTurnOld, tale.nTurnNew, pErr);
+  zMarks = listOfMarks(tale.aMark, tale.nMarkOld, tale.nMark, pErr);
+  pRow = bxStmt(p, zDiffers, pErr);
+  bxBind(pRow, pErr, "ittiiittttti", no, zTurns, zMarks, tale.nTurn, tale.iUser,
+      tale.iPromptKey, tale.zPrompt, tale.azNew[ROLLOUT_TITLE],
+      tale.azNew[ROLLOUT_CWD], tale.azNew[ROLLOUT_MODEL],
+      tale.azNew[ROLLOUT_BRANCH], iUsage);
+  if (pErr->rc == SQLITE_OK) {
+    if (tale.iUser < 0) sqlite3_bind_null(pRow, 5);
+    if (tale.iPromptKey < 0) sqlite3_bind_null(pRow, 6);
+    if (iUsage < 0) sqlite3_bind_null(pRow, 12);
+  }
+  while (bxRow(pRow, pErr) && *pnLeft > 0) {
+    bxProblem(pOut, (const char *)sqlite3_column_text(pRow, 0), "%s",
+        sqlite3_column_text(pRow, 1));
+    --*pnLeft;
+  }
+  bxDone(pRow, pErr);
+  sqlite3_free(zTurns);
+  sqlite3_free(zMarks);
+  bxRolloutTaleEnd(&tale);
+}
+
+void bxRolloutCheck(BxStmts *p, BxProblems *pOut) {
+  BxErr err = {SQLITE_OK, 0};
+  int nLeft = BX_MAX_PROBLEMS;
+  sqlite3_stmt *pHead = bxPrepare(p,
+      "SELECT no, coalesce(behind - 1, last_sequence) "
+      "FROM main.rollout__heads ORDER BY no",
+      &err);
+  while (nLeft > 0 && bxRow(pHead, &err) && pOut->err.rc == SQLITE_OK) {
+    checkOne(p, sqlite3_column_int64(pHead, 0), sqlite3_column_int64(pHead, 1),
+        &nLeft, pOut, &err);
+  }
+  sqlite3_finalize(pHead);
+  bxUnchecked(pOut, "rollout", &err);
+}
