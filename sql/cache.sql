@@ -42,7 +42,7 @@
 -- No CHECK, index or generated column calls a JSON function. SQLite before 3.41
 -- regards these as unsafe while trusted_schema is off. In a table definition they
 -- would make the whole file unreadable, in a trigger only the statement fails. So
--- "protected" is a plain column, and cache_written corrects it.
+-- "protected" is a plain column: cache_written corrects it, and cache_protected guards it.
 --
 -- Deleting a session removes its items with one receipt. The row triggers of
 -- cache_items do nothing if the session no longer exists.
@@ -151,6 +151,12 @@ BEGIN
   UPDATE cache_state
   SET item = NEW.id, session = NEW.session_id, is_new = 0, grown = NEW.data_size - OLD.data_size,
     bytes = bytes + NEW.data_size - OLD.data_size WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.cache_protected AFTER UPDATE OF protected ON cache_items
+WHEN NEW.protected IS NOT (NEW.custom_metadata ->> '$.kind' IS 'tool_result')
+BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: protected follows from custom_metadata; write that');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_written AFTER UPDATE OF item ON cache_state

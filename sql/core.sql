@@ -100,7 +100,7 @@ CREATE VIEW IF NOT EXISTS main.retention__holds AS
 SELECT kind, "key", owner, until, step, found
   FROM retention__in_force
  WHERE until IS NULL
-    OR (until > (SELECT max(seen, min(unixepoch() * 1000, seen + 86400000)) FROM retention__clock)) IS NOT 0;
+    OR (until > (SELECT iif(unixepoch() * 1000 BETWEEN seen AND seen + 86400000, unixepoch() * 1000, seen) FROM retention__clock)) IS NOT 0;
 
 CREATE VIEW IF NOT EXISTS main.retention__refused AS
 SELECT kind, "key", until

@@ -195,8 +195,11 @@ def test_protected_follows_the_metadata_whatever_is_written(pdb):
     put(pdb, A, "task0002", text(20), metadata='{"kind": "other"}')
     protected = "SELECT protected FROM cache_items ORDER BY task_id"
     assert rows(pdb, protected) == [(1,), (0,)]
-    pdb.execute("UPDATE cache_items SET protected = NOT protected, data = '[1, 2, 3]'")
-    assert rows(pdb, protected) == [(1,), (0,)]
+    for more in "", ", data = '[1, 2, 3]'":
+        with pytest.raises(sqlite3.IntegrityError, match="protected follows from custom_metadata"):
+            pdb.execute(f"UPDATE cache_items SET protected = NOT protected{more}")
+        pdb.execute(f"UPDATE cache_items SET protected = protected{more}")
+        assert rows(pdb, protected) == [(1,), (0,)]
     for value in (1, 0, 7, "x"):
         pdb.execute("REPLACE INTO cache_items(session_id, task_id, turn_id, description,"
                     " data, protected) VALUES(?,'task0002','turn0000','d','1',?)", (A, value))
@@ -260,3 +263,10 @@ def test_a_clean_up_as_a_row_that_is_refused_leaves_the_transaction_as_it_was(db
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError: limit"):
         db.execute("INSERT INTO blackbox_call VALUES(?, '[1, null, 0]')", (call,))
     assert db.in_transaction
+
+
+def test_a_clock_in_doubt_stops_no_write(db):
+    db.execute("UPDATE retention__clock SET seen = seen - 9 * 86400000")
+    one(db, "SELECT cache_write(?, 'task0001', 'turn0001', '1', 'd', NULL, NULL, 5)", A)
+    one(db, "SELECT cache_write(?, 'task0001', 'turn0002', '1', 'd')", A)
+    assert one(db, "SELECT count(*) FROM cache_items") == 2  # nothing is removed, either

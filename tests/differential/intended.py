@@ -136,9 +136,69 @@ DIFFERENCES = [
         r"a ring knows 'window', 'max_bytes', 'idle_days', 'kill_switch', 'complete' and 'forget'$",
         "more commands"),
     Difference(
-        r"FROM blackbox_limits", r"^\('cache\.(lock_tool_results|on_quota)', ",
+        r"FROM blackbox_limits", r"^\('cache\.lock_tool_results', ", None, "the setting is gone"),
+    Difference(
+        r"FROM blackbox_limits", r"^\('cache\.on_quota', ",
         r"^\('cache\.on_quota', 'reject', 'reject', 'reject, evict_oldest', ",
-        "a setting is gone, and evict_lru"),
+        "evict_lru is gone"),
+    Difference(
+        r"", r"InvalidKeyFormatError: (session_id|task_id|turn_id) must ",
+        r"InvalidKeyFormatError: session_id, task_id and turn_id must ",
+        "one message for the parts of a key"),
+    Difference(
+        r"", r"ValidationError: custom_metadata must be a JSON object of at most 65536 bytes, or NULL",
+        r"ValidationError: custom_metadata must be a JSON object of at most 65536 bytes",
+        "a shorter message"),
+    Difference(
+        r"cache_items", r"ValidationError: (description|custom_metadata|data|timestamp|expires_at) must ",
+        r"UNIQUE constraint failed: cache_items\.storage_key$|: InvalidKeyFormatError: ",
+        "of two reasons, the other one"),
+    Difference(
+        r"", r"(ErasedError: .*); use another one, or wait until the time in retention_erased\b",
+        r"ErasedError: .*; use another one$", "a shorter message"),
+    Difference(
+        r"^UPDATE .*event_payloads SET pinned", r"PinnedError: a pinned row cannot be changed; ",
+        r"ValidationError: pinned must be 0 or 1$", "of two reasons, the other one"),
+    Difference(
+        r"FROM retention_log\b", r"'payload', 'payload\.age', None, ",
+        r"'payload', 'payload\.age', None, ", "a row is due from the next whole second on"),
+    Difference(
+        r"^SELECT cache_stats\(", r'"hits":\d+,', r'"hits":\d+,',
+        "hits are counted for a session, and stay when an item goes"),
+    Difference(
+        r"\bblackbox_erase\(", r'"erased":\[|^\(\d+,\)$|^\[\d', r'"from":"blackbox_log"|^\(\d+,\)$',
+        "fields of the log that name the key, or have the text, are erased, too"),
+    Difference(
+        r"FROM retention_hold_log\b", r", 'case-\d', '(hold|release)', ",
+        r"^\(\d+, None, None, 'case-\d', ", "the log has a digest of what was erased"),
+    Difference(
+        r"^UPDATE .*cache_sessions SET last_accessed_at", r"^1 changes$", r"^0 changes$",
+        "an older time changes nothing"),
+    Difference(
+        r"cache_sessions", r"ValidationError: (created_at|last_accessed_at) must be ",
+        r"ValidationError: created_at and last_accessed_at must be ", "one message for both"),
+    Difference(
+        r"", r"ValidationError: (a session that has items cannot be|description must be text that is)",
+        r"ValidationError: (a session that has items cannot be|description must be text that is)",
+        "shorter messages"),
+    Difference(
+        r"", r"HeldError: a hold keeps this session, (and its items|which) cannot be ",
+        r"HeldError: a hold keeps this session, (and its items|which) cannot be ",
+        "one guard for both"),
+    Difference(
+        r"\bUPDATE .*cache_items|cache_items.* DO UPDATE", r"^1 changes$|ValidationError: session_id of an item cannot ",
+        r"HeldError: a hold keeps this session, ", "a held item is not updated at all"),
+    Difference(
+        r"cache_|session", r"HeldError: ", r"ValidationError: ", "of two reasons, the other one"),
+    Difference(
+        r"cache_sessions", r"ErasedError: ", r"^0 changes$", "OR IGNORE looks at the key first"),
+    Difference(
+        r"", r"InvalidItemError: Invalid item format: (a payload is JSON text of|use either item)",
+        r"InvalidItemError: Invalid item format: the payload must be well-formed JSON, ",
+        "of two messages, the other one"),
+    Difference(
+        r"FROM retention_erasures\b", r"\|\d+\|\d+$|, \d+, \d+", r"\|\d+\|\d+$|, \d+, \d+",
+        "fields of the log that name the key, or have the text, are erased, too"),
     Difference(
         r"", r"CHECK constraint failed: ValidationError: (timestamp|expires_at) must be whole ",
         r"CHECK constraint failed: ValidationError: timestamp and expires_at must be milliseconds ",
@@ -159,8 +219,9 @@ DIFFERENCES = [
         r"SQLITE_CONSTRAINT_CHECK: CHECK constraint failed: InvalidIdError: ",
         "a CHECK in place of a trigger"),
     Difference(
-        r"FROM retention_log\b", r"'cache', '(clear|idle)', ", r"'cache', '(clear|idle)', ",
-        "the receipt has the time of the log, which is not rounded"),
+        r"FROM retention_log\b", r"'cache', '(clear|idle|expired|abandoned)', ",
+        r"'cache', '(clear|idle|expired|abandoned)', ",
+        "the receipt has the time of the log, and what has expired goes at another time"),
     Difference(
         r"", r"HeldError: a hold keeps this buffer, ", r"HeldError: a hold keeps this buffer \(by ",
         "the message names the hold"),
@@ -323,6 +384,10 @@ TRANSLATIONS = [
     Translation(
         r"^SELECT written, items_before, rule FROM \S+cache_state$", "SELECT NULL, NULL, NULL",
         "a write of the cache leaves no mark in a table"),
+    Translation(
+        r"^SELECT json_remove\((blackbox_erase\(.*\)), '\$\.erasure', '\$\.salt', '\$\.digest'\)",
+        r"SELECT json_set(json_remove(\1, '$.erasure', '$.salt', '$.digest'), '$.then', "
+        r"'PRAGMA wal_checkpoint(TRUNCATE); VACUUM')", "the steps are in another order"),
     Translation(
         r"^DROP TRIGGER payload_update_check\b", "DROP TRIGGER payload_update_guard",
         "another trigger guards a row"),

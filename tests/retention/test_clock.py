@@ -199,6 +199,14 @@ def test_a_file_that_was_idle_for_nine_days_keeps_no_more_than_before(plain):
     assert len(kept(db)) < 100
 
 
+def test_a_jump_ahead_ends_no_hold_of_its_day(plain):
+    db, clock = plain
+    db.execute("INSERT INTO retention_holds(kind, key, owner, actor, reason, until) "
+               "VALUES('event', 'e', 'o', 'ann', 'why', ?)", (clock.ms + 2 * HOUR,))
+    clock.write(db, 9 * DAY, "p")
+    assert one(db, "SELECT count(*) FROM retention_holds") == 1
+
+
 @pytest.mark.parametrize("jump", [2, 6, 30])
 def test_a_jump_ahead_ends_no_hold(plain, tmp_path, jump):
     db, clock = plain
