@@ -340,7 +340,7 @@ BEGIN
               THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type and payload, which is JSON')
               WHEN iif(typeof(NEW.payload) = 'text',
                        NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')),
-                       NEW.payload NOT NULL)
+                       typeof(NEW.payload) GLOB '[ir]*')
               THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
               WHEN instr(NEW.type, char(0))
               THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')

@@ -265,7 +265,7 @@ char *problems(sqlite3 *db) {
   char *z;
   appendRows(pOut, db, "problem",
       "SELECT * FROM blackbox_check WHERE problem NOT GLOB 'row *: has no leaf "
-      "yet*'");
+      "yet*' AND problem NOT GLOB '*: schema of * had been damaged *'");
   z = sqlite3_str_finish(pOut);
   return z ? z : sqlite3_mprintf("%s", "");
 }

@@ -62,7 +62,7 @@ FIGURES = {
     "bytes of an empty file: all, a ring": (634_880, 400_000),
     "opcodes of INSERT: archive": (2_291, 2_100),
     "opcodes of INSERT: rollout_log": (800, 800),
-    "opcodes of INSERT: cache": (1_414, 1_200),
+    "opcodes of INSERT: cache": (1_412, 1_200),
     "INSERT prepared anew, time of plain's: archive": (None, 20),
     "INSERT prepared anew, time of AgentGazer's: archive": (None, 20),
     "INSERT prepared anew, time of plain's: rollout_log": (None, 20),

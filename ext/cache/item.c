@@ -186,8 +186,10 @@ void bxCacheWrite(BxCall *p) {
   static const char *const azArg[] = {"session_id", "task_id", "turn_id",
       "data", "description", "custom_metadata", "timestamp", "expires_at", 0};
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
-  int bBegun = pHome != 0 && !bxInWriter(p->bx) &&
-               bxAsk(pHome, zCacheOverdue, &p->err, "") != 0;
+  int bBegun = pHome != 0 && !bxInWriter(p->bx);
+  /* in a transaction SQLite waits for no other writer after a read */
+  if (bBegun && !sqlite3_get_autocommit(p->bx->db)) bxLock(pHome, &p->err);
+  bBegun = bBegun && bxAsk(pHome, zCacheOverdue, &p->err, "") != 0;
   if (bBegun) bxSavepoint(p->bx, "cache_write", &p->err);
   bBegun &= p->err.rc == SQLITE_OK;
   if (bBegun) removeExpired(pHome, &p->err);

@@ -468,6 +468,7 @@ def test_check_finds_what_was_damaged_behind_the_triggers(pdb):
             ("UPDATE cache_items SET protected = 1 WHERE id = 2", key(B, "task0001")),
             ("UPDATE cache__limits SET evict = 2", "cache_state")):
         pdb.execute("BEGIN")
+        pdb.execute("DROP TRIGGER cache_protected")
         pdb.execute(statement.replace(" LIMIT 1", f" AND session_id = '{A}'"))
         assert found in [object for object, _ in cache_faults(pdb)], statement
         pdb.execute("ROLLBACK")

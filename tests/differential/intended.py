@@ -186,8 +186,12 @@ DIFFERENCES = [
         r"HeldError: a hold keeps this session, (and its items|which) cannot be ",
         "one guard for both"),
     Difference(
-        r"\bUPDATE .*cache_items|cache_items.* DO UPDATE", r"^1 changes$|ValidationError: session_id of an item cannot ",
+        r"\bUPDATE .*cache_items|cache_items.* DO UPDATE", r"^\d+ changes$|ValidationError: session_id of an item cannot ",
         r"HeldError: a hold keeps this session, ", "a held item is not updated at all"),
+    Difference(
+        r"\bUPDATE .*cache_items", r"^\d+ changes$",
+        r"ValidationError: description must not be longer than cache\.max_description; ",
+        "a lower limit holds for each UPDATE of an item"),
     Difference(
         r"cache_|session", r"HeldError: ", r"ValidationError: ", "of two reasons, the other one"),
     Difference(

@@ -46,8 +46,7 @@ def told(db):
 
 # ---------------------------------------------------- items by plain INSERT
 
-@pytest.mark.parametrize("payload", ["'{'", "'not json'", "''", "'{''a'':1}'", "'[1,]'",
-                                     "7", "x'7b7d'"])
+@pytest.mark.parametrize("payload", ["'{'", "'not json'", "''", "'{''a'':1}'", "'[1,]'", "7"])
 @pytest.mark.parametrize("verb", ["INSERT", "INSERT OR REPLACE", "INSERT OR IGNORE",
                                   "INSERT OR FAIL"])
 def test_a_plain_insert_puts_no_payload_that_is_not_json(told, payload, verb):
