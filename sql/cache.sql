@@ -257,7 +257,7 @@ BEGIN
   INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
   SELECT at, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,
     at - min(timestamp), max(timestamp) - min(timestamp), NULL
-  FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS at), cache_items WHERE session_id = OLD.session_id
+  FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS at), cache_items WHERE session_id = OLD.session_id
   GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
   UPDATE cache_state SET bytes = bytes - OLD.total_size, session = NULL WHERE one = 1;
   DELETE FROM cache__note WHERE "key" IN (SELECT storage_key FROM cache_items WHERE session_id = OLD.session_id);

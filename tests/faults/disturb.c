@@ -349,7 +349,7 @@ static void stopExpected(const Stop *pStop, int iPoint, int rc, char *zOut) {
 static void stopVerdict(Stop *pStop, int iPoint, int rc, i64 nQueued) {
   int bChanged = 1;
   if (pStop->p->pOp->flags & OP_STAGES) {
-    judgeQueue(pStop->p, pStop->db, rc, queued(pStop->db) - nQueued);
+    judgeQueue(pStop->p, rc, queued(pStop->db) - nQueued);
   } else if (rc != SQLITE_OK) {
     bChanged = stopJudge(pStop, iPoint);
   }
