@@ -34,7 +34,12 @@ static const char zCoreFaults[] =
     "anything; run blackbox_install()' AS problem WHERE NOT EXISTS (SELECT 1 "
     "FROM main.retention__clock) UNION ALL SELECT 'blackbox__open', 'it has "
     "removals of a bulk act that did not end' WHERE EXISTS (SELECT 1 FROM "
-    "main.blackbox__open WHERE minute = 0)";
+    "main.blackbox__open WHERE minute = 0) UNION ALL SELECT "
+    "'retention__clock', 'the newest time that this file has seen is more than "
+    "a day after the clock: holds that have an end are over, and rules wait; "
+    "if "
+    "the clock is right, SELECT retention_confirm_clock()' FROM "
+    "main.retention__clock WHERE seen > unixepoch() * 1000 + 86400000";
 
 /* From two indexes that together have every row once. */
 static const char zPayloadSize[] =

@@ -284,7 +284,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox__open(
   minute INTEGER NOT NULL,
   at     INTEGER,
   rows   INTEGER,
-  bytes  INTEGER,
+  bytes  INTEGER CHECK ((min(rows, bytes) >= 0) IS TRUE),
   oldest INTEGER,
   newest INTEGER,
   PRIMARY KEY (domain, rule, minute)

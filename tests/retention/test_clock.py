@@ -235,6 +235,25 @@ def test_the_newest_time_is_guarded(db, sql):
     assert seen(db) == before
 
 
+def test_a_time_far_ahead_is_a_problem(db):
+    """It would end the holds."""
+    set_seen(db, now() + 2 * DAY)
+    assert "after the clock" in one(db, "SELECT problem FROM blackbox_check")
+    one(db, "SELECT retention_confirm_clock()")
+    assert problems(db) == []
+
+
+@pytest.mark.parametrize("values", ["-1, -4", "NULL, NULL", "-1, 9", "9, -1"])
+def test_no_plain_insert_takes_from_a_receipt(db, values):
+    archive(db, "p", T0)
+    db.execute("DELETE FROM event_payloads")
+    before = rows(db, "SELECT rows, bytes FROM retention_log")
+    with pytest.raises(sqlite3.IntegrityError):
+        db.execute("INSERT INTO retention_note(at, domain, rule, rows, bytes) "
+                   f"VALUES(unixepoch() * 1000, 'payload', 'manual', {values})")
+    assert rows(db, "SELECT rows, bytes FROM retention_log") == before != []
+
+
 def test_a_lost_row_stops_the_rules_and_is_a_problem(db):
     archive(db, "p", T0)
     db.execute("DELETE FROM retention__clock")
