@@ -43,11 +43,8 @@ static int equalTexts(Text a, Text b) {
 
 static Call *newCall(Reader *p, int bResult) {
   Exchange *pOut = p->pOut;
-  Call *a = bxGrow(pOut->a, pOut->n, &pOut->nAlloc, sizeof(*a), p->pErr);
+  Call *a = bxAdd(&pOut->a, &pOut->n, &pOut->nAlloc, sizeof(*a), p->pErr);
   if (a == 0) return 0;
-  pOut->a = a;
-  a += pOut->n++;
-  memset(a, 0, sizeof(*a));
   a->bResult = bResult;
   a->bResponse = p->eBody != BODY_REQUEST;
   a->iTurn = pOut->nTurn;

@@ -208,11 +208,8 @@ static void readFormat(Formats *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
   Format *a;
   int i;
   if (!(pOut->mKind >> eKind & 1)) return;
-  a = bxGrow(pOut->a, pOut->n, &pOut->nAlloc, sizeof(*a), pErr);
+  a = bxAdd(&pOut->a, &pOut->n, &pOut->nAlloc, sizeof(*a), pErr);
   if (a == 0) return;
-  pOut->a = a;
-  a += pOut->n++;
-  memset(a, 0, sizeof(*a));
   a->eKind = eKind;
   a->eBody = (FormatBody)sqlite3_column_int(pStmt, 1);
   a->bCacheIn = sqlite3_column_int(pStmt, 2);

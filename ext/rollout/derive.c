@@ -228,11 +228,10 @@ static int isRepeated(
 
 static void addMark(RolloutMark **pa, i64 *pn, i64 *pnAlloc, i64 iSequence,
     i64 iFirst, BxErr *pErr) {
-  RolloutMark *a = bxGrow(*pa, *pn, pnAlloc, sizeof(*a), pErr);
+  RolloutMark *a = bxAdd(pa, pn, pnAlloc, sizeof(*a), pErr);
   if (a == 0) return;
-  *pa = a;
-  a[*pn].iSequence = iSequence;
-  a[(*pn)++].iFirst = iFirst;
+  a->iSequence = iSequence;
+  a->iFirst = iFirst;
 }
 
 /* Notes the first user message, or the first goal. */

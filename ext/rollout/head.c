@@ -234,10 +234,8 @@ void bxRolloutSetShut(
     *pShut = p->aShut[--p->nShut];
     return;
   }
-  pShut = bxGrow(p->aShut, p->nShut, &p->nShutAlloc, sizeof(*pShut), pErr);
+  pShut = bxAdd(&p->aShut, &p->nShut, &p->nShutAlloc, sizeof(*pShut), pErr);
   if (pShut == 0) return;
-  p->aShut = pShut;
-  pShut += p->nShut++;
   pShut->pHome = pHome;
   pShut->no = no;
   sqlite3_snprintf((int)sizeof(pShut->zId), pShut->zId, "%s", zId);

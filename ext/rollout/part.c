@@ -131,11 +131,8 @@ static sqlite3_uint64 hashItem(
 
 static void bagHash(RolloutPart *p, sqlite3_uint64 h, BxErr *pErr) {
   RolloutPartHash *a =
-      bxGrow(p->aBag, p->nBag, &p->nBagAlloc, sizeof(*a), pErr);
+      bxAdd(&p->aBag, &p->nBag, &p->nBagAlloc, sizeof(*a), pErr);
   if (a == 0) return;
-  p->aBag = a;
-  a += p->nBag++;
-  a->bUsed = 0;
   a->h = h;
 }
 

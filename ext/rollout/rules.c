@@ -149,12 +149,9 @@ void bxRolloutRulesFree(RolloutRules *p) {
 static void addCondition(
     RolloutRules *p, const BxTree *pTree, int i, BxErr *pErr) {
   char cKind = BX_TREE_KIND(pTree, i + 1);
-  RolloutCondition *a = bxGrow(
-      p->aCondition, p->nCondition, &p->nConditionAlloc, sizeof(*a), pErr);
+  RolloutCondition *a = bxAdd(
+      &p->aCondition, &p->nCondition, &p->nConditionAlloc, sizeof(*a), pErr);
   if (a == 0) return;
-  p->aCondition = a;
-  a += p->nCondition++;
-  memset(a, 0, sizeof(*a));
   a->zPath = bxRolloutString(pTree, i, pErr);
   if (cKind == '"') a->zText = bxRolloutString(pTree, i + 1, pErr);
   if (a->zText != 0) bxRolloutMakeKey(a->zText);
@@ -166,12 +163,9 @@ static void addCondition(
 
 /* What never holds, of conditions that are no JSON object. */
 static void addNever(RolloutRules *p, BxErr *pErr) {
-  RolloutCondition *a = bxGrow(
-      p->aCondition, p->nCondition, &p->nConditionAlloc, sizeof(*a), pErr);
+  RolloutCondition *a = bxAdd(
+      &p->aCondition, &p->nCondition, &p->nConditionAlloc, sizeof(*a), pErr);
   if (a == 0) return;
-  p->aCondition = a;
-  a += p->nCondition++;
-  memset(a, 0, sizeof(*a));
   a->zPath = bxPrintf(pErr, "$");
 }
 
@@ -204,11 +198,8 @@ static const char zReadings[] =
 
 static void addReading(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   RolloutReading *a =
-      bxGrow(p->aReading, p->nReading, &p->nReadingAlloc, sizeof(*a), pErr);
+      bxAdd(&p->aReading, &p->nReading, &p->nReadingAlloc, sizeof(*a), pErr);
   if (a == 0) return;
-  p->aReading = a;
-  a += p->nReading++;
-  memset(a, 0, sizeof(*a));
   a->eFact = (RolloutFact)sqlite3_column_int(pRow, 0);
   a->zType = bxColumnCopy(pRow, 1, pErr);
   a->zPath = bxColumnCopy(pRow, 2, pErr);
@@ -228,12 +219,9 @@ static const char zLineFormats[] =
 
 static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   RolloutFormat *a =
-      bxGrow(p->aFormat, p->nFormat, &p->nFormatAlloc, sizeof(*a), pErr);
+      bxAdd(&p->aFormat, &p->nFormat, &p->nFormatAlloc, sizeof(*a), pErr);
   int i;
   if (a == 0) return;
-  p->aFormat = a;
-  a += p->nFormat++;
-  memset(a, 0, sizeof(*a));
   for (i = 0; i < ROLLOUT_FORMAT_TEXTS; i++) {
     if (sqlite3_column_type(pRow, i) == SQLITE_NULL) continue;
     a->az[i] = bxColumnCopy(pRow, i, pErr);
@@ -256,13 +244,10 @@ static const char zAttributes[] =
     "ORDER BY format, length(attribute) DESC, rank, attribute, name, only";
 
 static void addAttribute(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
-  RolloutAttribute *a = bxGrow(
-      p->aAttribute, p->nAttribute, &p->nAttributeAlloc, sizeof(*a), pErr);
+  RolloutAttribute *a = bxAdd(
+      &p->aAttribute, &p->nAttribute, &p->nAttributeAlloc, sizeof(*a), pErr);
   int i;
   if (a == 0) return;
-  p->aAttribute = a;
-  a += p->nAttribute++;
-  memset(a, 0, sizeof(*a));
   for (i = 0; i < ROLLOUT_ATTRIBUTE_TEXTS; i++) {
     if (sqlite3_column_type(pRow, i) == SQLITE_NULL) continue;
     a->az[i] = bxColumnCopy(pRow, i, pErr);
@@ -277,12 +262,9 @@ static const char zProse[] =
 
 static void addProse(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   RolloutProse *a =
-      bxGrow(p->aProse, p->nProse, &p->nProseAlloc, sizeof(*a), pErr);
+      bxAdd(&p->aProse, &p->nProse, &p->nProseAlloc, sizeof(*a), pErr);
   int i;
   if (a == 0) return;
-  p->aProse = a;
-  a += p->nProse++;
-  memset(a, 0, sizeof(*a));
   for (i = 0; i < ROLLOUT_PROSE_TEXTS; i++) {
     a->az[i] = bxColumnCopy(pRow, i, pErr);
   }
@@ -298,12 +280,9 @@ static const char zUsageFormats[] =
 
 static void addUsageFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   RolloutUsageFormat *a =
-      bxGrow(p->aUsage, p->nUsage, &p->nUsageAlloc, sizeof(*a), pErr);
+      bxAdd(&p->aUsage, &p->nUsage, &p->nUsageAlloc, sizeof(*a), pErr);
   int i;
   if (a == 0) return;
-  p->aUsage = a;
-  a += p->nUsage++;
-  memset(a, 0, sizeof(*a));
   for (i = 0; i < ROLLOUT_USAGE_TEXTS; i++) {
     if (sqlite3_column_type(pRow, i) == SQLITE_NULL) continue;
     a->az[i] = bxColumnCopy(pRow, i, pErr);
