@@ -189,7 +189,6 @@ SELECT day, model, calls, input_fresh, cache_write, cache_read, output, reasonin
           FROM rollout__costs AS c
          GROUP BY c.day, c.model);
 
--- (+c.model: a condition on it makes no automatic index of all calls.)
 -- subagents is 0 for the calls of the conversation itself, and 1 for those of its
 -- sub-agents, and of theirs. (With +, no query by model makes an automatic index.)
 CREATE VIEW IF NOT EXISTS main.rollout_usage_sums AS

@@ -185,16 +185,6 @@ def test_no_query_of_usage_makes_an_automatic_index(db, view):
             assert not [row for row in plan if "AUTOMATIC" in row[3]], column
 
 
-@pytest.mark.parametrize("view", ["usage", "usage_days", "usage_sums"])
-def test_no_query_of_usage_makes_an_automatic_index(db, view):
-    for column, in rows(db, "SELECT name FROM pragma_table_xinfo(?)", f"rollout_{view}"):
-        for condition in ("= ?", "IN (?, 'x')", "> ?",
-                          "= (SELECT max(list) || ? FROM blackbox_prices)"):
-            plan = rows(db, f"EXPLAIN QUERY PLAN SELECT count(*) FROM rollout_{view} "
-                        f"WHERE {column} {condition}", "x")
-            assert not [row for row in plan if "AUTOMATIC" in row[3]], column
-
-
 # -------------------------------------------------------------------- a peer
 
 def real_sessions(folder):
