@@ -291,74 +291,81 @@ static const BxFunction aFunctions[] = {
 /* Table-valued functions. */
 static const BxTable aTables[] = {
     {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1, bxCheck,
-        0},
+        0, 0},
     {"payload_loops",
         "agent_id, rule, level, enabled, count, threshold, \"left\", tool, "
         "seqs, sentence, ring HIDDEN, agent HIDDEN",
-        10, 1, 2, bxPayloadLoops, 0},
+        10, 1, 2, bxPayloadLoops, 0, 0},
     {"payload_replay",
         "agent_id, event_id, at, rule, level, count, threshold, tool, seqs, "
         "tokens, sentence, what HIDDEN, since HIDDEN, until HIDDEN",
-        11, 1, 3, bxPayloadReplay, 0},
+        11, 1, 3, bxPayloadReplay, 0, 0},
     {"payload_usage",
         "model, input, cache_write, cache_read, output, reasoning, "
         "cache_write_1h, of_request HIDDEN, of_response HIDDEN",
-        7, 0, 2, bxPayloadUsage, 0},
+        7, 0, 2, bxPayloadUsage, 0, 0},
     {"payload_queue",
         "event_id TEXT, agent_id TEXT, request_body, response_body, "
         "timestamp INTEGER, size_bytes INTEGER, id HIDDEN, created_at HIDDEN",
-        8, 0, 0, bxQueueRows, bxQueueWrite},
+        8, 0, 0, bxQueueRows, bxQueueWrite, 0},
     {"payload_waiting", "rows, bytes, oldest, error, waiting_of", 5, 0, 0,
-        bxPayloadWaiting, 0},
+        bxPayloadWaiting, 0, 0},
     {"cache_list",
         "storage_key, description, timestamp, data_size, session_id, "
         "task_id, turn_id, metadata, session HIDDEN",
-        8, 0, 1, bxCacheList, 0},
+        8, 0, 1, bxCacheList, 0, 0},
     {"evidence_stats",
         "schema, buffer, total_size, action_count, screenshot_count, "
         "oldest_timestamp, newest_timestamp, capacity_used, using_overflow, "
         "max_size_bytes, memory_bytes, pinned_bytes, needs_pruning, owner, "
         "only HIDDEN",
-        14, 0, 1, bxEvStatsTable, 0},
-    {"proof_export", "path, data", 2, 0, 0, bxProofExport, 0},
-    {"proof_pending", "kind, pending, first", 3, 0, 0, bxProofPending, 0},
+        14, 0, 1, bxEvStatsTable, 0, 0},
+    {"proof_export", "path, data", 2, 0, 0, bxProofExport, 0, 0},
+    {"proof_pending", "kind, pending, first", 3, 0, 0, bxProofPending, 0, 0},
     {"proof_verify", "leaf, kind, key, problem, head HIDDEN", 4, 0, 1,
-        bxProofVerify, 0},
+        bxProofVerify, 0, 0},
     {"retention_plan",
         "domain, \"table\", key, bytes, rule, at, due, age_ms, reason, "
         "blocked_by, now HIDDEN",
-        10, 0, 1, bxRetentionPlan, 0},
+        10, 0, 1, bxRetentionPlan, 0, 0},
     {"retention_report",
         "part, rows, bytes, due_rows, due_bytes, page_bytes, given_back_by, "
         "pages HIDDEN, now HIDDEN",
-        7, 0, 2, bxRetentionReport, 0},
+        7, 0, 2, bxRetentionReport, 0, 0},
     {"rollout_context",
         "sequence, timestamp, type, payload, rollout HIDDEN, orphans HIDDEN", 4,
-        1, 2, bxRolloutContext, 0},
+        1, 2, bxRolloutContext, 0, 0},
     {"rollout_dropped", "item_type, payload_type, items, bytes, rollout HIDDEN",
-        4, 1, 1, bxRolloutDropped, 0},
-    {"rollout_export", "line, rollout HIDDEN", 1, 1, 1, bxRolloutLines, 0},
+        4, 1, 1, bxRolloutDropped, 0, 0},
+    {"rollout_export", "line, rollout HIDDEN", 1, 1, 1, bxRolloutLines, 0, 0},
     {"rollout_list",
         "id, created, updated, item_count, status, title, source, cwd, "
         "first_user_message, cursor, page_size HIDDEN, after HIDDEN, "
         "now HIDDEN",
-        10, 1, 3, bxRolloutList, 0},
+        10, 1, 3, bxRolloutList, 0, 0},
     {"rollout_orphans",
         "sequence, kind, call_id, type, payload, rollout HIDDEN", 5, 1, 1,
-        bxRolloutOrphans, 0},
+        bxRolloutOrphans, 0, 0},
     {"rollout_range",
         "sequence, timestamp, type, payload, rollout HIDDEN, after HIDDEN, "
         "max_rows HIDDEN, direction HIDDEN",
-        4, 1, 4, bxRolloutRange, 0},
+        4, 1, 4, bxRolloutRange, 0, 0},
     {"rollout_search",
         "rollout, sequence, timestamp, role, snippet, query HIDDEN, "
         "max_rows HIDDEN",
-        5, 1, 2, bxRolloutSearch, 0},
+        5, 1, 2, bxRolloutSearch, 0, 0},
     {"rollout_tree",
         "sequence, item_id, item_parent, parent, live, rollout HIDDEN", 5, 1, 1,
-        bxRolloutTree, 0},
+        bxRolloutTree, 0, 0},
     {"store_shared", "body, part, bytes, \"with\", of HIDDEN, schema HIDDEN", 4,
-        1, 2, bxStoreShared, 0},
+        1, 2, bxStoreShared, 0, 0},
+    {"payload_calls",
+        "n INTEGER, kind TEXT, call_id TEXT, tool TEXT, arguments TEXT, "
+        "result TEXT, is_error INTEGER, turn INTEGER, body TEXT, of_request "
+        "HIDDEN, of_response HIDDEN",
+        9, 0, 2, 0, 0, &bxCallsRows},
+    {"blackbox_report_lines", "line, kind HIDDEN, key HIDDEN, options HIDDEN",
+        1, 2, 3, 0, 0, &bxReportLines},
 };
 
 /* Virtual tables that own tables. */
@@ -373,14 +380,8 @@ static const BxModule aModule[] = {
 /* Virtual tables. */
 static int registerModules(Bx *bx) {
   int rc = bxRegisterModule(bx, "payload_ring", &bxRingModule);
-  if (rc == SQLITE_OK) {
-    rc = bxRegisterModule(bx, "payload_calls", &bxCallsModule);
-  }
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
   if (rc == SQLITE_OK) rc = bxEvRegister(bx);
-  if (rc == SQLITE_OK) {
-    rc = bxRegisterModule(bx, "blackbox_report_lines", &bxReportLines);
-  }
   return rc;
 }
 

@@ -1,9 +1,10 @@
 /*
-** table.c: table-valued functions, each of which is a query.
+** table.c: table-valued functions.
 **
 ** One eponymous module implements all of them. (One of them can also be written.)
-** The hidden columns are the arguments. The cursor owns the prepared query, and
-** finalizes it when it is closed. A NULL argument counts as not given.
+** The hidden columns are the arguments. A NULL argument counts as not given. The
+** rows are those of a query, or C makes them (BxRows). The cursor owns the
+** prepared query or the state of C until it is closed.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -25,6 +26,7 @@ typedef struct TableVtab {
 typedef struct TableCursor {
   sqlite3_vtab_cursor base;
   sqlite3_stmt *pStmt;
+  void *pState; /* of BxRows */
   sqlite3_value *apArg[MAX_TABLE_ARG];
   i64 iRow;
   int bEof;
@@ -85,8 +87,14 @@ static int tableOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
   return bxCursorNew(sizeof(TableCursor), ppCursor);
 }
 
+static const BxTable *tableOf(TableCursor *p) {
+  return ((TableVtab *)p->base.pVtab)->def.pDef;
+}
+
 static void tableClear(TableCursor *p) {
   int i;
+  if (p->pState != 0) tableOf(p)->pRows->xClose(p->pState);
+  p->pState = 0;
   sqlite3_finalize(p->pStmt);
   p->pStmt = 0;
   for (i = 0; i < MAX_TABLE_ARG; i++) {
@@ -104,7 +112,11 @@ static int tableClose(sqlite3_vtab_cursor *pCursor) {
 static int tableNext(sqlite3_vtab_cursor *pCursor) {
   TableCursor *p = (TableCursor *)pCursor;
   BxErr err = {SQLITE_OK, 0};
-  p->bEof = !bxRow(p->pStmt, &err);
+  if (p->pState != 0) {
+    p->bEof = !tableOf(p)->pRows->xNext(p->pState, &err);
+  } else {
+    p->bEof = !bxRow(p->pStmt, &err);
+  }
   p->iRow++;
   return bxReportVtab(&err, pCursor->pVtab);
 }
@@ -125,11 +137,15 @@ static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     iArgv++;
   }
   assert(iArgv == argc);
-  if (err.rc == SQLITE_OK) {
+  if (err.rc != SQLITE_OK) {
+  } else if (pDef->pDef->pRows != 0) {
+    p->pState = pDef->pDef->pRows->xOpen(pDef->bx, p->apArg, &err);
+  } else {
     p->pStmt = pDef->pDef->xOpen(pDef->bx, p->apArg, &err);
   }
-  p->iRow = 0;
-  p->bEof = !bxRow(p->pStmt, &err);
+  p->iRow = -1;
+  p->bEof = 1;
+  if (err.rc == SQLITE_OK) return tableNext(pCursor);
   return bxReportVtab(&err, pCursor->pVtab);
 }
 
@@ -140,9 +156,11 @@ static int tableEof(sqlite3_vtab_cursor *pCursor) {
 static int tableColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
   TableCursor *p = (TableCursor *)pCursor;
-  int nColumn = ((TableVtab *)pCursor->pVtab)->def.pDef->nColumn;
+  int nColumn = tableOf(p)->nColumn;
   assert(!p->bEof && i < nColumn + MAX_TABLE_ARG);
-  if (i < nColumn) {
+  if (i < nColumn && p->pState != 0) {
+    tableOf(p)->pRows->xColumn(p->pState, pCtx, i);
+  } else if (i < nColumn) {
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pStmt, i));
   } else if (p->apArg[i - nColumn] != 0) {
     sqlite3_result_value(pCtx, p->apArg[i - nColumn]);
@@ -152,7 +170,7 @@ static int tableColumn(
 
 static int tableRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
   TableCursor *p = (TableCursor *)pCursor;
-  const BxTable *pDef = ((TableVtab *)pCursor->pVtab)->def.pDef;
+  const BxTable *pDef = tableOf(p);
   *piRowid = pDef->xWrite != 0 ? sqlite3_column_int64(p->pStmt, pDef->nColumn)
                                : p->iRow;
   return SQLITE_OK;

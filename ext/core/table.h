@@ -6,6 +6,16 @@
 
 #include "error.h"
 
+/* Rows that C makes, where they are no query. */
+typedef struct BxRows {
+  /* Arguments as xOpen of BxTable has them. They live until xClose. */
+  void *(*xOpen)(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+  int (*xNext)(
+      void *p, BxErr *pErr); /* to the first, then the next; 0: no more */
+  void (*xColumn)(void *p, sqlite3_context *pCtx, int i);
+  void (*xClose)(void *p); /* p may be NULL */
+} BxRows;
+
 /* A table-valued function is a query. Its arguments are hidden columns. */
 typedef struct BxTable {
   const char *zName;
@@ -18,6 +28,7 @@ typedef struct BxTable {
   /* NULL, or the work of xUpdate (write.h), which gets its arguments. Then triggers
   ** cannot use the table, and the query has the rowid after its columns. */
   void (*xWrite)(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr);
+  const BxRows *pRows; /* NULL, or what makes its rows instead of xOpen */
 } BxTable;
 
 int bxRegisterTables(Bx *bx, const BxTable *aTable, int nTable);

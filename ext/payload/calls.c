@@ -36,10 +36,14 @@ static void readExchange(Bx *bx, sqlite3_value *pRequest,
 }
 
 /* Copies a text for a result; NULL for none. */
-static void returnText(BxCall *p, Text text) {
-  if (p->pCtx == 0 || p->err.rc != SQLITE_OK || text.z == 0) return;
+static void columnText(sqlite3_context *pCtx, Text text) {
+  if (text.z == 0) return;
   sqlite3_result_text64(
-      p->pCtx, text.z, (sqlite3_uint64)text.n, SQLITE_TRANSIENT, SQLITE_UTF8);
+      pCtx, text.z, (sqlite3_uint64)text.n, SQLITE_TRANSIENT, SQLITE_UTF8);
+}
+
+static void returnText(BxCall *p, Text text) {
+  if (p->pCtx != 0 && p->err.rc == SQLITE_OK) columnText(p->pCtx, text);
 }
 
 void bxPayloadPrompt(BxCall *p) {
@@ -94,10 +98,7 @@ sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 
 /*------------------------------------------------------- payload_calls ----*/
 
-#define COLUMNS_OF_CALLS                                                       \
-  "n INTEGER, kind TEXT, call_id TEXT, tool TEXT, arguments TEXT, "            \
-  "result TEXT, is_error INTEGER, turn INTEGER, body TEXT, of_request "        \
-  "HIDDEN, of_response HIDDEN"
+/* The columns of payload_calls(). */
 enum {
   CALLS_N,
   CALLS_KIND,
@@ -107,104 +108,38 @@ enum {
   CALLS_RESULT,
   CALLS_ERROR,
   CALLS_TURN,
-  CALLS_BODY,
-  CALLS_REQUEST,
-  CALLS_RESPONSE
+  CALLS_BODY
 };
 
-typedef struct CallsVtab {
-  sqlite3_vtab base;
-  Bx *bx;
-} CallsVtab;
-
-typedef struct CallsCursor {
-  sqlite3_vtab_cursor base;
+typedef struct CallRows {
   Exchange exchange;
-  i64 i;
-} CallsCursor;
+  i64 i; /* the row, from 1 */
+} CallRows;
 
-static int callsConnect(sqlite3 *db, void *pAux, int argc,
-    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
-  int rc = bxTableNew(
-      db, "CREATE TABLE x(" COLUMNS_OF_CALLS ")", sizeof(CallsVtab), ppVtab);
-  (void)argc;
-  (void)argv;
-  (void)pzErr;
-  if (rc == SQLITE_OK) ((CallsVtab *)*ppVtab)->bx = (Bx *)pAux;
-  return rc;
+static void callsClose(void *pRows) {
+  bxExchangeFree(&((CallRows *)pRows)->exchange);
+  sqlite3_free(pRows);
 }
 
-/* Both bodies are arguments: bit 0 of idxNum for the request, bit 1 for the
-** response, in argv in this order. */
-static int callsBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
-  int i, iBody, nArgv = 0, aWhere[2] = {-1, -1};
-  (void)pVtab;
-  for (i = 0; i < pInfo->nConstraint; i++) {
-    iBody = pInfo->aConstraint[i].iColumn - CALLS_REQUEST;
-    if (iBody < 0 || pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ) {
-      continue;
-    }
-    if (!pInfo->aConstraint[i].usable) return SQLITE_CONSTRAINT;
-    aWhere[iBody] = i;
-  }
-  for (iBody = 0; iBody < 2; iBody++) {
-    if (aWhere[iBody] < 0) continue;
-    pInfo->aConstraintUsage[aWhere[iBody]].argvIndex = ++nArgv;
-    pInfo->aConstraintUsage[aWhere[iBody]].omit = 1;
-    pInfo->idxNum |= 1 << iBody;
-  }
-  pInfo->estimatedCost = 1000.0;
-  pInfo->estimatedRows = 100;
-  return SQLITE_OK;
+static void *callsOpen(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  CallRows *p = bxNew(sizeof(*p), pErr);
+  if (p != 0) readExchange(bx, apArg[0], apArg[1], &p->exchange, pErr);
+  return p;
 }
 
-static int callsOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
-  (void)pVtab;
-  return bxCursorNew(sizeof(CallsCursor), ppCursor);
+static int callsNext(void *pRows, BxErr *pErr) {
+  CallRows *p = (CallRows *)pRows;
+  (void)pErr;
+  return p->i++ < p->exchange.n;
 }
 
-static int callsClose(sqlite3_vtab_cursor *pCursor) {
-  bxExchangeFree(&((CallsCursor *)pCursor)->exchange);
-  return bxCursorFree(pCursor);
-}
-
-static int callsFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
-    const char *idxStr, int argc, sqlite3_value **argv) {
-  CallsCursor *p = (CallsCursor *)pCursor;
-  BxErr err = {SQLITE_OK, 0};
-  sqlite3_value *pRequest = idxNum & 1 ? argv[0] : 0;
-  (void)idxStr;
-  bxExchangeFree(&p->exchange);
-  p->i = 0;
-  readExchange(((CallsVtab *)pCursor->pVtab)->bx, pRequest,
-      idxNum & 2 ? argv[argc - 1] : 0, &p->exchange, &err);
-  return bxReportVtab(&err, pCursor->pVtab);
-}
-
-static int callsNext(sqlite3_vtab_cursor *pCursor) {
-  ((CallsCursor *)pCursor)->i++;
-  return SQLITE_OK;
-}
-
-static int callsEof(sqlite3_vtab_cursor *pCursor) {
-  CallsCursor *p = (CallsCursor *)pCursor;
-  return p->i >= p->exchange.n;
-}
-
-static void columnText(sqlite3_context *pCtx, Text text) {
-  if (text.z == 0) return;
-  sqlite3_result_text64(
-      pCtx, text.z, (sqlite3_uint64)text.n, SQLITE_TRANSIENT, SQLITE_UTF8);
-}
-
-static int callsColumn(
-    sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
-  CallsCursor *p = (CallsCursor *)pCursor;
-  const Call *pCall = &p->exchange.a[p->i];
+static void callsColumn(void *pRows, sqlite3_context *pCtx, int i) {
+  CallRows *p = (CallRows *)pRows;
+  const Call *pCall = &p->exchange.a[p->i - 1];
   const char *zKind = pCall->bResult ? "result" : "call";
   const char *zBody = pCall->bResponse ? "response" : "request";
   switch (i) {
-    case CALLS_N: sqlite3_result_int64(pCtx, p->i + 1); break;
+    case CALLS_N: sqlite3_result_int64(pCtx, p->i); break;
     case CALLS_KIND: sqlite3_result_text(pCtx, zKind, -1, SQLITE_STATIC); break;
     case CALLS_ID: columnText(pCtx, pCall->id); break;
     case CALLS_TOOL: columnText(pCtx, pCall->tool); break;
@@ -215,26 +150,8 @@ static int callsColumn(
       break;
     case CALLS_TURN: sqlite3_result_int(pCtx, pCall->iTurn); break;
     case CALLS_BODY: sqlite3_result_text(pCtx, zBody, -1, SQLITE_STATIC); break;
-    default: break; /* the arguments, which nobody needs back */
+    default: assert(0);
   }
-  return SQLITE_OK;
 }
 
-static int callsRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
-  *piRowid = ((CallsCursor *)pCursor)->i + 1;
-  return SQLITE_OK;
-}
-
-const sqlite3_module bxCallsModule = {
-    .xConnect = callsConnect,
-    .xBestIndex = callsBestIndex,
-    .xDisconnect = bxTableFree,
-    .xDestroy = bxTableFree,
-    .xOpen = callsOpen,
-    .xClose = callsClose,
-    .xFilter = callsFilter,
-    .xNext = callsNext,
-    .xEof = callsEof,
-    .xColumn = callsColumn,
-    .xRowid = callsRowid,
-};
+const BxRows bxCallsRows = {callsOpen, callsNext, callsColumn, callsClose};

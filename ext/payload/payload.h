@@ -252,7 +252,7 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
     const RingPuller *pPuller, BxErr *pErr);
 
 /* calls.c: the prompt, the tool calls and the usage of an exchange */
-extern const sqlite3_module bxCallsModule;
+extern const BxRows bxCallsRows; /* calls.c: payload_calls() */
 void bxPayloadPrompt(BxCall *p);
 void bxPayloadTools(BxCall *p);
 sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

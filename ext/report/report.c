@@ -206,3 +206,37 @@ void bxReportText(BxCall *p) {
   }
   bxReportClose(pReport);
 }
+
+/* blackbox_report_lines(kind, key[, options]): the text of a report in rows of one
+** line or several, without the end of the last. So a long report is never in
+** memory as a whole. */
+static void *linesOpen(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  return bxReportOpen(bx, apArg[0], apArg[1], apArg[2], pErr);
+}
+
+/* Goes on until there is something to return. */
+static int linesNext(void *pRows, BxErr *pErr) {
+  ReportRun *p = (ReportRun *)pRows;
+  int bMore;
+  sqlite3_str_reset(p->pOut);
+  do {
+    bMore = bxReportNext(p);
+  } while (bMore && sqlite3_str_length(p->pOut) == 0);
+  bxPass(pErr, &p->err);
+  return bMore;
+}
+
+static void linesColumn(void *pRows, sqlite3_context *pCtx, int i) {
+  ReportRun *p = (ReportRun *)pRows;
+  const char *z = sqlite3_str_value(p->pOut);
+  int n = sqlite3_str_length(p->pOut);
+  (void)i; /* there is one */
+  if (n > 0 && z[n - 1] == '\n') n--;
+  sqlite3_result_text(pCtx, z, n, SQLITE_TRANSIENT);
+}
+
+static void linesClose(void *pRows) {
+  bxReportClose((ReportRun *)pRows);
+}
+
+const BxRows bxReportLines = {linesOpen, linesNext, linesColumn, linesClose};

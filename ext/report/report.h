@@ -236,7 +236,7 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
 ** end, or on error. */
 int bxReportNext(ReportRun *p);
 void bxReportClose(ReportRun *p);
-extern const sqlite3_module bxReportLines; /* lines.c */
+extern const BxRows bxReportLines; /* blackbox_report_lines() */
 
 /* model.c */
 /* The statements for the schema that has a domain, which does not change until the
