@@ -359,6 +359,8 @@ static const BxTable aTables[] = {
         bxRolloutTree, 0, 0},
     {"store_shared", "body, part, bytes, \"with\", of HIDDEN, schema HIDDEN", 4,
         1, 2, bxStoreShared, 0, 0},
+    {"blackbox_call", "command TEXT, arguments TEXT", 2, 0, 0, 0, bxCallWrite,
+        &bxCallRows},
     {"payload_calls",
         "n INTEGER, kind TEXT, call_id TEXT, tool TEXT, arguments TEXT, "
         "result TEXT, is_error INTEGER, turn INTEGER, body TEXT, of_request "
@@ -466,7 +468,6 @@ static int addTo(sqlite3 *db) {
   /* first, with the memory that the following calls may use */
   rc = registerModules(bx);
   if (rc == SQLITE_OK) rc = bxRegisterTables(bx, aTables, COUNT(aTables));
-  if (rc == SQLITE_OK) rc = bxRegisterCall(bx, aFunctions, COUNT(aFunctions));
   if (rc == SQLITE_OK) {
     rc = bxRegisterFunctions(bx, aFunctions, COUNT(aFunctions));
   }

@@ -23,19 +23,6 @@ typedef struct Registered {
   const BxFunction *pDef;
 } Registered;
 
-/* The module data of blackbox_call: the functions that may be called. */
-typedef struct CallAux {
-  Bx *bx;
-  const BxFunction *aFunction;
-  int nFunction;
-} CallAux;
-
-typedef struct CallVtab {
-  sqlite3_vtab base;
-  Bx *bx;
-  const CallAux *pAux;
-} CallVtab;
-
 /*------------------------------------------------- arguments, results ----*/
 
 sqlite3_value *bxArg(BxCall *p, int i) {
@@ -161,6 +148,8 @@ int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction) {
   ** that mark their result as JSON; older versions ignore the bit. */
   const int eSubtype = 0x001000000;
   int i, rc = SQLITE_OK;
+  bx->aFunction = aFunction;
+  bx->nFunction = nFunction;
   for (i = 0; i < nFunction && rc == SQLITE_OK; i++) {
     const BxFunction *pDef = &aFunction[i];
     int nArg = pDef->nMin == pDef->nMax ? pDef->nMin : -1;
@@ -180,74 +169,6 @@ int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction) {
 }
 
 /*---------------------------------------------------- blackbox_call ----*/
-
-static int callConnect(sqlite3 *db, void *pAux, int argc,
-    const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
-  int rc = bxTableNew(db, "CREATE TABLE x(command TEXT, arguments TEXT)",
-      sizeof(CallVtab), ppVtab);
-  (void)argc, (void)argv, (void)pzErr;
-  if (rc == SQLITE_OK) {
-    CallVtab *p = (CallVtab *)*ppVtab;
-    /* so that the trigger of one schema cannot reach another through it */
-    sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY);
-    p->pAux = (const CallAux *)pAux;
-    p->bx = p->pAux->bx;
-    p->bx->bAnchored = 1;
-  }
-  return rc;
-}
-
-static int callDisconnect(sqlite3_vtab *pVtab) {
-  CallVtab *p = (CallVtab *)pVtab;
-  BxStmts *pStmts;
-  int i;
-  for (i = 0; i < p->bx->nDomain; i++) {
-    BxSlot *pSlot = &p->bx->aSlot[i];
-    if (pSlot->xClosing != 0) pSlot->xClosing(pSlot->p);
-  }
-  for (pStmts = p->bx->pStmts; pStmts != 0; pStmts = pStmts->pNext) {
-    bxStmtsFinalize(pStmts);
-  }
-  p->bx->bAnchored = 0;
-  sqlite3_free(p);
-  return SQLITE_OK;
-}
-
-static int callBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
-  (void)pVtab;
-  pInfo->estimatedRows = 1;
-  return SQLITE_OK;
-}
-
-static int callOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
-  (void)pVtab;
-  return bxCursorNew(sizeof(sqlite3_vtab_cursor), ppCursor);
-}
-
-/* The table is never read: it is always empty. */
-static int callFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
-    const char *idxStr, int argc, sqlite3_value **argv) {
-  (void)pCursor, (void)idxNum, (void)idxStr, (void)argc, (void)argv;
-  return SQLITE_OK;
-}
-static int callNext(sqlite3_vtab_cursor *pCursor) {
-  (void)pCursor;
-  return SQLITE_OK;
-}
-static int callEof(sqlite3_vtab_cursor *pCursor) {
-  (void)pCursor;
-  return 1;
-}
-static int callColumn(
-    sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
-  (void)pCursor, (void)pCtx, (void)i;
-  return SQLITE_OK;
-}
-static int callRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
-  (void)pCursor;
-  *piRowid = 0;
-  return SQLITE_OK;
-}
 
 /* The elements of the array ?1 as SQL values: strings as text, numbers as
 ** numbers, null as NULL, other elements as JSON text. Also whether ?1 is an
@@ -301,14 +222,11 @@ static int readArguments(
   return n;
 }
 
-static const BxFunction *findCommand(
-    const CallAux *pAux, const char *zName, BxErr *pErr) {
+static const BxFunction *findCommand(Bx *bx, const char *zName, BxErr *pErr) {
   int i;
-  for (i = 0; i < pAux->nFunction; i++) {
-    if (sqlite3_stricmp(pAux->aFunction[i].zName, zName) != 0) continue;
-    if (pAux->aFunction[i].flags & (BX_WRITE | BX_OWN)) {
-      return &pAux->aFunction[i];
-    }
+  for (i = 0; i < bx->nFunction; i++) {
+    if (sqlite3_stricmp(bx->aFunction[i].zName, zName) != 0) continue;
+    if (bx->aFunction[i].flags & (BX_WRITE | BX_OWN)) return &bx->aFunction[i];
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: %s() does not change data and cannot be a command; "
         "use it in a SELECT",
@@ -322,59 +240,43 @@ static const BxFunction *findCommand(
   return 0;
 }
 
-static int callUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
-    sqlite3_int64 *piRowid) {
-  CallVtab *p = (CallVtab *)pVtab;
+void bxCallWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr) {
   sqlite3_value *aArg[BX_MAX_ARG] = {0};
-  BxCall call = {p->bx, 0, 0, aArg, 0, {SQLITE_OK, 0}};
-  BxWrite write;
+  BxCall call = {bx, 0, 0, aArg, 0, {SQLITE_OK, 0}};
   const char *zName;
   int i;
-  *piRowid = 0;
-  bxWriteBegin(&write, p->bx);
   if (argc == 1 || sqlite3_value_type(argv[0]) != SQLITE_NULL) {
-    bxFail(&call.err, SQLITE_READONLY,
+    bxFail(pErr, SQLITE_READONLY,
         "MisuseError: blackbox_call supports only INSERT; INSERT INTO "
         "blackbox_call(command, arguments)");
-    return bxWriteEnd(&write, &call.err, pVtab);
+    return;
   }
   zName = bxText(argv[2], "command", 100, 0, &call.err);
-  if (zName != 0) call.pDef = findCommand(p->pAux, zName, &call.err);
+  if (zName != 0) call.pDef = findCommand(bx, zName, &call.err);
   if (call.pDef != 0) {
-    call.nArg = readArguments(p->bx, argv[3], aArg, BX_MAX_ARG, &call.err);
+    call.nArg = readArguments(bx, argv[3], aArg, BX_MAX_ARG, &call.err);
   }
   if (call.pDef != 0 && call.err.rc == SQLITE_OK) runCall(&call);
   for (i = 0; i < BX_MAX_ARG; i++) sqlite3_value_free(aArg[i]);
-  return bxWriteEnd(&write, &call.err, pVtab);
+  bxPass(pErr, &call.err);
 }
 
-static const sqlite3_module callModule = {
-    .xConnect = callConnect,
-    .xBestIndex = callBestIndex,
-    .xDisconnect = callDisconnect,
-    .xDestroy = callDisconnect,
-    .xOpen = callOpen,
-    .xClose = bxCursorFree,
-    .xFilter = callFilter,
-    .xNext = callNext,
-    .xEof = callEof,
-    .xColumn = callColumn,
-    .xRowid = callRowid,
-    .xUpdate = callUpdate,
-};
-
-static void callFree(void *p) {
-  CallAux *pAux = (CallAux *)p;
-  bxUnref(pAux->bx);
-  sqlite3_free(pAux);
+static void callClosing(Bx *bx) {
+  BxStmts *pStmts;
+  int i;
+  for (i = 0; i < bx->nDomain; i++) {
+    BxSlot *pSlot = &bx->aSlot[i];
+    if (pSlot->xClosing != 0) pSlot->xClosing(pSlot->p);
+  }
+  for (pStmts = bx->pStmts; pStmts != 0; pStmts = pStmts->pNext) {
+    bxStmtsFinalize(pStmts);
+  }
 }
 
-int bxRegisterCall(Bx *bx, const BxFunction *aFunction, int nFunction) {
-  CallAux *pAux = sqlite3_malloc64(sizeof(*pAux));
-  if (pAux == 0) return SQLITE_NOMEM;
-  pAux->bx = bxRef(bx);
-  pAux->aFunction = aFunction;
-  pAux->nFunction = nFunction;
-  return sqlite3_create_module_v2(
-      bx->db, "blackbox_call", &callModule, pAux, callFree);
+/* The table is always empty. */
+static void *callOpen(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  (void)bx, (void)apArg, (void)pErr;
+  return 0;
 }
+
+const BxRows bxCallRows = {callOpen, 0, 0, 0, callClosing};

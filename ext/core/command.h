@@ -45,6 +45,8 @@ void bxReturnValue(BxCall *p, sqlite3_value *pVal);
 void bxRefuseInside(BxCall *p);
 
 int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction);
-int bxRegisterCall(Bx *bx, const BxFunction *aFunction, int nFunction);
+/* The table blackbox_call, of table.h. */
+void bxCallWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr);
+extern const struct BxRows bxCallRows;
 
 #endif

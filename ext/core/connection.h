@@ -29,7 +29,9 @@ struct Bx {
   int nChange;   /* rows that were changed when bxWriteNote() was called */
   int bWritten;  /* it has written something */
   int nWhole;    /* VM steps of a complete SAVEPOINT */
-  int nDomain;   /* entries in aDomain and aSlot */
+  int nFunction; /* the functions */
+  const struct BxFunction *aFunction;
+  int nDomain; /* entries in aDomain and aSlot */
   const BxDomain *aDomain;
   BxSlot *aSlot;             /* after this structure */
   char *zUse;                /* schema chosen by blackbox_use(), or NULL */

@@ -32,21 +32,46 @@ typedef struct TableCursor {
   int bEof;
 } TableCursor;
 
+/* Whether the table is the one that hears of the end of the connection. */
+static int isAnchor(const BxTable *pDef) {
+  return pDef->pRows != 0 && pDef->pRows->xClosing != 0;
+}
+
 static int tableConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
-  const TableAux *pDef = (const TableAux *)pAux;
-  char *zSql = sqlite3_mprintf("CREATE TABLE x(%s)", pDef->pDef->zColumns);
+  const TableAux *pAuxDef = (const TableAux *)pAux;
+  const BxTable *pDef = pAuxDef->pDef;
+  char *zSql = sqlite3_mprintf("CREATE TABLE x(%s)", pDef->zColumns);
+  TableVtab *p = sqlite3_malloc64(sizeof(*p));
   int rc = SQLITE_NOMEM;
   (void)argc, (void)argv, (void)pzErr;
-  if (zSql != 0) rc = bxTableNew(db, zSql, sizeof(TableVtab), ppVtab);
+  if (zSql != 0 && p != 0) rc = sqlite3_declare_vtab(db, zSql);
   sqlite3_free(zSql);
-  if (rc != SQLITE_OK) return rc;
-  ((TableVtab *)*ppVtab)->def = *pDef;
-  if (pDef->pDef->xWrite != 0) {
-    sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1); /* OR IGNORE */
+  if (rc != SQLITE_OK) {
+    sqlite3_free(p);
+    return rc;
+  }
+  memset(p, 0, sizeof(*p));
+  p->def = *pAuxDef;
+  *ppVtab = &p->base;
+  if (pDef->xWrite != 0) {
+    if (pDef->pRows == 0) { /* a queue: OR IGNORE */
+      sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
+    }
     /* not for triggers: whose trigger would it be? */
     sqlite3_vtab_config(db, SQLITE_VTAB_DIRECTONLY);
   }
+  if (isAnchor(pDef)) p->def.bx->bAnchored = 1;
+  return SQLITE_OK;
+}
+
+static int tableDisconnect(sqlite3_vtab *pVtab) {
+  const TableAux *p = &((TableVtab *)pVtab)->def;
+  if (isAnchor(p->pDef)) {
+    p->pDef->pRows->xClosing(p->bx);
+    p->bx->bAnchored = 0;
+  }
+  sqlite3_free(pVtab);
   return SQLITE_OK;
 }
 
@@ -190,9 +215,10 @@ static int tableUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
 /* Without xUpdate, and with it. */
 #define METHODS                                                                \
   .xConnect = tableConnect, .xBestIndex = tableBestIndex,                      \
-  .xDisconnect = bxTableFree, .xDestroy = bxTableFree, .xOpen = tableOpen,     \
-  .xClose = tableClose, .xFilter = tableFilter, .xNext = tableNext,            \
-  .xEof = tableEof, .xColumn = tableColumn, .xRowid = tableRowid
+  .xDisconnect = tableDisconnect, .xDestroy = tableDisconnect,                 \
+  .xOpen = tableOpen, .xClose = tableClose, .xFilter = tableFilter,            \
+  .xNext = tableNext, .xEof = tableEof, .xColumn = tableColumn,                \
+  .xRowid = tableRowid
 static const sqlite3_module aTableModule[] = {
     {METHODS}, {METHODS, .xUpdate = tableUpdate}};
 

@@ -13,7 +13,10 @@ typedef struct BxRows {
   int (*xNext)(
       void *p, BxErr *pErr); /* to the first, then the next; 0: no more */
   void (*xColumn)(void *p, sqlite3_context *pCtx, int i);
-  void (*xClose)(void *p); /* p may be NULL */
+  void (*xClose)(void *p);
+  /* NULL, or for the table that is disconnected when the connection closes, before
+  ** SQLite looks whether statements are open. */
+  void (*xClosing)(Bx *bx);
 } BxRows;
 
 /* A table-valued function is a query. Its arguments are hidden columns. */

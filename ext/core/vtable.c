@@ -58,33 +58,12 @@ void bxVtabFree(BxVtab *p) {
   sqlite3_free(p);
 }
 
-int bxTableNew(sqlite3 *db, const char *zDeclaration, size_t nByte,
-    sqlite3_vtab **ppVtab) {
-  int rc = sqlite3_declare_vtab(db, zDeclaration);
-  assert(nByte >= sizeof(sqlite3_vtab));
-  if (rc != SQLITE_OK) return rc;
-  *ppVtab = sqlite3_malloc64(nByte);
-  if (*ppVtab == 0) return SQLITE_NOMEM;
-  memset(*ppVtab, 0, nByte);
-  return SQLITE_OK;
-}
-
-int bxTableFree(sqlite3_vtab *pVtab) {
-  sqlite3_free(pVtab);
-  return SQLITE_OK;
-}
-
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor) {
   void *p = sqlite3_malloc64(nByte);
   assert(nByte >= sizeof(sqlite3_vtab_cursor));
   if (p == 0) return SQLITE_NOMEM;
   memset(p, 0, nByte);
   *ppCursor = (sqlite3_vtab_cursor *)p;
-  return SQLITE_OK;
-}
-
-int bxCursorFree(sqlite3_vtab_cursor *pCursor) {
-  sqlite3_free(pCursor);
   return SQLITE_OK;
 }
 

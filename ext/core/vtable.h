@@ -39,15 +39,8 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
 /* Finalizes its statements, removes it from the list, frees it. */
 void bxVtabFree(BxVtab *p);
-/* Declares an eponymous table, and allocates its object of nByte zero bytes, for
-** xConnect; and xDisconnect for an object that owns nothing. */
-int bxTableNew(
-    sqlite3 *db, const char *zDeclaration, size_t nByte, sqlite3_vtab **ppVtab);
-int bxTableFree(sqlite3_vtab *pVtab);
-/* A cursor of nByte zero bytes, for xOpen; and xClose for a cursor that owns
-** nothing. */
+/* A cursor of nByte zero bytes, for xOpen. */
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor);
-int bxCursorFree(sqlite3_vtab_cursor *pCursor);
 /* The connected table zName of schema zDb, or NULL if there is none. */
 BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);

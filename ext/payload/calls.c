@@ -154,4 +154,4 @@ static void callsColumn(void *pRows, sqlite3_context *pCtx, int i) {
   }
 }
 
-const BxRows bxCallsRows = {callsOpen, callsNext, callsColumn, callsClose};
+const BxRows bxCallsRows = {callsOpen, callsNext, callsColumn, callsClose, 0};

@@ -239,4 +239,4 @@ static void linesClose(void *pRows) {
   bxReportClose((ReportRun *)pRows);
 }
 
-const BxRows bxReportLines = {linesOpen, linesNext, linesColumn, linesClose};
+const BxRows bxReportLines = {linesOpen, linesNext, linesColumn, linesClose, 0};
