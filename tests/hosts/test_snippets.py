@@ -1,6 +1,6 @@
 """The programs that docs/hosts.md and README.md show really run, and print what they say.
 
-`make test-hosts` installs what they need, and runs all of them."""
+`make test-hosts` names what they need, and runs all that it can."""
 import os
 import re
 import shlex
