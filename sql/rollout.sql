@@ -143,41 +143,41 @@ SELECT h.id AS id,
   FROM rollout__heads AS h
   LEFT JOIN rollout__about AS a ON a.no = h.no;
 
+-- A conversation that exists gets a status that its table refuses: REPLACE would take it.
 CREATE TRIGGER IF NOT EXISTS main.rollouts_insert
 INSTEAD OF INSERT ON rollouts
 BEGIN
-  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, and its id, if any, must be the id of the conversation')
-   WHERE NEW.session_meta IS NOT NULL
-     AND CASE WHEN NOT (json_valid(NEW.session_meta)
-                        OR json_valid(NEW.session_meta || ' ')) THEN 1
+  SELECT CASE
+    WHEN coalesce(NEW.updated, NEW.item_count, NEW.last_sequence, NEW.has_user_event, NEW.turns,
+           NEW.bytes, NEW.first_user_message, NEW.format, NEW.source_id, NEW.parent, NEW.agent,
+           NEW.model, NEW.branch) IS NOT NULL
+    THEN RAISE(ABORT, 'ReadOnlyError: the counters of a conversation are computed from its items; omit them')
+    WHEN NEW.session_meta IS NULL THEN NULL
+    WHEN CASE WHEN NOT (json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')) THEN 1
               WHEN json_type(NEW.session_meta) <> 'object' THEN 1
-              ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id) END;
-  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: if session_meta is given, omit the columns that are parts of it (instructions may be given if it has none)')
-   WHERE NEW.session_meta IS NOT NULL
-     AND (coalesce(NEW.source, NEW.cwd, NEW.originator, NEW.cli_version,
-            NEW.model_provider, NEW.forked_from) IS NOT NULL
-          OR NEW.session_meta ->> 'instructions' <> NEW.instructions);
-  SELECT RAISE(ABORT, 'ReadOnlyError: the counters of a conversation are computed from its items; omit them')
-   WHERE coalesce(NEW.updated, NEW.item_count, NEW.last_sequence,
-           NEW.has_user_event, NEW.turns, NEW.bytes, NEW.first_user_message,
-           NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model,
-           NEW.branch)
-         IS NOT NULL;
+              ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id) END
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, and its id, if any, must be the id of the conversation')
+    WHEN coalesce(NEW.source, NEW.cwd, NEW.originator, NEW.cli_version, NEW.model_provider,
+           NEW.forked_from) IS NOT NULL
+      OR NEW.session_meta ->> 'instructions' <> NEW.instructions
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: if session_meta is given, omit the columns that are parts of it (instructions may be given if it has none)')
+    END;
   INSERT INTO rollout__heads(id, created, expires_at, title, named, status)
-  SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'),
-           lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
-             || substr(hex(randomblob(2)), 2) || '-'
-             || substr('89AB', 1 + (random() & 3), 1)
-             || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))),
-         at,
+  SELECT n.id, at,
          CASE WHEN NEW.expires_at IS NULL
                 THEN at + 86400000 * (SELECT value FROM blackbox_settings
                                        WHERE name = 'rollout.ttl_days')
-              WHEN NEW.expires_at = 'permanent' THEN NULL
-              ELSE NEW.expires_at END,
-         NEW.title, NEW.title IS NOT NULL, coalesce(NEW.status, 'active')
-    FROM (SELECT coalesce(NEW.created, CAST(round((julianday('now') - 2440587.5)
-                   * 86400000.0) AS INTEGER)) AS at);
+              ELSE nullif(NEW.expires_at, 'permanent') END,
+         NEW.title, NEW.title IS NOT NULL,
+         iif(EXISTS (SELECT 1 FROM rollout__heads AS h WHERE h.id = n.id), 'exists',
+             coalesce(NEW.status, 'active'))
+    FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'),
+                   lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
+                     || substr(hex(randomblob(2)), 2) || '-'
+                     || substr('89AB', 1 + (random() & 3), 1)
+                     || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))) AS id,
+                 coalesce(NEW.created, CAST(round((julianday('now') - 2440587.5)
+                   * 86400000.0) AS INTEGER)) AS at LIMIT 1) AS n;
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT no << 32, created, 'session_meta',
          CASE WHEN NEW.session_meta IS NULL THEN
@@ -222,29 +222,20 @@ CREATE TRIGGER IF NOT EXISTS main.rollouts_update
 INSTEAD OF UPDATE ON rollouts
 BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed; its items determine the other columns')
-   WHERE NEW.id IS NOT OLD.id OR NEW.created IS NOT OLD.created
-      OR NEW.updated IS NOT OLD.updated
-      OR NEW.item_count IS NOT OLD.item_count
-      OR NEW.last_sequence IS NOT OLD.last_sequence
-      OR NEW.has_user_event IS NOT OLD.has_user_event
-      OR NEW.turns IS NOT OLD.turns OR NEW.bytes IS NOT OLD.bytes
-      OR NEW.source IS NOT OLD.source OR NEW.cwd IS NOT OLD.cwd
-      OR NEW.originator IS NOT OLD.originator
-      OR NEW.cli_version IS NOT OLD.cli_version
-      OR NEW.model_provider IS NOT OLD.model_provider
-      OR NEW.forked_from IS NOT OLD.forked_from
-      OR NEW.instructions IS NOT OLD.instructions
-      OR NEW.first_user_message IS NOT OLD.first_user_message
-      OR NEW.format IS NOT OLD.format OR NEW.source_id IS NOT OLD.source_id
-      OR NEW.parent IS NOT OLD.parent OR NEW.agent IS NOT OLD.agent
-      OR NEW.model IS NOT OLD.model OR NEW.branch IS NOT OLD.branch;
+   WHERE (NEW.id, NEW.created, NEW.updated, NEW.item_count, NEW.last_sequence, NEW.has_user_event,
+          NEW.turns, NEW.bytes, NEW.source, NEW.cwd, NEW.originator, NEW.cli_version,
+          NEW.model_provider, NEW.forked_from, NEW.instructions, NEW.first_user_message,
+          NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model, NEW.branch)
+  IS NOT (OLD.id, OLD.created, OLD.updated, OLD.item_count, OLD.last_sequence, OLD.has_user_event,
+          OLD.turns, OLD.bytes, OLD.source, OLD.cwd, OLD.originator, OLD.cli_version,
+          OLD.model_provider, OLD.forked_from, OLD.instructions, OLD.first_user_message,
+          OLD.format, OLD.source_id, OLD.parent, OLD.agent, OLD.model, OLD.branch);
   UPDATE rollout__heads
-     SET status = NEW.status,
-         expires_at = nullif(NEW.expires_at, 'permanent')
+     SET status = NEW.status, expires_at = nullif(NEW.expires_at, 'permanent'),
+         title = iif(NEW.title IS OLD.title, title, NEW.title),
+         named = iif(NEW.title IS OLD.title, named, NEW.title IS NOT NULL)
    WHERE id = OLD.id
-     AND (NEW.status IS NOT OLD.status OR NEW.expires_at IS NOT OLD.expires_at);
-  UPDATE rollout__heads SET title = NEW.title, named = NEW.title IS NOT NULL
-   WHERE id = OLD.id AND NEW.title IS NOT OLD.title;
+     AND (NEW.status, NEW.expires_at, NEW.title) IS NOT (OLD.status, OLD.expires_at, OLD.title);
   UPDATE rollout_items SET payload = NEW.session_meta
    WHERE NEW.session_meta IS NOT OLD.session_meta
      AND rollout = OLD.id AND sequence = 0;
@@ -287,8 +278,8 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_items_update
 INSTEAD OF UPDATE ON rollout_items
 BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed')
-   WHERE NEW.rollout IS NOT OLD.rollout OR NEW.sequence IS NOT OLD.sequence
-      OR NEW.timestamp IS NOT OLD.timestamp OR NEW.type IS NOT OLD.type;
+   WHERE (NEW.rollout, NEW.sequence, NEW.timestamp, NEW.type)
+  IS NOT (OLD.rollout, OLD.sequence, OLD.timestamp, OLD.type);
   UPDATE rollout__data SET payload = NEW.payload
    WHERE id = (SELECT (s.owner << 32) + OLD.sequence
                  FROM rollout__heads AS h

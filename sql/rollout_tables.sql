@@ -4,7 +4,7 @@
 -------------------------------------------------------------------- heads
 
 CREATE TABLE IF NOT EXISTS main.rollout__heads(
-  no            INTEGER PRIMARY KEY AUTOINCREMENT,
+  no            INTEGER PRIMARY KEY, -- above those of the owners of its items
   id            TEXT NOT NULL UNIQUE,
   created       INTEGER NOT NULL DEFAULT (
     CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
@@ -34,6 +34,8 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
   CONSTRAINT "ValidationError: Invalid expiry: whole milliseconds since 1970, or NULL (permanent)"
     CHECK (expires_at IS NULL OR (typeof(expires_at) = 'integer'
            AND expires_at BETWEEN 0 AND 253402300799999)),
+  CONSTRAINT "RolloutExistsError: a conversation with this id exists, and cannot be replaced; UPDATE it, or DELETE it first"
+    CHECK (status <> 'exists'), -- rollouts_insert gives it
   CONSTRAINT "ValidationError: Invalid status: 'active' or 'archived'"
     CHECK (status IN ('active', 'archived'))
 );
@@ -48,66 +50,73 @@ ON rollout__heads(behind) WHERE behind IS NOT NULL;
 CREATE INDEX IF NOT EXISTS main.rollout_expiry
 ON rollout__heads(expires_at, id) WHERE expires_at IS NOT NULL;
 
--- REPLACE would take a conversation that has this id, or this number. A plain
--- INSERT fails without our help, and INSERT OR IGNORE and an upsert keep the
--- conversation. So only REPLACE is refused (see blackbox__probe in core.sql).
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_replace
-BEFORE INSERT ON rollout__heads
-WHEN EXISTS (SELECT 1 FROM rollout__heads WHERE id = NEW.id)
-  OR EXISTS (SELECT 1 FROM rollout__heads WHERE no = NEW.no)
-BEGIN
-  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
-  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
-  SELECT RAISE(ABORT, 'RolloutExistsError: a conversation cannot be replaced; UPDATE it, or DELETE it first')
-    FROM blackbox__probe WHERE hit;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_before
-BEFORE INSERT ON rollout__heads
-BEGIN
-  SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
-    FROM retention__refused WHERE kind = 'rollout' AND "key" = NEW.id;
-  SELECT RAISE(ABORT, 'RangeError: rollout numbers end at 2147483647, and according to sqlite_sequence all are in use; UPDATE sqlite_sequence SET seq = (SELECT max(max(rollout, owner)) FROM rollout__segments) WHERE name = ''rollout__heads''')
-    FROM sqlite_sequence
-   WHERE name = 'rollout__heads' AND seq > 2147483646 AND coalesce(NEW.no, -1) = -1;
-END;
-
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
 AFTER INSERT ON rollout__heads
 BEGIN
+  SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
+    FROM retention__refused WHERE kind = 'rollout' AND "key" = NEW.id;
   INSERT INTO rollout__segments(rollout, first, owner, last)
   VALUES (NEW.no, 0, NEW.no, 4294967295);
 END;
 
--- A hold keeps the items of a conversation, also those that it shares with others.
--- Its status, title and expiry can change, and items can be appended.
-CREATE TRIGGER IF NOT EXISTS main.rollout_heads_held
-BEFORE DELETE ON rollout__heads
-WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id)
-BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one');
-END;
-
--- Items that a fork shows stay. The bytes of removed items are added up in
--- rollout__act: those of the head if nothing was shared, or else item by item.
--- The conversation is counted in the receipt of the clean-up that now runs, whose
--- times are those of expiry. If none runs, it is counted in the receipt that the
--- deletes of one minute share.
+-- Items that a fork shows stay, with what was derived from them: of each owner those up
+-- to the last one that others show, but for the session_meta. A hold keeps the items
+-- of a conversation, also those that it shares with others; its status, title and expiry
+-- can change, and items can be appended. The conversation is counted in the receipt of
+-- the clean-up that now runs, whose times are those of expiry. If none runs, it is
+-- counted in the receipt that the deletes of one minute share.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 AFTER DELETE ON rollout__heads
 BEGIN
-  UPDATE rollout__act
-     SET bytes = CASE WHEN EXISTS (SELECT 1 FROM rollout__segments
-                                    WHERE owner = OLD.no AND rollout <> OLD.no)
-                      THEN 0 ELSE OLD.bytes END;
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
+    FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id;
+  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest, newest)
+  SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'rollout',
+         iif(bulk, 0, NULL), iif(bulk, 'bulk', coalesce(rule, 'manual')), 1,
+         iif(EXISTS (SELECT 1 FROM rollout__segments
+                      WHERE (owner = OLD.no OR rollout = OLD.no) AND owner <> rollout),
+             (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0) FROM rollout__data
+               WHERE id = OLD.no << 32 OR id IN (
+                       SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d
+                         ON d.id BETWEEN (s.owner << 32) + max(s.first, 1 + coalesce((
+                                   SELECT max(last) FROM rollout__segments AS o
+                                    WHERE o.owner = s.owner AND o.rollout <> OLD.no), -1))
+                             AND (s.owner << 32) + s.last
+                          WHERE s.rollout = OLD.no)),
+             OLD.bytes),
+         iif(bulk, OLD.expires_at, OLD.created), iif(bulk, OLD.expires_at, OLD.updated)
+    FROM (SELECT max(rule) AS rule, max(rule IS NOT NULL AND rows) AS bulk FROM rollout__act);
+  DELETE FROM rollout__data
+   WHERE id = OLD.no << 32 OR id IN (
+           SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d
+             ON d.id BETWEEN (s.owner << 32) + max(s.first, 1 + coalesce((
+                       SELECT max(last) FROM rollout__segments AS o
+                        WHERE o.owner = s.owner AND o.rollout <> OLD.no), -1))
+                 AND (s.owner << 32) + s.last
+              WHERE s.rollout = OLD.no);
+  DELETE FROM rollout_calls
+   WHERE id IN (SELECT c.id FROM rollout__segments AS s CROSS JOIN rollout_calls AS c
+                    ON c.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
+                 WHERE s.rollout = OLD.no
+                   AND NOT EXISTS (SELECT 1 FROM rollout__data AS d WHERE d.id = c.id));
+  DELETE FROM rollout__frames
+   WHERE id IN (SELECT f.id FROM rollout__segments AS s CROSS JOIN rollout__frames AS f
+                    ON f.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
+                 WHERE s.rollout = OLD.no
+                   AND NOT EXISTS (SELECT 1 FROM rollout__data AS d WHERE d.id = f.id));
+  DELETE FROM rollout__turns
+   WHERE id IN (SELECT t.id FROM rollout__segments AS s CROSS JOIN rollout__turns AS t
+                    ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
+                 WHERE s.rollout = OLD.no
+                   AND NOT EXISTS (SELECT 1 FROM rollout__data AS d WHERE d.id = t.id));
+  DELETE FROM rollout__marks
+   WHERE id IN (SELECT m.id FROM rollout__segments AS s CROSS JOIN rollout__marks AS m
+                    ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
+                 WHERE s.rollout = OLD.no
+                   AND NOT EXISTS (SELECT 1 FROM rollout__data AS d WHERE d.id = m.id));
   DELETE FROM rollout__about WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
   DELETE FROM rollout__segments WHERE rollout = OLD.no;
-  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest, newest)
-  SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'rollout', iif(a.bulk, 0, NULL),
-         iif(a.bulk, 'bulk', coalesce(a.rule, 'manual')), 1, coalesce(a.bytes, OLD.bytes),
-         iif(a.bulk, OLD.expires_at, OLD.created), iif(a.bulk, OLD.expires_at, OLD.updated)
-    FROM (SELECT 1) LEFT JOIN (SELECT rule, bytes, rule IS NOT NULL AND rows AS bulk FROM rollout__act) AS a;
 END;
 
 ----------------------------------------------------------------- segments
@@ -122,51 +131,6 @@ CREATE TABLE IF NOT EXISTS main.rollout__segments(
 
 CREATE INDEX IF NOT EXISTS main.rollout_owner
 ON rollout__segments(owner, last);
-
--- Deletes the items of the owner that no conversation shows any more.
-CREATE TRIGGER IF NOT EXISTS main.rollout_segments_delete
-AFTER DELETE ON rollout__segments
-BEGIN
-  UPDATE rollout__act
-     SET bytes = bytes + (
-           SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0)
-             FROM rollout__data
-            WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
-              AND (id < (OLD.owner << 32) + (SELECT coalesce(min(first), 0)
-                          FROM rollout__segments WHERE owner = OLD.owner)
-                OR id > (OLD.owner << 32) + (SELECT coalesce(max(last), -1)
-                          FROM rollout__segments WHERE owner = OLD.owner)))
-   WHERE OLD.owner <> OLD.rollout
-      OR EXISTS (SELECT 1 FROM rollout__segments
-                  WHERE owner = OLD.owner AND rollout <> OLD.rollout);
-  DELETE FROM rollout__data
-   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) - 1 +
-           coalesce((SELECT min(first) FROM rollout__segments
-                      WHERE owner = OLD.owner), 0);
-  DELETE FROM rollout__data
-   WHERE id BETWEEN (OLD.owner << 32) + 1 +
-           coalesce((SELECT max(last) FROM rollout__segments
-                      WHERE owner = OLD.owner), -1)
-         AND (OLD.owner << 32) + 4294967295;
-  DELETE FROM rollout__frames
-   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
-     AND NOT EXISTS (SELECT 1 FROM rollout__data AS d
-                      WHERE d.id = rollout__frames.id);
-  DELETE FROM rollout_calls
-   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
-     AND NOT EXISTS (SELECT 1 FROM rollout__data AS d
-                      WHERE d.id = rollout_calls.id);
-  DELETE FROM rollout__turns
-   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
-     AND NOT EXISTS (SELECT 1 FROM rollout__segments
-                      WHERE owner = OLD.owner
-                        AND last >= rollout__turns.id & 4294967295);
-  DELETE FROM rollout__marks
-   WHERE id BETWEEN OLD.owner << 32 AND (OLD.owner << 32) + 4294967295
-     AND NOT EXISTS (SELECT 1 FROM rollout__segments
-                      WHERE owner = OLD.owner
-                        AND last >= rollout__marks.id & 4294967295);
-END;
 
 -------------------------------------------------------------------- items
 
@@ -190,43 +154,35 @@ CREATE TABLE IF NOT EXISTS main.rollout__data(
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_update
 AFTER UPDATE OF payload ON rollout__data
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps a conversation that shows this item, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
-   WHERE NEW.payload IS NOT OLD.payload
-     AND EXISTS (SELECT 1 FROM retention__in_force WHERE kind = 'rollout')
-     AND EXISTS (SELECT 1 FROM rollout__segments AS s
-                   JOIN rollout__heads AS h ON h.no = s.rollout
+  SELECT CASE
+    WHEN NEW.payload IS NOT OLD.payload
+     AND EXISTS (SELECT 1 FROM rollout__segments AS s JOIN rollout__heads AS h ON h.no = s.rollout
                    JOIN retention__holds AS k ON k.kind = 'rollout' AND k."key" = h.id
-                  WHERE s.owner = OLD.id >> 32
-                    AND OLD.id & 4294967295 BETWEEN s.first AND s.last);
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-   WHERE NEW.payload IS NULL
-      OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '));
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role')
-   WHERE (SELECT rule FROM rollout__act) IS NOT 'erase'
-     AND CASE WHEN OLD.payload IS NULL OR json_valid(OLD.payload)
-                   OR json_valid(OLD.payload || ' ')
-              THEN NEW.payload ->> 'type' IS NOT OLD.payload ->> 'type'
-                OR NEW.payload ->> 'role' IS NOT OLD.payload ->> 'role' END;
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload of a rollback must have the same number of turns')
-   WHERE lower(replace(NEW.type, '_', '')) = 'eventmsg'
+                  WHERE s.owner = NEW.id >> 32 AND NEW.id & 4294967295 BETWEEN s.first AND s.last)
+    THEN RAISE(ABORT, 'HeldError: a hold keeps a conversation that shows this item, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
+    WHEN NEW.payload IS NULL OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
+    WHEN NEW.id & 4294967295 = 0 AND json_type(NEW.payload) <> 'object'
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id')
+    WHEN OLD.payload IS NOT NULL AND NOT (json_valid(OLD.payload) OR json_valid(OLD.payload || ' '))
+    THEN NULL
+    WHEN (NEW.payload ->> 'type', NEW.payload ->> 'role') IS NOT (OLD.payload ->> 'type', OLD.payload ->> 'role')
+     AND (SELECT rule FROM rollout__act) IS NOT 'erase'
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role')
+    WHEN NEW.id & 4294967295 = 0 AND NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id'
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id')
+    WHEN lower(replace(NEW.type, '_', '')) = 'eventmsg'
      AND lower(replace(NEW.payload ->> 'type', '_', '')) = 'threadrolledback'
-     AND CASE WHEN json_valid(OLD.payload) OR json_valid(OLD.payload || ' ')
-              THEN coalesce(NEW.payload ->> 'num_turns',
-                            NEW.payload ->> 'numTurns')
-            IS NOT coalesce(OLD.payload ->> 'num_turns',
-                            OLD.payload ->> 'numTurns') END;
-  SELECT RAISE(ABORT, 'InvalidItemError: Invalid item format: a compaction must keep its replacement history, an array; redact its elements')
-   WHERE lower(NEW.type) = 'compacted'
-     AND CASE WHEN json_valid(OLD.payload)
-         THEN ('array' IN (coalesce(json_type(OLD.payload, '$.replacement_history'), ''),
-                           coalesce(json_type(OLD.payload, '$.replacementHistory'), '')))
+     AND coalesce(NEW.payload ->> 'num_turns', NEW.payload ->> 'numTurns')
+         IS NOT coalesce(OLD.payload ->> 'num_turns', OLD.payload ->> 'numTurns')
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload of a rollback must have the same number of turns')
+    WHEN lower(NEW.type) = 'compacted'
+     AND ('array' IN (coalesce(json_type(OLD.payload, '$.replacement_history'), ''),
+                      coalesce(json_type(OLD.payload, '$.replacementHistory'), '')))
       <> ('array' IN (coalesce(json_type(NEW.payload, '$.replacement_history'), ''),
-                      coalesce(json_type(NEW.payload, '$.replacementHistory'), ''))) END;
-  SELECT RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id')
-   WHERE NEW.id & 4294967295 = 0
-     AND CASE WHEN json_type(NEW.payload) <> 'object' THEN 1
-              WHEN json_valid(OLD.payload) OR json_valid(OLD.payload || ' ')
-              THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END;
+                      coalesce(json_type(NEW.payload, '$.replacementHistory'), '')))
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a compaction must keep its replacement history, an array; redact its elements')
+    END;
   INSERT INTO rollout__frames(id, changed) VALUES (NEW.id, 1)
       ON CONFLICT (id) DO UPDATE SET changed = 1;
   UPDATE rollout__heads
@@ -241,15 +197,12 @@ BEGIN
   UPDATE rollout__about
      SET (title, source, cwd, originator, cli_version, model_provider,
           forked_from, format, source_id, parent, agent) =
-         (SELECT m.title,
-                 m.source,
-                 CASE WHEN NOT coalesce(json_valid(OLD.payload), 0)
-                        OR OLD.payload ->> 'cwd' IS rollout__about.cwd
-                      THEN m.cwd ELSE rollout__about.cwd END,
-                 m.originator, m.cli_version, m.model_provider, m.forked_from,
-                 m.format, m.source_id, m.parent, m.agent
+         (SELECT title, source,
+                 iif(NOT coalesce(json_valid(OLD.payload), 0)
+                     OR OLD.payload ->> 'cwd' IS rollout__about.cwd, m.cwd, rollout__about.cwd),
+                 originator, cli_version, model_provider, forked_from, format, source_id, parent, agent
             FROM rollout__meta AS m WHERE m.no = rollout__about.no)
-   WHERE no = NEW.id >> 32 AND NEW.id & 4294967295 = 0;
+   WHERE no << 32 = NEW.id AND no = NEW.id >> 32;
 END;
 
 -- What stood around a payload in the file from which it was imported, so that an
@@ -382,11 +335,9 @@ AFTER UPDATE ON rollout_policy
 BEGIN
   UPDATE rollout__act SET stamp = random();
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings
-                                       WHERE name = 'rollout.policy'))
-      OR NOT EXISTS (SELECT 1 FROM rollout_policy
-                      WHERE preset = (SELECT "default" FROM blackbox_settings
-                                       WHERE name = 'rollout.policy'));
+    FROM blackbox_settings
+   WHERE name = 'rollout.policy' AND OLD.preset IN (value, "default")
+     AND NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = OLD.preset);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
@@ -394,11 +345,9 @@ AFTER DELETE ON rollout_policy
 BEGIN
   UPDATE rollout__act SET stamp = random();
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-   WHERE NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings
-                                       WHERE name = 'rollout.policy'))
-      OR NOT EXISTS (SELECT 1 FROM rollout_policy
-                      WHERE preset = (SELECT "default" FROM blackbox_settings
-                                       WHERE name = 'rollout.policy'));
+    FROM blackbox_settings
+   WHERE name = 'rollout.policy' AND OLD.preset IN (value, "default")
+     AND NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = OLD.preset);
 END;
 
 CREATE TABLE IF NOT EXISTS main.rollout_drops(

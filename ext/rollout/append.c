@@ -306,7 +306,7 @@ void bxRolloutAppend(BxCall *p) {
   append.pHome = bxRolloutHome(p->bx, &p->err);
   bxRolloutOpen(
       append.pHome, 1, pWork->zId, append.iNow, &pWork->head, &p->err);
-  bxRolloutNotShut(append.pHome, pWork->zId, pWork->head.no, &p->err);
+  bxRolloutNotShut(append.pHome, pWork->zId, &p->err);
   bxRolloutWorkBegin(pWork, append.pHome, &p->err);
   if (p->err.rc == SQLITE_OK) {
     append.zEnd = append.zItems + sqlite3_value_bytes(p->aArg[1]);

@@ -92,12 +92,12 @@ void bxRolloutShutdown(BxCall *p) {
   RolloutHead head;
   BxStmts *pHome = bxRolloutNamed(p, zId, &head);
   if (pHome == 0) return;
-  if (bxRolloutIsShut(pHome, zId, head.no)) {
+  if (bxRolloutIsShut(pHome, zId)) {
     bxReturnInt(p, 0);
     return;
   }
   syncHome(pHome, &p->err);
-  bxRolloutSetShut(pHome, zId, head.no, 1, &p->err);
+  bxRolloutSetShut(pHome, zId, 1, &p->err);
   bxPrefix(&p->err, "ShutdownError: Shutdown failed: ");
   bxReturnInt(p, 1);
 }

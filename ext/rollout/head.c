@@ -174,12 +174,10 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix) {
 
 /*--------------------------------------------------- of a connection ----*/
 
-/* A conversation that was shut down here. The numbers of two files may be
-** equal, and an id may be used again: together with the schema they name one. */
+/* A conversation that was shut down here. */
 typedef struct Shut {
   BxStmts *pHome; /* its schema */
   char zId[37];
-  i64 no;
 } Shut;
 
 static void freeMemory(void *p) {
@@ -199,33 +197,31 @@ RolloutMemory *bxRolloutMemory(Bx *bx, BxErr *pErr) {
 }
 
 /* Its entry in the list, or NULL. */
-static Shut *findShut(BxStmts *pHome, const char *zId, i64 no) {
+static Shut *findShut(BxStmts *pHome, const char *zId) {
   const RolloutMemory *p = bxSlot(pHome->bx, "rollout")->p;
   i64 i;
   for (i = 0; p != 0 && i < p->nShut; i++) {
-    if (p->aShut[i].pHome == pHome && p->aShut[i].no == no &&
-        strcmp(p->aShut[i].zId, zId) == 0) {
+    if (p->aShut[i].pHome == pHome && strcmp(p->aShut[i].zId, zId) == 0) {
       return &p->aShut[i];
     }
   }
   return 0;
 }
 
-int bxRolloutIsShut(BxStmts *pHome, const char *zId, i64 no) {
-  return findShut(pHome, zId, no) != 0;
+int bxRolloutIsShut(BxStmts *pHome, const char *zId) {
+  return findShut(pHome, zId) != 0;
 }
 
-void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK || !bxRolloutIsShut(pHome, zId, no)) return;
+void bxRolloutNotShut(BxStmts *pHome, const char *zId, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || !bxRolloutIsShut(pHome, zId)) return;
   bxFail(pErr, SQLITE_MISUSE,
       "RolloutShutDownError: Rollout is shut down: %s, on this connection; "
       "call rollout_resume('%s') to continue it",
       zId, zId);
 }
 
-void bxRolloutSetShut(
-    BxStmts *pHome, const char *zId, i64 no, int bShut, BxErr *pErr) {
-  Shut *pShut = findShut(pHome, zId, no);
+void bxRolloutSetShut(BxStmts *pHome, const char *zId, int bShut, BxErr *pErr) {
+  Shut *pShut = findShut(pHome, zId);
   RolloutMemory *p;
   if ((pShut != 0) == bShut || pErr->rc != SQLITE_OK) return;
   p = bxRolloutMemory(pHome->bx, pErr);
@@ -237,6 +233,5 @@ void bxRolloutSetShut(
   pShut = bxAdd(&p->aShut, &p->nShut, &p->nShutAlloc, sizeof(*pShut), pErr);
   if (pShut == 0) return;
   pShut->pHome = pHome;
-  pShut->no = no;
   sqlite3_snprintf((int)sizeof(pShut->zId), pShut->zId, "%s", zId);
 }

@@ -150,14 +150,13 @@ void bxRolloutResume(BxCall *p) {
   pHome = bxRolloutHome(p->bx, &p->err);
   bxRolloutOpen(pHome, 0, zId, iNow, &head, &p->err);
   if (p->err.rc == SQLITE_OK) {
-    bxRolloutSetShut(pHome, zId, head.no, 0, &p->err);
+    bxRolloutSetShut(pHome, zId, 0, &p->err);
   }
   bxReturnInt(p, head.iLast);
 }
 
 /* Runs a statement with the id as its parameter; returns rows changed. */
-static void changeOne(BxCall *p, const char *zSql) {
-  char zId[37];
+static void changeOne(BxCall *p, const char *zSql, char zId[37]) {
   BxStmts *pHome;
   bxRolloutId(p->aArg[0], zId, &p->err);
   pHome = bxRolloutHome(p->bx, &p->err);
@@ -171,12 +170,17 @@ void bxRolloutArchive(BxCall *p) {
   static const char zSql[] =
       "UPDATE main.rollout__heads SET status = 'archived' "
       "WHERE id = ?1 AND status <> 'archived'";
-  changeOne(p, zSql);
+  char zId[37];
+  changeOne(p, zSql, zId);
 }
 
 void bxRolloutDelete(BxCall *p) {
   static const char zSql[] = "DELETE FROM main.rollout__heads WHERE id = ?1";
-  changeOne(p, zSql);
+  char zId[37];
+  changeOne(p, zSql, zId);
+  if (p->err.rc == SQLITE_OK) {
+    bxRolloutSetShut(bxRolloutHome(p->bx, &p->err), zId, 0, &p->err);
+  }
 }
 
 /* The triggers add up what they remove in the open row of the bulk act. */

@@ -69,7 +69,7 @@ void bxPartOpen(RolloutPart *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
     if (pWork->head.iExpire < iNow) {
       bxRolloutExpired(pWork->zId, pWork->head.iExpire, pErr);
     }
-    bxRolloutNotShut(pHome, pWork->zId, pWork->head.no, pErr);
+    bxRolloutNotShut(pHome, pWork->zId, pErr);
     p->eMatch = PART_BEGIN;
     p->pStored = bxPrepare(pHome, zStored, pErr);
     bxBind(p->pStored, pErr, "i", pWork->head.no);

@@ -77,11 +77,11 @@ sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr);
 void bxRolloutExplain(BxErr *pErr, const char *zPrefix);
 
 /* Whether it was shut down on this connection. */
-int bxRolloutIsShut(BxStmts *pHome, const char *zId, i64 no);
+int bxRolloutIsShut(BxStmts *pHome, const char *zId);
 /* Sets the error RolloutShutDownError if it was shut down. */
-void bxRolloutNotShut(BxStmts *pHome, const char *zId, i64 no, BxErr *pErr);
+void bxRolloutNotShut(BxStmts *pHome, const char *zId, BxErr *pErr);
 void bxRolloutSetShut(
-    BxStmts *pHome, const char *zId, i64 no, int bShut, BxErr *pErr);
+    BxStmts *pHome, const char *zId, int bShut, BxErr *pErr);
 
 /* What a connection keeps for this domain. */
 typedef struct RolloutMemory {

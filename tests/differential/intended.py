@@ -220,8 +220,11 @@ DIFFERENCES = [
         r"(session_id of an item cannot change; |UNIQUE constraint failed: cache_items\.storage_key$)",
         r"ValidationError: id and key of an item cannot change; ", "one guard of the key"),
     Difference(
-        r" rollouts\b", r"UNIQUE constraint failed: rollout_heads\.id$",
-        r"UNIQUE constraint failed: rollout__heads\.id$", "an inner table"),
+        r" rollouts\b", r"UNIQUE constraint failed: (rollout_heads\.id|sqlite_sequence\.rowid)$|"
+        r"RolloutExistsError: a conver",
+        r"CHECK constraint failed: RolloutExistsError: a conver", "one guard, which is a CHECK"),
+    Difference(
+        r"FROM rollout_usage\b", r"'#\d+'", r"'#\d+'", "numbers are used again"),
     Difference(
         r" rollouts\b", r"SQLITE_CONSTRAINT_TRIGGER: InvalidIdError: ",
         r"SQLITE_CONSTRAINT_CHECK: CHECK constraint failed: InvalidIdError: ",
@@ -458,6 +461,7 @@ LEFT_OUT = [
             r"payload_usage_formats|payload_error_texts|payload_history|proof_log|retention_clock)$",
             "one table of prices, one of formats, one view of the log"),
     LeftOut(r"\bNOT NULL constraint failed: event_payloads.id$", "an id is not NULL"),
+    LeftOut(r"\nno such table: sqlite_sequence$", "no table of rollout has AUTOINCREMENT"),
     LeftOut(r"\bON main\.blackbox_probe\b", "what a TEMP trigger on an inner table does is found"),
     LeftOut(r"\bproof_(state|leaves|salts|nodes)\b", "the tree of the log is another one"),
     LeftOut(r"\bblackbox_setting_defs\b|\b\w+_config\b[\s\S]*\n.*\bno such column: [kv]$",

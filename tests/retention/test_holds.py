@@ -364,7 +364,7 @@ def test_a_hold_is_part_of_its_transaction(full, path, end, kept):
     ("INSERT INTO retention__in_force SELECT 'event', 'e1', 'case-1', NULL, min(n), 0 "
      "FROM blackbox__log WHERE subject = 'event:e1'", "retention__in_force"),
     ("DROP TRIGGER payload_delete_guard", "payload_delete_guard"),
-    ("DROP TRIGGER rollout_heads_held", "rollout_heads_held"),
+    ("DROP TRIGGER rollout_heads_delete", "rollout_heads_delete"),
     ("DROP TRIGGER cache_delete", "cache_delete"),
     ("DROP TRIGGER evidence_overflow_delete", "evidence_overflow_delete"),
     ("DROP TRIGGER retention__step_insert", "retention__step_insert"),
@@ -385,7 +385,8 @@ def test_check_finds_what_was_done_behind_the_guards(full, path, damage, object)
     ("evidence", "v1", "DROP TRIGGER payload_delete_guard; DELETE FROM event_payloads"),
     ("session", SESSION, "DROP TRIGGER cache_session_delete; "
      "DELETE FROM cache_sessions; DELETE FROM cache_items"),
-    ("rollout", ID, "DROP TRIGGER rollout_heads_held; DELETE FROM rollout__heads")])
+    ("rollout", ID, "DROP TRIGGER rollout_heads_delete; DELETE FROM rollout__heads; "
+     "DELETE FROM rollout__segments; DELETE FROM rollout__about; DELETE FROM rollout__data")])
 def test_check_finds_what_is_held_and_gone(full, path, kind, key, loss):
     hold(full, kind, key, until=LATER)
     hold(full, kind, "not there yet")
