@@ -128,13 +128,11 @@ INSERT INTO main.retention__controls
 SELECT c, c IN (9, 10, 13), iif(c, NULL, (SELECT group_concat(char(c), '') FROM each))
   FROM control WHERE 1 ON CONFLICT DO NOTHING;
 
--- format: of the tables of the domain. build: the hash of the text of which the module
--- has made it. (Builds before 1.0 had a column version,
--- by which the module knows their files.)
+-- format: of the tables of the domain. (Builds before 1.0 had a column version, by which
+-- the module knows their files.)
 CREATE TABLE IF NOT EXISTS main.blackbox_domains(
   domain TEXT PRIMARY KEY,
-  format INTEGER NOT NULL,
-  build  INTEGER
+  format INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 -- range is "low to high", and then the value is an integer or, if the range has a

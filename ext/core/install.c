@@ -13,20 +13,9 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-static i64 buildOf(const BxDomain *pDomain) {
-  return (i64)bxHashOf(pDomain->zSql, (i64)strlen(pDomain->zSql));
-}
-
 static void countOne(BxStmts *p, void *pArg, const BxObject *pObject) {
   (void)p;
   *(int *)pArg += pObject->eState < BX_FITS;
-}
-
-/* Whether this text made the domain, or nobody knows which: then not another one. */
-static int isOfBuild(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  return !bxAskOnce(p,
-      "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1 AND build <> ?2",
-      pErr, "ti", pDomain->zName, buildOf(pDomain));
 }
 
 /* Whether the schema has all that the domain's SQL makes. */
@@ -34,7 +23,6 @@ static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   int nDifferent = 0;
   bxCompare(p, pDomain->zSql, 1, countOne, &nDifferent, pErr);
   return pErr->rc == SQLITE_OK && nDifferent == 0 &&
-         isOfBuild(p, pDomain, pErr) &&
          (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr));
 }
 
@@ -85,114 +73,28 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   *pErr = why;
 }
 
-/* What of a domain an install makes anew, but for indexes and rows of the user. */
+/* What of a domain an install makes anew. */
 typedef struct Damage {
   sqlite3_str *pMissing, *pChanged;
+  int bThere;    /* the domain is not new */
+  int bGuard;    /* more than indexes, and rows of tables that users write */
+  char *zDetail; /* JSON, NULL if nothing is damaged */
 } Damage;
 
 static void damageOne(BxStmts *p, void *pArg, const BxObject *pObject) {
-  const Damage *pDamage = (const Damage *)pArg;
+  Damage *pDamage = (Damage *)pArg;
   sqlite3_str *pOut =
       pObject->eState == BX_MISSING ? pDamage->pMissing : pDamage->pChanged;
+  int bRow = *pObject->zKey != 0, bIndex = strcmp(pObject->zType, "index") == 0;
   (void)p;
-  if (pObject->eState >= BX_FITS || strcmp(pObject->zType, "index") == 0 ||
-      (*pObject->zKey && strstr(pObject->zName, "__") == 0)) {
+  if (pObject->eState >= BX_FITS) {
+    pDamage->bThere |= bRow ? strcmp(pObject->zName, "blackbox_domains") == 0
+                            : !bIndex && strcmp(pObject->zType, "table") != 0;
     return;
   }
-  sqlite3_str_appendf(pOut, "%s%s %s", sqlite3_str_length(pOut) ? ", " : "",
-      pObject->zType, pObject->zName);
-}
-
-/* Adds the objects whose faults an install removes. */
-static void addFaults(
-    BxStmts *p, const BxDomain *pDomain, sqlite3_str *pOut, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0}; /* a table may be missing */
-  char *zSql = bxPrintf(&err,
-      "SELECT group_concat(DISTINCT object) FROM (%s)"
-      " WHERE instr(problem, 'run blackbox_install()')",
-      pDomain->zFaults);
-  sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
-  if (bxRow(pStmt, &err) && sqlite3_column_text(pStmt, 0) != 0) {
-    sqlite3_str_appendf(pOut, "%srows of %s",
-        sqlite3_str_length(pOut) ? ", " : "", sqlite3_column_text(pStmt, 0));
-  }
-  sqlite3_finalize(pStmt);
-  sqlite3_free(zSql);
-  if (err.rc == SQLITE_ERROR) bxClear(&err);
-  bxPass(pErr, &err);
-}
-
-/* What is missing or changed, as JSON to sqlite3_free(); NULL: nothing. Their names
-** are plain words. */
-static char *damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  Damage damage = {sqlite3_str_new(p->bx->db), sqlite3_str_new(p->bx->db)};
-  char *zMissing, *zChanged, *z = 0;
-  bxCompare(p, pDomain->zSql, 1, damageOne, &damage, pErr);
-  if (pDomain->zFaults != 0) addFaults(p, pDomain, damage.pChanged, pErr);
-  zMissing = bxFinish(damage.pMissing, pErr);
-  zChanged = bxFinish(damage.pChanged, pErr);
-  if (zMissing != 0 || zChanged != 0) {
-    z = bxPrintf(pErr, "{\"missing\":\"%s\",\"changed\":\"%s\"}",
-        zMissing ? zMissing : "", zChanged ? zChanged : "");
-  }
-  sqlite3_free(zMissing);
-  sqlite3_free(zChanged);
-  return z;
-}
-
-/* Tells of a repair in the log: what the guards refuse could have been done
-** meanwhile. If another build made the domain its text was another: then it is an
-** upgrade, of which blackbox_check() does not tell. */
-static void noteRepair(BxStmts *p, const char *zDomain, const char *zKind,
-    const char *zSubject, const char *zDetail, BxErr *pErr) {
-  BxLogRow row = {.zDomain = zDomain,
-      .zKind = zKind,
-      .zSubject = zSubject,
-      .zDetail = zDetail};
-  bxLogBegin(p, pErr);
-  bxLogAppend(p, &row, pErr);
-}
-
-/* Makes what a domain of this format has lost. */
-static void repairDomain(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  char *zDamage = damageOf(p, pDomain, pErr);
-  char *zSubject = bxPrintf(pErr, "schema of %s", pDomain->zName);
-  const char *zKind = isOfBuild(p, pDomain, pErr) ? "repair" : "upgrade";
-  if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
-  bxCompare(p, pDomain->zSql, 0, dropOne, pErr, pErr);
-  runSql(p, pDomain, pErr);
-  if (zDamage != 0) {
-    noteRepair(p, pDomain->zName, zKind, zSubject, zDamage, pErr);
-  }
-  sqlite3_free(zSubject);
-  sqlite3_free(zDamage);
-}
-
-/* bNew: the schema was empty, so that no name is in use. */
-static void makeDomain(
-    BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
-  i64 iFormat = bxInstalledFormat(p, pDomain, pErr);
-  if (pErr->rc != SQLITE_OK) return;
-  if (iFormat == BX_FORMAT && isIntact(p, pDomain, pErr)) {
-    return;
-  }
-  if (iFormat >= 0) { /* 0: its row is lost */
-    repairDomain(p, pDomain, pErr);
-  } else {
-    if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
-    if (!bNew) bxCompare(p, pDomain->zSql, 0, refuseOne, pErr, pErr);
-    runSql(p, pDomain, pErr);
-  }
-  if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
-}
-
-static void installDomain(
-    BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
-  static const char zBuild[] = "UPDATE main.blackbox_domains SET build = ?2"
-                               " WHERE domain = ?1 AND build IS NOT ?2";
-  makeDomain(p, pDomain, bNew, pErr);
-  if (pErr->rc != SQLITE_OK) return;
-  bxAskOnce(p, zBuild, pErr, "ti", pDomain->zName, buildOf(pDomain));
+  pDamage->bGuard |= !bIndex && (!bRow || strstr(pObject->zName, "__") != 0);
+  sqlite3_str_appendf(pOut, "%s%s %s%s%s", sqlite3_str_length(pOut) ? ", " : "",
+      pObject->zType, pObject->zName, bRow ? " " : "", pObject->zKey);
 }
 
 /* Whether each value is in the range of its setting. */
@@ -206,6 +108,106 @@ static int areInRange(BxStmts *p, BxErr *pErr) {
   }
   sqlite3_finalize(pStmt);
   return bRange;
+}
+
+/* Adds what an install makes right besides: rows with faults, settings out of their
+** range, and what xMend makes. A table may be missing, so that it cannot be asked. */
+static void addFaults(
+    BxStmts *p, const BxDomain *pDomain, Damage *pOut, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  char *zRows = 0;
+  int bWhole = 1;
+  if (pDomain->zFaults != 0) {
+    char *zSql = bxPrintf(&err,
+        "SELECT group_concat(DISTINCT object) FROM (%s)"
+        " WHERE instr(problem, 'run blackbox_install()')",
+        pDomain->zFaults);
+    sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
+    if (bxRow(pStmt, &err)) zRows = bxColumnCopy(pStmt, 0, &err);
+    sqlite3_finalize(pStmt);
+    sqlite3_free(zSql);
+  }
+  if (pDomain == p->bx->aDomain) bWhole = areInRange(p, &err);
+  if (pDomain->xIsWhole != 0) bWhole = pDomain->xIsWhole(p, &err);
+  if (zRows != 0 || (!bWhole && err.rc == SQLITE_OK)) {
+    const char *zName = pDomain->zAdopted   ? pDomain->zAdopted
+                        : pDomain->xIsWhole ? pDomain->zName
+                                            : "blackbox_settings";
+    sqlite3_str_appendf(pOut->pChanged, "%srows of %s",
+        sqlite3_str_length(pOut->pChanged) ? ", " : "", zRows ? zRows : zName);
+  }
+  pOut->bGuard |= zRows != 0;
+  sqlite3_free(zRows);
+  if (err.rc == SQLITE_ERROR) bxClear(&err);
+  bxPass(pErr, &err);
+}
+
+static void appendList(
+    sqlite3_str *pOut, const char *zKey, sqlite3_str *pList, BxErr *pErr) {
+  int n = sqlite3_str_length(pList);
+  char *z = bxFinish(pList, pErr);
+  sqlite3_str_appendall(pOut, zKey);
+  bxAppendJson(pOut, z ? z : "", z ? n : 0);
+  sqlite3_free(z);
+}
+
+/* What of a domain that was there is missing or changed. */
+static Damage damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  Damage damage = {0, 0, 0, 0, 0};
+  sqlite3_str *pOut;
+  if (pErr->rc != SQLITE_OK) return damage;
+  damage.pMissing = sqlite3_str_new(p->bx->db);
+  damage.pChanged = sqlite3_str_new(p->bx->db);
+  bxCompare(p, pDomain->zSql, 1, damageOne, &damage, pErr);
+  if (damage.bThere) addFaults(p, pDomain, &damage, pErr);
+  if (sqlite3_str_length(damage.pMissing) == 0 &&
+      sqlite3_str_length(damage.pChanged) == 0) {
+    damage.bThere = 0;
+  }
+  pOut = sqlite3_str_new(p->bx->db);
+  appendList(pOut, "{\"missing\":", damage.pMissing, pErr);
+  appendList(pOut, ",\"changed\":", damage.pChanged, pErr);
+  sqlite3_str_appendchar(pOut, 1, '}');
+  damage.zDetail = bxFinish(pOut, pErr);
+  if (damage.bThere) return damage;
+  sqlite3_free(damage.zDetail);
+  damage.zDetail = 0;
+  return damage;
+}
+
+/* Tells in the log what was damaged. Where guards were, what they refuse could have been
+** done: of such a repair blackbox_check() tells. */
+static void noteDamage(
+    BxStmts *p, const BxDomain *pDomain, Damage *pDamage, BxErr *pErr) {
+  char *zSubject = bxPrintf(pErr, "schema of %s", pDomain->zName);
+  BxLogRow row = {.zDomain = pDomain->zName,
+      .zKind = pDamage->bGuard ? "repair" : "restore",
+      .zSubject = zSubject,
+      .zDetail = pDamage->zDetail};
+  if (pDamage->zDetail != 0) {
+    bxLogBegin(p, pErr);
+    bxLogAppend(p, &row, pErr);
+  }
+  sqlite3_free(zSubject);
+  sqlite3_free(pDamage->zDetail);
+}
+
+/* bNew: the schema was empty, so that no name is in use. */
+static void installDomain(
+    BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
+  i64 iFormat = bxInstalledFormat(p, pDomain, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  if (iFormat == BX_FORMAT && isIntact(p, pDomain, pErr)) {
+    return;
+  }
+  if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
+  if (iFormat >= 0) { /* 0: its row is lost */
+    bxCompare(p, pDomain->zSql, 0, dropOne, pErr, pErr);
+  } else if (!bNew) {
+    bxCompare(p, pDomain->zSql, 0, refuseOne, pErr, pErr);
+  }
+  runSql(p, pDomain, pErr);
+  if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
 }
 
 /* Writes the definitions of the domain. A value that is not in the range of its
@@ -240,6 +242,20 @@ static void resetSettings(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   sqlite3_close(pModel);
 }
 
+/* Frees what was made. */
+static void tellMended(
+    BxStmts *p, const char *zName, char *zMade, BxErr *pErr) {
+  static const char zTell[] =
+      "INSERT INTO main.blackbox__log(domain, kind, subject, detail)"
+      " VALUES('core', 'restore', 'schema of ' || ?1,"
+      "  json_object('missing', ?2, 'changed', ''))";
+  if (zMade != 0) {
+    bxLogBegin(p, pErr);
+    bxAskOnce(p, zTell, pErr, "tt", zName, zMade);
+  }
+  sqlite3_free(zMade);
+}
+
 /* Whether the rules of a virtual table equal those that its module makes. With
 ** bMend they are repaired. A virtual table that has lost a table, or that a
 ** newer module made, is skipped; blackbox_check() reports it. */
@@ -252,7 +268,7 @@ static int vtabIntact(BxStmts *p, const BxModule *pModule, const char *zName,
     bxClear(&err);
     return 1;
   }
-  if (bMend && !bWhole) bxShadowMend(pVtab, &err);
+  if (bMend && !bWhole) tellMended(p, zName, bxShadowMend(pVtab, &err), &err);
   *pErr = err;
   return bWhole;
 }
@@ -359,14 +375,19 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
 }
 
 /* Takes the write lock before anything is read: with a write that changes
-** nothing, or with the schema of core itself, which begins with a CREATE. */
-static void lockSchema(BxStmts *p, BxErr *pErr) {
-  if (bxCarries(p->bx, p->zDb, "core", pErr)) {
-    bxLock(p, pErr);
-  } else {
-    runSql(p, &p->bx->aDomain[0], pErr);
-    bxCompare(p, p->bx->aDomain[0].zSql, 0, refuseOne, pErr, pErr);
+** nothing, or with the schema of core itself, which begins with a CREATE (but what core
+** was is read before that). Returns what of core is damaged. */
+static Damage lockSchema(BxStmts *p, int bNew, BxErr *pErr) {
+  const BxDomain *pCore = p->bx->aDomain;
+  Damage core = {0, 0, 0, 0, 0};
+  int bCarried = bxCarries(p->bx, p->zDb, "core", pErr);
+  if (bCarried) bxLock(p, pErr);
+  if (!bNew) core = damageOf(p, pCore, pErr);
+  if (!bCarried) {
+    runSql(p, pCore, pErr);
+    bxCompare(p, pCore->zSql, 0, refuseOne, pErr, pErr);
   }
+  return core;
 }
 
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
@@ -377,20 +398,30 @@ void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
   if (z != 0) bxReturnText(p, z);
 }
 
-/* Makes what is wanted and not there, or not as it should be. */
+/* Makes what is wanted and not there, or not as it should be. What is damaged is told
+** before. */
 static void makeDomains(
     BxStmts *pStmts, const char *zList, int bNew, BxErr *pErr) {
   Bx *bx = pStmts->bx;
+  Damage damage;
   int i;
   if (pErr->rc != SQLITE_OK) return;
-  lockSchema(pStmts, pErr);
+  damage = lockSchema(pStmts, bNew, pErr);
   if (pErr->rc == SQLITE_OK) installDomain(pStmts, bx->aDomain, bNew, pErr);
+  noteDamage(pStmts, bx->aDomain, &damage, pErr);
+  for (i = 1; i < bx->nDomain && !bNew; i++) {
+    if (!isWanted(pStmts, zList, &bx->aDomain[i], pErr)) continue;
+    damage = damageOf(pStmts, &bx->aDomain[i], pErr);
+    noteDamage(pStmts, &bx->aDomain[i], &damage, pErr);
+  }
   /* With its trigger, an INSERT into blackbox_settings compiles what follows the
   ** settings of every domain. That fails while one of their tables is missing. So
   ** domains are made without the trigger, and core makes it again. */
   bxExec(pStmts, "DROP TRIGGER IF EXISTS main.blackbox_settings_insert", pErr);
   for (i = 1; i < bx->nDomain; i++) {
-    resetSettings(pStmts, &bx->aDomain[i], pErr);
+    if (isWanted(pStmts, zList, &bx->aDomain[i], pErr)) {
+      resetSettings(pStmts, &bx->aDomain[i], pErr);
+    }
   }
   for (i = 1; i < bx->nDomain; i++) {
     if (isWanted(pStmts, zList, &bx->aDomain[i], pErr)) {

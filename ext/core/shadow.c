@@ -113,6 +113,7 @@ typedef struct Mending {
   BxVtab *pVtab;
   int nOther; /* number of objects that differ and can be created again */
   int nLost;  /* number of those that cannot */
+  sqlite3_str *pMade; /* what was made */
   BxErr *pErr;
 } Mending;
 
@@ -128,7 +129,7 @@ static void lookAt(BxStmts *p, void *pArg, const BxObject *pObject) {
 }
 
 int bxShadowIsStale(BxVtab *p, BxErr *pErr) {
-  Mending mending = {p, 0, 0, pErr};
+  Mending mending = {p, 0, 0, 0, pErr};
   p->pModule->xKnown(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   bxCompare(&p->stmts, p->pModule->zSql, 0, lookAt, &mending, pErr);
@@ -144,13 +145,18 @@ static void makeMissing(BxStmts *p, void *pArg, const BxObject *pObject) {
           strcmp(pObject->zType, "table") == 0)) {
     runModel(
         pMending->pVtab, MAKE " AND name = ?3", pObject->zName, pMending->pErr);
+    sqlite3_str_appendf(pMending->pMade, "%s%s %s",
+        sqlite3_str_length(pMending->pMade) ? ", " : "", pObject->zType,
+        pObject->zName);
   }
 }
 
-void bxShadowMend(BxVtab *p, BxErr *pErr) {
-  Mending mending = {p, 0, 0, pErr};
-  if (pErr->rc != SQLITE_OK) return;
+char *bxShadowMend(BxVtab *p, BxErr *pErr) {
+  Mending mending = {p, 0, 0, 0, pErr};
+  if (pErr->rc != SQLITE_OK) return 0;
+  mending.pMade = sqlite3_str_new(p->stmts.bx->db);
   bxCompare(&p->stmts, p->pModule->zSql, 0, makeMissing, &mending, pErr);
+  return bxFinish(mending.pMade, pErr);
 }
 
 /*--------------------------------------------------------------- renamed ----*/
@@ -194,7 +200,7 @@ void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   bxStmtsFinalize(&p->stmts);
   p->pModule->xKnown(p, pErr);
-  bxShadowMend(p, pErr);
+  sqlite3_free(bxShadowMend(p, pErr));
   runModel(p,
       "SELECT printf('ALTER TABLE \"%w\".\"%w\" RENAME TO \"%w%w\"', ?1, name,"
       " ?3, substr(name, length(?2) + 1))" OWN " AND type = 'table'",

@@ -19,5 +19,5 @@ void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr);
 ** the template creates IF NOT EXISTS may be missing, too. */
 int bxShadowIsStale(BxVtab *p, BxErr *pErr);
 /* Creates the indexes and such tables that are missing. */
-void bxShadowMend(BxVtab *p, BxErr *pErr);
+char *bxShadowMend(BxVtab *p, BxErr *pErr);
 #endif

@@ -122,20 +122,47 @@ def test_the_log_tells_what_an_install_made_anew(db):
     assert rows(db, "SELECT * FROM proof_verify WHERE problem NOT GLOB 'schema of *'") == []
 
 
-def test_a_release_with_another_text_is_an_upgrade_and_no_repair(db):
-    """build is what the release before has recorded."""
-    db.execute("UPDATE blackbox_domains SET build = 1 WHERE domain = 'payload'")
+LOSSES = [
+    "DELETE FROM blackbox_domains WHERE domain = 'payload'", "DELETE FROM blackbox_domains",
+    "DELETE FROM retention_rules", "DELETE FROM payload_formats", "DELETE FROM rollout_formats",
+    "UPDATE retention_rules SET \"view\" = 'mine' WHERE rule = 'payload.age'",
+    "DROP INDEX payload_by_age", "DROP INDEX blackbox__log_subject", "DROP INDEX rec_time",
+    "DROP TABLE cache_state", "DROP TABLE blackbox_domains", "DROP TABLE retention_rules",
+    "DROP TABLE ring_turns", "DROP TABLE blackbox_settings", "UPDATE payload__state SET bytes = 5",
+    "DROP TRIGGER blackbox_settings_rename; UPDATE blackbox_settings SET \"default\" = 5",
+    "DROP TRIGGER payload_made_columns", "DELETE FROM retention__clock",
+    "DROP TRIGGER payload_delete_guard; DELETE FROM blackbox_domains"]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_what_check_advises_to_install_is_in_the_log_afterwards(db, loss):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    db.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
+    db.execute("ALTER TABLE event_payloads ADD COLUMN note TEXT")
     one(db, "SELECT blackbox_install()")
-    assert rows(db, "SELECT * FROM blackbox_log") == rows(db, "SELECT * FROM blackbox_check") == []
-    db.execute("UPDATE blackbox_domains SET build = 1 WHERE domain = 'payload'")
-    db.execute("DROP TRIGGER payload_delete_guard")
+    one(db, "SELECT proof_head()")
+    before = one(db, "SELECT count(*) FROM blackbox_log")
+    index = one(db, "SELECT name FROM sqlite_schema WHERE name GLOB 'rec_time*'")
+    db.executescript(loss.replace("rec_time", index))
+    told = {name for name, problem in rows(db, "SELECT object, problem FROM blackbox_check")
+            if "run blackbox_install()" in problem}
     one(db, "SELECT blackbox_install()")
-    assert rows(db, "SELECT kind, subject, detail FROM blackbox_log") == [
-        ("upgrade", "schema of payload", '{"missing":"trigger payload_delete_guard","changed":""}')]
-    assert rows(db, "SELECT * FROM blackbox_check") == []
-    db.execute("DROP TRIGGER payload_delete_guard")  # of the build that is recorded now
+    log = str(rows(db, "SELECT subject, detail FROM blackbox_log WHERE n > ?", before))
+    assert told and not {name for name in told if name not in log}
+    assert problems(db) == []
     one(db, "SELECT blackbox_install()")
-    assert len(rows(db, REPAIRS)) == len(rows(db, "SELECT * FROM blackbox_check")) == 1
+    assert str(rows(db, "SELECT subject, detail FROM blackbox_log WHERE n > ?", before)) == log
+
+
+@pytest.mark.parametrize("value", [1, 99999])
+def test_the_log_tells_of_a_value_that_an_install_set_back(db, value):
+    db.execute("PRAGMA ignore_check_constraints = ON")
+    db.execute("UPDATE blackbox_settings SET value = ? WHERE name = 'payload.retention_days'",
+               (value,))
+    db.execute("PRAGMA ignore_check_constraints = OFF")
+    one(db, "SELECT blackbox_install()")
+    assert [row[0] for row in rows(db, "SELECT detail FROM blackbox_log")] == (
+        ['{"missing":"","changed":"rows of blackbox_settings"}'] if value > 365 else [])
 
 
 def test_a_domain_whose_row_is_lost_is_repaired_on_record(db):
@@ -143,18 +170,20 @@ def test_a_domain_whose_row_is_lost_is_repaired_on_record(db):
     db.execute("DROP TRIGGER payload_delete_guard")
     one(db, "SELECT blackbox_install()")
     assert [row[2] for row in rows(db, REPAIRS)] == [
-        '{"missing":"trigger payload_delete_guard","changed":""}']
+        '{"missing":"trigger payload_delete_guard, row blackbox_domains \'payload\'",'
+        '"changed":""}']
 
 
 @pytest.mark.parametrize("loss", ["DELETE FROM retention_rules WHERE rule = 'cache.idle'",
                                   "DROP INDEX payload_by_age", ""])
-def test_the_log_tells_of_no_repair_where_no_guard_was_lost(path, loss):
+def test_check_is_silent_after_a_repair_where_no_guard_was_lost(path, loss):
     db = connect(path)
     one(db, "SELECT blackbox_install('main', 'cache,payload')")
     db.executescript(loss)
     one(db, "SELECT blackbox_install()")
     one(db, "SELECT blackbox_install('main', 'all')")
     assert rows(db, REPAIRS) == rows(db, "SELECT * FROM blackbox_check") == []
+    assert [kind for kind, in rows(db, "SELECT kind FROM blackbox_log")] == ["restore"] * bool(loss)
 
 
 MADE = [
@@ -315,7 +344,7 @@ def test_sql_files_run_alone_and_are_what_install_makes(path, tmp_path):
             for type, name, sql in rows(sqlite3.connect(plain), select)] == rows(db, select)
     assert rows(connect(plain), "SELECT * FROM blackbox_check") == []
     assert one(connect(plain), "SELECT blackbox_install()") and rows(
-        sqlite3.connect(plain), "SELECT * FROM blackbox_log WHERE kind IN ('repair', 'upgrade')") == []
+        sqlite3.connect(plain), "SELECT * FROM blackbox_log WHERE kind IN ('repair', 'restore')") == []
 
 
 def test_second_load_is_a_no_op_also_while_a_statement_is_active(path):
