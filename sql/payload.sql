@@ -176,17 +176,20 @@ SELECT id, event_id, agent_id, store_text(request_body) AS request_body,
        kill_switch_event_id, created_at, meta, created_ms
   FROM event_payloads;
 
--- What was completed has two pins, of which the first has the time. The kill switch is
--- logged after its pins.
+-- hash is that of the leaf, which covers so many columns; NULL until there is one. What
+-- was completed has two pins, of which the first has the time. The kill switch is logged
+-- after its pins, and after the row that "after" names in its detail.
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
-SELECT p.n AS pin, p.id AS id, l.at AS at, k.actor AS actor, k.reason AS reason,
+SELECT p.n AS pin, p.id AS id, iif(f.leaf + 1, lower(hex(f.hash)), NULL) AS hash, iif(f.leaf + 1, 9, NULL) AS columns,
+       l.at AS at, k.actor AS actor, k.reason AS reason,
        l.kill_switch_event_id AS kill_switch_event_id
   FROM payload__pins AS p
+  LEFT JOIN blackbox__leaves AS f ON f.leaf = p.n - 1
   LEFT JOIN blackbox__log AS l ON l.n = coalesce((SELECT substr(detail, 8) + 0 FROM blackbox__log WHERE n = p.n), p.n)
   LEFT JOIN blackbox__log AS k
     ON k.n = (SELECT min(n) FROM blackbox__log
                WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch' AND n > l.n
-                 AND agent_id = l.agent_id);
+                 AND agent_id = l.agent_id AND substr(detail, 10) + 0 < l.n);
 
 CREATE VIEW IF NOT EXISTS main.payload_unpins AS
 SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, reason, at,

@@ -104,12 +104,13 @@ static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
       RING_LAST(pAgent->iNo));
 }
 
-/* Saves the agent's rows in one statement. Returns how many. */
-static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent,
+/* Saves the agent's rows in one statement, with pins after row iLast of the log. Returns
+** how many. */
+static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent, i64 iLast,
     const RingAgent *pAgent, BxErr *pErr) {
   BxStmts *pSaving = savingOf(p, pArchive, pErr);
   int bTemp = pSaving == &p->saving;
-  i64 nRow = 0, iLast = bxPinsLast(pArchive, pErr);
+  i64 nRow = 0;
   sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCountMain, pErr);
   bindRows(pStmt, zEvent, pAgent, pErr);
   if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
@@ -152,7 +153,7 @@ static void tellSkipped(Ring *p, BxStmts *pArchive, const char *zAgent,
 
 /* Saves the agent's rows and takes them out. */
 static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
-    const char *zEvent, BxErr *pErr) {
+    const char *zEvent, i64 iLast, BxErr *pErr) {
   RingAgent agent, after;
   BxStmts *pSaving;
   i64 nSaved;
@@ -167,7 +168,7 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
   bxRingSettle(p, &agent, pErr);
   bxRingAgent(p, zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  nSaved = save(p, pArchive, zEvent, &agent, pErr);
+  nSaved = save(p, pArchive, zEvent, iLast, &agent, pErr);
   bxRingAgent(p, zAgent, &after, pErr);
   if (memcmp(&after, &agent, sizeof(agent)) != 0) {
     bxFail(pErr, SQLITE_ERROR,
@@ -188,26 +189,29 @@ void bxRingPuller(sqlite3_value *pActor, sqlite3_value *pReason,
   pOut->iVerdict = 0;
 }
 
-/* Writes into the log who pulled the switch, when and why. */
+/* Writes into the log who pulled the switch, when and why. Its pins come after row
+** iLast. */
 static void logSwitch(const Ring *p, BxStmts *pArchive, const char *zAgent,
-    const char *zEvent, const RingPuller *pPuller, i64 nSaved, BxErr *pErr) {
+    const char *zEvent, const RingPuller *pPuller, i64 nSaved, i64 iLast,
+    BxErr *pErr) {
   static const char zLog[] =
       "INSERT INTO main.blackbox__log(domain, kind, subject, actor, reason,"
       " rows, detail, agent_id, kill_switch_event_id) SELECT 'payload',"
       " 'kill_switch', ?1, coalesce(?2, 'rule ' || v.rule),"
-      " coalesce(?3, v.sentence), ?4, json_object('ring', ?5), ?6, ?1"
+      " coalesce(?3, v.sentence), ?4, json_object('after', ?8, 'ring', ?5), "
+      "?6, ?1"
       " FROM (SELECT 1) LEFT JOIN (SELECT rule, sentence"
       "  FROM main.payload_verdicts WHERE id = ?7"
       "  AND kill_switch_event_id = ?1) AS v";
-  bxDo(pArchive, zLog, pErr, "tttitti", zEvent, pPuller->zActor,
-      pPuller->zReason, nSaved, p->base.stmts.zTable, zAgent,
-      pPuller->iVerdict);
+  bxDo(pArchive, zLog, pErr, "tttittii", zEvent, pPuller->zActor,
+      pPuller->zReason, nSaved, p->base.stmts.zTable, zAgent, pPuller->iVerdict,
+      iLast);
 }
 
 i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
     const RingPuller *pPuller, BxErr *pErr) {
   BxStmts *pArchive;
-  i64 nSaved = 0;
+  i64 nSaved = 0, iLast;
   if (p->bFiring) {
     bxFail(pErr, SQLITE_MISUSE,
         "MisuseError: the kill switch of ring %s was fired from inside itself, "
@@ -219,9 +223,10 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
   pArchive = bxRingArchive(p, pErr);
   if (pArchive == 0) return 0;
   bxLogBegin(pArchive, pErr);
+  iLast = bxPinsLast(pArchive, pErr);
   p->bFiring = 1;
-  nSaved = fire(p, pArchive, zAgent, zEvent, pErr);
-  logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, pErr);
+  nSaved = fire(p, pArchive, zAgent, zEvent, iLast, pErr);
+  logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, iLast, pErr);
   bxLogFollow(pArchive->bx, pErr);
   p->bFiring = 0;
   return nSaved;

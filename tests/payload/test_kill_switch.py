@@ -523,6 +523,26 @@ def test_a_pin_names_who_pulled_its_own_switch(db):
         ("of b", None, None), ("of a", "Ann", "why")]
 
 
+def test_a_kill_switch_has_not_saved_what_was_there_before_it(db):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    for event in "planted", "saved", "later":
+        if event == "saved":
+            push(db, "a", event)
+            one(db, "SELECT payload_kill_switch('ring', 'a', 'k', 'Ann', 'why')")
+        else:
+            db.execute("INSERT INTO payload_evidence(kill_switch_event_id, agent_id, event_id)"
+                       " VALUES('k', 'a', ?)", (event,))
+    pins = ("SELECT event_id, actor, length(hash), columns FROM payload_pins JOIN event_payloads"
+            " USING (id) ORDER BY pin")
+    assert rows(db, pins) == [
+        ("planted", None, 64, 9), ("saved", "Ann", 64, 9), ("later", None, None, None)]
+    one(db, "SELECT proof_head()")
+    assert rows(db, pins)[2] == ("later", None, 64, 9)
+    assert one(db, "SELECT group_concat(lower(hex(hash))) FROM (SELECT hash FROM blackbox__leaves"
+               " JOIN payload__pins ON n = leaf + 1 ORDER BY n)") == one(
+        db, "SELECT group_concat(hash) FROM (SELECT hash FROM payload_pins ORDER BY pin)")
+
+
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 @pytest.mark.parametrize("actor, reason", [
     ("", "why"), ("Ann", ""), (b"Ann", "why"), ("A\0", "why")])
