@@ -1,4 +1,4 @@
-"""The programs that docs/hosts.md and README.md show really run, and print what they say.
+"""The programs that docs/hosts.md shows really run, and print what they say.
 
 `make test-hosts` names what they need, and runs all that it can."""
 import os
@@ -12,12 +12,10 @@ import pytest
 import hosts
 from conftest import MODULE, ROOT, connect, one, rows
 
-README = (ROOT / "README.md").read_text()
 PAGE = (ROOT / "docs" / "hosts.md").read_text()
 HERE = PAGE[PAGE.index("## In your host"):PAGE.index("### Hosts that cannot")]
 # host: the program
 PROGRAMS = dict(re.findall(r"### ([^\n]*)\n.*?```\w+\n(.*?)```", HERE, re.S))
-PROGRAMS["Node: node:sqlite"] = re.search(r"```js\n(.*?)```", README, re.S).group(1)
 
 
 @pytest.fixture
@@ -63,13 +61,9 @@ def in_node(package):
 
 
 def in_new_node(folder, text):
-    """README.md opens the file that its session has made."""
     node = os.environ.get("NODE") or "node"
     if hosts.run("sh", "-c", f"{shlex.quote(node)} -e \"require('node:sqlite')\"", cwd=ROOT)[0] != 0:
         raise hosts.Unavailable("no node that has node:sqlite; NODE can name one")
-    db = connect(folder / "flight.db")
-    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=3)")
-    db.close()
     return [ROOT / node if "/" in node else node, write(folder, "flight.mjs", text)]
 
 
@@ -133,6 +127,7 @@ def in_c(folder, text):
 QUICK = ["sqlite3 shell", "C"]
 HOW = {
     "sqlite3 shell": in_shell,
+    "Python: sqlite3": in_python("sqlite3", "python3"),
     "Python: APSW": in_python("apsw", "python3-apsw"),
     "Node: node:sqlite": in_new_node,
     "Node: better-sqlite3": in_node("better-sqlite3"),
@@ -175,9 +170,9 @@ def test_the_program_runs_as_shown(name, folder):
     assert rows(connect(folder / "flight.db"), "SELECT agent_id, seq FROM ring") == [("support", 1)]
 
 
-def test_the_lines_of_the_table_in_the_readme_are_those_of_the_programs():
-    shown = "".join(re.findall(r"```\w+\n(.*?)```", README + PAGE, re.S))
-    table = README[README.index("| host | install | load |"):].split("\n\n")[0]
+def test_the_lines_of_the_table_are_those_of_the_programs():
+    shown = "".join(re.findall(r"```\w+\n(.*?)```", PAGE, re.S))
+    table = PAGE[PAGE.index("| host | install | load |"):].split("\n\n")[0]
     lines = [row.split("|")[3] for row in table.splitlines()[2:]]
     assert len(lines) > 10
     missing = [code for line in lines for code in re.findall(r"`([^`]+)`", line) if code not in shown]
@@ -215,8 +210,8 @@ def test_the_busy_timeouts_are_those_of_the_page(tmp_path):
 
 
 def commands(heading):
-    """The shell commands below a heading of README.md or docs/hosts.md."""
-    text = (README + PAGE).split(f"## {heading}\n")[1]
+    """The shell commands below a heading of docs/hosts.md."""
+    text = PAGE.split(f"## {heading}\n")[1]
     return re.search(r"```sh\n(.*?)```", text, re.S).group(1)
 
 
