@@ -16,7 +16,8 @@
 --         store_dropped          texts that the body store can sweep
 --         blackbox__probe        lets a trigger detect a REPLACE
 --         blackbox_prices        what a million tokens cost: rules, reports and
---                                usage read it
+--         blackbox_places, blackbox_usage_places  where bodies and session files
+--                                have what is read from them
 --         retention__controls  characters that a text of a record must not have;
 --                                unseen, in the first row: those that make none visible
 -- Views   retention_now          the current time, if the clock can be trusted
@@ -415,6 +416,80 @@ CREATE TABLE IF NOT EXISTS main.blackbox_prices(
          input BETWEEN 0 AND 1e9 AND output BETWEEN 0 AND 1e9 AND
          cache_write BETWEEN 0 AND 1e9 AND cache_write_1h BETWEEN 0 AND 1e9 AND
          cache_read BETWEEN 0 AND 1e9 AND reasoning BETWEEN 0 AND 1e9)
+) WITHOUT ROWID;
+
+-- Where bodies and session files have what is read from them. A new dialect is an
+-- INSERT: every row is tried on every body, and on every item of its type, as what a
+-- text says is found by the places that it has. payload_detection.sql describes the
+-- rows of bodies, rollout_formats.sql those of session files.
+--
+-- source      'request', 'response' (a whole one), or 'stream' (one line of a stream, or
+--             one element of an array of responses); 'item' or 'event' of a session file
+-- kind        what it is, and the columns after place say where its parts are
+-- type        of the item, in both spellings (user_message, UserMessage)
+-- conditions  a JSON object of places and values, which must all hold: a text
+--             (compared in both spellings), true (something is there), or null
+--             (nothing is there, or false)
+-- place       a path of SQLite's JSON functions from the top of the text. In one of a
+--             body, [] is each element of an array, and the same [] in a condition is
+--             that element: '$.input[].content' and {"$.input[].role":"user"}. What is
+--             no array is taken as an array of one
+-- other       of an item: the place to try if there is nothing at the first
+--
+-- The paths of the other columns begin with a dot where they go on from the place. Of
+-- a|b the first that is there counts.
+CREATE TABLE IF NOT EXISTS main.blackbox_places(
+  format     TEXT NOT NULL,
+  source     TEXT NOT NULL DEFAULT 'item'
+    CHECK (source IN ('request', 'response', 'stream', 'item', 'event')),
+  kind       TEXT NOT NULL CHECK (kind IN ('call', 'result', 'user', 'assistant',
+    'message', 'prompt', 'model', 'offer', 'choice', 'error', 'preamble', 'line',
+    'start', 'goal', 'review', 'title', 'cwd', 'branch', 'tool')),
+  type       TEXT NOT NULL DEFAULT '',
+  conditions TEXT NOT NULL DEFAULT '{}',
+  place      TEXT NOT NULL,
+  other, part, call_id, tool, arguments, result, is_error,
+  type_key   TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
+  PRIMARY KEY (format, source, kind, type, conditions, place),
+  CONSTRAINT "ValidationError: conditions must be a JSON object such as {""$.role"":""user""}, and a place a path such as $.message.content"
+  CHECK (conditions = '{}' OR substr(conditions, 1, 3) || substr(conditions, -1) = '{"$}'
+         AND instr(replace(replace(conditions, ' ', ''), ',"$', ''), ',"') = 0),
+  CHECK (kind IN ('error', 'preamble', 'line', 'start')
+         OR substr(place, 1, 2) IN ('$.', '$[') AND coalesce(substr(other, 1, 2), '$.') IN ('$.', '$['))
+) WITHOUT ROWID;
+
+-- The same for numbers of tokens, which are at place || their column.
+--
+-- total           of an item: running totals, where calls have no id: a call whose
+--                 totals were told before, in this conversation or in the one from
+--                 which it was forked, is the same call
+-- call_1, call_2  of an item: places of the parts of the call's id
+-- model           of an item: its place; NULL: the newest model that the items say
+-- cost            of an item: place of the cost in USD, if it is told
+-- cache_write_1h  those of cache_write that are kept for an hour, which cost more
+-- cache_in_input  1: the input counts what was read from the cache and written to it
+-- reasoning_in_output  1: the output counts the reasoning
+-- output_recorded 1: the program may write the output before it is known, and so it
+--                 is told as it was recorded
+CREATE TABLE IF NOT EXISTS main.blackbox_usage_places(
+  format      TEXT NOT NULL,
+  source      TEXT NOT NULL DEFAULT 'item' CHECK (source IN ('response', 'stream', 'item')),
+  type        TEXT NOT NULL DEFAULT '',
+  conditions  TEXT NOT NULL DEFAULT '{}',
+  place       TEXT NOT NULL CHECK (substr(place, 1, 1) = '$'),
+  total, call_1, call_2, model, cost,
+  input       TEXT NOT NULL DEFAULT '.input_tokens',
+  cache_write, cache_read,
+  output      TEXT NOT NULL DEFAULT '.output_tokens',
+  reasoning, cache_write_1h,
+  cache_in_input      INTEGER NOT NULL DEFAULT 0 CHECK (cache_in_input IN (0, 1)),
+  reasoning_in_output INTEGER NOT NULL DEFAULT 1 CHECK (reasoning_in_output IN (0, 1)),
+  output_recorded     INTEGER NOT NULL DEFAULT 0 CHECK (output_recorded IN (0, 1)),
+  type_key    TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
+  PRIMARY KEY (format, source, type, conditions, place),
+  CONSTRAINT "ValidationError: conditions must be a JSON object such as {""$.role"":""user""}"
+  CHECK (conditions = '{}' OR substr(conditions, 1, 3) || substr(conditions, -1) = '{"$}'
+         AND instr(replace(replace(conditions, ' ', ''), ',"$', ''), ',"') = 0)
 ) WITHOUT ROWID;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)

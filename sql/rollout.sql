@@ -369,19 +369,19 @@ BEGIN
             FROM rollout__data WHERE id = last_insert_rowid()),
          (user_sequence, title) =
          (SELECT coalesce(user_sequence,
-                          iif(max(r.fact <> 'title'), last_sequence + 1, NULL)),
-                 coalesce(iif(named, title, NULL), max(CASE r.fact WHEN 'title' THEN
+                          iif(max(r.kind <> 'title'), last_sequence + 1, NULL)),
+                 coalesce(iif(named, title, NULL), max(CASE r.kind WHEN 'title' THEN
                    nullif(coalesce(d.payload ->> r.place, d.payload ->> r.other), '') END),
                    title)
-            FROM rollout__data AS d CROSS JOIN rollout_readings AS r
+            FROM rollout__data AS d CROSS JOIN blackbox_places AS r
            WHERE d.id = last_insert_rowid() AND r.type_key = lower(replace(d.type, '_', ''))
-             AND (r.fact = 'title' OR (user_sequence IS NULL AND r.fact IN ('user', 'goal')))
+             AND (r.kind = 'title' OR (user_sequence IS NULL AND r.kind IN ('user', 'goal')))
              -- what surely does not fit is passed over without reading the conditions
              AND (instr(r.conditions, '"$.type":"') = 0
                   OR instr(lower(replace(r.conditions, '_', '')), '"$.type":"' || lower(replace(
                        coalesce(d.payload ->> '$.type', ''), '_', '')) || '"'))
              AND NOT EXISTS (
-                   SELECT 1 FROM json_each(r.conditions) AS c
+                   SELECT 1 FROM json_each(iif(json_valid(r.conditions), r.conditions, '{"$":null}')) AS c
                     WHERE CASE c.type
                       WHEN 'text' THEN
                         lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))

@@ -1,52 +1,29 @@
 -- rollout_formats.sql: how an item is read, as rows.
 -- It continues rollout.sql, which has the manual.
 --
--- Tables  rollout_readings   where items have what users and models said, and
---                            what lists show
---         rollout_preambles  how texts begin that no user typed
---         rollout_formats    the formats of files, and how a line of each says
+-- Table   rollout_formats    the formats of files, and how a line of each says
 --                            its type, time and conversation
 --         rollout_attributes other names of the attributes of spans
---         rollout_lines      how the lines of files of text begin
+-- Rows    of blackbox_places, which core.sql describes
 -- Views   rollout_facts      what each item says, by these rows
 --         rollout_texts      what users and assistants said
 --
--- A new dialect is an INSERT. Every row is tried on every item of its type: what
--- an item says is found by the places that it has. Places are paths of SQLite's
--- JSON functions ('$.message.content'), from the top of the payload.
---
--- fact        'user', 'assistant', 'tool': what was said, by whom. What a user
+-- kind        'user', 'assistant', 'tool': what was said, by whom. What a user
 --             says begins a turn, unless it begins with a preamble
 --             'goal'    what a user wants, which begins no turn
 --             'review'  a review begins: its prompt may be written twice
 --             'title', 'cwd', 'model', 'branch': of the conversation; the newest
 --             one counts
--- type        of the item, in both spellings (user_message, UserMessage)
--- conditions  a JSON object of places and values, which must all hold: a text
---             (compared in both spellings), true (something is there), or null
---             (nothing is there, or false)
+--             'preamble' place is how messages of users begin that come from the
+--             program
+--             'line', 'start': of files of text, see below
 -- place       of the value: a text, or an array of parts with texts
--- other       the place to try if there is nothing at the first
--- part        the member of a part that has its text
+-- part        the member of a part that has its text; NULL: text
 -- source      some recorders write what a user says twice, as an item and as an
 --             event
 
-CREATE TABLE IF NOT EXISTS main.rollout_readings(
-  format     TEXT NOT NULL,
-  fact       TEXT NOT NULL CHECK (fact IN ('user', 'assistant', 'tool', 'goal',
-    'review', 'title', 'cwd', 'model', 'branch')),
-  type       TEXT NOT NULL,
-  conditions TEXT NOT NULL DEFAULT '{}',
-  place      TEXT NOT NULL,
-  other      TEXT,
-  part       TEXT NOT NULL DEFAULT 'text',
-  source     TEXT NOT NULL DEFAULT 'item' CHECK (source IN ('item', 'event')),
-  type_key   TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
-  PRIMARY KEY (format, fact, type, conditions, place)
-) WITHOUT ROWID;
-
-CREATE INDEX IF NOT EXISTS main.rollout_readings_type
-ON rollout_readings(type_key);
+CREATE INDEX IF NOT EXISTS main.rollout_places_type
+ON blackbox_places(type_key);
 
 -- One row. rule is the rule that is now removing conversations. bytes is what it
 -- has removed so far.
@@ -55,13 +32,12 @@ CREATE TABLE IF NOT EXISTS main.rollout__act(
   rule TEXT,
   rows INTEGER NOT NULL DEFAULT 0,
   bytes INTEGER NOT NULL DEFAULT 0,
-  search INTEGER NOT NULL DEFAULT 0, -- 1: there is an index of the texts
-  stamp INTEGER NOT NULL DEFAULT 0 -- another one after each change of the rules
+  search INTEGER NOT NULL DEFAULT 0 -- 1: there is an index of the texts
 );
 
 INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, part, source)
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, part, source)
 VALUES
   ('codex', 'user', 'event_msg', '{"$.type":"user_message"}', '$.message', '$.data.message', 'text', 'event'),
   ('codex', 'user', 'response_item', '{"$.type":"message","$.role":"user"}', '$.content', NULL, 'text', 'item'),
@@ -78,13 +54,9 @@ VALUES
   ('codex', 'model', 'turn_context', '{}', '$.model', NULL, 'text', 'item')
 ON CONFLICT DO NOTHING;
 
--- Messages of users that begin with one of these prefixes come from the program.
-CREATE TABLE IF NOT EXISTS main.rollout_preambles(
-  prefix TEXT PRIMARY KEY CHECK (prefix <> '')
-) WITHOUT ROWID;
-
-INSERT INTO main.rollout_preambles(prefix)
-VALUES ('<environment_context>'), ('<user_instructions>'),
+INSERT INTO main.blackbox_places(format, kind, place)
+SELECT 'text', 'preamble', column1 FROM (VALUES
+       ('<environment_context>'), ('<user_instructions>'),
        ('<permissions instructions>'), ('<turn_aborted>'),
        ('<subagent_notification>'), ('<user_shell_command>'), ('<skill>'),
        ('<recommended_plugins>'), ('<user_action>'), ('<collaboration_mode>'),
@@ -97,13 +69,13 @@ VALUES ('<environment_context>'), ('<user_instructions>'),
        ('<task-notification>'), ('<system-reminder>'),
        ('[Request interrupted by user'),
        ('<environment_details>'), ('[ERROR] You did not use a tool'),
-       ('Caveat: The messages below were generated by the user')
+       ('Caveat: The messages below were generated by the user')) WHERE 1
 ON CONFLICT DO NOTHING;
 
 -- A damaged payload says nothing. Numbers are not text, and neither are the tags
 -- that a recorder puts around an image, and what a model only thought.
 CREATE VIEW IF NOT EXISTS main.rollout_facts AS
-SELECT d.id AS id, r.fact AS fact, r.source AS source,
+SELECT d.id AS id, r.kind AS fact, r.source AS source,
        coalesce(
          CASE json_type(d.payload, r.place)
            WHEN 'text' THEN d.payload ->> r.place
@@ -113,14 +85,14 @@ SELECT d.id AS id, r.fact AS fact, r.source AS source,
                                WHEN e.value ->> 'thought' THEN NULL
                                WHEN e.value ->> 'type'
                                 IN ('reasoning', 'thinking', 'think') THEN NULL
-                               ELSE CASE json_type(e.value, '$.' || r.part)
-                                 WHEN 'text' THEN e.value ->> r.part
+                               ELSE CASE json_type(e.value, '$.' || coalesce(r.part, 'text'))
+                                 WHEN 'text' THEN e.value ->> coalesce(r.part, 'text')
                                  WHEN 'array' THEN
                                    (SELECT group_concat(
                                              CASE f.type WHEN 'object'
                                                THEN f.value ->> 'text' END,
                                              char(10))
-                                      FROM json_each(e.value, '$.' || r.part)
+                                      FROM json_each(e.value, '$.' || coalesce(r.part, 'text'))
                                            AS f) END END AS text
                         FROM json_each(d.payload, r.place) AS e) AS part
                WHERE NOT (substr(part.text, 1, 12) = '<image name='
@@ -132,11 +104,11 @@ SELECT d.id AS id, r.fact AS fact, r.source AS source,
                CASE WHEN json_valid(payload) OR json_valid(payload || ' ')
                     THEN payload END AS payload
           FROM rollout__data) AS d
- CROSS JOIN rollout_readings AS r
+ CROSS JOIN blackbox_places AS r
     ON r.type_key = lower(replace(d.type, '_', ''))
- WHERE d.payload IS NOT NULL
+ WHERE d.payload IS NOT NULL AND r.kind NOT IN ('line', 'start')
    AND NOT EXISTS (
-         SELECT 1 FROM json_each(r.conditions) AS c
+         SELECT 1 FROM json_each(iif(json_valid(r.conditions), r.conditions, '{"$":null}')) AS c
           WHERE CASE c.type
             WHEN 'text' THEN
               lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))
@@ -343,24 +315,16 @@ ON CONFLICT DO NOTHING;
 -- between two lines that begin with ``` are what the first of them is. A line that
 -- begins a conversation never is between them.
 --
--- prefix  how a line begins; the longest one counts. '' is for all others
--- first   1: the line begins a conversation, and the file if it is the first one.
---         Its text is the member session
+-- place  how a line begins; the longest one counts. '' is for all others
+-- kind   'start': the line begins a conversation, and the file if it is the first
+--        one, and its text is the member session; all others are 'line'
 
-CREATE TABLE IF NOT EXISTS main.rollout_lines(
-  format TEXT NOT NULL CHECK (format <> ''),
-  prefix TEXT NOT NULL,
-  type   TEXT NOT NULL CHECK (type <> ''),
-  first  INTEGER NOT NULL DEFAULT 0 CHECK (first IN (0, 1)),
-  PRIMARY KEY (format, prefix)
-) WITHOUT ROWID;
-
-INSERT INTO main.rollout_lines(format, prefix, type, first)
+INSERT INTO main.blackbox_places(format, kind, type, place)
 VALUES
-  ('aider', '# aider chat started at ', 'start', 1),
-  ('aider', '#### ', 'user', 0),
-  ('aider', '> ', 'tool', 0),
-  ('aider', '', 'assistant', 0)
+  ('aider', 'start', 'start', '# aider chat started at '),
+  ('aider', 'line', 'user', '#### '),
+  ('aider', 'line', 'tool', '> '),
+  ('aider', 'line', 'assistant', '')
 ON CONFLICT DO NOTHING;
 
 INSERT INTO main.rollout_formats(format, rank, mark, time, names, conversation, description)
@@ -368,7 +332,7 @@ VALUES
   ('aider', 60, '{"$.format":"aider"}', '$.session', '{"$.session":true}', '$.session', 'aider: .aider.chat.history.md')
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_readings(format, fact, type, conditions, place)
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place)
 VALUES
   ('aider', 'user', 'user', '{"$.format":"aider"}', '$.text'),
   ('aider', 'assistant', 'assistant', '{"$.format":"aider"}', '$.text'),
@@ -396,7 +360,7 @@ ON CONFLICT DO NOTHING;
 
 -- A call repeats the whole history: a user has said something if that is the last
 -- message. The span of an agent has its messages once more, as an event.
-INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, part, source)
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, part, source)
 SELECT 'otel', r.fact, t.type, r.conditions, r.place, r.other, r.part, t.source
   FROM (SELECT 'chat' AS type, 'item' AS source UNION ALL
         SELECT 'generate_content', 'item' UNION ALL
@@ -423,7 +387,7 @@ SELECT 'otel', r.fact, t.type, r.conditions, r.place, r.other, r.part, t.source
  WHERE 1
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other)
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other)
 VALUES
   ('otel', 'tool', 'execute_tool', '{}', '$.attributes.gen_ai.tool.call.result', '$.attributes.output.value'),
   ('otel', 'tool', 'execute_tool', '{"$.attributes.traceloop.entity.output":true}', '$.attributes.traceloop.entity.output', NULL)
@@ -431,14 +395,14 @@ ON CONFLICT DO NOTHING;
 
 -- Log records. Those of Claude Code, Codex and Gemini CLI have the texts of users if
 -- that is turned on there.
-INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, source)
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, source)
 VALUES
   ('otel', 'user', 'gen_ai.user.message', '{"$.newest":true}', '$.attributes.gen_ai.input.messages[0].content', '$.body', 'event'),
   ('otel', 'assistant', 'gen_ai.choice', '{"$.event":true}', '$.attributes.gen_ai.output.messages[0].content', '$.body', 'event'),
   ('otel', 'tool', 'gen_ai.tool.message', '{"$.event":true}', '$.attributes.gen_ai.input.messages[0].content', '$.body', 'event')
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_readings(format, fact, type, conditions, place, source)
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, source)
 VALUES
   ('otel', 'user', 'user_prompt', '{"$.event":"user_prompt"}', '$.attributes.prompt', 'event'),
   ('otel', 'user', 'codex.user_prompt', '{"$.event":true}', '$.attributes.prompt', 'event'),
@@ -449,7 +413,7 @@ VALUES
   ('otel', 'model', 'codex.sse_event', '{"$.event":true}', '$.attributes.model', 'event')
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_readings(format, fact, type, conditions, place, other, part)
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, part)
 VALUES
   ('opencode', 'user', 'part', '{"$.store":"opencode","$.role":"user","$.row.data.type":"text","$.row.data.synthetic":null}', '$.row.data.text', NULL, 'text'),
   ('opencode', 'assistant', 'part', '{"$.store":"opencode","$.role":"assistant","$.row.data.type":"text"}', '$.row.data.text', NULL, 'text'),
@@ -534,31 +498,3 @@ VALUES
   ('antigravity', 'user', 'USER_EXPLICIT', '{}', '$.content', NULL, 'text'),
   ('antigravity', 'assistant', 'MODEL', '{"$.source":"MODEL"}', '$.content', NULL, 'text')
 ON CONFLICT DO NOTHING;
-
--- These come after the rows, because SQLite 3.38 to 3.40 refuse JSON functions in
--- triggers while trusted_schema is off, and an install must be possible then.
-CREATE TRIGGER IF NOT EXISTS main.rollout_readings_insert
-AFTER INSERT ON rollout_readings
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: Invalid reading: conditions must be a JSON object of places and values, such as {"$.role":"user"}')
-   WHERE CASE WHEN NOT (json_valid(NEW.conditions)
-                        OR json_valid(NEW.conditions || ' ')) THEN 1
-              WHEN json_type(NEW.conditions) <> 'object' THEN 1
-              ELSE EXISTS (SELECT 1 FROM json_each(NEW.conditions)
-                            WHERE substr(key, 1, 2) <> '$.') END;
-  SELECT RAISE(ABORT, 'ValidationError: Invalid reading: a place must be a path such as $.message.content')
-   WHERE substr(NEW.place, 1, 2) <> '$.' OR substr(NEW.other, 1, 2) <> '$.';
-  UPDATE rollout__act SET stamp = random();
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_readings_update
-AFTER UPDATE ON rollout_readings
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: a reading cannot be changed; DELETE it, and INSERT another one');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_readings_delete
-AFTER DELETE ON rollout_readings
-BEGIN
-  UPDATE rollout__act SET stamp = random();
-END;

@@ -322,18 +322,9 @@ BEGIN
   SELECT RAISE(ABORT, 'ValidationError: rollout.policy must be a preset of rollout_policy');
 END;
 
--- The triggers come after the rows, so that the edition is the same after each
--- install.
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_insert
-AFTER INSERT ON rollout_policy
-BEGIN
-  UPDATE rollout__act SET stamp = random();
-END;
-
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
 AFTER UPDATE ON rollout_policy
 BEGIN
-  UPDATE rollout__act SET stamp = random();
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
     FROM blackbox_settings
    WHERE name = 'rollout.policy' AND OLD.preset IN (value, "default")
@@ -343,7 +334,6 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
 AFTER DELETE ON rollout_policy
 BEGIN
-  UPDATE rollout__act SET stamp = random();
   SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
     FROM blackbox_settings
    WHERE name = 'rollout.policy' AND OLD.preset IN (value, "default")

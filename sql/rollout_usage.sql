@@ -1,8 +1,8 @@
 -- rollout_usage.sql: the tokens that items tell.
 -- It continues rollout.sql, which has the manual.
 --
--- Tables  rollout_usage_formats  where items have the numbers of tokens
---         rollout_calls          one row for each call of a model
+-- Tables  rollout_calls          one row for each call of a model
+-- Rows    of blackbox_usage_places, which core.sql describes
 -- Views   rollout__costs         the calls, with their cost by blackbox_prices
 --         rollout_usage          the calls, with their cost
 --         rollout_usage_days     sums by day (UTC) and model
@@ -12,43 +12,12 @@
 -- Invariants: a call that is told more than once counts once, for the
 -- conversation that told it first, with the largest output that was told.
 --
--- A row of rollout_usage_formats has paths as rollout_readings has them. The
--- numbers are at place || their column. call_1 and call_2 are places of the parts
--- of the call's id. Where a format has no id but running totals, they are at
--- total: a call whose totals were told before, in this conversation or in the one
--- from which it was forked, is the same call.
---
 -- input_fresh     tokens read by the model, without those of a cache
 -- cache_write     tokens written to a cache; cache_write_1h: those of them that it
 --                 keeps for an hour
 -- output          tokens written, with those of reasoning
--- output_recorded 1: the program may write the output before it is known, and so it
---                 is told as it was recorded
 
-CREATE TABLE IF NOT EXISTS main.rollout_usage_formats(
-  format      TEXT NOT NULL,
-  type        TEXT NOT NULL,
-  conditions  TEXT NOT NULL DEFAULT '{}',
-  place       TEXT NOT NULL,
-  total       TEXT,
-  call_1      TEXT,
-  call_2      TEXT,
-  model       TEXT, -- place; NULL: the newest model that the items say
-  input       TEXT NOT NULL DEFAULT '.input_tokens',
-  cache_write TEXT,
-  cache_read  TEXT,
-  output      TEXT NOT NULL DEFAULT '.output_tokens',
-  reasoning   TEXT,
-  cost        TEXT, -- place of the cost in USD, if it is told
-  cache_in_input      INTEGER NOT NULL DEFAULT 0 CHECK (cache_in_input IN (0, 1)),
-  reasoning_in_output INTEGER NOT NULL DEFAULT 1 CHECK (reasoning_in_output IN (0, 1)),
-  cache_write_1h      TEXT,
-  output_recorded     INTEGER NOT NULL DEFAULT 0 CHECK (output_recorded IN (0, 1)),
-  type_key    TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
-  PRIMARY KEY (format, type, conditions, place)
-) WITHOUT ROWID;
-
-INSERT INTO main.rollout_usage_formats(format, type, conditions, place, total, call_1, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input, reasoning_in_output)
+INSERT INTO main.blackbox_usage_places(format, type, conditions, place, total, call_1, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input, reasoning_in_output)
 VALUES
   ('codex', 'event_msg', '{"$.type":"token_count","$.info":true}', '$.info.last_token_usage', '$.info.total_token_usage', NULL, NULL, NULL, '.input_tokens', NULL, '.cached_input_tokens', '.output_tokens', '.reasoning_output_tokens', NULL, 1, 1),
   ('pi', 'message', '{"$.message.role":"assistant","$.message.usage":true}', '$.message.usage', NULL, '$.id', '$.timestamp', '$.message.model', '.input', '.cacheWrite', '.cacheRead', '.output', NULL, '$.message.usage.cost.total', 0, 1),
@@ -58,11 +27,11 @@ VALUES
   ('copilot', 'assistant.usage', '{}', '$.data', NULL, '$.id', NULL, '$.data.model', '.inputTokens', '.cacheWriteTokens', '.cacheReadTokens', '.outputTokens', NULL, NULL, 0, 1)
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_usage_formats(format, type, conditions, place, call_1, call_2, model, cache_write, cache_write_1h, cache_read, reasoning, cost, output_recorded)
+INSERT INTO main.blackbox_usage_places(format, type, conditions, place, call_1, call_2, model, cache_write, cache_write_1h, cache_read, reasoning, cost, output_recorded)
 VALUES ('claude-code', 'assistant', '{"$.message.usage":true}', '$.message.usage', '$.message.id', '$.requestId', '$.message.model', '.cache_creation_input_tokens', '.cache_creation.ephemeral_1h_input_tokens', '.cache_read_input_tokens', '.output_tokens_details.thinking_tokens', '$.costUSD', 1)
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_usage_formats(format, type, conditions, place, model, input, cache_write, cache_read, output)
+INSERT INTO main.blackbox_usage_places(format, type, conditions, place, model, input, cache_write, cache_read, output)
 SELECT 'kimi', 'usage.record', c.conditions, '$.usage', '$.model', '.inputOther', '.inputCacheCreation', '.inputCacheRead', '.output'
   FROM (SELECT '{"$.usageScope":"turn"}' AS conditions UNION ALL
         SELECT '{"$.usageScope":null}') AS c
@@ -70,7 +39,7 @@ SELECT 'kimi', 'usage.record', c.conditions, '$.usage', '$.model', '.inputOther'
 ON CONFLICT DO NOTHING;
 
 -- Log records of Claude Code and Codex.
-INSERT INTO main.rollout_usage_formats(format, type, conditions, place, call_1, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input)
+INSERT INTO main.blackbox_usage_places(format, type, conditions, place, call_1, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input)
 VALUES
   ('otel', 'api_request', '{"$.event":"api_request"}', '$.attributes', '$.attributes.request_id', '$.attributes.model', '.input_tokens', '.cache_creation_tokens', '.cache_read_tokens', '.output_tokens', NULL, '$.attributes.cost_usd', 0),
   ('otel', 'codex.sse_event', '{"$.attributes.event.kind":"response.completed"}', '$.attributes', NULL, '$.attributes.model', '.input_token_count', NULL, '.cached_token_count', '.output_token_count', '.reasoning_token_count', NULL, 1)
@@ -78,7 +47,7 @@ ON CONFLICT DO NOTHING;
 
 -- Spans: the tokens of a cache are among those of the input. (The span of an agent
 -- has the sums of its calls, which are not counted again.)
-INSERT INTO main.rollout_usage_formats(format, type, conditions, place, call_1, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input)
+INSERT INTO main.blackbox_usage_places(format, type, conditions, place, call_1, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input)
 SELECT 'otel', t.type, m.conditions, '$.attributes.gen_ai.usage', '$.traceId', '$.spanId', m.model, '.input_tokens', '.cache_creation.input_tokens', '.cache_read.input_tokens', '.output_tokens', '.reasoning.output_tokens', '$.attributes.gen_ai.usage.cost', 1
   FROM (SELECT 'chat' AS type UNION ALL SELECT 'generate_content' UNION ALL
         SELECT 'text_completion' UNION ALL SELECT 'embeddings' UNION ALL
@@ -90,28 +59,6 @@ SELECT 'otel', t.type, m.conditions, '$.attributes.gen_ai.usage', '$.traceId', '
                '$.attributes.gen_ai.request.model') AS m
  WHERE 1
 ON CONFLICT DO NOTHING;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_usage_formats_insert
-AFTER INSERT ON rollout_usage_formats
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: Invalid usage format: conditions must be a JSON object of places and values')
-   WHERE CASE WHEN NOT (json_valid(NEW.conditions)
-                        OR json_valid(NEW.conditions || ' ')) THEN 1
-              ELSE json_type(NEW.conditions) <> 'object' END;
-  UPDATE rollout__act SET stamp = random();
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_usage_formats_update
-AFTER UPDATE ON rollout_usage_formats
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: a usage format cannot be changed; DELETE it, and INSERT another one');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_usage_formats_delete
-AFTER DELETE ON rollout_usage_formats
-BEGIN
-  UPDATE rollout__act SET stamp = random();
-END;
 
 CREATE TABLE IF NOT EXISTS main.rollout_calls(
   id          INTEGER PRIMARY KEY, -- of the item that told it
@@ -152,7 +99,7 @@ SELECT n.*, n.cost IS NOT NULL AS told,
                                       length(n.model) - n.vendor - n.tail))
                AND (p.above = 0 OR p.above < n.input_fresh + n.cache_write + n.cache_read))
            ORDER BY fit DESC, away > 0, abs(away), above DESC LIMIT 1)) AS price,
-       CASE WHEN EXISTS (SELECT 1 FROM rollout_usage_formats AS u
+       CASE WHEN EXISTS (SELECT 1 FROM blackbox_usage_places AS u
                           WHERE u.format = n.format AND u.output_recorded)
             THEN 'as recorded' END AS output_source
   FROM (SELECT *, at / 86400000 AS day,

@@ -26,12 +26,20 @@ void bxForgetHomes(Bx *bx) {
 
 i64 bxEnter(Bx *bx) {
   i64 iOuter = bx->iCall;
+  int nTotal = sqlite3_total_changes(bx->db);
+  if (iOuter == 0) {
+    if (nTotal != bx->nTotal && nTotal != bx->nTotal + bx->nOwed)
+      bx->nForeign++;
+    if (nTotal != bx->nTotal) bx->nOwed = 0;
+    bx->nTotal = nTotal;
+  }
   bx->iCall = ++bx->nCall;
   return iOuter;
 }
 
 void bxLeave(Bx *bx, i64 iOuter) {
   bx->iCall = iOuter;
+  if (iOuter == 0) bx->nTotal = sqlite3_total_changes(bx->db);
 }
 
 const BxDomain *bxDomainOf(const Bx *bx, const char *zDomain) {

@@ -25,6 +25,9 @@ struct Bx {
   int bInner;    /* the next function is a part of the call that runs */
   i64 iCall;     /* the call that runs: see bxEnter(); 0 if none does */
   i64 nCall;     /* how many have begun */
+  int nTotal;    /* sqlite3_total_changes() when the last one ended */
+  int nOwed;     /* rows of xUpdate, which the statements count at their ends */
+  i64 nForeign;  /* how many began after somebody else had changed something */
   i64 iWrite;    /* the call that is an xUpdate: see bxWriteBegin() */
   int nChange;   /* rows that were changed when bxWriteNote() was called */
   int bWritten;  /* it has written something */

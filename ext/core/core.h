@@ -28,6 +28,7 @@
 /* statements */
 #include "connection.h" /* the state of a connection */
 #include "statement.h"  /* SQL templates, and kept statements */
+#include "places.h"     /* what rows of formats name */
 /* transactions */
 #include "transaction.h" /* all or nothing */
 #include "write.h"       /* what xUpdate writes */

@@ -5,16 +5,7 @@
 #define BX_PRICES_H
 
 #include "command.h"
-
-/* Numbers of tokens; one below zero counts as none. */
-typedef struct BxTokens {
-  i64 nInput;      /* without those of a cache */
-  i64 nCacheWrite; /* with those that are kept for an hour */
-  i64 nCacheWrite1h;
-  i64 nCacheRead;
-  i64 nOutput; /* with the reasoning */
-  i64 nReasoning;
-} BxTokens;
+#include "places.h"
 
 /* Sets *prCost to the cost in USD of a call at iTime. Returns 0 if p's schema has no
 ** price for the model. zModel has nModel bytes. */

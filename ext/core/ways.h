@@ -13,6 +13,9 @@ typedef struct BxWay {
   int iFirst; /* the first way that goes on in its value; 0 for none */
   int iNext;  /* the next way that begins at the same value */
   int bWhole; /* all of its value is looked at */
+  int iPlace; /* number of the first place that ends here, from 1 on; 0 for none */
+  int bOn;    /* places end here, or behind */
+  int bList; /* ... of more than the names of tools: messages, if an array */
 } BxWay;
 
 typedef struct BxName {

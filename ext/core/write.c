@@ -71,6 +71,10 @@ int bxWriteEnd(BxWrite *p, BxErr *pErr, sqlite3_vtab *pVtab) {
   p->bx->nChange = p->nChange;
   p->bx->bWritten = p->bWritten;
   bxLeave(p->bx, p->iOuter);
+  if (p->iOuter == 0) {
+    if (pErr->rc == SQLITE_OK) p->bx->nOwed++;
+    if (pErr->rc != SQLITE_OK) p->bx->nForeign++;
+  }
   return bxReportVtab(pErr, pVtab);
 }
 

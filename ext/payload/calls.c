@@ -82,7 +82,7 @@ sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "IS NOT NULL";
   Exchange exchange;
   sqlite3_stmt *pStmt;
-  const Usage *p = &exchange.usage;
+  const BxTokens *p = &exchange.usage;
   readExchange(bx, apArg[0], apArg[1], &exchange, pErr);
   pStmt = bxPlain(bx->db, zSql, pErr);
   bindModel(pStmt, exchange.model, pErr);

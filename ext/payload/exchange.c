@@ -30,8 +30,14 @@ void bxRoomFree(struct Room *p) {
 
 /*------------------------------------------------------ calls, results ----*/
 
+/* The node of a field of a place that has a value, or -1. */
+static int fieldAt(const Reader *p, int iNode, const char *zPath) {
+  int i = bxPlaceFind(&p->tree, p->aAt[0], iNode, zPath);
+  return i >= 0 && BX_TREE_KIND(&p->tree, i) == 'n' ? -1 : i;
+}
+
 static Text fieldText(Reader *p, int iNode, const char *zPath) {
-  int iField = bxPlaceField(p, iNode, zPath);
+  int iField = fieldAt(p, iNode, zPath);
   if (iField < 0) return (Text){0, 0, 0, 0};
   return bxTextValue(&p->tree, iField, p->pErr);
 }
@@ -46,7 +52,7 @@ static Call *newCall(Reader *p, int bResult) {
   Call *a = bxAdd(&pOut->a, &pOut->n, &pOut->nAlloc, sizeof(*a), p->pErr);
   if (a == 0) return 0;
   a->bResult = bResult;
-  a->bResponse = p->eBody != BODY_REQUEST;
+  a->bResponse = p->eBody != BX_SOURCE_REQUEST;
   a->iTurn = pOut->nTurn;
   a->iItem = p->iItem;
   a->iError = bResult ? 0 : -1;
@@ -85,10 +91,9 @@ static void addPiece(Reader *p, Call *pCall, int iNode) {
 
 /* Other arguments are read when somebody asks for them. */
 static void addArguments(Reader *p, Call *pCall, const Hit *pHit) {
-  int iNode =
-      bxPlaceField(p, pHit->iNode, pHit->pFormat->azPath[PATH_ARGUMENTS]);
+  int iNode = fieldAt(p, pHit->iNode, pHit->pPlace->az[BX_PLACE_ARGUMENTS]);
   if (iNode < 0) return;
-  if (pHit->pFormat->azPath[PATH_PART] != 0) {
+  if (pHit->pPlace->az[BX_PLACE_PART] != 0) {
     addPiece(p, pCall, iNode);
   } else {
     const BxNode *pNode = &p->tree.a[iNode];
@@ -99,11 +104,11 @@ static void addArguments(Reader *p, Call *pCall, const Hit *pHit) {
 }
 
 static void addCall(Reader *p, const Hit *pHit) {
-  char *const *azPath = pHit->pFormat->azPath;
-  Text part = fieldText(p, pHit->iNode, azPath[PATH_PART]);
-  Text id = fieldText(p, pHit->iNode, azPath[PATH_ID]);
+  char *const *az = pHit->pPlace->az;
+  Text part = fieldText(p, pHit->iNode, az[BX_PLACE_PART]);
+  Text id = fieldText(p, pHit->iNode, az[BX_PLACE_ID]);
   Call *pCall = 0;
-  if (azPath[PATH_PART] != 0) pCall = findPart(p, part, id);
+  if (az[BX_PLACE_PART] != 0) pCall = findPart(p, part, id);
   if (pCall == 0) pCall = newCall(p, 0);
   if (pCall == 0) {
     bxTextFree(&part);
@@ -117,7 +122,7 @@ static void addCall(Reader *p, const Hit *pHit) {
     bxTextFree(&id);
   }
   if (pCall->tool.z == 0) {
-    pCall->tool = fieldText(p, pHit->iNode, azPath[PATH_TOOL]);
+    pCall->tool = fieldText(p, pHit->iNode, az[BX_PLACE_TOOL]);
   }
   addArguments(p, pCall, pHit);
 }
@@ -125,7 +130,7 @@ static void addCall(Reader *p, const Hit *pHit) {
 /* A flag, or, in the form path=text, a text that says so. */
 static int isFlagged(Reader *p, int iNode, const char *zPath) {
   const char *zIs = zPath != 0 ? strchr(zPath, '=') : 0;
-  int iField = bxPlaceField(p, iNode, zPath);
+  int iField = fieldAt(p, iNode, zPath);
   if (iField < 0) return 0;
   if (zIs == 0) return BX_TREE_KIND(&p->tree, iField) == 't';
   return bxTreeIs(&p->tree, iField, zIs + 1, (int)strlen(zIs + 1));
@@ -140,10 +145,12 @@ static int saysError(Reader *p, Text result) {
   if (result.z == 0) return 0;
   memcpy(zHead, result.z, n);
   zHead[n] = 0;
-  for (i = 0; i < p->pFormats->nError; i++) {
-    const ErrorText *pError = &p->pFormats->aError[i];
-    if (pError->zHas != 0 && strstr(zHead, pError->zHas) == 0) continue;
-    if (sqlite3_strglob(pError->z, zHead) == 0) return 1;
+  for (i = 0; i < p->pFormats->places.n; i++) {
+    const BxPlace *pError = &p->pFormats->places.a[i];
+    const char *zHas = pError->az[BX_PLACE_OTHER];
+    if (pError->eKind != BX_KIND_ERROR) continue;
+    if (zHas != 0 && strstr(zHead, zHas) == 0) continue;
+    if (sqlite3_strglob(pError->az[BX_PLACE_AT], zHead) == 0) return 1;
   }
   return 0;
 }
@@ -163,18 +170,18 @@ static void findTool(Reader *p, Call *pResult) {
 }
 
 static void addResult(Reader *p, const Hit *pHit) {
-  char *const *azPath = pHit->pFormat->azPath;
+  char *const *az = pHit->pPlace->az;
   Call *pCall = newCall(p, 1);
   int iResult;
   if (pCall == 0) return;
-  pCall->id = fieldText(p, pHit->iNode, azPath[PATH_ID]);
-  pCall->tool = fieldText(p, pHit->iNode, azPath[PATH_TOOL]);
+  pCall->id = fieldText(p, pHit->iNode, az[BX_PLACE_ID]);
+  pCall->tool = fieldText(p, pHit->iNode, az[BX_PLACE_TOOL]);
   if (pCall->tool.z == 0) findTool(p, pCall);
-  iResult = bxPlaceField(p, pHit->iNode, azPath[PATH_RESULT]);
+  iResult = fieldAt(p, pHit->iNode, az[BX_PLACE_RESULT]);
   if (iResult >= 0) {
     pCall->result = bxTextResult(&p->tree, iResult, p->pErr);
   }
-  pCall->iError = isFlagged(p, pHit->iNode, azPath[PATH_ERROR]) ||
+  pCall->iError = isFlagged(p, pHit->iNode, az[BX_PLACE_ERROR]) ||
                   saysError(p, pCall->result);
 }
 
@@ -186,13 +193,13 @@ static void addUser(Reader *p, const Hit *pHit) {
   int nOther, iFirst;
   const Hit *pNear = pHit;
   if (bxTextCount(&p->tree, pHit->iNode, &iFirst, &nOther) == 0) return;
-  if (p->pFormats->mKind >> FORMAT_PROMPT & 1) {
+  if (p->pFormats->mKind >> BX_KIND_PROMPT & 1) {
     bxTextSet(&p->pOut->prompt,
         bxTextMessage(&p->tree, pHit->iNode, &nOther, p->pErr));
   }
   while (pNear > p->aHit && pNear[-1].iItem == pHit->iItem) pNear--;
   for (; pNear < p->aHit + p->nHit && pNear->iItem == pHit->iItem; pNear++) {
-    if (pNear->pFormat->eKind == FORMAT_RESULT) return;
+    if (pNear->pPlace->eKind == BX_KIND_RESULT) return;
   }
   p->pOut->nUser++;
   if (p->iItem >= p->nSeen) p->pOut->nTurn++;
@@ -209,48 +216,9 @@ static void addSaid(Reader *p, const Hit *pHit) {
   bxTextFree(&text);
 }
 
-/* A number of tokens. One that no event names stays as it was. */
-static i64 readTokens(Reader *p, int iNode, const char *zPath, i64 nBefore) {
-  int iField = bxPlaceField(p, iNode, zPath);
-  const char *z;
-  if (iField < 0) return nBefore;
-  z = &BX_TREE_KIND(&p->tree, iField);
-  return *z >= '0' && *z <= '9' ? strtoll(z, 0, 10) : nBefore;
-}
-
-static i64 atLeast(i64 n, i64 nLow) {
-  return n > nLow ? n : nLow;
-}
-
-static void addUsage(Reader *p, const Hit *pHit) {
-  const Format *pFormat = pHit->pFormat;
-  char *const *azPath = pFormat->azPath;
-  Usage *pUsage = &p->pOut->usage;
-  i64 nInput = readTokens(p, pHit->iNode, azPath[PATH_INPUT], -1);
-  i64 nOutput = readTokens(p, pHit->iNode, azPath[PATH_OUTPUT], -1);
-  pUsage->nCacheWrite =
-      readTokens(p, pHit->iNode, azPath[PATH_CACHE_WRITE], pUsage->nCacheWrite);
-  pUsage->nCacheRead =
-      readTokens(p, pHit->iNode, azPath[PATH_CACHE_READ], pUsage->nCacheRead);
-  pUsage->nReasoning =
-      readTokens(p, pHit->iNode, azPath[PATH_REASONING], pUsage->nReasoning);
-  pUsage->nCacheWrite1h = readTokens(
-      p, pHit->iNode, azPath[PATH_CACHE_WRITE_1H], pUsage->nCacheWrite1h);
-  if (nInput >= 0) {
-    i64 nCached =
-        atLeast(pUsage->nCacheRead, 0) + atLeast(pUsage->nCacheWrite, 0);
-    pUsage->nInput = pFormat->bCacheIn ? atLeast(nInput - nCached, 0) : nInput;
-  }
-  if (nOutput >= 0) {
-    pUsage->nOutput = pFormat->bReasoningIn
-                          ? nOutput
-                          : nOutput + atLeast(pUsage->nReasoning, 0);
-  }
-}
-
 /* Adds a name to the sorted list of tools: "fn:" and "tool:" before it. */
 static void addTool(Reader *p, const Hit *pHit) {
-  const char *zMark = pHit->pFormat->eKind == FORMAT_TOOL ? "fn:" : "tool:";
+  const char *zMark = pHit->pPlace->eKind == BX_KIND_OFFER ? "fn:" : "tool:";
   Text name = bxTextValue(&p->tree, pHit->iNode, p->pErr);
   Text mark = {zMark, (i64)strlen(zMark), 0, 0}, comma = {",", 1, 0, 0};
   if (p->pOut->tools.n > 0) bxTextAppend(&p->pOut->tools, comma, p->pErr);
@@ -262,15 +230,18 @@ static void addTool(Reader *p, const Hit *pHit) {
 /*-------------------------------------------------------------- bodies ----*/
 
 static void takeHit(Reader *p, const Hit *pHit) {
-  switch (pHit->pFormat->eKind) {
-    case FORMAT_CALL: addCall(p, pHit); break;
-    case FORMAT_RESULT: addResult(p, pHit); break;
-    case FORMAT_USER: addUser(p, pHit); break;
-    case FORMAT_SAID: addSaid(p, pHit); break;
-    case FORMAT_USAGE: addUsage(p, pHit); break;
-    case FORMAT_TOOL:
-    case FORMAT_CHOICE: addTool(p, pHit); break;
-    case FORMAT_MODEL:
+  switch (pHit->pPlace->eKind) {
+    case BX_KIND_CALL: addCall(p, pHit); break;
+    case BX_KIND_RESULT: addResult(p, pHit); break;
+    case BX_KIND_USER: addUser(p, pHit); break;
+    case BX_KIND_ASSISTANT: addSaid(p, pHit); break;
+    case BX_KIND_USAGE:
+      bxTokensRead(
+          &p->pOut->usage, pHit->pPlace, &p->tree, pHit->iNode, p->pErr);
+      break;
+    case BX_KIND_OFFER:
+    case BX_KIND_CHOICE: addTool(p, pHit); break;
+    case BX_KIND_MODEL:
       bxTextSet(&p->pOut->model, bxTextValue(&p->tree, pHit->iNode, p->pErr));
       break;
     default: break; /* fallbacks of the prompt */
@@ -301,17 +272,17 @@ static void addHits(Reader *p, int iItem) {
 /* No user said anything: the last message, or the prompt of a request without
 ** messages. */
 static void fallBack(Reader *p) {
-  FormatKind eKind = FORMAT_MESSAGE;
+  BxKind eKind = BX_KIND_MESSAGE;
   i64 i;
   int nOther;
-  if (!(p->pFormats->mKind >> FORMAT_PROMPT & 1)) return;
-  while (p->pOut->prompt.z == 0 && eKind <= FORMAT_PROMPT) {
+  if (!(p->pFormats->mKind >> BX_KIND_PROMPT & 1)) return;
+  while (p->pOut->prompt.z == 0 && eKind <= BX_KIND_PROMPT) {
     for (i = p->nHit - 1; i >= 0 && p->pOut->prompt.z == 0; i--) {
-      if (p->aHit[i].pFormat->eKind != eKind) continue;
+      if (p->aHit[i].pPlace->eKind != eKind) continue;
       p->pOut->prompt =
           bxTextMessage(&p->tree, p->aHit[i].iNode, &nOther, p->pErr);
     }
-    eKind = (FormatKind)(eKind + 1);
+    eKind = (BxKind)(eKind + 1);
   }
   if (p->iList < 0 && p->pOut->prompt.z != 0) {
     p->pOut->nTurn = p->pOut->nUser = 1;
@@ -319,7 +290,7 @@ static void fallBack(Reader *p) {
 }
 
 /* Whether the n bytes are one value with nothing after it. */
-static int readWhole(Reader *p, const char *z, i64 n, FormatBody eBody) {
+static int readWhole(Reader *p, const char *z, i64 n, BxSource eBody) {
   const Formats *pFormats = p->pFormats;
   const char *zEnd = bxTreeRead(
       &p->tree, z, n, &pFormats->ways, pFormats->aiRoot[eBody], p->pErr);
@@ -341,7 +312,7 @@ static int readOn(
   rest.nByte = n;
   rest.nOld = p->nSeen > pHead->nItem ? p->nSeen - pHead->nItem : 0;
   if (bxTreeResume(&p->tree, z, &rest, &pFormats->ways,
-          pFormats->aiRoot[BODY_REQUEST], p->pErr) == 0) {
+          pFormats->aiRoot[BX_SOURCE_REQUEST], p->pErr) == 0) {
     return 0;
   }
   p->nOld = rest.nOld;
@@ -376,9 +347,9 @@ static i64 firstText(Reader *p) {
   i64 i, h = 0;
   int nOther;
   for (i = 0; i < p->nHit && h == 0; i++) {
-    FormatKind eKind = p->aHit[i].pFormat->eKind;
+    BxKind eKind = p->aHit[i].pPlace->eKind;
     Text text;
-    if (eKind != FORMAT_USER && eKind != FORMAT_MESSAGE) continue;
+    if (eKind != BX_KIND_USER && eKind != BX_KIND_MESSAGE) continue;
     text = bxTextMessage(&p->tree, p->aHit[i].iNode, &nOther, p->pErr);
     if (text.z != 0) h = (i64)bxHashOf(text.z, text.n);
     bxTextFree(&text);
@@ -394,10 +365,10 @@ static void readRequest(Reader *p, const char *z, i64 n, Head *pHead) {
   bxHashBegin(&hash);
   if (pHead != 0 && readOn(p, zBegin, n, pHead, &hash)) {
     nBefore = pHead->nItem;
-  } else if (!readWhole(p, zBegin, n, BODY_REQUEST)) {
+  } else if (!readWhole(p, zBegin, n, BX_SOURCE_REQUEST)) {
     return;
   }
-  bxPlacesFind(p, BODY_REQUEST, 0);
+  bxFormatsFind(p, BX_SOURCE_REQUEST, 0);
   addHits(p, nBefore);
   p->nOld = 0;
   fallBack(p);
@@ -408,7 +379,7 @@ static void readRequest(Reader *p, const char *z, i64 n, Head *pHead) {
 }
 
 static void readEvent(Reader *p, int iRoot) {
-  bxPlacesFind(p, BODY_EVENT, iRoot);
+  bxFormatsFind(p, BX_SOURCE_STREAM, iRoot);
   addHits(p, 0);
 }
 
@@ -422,7 +393,7 @@ static void readStream(Reader *p, const char *z, i64 n) {
     while (z < zLine && (*z == ' ' || *z == '\t')) z++;
     if (*z == '{') {
       zEnd = bxTreeRead(&p->tree, z, zLast - z, &p->pFormats->ways,
-          p->pFormats->aiRoot[BODY_EVENT], p->pErr);
+          p->pFormats->aiRoot[BX_SOURCE_STREAM], p->pErr);
       if (zEnd != 0 && zEnd <= zLine && bxSkipSpace(zEnd) >= zLine) {
         readEvent(p, 0);
       }
@@ -433,13 +404,13 @@ static void readStream(Reader *p, const char *z, i64 n) {
 
 static void readResponse(Reader *p, const char *z, i64 n) {
   p->iFirst = p->pOut->n;
-  if (!readWhole(p, z, n, BODY_RESPONSE)) {
+  if (!readWhole(p, z, n, BX_SOURCE_RESPONSE)) {
     readStream(p, z, n);
   } else if (BX_TREE_KIND(&p->tree, 0) == '[') {
     int i, iEnd = p->tree.a[0].iNext;
     for (i = 1; i < iEnd; i = p->tree.a[i].iNext) readEvent(p, i);
   } else {
-    bxPlacesFind(p, BODY_RESPONSE, 0);
+    bxFormatsFind(p, BX_SOURCE_RESPONSE, 0);
     addHits(p, 0);
     if (p->pOut->n == p->iFirst && p->pOut->said.z == 0) readEvent(p, 0);
   }
@@ -518,7 +489,7 @@ static void keepRoom(Room *p, Reader *pReader) {
 
 static void readBodies(Exchange *pOut, const Formats *pFormats,
     const Reading *pReading, BxErr *pErr) {
-  static const Usage none = {-1, -1, -1, -1, -1, -1};
+  static const BxTokens none = {-1, -1, -1, -1, -1, -1};
   Reader reader;
   const char *z;
   i64 n;

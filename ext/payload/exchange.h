@@ -7,63 +7,6 @@
 
 #include "../core/core.h"
 
-typedef enum {
-  FORMAT_CALL,
-  FORMAT_RESULT,
-  FORMAT_USER,
-  FORMAT_SAID,
-  FORMAT_MESSAGE,
-  FORMAT_PROMPT,
-  FORMAT_MODEL,
-  FORMAT_TOOL,
-  FORMAT_CHOICE,
-  FORMAT_USAGE
-} FormatKind;
-
-typedef enum { BODY_REQUEST, BODY_RESPONSE, BODY_EVENT } FormatBody;
-
-/* What the row of a format names besides its place; of one of
-** the kind 'usage' what the columns input to reasoning have. */
-enum {
-  PATH_PLACE,
-  PATH_PART,
-  PATH_ID,
-  PATH_TOOL,
-  PATH_ARGUMENTS,
-  PATH_RESULT,
-  PATH_ERROR,
-  N_PATH,
-  PATH_INPUT = PATH_PART,
-  PATH_CACHE_WRITE,
-  PATH_CACHE_READ,
-  PATH_OUTPUT,
-  PATH_REASONING,
-  PATH_CACHE_WRITE_1H
-};
-
-typedef struct Format {
-  FormatKind eKind;
-  FormatBody eBody;
-  int bCacheIn, bReasoningIn; /* of FORMAT_USAGE */
-  char *azPath[N_PATH];       /* NULL for none */
-  int bEither; /* the place has alternatives: it is followed by itself */
-  int iNext;   /* the next format whose place ends at the same spot, or -1 */
-} Format;
-
-/* A step of the places: all places together are a tree. */
-typedef struct Spot {
-  int iName;       /* key of the member that leads here; 0 for an element */
-  const char *zIf; /* conditions of the element, up to a bracket */
-  int iIf;         /* the key of a condition that is a key and a text; or 0 */
-  const char *zIs; /* the text */
-  int nIs;
-  int iMember,
-      iElement; /* first steps to a member, to an element; 0 for none */
-  int iNext;    /* next step of the same kind */
-  int iFormat;  /* first format whose place ends here, or -1 */
-  int bList; /* leads to more than the names of tools: messages, if an array */
-} Spot;
-
 typedef struct ErrorText {
   char *z; /* a pattern */
   char
@@ -72,12 +15,8 @@ typedef struct ErrorText {
 
 #define N_BODY 3
 typedef struct Formats {
-  unsigned int mKind; /* the kinds that were read: bits 1 << eKind */
-  Format *a;
-  i64 n, nAlloc;
-  int nEither;
-  Spot *aSpot; /* the first N_BODY are where the places of each body begin */
-  i64 nSpot, nSpotAlloc;
+  unsigned mKind; /* the kinds that were read: bits 1 << eKind */
+  BxPlaces places;
   BxWays ways; /* the keys of all places, and of what is read there */
   int aiRoot[N_BODY];
   ErrorText *aError; /* how the texts of errors begin */
@@ -86,14 +25,15 @@ typedef struct Formats {
 } Formats;
 
 /* Kinds of formats: all, and those that tell the calls. */
-#define FORMATS_ALL 0x3ffu
+#define FORMATS_ALL (~0u)
 #define FORMATS_OF_CALLS                                                       \
-  (1u << FORMAT_CALL | 1u << FORMAT_RESULT | 1u << FORMAT_USER |               \
-      1u << FORMAT_SAID | 1u << FORMAT_MESSAGE | 1u << FORMAT_USAGE)
+  (1u << BX_KIND_CALL | 1u << BX_KIND_RESULT | 1u << BX_KIND_USER |            \
+      1u << BX_KIND_ASSISTANT | 1u << BX_KIND_MESSAGE | 1u << BX_KIND_ERROR |  \
+      1u << BX_KIND_USAGE)
 
 /* The formats of these kinds in p's schema. On error *pOut has some of them; free
 ** it anyway. */
-void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned int mKind, BxErr *pErr);
+void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned mKind, BxErr *pErr);
 void bxFormatsFree(Formats *p);
 /* exchange.c */
 struct Room *bxRoomNew(BxErr *pErr);
@@ -126,15 +66,6 @@ void bxCallArguments(Call *p, BxErr *pErr);
 /* A hash of them, the same for the same canonical form. */
 i64 bxCallHash(Call *p, const Formats *pFormats, BxErr *pErr);
 
-/* Numbers of tokens; -1 for none. */
-typedef struct Usage {
-  i64 nInput; /* without what was read from the cache and written to it */
-  i64 nCacheWrite, nCacheRead;
-  i64 nOutput; /* with the reasoning */
-  i64 nReasoning;
-  i64 nCacheWrite1h; /* of nCacheWrite: those that are kept for an hour */
-} Usage;
-
 typedef struct Exchange {
   Call *a;
   i64 n, nAlloc;
@@ -147,7 +78,7 @@ typedef struct Exchange {
   Text said;    /* by the model, in the response */
   Text model;
   Text tools; /* offered and demanded, as payload_tools() has it */
-  Usage usage;
+  BxTokens usage;
   char *azCopy[2]; /* the bodies, if the texts cannot be parts of the values */
 } Exchange;
 

@@ -1,274 +1,276 @@
 /*
-** format.c: the wire formats, which are rows: see sql/payload_detection.sql.
+** format.c: the wire formats, which are rows (sql/payload_detection.sql), and what
+** of them is in a body.
 **
-** The places of all formats become one tree of steps, so that a body is walked
-** over once; and the keys on their ways are numbered, so that a reader passes
-** over everything else.
+** The places of all formats become one tree of ways, so that a reader passes over
+** everything else, and a body is walked over once. An array is no step of a way:
+** what stands in one is reached only by places that have [] there. A condition is
+** looked up from the element that the walk has reached after as many steps.
 */
-#include "exchange.h"
+#include "reader.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdlib.h>
 #include <string.h>
 
-/* In the order of FormatKind and FormatBody. */
-#define KINDS                                                                  \
-  "instr('call,    result,  user,    said,    message, prompt,  model,   "     \
-  "tool,    choice,  ', kind || ',') / 9"
-#define BODIES_OF "instr('request,  response, event,    ', body || ',') / 10"
-
-static const char zFormats[] =
-    "SELECT " KINDS ", " BODIES_OF ", 0, 0, place, part, call_id, tool, "
-    "arguments, result, is_error FROM main.payload_formats WHERE kind NOT IN "
-    "('usage', 'error') UNION ALL "
-    "SELECT 9, " BODIES_OF ", cache_in_input, reasoning_in_output, place, "
-    "input, cache_write, cache_read, output, reasoning, cache_write_1h "
-    "FROM main.payload_formats WHERE kind = 'usage'";
-
-/*--------------------------------------------------------------- spots ----*/
+/*------------------------------------------------------------- compiling ----*/
 
 typedef struct Compiler {
   Formats *p;
-  const Format *pFormat;
+  int iRoot, iWay; /* where its places begin, and this one ends */
   BxErr *pErr;
 } Compiler;
 
-static int newSpot(Compiler *p, int iName) {
-  Formats *pOut = p->p;
-  Spot *a =
-      bxGrow(pOut->aSpot, pOut->nSpot, &pOut->nSpotAlloc, sizeof(*a), p->pErr);
-  if (a == 0) return 0;
-  pOut->aSpot = a;
-  a += pOut->nSpot;
-  memset(a, 0, sizeof(*a));
-  a->iName = iName;
-  a->iFormat = -1;
-  return (int)pOut->nSpot++;
-}
-
-/* The step from a spot to a member; made if it is not there. 0 on error. */
-static int memberSpot(Compiler *p, int iSpot, const char *z, int n) {
-  int iName = bxWaysName(&p->p->ways, z, n, p->pErr);
-  int i = p->p->aSpot[iSpot].iMember;
-  while (i != 0 && p->p->aSpot[i].iName != iName) i = p->p->aSpot[i].iNext;
-  if (i != 0 || p->pErr->rc != SQLITE_OK) return i;
-  i = newSpot(p, iName);
-  if (i == 0) return 0;
-  p->p->aSpot[i].iNext = p->p->aSpot[iSpot].iMember;
-  p->p->aSpot[iSpot].iMember = i;
-  return i;
-}
-
-/* A condition that is one key and one text is tested faster. */
-static void compileIf(Compiler *p, Spot *pSpot, const char *z, int n) {
-  int nKey = (int)strcspn(z, "=.,]");
-  pSpot->zIf = z;
-  if (nKey == 0 || z[nKey] != '=' || memchr(z, ',', (size_t)n) != 0) return;
-  pSpot->iIf = bxWaysName(&p->p->ways, z, nKey, p->pErr);
-  pSpot->zIs = z + nKey + 1;
-  pSpot->nIs = n - nKey - 1;
-}
-
-/* The step from a spot to its elements that fulfil the n bytes of z. */
-static int elementSpot(Compiler *p, int iSpot, const char *z, int n) {
-  int i = p->p->aSpot[iSpot].iElement;
-  for (; i != 0; i = p->p->aSpot[i].iNext) {
-    const char *zIf = p->p->aSpot[i].zIf;
-    if (strncmp(zIf, z, (size_t)n) == 0 && (zIf[n] == ']' || zIf[n] == 0)) {
-      return i;
+/* The way that a path goes from iWay on, up to a bar or its end. If it is that of
+** a place, its ways are marked, and it is noted after which steps it has []. */
+static int compileWay(Compiler *p, int iWay, const char *z, BxPlace *pPlace) {
+  BxWays *pWays = &p->p->ways;
+  int nStep = 0, n;
+  for (; p->pErr->rc == SQLITE_OK; z += n) {
+    if (pPlace != 0) {
+      pWays->a[iWay].bOn = 1;
+      if (pPlace->eKind != BX_KIND_OFFER && pPlace->eKind != BX_KIND_CHOICE) {
+        pWays->a[iWay].bList = 1;
+      }
+    }
+    if (*z == 0 || *z == '|' || *z == '=') return iWay;
+    if (*z == '[') {
+      n = (int)strcspn(z, "]");
+      n += z[n] == ']';
+      if (pPlace != 0 && nStep < PLACE_STEPS) pPlace->mEach |= 1u << nStep;
+    } else {
+      z += *z == '.';
+      n = (int)strcspn(z, ".[|=");
+      iWay = bxWaysAdd(pWays, iWay, z, n, p->pErr);
+      nStep++;
     }
   }
-  i = newSpot(p, 0);
-  if (i == 0) return 0;
-  compileIf(p, &p->p->aSpot[i], z, n);
-  p->p->aSpot[i].iNext = p->p->aSpot[iSpot].iElement;
-  p->p->aSpot[iSpot].iElement = i;
-  return i;
+  return 0;
 }
 
-static int inBrackets(const char *z) {
-  return (int)strcspn(z, "]");
-}
-
-/* Adds the place of format number iFormat to the tree of steps. */
-static void compilePlace(Compiler *p, int iFormat) {
-  Format *pFormat = &p->p->a[iFormat];
-  const char *z = pFormat->azPath[PATH_PLACE];
-  int iSpot = (int)pFormat->eBody;
-  int bList = pFormat->eKind != FORMAT_TOOL && pFormat->eKind != FORMAT_CHOICE;
-  while (*z != 0 && p->pErr->rc == SQLITE_OK) {
-    int n;
-    if (*z == '.') z++;
-    n = (int)strcspn(z, ".[");
-    if (n > 0) iSpot = memberSpot(p, iSpot, z, n);
-    z += n;
-    if (p->pErr->rc != SQLITE_OK) return;
-    if (bList) p->p->aSpot[iSpot].bList = 1;
-    if (*z != '[') continue;
-    n = inBrackets(z + 1);
-    iSpot = elementSpot(p, iSpot, z + 1, n);
-    z += n + 1;
-    if (*z == ']') z++;
-  }
-  if (p->pErr->rc != SQLITE_OK) return;
-  pFormat->iNext = p->p->aSpot[iSpot].iFormat;
-  p->p->aSpot[iSpot].iFormat = iFormat;
-}
-
-/*---------------------------------------------------------------- ways ----*/
-
-/* Conditions a=b,c.d=e in brackets: the keys are looked at. */
-static void compileConditions(Compiler *p, int iWay, const char *z) {
-  while (*z != 0 && *z != ']') {
-    const char *zEnd = z + strcspn(z, "=,]");
-    int i = iWay;
-    while (z < zEnd) {
-      int n = (int)strcspn(z, ".=,]");
-      i = bxWaysAdd(&p->p->ways, i, z, n, p->pErr);
-      z += n + (z[n] == '.');
-    }
+/* All of what a path leads to is looked at. */
+static void compileField(Compiler *p, const char *z) {
+  for (; z != 0; z = strchr(z, '|')) {
+    int i;
+    if (*z == '|') z++;
+    i = compileWay(p, *z == '$' ? p->iRoot : p->iWay, z + (*z == '$'), 0);
     if (i != 0) p->p->ways.a[i].bWhole = 1;
-    z += strcspn(z, ",]");
-    if (*z == ',') z++;
   }
 }
 
-/* The way that the path at z goes, up to a bar or its end. An array is no step
-** of a way. */
-static int compileWay(Compiler *p, int iWay, const char *z) {
-  while (*z != 0 && *z != '|' && *z != '=' && p->pErr->rc == SQLITE_OK) {
-    int n;
-    if (*z == '.') z++;
-    n = (int)strcspn(z, ".[|=");
-    if (n > 0) iWay = bxWaysAdd(&p->p->ways, iWay, z, n, p->pErr);
-    z += n;
-    if (*z != '[') continue;
-    compileConditions(p, iWay, z + 1);
-    z += inBrackets(z);
-    if (*z == ']') z++;
+/* A condition is looked up from the last element that its path names, which must
+** be one of the place. */
+static void compileCondition(
+    Compiler *p, const BxPlace *pPlace, BxCondition *pTest) {
+  const char *zPath = pTest->zPath, *z;
+  if (zPath == 0) return;
+  compileField(p, zPath);
+  pTest->zRest = zPath + (*zPath == '$');
+  for (z = zPath; (z = strstr(z, "[]")) != 0;) pTest->zRest = z += 2;
+  z = pTest->zRest;
+  if (z > zPath + 1 &&
+      strncmp(pPlace->az[BX_PLACE_AT], zPath, (size_t)(z - zPath)) != 0) {
+    pTest->nStep = -1;
   }
-  return p->pErr->rc == SQLITE_OK ? iWay : 0;
-}
-
-/* All of what a field leads to is looked at. */
-static void compileField(Compiler *p, int iWay, const char *z) {
-  int iRoot = p->p->aiRoot[p->pFormat->eBody], i;
-  while (z != 0) {
-    int bTop = z[0] == '$' && z[1] == '.';
-    i = compileWay(p, bTop ? iRoot : iWay, bTop ? z + 2 : z);
-    if (i != 0) p->p->ways.a[i].bWhole = 1;
-    z = strchr(z, '|');
-    if (z != 0) z++;
+  for (; pTest->nStep >= 0 && zPath < z; zPath++) pTest->nStep += *zPath == '.';
+  if (*z == '.' && z[1 + strcspn(z + 1, ".[")] == 0) {
+    pTest->iKey = bxWaysName(&p->p->ways, z + 1, (int)strlen(z + 1), p->pErr);
   }
 }
 
-/* What is looked at where one alternative of a place leads to. */
-static void compileEnd(Compiler *p, int iWay) {
-  FormatKind eKind = p->pFormat->eKind;
+static void compilePlace(Compiler *p, int iPlace) {
+  BxPlace *pPlace = &p->p->places.a[iPlace];
+  BxKind eKind = pPlace->eKind;
+  BxWay *pWay;
   int i;
-  if (iWay == 0) return;
-  if (eKind == FORMAT_MODEL || eKind == FORMAT_TOOL || eKind == FORMAT_CHOICE) {
-    p->p->ways.a[iWay].bWhole = 1;
-  } else if (eKind != FORMAT_CALL && eKind != FORMAT_RESULT &&
-             eKind != FORMAT_USAGE) {
-    compileField(p, iWay, "text");
+  p->iRoot = p->p->aiRoot[pPlace->eSource];
+  p->iWay = compileWay(p, p->iRoot, pPlace->az[BX_PLACE_AT] + 1, pPlace);
+  if (p->iWay == 0) return;
+  pWay = &p->p->ways.a[p->iWay];
+  pPlace->iNext = pWay->iPlace;
+  pWay->iPlace = iPlace + 1;
+  if (eKind >= BX_KIND_MODEL && eKind <= BX_KIND_CHOICE) {
+    pWay->bWhole = 1;
+  } else if (eKind != BX_KIND_CALL && eKind != BX_KIND_RESULT &&
+             eKind != BX_KIND_USAGE) {
+    compileField(p, ".text");
   }
-  for (i = PATH_PLACE + 1; i < N_PATH; i++) {
-    compileField(p, iWay, p->pFormat->azPath[i]);
+  for (i = BX_PLACE_OTHER; i < BX_PLACE_TEXTS; i++) {
+    compileField(p, pPlace->az[i]);
+  }
+  for (i = 0; i < pPlace->test.n; i++) {
+    compileCondition(p, pPlace, &p->p->places.aCondition[pPlace->test.i + i]);
   }
 }
 
-static void compile(Formats *pOut, BxErr *pErr) {
-  Compiler compiler = {pOut, 0, pErr};
+/* The pattern of an error, and a part of it that is no pattern. */
+static void compileError(BxPlace *p, BxErr *pErr) {
+  const char *z = p->az[BX_PLACE_AT] + strspn(p->az[BX_PLACE_AT], "*");
+  int n = (int)strcspn(z, "*?[");
+  sqlite3_free(p->az[BX_PLACE_OTHER]);
+  p->az[BX_PLACE_OTHER] = 0;
+  if (*p->az[BX_PLACE_AT] == '*' && n > 0) {
+    p->az[BX_PLACE_OTHER] = bxPrintf(pErr, "%.*s", n, z);
+  }
+}
+
+void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned mKind, BxErr *pErr) {
+  Compiler compiler = {pOut, 0, 0, pErr};
   int i;
-  for (i = 0; i < N_BODY; i++) newSpot(&compiler, 0);
-  pOut->aiRoot[BODY_REQUEST] = bxWaysRoot(&pOut->ways, pErr);
-  /* a response may be an event, or an array of events */
-  pOut->aiRoot[BODY_RESPONSE] = bxWaysRoot(&pOut->ways, pErr);
-  pOut->aiRoot[BODY_EVENT] = pOut->aiRoot[BODY_RESPONSE];
-  for (i = 0; i < pOut->n && pErr->rc == SQLITE_OK; i++) {
-    Format *pFormat = &pOut->a[i];
-    const char *z = pFormat->azPath[PATH_PLACE];
-    compiler.pFormat = pFormat;
-    pFormat->bEither = strchr(z, '|') != 0 || strchr(z, '$') != 0;
-    pOut->nEither += pFormat->bEither;
-    if (!pFormat->bEither) compilePlace(&compiler, i);
-    for (; z != 0; z = strchr(z, '|')) {
-      if (*z == '|') z++;
-      if (z[0] == '$' && z[1] == '.') z += 2;
-      compileEnd(
-          &compiler, compileWay(&compiler, pOut->aiRoot[pFormat->eBody], z));
-    }
-  }
-}
-
-/*---------------------------------------------------------------- rows ----*/
-
-static void readFormat(Formats *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
-  FormatKind eKind = (FormatKind)sqlite3_column_int(pStmt, 0);
-  Format *a;
-  int i;
-  if (!(pOut->mKind >> eKind & 1)) return;
-  a = bxAdd(&pOut->a, &pOut->n, &pOut->nAlloc, sizeof(*a), pErr);
-  if (a == 0) return;
-  a->eKind = eKind;
-  a->eBody = (FormatBody)sqlite3_column_int(pStmt, 1);
-  a->bCacheIn = sqlite3_column_int(pStmt, 2);
-  a->bReasoningIn = sqlite3_column_int(pStmt, 3);
-  a->iNext = -1;
-  for (i = 0; i < N_PATH; i++) {
-    if (sqlite3_column_type(pStmt, 4 + i) == SQLITE_NULL) continue;
-    a->azPath[i] = bxColumnCopy(pStmt, 4 + i, pErr);
-  }
-}
-
-static void readErrorText(Formats *pOut, sqlite3_stmt *pStmt, BxErr *pErr) {
-  ErrorText *a =
-      bxGrow(pOut->aError, pOut->nError, &pOut->nErrorAlloc, sizeof(*a), pErr);
-  const char *z;
-  int n;
-  if (a == 0) return;
-  pOut->aError = a;
-  a += pOut->nError;
-  a->zHas = 0;
-  a->z = bxColumnCopy(pStmt, 0, pErr);
-  if (a->z == 0) return;
-  pOut->nError++;
-  z = a->z + strspn(a->z, "*");
-  n = (int)strcspn(z, "*?[");
-  if (z > a->z && n > 0) a->zHas = bxPrintf(pErr, "%.*s", n, z);
-}
-
-void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned int mKind, BxErr *pErr) {
-  static const char zErrors[] =
-      "SELECT place FROM main.payload_formats WHERE kind = 'error'";
-  sqlite3_stmt *pStmt;
   memset(pOut, 0, sizeof(*pOut));
   pOut->mKind = mKind;
   if (p == 0) return;
-  pStmt = bxStmt(p, zFormats, pErr);
-  while (bxRow(pStmt, pErr)) readFormat(pOut, pStmt, pErr);
-  bxDone(pStmt, pErr);
-  pStmt = bxStmt(p, zErrors, pErr);
-  while (bxRow(pStmt, pErr)) readErrorText(pOut, pStmt, pErr);
-  bxDone(pStmt, pErr);
-  compile(pOut, pErr);
+  bxPlacesRead(&pOut->places, p, 0, mKind, pErr);
+  pOut->aiRoot[BX_SOURCE_REQUEST] = bxWaysRoot(&pOut->ways, pErr);
+  pOut->aiRoot[BX_SOURCE_RESPONSE] = bxWaysRoot(&pOut->ways, pErr);
+  /* a response may be an event, or an array of events */
+  pOut->aiRoot[BX_SOURCE_STREAM] = pOut->aiRoot[BX_SOURCE_RESPONSE];
+  for (i = 0; i < pOut->places.n && pErr->rc == SQLITE_OK; i++) {
+    if (pOut->places.a[i].eKind == BX_KIND_ERROR) {
+      compileError(&pOut->places.a[i], pErr);
+    } else {
+      compilePlace(&compiler, i);
+    }
+  }
   pOut->pRoom = bxRoomNew(pErr);
 }
 
 void bxFormatsFree(Formats *p) {
-  i64 i;
-  int j;
-  for (i = 0; i < p->n; i++) {
-    for (j = 0; j < N_PATH; j++) sqlite3_free(p->a[i].azPath[j]);
-  }
-  for (i = 0; i < p->nError; i++) {
-    sqlite3_free(p->aError[i].z);
-    sqlite3_free(p->aError[i].zHas);
-  }
-  sqlite3_free(p->a);
-  sqlite3_free(p->aSpot);
-  sqlite3_free(p->aError);
+  bxPlacesFree(&p->places);
   bxWaysFree(&p->ways);
   bxRoomFree(p->pRoom);
   memset(p, 0, sizeof(*p));
+}
+
+/*--------------------------------------------------------------- walking ----*/
+
+/* Whether the conditions of a place hold at what the walk has reached. */
+static int holds(Reader *p, BxTest test) {
+  const BxCondition *pTest = p->pFormats->places.aCondition + test.i;
+  const BxCondition *pEnd = pTest + test.n;
+  for (; pTest < pEnd; pTest++) {
+    int iNode = pTest->nStep < 0 ? -1 : p->aAt[pTest->nStep];
+    if (iNode < 0) return 0;
+    iNode = pTest->iKey != 0
+                ? bxTreeNamed(&p->tree, iNode, pTest->iKey)
+                : bxPlaceFind(&p->tree, iNode, iNode, pTest->zRest);
+    if (!bxConditionHolds(pTest, &p->tree, iNode, p->pErr)) return 0;
+  }
+  return 1;
+}
+
+/* Notes the places that end at a way, at a node that was reached after nStep steps
+** through the arrays in mArray: those with [] at their end, or the others. */
+static void note(Reader *p, int iNode, const BxWay *pWay, int nStep,
+    unsigned mArray, int bEach, int iItem) {
+  const BxPlaces *pPlaces = &p->pFormats->places;
+  Hit *a;
+  int i;
+  if (BX_TREE_KIND(&p->tree, iNode) == 'n') return;
+  for (i = pWay->iPlace; i != 0; i = pPlaces->a[i - 1].iNext) {
+    const BxPlace *pPlace = &pPlaces->a[i - 1];
+    if (pPlace->eSource != p->eBody || (mArray & ~pPlace->mEach) != 0 ||
+        (int)(pPlace->mEach >> nStep & 1) != bEach || !holds(p, pPlace->test)) {
+      continue;
+    }
+    a = bxGrow(p->aHit, p->nHit, &p->nHitAlloc, sizeof(*a), p->pErr);
+    if (a == 0) return;
+    p->aHit = a;
+    a += p->nHit++;
+    a->pPlace = pPlace;
+    a->iNode = iNode;
+    a->iItem = iItem >= 0 ? iItem : p->aAt[0];
+  }
+}
+
+static void walk(Reader *p, int iNode, const BxWay *pWay, int nStep,
+    unsigned mArray, int iItem);
+
+static void walkElement(Reader *p, int iNode, const BxWay *pWay, int nStep,
+    unsigned mArray, int iItem) {
+  const BxWay *a = p->pFormats->ways.a;
+  int i, iMember;
+  p->aAt[nStep] = iNode;
+  note(p, iNode, pWay, nStep, mArray, 1, iItem);
+  if (BX_TREE_KIND(&p->tree, iNode) != '{') return;
+  for (i = pWay->iFirst; i != 0; i = a[i].iNext) {
+    if (!a[i].bOn) continue;
+    iMember = bxTreeNamed(&p->tree, iNode, a[i].iName);
+    if (iMember >= 0) walk(p, iMember, &a[i], nStep + 1, mArray, iItem);
+  }
+}
+
+/* Notes each place that begins with the steps to pWay, which lead to iNode. What is
+** no array is an array of one. The messages of a request are the array, directly
+** in its body, that has messages, calls or results. */
+static void walk(Reader *p, int iNode, const BxWay *pWay, int nStep,
+    unsigned mArray, int iItem) {
+  const BxNode *a = p->tree.a;
+  int i, nOld = 0;
+  if (nStep == PLACE_STEPS) return;
+  p->aAt[nStep] = iNode;
+  note(p, iNode, pWay, nStep, mArray, 0, iItem);
+  if (BX_TREE_KIND(&p->tree, iNode) != '[') {
+    walkElement(p, iNode, pWay, nStep, mArray, iItem);
+    return;
+  }
+  if (nStep == 1 && pWay->bList && p->iList < 0 &&
+      p->eBody == BX_SOURCE_REQUEST) {
+    p->iList = iNode;
+  }
+  if (iNode == p->iList) nOld = p->nOld;
+  for (i = iNode + 1; i < a[iNode].iNext; i = a[i].iNext) {
+    if (nOld-- > 0) continue;
+    walkElement(p, i, pWay, nStep, mArray | 1u << nStep, iItem < 0 ? i : iItem);
+  }
+}
+
+static int compareHits(const void *pLeft, const void *pRight) {
+  const Hit *p = pLeft, *q = pRight;
+  if (p->iNode != q->iNode) return p->iNode < q->iNode ? -1 : 1;
+  if (p->pPlace->eKind != q->pPlace->eKind) {
+    return p->pPlace->eKind < q->pPlace->eKind ? -1 : 1;
+  }
+  return p->pPlace < q->pPlace ? -1 : p->pPlace > q->pPlace;
+}
+
+#define FEW_HITS 24 /* that are sorted without a call for each comparison */
+
+static void sortHits(Reader *p) {
+  Hit *a = p->aHit;
+  i64 i, j;
+  if (p->nHit > FEW_HITS) {
+    qsort(a, (size_t)p->nHit, sizeof(Hit), compareHits);
+    return;
+  }
+  for (i = 1; i < p->nHit; i++) {
+    Hit hit = a[i];
+    for (j = i; j > 0 && compareHits(&hit, &a[j - 1]) < 0; j--) a[j] = a[j - 1];
+    a[j] = hit;
+  }
+}
+
+/* Two formats that have the same place find it once; but numbers of tokens have
+** other names in each. */
+static void dropDoubles(Reader *p) {
+  Hit *a = p->aHit;
+  i64 i, n = 0;
+  for (i = 1; i < p->nHit; i++) {
+    if (a[i].iNode != a[n].iNode || a[i].pPlace->eKind != a[n].pPlace->eKind ||
+        a[i].pPlace->eKind == BX_KIND_USAGE) {
+      a[++n] = a[i];
+    }
+  }
+  if (p->nHit > 0) p->nHit = n + 1;
+}
+
+void bxFormatsFind(Reader *p, BxSource eBody, int iRoot) {
+  const Formats *pFormats = p->pFormats;
+  p->nHit = 0;
+  p->eBody = eBody;
+  p->iList = -1;
+  if (p->pErr->rc != SQLITE_OK) return;
+  walk(p, iRoot, &pFormats->ways.a[pFormats->aiRoot[eBody]], 0, 0, -1);
+  sortHits(p);
+  dropDoubles(p);
 }

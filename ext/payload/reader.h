@@ -7,10 +7,12 @@
 #include "exchange.h"
 
 typedef struct Hit {
-  const Format *pFormat;
+  const BxPlace *pPlace;
   int iNode;
   int iItem; /* node of the message that it is in */
 } Hit;
+
+#define PLACE_STEPS 32 /* the most members of a place */
 
 /* What a reader leaves to the next one. */
 typedef struct Room {
@@ -24,8 +26,7 @@ typedef struct Reader {
   const Formats *pFormats;
   BxErr *pErr;
   BxTree tree;
-  int iRoot; /* node that places begin at */
-  FormatBody eBody;
+  BxSource eBody;
   Hit *aHit;
   i64 nHit, nHitAlloc;
   i64 iFirst;          /* the first call of this response */
@@ -33,6 +34,8 @@ typedef struct Reader {
   int iElement, iItem; /* its element that was reached, and the number of it */
   int nSeen; /* messages of users before this one were counted before */
   int nOld;  /* first elements of the list that are not looked at */
+  /* the node after so many steps, or its element; 0 is where places begin */
+  int aAt[PLACE_STEPS];
 } Reader;
 
 /* texts.c */
@@ -53,10 +56,8 @@ Text bxTextMessage(const BxTree *p, int iNode, int *pnOther, BxErr *pErr);
 /* The result of a call. Parts that have no text stay JSON. */
 Text bxTextResult(const BxTree *p, int iNode, BxErr *pErr);
 
-/* places.c */
-/* Finds all places of the formats in the value, in the order of the text. */
-void bxPlacesFind(Reader *p, FormatBody eBody, int iRoot);
-/* The node of a field of an object, or -1. */
-int bxPlaceField(Reader *p, int iNode, const char *zPath);
+/* format.c */
+/* Finds all places in the value, in the order of the text. */
+void bxFormatsFind(Reader *p, BxSource eBody, int iRoot);
 
 #endif

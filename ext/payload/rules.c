@@ -38,7 +38,7 @@ void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr) {
       "SELECT rule, enabled, level = 'stop', threshold, span, "
       "coalesce(pause_ms, 0) FROM main.payload_rules";
   sqlite3_stmt *pStmt;
-  unsigned int mKind = FORMATS_OF_CALLS;
+  unsigned mKind = FORMATS_OF_CALLS;
   memset(pOut, 0, sizeof(*pOut));
   if (p == 0) return;
   pOut->bRead = 1;
@@ -46,7 +46,7 @@ void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr) {
   while (bxRow(pStmt, pErr)) readRule(pOut, pStmt, pErr);
   bxDone(pStmt, pErr);
   pOut->pHome = p;
-  if (pOut->a[RULE_COST].bEnabled) mKind |= 1u << FORMAT_MODEL;
+  if (pOut->a[RULE_COST].bEnabled) mKind |= 1u << BX_KIND_MODEL;
   bxFormatsRead(&pOut->formats, p, mKind, pErr);
 }
 

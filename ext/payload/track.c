@@ -234,17 +234,14 @@ static i64 positive(i64 n) {
 /* In millionths. The price is looked up only if the rule is on, as the model may be
 ** anywhere in the bodies. */
 static i64 costOf(const Adding *p) {
-  const Usage *pUsage = &p->exchange.usage;
-  BxTokens tokens = {pUsage->nInput, pUsage->nCacheWrite, pUsage->nCacheWrite1h,
-      pUsage->nCacheRead, pUsage->nOutput, pUsage->nReasoning};
   double r = 0;
   if (!p->pRules->a[RULE_COST].bEnabled) return 0;
   bxCost(p->pRules->pHome, p->exchange.model.z, p->exchange.model.n,
-      p->pMoment->iTime, &tokens, &r, p->pErr);
+      p->pMoment->iTime, &p->exchange.usage, &r, p->pErr);
   return (i64)(r * 1e6 + 0.5);
 }
 
-static i64 tokensOf(const Usage *p) {
+static i64 tokensOf(const BxTokens *p) {
   return positive(p->nInput) + positive(p->nCacheWrite) +
          positive(p->nCacheRead) + positive(p->nOutput);
 }

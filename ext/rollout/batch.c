@@ -197,7 +197,7 @@ static const char zPutAbout[] =
 /* What lists show of a conversation whose session_meta was stored. */
 static void putMeta(
     BxStmts *pHome, i64 no, const BatchItem *pItem, BxErr *pErr) {
-  if (!bxRolloutSame(pItem->zType, (i64)strlen(pItem->zType), "sessionmeta") ||
+  if (!bxSpelled(pItem->zType, (i64)strlen(pItem->zType), "sessionmeta") ||
       pItem->payload.z == 0 || *bxSkipSpace(pItem->payload.z) != '{') {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "InvalidItemError: Invalid item format: item 0 of a conversation must "

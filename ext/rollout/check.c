@@ -81,9 +81,9 @@ static void checkOne(
   zMarks = listOfMarks(tale.aMark, tale.nMarkOld, tale.nMark, pErr);
   pRow = bxStmt(p, zDiffers, pErr);
   bxBind(pRow, pErr, "ittiiittttti", no, zTurns, zMarks, tale.nTurn, tale.iUser,
-      tale.iPromptKey, tale.zPrompt, tale.azNew[ROLLOUT_TITLE],
-      tale.azNew[ROLLOUT_CWD], tale.azNew[ROLLOUT_MODEL],
-      tale.azNew[ROLLOUT_BRANCH], iUsage);
+      tale.iPromptKey, tale.zPrompt, tale.azNew[BX_KIND_TITLE],
+      tale.azNew[BX_KIND_CWD], tale.azNew[BX_KIND_MODEL],
+      tale.azNew[BX_KIND_BRANCH], iUsage);
   if (pErr->rc == SQLITE_OK) {
     if (tale.iUser < 0) sqlite3_bind_null(pRow, 5);
     if (tale.iPromptKey < 0) sqlite3_bind_null(pRow, 6);

@@ -24,7 +24,7 @@ void bxRolloutTaleBegin(
 
 void bxRolloutTaleEnd(RolloutTale *p) {
   int i;
-  for (i = 0; i < ROLLOUT_FACTS; i++) sqlite3_free(p->azNew[i]);
+  for (i = 0; i < BX_KINDS; i++) sqlite3_free(p->azNew[i]);
   sqlite3_free(p->zPrompt);
   sqlite3_free(p->zLast);
   sqlite3_free(p->aTurn);
@@ -35,40 +35,32 @@ void bxRolloutTaleEnd(RolloutTale *p) {
 
 /*--------------------------------------------------------- the readings ----*/
 
-/* Finds the readings of a type: iRule and nRule. */
+/* Finds the places of a type: iRule and nRule. */
 static void findRules(RolloutTale *p, const char *zType) {
-  const RolloutRules *pRules = p->pRules;
+  const BxPlaces *pAll = &p->pRules->places;
   i64 n = (i64)strlen(zType), i = 0;
   if (n <= ROLLOUT_MAX_NAME && strcmp(p->zType, zType) == 0) return;
-  while (i < pRules->nReading &&
-         !bxRolloutSame(zType, n, pRules->aReading[i].zType)) {
-    i++;
-  }
+  while (i < pAll->n && !bxSpelled(zType, n, pAll->a[i].az[BX_PLACE_TYPE])) i++;
   p->iRule = i;
-  while (i < pRules->nReading && strcmp(pRules->aReading[i].zType,
-                                     pRules->aReading[p->iRule].zType) == 0) {
+  while (i < pAll->n && strcmp(pAll->a[i].az[BX_PLACE_TYPE],
+                            pAll->a[p->iRule].az[BX_PLACE_TYPE]) == 0) {
     i++;
   }
   p->nRule = i - p->iRule;
-  for (i = 0; i < pRules->nUsage &&
-              !bxRolloutSame(zType, n, pRules->aUsage[i].az[0]);) {
-    i++;
-  }
-  p->iUsage = i;
   sqlite3_snprintf((int)sizeof(p->zType), p->zType, "%s", zType);
 }
 
 /* Copies a name as it is compared, or "" if it is not a plain one. */
 static void readPart(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]) {
   zName[0] = 0;
-  if (token.z != 0 && bxRolloutName(token, zName) > 0) bxRolloutMakeKey(zName);
+  if (token.z != 0 && bxRolloutName(token, zName) > 0) bxSpell(zName);
 }
 
 /* Tests a reading with the parts that are known of an item: -1 if it does not
 ** fit, 1 if it does, 0 if the payload must be read. */
-static int testParts(const RolloutTale *p, RolloutTest test) {
-  const RolloutCondition *pTest = p->pRules->aCondition + test.i;
-  const RolloutCondition *pEnd = pTest + test.n;
+static int testParts(const RolloutTale *p, BxTest test) {
+  const BxCondition *pTest = p->pRules->places.aCondition + test.i;
+  const BxCondition *pEnd = pTest + test.n;
   int eResult = 1;
   for (; pTest < pEnd; pTest++) {
     const char *zName = pTest->cPart == 't'   ? p->zPayloadType
@@ -87,9 +79,8 @@ static int testParts(const RolloutTale *p, RolloutTest test) {
 /* Whether items of this type may say something. */
 static int isTelling(RolloutTale *p, const char *zType) {
   findRules(p, zType);
-  return p->nRule > 0 || p->iUsage < p->pRules->nUsage ||
-         sqlite3_stricmp(zType, "compacted") == 0 ||
-         bxRolloutSame(zType, (i64)strlen(zType), "eventmsg");
+  return p->nRule > 0 || sqlite3_stricmp(zType, "compacted") == 0 ||
+         bxSpelled(zType, (i64)strlen(zType), "eventmsg");
 }
 
 /*---------------------------------------------------------------- turns ----*/
@@ -125,10 +116,11 @@ static int sourceOf(RolloutTale *p, const char *zType) {
   i64 i;
   findRules(p, zType);
   for (i = p->iRule; i < p->iRule + p->nRule; i++) {
-    const RolloutReading *pReading = &p->pRules->aReading[i];
-    if (pReading->eFact != ROLLOUT_USER) continue;
-    if (bEvent >= 0 && bEvent != pReading->bEvent) return -1;
-    bEvent = pReading->bEvent;
+    const BxPlace *pPlace = &p->pRules->places.a[i];
+    if (pPlace->eKind != BX_KIND_USER) continue;
+    if (bEvent >= 0 && bEvent != (pPlace->eSource == BX_SOURCE_EVENT))
+      return -1;
+    bEvent = pPlace->eSource == BX_SOURCE_EVENT;
   }
   return bEvent;
 }
@@ -172,11 +164,11 @@ static char *readUser(
     return 0;
   }
   for (i = p->iRule; i < p->iRule + p->nRule; i++) {
-    const RolloutReading *pReading = &p->pRules->aReading[i];
-    if (pReading->eFact == ROLLOUT_USER &&
-        bxRolloutFits(p->pRules, pReading->test, &p->json, p->pErr)) {
-      z = bxRolloutValue(pReading, &p->json, p->pErr);
-      p->bLastEvent = pReading->bEvent;
+    const BxPlace *pPlace = &p->pRules->places.a[i];
+    if (pPlace->eKind == BX_KIND_USER &&
+        bxRolloutFits(p->pRules, pPlace->test, &p->json, p->pErr)) {
+      z = bxRolloutValue(pPlace, &p->json, p->pErr);
+      p->bLastEvent = pPlace->eSource == BX_SOURCE_EVENT;
       break;
     }
   }
@@ -280,16 +272,16 @@ static void tellUser(RolloutTale *p, char *zOwned, int bEvent,
 /* Takes an item that is surely a user's message, if its text need not be known:
 ** most of them. Returns 0 otherwise, also if a text in it may begin as a
 ** preamble does: with its first byte, or with an escape. */
-static int tellQuickly(RolloutTale *p, const RolloutReading *pReading,
+static int tellQuickly(RolloutTale *p, const BxPlace *pPlace,
     const RolloutItem *pItem, i64 iSequence) {
-  if (pReading->eFact != ROLLOUT_USER || !p->bHasPrompt ||
-      p->pJson != &p->json || p->bStored ||
-      bxBytesMeet(&pItem->first, &p->pRules->first) ||
-      mayRepeat(p, pReading->bEvent, iSequence)) {
+  if (pPlace->eKind != BX_KIND_USER || !p->bHasPrompt || p->pJson != &p->json ||
+      p->bStored || bxBytesMeet(&pItem->first, &p->pRules->first) ||
+      mayRepeat(p, pPlace->eSource == BX_SOURCE_EVENT, iSequence)) {
     return 0;
   }
   if (p->iUser < 0) p->iUser = iSequence;
-  addTurn(p, 0, 0, pReading->bEvent, pItem->payload, iSequence);
+  addTurn(
+      p, 0, 0, pPlace->eSource == BX_SOURCE_EVENT, pItem->payload, iSequence);
   return 1;
 }
 
@@ -348,8 +340,8 @@ static int isRollback(RolloutTale *p, const RolloutItem *pItem) {
   if (!seePayload(p, pItem)) return 0;
   i = bxRolloutPlace(p->pJson, "$.type");
   if (i < 0 || BX_TREE_KIND(&p->pJson->tree, i) != '"') return 0;
-  z = bxRolloutString(&p->pJson->tree, i, p->pErr);
-  bSame = z != 0 && bxRolloutSame(z, (i64)strlen(z), "threadrolledback");
+  z = bxPlaceText(&p->pJson->tree, i, p->pErr);
+  bSame = z != 0 && bxSpelled(z, (i64)strlen(z), "threadrolledback");
   sqlite3_free(z);
   return bSame;
 }
@@ -361,7 +353,7 @@ static void tellMarks(RolloutTale *p, i64 iSequence, const char *zType,
                                     isArray(p, "$.replacementHistory"))) {
       addMark(&p->aMark, &p->nMark, &p->nMarkAlloc, iSequence, -1, p->pErr);
     }
-  } else if (bxRolloutSame(zType, (i64)strlen(zType), "eventmsg") &&
+  } else if (bxSpelled(zType, (i64)strlen(zType), "eventmsg") &&
              isRollback(p, pItem)) {
     tellRollback(p, iSequence, pItem);
   }
@@ -370,51 +362,36 @@ static void tellMarks(RolloutTale *p, i64 iSequence, const char *zType,
 /*---------------------------------------------------------------- items ----*/
 
 /* Takes a value that a reading has found; frees it. */
-static void tellFact(RolloutTale *p, const RolloutReading *pReading,
-    char *zOwned, RolloutSpan payload, i64 iSequence) {
-  switch (pReading->eFact) {
-    case ROLLOUT_USER:
+static void tellFact(RolloutTale *p, const BxPlace *pPlace, char *zOwned,
+    RolloutSpan payload, i64 iSequence) {
+  switch (pPlace->eKind) {
+    case BX_KIND_USER:
       if (p->iUser < 0) p->iUser = iSequence;
-      tellUser(p, zOwned, pReading->bEvent, payload, iSequence);
+      tellUser(
+          p, zOwned, pPlace->eSource == BX_SOURCE_EVENT, payload, iSequence);
       return;
-    case ROLLOUT_GOAL:
+    case BX_KIND_GOAL:
       if (p->iUser < 0) p->iUser = iSequence;
       prompt(p, zOwned, iSequence);
       break;
-    case ROLLOUT_REVIEW:
+    case BX_KIND_REVIEW:
       p->iReview = iSequence;
       p->bReviewed = 1;
       break;
     default:
       if (zOwned != 0 && *zOwned != 0) {
-        sqlite3_free(p->azNew[pReading->eFact]);
-        p->azNew[pReading->eFact] = zOwned;
+        sqlite3_free(p->azNew[pPlace->eKind]);
+        p->azNew[pPlace->eKind] = zOwned;
         return;
       }
   }
   sqlite3_free(zOwned);
 }
 
-/* Tries the usage formats of the item's type, from iUsage on. */
-static void tellUsage(
-    RolloutTale *p, i64 iSequence, i64 i, const RolloutItem *pItem) {
-  const RolloutRules *pRules = p->pRules;
-  const char *zType = i < pRules->nUsage ? pRules->aUsage[i].az[0] : 0;
-  for (; i < pRules->nUsage && strcmp(pRules->aUsage[i].az[0], zType) == 0;
-       i++) {
-    const RolloutUsageFormat *pFormat = &pRules->aUsage[i];
-    if (testParts(p, pFormat->test) >= 0 && seePayload(p, pItem) &&
-        bxRolloutFits(pRules, pFormat->test, p->pJson, p->pErr)) {
-      bxRolloutTellUsage(p, pFormat, iSequence);
-      return;
-    }
-  }
-}
-
 void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
     const RolloutItem *pItem, RolloutJson *pJson) {
-  unsigned mTold = 0;
-  i64 i, iRule, nRule, iUsage;
+  unsigned mTold = 1u << BX_KIND_LINE | 1u << BX_KIND_START;
+  i64 i, iRule, nRule;
   if (p->pErr->rc != SQLITE_OK || pItem->payload.z == 0) return;
   p->json.tree.z = 0;
   p->pJson = pJson != 0 ? pJson : &p->json;
@@ -426,23 +403,26 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
   }
   iRule = p->iRule;
   nRule = p->nRule;
-  iUsage = p->iUsage;
   for (i = iRule; i < iRule + nRule && p->pErr->rc == SQLITE_OK; i++) {
-    const RolloutReading *pReading = &p->pRules->aReading[i];
-    int eFits = testParts(p, pReading->test);
-    /* what a user says counts once, whatever ways there are to read it */
-    if (eFits < 0 || mTold >> pReading->eFact & 1) continue;
-    if ((eFits == 0 || !tellQuickly(p, pReading, pItem, iSequence))) {
+    const BxPlace *pPlace = &p->pRules->places.a[i];
+    int eFits = testParts(p, pPlace->test);
+    /* what is said counts once, whatever ways there are to read it; how lines of
+    ** text begin is for an import */
+    if (eFits < 0 || mTold >> pPlace->eKind & 1) continue;
+    if ((eFits == 0 || !tellQuickly(p, pPlace, pItem, iSequence))) {
       if (!seePayload(p, pItem) ||
-          !bxRolloutFits(p->pRules, pReading->test, p->pJson, p->pErr)) {
+          !bxRolloutFits(p->pRules, pPlace->test, p->pJson, p->pErr)) {
         continue;
       }
-      tellFact(p, pReading, bxRolloutValue(pReading, p->pJson, p->pErr),
-          pItem->payload, iSequence);
+      if (pPlace->eKind == BX_KIND_USAGE) {
+        bxRolloutTellUsage(p, pPlace, iSequence);
+      } else {
+        tellFact(p, pPlace, bxRolloutValue(pPlace, p->pJson, p->pErr),
+            pItem->payload, iSequence);
+      }
     }
-    mTold |= 1u << pReading->eFact;
+    mTold |= 1u << pPlace->eKind;
   }
-  tellUsage(p, iSequence, iUsage, pItem);
   tellMarks(p, iSequence, zType, pItem);
 }
 
@@ -464,13 +444,13 @@ static void putAbout(RolloutTale *p, BxErr *pErr) {
         p->iPromptKey >= 0 ? p->iPromptKey : bxRolloutKey(p->no, p->iPrompt),
         p->zPrompt);
   }
-  if (az[ROLLOUT_TITLE] != 0) {
-    bxDo(p->pHome, zTitle, pErr, "it", p->no, az[ROLLOUT_TITLE]);
+  if (az[BX_KIND_TITLE] != 0) {
+    bxDo(p->pHome, zTitle, pErr, "it", p->no, az[BX_KIND_TITLE]);
   }
-  if (az[ROLLOUT_CWD] != 0 || az[ROLLOUT_MODEL] != 0 ||
-      az[ROLLOUT_BRANCH] != 0 || p->bReviewed) {
+  if (az[BX_KIND_CWD] != 0 || az[BX_KIND_MODEL] != 0 ||
+      az[BX_KIND_BRANCH] != 0 || p->bReviewed) {
     bxDo(p->pHome, zNewest, pErr, p->bReviewed ? "ittti" : "ittt", p->no,
-        az[ROLLOUT_CWD], az[ROLLOUT_MODEL], az[ROLLOUT_BRANCH], p->iReview);
+        az[BX_KIND_CWD], az[BX_KIND_MODEL], az[BX_KIND_BRANCH], p->iReview);
   }
 }
 
@@ -537,7 +517,7 @@ void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
 /* From here on the items are those of the conversation itself. */
 static void beginOwn(RolloutTale *p) {
   int i;
-  for (i = 0; i < ROLLOUT_FACTS; i++) {
+  for (i = 0; i < BX_KINDS; i++) {
     sqlite3_free(p->azNew[i]);
     p->azNew[i] = 0;
   }

@@ -135,7 +135,7 @@ RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent) {
 /*------------------------------------------------------- session_meta ----*/
 
 static int isMeta(const char *zType) {
-  return bxRolloutSame(zType, (i64)strlen(zType), "session_meta");
+  return bxSpelled(zType, (i64)strlen(zType), "session_meta");
 }
 
 /* The conversation of which a part is an agent. */

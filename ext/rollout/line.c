@@ -77,11 +77,11 @@ static i64 lineTime(BxStmts *p, const BxTree *pTree, int iNode, BxErr *pErr) {
 
 /* The text or the number at a place, to sqlite3_free(); NULL if none. */
 static char *nameAt(RolloutJson *p, const char *zPaths, BxErr *pErr) {
-  int i = bxRolloutPlaces(p, zPaths);
+  int i = bxRolloutPlace(p, zPaths);
   char cKind = i < 0 ? 0 : BX_TREE_KIND(&p->tree, i);
   char *z = 0;
   if (cKind == '"') {
-    z = bxRolloutString(&p->tree, i, pErr);
+    z = bxPlaceText(&p->tree, i, pErr);
   } else if (cKind == '-' || (cKind >= '0' && cKind <= '9')) {
     z = bxPrintf(
         pErr, "%.*s", p->tree.a[i].nByte, p->tree.z + p->tree.a[i].iAt);
@@ -104,12 +104,12 @@ static int hasNul(const BxTree *p, int iNode) {
 ** 'unknown'. Returns whether there is one. */
 static int readType(
     RolloutJson *p, const char *zPaths, char *zType, BxErr *pErr) {
-  int i = bxRolloutPlaces(p, zPaths);
+  int i = bxRolloutPlace(p, zPaths);
   const char *zLast = strrchr(zPaths, '|');
   char *z = 0;
   size_t n;
   if (i >= 0 && BX_TREE_KIND(&p->tree, i) == '"' && !hasNul(&p->tree, i)) {
-    z = bxRolloutString(&p->tree, i, pErr);
+    z = bxPlaceText(&p->tree, i, pErr);
   } else if (i < 0) {
     zLast = zLast ? zLast + 1 : zPaths;
     if (*zLast != '$') z = bxPrintf(pErr, "%s", zLast);
@@ -176,7 +176,7 @@ void bxRolloutReadLine(BxStmts *pHome, const RolloutFormat *pFormat,
   memset(p, 0, sizeof(*p));
   bType = readType(pJson, pFormat ? pFormat->az[ROLLOUT_FORMAT_TYPE] : "$.type",
       p->zType, pErr);
-  iTime = bxRolloutPlaces(
+  iTime = bxRolloutPlace(
       pJson, pFormat ? pFormat->az[ROLLOUT_FORMAT_TIME] : "$.timestamp|$.time");
   p->iTime = iTime < 0 ? -1 : lineTime(pHome, pTree, iTime, pErr);
   p->iPayload = pFormat && bType

@@ -1,6 +1,6 @@
 /*
 ** prose.c: files of text, whose lines say by how they begin what they are
-** (sql/rollout_formats.sql, rollout_lines).
+** (sql/rollout_formats.sql).
 **
 ** Lines of one type, one after the other, are one item. Its payload is an object
 ** with the format, the type and the text, without what the lines begin with. A
@@ -17,30 +17,38 @@ SQLITE_EXTENSION_INIT3
 
 /* Lines that are one item. */
 typedef struct ProseBlock {
-  const RolloutProse *pLine; /* what they are; NULL: there is none yet */
+  const BxPlace *pLine; /* what they are; NULL: there is none yet */
   sqlite3_str *pText;
   const char *zEnd; /* of the last line that is not blank */
   int nBlank;       /* blank lines after it */
   int bFence;
 } ProseBlock;
 
-/* The row with the longest prefix of a line, of a format or, if that is NULL, of
-** any; NULL if there is none. */
-static const RolloutProse *proseOf(const RolloutRules *p, const char *zFormat,
+static int isStart(const BxPlace *p) {
+  return p->eKind == BX_KIND_START;
+}
+
+/* Whether a row is of lines of text, of a format or, if that is NULL, of any. */
+static int isProse(const BxPlace *p, const char *zFormat) {
+  return (isStart(p) || p->eKind == BX_KIND_LINE) &&
+         (zFormat == 0 || strcmp(p->az[BX_PLACE_FORMAT], zFormat) == 0);
+}
+
+/* The row with the longest prefix of a line; NULL if there is none. */
+static const BxPlace *proseOf(const RolloutRules *p, const char *zFormat,
     const char *z, const char *zEnd) {
+  const BxPlace *pFound = 0;
   i64 i;
-  for (i = 0; i < p->nProse; i++) {
-    const char *zPrefix = p->aProse[i].az[ROLLOUT_PROSE_PREFIX];
-    size_t n = strlen(zPrefix);
-    if (zFormat != 0 &&
-        strcmp(p->aProse[i].az[ROLLOUT_PROSE_FORMAT], zFormat) != 0) {
-      continue;
-    }
-    if ((size_t)(zEnd - z) >= n && memcmp(z, zPrefix, n) == 0) {
-      return &p->aProse[i];
+  for (i = 0; i < p->places.n; i++) {
+    const BxPlace *pPlace = &p->places.a[i];
+    size_t n = strlen(pPlace->az[BX_PLACE_AT]);
+    if (isProse(pPlace, zFormat) && (size_t)(zEnd - z) >= n &&
+        memcmp(z, pPlace->az[BX_PLACE_AT], n) == 0 &&
+        (pFound == 0 || n > strlen(pFound->az[BX_PLACE_AT]))) {
+      pFound = pPlace;
     }
   }
-  return 0;
+  return pFound;
 }
 
 static int isProseText(const Import *p) {
@@ -50,36 +58,35 @@ static int isProseText(const Import *p) {
 }
 
 const RolloutFormat *bxImportProseFormat(Import *p, const char *z) {
-  const RolloutProse *pLine;
+  const BxPlace *pLine;
   z = bxSkipSpace(z);
   pLine = proseOf(p->pRules, 0, z, bxImportLineEnd(p, z));
-  if (pLine == 0 || !pLine->bFirst || !isProseText(p)) return 0;
-  return bxRolloutFormatNamed(p->pRules, pLine->az[ROLLOUT_PROSE_FORMAT]);
+  if (pLine == 0 || !isStart(pLine) || !isProseText(p)) return 0;
+  return bxRolloutFormatNamed(p->pRules, pLine->az[BX_PLACE_FORMAT]);
 }
 
 int bxImportIsProse(const Import *p) {
   i64 i = 0;
   if (p->pFormat == 0) return 0;
-  while (i < p->pRules->nProse &&
-         strcmp(p->pRules->aProse[i].az[ROLLOUT_PROSE_FORMAT],
-             p->pFormat->az[ROLLOUT_FORMAT_NAME]) != 0) {
+  while (i < p->pRules->places.n && !isProse(&p->pRules->places.a[i],
+                                        p->pFormat->az[ROLLOUT_FORMAT_NAME])) {
     i++;
   }
-  return i < p->pRules->nProse && isProseText(p);
+  return i < p->pRules->places.n && isProseText(p);
 }
 
 /* The payload of a block, which it empties. */
 static char *blockItem(ProseBlock *pBlock, BxErr *pErr) {
-  const RolloutProse *pLine = pBlock->pLine;
+  const BxPlace *pLine = pBlock->pLine;
   sqlite3_str *pOut = sqlite3_str_new(0);
   char *zText = bxFinish(pBlock->pText, pErr);
   sqlite3_str_appendall(pOut, "{\"format\":");
-  bxAppendJson(pOut, pLine->az[ROLLOUT_PROSE_FORMAT],
-      (int)strlen(pLine->az[ROLLOUT_PROSE_FORMAT]));
+  bxAppendJson(pOut, pLine->az[BX_PLACE_FORMAT],
+      (int)strlen(pLine->az[BX_PLACE_FORMAT]));
   sqlite3_str_appendall(pOut, ",\"type\":");
-  bxAppendJson(pOut, pLine->az[ROLLOUT_PROSE_TYPE],
-      (int)strlen(pLine->az[ROLLOUT_PROSE_TYPE]));
-  sqlite3_str_appendall(pOut, pLine->bFirst ? ",\"session\":" : ",\"text\":");
+  bxAppendJson(
+      pOut, pLine->az[BX_PLACE_OTHER], (int)strlen(pLine->az[BX_PLACE_OTHER]));
+  sqlite3_str_appendall(pOut, isStart(pLine) ? ",\"session\":" : ",\"text\":");
   bxAppendJson(pOut, zText ? zText : "", zText ? (int)strlen(zText) : 0);
   sqlite3_str_appendchar(pOut, 1, '}');
   sqlite3_free(zText);
@@ -117,22 +124,22 @@ static void takeLine(
     Import *p, ProseBlock *pBlock, const char *z, const char *zEnd) {
   const char *zName = p->pFormat->az[ROLLOUT_FORMAT_NAME];
   int bFence = zEnd - z >= 3 && memcmp(z, "```", 3) == 0;
-  const RolloutProse *pLine;
+  const BxPlace *pLine;
   size_t nPrefix = 0;
   if (bxImportSkipBlank(z, zEnd) == zEnd) {
     pBlock->nBlank++;
     return;
   }
   pLine = proseOf(p->pRules, zName, z, zEnd);
-  if (pLine != 0 && pLine->bFirst) pBlock->bFence = 0;
+  if (pLine != 0 && isStart(pLine)) pBlock->bFence = 0;
   if (pBlock->bFence && pBlock->pLine != 0) {
     pLine = pBlock->pLine;
   } else if (pLine != 0) {
-    nPrefix = strlen(pLine->az[ROLLOUT_PROSE_PREFIX]);
+    nPrefix = strlen(pLine->az[BX_PLACE_AT]);
   }
   if (bFence) pBlock->bFence = !pBlock->bFence;
   if (pLine == 0) return;
-  if (pBlock->pLine != 0 && (pLine != pBlock->pLine || pLine->bFirst)) {
+  if (pBlock->pLine != 0 && (pLine != pBlock->pLine || isStart(pLine))) {
     giveBlock(p, pBlock);
   }
   if (pBlock->pLine == 0) {

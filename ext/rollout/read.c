@@ -100,7 +100,7 @@ static char *pendingOf(BxStmts *p, i64 iUpdated, const char *zId, i64 iNow,
     }
     sqlite3_str_appendf(
         pOut, "%s\"%s\":[", zBefore, sqlite3_column_text(pRow, 0));
-    addPendingText(pOut, told.azNew[ROLLOUT_CWD]);
+    addPendingText(pOut, told.azNew[BX_KIND_CWD]);
     sqlite3_str_appendall(pOut, ",");
     addPendingText(pOut, told.zPrompt);
     sqlite3_str_appendall(pOut, "]");

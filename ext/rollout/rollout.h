@@ -94,40 +94,6 @@ RolloutMemory *bxRolloutMemory(Bx *bx, BxErr *pErr);
 
 /*--------------------------------------------------------- rules.c ----*/
 
-/* What an item says, and a list or a history shows. */
-typedef enum {
-  ROLLOUT_USER,
-  ROLLOUT_GOAL,
-  ROLLOUT_REVIEW,
-  ROLLOUT_TITLE, /* from here on the newest one counts */
-  ROLLOUT_CWD,
-  ROLLOUT_MODEL,
-  ROLLOUT_BRANCH,
-  ROLLOUT_FACTS
-} RolloutFact;
-
-typedef struct RolloutCondition {
-  char *zPath;
-  char cPart;   /* what is there: t the payload's type, r its role; or 0 */
-  char *zText;  /* which must be there, as it is compared; or NULL */
-  int bThere;   /* without a text: something must be there, or nothing */
-  int bSeveral; /* there are several places, with | between them */
-} RolloutCondition;
-
-/* Some conditions, which must all hold. */
-typedef struct RolloutTest {
-  i64 i, n;
-} RolloutTest;
-
-/* A row of rollout_readings. */
-typedef struct RolloutReading {
-  RolloutFact eFact;
-  char *zType; /* as the policy compares types */
-  char *zPath, *zOther, *zPart;
-  int bEvent;
-  RolloutTest test;
-} RolloutReading;
-
 /* A row of rollout_formats; its texts in this order. */
 enum {
   ROLLOUT_FORMAT_NAME,
@@ -145,7 +111,7 @@ enum {
 typedef struct RolloutFormat {
   char *az[ROLLOUT_FORMAT_TEXTS];
   int bOnce, bSpans, bApart;
-  RolloutTest mark, names, newest;
+  BxTest mark, names, newest;
 } RolloutFormat;
 
 /* A row of rollout_attributes; its texts in this order. */
@@ -164,44 +130,6 @@ typedef struct RolloutAttribute {
   int bJson;
 } RolloutAttribute;
 
-/* A row of rollout_lines; its texts in this order. */
-enum {
-  ROLLOUT_PROSE_FORMAT,
-  ROLLOUT_PROSE_PREFIX,
-  ROLLOUT_PROSE_TYPE,
-  ROLLOUT_PROSE_TEXTS
-};
-
-typedef struct RolloutProse {
-  char *az[ROLLOUT_PROSE_TEXTS];
-  int bFirst;
-} RolloutProse;
-
-/* A row of rollout_usage_formats; its texts in this order. */
-enum {
-  ROLLOUT_USAGE_TYPE,
-  ROLLOUT_USAGE_FORMAT,
-  ROLLOUT_USAGE_PLACE,
-  ROLLOUT_USAGE_TOTAL,
-  ROLLOUT_USAGE_CALL_1,
-  ROLLOUT_USAGE_CALL_2,
-  ROLLOUT_USAGE_MODEL,
-  ROLLOUT_USAGE_COST,
-  ROLLOUT_USAGE_INPUT,
-  ROLLOUT_USAGE_CACHE_WRITE,
-  ROLLOUT_USAGE_CACHE_READ,
-  ROLLOUT_USAGE_OUTPUT,
-  ROLLOUT_USAGE_REASONING,
-  ROLLOUT_USAGE_CACHE_WRITE_1H,
-  ROLLOUT_USAGE_TEXTS
-};
-
-typedef struct RolloutUsageFormat {
-  char *az[ROLLOUT_USAGE_TEXTS];
-  int bCacheIn, bReasoningIn;
-  RolloutTest test;
-} RolloutUsageFormat;
-
 #define ROLLOUT_ANSWERS 40 /* of the policy, which are kept */
 
 typedef struct RolloutAnswer {
@@ -211,22 +139,18 @@ typedef struct RolloutAnswer {
 
 typedef struct RolloutRules {
   BxStmts *pHome;
-  char *zEdition;           /* what tells these rows from others */
-  int bSearch;              /* there is an index of the texts */
-  RolloutReading *aReading; /* in the order in which they are tried */
-  i64 nReading, nReadingAlloc;
-  RolloutCondition *aCondition;
-  i64 nCondition, nConditionAlloc;
-  RolloutUsageFormat *aUsage;
-  i64 nUsage, nUsageAlloc;
+  i64 nSeen,
+      iData; /* as of which change they are known: see bxRolloutRules() */
+  sqlite3_uint64 hash; /* of these rows */
+  int bImport;         /* those are among them that only an import needs */
+  int bSure;           /* no rollback can undo them */
+  unsigned iCommit;
+  int bSearch; /* there is an index of the texts */
+  BxPlaces places;
   RolloutFormat *aFormat;
   i64 nFormat, nFormatAlloc;
   RolloutAttribute *aAttribute; /* of a format, the longest ones first */
   i64 nAttribute, nAttributeAlloc;
-  RolloutProse *aProse; /* the longest prefixes first */
-  i64 nProse, nProseAlloc;
-  char **azPreamble;
-  i64 nPreamble, nPreambleAlloc;
   RolloutAnswer aAnswer[ROLLOUT_ANSWERS];
   int nAnswer;
   BxBytes first; /* the first bytes of preambles, and '\\' */
@@ -240,33 +164,23 @@ void bxRolloutRulesFree(RolloutRules *p);
 ** payload without a type has NULL, and no payload the empty string. */
 int bxRolloutKeeps(
     BxStmts *pHome, const char *zType, const char *zPayloadType, BxErr *pErr);
-/* Whether two texts, each of which may be NULL, are the same. */
-int bxSameText(const char *z1, const char *z2);
 /* A payload in which places are looked up. */
 typedef struct RolloutJson {
   BxTree tree;
   int iTop; /* the node of the payload, at which places begin */
 } RolloutJson;
 
-/* The node at a place, or -1. NULL is nowhere. */
-int bxRolloutPlace(RolloutJson *p, const char *zPath);
-/* The first of several places, with | between them, that has a value. */
-int bxRolloutPlaces(RolloutJson *p, const char *zPaths);
-/* What a string represents, to sqlite3_free(). */
-char *bxRolloutString(const BxTree *p, int iNode, BxErr *pErr);
-/* Whether n bytes equal a name, in either spelling: some_name, SomeName. */
-int bxRolloutSame(const char *z, i64 n, const char *zName);
-/* Writes a name as it is compared: in lower case, without '_'. */
-void bxRolloutMakeKey(char *z);
+/* The node at the first of some places that has a value, or -1. */
+int bxRolloutPlace(const RolloutJson *p, const char *zPaths);
 /* The format with a name; NULL if there is none. */
 const RolloutFormat *bxRolloutFormatNamed(
     const RolloutRules *p, const char *zName);
 /* Whether the conditions hold for a payload. */
-int bxRolloutFits(const RolloutRules *pRules, RolloutTest test,
-    RolloutJson *pJson, BxErr *pErr);
-/* The value that it finds there, to sqlite3_free(), or NULL. */
+int bxRolloutFits(const RolloutRules *pRules, BxTest test,
+    const RolloutJson *pJson, BxErr *pErr);
+/* The value that a place has, to sqlite3_free(), or NULL. */
 char *bxRolloutValue(
-    const RolloutReading *pReading, RolloutJson *pJson, BxErr *pErr);
+    const BxPlace *pPlace, const RolloutJson *pJson, BxErr *pErr);
 int bxRolloutIsPreamble(const RolloutRules *p, const char *z);
 
 /*---------------------------------------------------------- item.c ----*/
@@ -307,9 +221,9 @@ typedef struct RolloutUsage {
   i64 iSequence;
   char *zCall;  /* without the family, if there are totals */
   char *zModel; /* NULL: that of the conversation until now */
-  const RolloutUsageFormat *pFormat;
+  const BxPlace *pPlace;
   int bTotal, bCost;
-  i64 a[ROLLOUT_USAGE_TEXTS]; /* from ROLLOUT_USAGE_INPUT on */
+  BxTokens tokens;
   double rCost;
 } RolloutUsage;
 
@@ -324,7 +238,7 @@ typedef struct RolloutTale {
   int bReviewed;    /* one of these items begins it */
   i64 iPrompt;      /* which became the first user message, or -1 */
   char *zPrompt;    /* its text; may be NULL */
-  char *azNew[ROLLOUT_FACTS]; /* from ROLLOUT_TITLE on */
+  char *azNew[BX_KINDS]; /* the title, cwd, model and branch */
   RolloutMark *aTurn, *aMark;
   i64 nTurnNew, nTurnAlloc, nMark, nMarkAlloc;
   int eLast;        /* the last turn: 1: known; 0: ask the database; -1: none */
@@ -341,8 +255,7 @@ typedef struct RolloutTale {
   i64 iKey, iPromptKey;
   i64 nTurnOld, nMarkOld;           /* those that other conversations own */
   char zType[ROLLOUT_MAX_NAME + 1]; /* the last type that was looked up ... */
-  i64 iRule, nRule;                 /* ... and the readings of it ... */
-  i64 iUsage;                       /* ... and its first usage format */
+  i64 iRule, nRule;                 /* ... and the places of it */
   char zPayloadType[ROLLOUT_MAX_NAME + 1]; /* as it is compared, or "" */
   char zRole[ROLLOUT_MAX_NAME + 1];
   RolloutJson json, *pJson; /* a payload; the one of the item */
@@ -372,8 +285,7 @@ void bxRolloutSearchPut(BxStmts *pHome, const RolloutRules *pRules, i64 no,
 void bxRolloutTalePut(RolloutTale *p, BxErr *pErr);
 
 /* usage.c: reads the tokens that an item tells, whose payload is p->pJson. */
-void bxRolloutTellUsage(
-    RolloutTale *p, const RolloutUsageFormat *pFormat, i64 iSequence);
+void bxRolloutTellUsage(RolloutTale *p, const BxPlace *pPlace, i64 iSequence);
 /* Writes them, once the items are stored. */
 void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr);
 /* The first item whose call is missing or wrong in the database, or -1. */

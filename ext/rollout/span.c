@@ -196,7 +196,7 @@ static int addAttributes(
     int iValue = bxTreeMember(pTree, i, "value", 5);
     char *zKey, *zName;
     if (iKey < 0 || BX_TREE_KIND(pTree, iKey) != '"') continue;
-    zKey = bxRolloutString(pTree, iKey, p->pErr);
+    zKey = bxPlaceText(pTree, iKey, p->pErr);
     zName = zEvent && zKey ? bxPrintf(p->pErr, "%s:%s", zEvent, zKey) : zKey;
     if (zName != 0 && addRenamed(p, zName, iValue, iEvent)) {
       bKnown = 1;
@@ -233,7 +233,7 @@ static void appendInteger(SpanItem *p, int i) {
 
 /* A text that is a JSON object or array becomes that; any other remains. */
 static void appendText(SpanItem *p, int i, int bJson) {
-  char *z = bJson ? bxRolloutString(p->pTree, i, p->pErr) : 0;
+  char *z = bJson ? bxPlaceText(p->pTree, i, p->pErr) : 0;
   size_t n = z ? strlen(z) : 0;
   const char *zEnd = 0, *zAt = z ? bxSkipSpace(z) : 0;
   if (zAt != 0 && (*zAt == '[' || *zAt == '{')) {
@@ -396,7 +396,7 @@ static int addBody(SpanItem *p, int iValue, const char *zPrefix) {
     int iMember = bxTreeMember(pTree, i, "value", 5);
     char *zKey, *zName, *zInside;
     if (iKey < 0 || BX_TREE_KIND(pTree, iKey) != '"') continue;
-    zKey = bxRolloutString(pTree, iKey, p->pErr);
+    zKey = bxPlaceText(pTree, iKey, p->pErr);
     zName = zKey ? bxPrintf(p->pErr, "%s%s", zPrefix, zKey) : 0;
     zInside = zName ? bxPrintf(p->pErr, "%s.", zName) : 0;
     if (zInside != 0 &&
@@ -432,7 +432,7 @@ static char *eventName(SpanItem *p, int iRecord) {
   if (i < 0 || BX_TREE_KIND(pTree, i) != '"' || pTree->a[i].nByte == 2) {
     i = attributeText(pTree, iRecord, "event.name");
   }
-  return i < 0 ? bxPrintf(p->pErr, "log") : bxRolloutString(pTree, i, p->pErr);
+  return i < 0 ? bxPrintf(p->pErr, "log") : bxPlaceText(pTree, i, p->pErr);
 }
 
 static int isRecord(const BxTree *p, int i) {
@@ -472,7 +472,7 @@ static void appendEvents(SpanItem *p, int iList) {
        i = pTree->a[i].iNext) {
     int iName = bxTreeMember(pTree, i, "name", 4);
     int bName = iName >= 0 && BX_TREE_KIND(pTree, iName) == '"';
-    char *zName = bName ? bxRolloutString(pTree, iName, p->pErr) : 0;
+    char *zName = bName ? bxPlaceText(pTree, iName, p->pErr) : 0;
     char *zAny = zName ? bxPrintf(p->pErr, "%s:", zName) : 0;
     i64 nBefore = p->n;
     if (zAny != 0) addRenamed(p, zAny, -1, nEvent);

@@ -1,6 +1,6 @@
 /*
 ** usage.c: the tokens that items tell, as rows of rollout_calls, by the rows of
-** rollout_usage_formats.
+** blackbox_usage_places.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -17,59 +17,49 @@ void bxRolloutUsageFree(RolloutTale *p) {
   sqlite3_free(p->aUsage);
 }
 
-/* The number at a path below a place; 0 if there is none. A text is read as CAST
-** reads it. */
-static i64 numberAt(RolloutTale *p, const char *zPlace1, const char *zPath1) {
-  const BxTree *pTree = &p->pJson->tree;
-  char z[500], *zText;
-  i64 n;
-  int i;
-  if (zPath1 == 0) return 0;
-  sqlite3_snprintf((int)sizeof(z), z, "%s%s", zPlace1, zPath1);
-  i = bxRolloutPlace(p->pJson, z);
-  if (i >= 0 && BX_TREE_KIND(pTree, i) == '"') {
-    zText = bxRolloutString(pTree, i, p->pErr);
-    n = zText ? strtoll(zText, 0, 10) : 0;
-    sqlite3_free(zText);
-    return n;
-  }
-  if (i < 0 || strchr("-0123456789", BX_TREE_KIND(pTree, i)) == 0) return 0;
-  return (i64)strtod(pTree->z + pTree->a[i].iAt, 0);
-}
-
 /* The text at a place, as a part of an id; NULL if there is none. */
 static char *textAt(RolloutTale *p, const char *zPath1) {
   const BxTree *pTree = &p->pJson->tree;
   int i = bxRolloutPlace(p->pJson, zPath1);
   char cKind = i < 0 ? 'n' : BX_TREE_KIND(pTree, i);
   if (cKind == 'n') return 0;
-  if (cKind == '"') return bxRolloutString(pTree, i, p->pErr);
+  if (cKind == '"') return bxPlaceText(pTree, i, p->pErr);
   return bxPrintf(
       p->pErr, "%.*s", pTree->a[i].nByte, pTree->z + pTree->a[i].iAt);
 }
 
-static int isObjectAt(RolloutTale *p, const char *zPath1) {
+/* The node of an object at a place, or -1. */
+static int objectAt(RolloutTale *p, const char *zPath1) {
   int i = bxRolloutPlace(p->pJson, zPath1);
-  return i >= 0 && BX_TREE_KIND(&p->pJson->tree, i) == '{';
+  return i >= 0 && BX_TREE_KIND(&p->pJson->tree, i) == '{' ? i : -1;
+}
+
+/* The numbers at a node; 0 for those that are not there. */
+static BxTokens tokensAt(RolloutTale *p, const BxPlace *pPlace, int iNode) {
+  BxTokens tokens = {0, 0, 0, 0, 0, 0};
+  bxTokensRead(&tokens, pPlace, &p->pJson->tree, iNode, p->pErr);
+  return tokens;
 }
 
 /* Finds what tells the call from others. */
 static void readCallId(RolloutTale *p, RolloutUsage *pUsage) {
-  char *const *az = pUsage->pFormat->az;
-  const char *zTotal = az[ROLLOUT_USAGE_TOTAL];
+  BxPlace total = *pUsage->pPlace; /* the numbers as they are written */
+  int iTotal = objectAt(p, total.az[BX_USAGE_TOTAL]);
+  char *const *az = total.az;
   char *z1, *z2;
-  if (zTotal != 0 && isObjectAt(p, zTotal)) {
+  if (iTotal >= 0) {
+    BxTokens tokens;
+    total.bCacheIn = 0;
+    total.bReasoningIn = 1;
+    tokens = tokensAt(p, &total, iTotal);
     pUsage->bTotal = 1;
-    pUsage->zCall = bxPrintf(p->pErr, "%lld:%lld:%lld:%lld",
-        numberAt(p, zTotal, az[ROLLOUT_USAGE_INPUT]),
-        numberAt(p, zTotal, az[ROLLOUT_USAGE_CACHE_READ]),
-        numberAt(p, zTotal, az[ROLLOUT_USAGE_OUTPUT]),
-        numberAt(p, zTotal, az[ROLLOUT_USAGE_REASONING]));
+    pUsage->zCall = bxPrintf(p->pErr, "%lld:%lld:%lld:%lld", tokens.nInput,
+        tokens.nCacheRead, tokens.nOutput, tokens.nReasoning);
     return;
   }
-  z1 = textAt(p, az[ROLLOUT_USAGE_CALL_1]);
-  z2 = textAt(p, az[ROLLOUT_USAGE_CALL_2]);
-  if (z1 != 0 && (z2 != 0 || az[ROLLOUT_USAGE_CALL_2] == 0)) {
+  z1 = textAt(p, az[BX_USAGE_CALL_1]);
+  z2 = textAt(p, az[BX_USAGE_CALL_2]);
+  if (z1 != 0 && (z2 != 0 || az[BX_USAGE_CALL_2] == 0)) {
     pUsage->zCall = bxPrintf(p->pErr, "%s:%s", z1, z2 ? z2 : "");
   }
   sqlite3_free(z1);
@@ -78,45 +68,36 @@ static void readCallId(RolloutTale *p, RolloutUsage *pUsage) {
 
 static void readCost(RolloutTale *p, RolloutUsage *pUsage) {
   const BxTree *pTree = &p->pJson->tree;
-  int i = bxRolloutPlace(p->pJson, pUsage->pFormat->az[ROLLOUT_USAGE_COST]);
+  int i = bxRolloutPlace(p->pJson, pUsage->pPlace->az[BX_USAGE_COST]);
   if (i < 0 || strchr("-0123456789", BX_TREE_KIND(pTree, i)) == 0) return;
   pUsage->bCost = 1;
   pUsage->rCost = strtod(pTree->z + pTree->a[i].iAt, 0);
 }
 
-void bxRolloutTellUsage(
-    RolloutTale *p, const RolloutUsageFormat *pFormat, i64 iSequence) {
+void bxRolloutTellUsage(RolloutTale *p, const BxPlace *pPlace, i64 iSequence) {
+  int iNode = objectAt(p, pPlace->az[BX_PLACE_AT]);
   RolloutUsage usage, *a;
-  i64 nAll = 0, nCached, *n1h;
-  int i;
+  BxTokens *pTokens = &usage.tokens;
   memset(&usage, 0, sizeof(usage));
   usage.iSequence = iSequence;
-  usage.pFormat = pFormat;
-  if (!isObjectAt(p, pFormat->az[ROLLOUT_USAGE_PLACE])) return;
-  for (i = ROLLOUT_USAGE_INPUT; i < ROLLOUT_USAGE_TEXTS; i++) {
-    usage.a[i] = numberAt(p, pFormat->az[ROLLOUT_USAGE_PLACE], pFormat->az[i]);
-    if (i != ROLLOUT_USAGE_CACHE_WRITE_1H) nAll += usage.a[i];
+  usage.pPlace = pPlace;
+  if (iNode < 0) return;
+  *pTokens = tokensAt(p, pPlace, iNode);
+  if (pTokens->nInput + pTokens->nCacheWrite + pTokens->nCacheRead +
+          pTokens->nOutput + pTokens->nReasoning <=
+      0) {
+    return;
   }
-  if (nAll <= 0) return;
-  n1h = &usage.a[ROLLOUT_USAGE_CACHE_WRITE_1H];
-  if (*n1h > usage.a[ROLLOUT_USAGE_CACHE_WRITE]) {
-    *n1h = usage.a[ROLLOUT_USAGE_CACHE_WRITE];
-  }
-  if (*n1h < 0) *n1h = 0;
-  nCached =
-      usage.a[ROLLOUT_USAGE_CACHE_WRITE] + usage.a[ROLLOUT_USAGE_CACHE_READ];
-  if (pFormat->bCacheIn) usage.a[ROLLOUT_USAGE_INPUT] -= nCached;
-  if (usage.a[ROLLOUT_USAGE_INPUT] < 0) usage.a[ROLLOUT_USAGE_INPUT] = 0;
-  if (!pFormat->bReasoningIn) {
-    usage.a[ROLLOUT_USAGE_OUTPUT] += usage.a[ROLLOUT_USAGE_REASONING];
+  if (pTokens->nCacheWrite1h > pTokens->nCacheWrite) {
+    pTokens->nCacheWrite1h = pTokens->nCacheWrite;
   }
   a = bxGrow(p->aUsage, p->nUsage, &p->nUsageAlloc, sizeof(*a), p->pErr);
   if (a == 0) return;
   readCallId(p, &usage);
   readCost(p, &usage);
-  usage.zModel = textAt(p, pFormat->az[ROLLOUT_USAGE_MODEL]);
-  if (usage.zModel == 0 && p->azNew[ROLLOUT_MODEL] != 0) {
-    usage.zModel = bxPrintf(p->pErr, "%s", p->azNew[ROLLOUT_MODEL]);
+  usage.zModel = textAt(p, pPlace->az[BX_USAGE_MODEL]);
+  if (usage.zModel == 0 && p->azNew[BX_KIND_MODEL] != 0) {
+    usage.zModel = bxPrintf(p->pErr, "%s", p->azNew[BX_KIND_MODEL]);
   }
   p->aUsage = a;
   p->aUsage[p->nUsage++] = usage;
@@ -169,13 +150,11 @@ i64 bxRolloutUsageDiffers(RolloutTale *p, BxErr *pErr) {
   i64 i, iFound = -1;
   for (i = 0; i < p->nUsage && iFound < 0 && pErr->rc == SQLITE_OK; i++) {
     const RolloutUsage *pUsage = &p->aUsage[i];
-    const i64 *a = pUsage->a;
+    const BxTokens *a = &pUsage->tokens;
     char *zCall = callOf(pUsage, zRoot, pErr);
     if (!bxAsk(p->pHome, zIsThere, pErr, "itiiiii",
-            bxRolloutKey(p->no, pUsage->iSequence), zCall,
-            a[ROLLOUT_USAGE_INPUT], a[ROLLOUT_USAGE_CACHE_WRITE],
-            a[ROLLOUT_USAGE_CACHE_READ], a[ROLLOUT_USAGE_OUTPUT],
-            a[ROLLOUT_USAGE_CACHE_WRITE_1H])) {
+            bxRolloutKey(p->no, pUsage->iSequence), zCall, a->nInput,
+            a->nCacheWrite, a->nCacheRead, a->nOutput, a->nCacheWrite1h)) {
       iFound = pUsage->iSequence;
     }
     sqlite3_free(zCall);
@@ -193,14 +172,12 @@ void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr) {
   for (i = 0; i < p->nUsage && pErr->rc == SQLITE_OK; i++) {
     const RolloutUsage *pUsage = &p->aUsage[i];
     char *zOwned = callOf(pUsage, zRoot, pErr);
-    const i64 *a = pUsage->a;
+    const BxTokens *a = &pUsage->tokens;
     pStmt = bxStmt(p->pHome, zPutCall, pErr);
     bxBind(pStmt, pErr, "ittiiiii-ti", bxRolloutKey(p->no, pUsage->iSequence),
-        zOwned, pUsage->zModel, a[ROLLOUT_USAGE_INPUT],
-        a[ROLLOUT_USAGE_CACHE_WRITE], a[ROLLOUT_USAGE_CACHE_READ],
-        a[ROLLOUT_USAGE_OUTPUT], a[ROLLOUT_USAGE_REASONING],
-        pUsage->pFormat->az[ROLLOUT_USAGE_FORMAT],
-        a[ROLLOUT_USAGE_CACHE_WRITE_1H]);
+        zOwned, pUsage->zModel, a->nInput, a->nCacheWrite, a->nCacheRead,
+        a->nOutput, a->nReasoning, pUsage->pPlace->az[BX_PLACE_FORMAT],
+        a->nCacheWrite1h);
     if (pErr->rc == SQLITE_OK && pUsage->bCost) {
       sqlite3_bind_double(pStmt, 9, pUsage->rCost);
     }

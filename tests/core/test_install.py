@@ -193,7 +193,7 @@ MADE = [
     ("payload__state", "1"),
     ("cache_state", "1"),
     ("rollout__act", "1"),
-    ("rollout_preambles", "1"),
+    ("blackbox_places", "kind = 'preamble'"),
 ]
 
 

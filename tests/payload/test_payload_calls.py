@@ -265,11 +265,12 @@ def test_a_new_dialect_is_an_insert(db):
     request = {"talk": [{"who": "tool", "ref": "1", "out": "x", "state": "bad"}],
                "did": {"what": "f", "with": {"z": 1}, "ref": 1}}
     assert calls(db, request) == []
-    db.execute("INSERT INTO payload_formats(format, body, kind, place, call_id, tool, arguments) "
-               "VALUES('mine', 'request', 'call', 'did', 'ref', 'name|what', 'with')")
-    db.execute("INSERT INTO payload_formats(format, body, kind, place, call_id, result, is_error) "
-               "VALUES('mine', 'request', 'result', 'talk[who=tool,state=bad]', 'ref', 'out', "
-               "'state=bad')")
+    db.execute("INSERT INTO blackbox_places(format, source, kind, place, call_id, tool, arguments) "
+               "VALUES('mine', 'request', 'call', '$.did', '.ref', '.name|.what', '.with')")
+    db.execute("INSERT INTO blackbox_places(format, source, kind, conditions, place, call_id, "
+               "result, is_error) VALUES('mine', 'request', 'result', "
+               "'{\"$.talk[].who\":\"tool\",\"$.talk[].state\":\"bad\"}', '$.talk[]', '.ref', '.out', "
+               "'.state=bad')")
     assert [row[:6] for row in calls(db, request)] == [
         ("result", "1", None, None, "x", 1), ("call", "1", "f", '{"z":1}', None, None)]
 
@@ -385,7 +386,7 @@ def test_without_the_tables_it_says_so(path):
 def test_the_formats_are_those_of_the_schema_in_use(db, tmp_path):
     db.execute("ATTACH ? AS 'odd \"name'", (str(tmp_path / "other.db"),))
     one(db, "SELECT blackbox_install(?)", 'odd "name')
-    db.execute("DELETE FROM main.payload_formats")
+    db.execute("DELETE FROM main.blackbox_places")
     one(db, "SELECT blackbox_use(?)", 'odd "name')
     assert len(calls(db, chat(RESULT))) == 1
     one(db, "SELECT blackbox_use('main')")

@@ -210,7 +210,7 @@ def test_the_search_finds_items_of_plain_sql_after_the_next_call(db):
 def test_a_changed_reading_counts_from_the_next_call_on_even_after_a_rollback(db):
     create(db, ID, "permanent", now=500)
     append(db, ID, user("a"))
-    reading = ("INSERT INTO rollout_readings(format, fact, type, place) "
+    reading = ("INSERT INTO blackbox_places(format, kind, type, place) "
                "VALUES ('mine', 'user', 'compacted', ?)")
     db.execute("BEGIN")
     db.execute(reading, ("$.x",))
@@ -220,10 +220,10 @@ def test_a_changed_reading_counts_from_the_next_call_on_even_after_a_rollback(db
     db.execute(reading, ("$.y",))
     append(db, ID, {"type": "compacted", "payload": {"x": "b", "y": "<mine>"}})
     assert one(db, "SELECT turns FROM rollouts") == 2
-    db.execute("INSERT INTO rollout_preambles(prefix) VALUES ('<mine>')")
+    db.execute("INSERT INTO blackbox_places(format, kind, place) VALUES ('', 'preamble', '<mine>')")
     append(db, ID, {"type": "compacted", "payload": {"y": "<mine>"}})
     assert one(db, "SELECT turns FROM rollouts") == 2
-    db.execute("DELETE FROM rollout_preambles WHERE prefix = '<mine>'")
+    db.execute("DELETE FROM blackbox_places WHERE place = '<mine>'")
     append(db, ID, user("c"), {"type": "compacted", "payload": {"y": "<mine>"}})
     assert one(db, "SELECT turns FROM rollouts") == 4
 

@@ -147,7 +147,7 @@ def test_the_formats_are_listed_and_a_new_one_is_an_insert(db):
     db.execute("DELETE FROM rollouts")
     db.execute("INSERT INTO rollout_formats(format, mark, time) "
                "VALUES ('mine', '{\"$.none|$.made_by\":true}', '$.time|$.created_at')")
-    db.execute("INSERT INTO rollout_readings(format, fact, type, conditions, place) VALUES "
+    db.execute("INSERT INTO blackbox_places(format, kind, type, conditions, place) VALUES "
                "('mine', 'user', 'append', '{\"$.message.role\":\"user\"}', '$.message.content')")
     assert load(db, text)["format"] == "mine"
     assert rows(db, "SELECT turns, first_user_message, created, updated FROM rollouts") == [
@@ -159,17 +159,17 @@ def test_the_formats_are_listed_and_a_new_one_is_an_insert(db):
 
 
 @pytest.mark.parametrize("sql", [
-    "INSERT INTO rollout_readings(format, fact, type, conditions, place) "
+    "INSERT INTO blackbox_places(format, kind, type, conditions, place) "
     "VALUES ('x', 'user', 'x', '[]', '$.a')",
-    "INSERT INTO rollout_readings(format, fact, type, conditions, place) "
+    "INSERT INTO blackbox_places(format, kind, type, conditions, place) "
     "VALUES ('x', 'user', 'x', '{\"a\":1}', '$.a')",
-    "INSERT INTO rollout_readings(format, fact, type, place) VALUES ('x', 'user', 'x', 'a')",
-    "UPDATE rollout_readings SET place = 'a'", "UPDATE rollout_formats SET mark = '{'",
+    "INSERT INTO blackbox_places(format, kind, type, place) VALUES ('x', 'user', 'x', 'a')",
+    "UPDATE blackbox_places SET place = 'a' WHERE kind = 'title'", "UPDATE rollout_formats SET mark = '{'",
     "INSERT INTO rollout_formats(format, mark) VALUES ('x', '{')",
     "INSERT INTO rollout_formats(format, mark) VALUES (NULL, '{}')",
     "INSERT INTO rollout_formats(format, mark, type) VALUES ('x', '{}', '')",
     "INSERT INTO rollout_attributes(format, attribute, name) VALUES ('otel', '', 'x')",
-    "INSERT INTO rollout_readings(format, fact, type, place) VALUES ('x', 'other', 'x', '$.a')"])
+    "INSERT INTO blackbox_places(format, kind, type, place) VALUES ('x', 'other', 'x', '$.a')"])
 def test_a_row_that_cannot_work_is_refused(db, sql):
     with pytest.raises(sqlite3.IntegrityError):
         db.execute(sql)
@@ -185,11 +185,11 @@ def test_a_format_with_an_empty_place_reads_lines(db):
 def test_a_rule_that_was_rolled_back_is_forgotten(db):
     append_to = load(db, CLAUDE)["rolloutId"]
     db.execute("BEGIN")
-    db.execute("INSERT INTO rollout_preambles VALUES ('third')")
+    db.execute("INSERT INTO blackbox_places(format, kind, place) VALUES ('', 'preamble', 'third')")
     load(db, lines(said(5, "user", "third")), append_to)
     assert one(db, "SELECT turns FROM rollouts") == 2
     db.execute("ROLLBACK")
-    db.execute("INSERT INTO rollout_preambles VALUES ('fourth')")
+    db.execute("INSERT INTO blackbox_places(format, kind, place) VALUES ('', 'preamble', 'fourth')")
     load(db, lines(said(5, "user", "third")), append_to)
     assert one(db, "SELECT turns FROM rollouts") == 3
     well(db)
@@ -417,8 +417,8 @@ def test_a_fence_that_was_cut_off_ends_with_the_conversation(db):
 def test_a_format_of_text_is_two_inserts(db):
     db.execute("INSERT INTO rollout_formats(format, mark) VALUES "
                "('mine', '{\"$.format\":\"mine\"}')")
-    db.execute("INSERT INTO rollout_lines(format, prefix, type, first) VALUES "
-               "('mine', '== ', 'head', 1), ('mine', 'me: ', 'user', 0)")
+    db.execute("INSERT INTO blackbox_places(format, kind, type, place) VALUES "
+               "('mine', 'start', 'a_head', '== '), ('mine', 'line', 'user', 'me: ')")
     report = load(db, "== one\nme: hi\nnothing\nme: you\n")
     assert (report["format"], report["items"]) == ("mine", 2)
     assert rows(db, "SELECT type, payload ->> '$.text' FROM rollout_items WHERE sequence = 2") == [
@@ -427,7 +427,7 @@ def test_a_format_of_text_is_two_inserts(db):
         report = load(db, damaged)
         assert (report["format"], report["items"], report["bad"]) == ("unknown", 1, 1)
         assert exported(db, report["rolloutId"]) == damaged
-    db.execute("DELETE FROM rollout_lines WHERE format = 'mine'")
+    db.execute("DELETE FROM blackbox_places WHERE format = 'mine'")
     assert load(db, "== two\nme: hi\n")["format"] == "unknown"
     well(db)
 

@@ -164,8 +164,8 @@ def test_other_formats_tell_their_tokens(db, line, usage):
 
 def test_calls_and_formats_cannot_be_changed_by_mistake(db):
     load(db, lines(answer(0, "m1", 9)))
-    for sql in ("UPDATE rollout_usage_formats SET place = '$.x'",
-                "INSERT INTO rollout_usage_formats(format, type, conditions, place) "
+    for sql in ("UPDATE blackbox_usage_places SET place = 'x'",
+                "INSERT INTO blackbox_usage_places(format, type, conditions, place) "
                 "VALUES ('x', 'x', '[', '$.x')"):
         with pytest.raises(sqlite3.IntegrityError):
             db.execute(sql)

@@ -1,0 +1,271 @@
+/*
+** places.c: finds what rows of blackbox_places and blackbox_usage_places name.
+**
+** Places are paths of SQLite's JSON functions. Bodies are read by the files of the
+** payload domain, which follow all places in one walk; items of session files by
+** those of rollout, which look up a few.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <stdlib.h>
+#include <string.h>
+
+/*---------------------------------------------------------------- paths ----*/
+
+/* One step of a path, which ends at zEnd: a member (in quotes if its name has a
+** full stop), or element [n], or the n-th from the end, [#-n]. */
+static int stepInto(
+    const BxTree *p, int iNode, const char *z, const char *zEnd) {
+  int i, n = 0, bBack = z[0] == '[' && z[1] == '#' && z[2] == '-';
+  if (*z == '"') return bxTreeMember(p, iNode, z + 1, (int)(zEnd - z) - 2);
+  if (*z != '[') return bxTreeMember(p, iNode, z, (int)(zEnd - z));
+  if (BX_TREE_KIND(p, iNode) != '[') return -1;
+  for (z += bBack ? 3 : 1; *z >= '0' && *z <= '9' && n < BX_TREE_MAX; z++) {
+    n = n * 10 + (*z - '0');
+  }
+  for (i = iNode + 1; bBack && i < p->a[iNode].iNext; i = p->a[i].iNext) n--;
+  if (bBack) n = -n;
+  for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i].iNext) {
+    if (n-- == 0) return i;
+  }
+  return -1;
+}
+
+int bxPlaceFind(const BxTree *p, int iTop, int iHere, const char *zPaths) {
+  const char *z = zPaths;
+  int iNode = -1;
+  while (z != 0) {
+    iNode = *z == '$' ? iTop : *z == '.' ? iHere : -1;
+    z += *z == '$';
+    while (*z != 0 && *z != '|' && *z != '=' && iNode >= 0) {
+      const char *zEnd;
+      if (*z == '.') z++;
+      zEnd = z + strcspn(z, ".[|=");
+      if (*z == '[') zEnd = z + strcspn(z, "]") + 1;
+      if (*z == '"') zEnd = z + strcspn(z + 1, "\"") + 2;
+      iNode = stepInto(p, iNode, z, zEnd);
+      z = zEnd;
+    }
+    z = strchr(z, '|');
+    if (z++ == 0 || (iNode >= 0 && BX_TREE_KIND(p, iNode) != 'n')) break;
+  }
+  return iNode;
+}
+
+char *bxPlaceText(const BxTree *p, int iNode, BxErr *pErr) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  char *z;
+  bxTreeText(p, iNode, pOut);
+  z = bxFinish(pOut, pErr);
+  return z != 0 || pErr->rc != SQLITE_OK ? z : bxPrintf(pErr, "");
+}
+
+/*----------------------------------------------------------- conditions ----*/
+
+void bxSpell(char *z) {
+  char *zOut = z;
+  for (; *z != 0; z++) {
+    if (*z != '_') *zOut++ = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
+  }
+  *zOut = 0;
+}
+
+int bxSpelled(const char *z, i64 n, const char *zName) {
+  const char *zEnd = z + n;
+  while (z < zEnd || *zName) {
+    if (z < zEnd && *z == '_') {
+      z++;
+    } else if (*zName == '_') {
+      zName++;
+    } else {
+      char c = z < zEnd ? *z : 0, cName = *zName;
+      if (c >= 'A' && c <= 'Z') c = (char)(c + 32);
+      if (cName >= 'A' && cName <= 'Z') cName = (char)(cName + 32);
+      if (c != cName || c == 0) return 0;
+      z++;
+      zName++;
+    }
+  }
+  return 1;
+}
+
+int bxSameText(const char *z1, const char *z2) {
+  return z1 == 0 || z2 == 0 ? z1 == z2 : strcmp(z1, z2) == 0;
+}
+
+/* Whether the text of a node equals a name in either spelling. Text with escapes
+** is compared as what it represents. */
+static int nodeIs(const BxTree *p, int iNode, const char *zText, BxErr *pErr) {
+  const char *z = p->z + p->a[iNode].iAt;
+  i64 n = p->a[iNode].nByte;
+  char *zOwned;
+  int bSame;
+  if (*z != '"') return bxSpelled(z, n, zText);
+  if (memchr(z, '\\', (size_t)n) == 0) return bxSpelled(z + 1, n - 2, zText);
+  zOwned = bxPlaceText(p, iNode, pErr);
+  if (zOwned == 0) return 0;
+  bSame = bxSpelled(zOwned, (i64)strlen(zOwned), zText);
+  sqlite3_free(zOwned);
+  return bSame;
+}
+
+int bxConditionHolds(
+    const BxCondition *p, const BxTree *pTree, int iNode, BxErr *pErr) {
+  char cKind = iNode < 0 ? 'n' : BX_TREE_KIND(pTree, iNode);
+  if (p->zText == 0) return p->bThere == (cKind != 'n' && cKind != 'f');
+  return cKind == 'n' ? *p->zText == 0 : nodeIs(pTree, iNode, p->zText, pErr);
+}
+
+int bxTestHolds(const BxPlaces *p, BxTest test, const BxTree *pTree, int iTop,
+    BxErr *pErr) {
+  const BxCondition *pTest = p->aCondition + test.i;
+  const BxCondition *pEnd = pTest + test.n;
+  while (
+      pTest < pEnd && bxConditionHolds(pTest, pTree,
+                          bxPlaceFind(pTree, iTop, iTop, pTest->zPath), pErr)) {
+    pTest++;
+  }
+  return pTest == pEnd;
+}
+
+/* A condition; without a tree one that never holds. Its key is node i. */
+static void addCondition(BxPlaces *p, const BxTree *pTree, int i, BxErr *pErr) {
+  char cKind = pTree != 0 ? BX_TREE_KIND(pTree, i + 1) : 'n';
+  BxCondition *a = bxAdd(
+      &p->aCondition, &p->nCondition, &p->nConditionAlloc, sizeof(*a), pErr);
+  if (a == 0) return;
+  a->zPath = pTree != 0 ? bxPlaceText(pTree, i, pErr) : bxPrintf(pErr, "$");
+  if (cKind == '"') a->zText = bxPlaceText(pTree, i + 1, pErr);
+  if (a->zText != 0) bxSpell(a->zText);
+  a->bThere = cKind == 't';
+  if (bxSameText(a->zPath, "$.type")) a->cPart = 't';
+  if (bxSameText(a->zPath, "$.role")) a->cPart = 'r';
+}
+
+BxTest bxTestAdd(BxPlaces *p, const char *zJson, BxErr *pErr) {
+  BxTree tree = {0, 0, 0, 0};
+  BxTest test = {p->nCondition, 0};
+  int i;
+  if (zJson == 0) return test;
+  if (bxTreeRead(&tree, zJson, (i64)strlen(zJson), 0, 0, pErr) != 0 &&
+      BX_TREE_KIND(&tree, 0) == '{') {
+    for (i = 1; i < tree.a[0].iNext; i = tree.a[i + 1].iNext) {
+      addCondition(p, &tree, i, pErr);
+    }
+  } else {
+    addCondition(p, 0, 0, pErr);
+  }
+  bxTreeFree(&tree);
+  test.n = p->nCondition - test.i;
+  return test;
+}
+
+/*----------------------------------------------------------------- rows ----*/
+
+/* In the order of BxKind and BxSource. */
+#define KINDS                                                                  \
+  "instr('call,     result,   user,     assistant,message,  prompt,   "        \
+  "model,    offer,    choice,   error,    preamble, line,     start,    "     \
+  "goal,     review,   title,    cwd,      branch,   tool,     ', "            \
+  "kind || ',') / 10"
+#define SOURCES                                                                \
+  "instr('request, response,stream,  item,    event,   ', source || ',') / 9"
+#define OF_ITEMS "(source IN ('item', 'event')) = ?1"
+
+static const char zRows[] =
+    "SELECT " KINDS " AS kind, " SOURCES ", 0, 0, conditions, format, "
+    "type_key, place, iif(kind IN ('line', 'start'), type, other), part, "
+    "call_id, tool, arguments, result, is_error, "
+    "NULL, NULL, NULL, NULL, 0 AS late, type FROM main.blackbox_places "
+    "WHERE " OF_ITEMS " UNION ALL SELECT 19, " SOURCES
+    ", cache_in_input, reasoning_in_output, "
+    "conditions, format, type_key, place, total, call_1, call_2, model, cost, "
+    "input, cache_write, cache_read, output, reasoning, cache_write_1h, 1, "
+    "type "
+    "FROM main.blackbox_usage_places WHERE " OF_ITEMS
+    " ORDER BY type_key, late, format, kind, type, conditions, place";
+#define FIRST_TEXT 5 /* column of BX_PLACE_FORMAT */
+
+static void addPlace(
+    BxPlaces *p, sqlite3_stmt *pRow, unsigned mKind, BxErr *pErr) {
+  BxKind eKind = (BxKind)sqlite3_column_int(pRow, 0);
+  BxPlace *a;
+  int i;
+  if (!(mKind >> eKind & 1)) return;
+  a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
+  if (a == 0) return;
+  a->eKind = eKind;
+  a->eSource = (BxSource)sqlite3_column_int(pRow, 1);
+  a->bCacheIn = sqlite3_column_int(pRow, 2);
+  a->bReasoningIn = sqlite3_column_int(pRow, 3);
+  a->test = bxTestAdd(p, bxColumnText(pRow, 4, pErr), pErr);
+  for (i = 0; i < BX_PLACE_TEXTS; i++) {
+    if (sqlite3_column_type(pRow, FIRST_TEXT + i) == SQLITE_NULL) continue;
+    a->az[i] = bxColumnCopy(pRow, FIRST_TEXT + i, pErr);
+  }
+}
+
+void bxPlacesRead(
+    BxPlaces *p, BxStmts *pHome, int bItems, unsigned mKind, BxErr *pErr) {
+  sqlite3_stmt *pRow = bxStmt(pHome, zRows, pErr);
+  bxBind(pRow, pErr, "i", (i64)bItems);
+  while (bxRow(pRow, pErr)) addPlace(p, pRow, mKind, pErr);
+  bxDone(pRow, pErr);
+}
+
+void bxPlacesFree(BxPlaces *p) {
+  i64 i;
+  int j;
+  for (i = 0; i < p->n; i++) {
+    for (j = 0; j < BX_PLACE_TEXTS; j++) sqlite3_free(p->a[i].az[j]);
+  }
+  for (i = 0; i < p->nCondition; i++) {
+    sqlite3_free(p->aCondition[i].zPath);
+    sqlite3_free(p->aCondition[i].zText);
+  }
+  sqlite3_free(p->a);
+  sqlite3_free(p->aCondition);
+  memset(p, 0, sizeof(*p));
+}
+
+/*--------------------------------------------------------------- tokens ----*/
+
+/* A number at a path. A text is read as CAST reads it. */
+static void readTokens(
+    i64 *pn, const char *zPath, const BxTree *p, int iHere, BxErr *pErr) {
+  int i = bxPlaceFind(p, iHere, iHere, zPath);
+  char cKind = i < 0 ? 'n' : BX_TREE_KIND(p, i);
+  if (cKind == '"') {
+    char *z = bxPlaceText(p, i, pErr);
+    *pn = z ? strtoll(z, 0, 10) : 0;
+    sqlite3_free(z);
+  } else if (cKind >= '0' && cKind <= '9') {
+    *pn = (i64)strtod(p->z + p->a[i].iAt, 0);
+  }
+}
+
+static i64 atLeast(i64 n, i64 nLow) {
+  return n > nLow ? n : nLow;
+}
+
+void bxTokensRead(BxTokens *p, const BxPlace *pPlace, const BxTree *pTree,
+    int iNode, BxErr *pErr) {
+  char *const *az = pPlace->az;
+  i64 nInput = -1, nOutput = -1;
+  readTokens(&nInput, az[BX_USAGE_INPUT], pTree, iNode, pErr);
+  readTokens(&nOutput, az[BX_USAGE_OUTPUT], pTree, iNode, pErr);
+  readTokens(&p->nCacheWrite, az[BX_USAGE_CACHE_WRITE], pTree, iNode, pErr);
+  readTokens(&p->nCacheRead, az[BX_USAGE_CACHE_READ], pTree, iNode, pErr);
+  readTokens(&p->nReasoning, az[BX_USAGE_REASONING], pTree, iNode, pErr);
+  readTokens(
+      &p->nCacheWrite1h, az[BX_USAGE_CACHE_WRITE_1H], pTree, iNode, pErr);
+  if (nInput >= 0) {
+    i64 nCached = atLeast(p->nCacheRead, 0) + atLeast(p->nCacheWrite, 0);
+    p->nInput = pPlace->bCacheIn ? atLeast(nInput - nCached, 0) : nInput;
+  }
+  if (nOutput >= 0) {
+    p->nOutput =
+        pPlace->bReasoningIn ? nOutput : nOutput + atLeast(p->nReasoning, 0);
+  }
+}
