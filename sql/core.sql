@@ -16,8 +16,8 @@
 --         store_dropped          texts that the body store can sweep
 --         blackbox__probe        lets a trigger detect a REPLACE
 --         blackbox_prices        what a million tokens cost: rules, reports and
---         blackbox_places, blackbox_usage_places  where bodies and session files
---                                have what is read from them
+--         blackbox_places        where bodies and session files have what is read
+--                                from them
 --         retention__controls  characters that a text of a record must not have;
 --                                unseen, in the first row: those that make none visible
 -- Views   retention_now          the current time, if the clock can be trusted
@@ -437,59 +437,41 @@ CREATE TABLE IF NOT EXISTS main.blackbox_prices(
 -- other       of an item: the place to try if there is nothing at the first
 --
 -- The paths of the other columns begin with a dot where they go on from the place. Of
--- a|b the first that is there counts.
+-- a|b the first that is there counts. Those of 'usage' are where numbers of tokens are:
+--
+-- input, output        with those of the cache, if cache_in_input is 1; with those of
+--                      reasoning, if reasoning_in_output is 1
+-- cache_write_1h       those of cache_write that are kept for an hour, which cost more
+-- call_id, call_2      of an item: places of the parts of the call's id
+-- other                of an item: running totals, where calls have no id: a call whose
+--                      totals were told before, in this conversation or in the one from
+--                      which it was forked, is the same call
+-- model                of an item: NULL: the newest model that the items say
+-- cost                 of an item: the cost in USD, if it is told
+-- output_recorded      1: the program may write the output before it is known, and so
+--                      it is told as it was recorded
 CREATE TABLE IF NOT EXISTS main.blackbox_places(
   format     TEXT NOT NULL,
   source     TEXT NOT NULL DEFAULT 'item'
     CHECK (source IN ('request', 'response', 'stream', 'item', 'event')),
   kind       TEXT NOT NULL CHECK (kind IN ('call', 'result', 'user', 'assistant',
     'message', 'prompt', 'model', 'offer', 'choice', 'error', 'preamble', 'line',
-    'start', 'goal', 'review', 'title', 'cwd', 'branch', 'tool')),
+    'start', 'goal', 'review', 'title', 'cwd', 'branch', 'tool', 'usage')),
   type       TEXT NOT NULL DEFAULT '',
   conditions TEXT NOT NULL DEFAULT '{}',
   place      TEXT NOT NULL,
   other, part, call_id, tool, arguments, result, is_error,
-  type_key   TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
+  call_2, model, cost, input, cache_write, cache_read, output, reasoning, cache_write_1h,
+  cache_in_input DEFAULT 0, reasoning_in_output DEFAULT 1, output_recorded DEFAULT 0,
+  type_key   TEXT AS (lower(replace(type, '_', ''))),
   PRIMARY KEY (format, source, kind, type, conditions, place),
+  CHECK (cache_in_input IN (0, 1) AND reasoning_in_output IN (0, 1)
+         AND output_recorded IN (0, 1)),
   CONSTRAINT "ValidationError: conditions must be a JSON object such as {""$.role"":""user""}, and a place a path such as $.message.content"
-  CHECK (conditions = '{}' OR substr(conditions, 1, 3) || substr(conditions, -1) = '{"$}'
-         AND instr(replace(replace(conditions, ' ', ''), ',"$', ''), ',"') = 0),
-  CHECK (kind IN ('error', 'preamble', 'line', 'start')
-         OR substr(place, 1, 2) IN ('$.', '$[') AND coalesce(substr(other, 1, 2), '$.') IN ('$.', '$['))
-) WITHOUT ROWID;
-
--- The same for numbers of tokens, which are at place || their column.
---
--- total           of an item: running totals, where calls have no id: a call whose
---                 totals were told before, in this conversation or in the one from
---                 which it was forked, is the same call
--- call_1, call_2  of an item: places of the parts of the call's id
--- model           of an item: its place; NULL: the newest model that the items say
--- cost            of an item: place of the cost in USD, if it is told
--- cache_write_1h  those of cache_write that are kept for an hour, which cost more
--- cache_in_input  1: the input counts what was read from the cache and written to it
--- reasoning_in_output  1: the output counts the reasoning
--- output_recorded 1: the program may write the output before it is known, and so it
---                 is told as it was recorded
-CREATE TABLE IF NOT EXISTS main.blackbox_usage_places(
-  format      TEXT NOT NULL,
-  source      TEXT NOT NULL DEFAULT 'item' CHECK (source IN ('response', 'stream', 'item')),
-  type        TEXT NOT NULL DEFAULT '',
-  conditions  TEXT NOT NULL DEFAULT '{}',
-  place       TEXT NOT NULL CHECK (substr(place, 1, 1) = '$'),
-  total, call_1, call_2, model, cost,
-  input       TEXT NOT NULL DEFAULT '.input_tokens',
-  cache_write, cache_read,
-  output      TEXT NOT NULL DEFAULT '.output_tokens',
-  reasoning, cache_write_1h,
-  cache_in_input      INTEGER NOT NULL DEFAULT 0 CHECK (cache_in_input IN (0, 1)),
-  reasoning_in_output INTEGER NOT NULL DEFAULT 1 CHECK (reasoning_in_output IN (0, 1)),
-  output_recorded     INTEGER NOT NULL DEFAULT 0 CHECK (output_recorded IN (0, 1)),
-  type_key    TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
-  PRIMARY KEY (format, source, type, conditions, place),
-  CONSTRAINT "ValidationError: conditions must be a JSON object such as {""$.role"":""user""}"
-  CHECK (conditions = '{}' OR substr(conditions, 1, 3) || substr(conditions, -1) = '{"$}'
-         AND instr(replace(replace(conditions, ' ', ''), ',"$', ''), ',"') = 0)
+  CHECK ((conditions = '{}' OR substr(conditions, 1, 3) || substr(conditions, -1) = '{"$}'
+          AND instr(replace(replace(conditions, ' ', ''), ',"$', ''), ',"') = 0)
+         AND (kind IN ('error', 'preamble', 'line', 'start')
+              OR substr(place, 1, 2) || coalesce(substr(other, 1, 2), '$.') IN ('$.$.', '$[$.')))
 ) WITHOUT ROWID;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)

@@ -1,5 +1,5 @@
 -- payload_detection.sql: how an exchange with a model is read, as rows of
--- blackbox_places and blackbox_usage_places, which core.sql describes.
+-- blackbox_places, which core.sql describes.
 --
 -- Needs core.sql. It runs after payload.sql, any number of times.
 --
@@ -13,6 +13,7 @@
 --        'model'   the name of the model
 --        'offer'   the name of a tool that the model may call
 --        'choice'  the name of the tool that it must call
+--        'usage'   the numbers of tokens
 --        'error'   place is a pattern of GLOB, for the first 400 bytes of a result
 --                  in formats that have no flag for an error
 -- part   in a stream, the events of one call have the same value here; their
@@ -107,18 +108,18 @@ VALUES
   ('openai.responses', 'stream', 'model', '$.response.model', '{}')
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.blackbox_usage_places(format, source, place, conditions, input, cache_write, cache_read, output, reasoning, cache_write_1h, cache_in_input, reasoning_in_output)
+INSERT INTO main.blackbox_places(kind, format, source, place, conditions, input, cache_write, cache_read, output, reasoning, cache_write_1h, cache_in_input, reasoning_in_output)
 VALUES
-  ('anthropic', 'stream', '$.usage', '{"$.type":"message_delta"}', '.input_tokens', '.cache_creation_input_tokens', '.cache_read_input_tokens', '.output_tokens', '.output_tokens_details.thinking_tokens', '.cache_creation.ephemeral_1h_input_tokens', 0, 1),
-  ('anthropic', 'stream', '$.message.usage', '{"$.type":"message_start"}', '.input_tokens', '.cache_creation_input_tokens', '.cache_read_input_tokens', '.output_tokens', '.output_tokens_details.thinking_tokens', '.cache_creation.ephemeral_1h_input_tokens', 0, 1),
-  ('anthropic', 'response', '$.usage', '{"$.type":"message"}', '.input_tokens', '.cache_creation_input_tokens', '.cache_read_input_tokens', '.output_tokens', '.output_tokens_details.thinking_tokens', '.cache_creation.ephemeral_1h_input_tokens', 0, 1),
-  ('bedrock.converse', 'response', '$.usage', '{}', '.inputTokens', '.cacheWriteInputTokens', '.cacheReadInputTokens', '.outputTokens', NULL, NULL, 0, 1),
-  ('gemini', 'stream', '$.usageMetadata', '{}', '.promptTokenCount', NULL, '.cachedContentTokenCount', '.candidatesTokenCount', '.thoughtsTokenCount', NULL, 1, 0),
-  ('gemini', 'response', '$.usageMetadata', '{}', '.promptTokenCount', NULL, '.cachedContentTokenCount', '.candidatesTokenCount', '.thoughtsTokenCount', NULL, 1, 0),
-  ('openai.chat', 'stream', '$.usage', '{}', '.prompt_tokens', NULL, '.prompt_tokens_details.cached_tokens', '.completion_tokens', '.completion_tokens_details.reasoning_tokens', NULL, 1, 1),
-  ('openai.chat', 'response', '$.usage', '{}', '.prompt_tokens', NULL, '.prompt_tokens_details.cached_tokens', '.completion_tokens', '.completion_tokens_details.reasoning_tokens', NULL, 1, 1),
-  ('openai.responses', 'stream', '$.response.usage', '{"$.response.object":"response"}', '.input_tokens', '.input_tokens_details.cache_write_tokens', '.input_tokens_details.cached_tokens', '.output_tokens', '.output_tokens_details.reasoning_tokens', NULL, 1, 1),
-  ('openai.responses', 'response', '$.usage', '{"$.object":"response"}', '.input_tokens', '.input_tokens_details.cache_write_tokens', '.input_tokens_details.cached_tokens|.cached_input_tokens', '.output_tokens', '.output_tokens_details.reasoning_tokens|.reasoning_output_tokens', NULL, 1, 1)
+  ('usage', 'anthropic', 'stream', '$.usage', '{"$.type":"message_delta"}', '.input_tokens', '.cache_creation_input_tokens', '.cache_read_input_tokens', '.output_tokens', '.output_tokens_details.thinking_tokens', '.cache_creation.ephemeral_1h_input_tokens', 0, 1),
+  ('usage', 'anthropic', 'stream', '$.message.usage', '{"$.type":"message_start"}', '.input_tokens', '.cache_creation_input_tokens', '.cache_read_input_tokens', '.output_tokens', '.output_tokens_details.thinking_tokens', '.cache_creation.ephemeral_1h_input_tokens', 0, 1),
+  ('usage', 'anthropic', 'response', '$.usage', '{"$.type":"message"}', '.input_tokens', '.cache_creation_input_tokens', '.cache_read_input_tokens', '.output_tokens', '.output_tokens_details.thinking_tokens', '.cache_creation.ephemeral_1h_input_tokens', 0, 1),
+  ('usage', 'bedrock.converse', 'response', '$.usage', '{}', '.inputTokens', '.cacheWriteInputTokens', '.cacheReadInputTokens', '.outputTokens', NULL, NULL, 0, 1),
+  ('usage', 'gemini', 'stream', '$.usageMetadata', '{}', '.promptTokenCount', NULL, '.cachedContentTokenCount', '.candidatesTokenCount', '.thoughtsTokenCount', NULL, 1, 0),
+  ('usage', 'gemini', 'response', '$.usageMetadata', '{}', '.promptTokenCount', NULL, '.cachedContentTokenCount', '.candidatesTokenCount', '.thoughtsTokenCount', NULL, 1, 0),
+  ('usage', 'openai.chat', 'stream', '$.usage', '{}', '.prompt_tokens', NULL, '.prompt_tokens_details.cached_tokens', '.completion_tokens', '.completion_tokens_details.reasoning_tokens', NULL, 1, 1),
+  ('usage', 'openai.chat', 'response', '$.usage', '{}', '.prompt_tokens', NULL, '.prompt_tokens_details.cached_tokens', '.completion_tokens', '.completion_tokens_details.reasoning_tokens', NULL, 1, 1),
+  ('usage', 'openai.responses', 'stream', '$.response.usage', '{"$.response.object":"response"}', '.input_tokens', '.input_tokens_details.cache_write_tokens', '.input_tokens_details.cached_tokens', '.output_tokens', '.output_tokens_details.reasoning_tokens', NULL, 1, 1),
+  ('usage', 'openai.responses', 'response', '$.usage', '{"$.object":"response"}', '.input_tokens', '.input_tokens_details.cache_write_tokens', '.input_tokens_details.cached_tokens|.cached_input_tokens', '.output_tokens', '.output_tokens_details.reasoning_tokens|.reasoning_output_tokens', NULL, 1, 1)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO main.blackbox_places(format, source, kind, place)

@@ -16,7 +16,7 @@
 --                    item without the policy. UPDATE changes a payload
 --   rollout_log      view: INSERT appends an item if the policy keeps it
 --   rollout_policy   table: which items are kept, in named presets
---   rollout_readings, rollout_preambles  tables: how items are read
+--   blackbox_places  table of core: how items are read
 -- Below these
 --   rollout__heads    a narrow row for each conversation: the counters, the title
 --   rollout__about    a wider row for each conversation: what lists show
@@ -26,8 +26,7 @@
 --   rollout__turns    the numbers of turns, by the key of the item that begins them
 --   rollout__marks    compactions and rollbacks, by the key of their item
 --   rollout_drops     what the policy dropped, by type
---   rollout__act      one row: the rule that is running, for its receipt, and a
---                     number that tells whether the rules have changed
+--   rollout__act      one row: the rule that is running, for its receipt
 --   rollout_facts     view: what an item says; rollout_texts: parts of it
 --   rollout__meta     view: the columns that come from the session_meta
 --   rollout_due       view: the conversations that expire, and when; DELETE
@@ -380,8 +379,8 @@ BEGIN
              AND (instr(r.conditions, '"$.type":"') = 0
                   OR instr(lower(replace(r.conditions, '_', '')), '"$.type":"' || lower(replace(
                        coalesce(d.payload ->> '$.type', ''), '_', '')) || '"'))
-             AND NOT EXISTS (
-                   SELECT 1 FROM json_each(iif(json_valid(r.conditions), r.conditions, '{"$":null}')) AS c
+             AND json_valid(r.conditions) AND NOT EXISTS (
+                   SELECT 1 FROM json_each(r.conditions) AS c
                     WHERE CASE c.type
                       WHEN 'text' THEN
                         lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))

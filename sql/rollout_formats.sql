@@ -106,9 +106,9 @@ SELECT d.id AS id, r.kind AS fact, r.source AS source,
           FROM rollout__data) AS d
  CROSS JOIN blackbox_places AS r
     ON r.type_key = lower(replace(d.type, '_', ''))
- WHERE d.payload IS NOT NULL AND r.kind NOT IN ('line', 'start')
-   AND NOT EXISTS (
-         SELECT 1 FROM json_each(iif(json_valid(r.conditions), r.conditions, '{"$":null}')) AS c
+ WHERE d.payload IS NOT NULL AND r.kind NOT IN ('line', 'start', 'usage')
+   AND json_valid(r.conditions) AND NOT EXISTS (
+         SELECT 1 FROM json_each(r.conditions) AS c
           WHERE CASE c.type
             WHEN 'text' THEN
               lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))

@@ -7,7 +7,7 @@
 -- Each row that an item fulfils makes a message of it. Places are paths of
 -- SQLite's JSON functions, from the top of the payload.
 --
--- type, conditions  as in rollout_readings
+-- type, conditions  as in blackbox_places
 -- part              of several messages of one item, their order
 -- role              a role, or its place
 -- whole             place of the message, which is used as it is; or

@@ -2,7 +2,7 @@
 -- It continues rollout.sql, which has the manual.
 --
 -- Tables  rollout_calls          one row for each call of a model
--- Rows    of blackbox_usage_places, which core.sql describes
+-- Rows    of blackbox_places, which core.sql describes
 -- Views   rollout__costs         the calls, with their cost by blackbox_prices
 --         rollout_usage          the calls, with their cost
 --         rollout_usage_days     sums by day (UTC) and model
@@ -17,38 +17,38 @@
 --                 keeps for an hour
 -- output          tokens written, with those of reasoning
 
-INSERT INTO main.blackbox_usage_places(format, type, conditions, place, total, call_1, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input, reasoning_in_output)
+INSERT INTO main.blackbox_places(kind, format, type, conditions, place, other, call_id, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input, reasoning_in_output)
 VALUES
-  ('codex', 'event_msg', '{"$.type":"token_count","$.info":true}', '$.info.last_token_usage', '$.info.total_token_usage', NULL, NULL, NULL, '.input_tokens', NULL, '.cached_input_tokens', '.output_tokens', '.reasoning_output_tokens', NULL, 1, 1),
-  ('pi', 'message', '{"$.message.role":"assistant","$.message.usage":true}', '$.message.usage', NULL, '$.id', '$.timestamp', '$.message.model', '.input', '.cacheWrite', '.cacheRead', '.output', NULL, '$.message.usage.cost.total', 0, 1),
-  ('gemini', 'gemini', '{"$.tokens":true}', '$.tokens', NULL, '$.id', '$.timestamp', '$.model', '.input', NULL, '.cached', '.output', '.thoughts', NULL, 1, 0),
-  ('qwen', 'assistant', '{"$.usageMetadata":true}', '$.usageMetadata', NULL, '$.uuid', NULL, '$.model', '.promptTokenCount', NULL, '.cachedContentTokenCount', '.candidatesTokenCount', '.thoughtsTokenCount', NULL, 1, 0),
-  ('opencode', 'message', '{"$.store":"opencode","$.role":"assistant"}', '$.row.data.tokens', NULL, '$.row.id', NULL, '$.row.data.modelID', '.input', '.cache.write', '.cache.read', '.output', '.reasoning', '$.row.data.cost', 0, 0),
-  ('copilot', 'assistant.usage', '{}', '$.data', NULL, '$.id', NULL, '$.data.model', '.inputTokens', '.cacheWriteTokens', '.cacheReadTokens', '.outputTokens', NULL, NULL, 0, 1)
+  ('usage', 'codex', 'event_msg', '{"$.type":"token_count","$.info":true}', '$.info.last_token_usage', '$.info.total_token_usage', NULL, NULL, NULL, '.input_tokens', NULL, '.cached_input_tokens', '.output_tokens', '.reasoning_output_tokens', NULL, 1, 1),
+  ('usage', 'pi', 'message', '{"$.message.role":"assistant","$.message.usage":true}', '$.message.usage', NULL, '$.id', '$.timestamp', '$.message.model', '.input', '.cacheWrite', '.cacheRead', '.output', NULL, '$.message.usage.cost.total', 0, 1),
+  ('usage', 'gemini', 'gemini', '{"$.tokens":true}', '$.tokens', NULL, '$.id', '$.timestamp', '$.model', '.input', NULL, '.cached', '.output', '.thoughts', NULL, 1, 0),
+  ('usage', 'qwen', 'assistant', '{"$.usageMetadata":true}', '$.usageMetadata', NULL, '$.uuid', NULL, '$.model', '.promptTokenCount', NULL, '.cachedContentTokenCount', '.candidatesTokenCount', '.thoughtsTokenCount', NULL, 1, 0),
+  ('usage', 'opencode', 'message', '{"$.store":"opencode","$.role":"assistant"}', '$.row.data.tokens', NULL, '$.row.id', NULL, '$.row.data.modelID', '.input', '.cache.write', '.cache.read', '.output', '.reasoning', '$.row.data.cost', 0, 0),
+  ('usage', 'copilot', 'assistant.usage', '{}', '$.data', NULL, '$.id', NULL, '$.data.model', '.inputTokens', '.cacheWriteTokens', '.cacheReadTokens', '.outputTokens', NULL, NULL, 0, 1)
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.blackbox_usage_places(format, type, conditions, place, call_1, call_2, model, cache_write, cache_write_1h, cache_read, reasoning, cost, output_recorded)
-VALUES ('claude-code', 'assistant', '{"$.message.usage":true}', '$.message.usage', '$.message.id', '$.requestId', '$.message.model', '.cache_creation_input_tokens', '.cache_creation.ephemeral_1h_input_tokens', '.cache_read_input_tokens', '.output_tokens_details.thinking_tokens', '$.costUSD', 1)
+INSERT INTO main.blackbox_places(kind, format, type, conditions, place, call_id, call_2, model, input, cache_write, cache_write_1h, cache_read, output, reasoning, cost, output_recorded)
+VALUES ('usage', 'claude-code', 'assistant', '{"$.message.usage":true}', '$.message.usage', '$.message.id', '$.requestId', '$.message.model', '.input_tokens', '.cache_creation_input_tokens', '.cache_creation.ephemeral_1h_input_tokens', '.cache_read_input_tokens', '.output_tokens', '.output_tokens_details.thinking_tokens', '$.costUSD', 1)
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.blackbox_usage_places(format, type, conditions, place, model, input, cache_write, cache_read, output)
-SELECT 'kimi', 'usage.record', c.conditions, '$.usage', '$.model', '.inputOther', '.inputCacheCreation', '.inputCacheRead', '.output'
+INSERT INTO main.blackbox_places(kind, format, type, conditions, place, model, input, cache_write, cache_read, output)
+SELECT 'usage', 'kimi', 'usage.record', c.conditions, '$.usage', '$.model', '.inputOther', '.inputCacheCreation', '.inputCacheRead', '.output'
   FROM (SELECT '{"$.usageScope":"turn"}' AS conditions UNION ALL
         SELECT '{"$.usageScope":null}') AS c
  WHERE 1
 ON CONFLICT DO NOTHING;
 
 -- Log records of Claude Code and Codex.
-INSERT INTO main.blackbox_usage_places(format, type, conditions, place, call_1, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input)
+INSERT INTO main.blackbox_places(kind, format, type, conditions, place, call_id, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input)
 VALUES
-  ('otel', 'api_request', '{"$.event":"api_request"}', '$.attributes', '$.attributes.request_id', '$.attributes.model', '.input_tokens', '.cache_creation_tokens', '.cache_read_tokens', '.output_tokens', NULL, '$.attributes.cost_usd', 0),
-  ('otel', 'codex.sse_event', '{"$.attributes.event.kind":"response.completed"}', '$.attributes', NULL, '$.attributes.model', '.input_token_count', NULL, '.cached_token_count', '.output_token_count', '.reasoning_token_count', NULL, 1)
+  ('usage', 'otel', 'api_request', '{"$.event":"api_request"}', '$.attributes', '$.attributes.request_id', '$.attributes.model', '.input_tokens', '.cache_creation_tokens', '.cache_read_tokens', '.output_tokens', NULL, '$.attributes.cost_usd', 0),
+  ('usage', 'otel', 'codex.sse_event', '{"$.attributes.event.kind":"response.completed"}', '$.attributes', NULL, '$.attributes.model', '.input_token_count', NULL, '.cached_token_count', '.output_token_count', '.reasoning_token_count', NULL, 1)
 ON CONFLICT DO NOTHING;
 
 -- Spans: the tokens of a cache are among those of the input. (The span of an agent
 -- has the sums of its calls, which are not counted again.)
-INSERT INTO main.blackbox_usage_places(format, type, conditions, place, call_1, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input)
-SELECT 'otel', t.type, m.conditions, '$.attributes.gen_ai.usage', '$.traceId', '$.spanId', m.model, '.input_tokens', '.cache_creation.input_tokens', '.cache_read.input_tokens', '.output_tokens', '.reasoning.output_tokens', '$.attributes.gen_ai.usage.cost', 1
+INSERT INTO main.blackbox_places(kind, format, type, conditions, place, call_id, call_2, model, input, cache_write, cache_read, output, reasoning, cost, cache_in_input)
+SELECT 'usage', 'otel', t.type, m.conditions, '$.attributes.gen_ai.usage', '$.traceId', '$.spanId', m.model, '.input_tokens', '.cache_creation.input_tokens', '.cache_read.input_tokens', '.output_tokens', '.reasoning.output_tokens', '$.attributes.gen_ai.usage.cost', 1
   FROM (SELECT 'chat' AS type UNION ALL SELECT 'generate_content' UNION ALL
         SELECT 'text_completion' UNION ALL SELECT 'embeddings' UNION ALL
         SELECT 'gen_ai.client.inference.operation.details') AS t,
@@ -99,8 +99,9 @@ SELECT n.*, n.cost IS NOT NULL AS told,
                                       length(n.model) - n.vendor - n.tail))
                AND (p.above = 0 OR p.above < n.input_fresh + n.cache_write + n.cache_read))
            ORDER BY fit DESC, away > 0, abs(away), above DESC LIMIT 1)) AS price,
-       CASE WHEN EXISTS (SELECT 1 FROM blackbox_usage_places AS u
-                          WHERE u.format = n.format AND u.output_recorded)
+       CASE WHEN EXISTS (SELECT 1 FROM blackbox_places AS u
+                          WHERE u.format = n.format AND u.source = 'item' AND u.kind = 'usage'
+                            AND u.output_recorded)
             THEN 'as recorded' END AS output_source
   FROM (SELECT *, at / 86400000 AS day,
                iif(instr(model, '/'), length(rtrim(model, replace(model, '/', ''))), 0) AS vendor,

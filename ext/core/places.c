@@ -1,5 +1,5 @@
 /*
-** places.c: finds what rows of blackbox_places and blackbox_usage_places name.
+** places.c: finds what rows of blackbox_places name.
 **
 ** Places are paths of SQLite's JSON functions. Bodies are read by the files of the
 ** payload domain, which follow all places in one walk; items of session files by
@@ -167,27 +167,22 @@ BxTest bxTestAdd(BxPlaces *p, const char *zJson, BxErr *pErr) {
 #define KINDS                                                                  \
   "instr('call,     result,   user,     assistant,message,  prompt,   "        \
   "model,    offer,    choice,   error,    preamble, line,     start,    "     \
-  "goal,     review,   title,    cwd,      branch,   tool,     ', "            \
+  "goal,     review,   title,    cwd,      branch,   tool,     usage,    ', "  \
   "kind || ',') / 10"
 #define SOURCES                                                                \
   "instr('request, response,stream,  item,    event,   ', source || ',') / 9"
-#define OF_ITEMS "(source IN ('item', 'event')) = ?1"
 
-static const char zRows[] =
-    "SELECT " KINDS " AS kind, " SOURCES ", 0, 0, conditions, format, "
-    "type_key, place, iif(kind IN ('line', 'start'), type, other), part, "
-    "call_id, tool, arguments, result, is_error, "
-    "NULL, NULL, NULL, NULL, 0 AS late, type FROM main.blackbox_places "
-    "WHERE " OF_ITEMS " UNION ALL SELECT 19, " SOURCES
-    ", cache_in_input, reasoning_in_output, "
-    "conditions, format, type_key, place, total, call_1, call_2, model, cost, "
-    "input, cache_write, cache_read, output, reasoning, cache_write_1h, 1, "
-    "type "
-    "FROM main.blackbox_usage_places WHERE " OF_ITEMS
-    " ORDER BY type_key, late, format, kind, type, conditions, place";
+static const char zPlaceRows[] =
+    "SELECT " KINDS ", " SOURCES ", cache_in_input, reasoning_in_output, "
+    "conditions, format, type_key, place, "
+    "iif(kind IN ('line', 'start'), type, other), part, call_id, tool, "
+    "arguments, result, is_error, call_2, model, cost, input, cache_write, "
+    "cache_read, output, reasoning, cache_write_1h FROM main.blackbox_places "
+    "WHERE (source IN ('item', 'event')) = ?1 ORDER BY type_key, "
+    "kind = 'usage', format, 1, type, conditions, place";
 #define FIRST_TEXT 5 /* column of BX_PLACE_FORMAT */
 
-static void addPlace(
+static void addPlaceRow(
     BxPlaces *p, sqlite3_stmt *pRow, unsigned mKind, BxErr *pErr) {
   BxKind eKind = (BxKind)sqlite3_column_int(pRow, 0);
   BxPlace *a;
@@ -208,9 +203,9 @@ static void addPlace(
 
 void bxPlacesRead(
     BxPlaces *p, BxStmts *pHome, int bItems, unsigned mKind, BxErr *pErr) {
-  sqlite3_stmt *pRow = bxStmt(pHome, zRows, pErr);
+  sqlite3_stmt *pRow = bxStmt(pHome, zPlaceRows, pErr);
   bxBind(pRow, pErr, "i", (i64)bItems);
-  while (bxRow(pRow, pErr)) addPlace(p, pRow, mKind, pErr);
+  while (bxRow(pRow, pErr)) addPlaceRow(p, pRow, mKind, pErr);
   bxDone(pRow, pErr);
 }
 
@@ -253,13 +248,13 @@ void bxTokensRead(BxTokens *p, const BxPlace *pPlace, const BxTree *pTree,
     int iNode, BxErr *pErr) {
   char *const *az = pPlace->az;
   i64 nInput = -1, nOutput = -1;
-  readTokens(&nInput, az[BX_USAGE_INPUT], pTree, iNode, pErr);
-  readTokens(&nOutput, az[BX_USAGE_OUTPUT], pTree, iNode, pErr);
-  readTokens(&p->nCacheWrite, az[BX_USAGE_CACHE_WRITE], pTree, iNode, pErr);
-  readTokens(&p->nCacheRead, az[BX_USAGE_CACHE_READ], pTree, iNode, pErr);
-  readTokens(&p->nReasoning, az[BX_USAGE_REASONING], pTree, iNode, pErr);
+  readTokens(&nInput, az[BX_PLACE_INPUT], pTree, iNode, pErr);
+  readTokens(&nOutput, az[BX_PLACE_OUTPUT], pTree, iNode, pErr);
+  readTokens(&p->nCacheWrite, az[BX_PLACE_CACHE_WRITE], pTree, iNode, pErr);
+  readTokens(&p->nCacheRead, az[BX_PLACE_CACHE_READ], pTree, iNode, pErr);
+  readTokens(&p->nReasoning, az[BX_PLACE_REASONING], pTree, iNode, pErr);
   readTokens(
-      &p->nCacheWrite1h, az[BX_USAGE_CACHE_WRITE_1H], pTree, iNode, pErr);
+      &p->nCacheWrite1h, az[BX_PLACE_CACHE_WRITE_1H], pTree, iNode, pErr);
   if (nInput >= 0) {
     i64 nCached = atLeast(p->nCacheRead, 0) + atLeast(p->nCacheWrite, 0);
     p->nInput = pPlace->bCacheIn ? atLeast(nInput - nCached, 0) : nInput;

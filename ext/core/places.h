@@ -1,6 +1,6 @@
 /*
-** places.h: where texts in JSON have what blackbox reads, as rows of
-** blackbox_places and blackbox_usage_places (sql/core.sql).
+** places.h: where texts in JSON have what blackbox reads, as rows of blackbox_places
+** (sql/core.sql).
 */
 #ifndef BX_PLACES_H
 #define BX_PLACES_H
@@ -8,8 +8,7 @@
 #include "statement.h"
 #include "tree.h"
 
-/* The column kind; and BX_KIND_USAGE for rows of blackbox_usage_places. What one
-** node of a body is comes in this order. */
+/* The column kind. What one node of a body is comes in this order. */
 typedef enum {
   BX_KIND_CALL,
   BX_KIND_RESULT,
@@ -55,17 +54,15 @@ enum {
   BX_PLACE_ARGUMENTS,
   BX_PLACE_RESULT,
   BX_PLACE_ERROR,
-  BX_USAGE_TOTAL = BX_PLACE_OTHER,
-  BX_USAGE_CALL_1,
-  BX_USAGE_CALL_2,
-  BX_USAGE_MODEL,
-  BX_USAGE_COST,
-  BX_USAGE_INPUT,
-  BX_USAGE_CACHE_WRITE,
-  BX_USAGE_CACHE_READ,
-  BX_USAGE_OUTPUT,
-  BX_USAGE_REASONING,
-  BX_USAGE_CACHE_WRITE_1H,
+  BX_PLACE_ID_2,
+  BX_PLACE_MODEL,
+  BX_PLACE_COST,
+  BX_PLACE_INPUT,
+  BX_PLACE_CACHE_WRITE,
+  BX_PLACE_CACHE_READ,
+  BX_PLACE_OUTPUT,
+  BX_PLACE_REASONING,
+  BX_PLACE_CACHE_WRITE_1H,
   BX_PLACE_TEXTS
 };
 
@@ -141,7 +138,7 @@ typedef struct BxTokens {
   i64 nCacheWrite1h;
 } BxTokens;
 
-/* Reads the numbers at a node that a row of blackbox_usage_places has found. Those
+/* Reads the numbers at a node that a row of kind usage has found. Those
 ** that are not there stay as they were. */
 void bxTokensRead(BxTokens *p, const BxPlace *pPlace, const BxTree *pTree,
     int iNode, BxErr *pErr);

@@ -5,7 +5,7 @@
 ** Each row becomes a line, a JSON object that has the whole row: "store",
 ** "session", "agent", "type", "role" and "row". A column that has JSON is JSON
 ** there, and a blob that has none is hexadecimal. The lines are imported as those
-** of a file, by rows of rollout_formats and rollout_readings. So a second import
+** of a file, by rows of rollout_formats and blackbox_places. So a second import
 ** takes the rows that are new or were changed. The tables are only read.
 **
 ** One session is in memory at a time. Returns what rollout_import() returns; the

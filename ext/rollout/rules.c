@@ -119,13 +119,12 @@ static sqlite3_uint64 hashRows(BxStmts *pHome, int bImport, BxErr *pErr) {
       "WHERE name = 'rollout.policy') FROM main.rollout__act",
       "SELECT * FROM main.rollout_policy",
       "SELECT * FROM main.blackbox_places WHERE source IN ('item', 'event')",
-      "SELECT * FROM main.blackbox_usage_places WHERE source = 'item'",
       "SELECT * FROM main.rollout_formats",
       "SELECT * FROM main.rollout_attributes",
   };
   sqlite3_uint64 h = (sqlite3_uint64)bImport + 1;
   int i, j, n;
-  for (i = 0; i < (bImport ? 6 : 4); i++) {
+  for (i = 0; i < (bImport ? 5 : 3); i++) {
     sqlite3_stmt *pRow = bxStmt(pHome, azRows[i], pErr);
     while (bxRow(pRow, pErr)) {
       for (j = 0; j < sqlite3_column_count(pRow); j++) {

@@ -1,6 +1,6 @@
 /*
 ** usage.c: the tokens that items tell, as rows of rollout_calls, by the rows of
-** blackbox_usage_places.
+** blackbox_places.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -44,7 +44,7 @@ static BxTokens tokensAt(RolloutTale *p, const BxPlace *pPlace, int iNode) {
 /* Finds what tells the call from others. */
 static void readCallId(RolloutTale *p, RolloutUsage *pUsage) {
   BxPlace total = *pUsage->pPlace; /* the numbers as they are written */
-  int iTotal = objectAt(p, total.az[BX_USAGE_TOTAL]);
+  int iTotal = objectAt(p, total.az[BX_PLACE_OTHER]);
   char *const *az = total.az;
   char *z1, *z2;
   if (iTotal >= 0) {
@@ -57,9 +57,9 @@ static void readCallId(RolloutTale *p, RolloutUsage *pUsage) {
         tokens.nCacheRead, tokens.nOutput, tokens.nReasoning);
     return;
   }
-  z1 = textAt(p, az[BX_USAGE_CALL_1]);
-  z2 = textAt(p, az[BX_USAGE_CALL_2]);
-  if (z1 != 0 && (z2 != 0 || az[BX_USAGE_CALL_2] == 0)) {
+  z1 = textAt(p, az[BX_PLACE_ID]);
+  z2 = textAt(p, az[BX_PLACE_ID_2]);
+  if (z1 != 0 && (z2 != 0 || az[BX_PLACE_ID_2] == 0)) {
     pUsage->zCall = bxPrintf(p->pErr, "%s:%s", z1, z2 ? z2 : "");
   }
   sqlite3_free(z1);
@@ -68,7 +68,7 @@ static void readCallId(RolloutTale *p, RolloutUsage *pUsage) {
 
 static void readCost(RolloutTale *p, RolloutUsage *pUsage) {
   const BxTree *pTree = &p->pJson->tree;
-  int i = bxRolloutPlace(p->pJson, pUsage->pPlace->az[BX_USAGE_COST]);
+  int i = bxRolloutPlace(p->pJson, pUsage->pPlace->az[BX_PLACE_COST]);
   if (i < 0 || strchr("-0123456789", BX_TREE_KIND(pTree, i)) == 0) return;
   pUsage->bCost = 1;
   pUsage->rCost = strtod(pTree->z + pTree->a[i].iAt, 0);
@@ -95,7 +95,7 @@ void bxRolloutTellUsage(RolloutTale *p, const BxPlace *pPlace, i64 iSequence) {
   if (a == 0) return;
   readCallId(p, &usage);
   readCost(p, &usage);
-  usage.zModel = textAt(p, pPlace->az[BX_USAGE_MODEL]);
+  usage.zModel = textAt(p, pPlace->az[BX_PLACE_MODEL]);
   if (usage.zModel == 0 && p->azNew[BX_KIND_MODEL] != 0) {
     usage.zModel = bxPrintf(p->pErr, "%s", p->azNew[BX_KIND_MODEL]);
   }

@@ -46,7 +46,7 @@ def test_no_header_includes_itself_through_others():
 
 # The layers of core, lowest first. A file uses only files of its layer and of lower ones.
 LAYERS = ({"error", "value", "hash", "digest", "ways", "zip", "merkle"},
-          {"connection", "statement", "json", "tree", "write"},
+          {"connection", "statement", "json", "tree", "places", "write"},
           {"transaction"},
           {"schema", "clock", "model", "vtable", "shadow"},
           {"log", "log_leaf", "log_tree", "log_fold"},

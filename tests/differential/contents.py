@@ -58,8 +58,6 @@ LISTS = {
     "blackbox_domains": "domain",
     "blackbox_limits": "name, value, \"default\", range, meaning",
     "payload_rules": "rule, enabled, level, threshold, span, pause_ms, meaning",
-    "payload_formats": "format, body, kind, place, part, call_id, tool, arguments, result, "
-                       "is_error",
     "report_masks": "*",
     "retention_rules": "rule, domain, \"table\", \"key\", \"time\", format, age_ms",
     "rollout_attributes": "format, attribute, name",

@@ -242,9 +242,6 @@ DIFFERENCES = [
         r"FROM payload_rules\b", r"^\('budget_cost', .*, by payload_prices'\)$",
         r"^\('budget_cost', .*, by blackbox_prices'\)$", "one table of prices"),
     Difference(
-        r"FROM payload_formats\b", None, r"^\('[\w.]+', '\w+', '(usage|error)', ",
-        "one table of formats"),
-    Difference(
         r"payload_usage\(request, response\)", r"^gpt-5\|100\|\|800\|20\|$",
         r"^gpt-5\|100\|\|800\|20\|\|$", "the tokens that a cache keeps for an hour"),
     Difference(
@@ -366,6 +363,18 @@ INNER = "|".join(sorted(INNER.difference(re.findall(r"\w+", SQL))))
 
 # What the checkout is given in place of a statement of the oracle.
 TRANSLATIONS = [
+    Translation(
+        r"FROM rollout_readings", "FROM (SELECT *, kind AS fact FROM blackbox_places "
+        "WHERE type <> '' AND kind NOT IN ('usage', 'line', 'start'))", "one table of formats"),
+    Translation(
+        r"FROM rollout_preambles", "FROM (SELECT place AS prefix FROM blackbox_places "
+        "WHERE kind = 'preamble')", "one table of formats"),
+    Translation(
+        r"FROM rollout_lines", "FROM (SELECT format, place AS prefix, type, kind = 'start' AS "
+        "first FROM blackbox_places WHERE kind IN ('line', 'start'))", "one table of formats"),
+    Translation(
+        r"FROM rollout_usage_formats", "FROM (SELECT * FROM blackbox_places "
+        "WHERE type <> '' AND kind = 'usage')", "one table of formats"),
     Translation(
         r"\bring_agents SET half = ", "ring_agents SET kept = ",
         "rows are not in two halves: the id of a slot has the window"),

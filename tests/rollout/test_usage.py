@@ -164,9 +164,9 @@ def test_other_formats_tell_their_tokens(db, line, usage):
 
 def test_calls_and_formats_cannot_be_changed_by_mistake(db):
     load(db, lines(answer(0, "m1", 9)))
-    for sql in ("UPDATE blackbox_usage_places SET place = 'x'",
-                "INSERT INTO blackbox_usage_places(format, type, conditions, place) "
-                "VALUES ('x', 'x', '[', '$.x')"):
+    for sql in ("UPDATE blackbox_places SET place = 'x' WHERE kind = 'usage'",
+                "INSERT INTO blackbox_places(format, kind, type, conditions, place) "
+                "VALUES ('x', 'usage', 'x', '[', '$.x')"):
         with pytest.raises(sqlite3.IntegrityError):
             db.execute(sql)
     db.execute("UPDATE rollout_calls SET output = 1")
