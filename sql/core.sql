@@ -465,8 +465,6 @@ CREATE TABLE IF NOT EXISTS main.blackbox_places(
   cache_in_input DEFAULT 0, reasoning_in_output DEFAULT 1, output_recorded DEFAULT 0,
   type_key   TEXT AS (lower(replace(type, '_', ''))),
   PRIMARY KEY (format, source, kind, type, conditions, place),
-  CHECK (cache_in_input IN (0, 1) AND reasoning_in_output IN (0, 1)
-         AND output_recorded IN (0, 1)),
   CONSTRAINT "ValidationError: conditions must be a JSON object such as {""$.role"":""user""}, and a place a path such as $.message.content"
   CHECK ((conditions = '{}' OR substr(conditions, 1, 3) || substr(conditions, -1) = '{"$}'
           AND instr(replace(replace(conditions, ' ', ''), ',"$', ''), ',"') = 0)
