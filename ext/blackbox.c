@@ -158,7 +158,8 @@ static const BxDomain aDomain[] = {
         .zSize =
             "SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0)"
             " AS bytes FROM main.evidence_owners", /* not of buffers */
-        .zGuarded = ",evidence__pinned,evidence__sweeps,"},
+        .zGuarded = ",evidence__pinned,evidence__sweeps,",
+        .xLeave = bxEvidenceLeave},
     {.zName = "cache",
         .zTable = "cache_state",
         .zSql = bxSqlCache,

@@ -90,6 +90,21 @@ void bxEvKnown(BxVtab *pVtab, BxErr *pErr) {
   bxEvExpectKnown((EvBuffer *)pVtab, pErr);
 }
 
+/* Pinned rows of a buffer that was lost. (Others keep the buffer itself.) */
+void bxEvidenceLeave(BxStmts *p, BxErr *pErr) {
+  static const char zLost[] =
+      "SELECT count(*) FROM main.evidence__pinned AS e WHERE pinned IS NOT 0"
+      " AND NOT EXISTS (SELECT 1 FROM main.sqlite_schema"
+      "  WHERE type = 'table' AND name = e.buffer COLLATE NOCASE)";
+  i64 n = bxAskOnce(p, zLost, pErr, "");
+  if (n == 0) return;
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "PinnedError: schema %s has %lld pinned rows of buffers that are gone, "
+      "and nothing was removed; UPDATE evidence__pinned SET pinned = 0 unpins "
+      "them",
+      p->zDb, n);
+}
+
 void bxEvCheck(BxVtab *pVtab, BxProblems *pOut) {
   static const char *const azSql[] = {
       zCountersDiffer, zDataMissing, zDataDiffers, zPinsDiffer};

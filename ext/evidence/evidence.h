@@ -266,6 +266,7 @@ char *bxEvProblemsSql(const char *zFrom);
 /* bxEvExpectKnown(), and the checks that SQL cannot do, for core. */
 void bxEvKnown(BxVtab *p, BxErr *pErr);
 void bxEvCheck(BxVtab *p, BxProblems *pOut);
+void bxEvidenceLeave(BxStmts *p, BxErr *pErr);
 
 /* act.c, export.c */
 /* Finds the buffer that argument 0 names. */

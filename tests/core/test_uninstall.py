@@ -295,6 +295,18 @@ def test_a_buffer_with_pinned_rows_keeps_everything_in_place(db):
     assert one(db, "SELECT blackbox_uninstall('main', NULL, 'force')") == "main: "
 
 
+def test_pinned_rows_of_a_buffer_that_is_lost_stay(db):
+    db.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
+    db.execute("INSERT INTO rec(id, action) VALUES('a1', '{}')")
+    db.execute("UPDATE rec SET pinned = 1")
+    db.executescript("PRAGMA writable_schema = ON; DELETE FROM sqlite_schema WHERE name = 'rec';"
+                     "PRAGMA writable_schema = RESET")
+    assert re.fullmatch("PinnedError: schema main has 1 pinned rows of buffers that are gone.*",
+                        refused(db, "main", None, "force"))
+    db.execute("UPDATE evidence__pinned SET pinned = 0")
+    one(db, "SELECT blackbox_uninstall('main', NULL, 'force')")
+
+
 def test_waits_for_a_writer_and_changes_nothing_when_it_cannot(path):
     db, other = connect(path, timeout=0.1), connect(path)
     one(db, "SELECT blackbox_install()")
