@@ -162,14 +162,19 @@ static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
 
 /* Whether the schema has the domain, or a part of it. */
 static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
+  static const char zListed[] =
+      "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1";
   BxErr err = {SQLITE_OK, 0};
   int bTraces;
   if (bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err)) return 1;
   bTraces = (int)bxAskOnce(p,
       "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 OR name = ?2 || "
       "'__check' OR (instr(?3, ',' || name || ',') AND name IS NOT ?4)",
-      &err, "tttt", pDomain->zTable, pDomain->zName,
-      pDomain->zFaults ? pDomain->zGuarded : 0, pDomain->zAdopted);
+      &err, "tttt", pDomain->zTable, pDomain->zName, pDomain->zGuarded,
+      pDomain->zAdopted);
+  if (!bTraces && bxCarries(p->bx, p->zDb, "core", &pOut->err)) {
+    bTraces = (int)bxAskOnce(p, zListed, &err, "t", pDomain->zName);
+  }
   bxUnchecked(pOut, pDomain->zName, &err);
   return bTraces;
 }

@@ -17,7 +17,8 @@
 ** Of all but the second a row of kind "repair" tells, which gets a leaf as well, and
 ** which proof_verify() lists for 30 days. If hashes of the tree are missing, or a trigger
 ** of the user refuses a leaf, rows stay without leaves, and the call succeeds: a kill
-** switch must work even then.
+** switch must work even then. If tables of core were dropped it makes them anew
+** (bxLogRemake): the evidence is there then, and the log tells what it has lost.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -68,6 +69,23 @@ i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr) {
       pRow->zKind, pRow->zSubject, pRow->zActor, pRow->zReason, pRow->zDetail);
   bxRun(pStmt, pErr);
   return pErr->rc == SQLITE_OK ? sqlite3_last_insert_rowid(p->bx->db) : 0;
+}
+
+int bxLogRemake(BxStmts *p, BxErr *pErr) {
+  static const char zTell[] =
+      "INSERT INTO main.blackbox__log(domain, kind, subject, detail)"
+      " VALUES('core', 'repair', 'schema of core', json_object('missing', ?1))";
+  BxErr lost;
+  sqlite3_stmt *pHold;
+  if (!bxSays(pErr, "no such table: ")) return 0;
+  lost = bxTake(pErr);
+  pHold = bxHold(p->bx, pErr);
+  bxExec(p, p->bx->aDomain[0].zSql, pErr);
+  bxLetGo(p->bx, pHold, pErr);
+  bxLogBegin(p, pErr);
+  bxDo(p, zTell, pErr, "t", strstr(lost.zMsg, ": ") + 2);
+  bxClear(&lost);
+  return pErr->rc == SQLITE_OK;
 }
 
 /*-------------------------------------------------------------- erasing ----*/

@@ -13,6 +13,10 @@
 ** rows were removed, others must not get their numbers, which have leaves. */
 void bxLogBegin(BxStmts *p, BxErr *pErr);
 
+/* For a record that must be kept: if what failed is that a table is missing, makes those
+** of core, and tells it in the log. Returns 1 if the caller can try again. */
+int bxLogRemake(BxStmts *p, BxErr *pErr);
+
 /* A row to be written. */
 typedef struct BxLogRow {
   const char *zDomain, *zKind; /* of others than these NULL means NULL */

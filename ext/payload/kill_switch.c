@@ -223,9 +223,13 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
   pArchive = bxRingArchive(p, pErr);
   if (pArchive == 0) return 0;
   bxLogBegin(pArchive, pErr);
+  bxLogRemake(pArchive, pErr);
   iLast = bxPinsLast(pArchive, pErr);
   p->bFiring = 1;
   nSaved = fire(p, pArchive, zAgent, zEvent, iLast, pErr);
+  if (bxLogRemake(pArchive, pErr)) {
+    nSaved = fire(p, pArchive, zAgent, zEvent, iLast, pErr);
+  }
   logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, iLast, pErr);
   bxLogFollow(pArchive->bx, pErr);
   p->bFiring = 0;

@@ -593,3 +593,34 @@ def test_an_agent_that_was_erased_does_not_come_back(db):
     with pytest.raises(sqlite3.IntegrityError, match="ErasedError"):
         push(db, "a", "e")
     push(db, "b", "e")
+
+
+CORE = ["blackbox__log", "blackbox__tree", "blackbox__leaves", "blackbox__open", "blackbox__probe",
+        "retention__in_force", "retention__erased", "retention__clock", "retention_rules",
+        "blackbox_settings", "store_dropped"]
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("call", [
+    "SELECT payload_kill_switch('ring', 'a', 'k', 'Ann', 'why')",
+    "INSERT INTO ring(ring, agent_id, event_id) VALUES('kill_switch', 'a', 'k')"])
+@pytest.mark.parametrize("table", CORE)
+def test_evidence_is_saved_though_a_table_of_core_was_dropped(db, table, call, begin):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    db.execute("INSERT INTO payload_evidence(kill_switch_event_id, agent_id, event_id)"
+               " VALUES('o', 'b', 'old')")
+    one(db, "SELECT proof_head()")
+    push(db, "a", "e")
+    db.execute(f"DROP TABLE {table}")
+    db.execute(begin)
+    db.execute(call).fetchall()
+    if begin:
+        db.execute("COMMIT")
+    assert rows(db, "SELECT event_id, pinned FROM event_payloads WHERE kill_switch_event_id = 'k'"
+                ) == [("e", 1)]
+    assert rows(db, "SELECT count(*) FROM ring") == [(0,)]
+    assert one(db, "SELECT count(*) FROM blackbox_log WHERE kind = 'kill_switch'") == 1
+    told = str(rows(db, "SELECT * FROM blackbox_check"))
+    assert table in told, told
+    if table == "blackbox__log":
+        assert "was removed" in told and "schema of core had been damaged" in told

@@ -104,6 +104,12 @@ const Operation aPayloadOperation[] = {
         CALL("payload_kill_switch", "[\"ring\",\"a\",\"k1\"]"), 0},
     {"kill switch from temp", 0, TEMP_RING,
         "SELECT payload_kill_switch('fast', 'a', 'k1')", 0},
+    {"kill switch without the log", "DROP TABLE blackbox__log;", 0,
+        "SELECT payload_kill_switch('ring', 'a', 'k1')", 0},
+    {"kill switch as a row without the log", "DROP TABLE blackbox__log;", 0,
+        "INSERT INTO ring(ring, agent_id, event_id) "
+        "VALUES('kill_switch','a','k1')",
+        0},
     {"extract", "DELETE FROM ring WHERE event_id = 'e4';", 0,
         "SELECT payload_extract('ring', 'a')", 0},
     {"rename", 0, 0, "ALTER TABLE ring RENAME TO tape", 0},
