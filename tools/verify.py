@@ -6,7 +6,8 @@ has a head that was noted earlier, with or without a signature after it (which i
 the tool that signed it). With --all the dossier must have every leaf of the log. A field of a
 proof may have its "value", which is then checked too; that of a blob is written in hexadecimal.
 
-exit 0  VERIFIED  every proof leads to the head, and the noted head is its beginning
+exit 0  VERIFIED  every proof leads to the head, and the noted head is its beginning. ERASED: of
+                  this field only the hash is there; a row of kind "erasure" must say so
 exit 1  DIVERGED  nothing shows that the log is that of the noted head
 exit 2  INVALID   a proof does not lead to its head, or is not what it says
 """
@@ -139,7 +140,9 @@ def verify(proofs, noted=None, everything=False):
              for proof in proofs if proof["kind"] == "head"}
     for old in set(shown) | ({noted} if noted else set()):
         check_head(old, head, shown.get(old))
-    return f"{len(leaves)} of {head[1]} leaves of {head[0]}"
+    erased = [f"{field['name']} of row {proof['n']}" for proof in leaves
+              for field in proof["fields"] or [] if field["type"] != NULL and not field["salt"]]
+    return f"{len(leaves)} of {head[1]} leaves of {head[0]}" + "\nERASED: ".join([""] + erased)
 
 
 def main():

@@ -410,7 +410,7 @@ static void verifyLeaves(Verify *p) {
 ** keeps only the names of the exchange are erased. */
 static const char zUnnamed[] =
     "SELECT DISTINCT e.n - 1, e.n FROM main.blackbox__erased AS e"
-    " WHERE NOT EXISTS"
+    " WHERE e.n > ?1 AND (NOT EXISTS"
     " (SELECT 1 FROM main.blackbox__log AS l WHERE l.subject = 'row:' || e.n"
     "  AND l.kind = 'erasure' AND l.domain = 'core' AND l.n > e.n"
     "  AND (e.hash IS NULL OR e.name IN ('actor', 'agent_id',"
@@ -422,20 +422,22 @@ static const char zUnnamed[] =
              "   LIMIT 1))"
              " OR EXISTS (SELECT 1 FROM main.blackbox__log AS h WHERE h.n = e.n"
              "  AND h.kind = 'held' AND e.hash IS NOT NULL"
-             "  AND e.name NOT IN ('agent_id', 'event_id', 'subject'))";
+             "  AND e.name NOT IN ('agent_id', 'event_id', 'subject')))";
 
 /* The last row of a range must be a part of a sum. */
 static const char zNoSum[] =
-    "SELECT last, 0 FROM main.blackbox__folded AS f WHERE NOT EXISTS (SELECT 1"
+    "SELECT last, 0 FROM main.blackbox__folded AS f WHERE ?1 = 0 AND NOT "
+    "EXISTS (SELECT 1"
     " FROM main.blackbox__log AS s WHERE s.kind IS NULL"
     "  AND s.subject = coalesce(f.subject, f.detail)"
     "  AND s.at = f.at / 86400000 * 86400000 + 86399999"
     "  AND coalesce(s.rows, 0) >= coalesce(f.rows, 0)"
     "  AND coalesce(s.bytes, 0) >= coalesce(f.bytes, 0))";
 
-/* A query returns leaves, and numbers of rows or 0. */
+/* A query returns leaves, and numbers of rows or 0. ?1: rows after this one. */
 static void tellEach(Verify *p, const char *zQuery, const char *zWhat) {
   sqlite3_stmt *pStmt = bxPrepare(p->p, zQuery, p->pErr);
+  bxBind(pStmt, p->pErr, "i", p->iFrom);
   while (bxRow(pStmt, p->pErr)) {
     i64 i = sqlite3_column_int64(pStmt, 0);
     tellProblem(
@@ -469,9 +471,6 @@ static void verifyRest(Verify *p) {
   }
   tellEach(p, zNoSum,
       "was folded, and the sum of its rule and day is not there, or less");
-  tellEach(p, zUnnamed,
-      "blackbox__erased has fields of it, and no row of the log says that "
-      "they were erased");
 }
 
 /* Rows of a query with the names of a domain and its table of pins. Each is a problem,
@@ -624,6 +623,9 @@ static void verifyAfter(Verify *p, i64 iFrom) {
   startPinned(p);
   verifyLeaves(p);
   if (iFrom == 0) verifyRest(p);
+  tellEach(p, zUnnamed,
+      "blackbox__erased has fields of it, and no row of the log says that "
+      "they were erased");
   verifyPins(p);
   verifyHeld(p);
   verifyPending(p);
