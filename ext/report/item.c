@@ -196,7 +196,7 @@ static void readUsage(ReportRun *p, ReportItem *pItem,
     if (pItem->zModel != 0) bxReportFirstLine(pItem->zModel, 100);
   }
   if (bTold) {
-    BxTokens tokens = {a[0], a[1], a[5], a[2], a[3], a[4]};
+    BxTokens tokens = {a[0], a[1], a[2], a[3], a[4], a[5]};
     pUsage->bAny = 1;
     pUsage->nInput += a[0];
     pUsage->nCacheWrite += a[1];
