@@ -126,7 +126,7 @@ static const BxDomain aDomain[] = {
                     "retention__in_force,retention__erased,"
                     "blackbox__log,blackbox__tree,blackbox__leaves,"
                     "blackbox__nodes,blackbox__folded,blackbox__erased,"
-                    "blackbox__heads,store_dropped,"},
+                    "store_dropped,"},
     {.zName = "payload",
         .bDefault = 1,
         .zTable = "payload__state",

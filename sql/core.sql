@@ -5,7 +5,7 @@
 --         blackbox__log          what blackbox did: one row for each act
 --         blackbox__open         removals whose receipt is not finished
 --         blackbox__tree         the Merkle tree of the log: see ext/core/log_tree.c
---         blackbox__leaves, blackbox__nodes, blackbox__heads  its hashes
+--         blackbox__leaves, blackbox__nodes  its hashes
 --         blackbox__folded       leaves of receipts that are now parts of a sum
 --         blackbox__erased       hashes of fields of the log that were erased
 --         retention_rules        what each rule removes: the rows that a view of
@@ -48,28 +48,28 @@ SELECT iif(clock <= seen + 604800000, clock, NULL) AS now, clock, seen
 -- refer to one of these. A write removes nothing by a rule that has a row here,
 -- because a trigger cannot go on after an error. (LIKE is quicker than lower().)
 CREATE VIEW IF NOT EXISTS main.retention_refusers AS
-SELECT r.rule AS rule, s.name AS name
+SELECT rule, s.name AS name
   FROM retention_rules AS r, sqlite_schema AS s NOT INDEXED
- WHERE (s.type = 'trigger'
-        AND (s.tbl_name = r."table" COLLATE NOCASE
-             OR (instr(s.tbl_name, r.domain) = 1 AND instr(s.tbl_name, r.domain || '_') = 1))
-        AND instr(s.name, r.domain || '_') <> 1 AND instr(s.name, r."table" || '_') <> 1
-        AND instr(lower(s.sql), 'delete') > 0)
-    OR (s.type = 'table' AND s.sql LIKE '%references%'
-        AND (instr(lower(s.sql), lower(r."table")) > 0
-             OR instr(lower(s.sql), r.domain || '_') > 0));
+ WHERE (type = 'trigger'
+        AND (tbl_name = "table" COLLATE NOCASE OR instr(tbl_name, domain || '_') = 1)
+        AND instr(name, domain || '_') <> 1 AND instr(name, "table" || '_') <> 1
+        AND sql LIKE '%delete%')
+    OR (type = 'table' AND sql LIKE '%references%'
+        AND (instr(lower(sql), lower("table")) OR instr(lower(sql), domain || '_')));
 
 -- What blackbox did: pins, unpins, kill switches, holds, removals. It is a view, so
--- that a plain INSERT cannot write into the log.
+-- that a plain INSERT cannot write into the log. r: it is a receipt; d: its domain.
 CREATE VIEW IF NOT EXISTS main.blackbox_log AS
-SELECT n, at, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS domain,
-       coalesce(kind, 'removal') AS kind, iif(kind IS NULL, coalesce(subject, detail), subject) AS subject,
-       iif(actor = '' AND kind IS NULL, coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) || '_cleanup', actor) AS actor,
-       reason, rows, bytes, iif(kind IS NULL, at - oldest, oldest) AS oldest,
-       iif(kind IS NULL, at - oldest + newest, newest) AS newest,
-       iif(coalesce(kind, subject) IS NULL, NULL, detail) AS detail,
+SELECT n, at, d AS domain, coalesce(kind, 'removal') AS kind,
+       iif(r, coalesce(subject, detail), subject) AS subject,
+       iif(r AND actor = '', d || '_cleanup', actor) AS actor,
+       reason, rows, bytes, iif(r, at - oldest, oldest) AS oldest,
+       iif(r, at - oldest + newest, newest) AS newest,
+       iif(r AND subject IS NULL, NULL, detail) AS detail,
        agent_id, event_id, kill_switch_event_id
-  FROM blackbox__log
+  FROM (SELECT *, kind IS NULL AS r,
+               coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS d
+          FROM blackbox__log)
 UNION ALL
 SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newest, NULL,
        NULL, NULL, NULL
@@ -150,8 +150,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox_settings(
     WHEN instr(range, ' to ') THEN
       typeof(value) IN ('integer', 'real')
       AND (value = CAST(value AS INTEGER) OR instr(range, '.'))
-      AND value BETWEEN CAST(range AS NUMERIC)
-                    AND CAST(substr(range, instr(range, ' to ') + 4) AS NUMERIC)
+      AND value BETWEEN range + 0 AND substr(range, instr(range, ' to ') + 4) + 0
     WHEN instr(range, ',') THEN
       typeof(value) = 'text' AND instr(value, ',') = 0
       AND instr(', ' || range || ',', ', ' || value || ',')
@@ -177,7 +176,7 @@ CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_rename
 BEFORE UPDATE OF name, "default", range, meaning ON blackbox_settings
 WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the definition of a setting cannot be changed; UPDATE blackbox_settings SET value = ... WHERE name = ...');
+  SELECT RAISE(ABORT, 'ValidationError: a setting cannot be changed but for its value');
 END;
 
 -- DELETE gives the default back.
@@ -230,11 +229,9 @@ ON blackbox__log(subject, at) WHERE subject IS NOT NULL;
 -- manual.
 CREATE TABLE IF NOT EXISTS main.blackbox__tree(
   one      INTEGER PRIMARY KEY CHECK (one = 1),
-  origin   TEXT NOT NULL,
-  size     INTEGER NOT NULL,
-  frontier BLOB NOT NULL,
-  fold     INTEGER NOT NULL DEFAULT 1,
-  secret   BLOB NOT NULL DEFAULT (randomblob(32))
+  origin, size, frontier,
+  fold     DEFAULT 1,
+  secret   DEFAULT (randomblob(32))
 );
 INSERT INTO main.blackbox__tree(one, origin, size, frontier)
 SELECT 1, 'blackbox/' || lower(hex(randomblob(16))), 0, x''
@@ -243,19 +240,14 @@ SELECT 1, 'blackbox/' || lower(hex(randomblob(16))), 0, x''
 -- kept: how many rows are no receipts, up to this one.
 CREATE TABLE IF NOT EXISTS main.blackbox__leaves(
   leaf INTEGER PRIMARY KEY,
-  hash BLOB NOT NULL,
-  kept INTEGER NOT NULL
+  hash, kept
 );
 
--- node: its level (1: of 256 leaves) in the bits from 48 on, and its index.
+-- node: its level (1: of 256 leaves) in the bits from 48 on, and its index. Or less than
+-- 0: -node is a size for which proof_head() has returned a head.
 CREATE TABLE IF NOT EXISTS main.blackbox__nodes(
   node INTEGER PRIMARY KEY,
-  hash BLOB NOT NULL
-);
-
--- Sizes for which proof_head() has returned a head, if their leaves are there.
-CREATE TABLE IF NOT EXISTS main.blackbox__heads(
-  size INTEGER PRIMARY KEY
+  hash
 );
 
 -- Ranges of leaves that were folded, with kept of the last one, and its row of the log.
@@ -267,20 +259,15 @@ CREATE TABLE IF NOT EXISTS main.blackbox__folded(
 -- If a field of row n is erased, each of its fields has a row here: the erased one
 -- with its type and hash, the others with their salt. The salt of the row is empty.
 CREATE TABLE IF NOT EXISTS main.blackbox__erased(
-  n    INTEGER NOT NULL,
-  name TEXT NOT NULL,
-  type INTEGER,
-  salt BLOB,
-  hash BLOB,
+  n, name, type, salt, hash,
   PRIMARY KEY (n, name)
 ) WITHOUT ROWID;
 
 -- Removals that one receipt will tell: those of a rule and a minute or, with minute
 -- 0, those of the bulk act that runs.
 CREATE TABLE IF NOT EXISTS main.blackbox__open(
-  domain TEXT NOT NULL,
-  rule   TEXT NOT NULL,
-  minute INTEGER NOT NULL,
+  domain, rule,
+  minute INTEGER,
   at     INTEGER,
   rows   INTEGER,
   bytes  INTEGER CHECK ((min(rows, bytes) >= 0) IS TRUE),
@@ -292,14 +279,14 @@ CREATE TABLE IF NOT EXISTS main.blackbox__open(
 CREATE TRIGGER IF NOT EXISTS main.retention_note_insert
 INSTEAD OF INSERT ON retention_note
 BEGIN
-  INSERT INTO blackbox__open(domain, rule, minute, at, rows, bytes, oldest, newest)
+  INSERT INTO blackbox__open
   VALUES (NEW.domain, NEW.rule, coalesce(NEW.minute, NEW.at / 60000), NEW.at, NEW.rows,
           NEW.bytes, NEW.oldest, coalesce(NEW.newest, NEW.oldest))
-  ON CONFLICT (domain, rule, minute) DO UPDATE
+  ON CONFLICT DO UPDATE
      SET at = excluded.at, rows = rows + excluded.rows,
          bytes = bytes + excluded.bytes,
-         oldest = iif(oldest < excluded.oldest, oldest, coalesce(excluded.oldest, oldest)),
-         newest = iif(newest > excluded.newest, newest, coalesce(excluded.newest, newest));
+         oldest = coalesce(min(oldest, excluded.oldest), oldest, excluded.oldest),
+         newest = coalesce(max(newest, excluded.newest), newest, excluded.newest);
 END;
 
 -- Texts of the body store that perhaps no row names any more. It is here, so that the
@@ -313,21 +300,14 @@ CREATE TABLE IF NOT EXISTS main.store_dropped(
 -- read retention__holds, so that no domain names a table of another, and none reads
 -- the log. Without holds the table is empty, and a guard needs one look at it.
 CREATE TABLE IF NOT EXISTS main.retention__in_force(
-  kind  TEXT NOT NULL,
-  "key" TEXT NOT NULL,
-  owner TEXT NOT NULL,
-  until INTEGER,
-  step  INTEGER NOT NULL,
-  found INTEGER,
+  kind, "key", owner, until, step, found,
   PRIMARY KEY (kind, "key", owner)
 ) WITHOUT ROWID;
 
 -- Keys under which nothing may be written until a time, because what they had was
 -- erased. blackbox_erase() adds them, and the guards that read them.
 CREATE TABLE IF NOT EXISTS main.retention__erased(
-  kind  TEXT NOT NULL,
-  "key" TEXT NOT NULL,
-  until INTEGER NOT NULL,
+  kind, "key", until,
   PRIMARY KEY (kind, "key")
 ) WITHOUT ROWID;
 
@@ -339,7 +319,7 @@ CREATE TABLE IF NOT EXISTS main.retention__erased(
 -- the SQL of a domain write the definitions of settings.
 CREATE TABLE IF NOT EXISTS main.blackbox__probe(
   one INTEGER PRIMARY KEY CHECK (one = 1),
-  hit INTEGER NOT NULL
+  hit
 );
 INSERT INTO main.blackbox__probe(one, hit) VALUES (1, 0) ON CONFLICT (one) DO NOTHING;
 
@@ -364,7 +344,7 @@ CREATE TABLE IF NOT EXISTS main.retention_rules(
   "time"  TEXT,
   format  TEXT NOT NULL DEFAULT 'ms',
   age_ms  INTEGER,
-  CONSTRAINT "ValidationError: a rule needs a name, and a view or a table with key, time and age_ms; name its columns as text, and give age_ms in milliseconds above 0"
+  CONSTRAINT "ValidationError: a rule needs a name, and a view, or a table with key and time as text, and age_ms in milliseconds above 0"
   CHECK (coalesce(typeof(rule) = 'text' AND rule <> ''
                   AND (typeof("view") = 'text'
                        OR (typeof("table") = 'text'
@@ -385,8 +365,8 @@ CREATE TABLE IF NOT EXISTS main.retention_rules(
 CREATE TABLE IF NOT EXISTS main.retention__clock(
   one  INTEGER PRIMARY KEY CHECK (one = 1),
   seen INTEGER NOT NULL,
-  due  INTEGER DEFAULT 3600000,
-  was  INTEGER
+  due  DEFAULT 3600000,
+  was
 );
 INSERT INTO main.retention__clock(one, seen)
 SELECT 1, unixepoch() * 1000

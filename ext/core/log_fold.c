@@ -59,8 +59,8 @@ static void keepWay(Fold *p, i64 iLeaf) {
 static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
   static const char zNeeded[] =
       "SELECT n - 1 FROM main.blackbox__log WHERE n > ?1 AND n <= ?1 + 256"
-      " UNION SELECT size FROM main.blackbox__heads"
-      " WHERE size > ?1 AND size < ?1 + 256"
+      " UNION SELECT -node FROM main.blackbox__nodes"
+      " WHERE node > -?1 - 256 AND node < -?1"
       " UNION SELECT last FROM (SELECT last FROM main.blackbox__folded"
       "  WHERE first < ?1 + 256 ORDER BY first DESC LIMIT 17)"
       " WHERE last >= ?1 AND last < ?1 + 256";

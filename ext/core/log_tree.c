@@ -7,7 +7,7 @@
 **   blackbox__nodes   the hash of each 256 leaves that are complete, of each 256 of
 **                     these, and so on. A subtree between two levels is hashed from
 **                     those of the level below
-**   blackbox__heads   sizes for which proof_head() has returned a head
+**                     Under -size: that proof_head() has returned a head of that size
 **
 ** Where receipts were folded, leaves may be gone. Of such 256 leaves the nodes have
 ** what the other rows and the heads need that end among them: the hashes beside the

@@ -28,14 +28,14 @@ static i64 waits(BxStmts *pHome, BxErr *pErr) {
       "SELECT CASE WHEN (SELECT max(n) FROM main.blackbox__log) <> size"
       "  OR EXISTS (SELECT 1 FROM main.blackbox__open"
       "   WHERE minute BETWEEN 1 AND ?1) THEN 1"
-      " WHEN size % 256 > 0 AND NOT EXISTS (SELECT 1 FROM main.blackbox__heads"
-      "  AS h WHERE h.size = t.size) THEN 2 END FROM main.blackbox__tree AS t";
+      " WHEN size % 256 > 0 AND NOT EXISTS (SELECT 1 FROM main.blackbox__nodes"
+      "  WHERE node = -size) THEN 2 END FROM main.blackbox__tree AS t";
   return bxAsk(pHome, zWaits, pErr, "i", bxNow() / 60000 - 1);
 }
 
 static const char zNote[] =
-    "INSERT OR IGNORE INTO main.blackbox__heads(size)"
-    " SELECT size FROM main.blackbox__tree WHERE size % 256 > 0";
+    "INSERT OR IGNORE INTO main.blackbox__nodes(node)"
+    " SELECT -size FROM main.blackbox__tree WHERE size % 256 > 0";
 
 /* Takes in all that waits, and notes the size. */
 static void takeIn(BxStmts *pHome, BxErr *pErr) {

@@ -124,7 +124,7 @@ def test_the_log_tells_what_an_install_made_anew(db):
 
 LOSSES = [
     "DELETE FROM blackbox_domains WHERE domain = 'payload'", "DELETE FROM blackbox_domains",
-    "DELETE FROM retention_rules", "DELETE FROM payload_formats", "DELETE FROM rollout_formats",
+    "DELETE FROM retention_rules", "DELETE FROM blackbox_places", "DELETE FROM rollout_formats",
     "UPDATE retention_rules SET \"view\" = 'mine' WHERE rule = 'payload.age'",
     "DROP INDEX payload_by_age", "DROP INDEX blackbox__log_subject", "DROP INDEX rec_time",
     "DROP TABLE cache_state", "DROP TABLE blackbox_domains", "DROP TABLE retention_rules",

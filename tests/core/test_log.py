@@ -318,7 +318,7 @@ def test_a_receipt_of_a_minute_that_is_over_is_in_the_log_before_it_can_be_lost(
 
 @pytest.mark.parametrize("table", [
     "blackbox__log", "blackbox__tree", "blackbox__leaves", "retention__in_force",
-    "retention__erased", "payload__pins", "blackbox__open", "payload__packed", "blackbox__heads"])
+    "retention__erased", "payload__pins", "blackbox__open", "payload__packed"])
 def test_an_install_that_makes_a_lost_record_anew_tells_of_it(kept, table):
     one(kept, "SELECT retention_hold('agent', 'a', 'o', 'Eve', 'x')")
     kept.execute(f"DROP TABLE {table}")

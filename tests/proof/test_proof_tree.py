@@ -89,8 +89,8 @@ def test_a_log_of_more_than_two_levels_is_still_that_of_the_definition(db):
     noted = head(db)
     size = size_of(db)
     assert size == 65_836
-    assert rows(db, "SELECT node >> 48, count(*) FROM blackbox__nodes GROUP BY 1") \
-        == [(1, 257), (2, 1)]
+    assert rows(db, "SELECT node >> 48, count(*) FROM blackbox__nodes WHERE node > 0 "
+                "GROUP BY 1") == [(1, 257), (2, 1)]
     hashes = hashes_of(db, size)
     assert verify.read_head(noted)[2] == root(hashes)
     for leaf in (0, 40_000, 65_535, 65_536, 65_835):

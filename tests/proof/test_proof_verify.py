@@ -185,7 +185,7 @@ def test_a_statement_that_writes_can_keep_the_head_but_not_give_leaves(db):
     one(db, "SELECT payload_save_evidence('k', '[{\"eventId\":\"e\",\"agentId\":\"a\"}]')")
     db.execute("CREATE TABLE notebook AS SELECT proof_head() AS head")
     assert one(db, "SELECT head FROM notebook") == head(db)
-    assert rows(db, "SELECT size FROM blackbox__heads") == [(1,)]
+    assert rows(db, "SELECT -node FROM blackbox__nodes") == [(1,)]
     evidence(db, 1)
     with pytest.raises(sqlite3.OperationalError, match="MisuseError: proof_head"):
         db.execute("INSERT INTO notebook SELECT proof_head()")
