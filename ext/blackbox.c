@@ -176,7 +176,7 @@ static const BxDomain aDomain[] = {
         .xMend = bxRolloutMend,
         .zFaults = bxSqlRolloutCheck,
         .xCheck = bxRolloutCheck,
-        .zGuarded = ",rollout__about,rollout__segments,rollout__turns,"
+        .zGuarded = ",rollout__about,rollout__segments,"
                     "rollout__marks,",
         .zSize = "SELECT count(*) AS rows, coalesce(sum(bytes), 0) AS bytes "
                  "FROM main.rollout__heads",

@@ -20,11 +20,10 @@
 -- Below these
 --   rollout__heads    a narrow row for each conversation: the counters, the title
 --   rollout__about    a wider row for each conversation: what lists show
---   rollout__data     the items; id = owner's number << 32 | sequence
---   rollout__frames   what stood around them in an imported file
+--   rollout__data     the items, and what stood around them in an imported file;
+--                     id = owner's number << 32 | sequence
 --   rollout__segments the ranges of items, and their owners, of a conversation
---   rollout__turns    the numbers of turns, by the key of the item that begins them
---   rollout__marks    compactions and rollbacks, by the key of their item
+--   rollout__marks    turns, compactions and rollbacks, by the key of their item
 --   rollout_drops     what the policy dropped, by type
 --   rollout__act      one row: the rule that is running, for its receipt
 --   rollout_facts     view: what an item says; rollout_texts: parts of it
@@ -279,7 +278,7 @@ BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed')
    WHERE (NEW.rollout, NEW.sequence, NEW.timestamp, NEW.type)
   IS NOT (OLD.rollout, OLD.sequence, OLD.timestamp, OLD.type);
-  UPDATE rollout__data SET payload = NEW.payload
+  UPDATE rollout__data SET payload = NEW.payload, changed = 1
    WHERE id = (SELECT (s.owner << 32) + OLD.sequence
                  FROM rollout__heads AS h
                  JOIN rollout__segments AS s ON s.rollout = h.no
@@ -313,54 +312,54 @@ SELECT rollout AS rollout_id,
 CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
-  SELECT CASE WHEN h.no IS NULL
-              THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
-              WHEN CASE WHEN NEW.item IS x'' THEN 0
-                   WHEN NEW.item IS NULL THEN
-                     typeof(NEW.type) <> 'text' OR NEW.type = ''
-                     OR instr(NEW.type, char(0))
-                   WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
-                   WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item || ' ')) THEN 1
-                   ELSE json_type(NEW.item, '$.type') IS NOT 'text'
-                     OR NEW.item ->> 'type' = ''
-                     OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
-                     -- half a surrogate pair cannot be written in UTF-8
-                     OR lower(replace(NEW.item -> 'type', '\\', '')) GLOB '*\ud[89a-f]*'
-                   END
-              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type and payload, which is JSON')
-              WHEN iif(typeof(NEW.payload) = 'text',
-                       NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')),
-                       typeof(NEW.payload) GLOB '[ir]*')
-              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-              WHEN instr(NEW.type, char(0))
-              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
-              WHEN NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER)
-              THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp must be an integer of milliseconds since 1970')
-              WHEN h.expires_at < coalesce(NEW.timestamp, (julianday('now') - 2440587.5) * 86400000.0)
-              THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
-              WHEN h.last_sequence >= 4294967295
-              THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it, or start another one')
-         END
-    FROM (SELECT 1) LEFT JOIN rollout__heads AS h ON h.id = lower(NEW.rollout_id);
+  SELECT CASE
+    WHEN CASE WHEN NEW.item IS x'' THEN 0
+              WHEN NEW.item IS NULL THEN typeof(NEW.type) <> 'text' OR NEW.type = ''
+              WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
+              WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item || ' ')) THEN 1
+              ELSE json_type(NEW.item, '$.type') IS NOT 'text' OR NEW.item ->> 'type' = ''
+                OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
+                -- half a surrogate pair cannot be written in UTF-8
+                OR lower(replace(NEW.item -> 'type', '\\', '')) GLOB '*\ud[89a-f]*' END
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type and payload, which is JSON')
+    WHEN iif(typeof(NEW.payload) = 'text',
+             NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')),
+             typeof(NEW.payload) GLOB '[ir]*')
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
+    WHEN instr(NEW.type, char(0))
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
+    WHEN NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER)
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp must be an integer of milliseconds since 1970')
+    WHEN expires_at < coalesce(NEW.timestamp, (julianday('now') - 2440587.5) * 86400000.0)
+    THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
+    WHEN last_sequence >= 4294967295
+    THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it, or start another one')
+    END
+    FROM rollout__heads WHERE id = lower(NEW.rollout_id);
   INSERT INTO rollout__data(id, timestamp, type, payload)
-  SELECT (no << 32) + last_sequence + 1,
-         coalesce(NEW.timestamp, CAST(round((julianday('now') - 2440587.5)
-                                            * 86400000.0) AS INTEGER)),
-         i.type, i.payload
-    FROM (SELECT type, payload, lower(replace(type, '_', '')) AS t,
+  SELECT id, timestamp, type, payload
+    FROM (SELECT *, lower(replace(type, '_', '')) AS t,
                  CASE WHEN payload IS NULL THEN ''
-                      WHEN json_type(payload, '$.type') = 'text' THEN
-                        nullif(lower(replace(payload ->> 'type', '_', '')), '') END AS p
-            FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
+                      WHEN json_type(payload, '$.type') = 'text'
+                      THEN nullif(lower(replace(payload ->> 'type', '_', '')), '') END AS p
+            FROM (SELECT (no << 32) + last_sequence + 1 AS id,
+                         coalesce(NEW.timestamp, CAST(round((julianday('now') - 2440587.5)
+                                                            * 86400000.0) AS INTEGER)) AS timestamp,
+                         coalesce(NEW.type, NEW.item ->> 'type') AS type,
                          coalesce(NEW.payload, iif(NEW.type IS NULL, NEW.item -> 'payload', NULL))
-                           AS payload) LIMIT 1) AS i, rollout__heads
-   WHERE id = lower(NEW.rollout_id) AND (NEW.item IS x'' OR coalesce((
-           SELECT max(4 * (item_key <> '*') + 2 * (payload_key <> '*') + keep) & 1
-             FROM rollout_policy
-            WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings
-                            WHERE name = 'rollout.policy')
-              AND item_key IN (i.t, '*')
-              AND payload_key IN (coalesce(i.p, '*'), iif(i.p IS '', NULL, '*'))), 0));
+                           AS payload,
+                         (SELECT CAST(value AS TEXT) FROM blackbox_settings
+                           WHERE name = 'rollout.policy') AS preset
+                    FROM rollout__heads WHERE id = lower(NEW.rollout_id) LIMIT 1) LIMIT 1) AS i
+   WHERE NEW.item IS x'' OR coalesce(
+           (SELECT keep FROM rollout_policy AS y
+             WHERE y.preset = i.preset AND item_key = t AND payload_key = p),
+           (SELECT keep FROM rollout_policy AS y
+             WHERE y.preset = i.preset AND item_key = t AND payload_key = '*' AND p IS NOT ''),
+           (SELECT keep FROM rollout_policy AS y
+             WHERE y.preset = i.preset AND item_key = '*' AND payload_key = p),
+           (SELECT keep FROM rollout_policy AS y
+             WHERE y.preset = i.preset AND item_key = '*' AND payload_key = '*' AND p IS NOT ''));
   UPDATE rollout__heads
      SET last_sequence = last_sequence + 1, behind = coalesce(behind, last_sequence + 1),
          (bytes, updated) =
@@ -388,16 +387,20 @@ BEGIN
                       ELSE (c.type = 'true') = (coalesce(json_type(d.payload, c.key), 'null')
                                                 IN ('null', 'false')) END))
    WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
+  SELECT CASE
+    WHEN NOT EXISTS (SELECT 1 FROM rollout__heads WHERE id = lower(NEW.rollout_id))
+    THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
+    WHEN NEW.item IS x''
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a type is text of 1 to 100 bytes, a timestamp is whole milliseconds since 1970, and a payload is JSON text of at most 67108864 bytes')
+    END WHERE changes() = 0;
   INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
-  SELECT no, iif(NEW.item IS x'', RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a type is text of 1 to 100 bytes, a timestamp is whole milliseconds since 1970, and a payload is JSON text of at most 67108864 bytes'),
-           substr(i.type, 1, 100)),
-         coalesce(CASE json_type(i.payload, '$.type') WHEN 'text'
-                    THEN substr(i.payload ->> 'type', 1, 100) END, ''),
-         1, coalesce(length(CAST(i.payload AS BLOB)), 0)
-    FROM (SELECT coalesce(NEW.type, NEW.item ->> 'type') AS type,
-                 coalesce(NEW.payload, iif(NEW.type IS NULL, NEW.item -> 'payload', NULL))
-                   AS payload LIMIT 1) AS i, rollout__heads
-   WHERE id = lower(NEW.rollout_id) AND changes() = 0
+  SELECT (SELECT no FROM rollout__heads WHERE id = lower(NEW.rollout_id)),
+         substr(coalesce(NEW.type, NEW.item ->> 'type'), 1, 100),
+         iif(json_type(payload, '$.type') = 'text', substr(payload ->> 'type', 1, 100), ''),
+         1, coalesce(length(CAST(payload AS BLOB)), 0)
+    FROM (SELECT coalesce(NEW.payload, iif(NEW.type IS NULL, NEW.item -> 'payload', NULL))
+                   AS payload LIMIT 1)
+   WHERE changes() = 0
       ON CONFLICT (no, item_type, payload_type) DO UPDATE
      SET items = items + excluded.items, bytes = bytes + excluded.bytes;
 END;

@@ -99,16 +99,6 @@ BEGIN
                     ON c.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
                  WHERE s.rollout = OLD.no
                    AND NOT EXISTS (SELECT 1 FROM rollout__data AS d WHERE d.id = c.id));
-  DELETE FROM rollout__frames
-   WHERE id IN (SELECT f.id FROM rollout__segments AS s CROSS JOIN rollout__frames AS f
-                    ON f.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
-                 WHERE s.rollout = OLD.no
-                   AND NOT EXISTS (SELECT 1 FROM rollout__data AS d WHERE d.id = f.id));
-  DELETE FROM rollout__turns
-   WHERE id IN (SELECT t.id FROM rollout__segments AS s CROSS JOIN rollout__turns AS t
-                    ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
-                 WHERE s.rollout = OLD.no
-                   AND NOT EXISTS (SELECT 1 FROM rollout__data AS d WHERE d.id = t.id));
   DELETE FROM rollout__marks
    WHERE id IN (SELECT m.id FROM rollout__segments AS s CROSS JOIN rollout__marks AS m
                     ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
@@ -134,11 +124,18 @@ ON rollout__segments(owner, last);
 
 -------------------------------------------------------------------- items
 
--- An item is stored first, and then counted in its head.
+-- An item is stored first, and then counted in its head. before and after are what
+-- stood around the payload in the file from which it was imported, so that an export
+-- gives back the same bytes. Where they are NULL, it is what a Codex line has: the time,
+-- the type, and its newline.
 CREATE TABLE IF NOT EXISTS main.rollout__data(
   id        INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,
   type      TEXT,
+  before    BLOB,
+  after     BLOB,
+  quiet     INTEGER, -- 1: the payload is not in the file
+  changed   INTEGER, -- 1: the payload was changed
   payload   TEXT, -- JSON as it was given; NULL: the item had none
   CONSTRAINT "InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970"
     CHECK (typeof(timestamp) = 'integer'
@@ -183,8 +180,6 @@ BEGIN
                       coalesce(json_type(NEW.payload, '$.replacementHistory'), '')))
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a compaction must keep its replacement history, an array; redact its elements')
     END;
-  INSERT INTO rollout__frames(id, changed) VALUES (NEW.id, 1)
-      ON CONFLICT (id) DO UPDATE SET changed = 1;
   UPDATE rollout__heads
      SET bytes = bytes + length(CAST(NEW.payload AS BLOB))
                  - coalesce(length(CAST(OLD.payload AS BLOB)), 0)
@@ -205,30 +200,14 @@ BEGIN
    WHERE no << 32 = NEW.id AND no = NEW.id >> 32;
 END;
 
--- What stood around a payload in the file from which it was imported, so that an
--- export gives back the same bytes. Without a row, or where a column is NULL, it
--- is what a Codex line has: the time, the type, and its newline.
-CREATE TABLE IF NOT EXISTS main.rollout__frames(
-  id      INTEGER PRIMARY KEY, -- of the item
-  before  BLOB,
-  after   BLOB,
-  quiet   INTEGER NOT NULL DEFAULT 0 CHECK (quiet IN (0, 1)), -- not in the file
-  changed INTEGER NOT NULL DEFAULT 0 CHECK (changed IN (0, 1)) -- the payload was
-);
-
+-- Turns, compactions and rollbacks. After a rollback, turn numbers are used again. The
+-- turn of a conversation with a number is the last one that it shows with that number:
+-- it is found from the newest mark back, and is mostly the newest itself. (SQLite appends
+-- to a table with increasing ids faster than to any index.)
 CREATE TABLE IF NOT EXISTS main.rollout__marks(
-  id    INTEGER PRIMARY KEY,
-  kind  TEXT NOT NULL CHECK (kind IN ('compaction', 'rollback')),
-  first INTEGER -- sequence: a rollback takes back all from there to itself
-);
-
--- After a rollback, turn numbers are used again. The turn of a conversation with
--- a number is the last one that it shows with that number: it is found from the
--- newest turn back, and is mostly the newest itself. (SQLite appends to a table
--- with increasing ids faster than to any index.)
-CREATE TABLE IF NOT EXISTS main.rollout__turns(
-  id     INTEGER PRIMARY KEY, -- of the item with which the turn begins
-  number INTEGER NOT NULL
+  id     INTEGER PRIMARY KEY, -- of the item; of a turn, of the one with which it begins
+  kind   TEXT NOT NULL CHECK (kind IN ('turn', 'compaction', 'rollback')),
+  number INTEGER -- of a turn; of a rollback the sequence from which on it takes back
 );
 
 -------------------------------------------------------------------- policy

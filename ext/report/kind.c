@@ -251,14 +251,13 @@ static const char zTaleItems[] =
     "   + s.first AND (s.owner << 32) + s.last)"
     " SELECT d.sequence, d.sequence, d.timestamp,"
     "  length(CAST(d.payload AS BLOB)), NULL,"
-    "  CASE WHEN m.kind IS NOT NULL THEN m.kind WHEN d.forked THEN 'fork'"
+    "  CASE WHEN m.kind <> 'turn' THEN m.kind WHEN d.forked THEN 'fork'"
     "   WHEN lower(d.type) = 'compacted' THEN 'compaction'"
     "   WHEN instr(d.payload, 'compact_boundary') > 0"
     "    AND instr(d.payload, 'compact_boundary') < 400 THEN 'compaction'"
     "   WHEN d.payload GLOB '{\"type\":\"error\"*' THEN 'error' END,"
-    "  count(t.number) OVER (ORDER BY d.sequence), NULL, d.type"
+    "  count(iif(m.kind = 'turn', 1, NULL)) OVER (ORDER BY d.sequence), NULL, d.type"
     " FROM d LEFT JOIN main.rollout__marks AS m ON m.id = d.key"
-    " LEFT JOIN main.rollout__turns AS t ON t.id = d.key"
     " ORDER BY d.sequence DESC";
 
 static const char zTaleFacts[] =

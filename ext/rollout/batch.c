@@ -101,8 +101,19 @@ void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
 }
 
 static const char zPutOne[] =
-    "INSERT INTO main.rollout__data(id, timestamp, type, payload) "
-    "VALUES (?1, ?2, ?3, ?4)";
+    "INSERT INTO main.rollout__data(id, timestamp, type, payload, before, "
+    "after, quiet) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+
+static void bindSpan(
+    sqlite3_stmt *pStmt, int i, RolloutSpan span, BxErr *pErr) {
+  if (span.z == 0) {
+    sqlite3_bind_null(pStmt, i);
+    return;
+  }
+  bxFailDb(pErr, sqlite3_db_handle(pStmt),
+      sqlite3_bind_blob64(
+          pStmt, i, span.z, (sqlite3_uint64)span.n, SQLITE_STATIC));
+}
 
 /* Binds an item. What it has in common with pLast, the item before it, if there
 ** is one, is bound already. */
@@ -122,6 +133,13 @@ static void bindItem(sqlite3_stmt *pStmt, i64 id, const BatchItem *p,
             (sqlite3_uint64)p->payload.n, SQLITE_STATIC, SQLITE_UTF8));
   } else {
     sqlite3_bind_null(pStmt, 4);
+  }
+  bindSpan(pStmt, 5, p->frame.before, pErr);
+  bindSpan(pStmt, 6, p->frame.after, pErr);
+  if (p->frame.bQuiet) {
+    sqlite3_bind_int(pStmt, 7, 1);
+  } else {
+    sqlite3_bind_null(pStmt, 7);
   }
 }
 
@@ -210,59 +228,28 @@ static void putMeta(
 static RolloutHead startWith(const BatchItem *p, BxStmts *pHome,
     const char *zId, i64 iNow, BxErr *pErr) {
   RolloutHead head;
+  sqlite3_stmt *pStmt;
   bxDo(pHome, zStart, pErr, "tii", zId, p->iTime, iNow);
   bxRolloutFind(pHome, 0, zId, &head, pErr);
   if (pErr->rc != SQLITE_OK) return head;
-  bxDo(pHome, zPutOne, pErr, "iitb", bxRolloutKey(head.no, 0), p->iTime,
-      p->zType, p->payload.z, p->payload.n);
+  pStmt = bxStmt(pHome, zPutOne, pErr);
+  putItemRow(pStmt, bxRolloutKey(head.no, 0), p, 0, pErr);
+  bxDone(pStmt, pErr);
   bxDo(pHome, zCountFirst, pErr, "iii", head.no, p->payload.n, p->iTime);
   putMeta(pHome, head.no, p, pErr);
   bxRolloutFind(pHome, 0, zId, &head, pErr);
   return head;
 }
 
-static void bindSpan(
-    sqlite3_stmt *pStmt, int i, RolloutSpan span, BxErr *pErr) {
-  if (span.z == 0 || pErr->rc != SQLITE_OK) return;
-  bxFailDb(pErr, sqlite3_db_handle(pStmt),
-      sqlite3_bind_blob64(
-          pStmt, i, span.z, (sqlite3_uint64)span.n, SQLITE_STATIC));
-}
-
-/* Stores the frame of an item, if it has one; or with bTail another end. */
-static void putFrame(
-    BxStmts *pHome, i64 id, const RolloutFrame *p, int bTail, BxErr *pErr) {
-  static const char zFrame[] =
-      "INSERT INTO main.rollout__frames(id, before, after, quiet) "
-      "VALUES (?1, ?2, ?3, ?4)";
-  static const char zTail[] =
-      "INSERT INTO main.rollout__frames(id, before, after, quiet) "
-      "VALUES (?1, ?2, ?3, ?4) "
-      "ON CONFLICT (id) DO UPDATE SET after = excluded.after";
-  sqlite3_stmt *pStmt;
-  if (!bTail && p->before.z == 0 && p->after.z == 0) return;
-  pStmt = bxStmt(pHome, bTail ? zTail : zFrame, pErr);
-  if (pStmt == 0) return;
-  sqlite3_bind_int64(pStmt, 1, id);
-  bindSpan(pStmt, 2, p->before, pErr);
-  bindSpan(pStmt, 3, p->after, pErr);
-  sqlite3_bind_int(pStmt, 4, p->bQuiet);
-  bxRun(pStmt, pErr);
-}
-
-/* The item with a sequence, which another conversation may own. */
-static const char zOwner[] =
-    "SELECT (owner << 32) + ?2 FROM main.rollout__segments "
-    "WHERE rollout = ?1 AND ?2 BETWEEN first AND last";
-
+/* Gives an item, which another conversation may own, another end. */
 static void putTail(
     const RolloutBatch *p, BxStmts *pHome, i64 no, BxErr *pErr) {
-  RolloutFrame frame = {{0, 0}, {0, 0}, 0};
-  i64 id;
+  static const char zTail[] =
+      "UPDATE main.rollout__data SET after = CAST(?3 AS BLOB) WHERE id = "
+      "(SELECT (owner << 32) + ?2 FROM main.rollout__segments "
+      "WHERE rollout = ?1 AND ?2 BETWEEN first AND last)";
   if (p->iTail < 0) return;
-  frame.after = p->tail;
-  id = bxAsk(pHome, zOwner, pErr, "ii", no, p->iTail);
-  putFrame(pHome, id, &frame, 1, pErr);
+  bxDo(pHome, zTail, pErr, "iib", no, p->iTail, p->tail.z, p->tail.n);
 }
 
 static void putInSteps(
@@ -275,10 +262,6 @@ static void putInSteps(
   i64 i = 0, iNext;
   if (head.no == 0 && p->nItem > 0) {
     head = startWith(&p->aItem[i++], pHome, pWork->zId, iNow, pErr);
-    if (pErr->rc == SQLITE_OK) {
-      putFrame(pHome, bxRolloutKey(head.no, head.iLast), &p->aItem[0].frame, 0,
-          pErr);
-    }
   }
   pTale->no = head.no;
   if (i < p->nItem) countAll(p, i, &head, pTale, pErr);
@@ -287,7 +270,6 @@ static void putInSteps(
     i64 id = bxRolloutKey(head.no, iNext);
     putItemRow(pStmt, id, &p->aItem[i], pLast, pErr);
     pLast = &p->aItem[i];
-    putFrame(pHome, id, &p->aItem[i].frame, 0, pErr);
     if (iNext++ == 0) putMeta(pHome, head.no, &p->aItem[i], pErr);
   }
   bxDone(pStmt, pErr);

@@ -62,7 +62,7 @@ static void checkCompaction(
 
 /* The ranges that the rollbacks after ?2, up to ?3, took back, in order. */
 static const char zTakenBack[] =
-    "SELECT max(m.first, ?2 + 1), m.id & 4294967295 "
+    "SELECT max(m.number, ?2 + 1), m.id & 4294967295 "
     "FROM main.rollout__segments AS s CROSS JOIN main.rollout__marks AS m "
     "ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1 AND m.kind = 'rollback' "

@@ -94,10 +94,10 @@ static const char zOwnTurn[] =
     "main.rollout__marks "
     "AS m WHERE m.id BETWEEN d.id AND (?1 << 32) + 4294967295 "
     "AND m.kind = 'rollback') "
-    "FROM main.rollout__turns AS t CROSS JOIN main.rollout__data AS d "
+    "FROM main.rollout__marks AS t CROSS JOIN main.rollout__data AS d "
     "ON d.id = t.id LEFT JOIN main.rollout__about AS a ON a.no = ?1 "
     "WHERE t.id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295 "
-    "AND t.number = ?2 ORDER BY t.id DESC LIMIT 1";
+    "AND t.number = ?2 AND t.kind = 'turn' ORDER BY t.id DESC LIMIT 1";
 static const char zLastTurn[] =
     "SELECT (SELECT d.type FROM main.rollout__data AS d WHERE d.id = t.id), "
     "t.id, (SELECT reviewed FROM main.rollout__about AS a WHERE a.no = ?1), "
@@ -105,9 +105,9 @@ static const char zLastTurn[] =
     "main.rollout__marks AS m ON m.id BETWEEN (s2.owner << 32) + "
     "max(s2.first, t.id & 4294967295) AND (s2.owner << 32) + s2.last "
     "WHERE s2.rollout = ?1 AND m.kind = 'rollback') "
-    "FROM main.rollout__segments AS s CROSS JOIN main.rollout__turns AS t "
+    "FROM main.rollout__segments AS s CROSS JOIN main.rollout__marks AS t "
     "ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
-    "AND t.number = ?2 WHERE s.rollout = ?1 "
+    "AND t.number = ?2 AND t.kind = 'turn' WHERE s.rollout = ?1 "
     "ORDER BY s.first DESC, t.id DESC LIMIT 1";
 
 /* The source of users' messages of a type; -1 if there are two. */
@@ -291,9 +291,9 @@ static int tellQuickly(RolloutTale *p, const BxPlace *pPlace,
 static i64 findTurn(RolloutTale *p, i64 iNumber) {
   static const char zTurn[] =
       "SELECT coalesce((SELECT t.id & 4294967295 FROM main.rollout__segments "
-      "AS s CROSS JOIN main.rollout__turns AS t ON t.id BETWEEN "
+      "AS s CROSS JOIN main.rollout__marks AS t ON t.id BETWEEN "
       "(s.owner << 32) + s.first AND (s.owner << 32) + s.last "
-      "AND t.number = ?2 WHERE s.rollout = ?1 "
+      "AND t.number = ?2 AND t.kind = 'turn' WHERE s.rollout = ?1 "
       "ORDER BY s.first DESC, t.id DESC LIMIT 1), -1)";
   i64 i;
   for (i = p->nTurnNew - 1; i >= 0; i--) {
@@ -348,6 +348,10 @@ static int isRollback(RolloutTale *p, const RolloutItem *pItem) {
 
 static void tellMarks(RolloutTale *p, i64 iSequence, const char *zType,
     const RolloutItem *pItem) {
+  /* a reading of somebody's own may begin a turn with such an item */
+  if (p->nTurnNew > 0 && p->aTurn[p->nTurnNew - 1].iSequence == iSequence) {
+    return;
+  }
   if (sqlite3_stricmp(zType, "compacted") == 0) {
     if (seePayload(p, pItem) && (isArray(p, "$.replacement_history") ||
                                     isArray(p, "$.replacementHistory"))) {
@@ -470,16 +474,19 @@ static void putTurns(
 ** statement that could ABORT would keep a copy of each page that it changes, and
 ** the savepoint of the call undoes everything anyway. */
 static void putAllTurns(RolloutTale *p, BxErr *pErr) {
-#define TURN_ROWS "INSERT OR FAIL INTO main.rollout__turns(id, number) VALUES "
+#define TURN_ROWS                                                              \
+  "INSERT OR FAIL INTO main.rollout__marks(id, kind, number) VALUES "
   static const struct {
     int n;
     const char *zSql;
   } aWay[] = {
-      {10, TURN_ROWS "(?1, ?2), (?3, ?4), (?5, ?6), (?7, ?8), (?9, ?10), "
-                     "(?11, ?12), (?13, ?14), (?15, ?16), (?17, ?18), "
-                     "(?19, ?20)"},
-      {3, TURN_ROWS "(?1, ?2), (?3, ?4), (?5, ?6)"},
-      {1, TURN_ROWS "(?1, ?2)"},
+      {10, TURN_ROWS "(?1, 'turn', ?2), (?3, 'turn', ?4), (?5, 'turn', ?6), "
+                     "(?7, 'turn', ?8), (?9, 'turn', ?10), "
+                     "(?11, 'turn', ?12), (?13, 'turn', ?14), (?15, 'turn', "
+                     "?16), (?17, 'turn', ?18), "
+                     "(?19, 'turn', ?20)"},
+      {3, TURN_ROWS "(?1, 'turn', ?2), (?3, 'turn', ?4), (?5, 'turn', ?6)"},
+      {1, TURN_ROWS "(?1, 'turn', ?2)"},
   };
   const RolloutMark *a = p->aTurn, *aEnd;
   size_t i;
@@ -498,7 +505,7 @@ static void putAllTurns(RolloutTale *p, BxErr *pErr) {
 
 void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
   static const char zMark[] =
-      "INSERT INTO main.rollout__marks(id, kind, first) "
+      "INSERT INTO main.rollout__marks(id, kind, number) "
       "VALUES (?1, iif(?2 < 0, 'compaction', 'rollback'), nullif(?2, -1))";
   i64 i;
   putAllTurns(p, pErr);

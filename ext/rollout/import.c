@@ -8,7 +8,7 @@
 ** already applied its own.
 **
 ** Nothing is lost: what stands between the payloads (the rest of the lines,
-** lines that cannot be read) is kept in rollout__frames, so that an export gives
+** lines that cannot be read) is kept beside the items, so that an export gives
 ** back the same bytes. A line that cannot be read is counted and reported.
 **
 ** With an id, the first conversation of the file gets it; if it exists, the

@@ -11,8 +11,9 @@ SQLITE_EXTENSION_INIT3
   "(SELECT 1 FROM main.rollout__about AS a WHERE a.no = h.no)) "               \
   "OR (h.turns > 0 "                                                           \
   "AND NOT EXISTS (SELECT 1 FROM main.rollout__segments AS s JOIN "            \
-  "main.rollout__turns AS t ON t.id BETWEEN (s.owner << 32) + s.first "        \
-  "AND (s.owner << 32) + s.last WHERE s.rollout = h.no))"
+  "main.rollout__marks AS t ON t.id BETWEEN (s.owner << 32) + s.first "        \
+  "AND (s.owner << 32) + s.last AND t.kind = 'turn' "                          \
+  "WHERE s.rollout = h.no))"
 
 void bxRolloutMend(BxStmts *p, BxErr *pErr) {
   static const char zLost[] =

@@ -24,11 +24,16 @@ const BxRecords bxRolloutRecords[] = {
     {"rollouts", "main.rollout__heads", "", "t.title", "0",
         BX_HOLD_ON("rollout", "t.id"), 0, 0, 0, 0, 0,
         "title = replace(title, ?1, ?2)", 0},
-    {"rollout_items", "main.rollout__data", "", "t.payload, t.type",
-        "length(CAST(t.payload AS BLOB))", SHOWN_BY("t.id"), 0, 0,
-        "UPDATE main.rollout__act SET rule = 'erase'",
+    {"rollout_items", "main.rollout__data", "",
+        "t.payload, t.type, t.before, t.after",
+        "coalesce(length(CAST(t.payload AS BLOB)), 0)"
+        " + coalesce(length(t.before), 0) + coalesce(length(t.after), 0)",
+        SHOWN_BY("t.id"), 0, 0, "UPDATE main.rollout__act SET rule = 'erase'",
         "UPDATE main.rollout__act SET rule = NULL", 0,
-        "payload = replace(payload, ?1, ?2),"
+        "changed = iif(instr(payload, ?1), 1, changed),"
+        " payload = replace(payload, ?1, ?2),"
+        " before = CAST(replace(CAST(before AS TEXT), ?1, ?2) AS BLOB),"
+        " after = CAST(replace(CAST(after AS TEXT), ?1, ?2) AS BLOB),"
         " type = substr(replace(type, ?1, ?2), 1, 100)",
         0},
     {"rollouts", "main.rollout__about", "",
@@ -49,12 +54,6 @@ const BxRecords bxRolloutRecords[] = {
         " replace(source_id, ?1, ?2),"
         " replace(agent, ?1, ?2), replace(branch, ?1, ?2), replace(model, ?1,"
         " ?2))",
-        0},
-    {"rollout_items", "main.rollout__frames", "", "t.before, t.after",
-        "coalesce(length(t.before), 0) + coalesce(length(t.after), 0)",
-        SHOWN_BY("t.id"), 0, 0, 0, 0, 0,
-        "before = CAST(replace(CAST(before AS TEXT), ?1, ?2) AS BLOB),"
-        " after = CAST(replace(CAST(after AS TEXT), ?1, ?2) AS BLOB)",
         0},
     {"rollout_drops", "main.rollout_drops", "", "t.item_type, t.payload_type",
         "t.bytes", 0, 0, 0, 0, 0, "t.no || t.item_type || t.payload_type", 0,
@@ -248,9 +247,9 @@ static const char zForkCut[] =
     "    coalesce(?3, h.turns) AS turn,"
     "    coalesce((SELECT t.id & 4294967295"
     "     FROM main.rollout__segments AS s"
-    "     CROSS JOIN main.rollout__turns AS t"
+    "     CROSS JOIN main.rollout__marks AS t"
     "      ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last"
-    "      AND t.number = ?3"
+    "      AND t.number = ?3 AND t.kind = 'turn'"
     "     WHERE s.rollout = h.no AND ?3 < h.turns"
     "     ORDER BY s.first DESC, t.id DESC LIMIT 1), h.last_sequence + 1) AS cut"
     "   FROM main.rollout__heads AS h WHERE h.no = ?1) AS p)"
@@ -364,7 +363,6 @@ void bxRolloutFork(BxCall *p) {
 /* clang-format off */
 /* Of conversation ?1. A title that a user gave is not in the items. */
 #define OWN_KEYS "WHERE id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295"
-static const char zNoTurns[] = "DELETE FROM main.rollout__turns " OWN_KEYS;
 static const char zNoMarks[] = "DELETE FROM main.rollout__marks " OWN_KEYS;
 static const char zNoCalls[] = "DELETE FROM main.rollout_calls " OWN_KEYS;
 static const char zRecount[] =
@@ -400,7 +398,6 @@ void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {
   bxRolloutTaleBegin(&tale, p, &none, pErr);
   bxRolloutTellStored(&tale, no, 1, ROLLOUT_LAST, pErr);
   tale.no = no;
-  bxDo(p, zNoTurns, pErr, "i", no);
   bxDo(p, zNoMarks, pErr, "i", no);
   bxDo(p, zNoCalls, pErr, "i", no);
   bxDo(p, zRecount, pErr, "iii", no, tale.nTurn, tale.iUser);

@@ -54,12 +54,11 @@ void bxPartId(const char *zFormat, int bApart, const char *zName,
 ** not in the file. */
 static const char zStored[] =
     "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload, "
-    "coalesce(f.changed, 0), f.after FROM main.rollout__segments AS s "
+    "coalesce(d.changed, 0), d.after FROM main.rollout__segments AS s "
     "CROSS JOIN main.rollout__data AS d "
     "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
-    "LEFT JOIN main.rollout__frames AS f ON f.id = d.id "
     "WHERE s.rollout = ?1 "
-    "AND NOT (d.id & 4294967295 = 0 AND coalesce(f.quiet, 0) = 1) "
+    "AND NOT (d.id & 4294967295 = 0 AND d.quiet IS 1) "
     "ORDER BY s.rollout, s.first, d.id";
 
 void bxPartOpen(RolloutPart *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {

@@ -392,23 +392,19 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 ** Codex line, which a newline between the tokens of a payload would end. */
 /* clang-format off */
 #define ITEM_BYTES                                                             \
-    "CAST(coalesce(CAST(f.before AS TEXT), '{\"timestamp\":\"' || "            \
+    "CAST(coalesce(CAST(d.before AS TEXT), '{\"timestamp\":\"' || "            \
     ROLLOUT_ISO("d.timestamp") " || '\",\"type\":' || json_quote(d.type) || "  \
     "iif(d.payload IS NULL, '', ',\"payload\":')) || "                         \
-    "iif(f.quiet, '', coalesce(iif(f.before IS NULL, "                         \
+    "iif(d.quiet, '', coalesce(iif(d.before IS NULL, "                         \
     "replace(d.payload, char(10), ' '), d.payload), '')) || "                  \
-    "coalesce(CAST(f.after AS TEXT), '}' || char(10)) AS BLOB)"
+    "coalesce(CAST(d.after AS TEXT), '}' || char(10)) AS BLOB)"
 /* clang-format on */
-#define FROM_FRAMES                                                            \
-  "FROM main.rollout__segments AS s CROSS JOIN main.rollout__data AS d "       \
-  "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "    \
-  "LEFT JOIN main.rollout__frames AS f ON f.id = d.id WHERE s.rollout = ?1 "
-static const char zBytes[] =
-    "SELECT " ITEM_BYTES " " FROM_FRAMES "ORDER BY s.rollout, s.first, d.id";
+static const char zBytes[] = "SELECT " ITEM_BYTES " " ROLLOUT_FROM_ITEMS
+                             "ORDER BY s.rollout, s.first, d.id";
 /* Without the newline at the end of an item. */
 static const char zLines[] =
     "SELECT CAST(iif(substr(x, -1) = x'0a', substr(x, 1, length(x) - 1), x) "
-    "AS TEXT) FROM (SELECT " ITEM_BYTES " AS x " FROM_FRAMES
+    "AS TEXT) FROM (SELECT " ITEM_BYTES " AS x " ROLLOUT_FROM_ITEMS
     "ORDER BY s.rollout, s.first, d.id) WHERE length(x) > 0";
 
 /* The number of the conversation to export, or an error. */

@@ -152,10 +152,10 @@ def test_a_text_is_found_anywhere_in_the_forms_of_json(full, text, stored):
 
 def test_what_stood_around_an_item_in_its_file_loses_the_text(full):
     item = one(full, "SELECT max(id) FROM rollout__data")
-    full.execute("INSERT OR REPLACE INTO rollout__frames(id, before, after) VALUES(?, ?, ?)",
+    full.execute("UPDATE rollout__data SET (before, after) = (?2, ?3) WHERE id = ?1",
                  (item, b"\xff{" + CANARY.encode(), b"\0" + CANARY.encode() + b"}"))
     erase(full, "text", CANARY)
-    assert rows(full, "SELECT before, after FROM rollout__frames WHERE id = ?", item) == [
+    assert rows(full, "SELECT before, after FROM rollout__data WHERE id = ?", item) == [
         (b"\xff{[erased]", b"\0[erased]}")]
 
 

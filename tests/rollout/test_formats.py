@@ -534,7 +534,7 @@ def test_forks_and_deletes_keep_what_stands_around_items(db):
     db.execute("DELETE FROM rollouts WHERE id = ?", (rollout,))
     assert exported(db, fork).endswith(CODEX[CODEX.index("\n") + 1:].encode())
     db.execute("DELETE FROM rollouts")
-    assert rows(db, "SELECT * FROM rollout__frames") == []
+    assert rows(db, "SELECT * FROM rollout__data") == []
 
 
 @pytest.mark.parametrize("escaped", ['"m\\u0065ssage"', '"\\u0072ole"', '"t\\u0065xt"'])

@@ -410,7 +410,7 @@ def test_turns_and_context_agree_with_a_model(db, seed):
                 if r[2] == "response_item"] == context(items)
     while model:
         one(db, "SELECT rollout_delete(?)", model.popitem()[0])
-    for table in ("data", "turns", "marks", "segments", "about"):
+    for table in ("data", "marks", "segments", "about"):
         assert one(db, f"SELECT count(*) FROM rollout__{table}") == 0
 
 

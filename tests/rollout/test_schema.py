@@ -202,7 +202,7 @@ def test_a_message_told_twice_is_one_turn(plain):
         log(plain, "user_message", message="yes")
     log(plain, "user_message", message="no")
     assert head(plain, "turns") == (3,)
-    assert rows(plain, "SELECT id & 4294967295 FROM rollout__turns ORDER BY number") == [
+    assert rows(plain, "SELECT id & 4294967295 FROM rollout__marks WHERE kind = 'turn' ORDER BY number") == [
         (1,), (3,), (5,)]
 
 
@@ -212,8 +212,8 @@ def tell(db, text, rollout=ID):
 
 def turns(db, rollout=ID):
     module(db, "SELECT rollout_append(?, '[]', 0)", rollout)
-    return rows(db, "SELECT t.number, t.id & 4294967295 FROM rollout__turns AS t JOIN "
-                    "rollout__heads AS h ON h.no = t.id >> 32 WHERE h.id = ? ORDER BY t.id", rollout)
+    return rows(db, "SELECT t.number, t.id & 4294967295 FROM rollout__marks AS t JOIN "
+                    "rollout__heads AS h ON h.no = t.id >> 32 WHERE h.id = ? AND t.kind = 'turn' ORDER BY t.id", rollout)
 
 
 def test_a_message_after_a_rollback_is_new(plain):
@@ -440,7 +440,7 @@ def test_forks_of_forks_outlive_each_other(plain):
     assert texts(plain, THIRD) == whole[THIRD]
     well(plain)
     plain.execute("DELETE FROM rollouts WHERE id = ?", (THIRD,))
-    for table in ("data", "segments", "turns", "marks", "about", "heads"):
+    for table in ("data", "segments", "marks", "about", "heads"):
         assert one(plain, f"SELECT count(*) FROM rollout__{table}") == 0
 
 

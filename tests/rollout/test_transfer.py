@@ -34,7 +34,7 @@ def test_export_and_import_return_the_same_lines(db):
     assert load(db, text) == {
         "rolloutId": ID, "rolloutIds": [ID], "format": "codex", "lines": 5, "items": 5, "new": 5,
         "bad": 0, "errors": []}
-    assert one(db, "SELECT count(*) FROM rollout__frames") == 0
+    assert one(db, "SELECT count(before) + count(after) FROM rollout__data") == 0
     assert exported(db) == text
     assert rows(db, "SELECT created, updated, turns, cwd FROM rollouts") == [
         (1775653133226, 1775653133226, 1, "/w")]

@@ -183,7 +183,7 @@ const Operation aRolloutOperation[] = {
     {"rebuild rollouts",
         ROLLOUT
         "SELECT rollout_fork(" OLD ", 1, " NEW
-        ", 4000);DELETE FROM rollout__about;DELETE FROM rollout__turns;",
+        ", 4000);DELETE FROM rollout__about;DELETE FROM rollout__marks;",
         0, "SELECT rollout_rebuild()", 0},
     {"install mends a lost table", ROLLOUT "DROP TABLE rollout__about;", 0,
         "SELECT blackbox_install()", 0},
