@@ -313,21 +313,20 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
   SELECT CASE
-    WHEN CASE WHEN NEW.item IS x'' THEN 0
-              WHEN NEW.item IS NULL THEN typeof(NEW.type) <> 'text' OR NEW.type = ''
+    WHEN CASE WHEN NEW.item IS x'' THEN instr(NEW.type, char(0))
+              WHEN NEW.item IS NULL
+              THEN typeof(NEW.type) <> 'text' OR NEW.type = '' OR instr(NEW.type, char(0))
               WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
               WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item || ' ')) THEN 1
               ELSE json_type(NEW.item, '$.type') IS NOT 'text' OR NEW.item ->> 'type' = ''
                 OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
                 -- half a surrogate pair cannot be written in UTF-8
                 OR lower(replace(NEW.item -> 'type', '\\', '')) GLOB '*\ud[89a-f]*' END
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type and payload, which is JSON')
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type, which cannot contain a NUL character, and payload, which is JSON')
     WHEN iif(typeof(NEW.payload) = 'text',
              NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')),
              typeof(NEW.payload) GLOB '[ir]*')
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-    WHEN instr(NEW.type, char(0))
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type cannot contain a NUL character')
     WHEN NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER)
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp must be an integer of milliseconds since 1970')
     WHEN expires_at < coalesce(NEW.timestamp, (julianday('now') - 2440587.5) * 86400000.0)
@@ -368,9 +367,9 @@ BEGIN
          (user_sequence, title) =
          (SELECT coalesce(user_sequence,
                           iif(max(r.kind <> 'title'), last_sequence + 1, NULL)),
-                 coalesce(iif(named, title, NULL), max(CASE r.kind WHEN 'title' THEN
-                   nullif(coalesce(d.payload ->> r.place, d.payload ->> r.other), '') END),
-                   title)
+                 iif(named, title, coalesce(max(iif(r.kind = 'title',
+                   nullif(coalesce(d.payload ->> r.place, d.payload ->> r.other), ''), NULL)),
+                   title))
             FROM rollout__data AS d CROSS JOIN blackbox_places AS r
            WHERE d.id = last_insert_rowid() AND r.type_key = lower(replace(d.type, '_', ''))
              AND (r.kind = 'title' OR (user_sequence IS NULL AND r.kind IN ('user', 'goal')))
