@@ -195,13 +195,10 @@ BEGIN
                AND (NEW.instructions IS NULL OR
                     NEW.session_meta ->> 'instructions' IS NOT NULL)
                 THEN NEW.session_meta
-              ELSE
-                json_patch(
-                  json_set(NEW.session_meta, '$.id', id, '$.timestamp', json(
-                    coalesce(nullif(NEW.session_meta -> 'timestamp', 'null'),
-                             json_quote(iso)))),
-                  CASE WHEN NEW.instructions IS NULL THEN '{}'
-                       ELSE json_object('instructions', NEW.instructions) END) END
+              ELSE json_set(NEW.session_meta, '$.id', id, '$.timestamp',
+                     coalesce(NEW.session_meta ->> 'timestamp', iso),
+                     iif(NEW.instructions IS NULL, '$.id', '$.instructions'),
+                     coalesce(NEW.instructions, id)) END
     FROM (SELECT no, id, created, strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0,
                                            'unixepoch') AS iso
             FROM rollout__heads WHERE changes() = 1 AND no = last_insert_rowid());
@@ -287,12 +284,6 @@ BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, detail)
   SELECT 'rollout', 'redaction', OLD.rollout, '{"sequence":' || OLD.sequence || '}'
    WHERE NEW.payload IS NOT OLD.payload;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_items_delete
-INSTEAD OF DELETE ON rollout_items
-BEGIN
-  SELECT RAISE(ABORT, 'AppendOnlyError: an item cannot be deleted alone; DELETE the conversation FROM rollouts, or UPDATE the payload');
 END;
 
 CREATE VIEW IF NOT EXISTS main.rollout_log AS

@@ -19,12 +19,9 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
   named         INTEGER NOT NULL DEFAULT 0, -- ... 1: that a user gave
   behind        INTEGER, -- the first item that is not derived; NULL: all are
   CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case, such as 5973b6c0-94b8-487b-a530-2aeb6098ae0e"
-    CHECK (typeof(id) = 'text' AND length(id) = 36 AND length(replace(id, '-', '')) = 32
-           AND trim(replace(id, '-', ''), '0123456789abcdef') = ''
-           AND substr(id, 9, 1) || substr(id, 14, 1) || substr(id, 19, 1)
-               || substr(id, 24, 1) = '----'
-           AND substr(id, 15, 1) BETWEEN '1' AND '8'
-           AND substr(id, 20, 1) IN ('8', '9', 'a', 'b')),
+    CHECK (typeof(id) = 'text' AND id GLOB '????????-????-[1-8]???-[89ab]???-????????????'
+           AND length(replace(id, '-', '')) = 32
+           AND trim(replace(id, '-', ''), '0123456789abcdef') = ''),
   CONSTRAINT "RangeError: rollout numbers end at 2147483647"
     CHECK (no BETWEEN 1 AND 2147483647),
   CONSTRAINT "ValidationError: Invalid time: created and updated are whole milliseconds since 1970"
@@ -159,26 +156,25 @@ BEGIN
     THEN RAISE(ABORT, 'HeldError: a hold keeps a conversation that shows this item, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
     WHEN NEW.payload IS NULL OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-    WHEN NEW.id & 4294967295 = 0 AND json_type(NEW.payload) <> 'object'
+    WHEN NEW.id & 4294967295 = 0
+     AND (json_type(NEW.payload) <> 'object'
+          OR CASE WHEN json_valid(OLD.payload) OR json_valid(OLD.payload || ' ')
+                  THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END)
     THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id')
     WHEN OLD.payload IS NOT NULL AND NOT (json_valid(OLD.payload) OR json_valid(OLD.payload || ' '))
     THEN NULL
-    WHEN (NEW.payload ->> 'type', NEW.payload ->> 'role') IS NOT (OLD.payload ->> 'type', OLD.payload ->> 'role')
+    WHEN (NEW.payload ->> 'type', NEW.payload ->> 'role')
+         IS NOT (OLD.payload ->> 'type', OLD.payload ->> 'role')
      AND (SELECT rule FROM rollout__act) IS NOT 'erase'
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role')
-    WHEN NEW.id & 4294967295 = 0 AND NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id'
-    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id')
-    WHEN lower(replace(NEW.type, '_', '')) = 'eventmsg'
-     AND lower(replace(NEW.payload ->> 'type', '_', '')) = 'threadrolledback'
+      OR lower(replace(NEW.type || NEW.payload ->> 'type', '_', '')) = 'eventmsgthreadrolledback'
      AND coalesce(NEW.payload ->> 'num_turns', NEW.payload ->> 'numTurns')
          IS NOT coalesce(OLD.payload ->> 'num_turns', OLD.payload ->> 'numTurns')
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload of a rollback must have the same number of turns')
-    WHEN lower(NEW.type) = 'compacted'
+      OR lower(NEW.type) = 'compacted'
      AND ('array' IN (coalesce(json_type(OLD.payload, '$.replacement_history'), ''),
                       coalesce(json_type(OLD.payload, '$.replacementHistory'), '')))
       <> ('array' IN (coalesce(json_type(NEW.payload, '$.replacement_history'), ''),
                       coalesce(json_type(NEW.payload, '$.replacementHistory'), '')))
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a compaction must keep its replacement history, an array; redact its elements')
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role; a rollback must have the same number of turns, and a compaction must keep its replacement history, an array (redact its elements)')
     END;
   UPDATE rollout__heads
      SET bytes = bytes + length(CAST(NEW.payload AS BLOB))
