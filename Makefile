@@ -95,7 +95,7 @@ build/sql.c: $(SQL) Makefile
 	  u=$$(printf '%s' "$$n" | awk -F_ '{for (i = 1; i <= NF; i++) \
 	    printf "%s%s", toupper(substr($$i, 1, 1)), substr($$i, 2)}'); \
 	  echo "extern const char bxSql$$u[]; const char bxSql$$u[] = {"; \
-	  sed 's/^  *//; /^--/d; s/  *-- .*//; s/^\([a-z_]*\)   */\1 /' $$f $$($(CONTINUED) $$f) | \
+	  sed 's/^  *//; /^--/d; s/  *-- .*//' $$f $$($(CONTINUED) $$f) | \
 	    od -An -v -tx1 | sed "s/ \(..\)/'\\\\x\1',/g"; \
 	  echo "0};"; \
 	done > $@

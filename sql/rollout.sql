@@ -336,8 +336,7 @@ BEGIN
                          coalesce(NEW.timestamp, CAST(round((julianday('now') - 2440587.5)
                                                             * 86400000.0) AS INTEGER)) AS timestamp,
                          coalesce(NEW.type, NEW.item ->> 'type') AS type,
-                         coalesce(NEW.payload, iif(NEW.type IS NULL, NEW.item -> 'payload', NULL))
-                           AS payload,
+                         coalesce(NEW.payload, nullif(NEW.item, x'') -> 'payload') AS payload,
                          (SELECT CAST(value AS TEXT) FROM blackbox_settings
                            WHERE name = 'rollout.policy') AS preset
                     FROM rollout__heads WHERE id = lower(NEW.rollout_id) LIMIT 1) LIMIT 1) AS i
@@ -377,20 +376,20 @@ BEGIN
                       ELSE (c.type = 'true') = (coalesce(json_type(d.payload, c.key), 'null')
                                                 IN ('null', 'false')) END))
    WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
-  SELECT CASE
-    WHEN NOT EXISTS (SELECT 1 FROM rollout__heads WHERE id = lower(NEW.rollout_id))
-    THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
-    WHEN NEW.item IS x''
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a type is text of 1 to 100 bytes, a timestamp is whole milliseconds since 1970, and a payload is JSON text of at most 67108864 bytes')
-    END WHERE changes() = 0;
   INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
-  SELECT (SELECT no FROM rollout__heads WHERE id = lower(NEW.rollout_id)),
+  SELECT CASE
+           WHEN no IS NULL
+           THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
+           WHEN NEW.item IS x''
+           THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a type is text of 1 to 100 bytes, a timestamp is whole milliseconds since 1970, and a payload is JSON text of at most 67108864 bytes')
+           ELSE no END,
          substr(coalesce(NEW.type, NEW.item ->> 'type'), 1, 100),
          iif(json_type(payload, '$.type') = 'text', substr(payload ->> 'type', 1, 100), ''),
          1, coalesce(length(CAST(payload AS BLOB)), 0)
-    FROM (SELECT coalesce(NEW.payload, iif(NEW.type IS NULL, NEW.item -> 'payload', NULL))
-                   AS payload LIMIT 1)
-   WHERE changes() = 0
+    FROM (SELECT (SELECT no FROM rollout__heads WHERE id = lower(NEW.rollout_id)) AS no,
+                 coalesce(NEW.payload, nullif(NEW.item, x'') -> 'payload') AS payload
+           WHERE changes() = 0 LIMIT 1)
+   WHERE 1
       ON CONFLICT (no, item_type, payload_type) DO UPDATE
      SET items = items + excluded.items, bytes = bytes + excluded.bytes;
 END;

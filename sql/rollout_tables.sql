@@ -166,7 +166,7 @@ BEGIN
     WHEN (NEW.payload ->> 'type', NEW.payload ->> 'role')
          IS NOT (OLD.payload ->> 'type', OLD.payload ->> 'role')
      AND (SELECT rule FROM rollout__act) IS NOT 'erase'
-      OR lower(replace(NEW.type || NEW.payload ->> 'type', '_', '')) = 'eventmsgthreadrolledback'
+      OR lower(replace(NEW.type || (NEW.payload ->> 'type'), '_', '')) = 'eventmsgthreadrolledback'
      AND coalesce(NEW.payload ->> 'num_turns', NEW.payload ->> 'numTurns')
          IS NOT coalesce(OLD.payload ->> 'num_turns', OLD.payload ->> 'numTurns')
       OR lower(NEW.type) = 'compacted'
