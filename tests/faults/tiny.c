@@ -31,10 +31,13 @@ static int tinyConnect(sqlite3 *db, void *pAux, int argc,
     const char *const *argv, sqlite3_vtab **ppVtab, char **pzErr) {
   BxErr err = {SQLITE_OK, 0};
   Tiny *p;
-  int rc = bxTableNew(db, "CREATE TABLE x(n, body)", sizeof(Tiny), ppVtab);
+  int rc = sqlite3_declare_vtab(db, "CREATE TABLE x(n, body)");
   (void)pAux, (void)pzErr;
   if (rc != SQLITE_OK || argc != 5) return rc ? rc : SQLITE_ERROR;
-  p = (Tiny *)*ppVtab;
+  p = sqlite3_malloc64(sizeof(*p));
+  if (p == 0) return SQLITE_NOMEM;
+  memset(p, 0, sizeof(*p));
+  *ppVtab = &p->base;
   p->bx.db = db;
   p->bRule = atoi(argv[4]);
   sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
@@ -61,7 +64,8 @@ static int tinyOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
 
 static int tinyClose(sqlite3_vtab_cursor *pCursor) {
   sqlite3_finalize(((TinyCursor *)pCursor)->pScan);
-  return bxCursorFree(pCursor);
+  sqlite3_free(pCursor);
+  return SQLITE_OK;
 }
 
 static int tinyNext(sqlite3_vtab_cursor *pCursor) {
