@@ -42,47 +42,48 @@
 -- No CHECK, index or generated column calls a JSON function. SQLite before 3.41
 -- regards these as unsafe while trusted_schema is off. In a table definition they
 -- would make the whole file unreadable, in a trigger only the statement fails. So
--- "protected" is a plain column: cache_written corrects it, and cache_protected guards it.
+-- "protected" looks for the text "kind":"tool_result", at any depth, and cache_written refuses a
+-- tool result that is written in another way.
 --
 -- Deleting a session removes its items with one receipt. The row triggers of
 -- cache_items do nothing if the session no longer exists.
 
 CREATE TABLE IF NOT EXISTS main.cache_sessions(
   session_id TEXT PRIMARY KEY,
-  total_size INTEGER AS (kept_size),
-  item_count INTEGER AS (kept_count),
-  created_at INTEGER NOT NULL DEFAULT (round((julianday('now') - 2440587.5) * 864e5)),
-  last_accessed_at INTEGER NOT NULL DEFAULT (round((julianday('now') - 2440587.5) * 864e5)),
+  total_size AS (kept_size),
+  item_count AS (kept_count),
+  created_at INTEGER NOT NULL DEFAULT (unixepoch() * 1000),
+  last_accessed_at INTEGER NOT NULL DEFAULT (unixepoch() * 1000),
   hits INTEGER NOT NULL DEFAULT 0,
-  kept_size INTEGER NOT NULL DEFAULT 0,
-  kept_count INTEGER NOT NULL DEFAULT 0,
+  kept_size DEFAULT 0,
+  kept_count DEFAULT 0,
   CONSTRAINT "ValidationError: created_at and last_accessed_at must be milliseconds since 1970 UTC, in this order; omit them"
-  CHECK (created_at >= 0 AND last_accessed_at BETWEEN created_at AND 253402300799999)
+  CHECK (last_accessed_at BETWEEN created_at AND 253402300799999)
 ) WITHOUT ROWID;
 
 -- The columns that lists show come first in the row, so that a list does not
 -- read the overflow pages of the data.
 CREATE TABLE IF NOT EXISTS main.cache_items(
   id INTEGER PRIMARY KEY,
-  storage_key TEXT AS (session_id || '_' || task_id || '_' || turn_id) UNIQUE,
+  storage_key TEXT AS (session_id || '_' || task_id || '_' || turn_id) STORED UNIQUE,
   session_id TEXT,
   task_id TEXT DEFAULT (lower(hex(randomblob(4)))),
   turn_id TEXT DEFAULT (lower(hex(randomblob(4)))),
   timestamp INTEGER DEFAULT (round((julianday('now') - 2440587.5) * 864e5)),
   data_size INTEGER AS (length(CAST(data AS BLOB))) STORED,
-  protected INTEGER NOT NULL DEFAULT 0,
+  protected INTEGER AS (replace(custom_metadata, ' ', '') GLOB '*"kind":"tool_result"*' IS TRUE) STORED,
   expires_at INTEGER,
   description TEXT,
   custom_metadata TEXT,
   data TEXT,
   CONSTRAINT "ValidationError: id is assigned by the table; omit it" CHECK (id > 0),
-  CONSTRAINT "InvalidKeyFormatError: session_id, task_id and turn_id must be 1 to 128 printable characters, the last two without an underscore; write - in place of _, or omit them to have them made"
+  CONSTRAINT "InvalidKeyFormatError: session_id, task_id and turn_id must be 1 to 128 printable characters, the last two without an underscore; write - in place of _, or omit them"
   CHECK (typeof(session_id) || typeof(task_id) || typeof(turn_id) = 'texttexttext'
-  AND min(length(session_id), length(task_id), length(turn_id)) AND max(length(session_id), length(task_id), length(turn_id)) < 129
-  AND session_id NOT GLOB '*[^ -~ -􏿿]*' AND task_id || turn_id NOT GLOB '*[^ -^`-~ -􏿿]*' AND NOT instr(storage_key, char(0))),
+  AND length(session_id) BETWEEN 1 AND 128 AND length(task_id) BETWEEN 1 AND 128 AND length(turn_id) BETWEEN 1 AND 128
+  AND session_id NOT GLOB '*[^ -~ -􏿿]*' AND task_id || turn_id NOT GLOB '*[^ -^`-~ -􏿿]*' AND NOT instr(storage_key, x'00')),
   CONSTRAINT "ValidationError: timestamp and expires_at must be milliseconds since 1970 UTC; omit them"
-  CHECK (typeof(timestamp) || typeof(coalesce(expires_at, 1)) = 'integerinteger'
-  AND min(timestamp, coalesce(expires_at, 1)) >= 0 AND max(timestamp, coalesce(expires_at, 1)) <= 253402300799999),
+  CHECK (typeof(timestamp) = 'integer' AND timestamp BETWEEN 0 AND 253402300799999
+  AND (expires_at IS NULL OR typeof(expires_at) = 'integer' AND expires_at BETWEEN 0 AND 253402300799999)),
   CONSTRAINT "ValidationError: description must be text that is not empty; say what the item holds"
   CHECK (typeof(description) = 'text' AND description <> ''),
   CONSTRAINT "ValidationError: data must be JSON text; wrap plain text with json_quote()"
@@ -100,15 +101,14 @@ ON cache_items(timestamp) WHERE protected = 0;
 CREATE INDEX IF NOT EXISTS main.cache_items_expiry
 ON cache_items(expires_at) WHERE expires_at IS NOT NULL;
 
-CREATE TABLE IF NOT EXISTS main.cache__note("key" TEXT PRIMARY KEY, size INTEGER) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS main.cache__note(item TEXT PRIMARY KEY, size) WITHOUT ROWID;
 
 -- What the statement that runs has written: the item, its session, whether its key is new,
--- and by how much it grew. bytes: of all sessions. work: the quota of the session (1) or of
--- all (2) is exceeded. rule: why rows are deleted; NULL: a plain statement.
+-- by how much it grew (NULL: its data is not JSON), and when. bytes: of all sessions. rule:
+-- why rows are deleted: NULL for a plain statement, 1 or 2 for the quota of the session or
+-- of all, which is exceeded.
 CREATE TABLE IF NOT EXISTS main.cache_state(
-  one INTEGER PRIMARY KEY CHECK (one = 1),
-  item INTEGER, session TEXT, is_new INTEGER, grown INTEGER,
-  bytes INTEGER NOT NULL DEFAULT 0, work INTEGER, rule TEXT
+  one INTEGER PRIMARY KEY, item, session, is_new, grown, at, bytes DEFAULT 0, rule
 );
 INSERT INTO main.cache_state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 
@@ -124,101 +124,92 @@ INSERT INTO main.cache__limits(mark_ms) SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM
 -- some versions of SQLite NEW does not have the generated columns yet.)
 CREATE TRIGGER IF NOT EXISTS main.cache_note BEFORE INSERT ON cache_items
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: id is assigned by the table; omit it') WHERE NEW.id <> -1;
-  INSERT INTO cache__note("key", size)
-  SELECT storage_key, data_size FROM cache_items WHERE storage_key = NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id
-  ON CONFLICT ("key") DO UPDATE SET size = excluded.size;
+  INSERT INTO cache__note SELECT storage_key, data_size FROM cache_items
+  WHERE storage_key = iif(NEW.id = -1, NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id,
+    RAISE(ABORT, 'ValidationError: id is assigned by the table; omit it'))
+  ON CONFLICT DO UPDATE SET size = excluded.size;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_insert AFTER INSERT ON cache_items
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()')
-  WHERE NOT (json_valid(NEW.data) OR json_valid(NEW.data || ' '));
-  UPDATE cache_state SET (item, session, is_new, grown, bytes) =
-  (SELECT NEW.id, NEW.session_id, count(*) = 0, NEW.data_size - coalesce(max(size), 0),
-    bytes + NEW.data_size - coalesce(max(size), 0) FROM cache__note WHERE "key" = NEW.storage_key)
+  UPDATE cache_state SET (item, session, at, is_new, bytes, grown) = (SELECT NEW.id, NEW.session_id, NEW.timestamp, size IS NULL,
+    bytes + NEW.data_size - ifnull(size, 0),
+    iif(json_valid(NEW.data) OR json_valid(NEW.data || ' '), NEW.data_size - ifnull(size, 0), NULL)
+    FROM (SELECT 1) LEFT JOIN cache__note AS n ON n.item = NEW.storage_key)
   WHERE one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_update AFTER UPDATE OF id, rowid, oid, _rowid_, session_id, task_id, turn_id,
   timestamp, expires_at, description, custom_metadata, data ON cache_items
 BEGIN
-  SELECT CASE
-  WHEN (NEW.id, NEW.session_id, NEW.storage_key) IS NOT (OLD.id, OLD.session_id, OLD.storage_key) THEN
-    RAISE(ABORT, 'ValidationError: id and key of an item cannot change; write the item again under the other key')
-  WHEN NEW.data IS NOT OLD.data AND NOT (json_valid(NEW.data) OR json_valid(NEW.data || ' ')) THEN
-    RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()') END;
-  UPDATE cache_state
-  SET item = NEW.id, session = NEW.session_id, is_new = 0, grown = NEW.data_size - OLD.data_size,
-    bytes = bytes + NEW.data_size - OLD.data_size WHERE one = 1;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.cache_protected AFTER UPDATE OF protected ON cache_items
-WHEN NEW.protected IS NOT (NEW.custom_metadata ->> '$.kind' IS 'tool_result')
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: protected follows from custom_metadata; write that');
+  UPDATE cache_state SET item = iif((NEW.id, NEW.storage_key) IS (OLD.id, OLD.storage_key), NEW.id,
+    RAISE(ABORT, 'ValidationError: id and key of an item cannot change; write the item again under the other key')),
+    session = NEW.session_id, at = NEW.timestamp, is_new = 0, bytes = bytes + NEW.data_size - OLD.data_size,
+    grown = iif(NEW.data IS OLD.data OR json_valid(NEW.data) OR json_valid(NEW.data || ' '), NEW.data_size - OLD.data_size, NULL)
+  WHERE one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_written AFTER UPDATE OF item ON cache_state
 BEGIN
   SELECT CASE
-  WHEN custom_metadata NOT NULL AND CASE
-    WHEN typeof(custom_metadata) = 'text' AND length(CAST(custom_metadata AS BLOB)) < 65537
-      AND (json_valid(custom_metadata) OR json_valid(custom_metadata || ' '))
-    THEN json_type(custom_metadata) <> 'object' ELSE 1 END THEN
+  WHEN NEW.grown IS NULL THEN RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()')
+  WHEN NOT NEW.is_new AND EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = session_id) THEN
+    RAISE(ABORT, 'HeldError: a hold keeps this session; SELECT * FROM retention_holds lists the holds')
+  WHEN custom_metadata NOT NULL AND NOT (typeof(custom_metadata) = 'text' AND length(CAST(custom_metadata AS BLOB)) < 65537
+    AND (json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')) AND json_type(custom_metadata) = 'object') THEN
     RAISE(ABORT, 'ValidationError: custom_metadata must be a JSON object of at most 65536 bytes; put larger things into data')
   WHEN NEW.grown > 0 AND data_size > max_item THEN RAISE(ABORT, 'DataTooLargeError: data is larger than cache.max_item_bytes; split it')
   WHEN length(description) > max_description THEN RAISE(ABORT, 'ValidationError: description must not be longer than cache.max_description; shorten it')
-  WHEN strict_ids AND (session_id NOT GLOB 'conv_????????-????-????-????-????????????' OR length(task_id) <> 8 OR length(turn_id) <> 8
-    OR substr(storage_key, 6) GLOB '*[^-_a-z0-9]*' OR length(replace(replace(storage_key, '-', ''), '_', '')) <> 52) THEN
+  WHEN strict_ids AND storage_key NOT GLOB replace('conv_????????-????-????-????-????????????_????????_????????', '?', '[a-z0-9]') THEN
     RAISE(ABORT, 'InvalidKeyFormatError: session_id, task_id and turn_id must be conv_ with 8-4-4-4-12 characters of a-z and 0-9, 8 and 8 of them; see cache.strict_session_ids')
+  WHEN NOT protected AND custom_metadata ->> '$.kind' IS 'tool_result' THEN
+    RAISE(ABORT, 'ValidationError: custom_metadata must be plain JSON; use json()')
   END FROM cache_items, cache__limits WHERE id = NEW.item;
   INSERT INTO cache_sessions(session_id, kept_size, kept_count, created_at, last_accessed_at)
-  SELECT session_id, data_size, 1, timestamp, timestamp FROM cache_items WHERE id = NEW.item
-  ON CONFLICT (session_id) DO UPDATE SET kept_size = kept_size + NEW.grown, kept_count = kept_count + NEW.is_new,
-    last_accessed_at = max(last_accessed_at, excluded.last_accessed_at);
-  UPDATE cache_items SET protected = custom_metadata ->> '$.kind' IS 'tool_result'
-  WHERE id = NEW.item AND protected IS NOT (custom_metadata ->> '$.kind' IS 'tool_result');
-  UPDATE cache_state SET work = 1 WHERE one = 1 AND NEW.grown > 0
+  VALUES (NEW.session, NEW.grown, 1, NEW.at, NEW.at)
+  ON CONFLICT DO UPDATE SET kept_size = kept_size + NEW.grown, kept_count = kept_count + NEW.is_new,
+    last_accessed_at = max(last_accessed_at, NEW.at);
+  UPDATE cache_state SET rule = 1 WHERE one = 1 AND NEW.grown > 0
   AND (SELECT kept_size > session_quota FROM cache_sessions, cache__limits WHERE session_id = NEW.session);
-  UPDATE cache_state SET work = 2 WHERE one = 1 AND NEW.grown > 0 AND bytes > (SELECT total_quota FROM cache__limits);
+  UPDATE cache_state SET rule = 2 WHERE one = 1 AND NEW.grown > 0 AND bytes > (SELECT total_quota FROM cache__limits);
 END;
 
 -- Removes the first items that a quota wants gone: it looks at 1,000 at most, and takes as
 -- many as must be. It passes over what a hold keeps.
-CREATE TRIGGER IF NOT EXISTS main.cache_work AFTER UPDATE OF work ON cache_state WHEN NEW.work
+CREATE TRIGGER IF NOT EXISTS main.cache_work AFTER UPDATE OF rule ON cache_state WHEN NEW.rule IN (1, 2)
 BEGIN
   DELETE FROM cache_items WHERE id IN (
     WITH RECURSIVE victim(id, at, was, excess, n) AS (
-      SELECT 0, -1, 9e15, iif(NEW.work = 2, NEW.bytes - total_quota, kept_size - session_quota), 0
+      SELECT 0, -1, 9e15, iif(NEW.rule = 2, NEW.bytes - total_quota, kept_size - session_quota), 0
       FROM cache__limits, cache_sessions WHERE evict AND session_id = NEW.session
       UNION ALL
-      SELECT i.id, timestamp, excess, excess - data_size * NOT EXISTS (SELECT 1 FROM retention__in_force, retention__clock
-        WHERE kind = 'session' AND "key" = session_id AND (until > seen) IS NOT 0), n + 1
-      FROM victim AS v CROSS JOIN cache_items AS i WHERE excess > 0 AND n < 1000 AND i.id = iif(NEW.work = 2,
-        (SELECT id FROM cache_items WHERE protected = 0 AND (timestamp, id) > (v.at, v.id) AND id <> NEW.item
-        ORDER BY timestamp, id LIMIT 1),
+      SELECT i.id, timestamp, excess, excess - data_size * (i.id <> NEW.item) * NOT EXISTS (SELECT 1 FROM retention__in_force, retention__clock
+        WHERE kind = 'session' AND "key" = session_id AND ifnull(until, 9e15) > seen), n + 1
+      FROM victim AS v CROSS JOIN cache_items AS i WHERE excess > 0 AND n < 1000 AND i.id = iif(NEW.rule = 2,
+        (SELECT id FROM cache_items WHERE protected = 0 AND (timestamp, id) > (v.at, v.id)
+        ORDER BY timestamp, id),
         (SELECT id FROM cache_items WHERE session_id = NEW.session AND protected = 0 AND (timestamp, id) > (v.at, v.id)
-        AND id <> NEW.item ORDER BY timestamp, id LIMIT 1)))
+        ORDER BY timestamp, id)))
     SELECT id FROM victim WHERE excess < was);
-  SELECT CASE
+  UPDATE cache_state SET rule = (SELECT CASE
   WHEN kept_size > session_quota THEN
     RAISE(ABORT, 'QuotaExceededError: the session would exceed cache.session_quota_bytes; delete items of the session or write less')
-  WHEN work = 2 AND bytes > total_quota THEN
+  WHEN rule = 2 AND bytes > total_quota THEN
     RAISE(ABORT, 'QuotaExceededError: all sessions together would exceed cache.total_quota_bytes; clear old sessions') END
-  FROM cache_state, cache__limits, cache_sessions WHERE session_id = NEW.session;
-  UPDATE cache_state SET work = NULL WHERE one = 1;
+  FROM cache__limits, cache_sessions WHERE session_id = NEW.session) WHERE one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_delete AFTER DELETE ON cache_items
 WHEN EXISTS (SELECT 1 FROM cache_sessions WHERE session_id = OLD.session_id)
 BEGIN
-  DELETE FROM cache__note WHERE "key" = OLD.storage_key;
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this session; SELECT * FROM retention_holds lists the holds')
+  WHERE EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = OLD.session_id);
+  DELETE FROM cache__note WHERE item = OLD.storage_key;
   UPDATE OR ABORT cache_sessions SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
   WHERE session_id = OLD.session_id;
   UPDATE cache_state SET bytes = bytes - OLD.data_size WHERE one = 1;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
-  VALUES (CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER), 'cache', coalesce((SELECT coalesce(rule, iif(work, 'evict', NULL)) FROM cache_state), 'manual'),
+  VALUES (unixepoch() * 1000, 'cache', (SELECT iif(rule IN (1, 2), 'evict', coalesce(rule, 'manual')) FROM cache_state),
     1, OLD.data_size, OLD.timestamp);
 END;
 
@@ -228,52 +219,41 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.cache_session_insert AFTER INSERT ON cache_sessions
 BEGIN
   SELECT CASE
-  WHEN (NEW.kept_count, NEW.kept_size > 0) IS NOT (EXISTS (SELECT 1 FROM cache_items WHERE session_id = NEW.session_id), NEW.kept_count) THEN
+  WHEN NEW.kept_size > 0 IS NOT NEW.kept_count OR NEW.kept_count IS NOT EXISTS (SELECT 1 FROM cache_items WHERE session_id = NEW.session_id) THEN
     RAISE(ABORT, 'ValidationError: a session that has items cannot be replaced, and its totals cannot be set; UPDATE or DELETE it')
   WHEN EXISTS (SELECT 1 FROM retention__refused WHERE kind = 'session' AND "key" = NEW.session_id) THEN
     RAISE(ABORT, 'ErasedError: the session with this id was erased, and writes under it are refused for retention.refuse_days; use another one') END;
 END;
 
--- A time that is older than the present one changes nothing.
-CREATE TRIGGER IF NOT EXISTS main.cache_session_update BEFORE UPDATE OF session_id, created_at, last_accessed_at ON cache_sessions
+CREATE TRIGGER IF NOT EXISTS main.cache_session_update BEFORE UPDATE OF session_id, created_at ON cache_sessions
+WHEN (NEW.session_id, NEW.created_at) IS NOT (OLD.session_id, OLD.created_at)
 BEGIN
-  SELECT CASE
-  WHEN (NEW.session_id, NEW.created_at) IS NOT (OLD.session_id, OLD.created_at) THEN
-    RAISE(ABORT, 'ValidationError: session_id and created_at of a session cannot change; write the items again in another session')
-  WHEN NEW.last_accessed_at < OLD.last_accessed_at THEN RAISE(IGNORE) END;
-END;
-
--- Items of a held session are new, or stay as they are.
-CREATE TRIGGER IF NOT EXISTS main.cache_session_held BEFORE UPDATE OF kept_count ON cache_sessions
-WHEN NEW.kept_count <= OLD.kept_count AND EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = OLD.session_id)
-BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this session, and its items cannot be changed or deleted; SELECT * FROM retention_holds lists the holds');
+  SELECT RAISE(ABORT, 'ValidationError: session_id and created_at of a session cannot change; write the items again in another session');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_session_delete AFTER DELETE ON cache_sessions
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this session, which cannot be deleted; SELECT * FROM retention_holds lists the holds')
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this session; SELECT * FROM retention_holds lists the holds')
   WHERE EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = OLD.session_id);
   INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
-  SELECT at, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,
-    at - min(timestamp), max(timestamp) - min(timestamp), NULL
-  FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS at), cache_items WHERE session_id = OLD.session_id
+  SELECT unixepoch() * 1000, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,
+    unixepoch() * 1000 - min(timestamp), max(timestamp) - min(timestamp), NULL
+  FROM cache_items WHERE session_id = OLD.session_id
   GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
   UPDATE cache_state SET bytes = bytes - OLD.total_size, session = NULL WHERE one = 1;
-  DELETE FROM cache__note WHERE "key" IN (SELECT storage_key FROM cache_items WHERE session_id = OLD.session_id);
+  DELETE FROM cache__note WHERE item IN (SELECT storage_key FROM cache_items WHERE session_id = OLD.session_id);
   DELETE FROM cache_items WHERE session_id = OLD.session_id;
 END;
 
 -------------------------------------------------------- rules, settings --
 
 CREATE TRIGGER IF NOT EXISTS main.cache_settings_update AFTER UPDATE OF value ON blackbox_settings
-WHEN substr(NEW.name, 1, 6) = 'cache.'
+WHEN NEW.name GLOB 'cache.*'
 BEGIN
   UPDATE cache__limits SET (max_item, max_description, session_quota, total_quota, evict, strict_ids, mark_ms) = (
-    SELECT max(iif(n = 'max_item_bytes', value, NULL)), max(iif(n = 'max_description', value, NULL)),
-    max(iif(n = 'session_quota_bytes', value, NULL)), max(iif(n = 'total_quota_bytes', value, NULL)),
-    max(value = 'evict_oldest'), max(iif(n = 'strict_session_ids', value, NULL)), max(iif(n = 'mark_interval_ms', value, NULL))
-    FROM (SELECT substr(name, 7) AS n, value FROM blackbox_settings WHERE substr(name, 1, 6) = 'cache.'));
+    SELECT max(value * (n = 'max_item_bytes')), max(value * (n = 'max_description')), max(value * (n = 'session_quota_bytes')),
+    max(value * (n = 'total_quota_bytes')), max(value = 'evict_oldest'), max(value * (n = 'strict_session_ids')), max(value * (n = 'mark_interval_ms'))
+    FROM (SELECT substr(name, 7) AS n, value FROM blackbox_settings WHERE name GLOB 'cache.*'));
 END;
 
 UPDATE main.blackbox__probe SET hit = 2;
@@ -317,7 +297,7 @@ ON CONFLICT (rule) DO UPDATE
 
 UPDATE main.blackbox_settings SET value = value WHERE name = 'cache.on_quota';
 UPDATE main.cache_state
-   SET work = NULL, rule = NULL, bytes = (SELECT coalesce(sum(total_size), 0) FROM main.cache_sessions);
+   SET rule = NULL, bytes = (SELECT coalesce(sum(total_size), 0) FROM main.cache_sessions);
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('cache', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

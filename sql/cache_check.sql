@@ -14,7 +14,7 @@ UNION ALL
 SELECT 'cache_state', 'it differs from the sessions or the settings; run blackbox_install()'
  WHERE NOT EXISTS (
    SELECT 1 FROM main.cache_state AS t, main.cache__limits AS l
-    WHERE (t.work, t.rule) IS (NULL, NULL)
+    WHERE t.rule IS NULL
       AND t.bytes = (SELECT coalesce(sum(total_size), 0) FROM main.cache_sessions)
       AND (l.max_item, l.max_description, l.session_quota, l.total_quota, l.evict, l.strict_ids,
            l.mark_ms) IS (
@@ -26,11 +26,6 @@ SELECT 'cache_state', 'it differs from the sessions or the settings; run blackbo
                  max(iif(name = 'cache.strict_session_ids', value, NULL)),
                  max(iif(name = 'cache.mark_interval_ms', value, NULL))
             FROM main.blackbox_settings))
-UNION ALL
-SELECT storage_key, 'protected differs from custom_metadata; write custom_metadata again'
-  FROM main.cache_items
- WHERE protected IS NOT CASE WHEN json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')
-                             THEN custom_metadata ->> '$.kind' IS 'tool_result' ELSE 0 END
 UNION ALL
 SELECT storage_key, 'CorruptedDataError: data or custom_metadata is not JSON; delete the item'
   FROM main.cache_items

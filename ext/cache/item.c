@@ -50,21 +50,15 @@ static const char *cachePart(char zOut[9]) {
   "'taskId', task_id, 'turnId', turn_id)"
 
 /* clang-format off */
-/* The column "protected" of an item with this custom metadata. The triggers
-** would compute it too, but they would write the item a second time. */
-#define PROTECTED(metadata)                                                    \
-  "CASE WHEN " BX_JSON_VALID(metadata) " THEN coalesce(" metadata              \
-  " ->> '$.kind' = 'tool_result', 0) ELSE 0 END"
-
 /* ?8 is 1 if the key was made here. It must not be that of another item. */
 static const char zCacheWrite[] =
     "INSERT INTO main.cache_items(session_id, task_id, turn_id, description,"
-    " timestamp, custom_metadata, data, expires_at, protected)"
-    " VALUES(?1, ?2, ?3, " DESCRIPTION ", ?5, ?6, ?7, ?9, " PROTECTED("?6") ")"
+    " timestamp, custom_metadata, data, expires_at)"
+    " VALUES(?1, ?2, ?3, " DESCRIPTION ", ?5, ?6, ?7, ?9)"
     " ON CONFLICT(storage_key) DO UPDATE SET"
     " description = excluded.description, timestamp = excluded.timestamp,"
     " data = excluded.data, custom_metadata = excluded.custom_metadata,"
-    " expires_at = excluded.expires_at, protected = excluded.protected"
+    " expires_at = excluded.expires_at"
     " WHERE NOT ?8 RETURNING " METADATA;
 
 /* An item that has expired does not exist. */
@@ -73,8 +67,7 @@ static const char zCacheWrite[] =
 static const char zCacheUpdate[] =
     "UPDATE main.cache_items SET data = ?2, description = " DESCRIPTION
     ", custom_metadata = coalesce(?5, custom_metadata), timestamp = ?6,"
-    " expires_at = coalesce(?7, expires_at),"
-    " protected = iif(?5 IS NULL, protected, " PROTECTED("?5") ")"
+    " expires_at = coalesce(?7, expires_at)"
     " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = ?3)"
     LIVING_AT("?6") " RETURNING " METADATA;
 

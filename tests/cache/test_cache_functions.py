@@ -601,7 +601,7 @@ def test_statements_survive_a_change_of_the_schema(db):
 
 def test_damage_of_the_computed_tables_is_an_error_and_not_a_crash(db):
     k = write(db, A, "[1]")["storageKey"]
-    for statement in ("DELETE FROM cache_state", "UPDATE cache_state SET grown = 'x', work = 'y'",
+    for statement in ("DELETE FROM cache_state", "UPDATE cache_state SET grown = 'x', rule = 'y'",
                       "UPDATE cache_state SET bytes = 'x'; UPDATE cache__limits SET evict = 7",
                       "UPDATE cache_sessions SET kept_size = 'much'",
                       "DROP TRIGGER blackbox_settings_delete; DELETE FROM blackbox_settings"):
