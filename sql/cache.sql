@@ -209,7 +209,7 @@ BEGIN
   WHERE session_id = OLD.session_id;
   UPDATE cache_state SET bytes = bytes - OLD.data_size WHERE one = 1;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
-  VALUES (unixepoch() * 1000, 'cache', (SELECT iif(rule IN (1, 2), 'evict', coalesce(rule, 'manual')) FROM cache_state),
+  VALUES (unixepoch() * 1000, 'cache', coalesce((SELECT iif(rule IN (1, 2), 'evict', rule) FROM cache_state), 'manual'),
     1, OLD.data_size, OLD.timestamp);
 END;
 

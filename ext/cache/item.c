@@ -151,8 +151,8 @@ static void cacheWriteItem(BxCall *p) {
 
 /* Whether an item has expired, or the file has not seen the time for an hour. */
 static const char zCacheOverdue[] =
-    "SELECT EXISTS (SELECT 1 FROM main.cache_items WHERE expires_at < clock)"
-    " OR clock - seen > 3600000 FROM main.retention_now";
+    "SELECT EXISTS (SELECT 1 FROM main.cache_items WHERE expires_at < ?1)"
+    " OR ?1 - seen > 3600000 FROM main.retention__clock";
 static const char zCacheExpire[] =
     "DELETE FROM main.cache_items WHERE id IN (SELECT id FROM"
     " (SELECT id, session_id FROM main.cache_items WHERE expires_at <"
@@ -182,7 +182,7 @@ void bxCacheWrite(BxCall *p) {
   int bBegun = pHome != 0 && !bxInWriter(p->bx);
   /* in a transaction SQLite waits for no other writer after a read */
   if (bBegun && !sqlite3_get_autocommit(p->bx->db)) bxLock(pHome, &p->err);
-  bBegun = bBegun && bxAsk(pHome, zCacheOverdue, &p->err, "") != 0;
+  bBegun = bBegun && bxAsk(pHome, zCacheOverdue, &p->err, "i", bxNow()) != 0;
   if (bBegun) bxSavepoint(p->bx, "cache_write", &p->err);
   bBegun &= p->err.rc == SQLITE_OK;
   if (bBegun) removeExpired(pHome, &p->err);
