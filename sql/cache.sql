@@ -42,8 +42,7 @@
 -- No CHECK, index or generated column calls a JSON function. SQLite before 3.41
 -- regards these as unsafe while trusted_schema is off. In a table definition they
 -- would make the whole file unreadable, in a trigger only the statement fails. So
--- "protected" looks for the text "kind":"tool_result", at any depth, and cache_written refuses a
--- tool result that is written in another way.
+-- "protected" looks for the text "kind":"tool_result", at any depth, with spaces or without.
 --
 -- Deleting a session removes its items with one receipt. The row triggers of
 -- cache_items do nothing if the session no longer exists.
@@ -54,7 +53,7 @@ CREATE TABLE IF NOT EXISTS main.cache_sessions(
   item_count AS (kept_count),
   created_at INTEGER NOT NULL DEFAULT (unixepoch() * 1000),
   last_accessed_at INTEGER NOT NULL DEFAULT (unixepoch() * 1000),
-  hits INTEGER NOT NULL DEFAULT 0,
+  hits INTEGER DEFAULT 0,
   kept_size DEFAULT 0,
   kept_count DEFAULT 0,
   CONSTRAINT "ValidationError: created_at and last_accessed_at must be milliseconds since 1970 UTC, in this order; omit them"
@@ -153,8 +152,6 @@ CREATE TRIGGER IF NOT EXISTS main.cache_written AFTER UPDATE OF item ON cache_st
 BEGIN
   SELECT CASE
   WHEN NEW.grown IS NULL THEN RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()')
-  WHEN NOT NEW.is_new AND EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = session_id) THEN
-    RAISE(ABORT, 'HeldError: a hold keeps this session; SELECT * FROM retention_holds lists the holds')
   WHEN custom_metadata NOT NULL AND NOT (typeof(custom_metadata) = 'text' AND length(CAST(custom_metadata AS BLOB)) < 65537
     AND (json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')) AND json_type(custom_metadata) = 'object') THEN
     RAISE(ABORT, 'ValidationError: custom_metadata must be a JSON object of at most 65536 bytes; put larger things into data')
@@ -162,8 +159,8 @@ BEGIN
   WHEN length(description) > max_description THEN RAISE(ABORT, 'ValidationError: description must not be longer than cache.max_description; shorten it')
   WHEN strict_ids AND storage_key NOT GLOB replace('conv_????????-????-????-????-????????????_????????_????????', '?', '[a-z0-9]') THEN
     RAISE(ABORT, 'InvalidKeyFormatError: session_id, task_id and turn_id must be conv_ with 8-4-4-4-12 characters of a-z and 0-9, 8 and 8 of them; see cache.strict_session_ids')
-  WHEN NOT protected AND custom_metadata ->> '$.kind' IS 'tool_result' THEN
-    RAISE(ABORT, 'ValidationError: custom_metadata must be plain JSON; use json()')
+  WHEN NOT NEW.is_new AND EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = session_id) THEN
+    RAISE(ABORT, 'HeldError: a hold keeps this session; SELECT * FROM retention_holds lists the holds')
   END FROM cache_items, cache__limits WHERE id = NEW.item;
   INSERT INTO cache_sessions(session_id, kept_size, kept_count, created_at, last_accessed_at)
   VALUES (NEW.session, NEW.grown, 1, NEW.at, NEW.at)
@@ -176,20 +173,20 @@ END;
 
 -- Removes the first items that a quota wants gone: it looks at 1,000 at most, and takes as
 -- many as must be. It passes over what a hold keeps.
-CREATE TRIGGER IF NOT EXISTS main.cache_work AFTER UPDATE OF rule ON cache_state WHEN NEW.rule IN (1, 2)
+CREATE TRIGGER IF NOT EXISTS main.cache_work AFTER UPDATE OF rule ON cache_state WHEN NEW.rule < 3
 BEGIN
   DELETE FROM cache_items WHERE id IN (
-    WITH RECURSIVE victim(id, at, was, excess, n) AS (
-      SELECT 0, -1, 9e15, iif(NEW.rule = 2, NEW.bytes - total_quota, kept_size - session_quota), 0
+    WITH RECURSIVE victim(id, at, was, excess) AS (
+      SELECT 0, -1, 9e15, iif(NEW.rule = 2, NEW.bytes - total_quota, kept_size - session_quota)
       FROM cache__limits, cache_sessions WHERE evict AND session_id = NEW.session
       UNION ALL
       SELECT i.id, timestamp, excess, excess - data_size * (i.id <> NEW.item) * NOT EXISTS (SELECT 1 FROM retention__in_force, retention__clock
-        WHERE kind = 'session' AND "key" = session_id AND ifnull(until, 9e15) > seen), n + 1
-      FROM victim AS v CROSS JOIN cache_items AS i WHERE excess > 0 AND n < 1000 AND i.id = iif(NEW.rule = 2,
+        WHERE kind = 'session' AND "key" = session_id AND ifnull(until, 9e15) > seen)
+      FROM victim AS v CROSS JOIN cache_items AS i WHERE excess > 0 AND i.id = iif(NEW.rule = 2,
         (SELECT id FROM cache_items WHERE protected = 0 AND (timestamp, id) > (v.at, v.id)
         ORDER BY timestamp, id),
         (SELECT id FROM cache_items WHERE session_id = NEW.session AND protected = 0 AND (timestamp, id) > (v.at, v.id)
-        ORDER BY timestamp, id)))
+        ORDER BY timestamp, id)) LIMIT 1001)
     SELECT id FROM victim WHERE excess < was);
   UPDATE cache_state SET rule = (SELECT CASE
   WHEN kept_size > session_quota THEN
@@ -209,7 +206,7 @@ BEGIN
   WHERE session_id = OLD.session_id;
   UPDATE cache_state SET bytes = bytes - OLD.data_size WHERE one = 1;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
-  VALUES (unixepoch() * 1000, 'cache', coalesce((SELECT iif(rule IN (1, 2), 'evict', rule) FROM cache_state), 'manual'),
+  VALUES (CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER), 'cache', coalesce((SELECT iif(rule < 3, 'evict', rule) FROM cache_state), 'manual'),
     1, OLD.data_size, OLD.timestamp);
 END;
 
@@ -219,10 +216,17 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.cache_session_insert AFTER INSERT ON cache_sessions
 BEGIN
   SELECT CASE
-  WHEN NEW.kept_size > 0 IS NOT NEW.kept_count OR NEW.kept_count IS NOT EXISTS (SELECT 1 FROM cache_items WHERE session_id = NEW.session_id) THEN
+  WHEN NOT NEW.kept_count AND NEW.kept_size IS NOT 0 OR NEW.kept_count IS NOT EXISTS (SELECT 1 FROM cache_items WHERE session_id = NEW.session_id) THEN
     RAISE(ABORT, 'ValidationError: a session that has items cannot be replaced, and its totals cannot be set; UPDATE or DELETE it')
   WHEN EXISTS (SELECT 1 FROM retention__refused WHERE kind = 'session' AND "key" = NEW.session_id) THEN
     RAISE(ABORT, 'ErasedError: the session with this id was erased, and writes under it are refused for retention.refuse_days; use another one') END;
+END;
+
+-- A time that is older than the present one changes nothing.
+CREATE TRIGGER IF NOT EXISTS main.cache_session_older BEFORE UPDATE OF last_accessed_at ON cache_sessions
+WHEN NEW.last_accessed_at < OLD.last_accessed_at
+BEGIN
+  SELECT RAISE(IGNORE);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_session_update BEFORE UPDATE OF session_id, created_at ON cache_sessions
@@ -236,9 +240,9 @@ BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this session; SELECT * FROM retention_holds lists the holds')
   WHERE EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = OLD.session_id);
   INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
-  SELECT unixepoch() * 1000, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,
-    unixepoch() * 1000 - min(timestamp), max(timestamp) - min(timestamp), NULL
-  FROM cache_items WHERE session_id = OLD.session_id
+  SELECT at, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,
+    at - min(timestamp), max(timestamp) - min(timestamp), NULL
+  FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER) AS at), cache_items WHERE session_id = OLD.session_id
   GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
   UPDATE cache_state SET bytes = bytes - OLD.total_size, session = NULL WHERE one = 1;
   DELETE FROM cache__note WHERE item IN (SELECT storage_key FROM cache_items WHERE session_id = OLD.session_id);

@@ -27,6 +27,11 @@ SELECT 'cache_state', 'it differs from the sessions or the settings; run blackbo
                  max(iif(name = 'cache.mark_interval_ms', value, NULL))
             FROM main.blackbox_settings))
 UNION ALL
+SELECT storage_key, 'it is a tool result, and not protected; write custom_metadata again with json()'
+  FROM main.cache_items
+ WHERE NOT protected AND (json_valid(custom_metadata) OR json_valid(custom_metadata || ' '))
+   AND custom_metadata ->> '$.kind' IS 'tool_result'
+UNION ALL
 SELECT storage_key, 'CorruptedDataError: data or custom_metadata is not JSON; delete the item'
   FROM main.cache_items
  WHERE data IS NULL OR NOT (json_valid(data) OR json_valid(data || ' '))

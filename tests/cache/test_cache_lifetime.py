@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from cache_helpers import A, B, C, T0, exact, key, pdb, put, setting, text
+from cache_helpers import A, B, C, T0, cache_faults, exact, key, pdb, put, setting, text
 from conftest import ROOT, one, rows
 
 DAY = 86_400_000
@@ -79,7 +79,7 @@ def test_there_are_at_most_ten_settings(db):
 def test_eviction_is_bounded_alike_in_sql_and_in_c():
     sql = (ROOT / "sql" / "cache.sql").read_text()
     c = (ROOT / "ext" / "cache" / "session.c").read_text()
-    assert sql.count(" n < 1000") == 1 and "#define MAX_EVICTED 1000 " in c
+    assert sql.count(" LIMIT 1001)") == 1 and "#define MAX_EVICTED 1000 " in c
     assert c.count("1125899906842624") >= 2 and "1125899906842624" in sql
 
 
@@ -207,15 +207,14 @@ def test_protected_follows_the_metadata_whatever_is_written(pdb):
     ('{"a":1, "kind" : "tool_result"}', 1), ('{"a":{"kind":"tool_result"}}', 1),
     ('{"kind":"tool_results"}', 0), ('{"note":"\\"kind\\":\\"tool_result\\""}', 0),
     ('{"kind":["tool_result"]}', 0), ('{"kind":\n"tool_result"}', None)])
-def test_a_tool_result_is_kept_or_refused_but_never_overlooked(pdb, metadata, kept):
-    """The column looks for the text, because JSON in a column makes a file unreadable to some."""
+def test_a_tool_result_is_known_by_its_text_and_the_check_finds_others(pdb, metadata, kept):
+    """JSON in a column would make a file unreadable to some versions."""
     json.loads(metadata)
-    if kept is None:
-        with pytest.raises(sqlite3.IntegrityError, match="must be plain JSON; use json()"):
-            put(pdb, A, "task0001", text(10), metadata=metadata)
-        metadata = one(pdb, "SELECT json(json_set(?, '$.kind', 'tool_result'))", metadata)
     put(pdb, A, "task0001", text(10), metadata=metadata)
-    assert one(pdb, "SELECT protected FROM cache_items") == kept or kept is None
+    assert one(pdb, "SELECT protected FROM cache_items") == (kept or 0)
+    assert ("it is a tool result" in str(cache_faults(pdb))) == (kept is None)
+    pdb.execute("UPDATE cache_items SET custom_metadata = json(custom_metadata)")
+    exact(pdb)
 
 
 # ----------------------------------------------------------------- keys ----

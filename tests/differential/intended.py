@@ -183,11 +183,10 @@ DIFFERENCES = [
         "shorter messages"),
     Difference(
         r"", r"HeldError: a hold keeps this session, (and its items|which) cannot be ",
-        r"HeldError: a hold keeps this session, (and its items|which) cannot be ",
-        "one guard for both"),
+        r"HeldError: a hold keeps this session; ", "one guard for both"),
     Difference(
         r"\bUPDATE .*cache_items|cache_items.* DO UPDATE", r"^\d+ changes$|ValidationError: session_id of an item cannot ",
-        r"HeldError: a hold keeps this session, ", "a held item is not updated at all"),
+        r"HeldError: a hold keeps this session; ", "a held item is not updated at all"),
     Difference(
         r"\bUPDATE .*cache_items", r"^\d+ changes$",
         r"ValidationError: description must not be longer than cache\.max_description; ",
