@@ -383,6 +383,7 @@ static const BxModule aModule[] = {
 /* Virtual tables. */
 static int registerModules(Bx *bx) {
   int rc = bxRegisterModule(bx, "payload_ring", &bxRingModule);
+  if (rc == SQLITE_OK) rc = bxBodyRegister(bx->db);
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
   if (rc == SQLITE_OK) rc = bxEvRegister(bx);
   return rc;

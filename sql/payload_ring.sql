@@ -17,15 +17,16 @@
 --                   that were pushed; rolled, those that newer ones or a bound
 --                   removed; cleared, those that were cleared; saved, those
 --                   that were saved as evidence; rows and bytes, what is there
---                   now. kept: whether it may have rows beyond the window
---         @_slots   one row for each exchange. meta: JSON or NULL. pad: see
---                   ring_sql.c
+--                   now. kept: whether it may have rows beyond the window. at,
+--                   while the ring has a bound: the time of its last push, which
+--                   is later than that of every push before it; negative if it
+--                   has no rows. page: see ring_body.c
+--         @_slots   one row for each exchange. meta: JSON or NULL. A body is
+--                   there itself if it is short; else a reference to @_texts
+--         @_texts   what the bodies of an agent have, once: see ring_body.c
 --         @_steps   the last 128 steps of each agent, while the ring looks for
 --                   loops. id is no << 16 | n % 128. Every push changes hash of
 --                   the newest. head, step: see steps.c
---         @_turns   one row for each agent, while the ring has a bound: at,
---                   the time of its last push, which is later than that of
---                   every push before it; negative if it has no rows
 --
 -- The id of a slot is no << 29 | window << 14 | seq % window, where no and window
 -- are those of the agent. What a hold keeps beyond the window is at no << 29 | 1 <<
@@ -49,10 +50,10 @@
 
 CREATE TABLE main.@_config(name PRIMARY KEY,value)WITHOUT ROWID;
 
-CREATE TABLE main.@_agents(agent_id TEXT PRIMARY KEY,no UNIQUE,window,kept,given,rolled,cleared,saved,rows,bytes)WITHOUT ROWID;
+CREATE TABLE main.@_agents(no INTEGER PRIMARY KEY,agent_id TEXT UNIQUE,window,kept,given,rolled,cleared,saved,rows,bytes,at UNIQUE,page);
 
-CREATE TABLE main.@_slots(id INTEGER PRIMARY KEY,seq,timestamp,size_bytes,agent_id TEXT,event_id TEXT,meta,request_body,response_body,pad);
+CREATE TABLE main.@_slots(id INTEGER PRIMARY KEY,seq,timestamp,size_bytes,agent_id TEXT,event_id TEXT,meta,request_body,response_body);
 
-CREATE TABLE IF NOT EXISTS main.@_turns(no INTEGER PRIMARY KEY,at UNIQUE);
+CREATE TABLE main.@_texts(id INTEGER PRIMARY KEY,body);
 
 CREATE TABLE IF NOT EXISTS main.@_steps(id INTEGER PRIMARY KEY,n,seq,hash,head,step);

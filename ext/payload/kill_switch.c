@@ -67,15 +67,15 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
     "    AND +e.agent_id = s.agent_id AND +e.event_id = s.event_id"              \
   "    AND e.created_at = strftime("                                           \
   "      '%Y-%m-%dT%H:%M:%fZ', s.timestamp / 1000.0, 'unixepoch')"             \
-  "    AND store_text(e.request_body) IS s.request_body"                       \
-  "    AND store_text(e.response_body) IS s.response_body)"                    \
+  "    AND store_text(e.request_body) IS " RING_REQUEST                       \
+  "    AND store_text(e.response_body) IS " RING_RESPONSE ")"                    \
   " AND NOT " IS_REFUSED
 #define COUNT_ROWS(schema) "SELECT count(*)" ROWS(schema)
 #define NAME_ROWS(schema) "SELECT agent_id, event_id, size_bytes" ROWS(schema)
 #define SAVE(schema)                                                           \
   "INSERT INTO main.payload_evidence(kill_switch_event_id, agent_id,"          \
   "  event_id, request_body, response_body, meta, created_at) "                \
-  "SELECT ?1, agent_id, event_id, request_body, response_body, meta, strftime("\
+  "SELECT ?1, agent_id, event_id, " RING_REQUEST ", " RING_RESPONSE ", meta, strftime("\
   "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)
 #define OF_AGENT(schema)                                                       \
   " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?2"
@@ -97,8 +97,9 @@ static const char zDropMain[] =
 static const char zDropTemp[] =
     "DELETE" OF_AGENT("temp") " AND NOT " IS_REFUSED;
 
-static void bindRows(sqlite3_stmt *pStmt, const char *zEvent,
+static void bindRows(Ring *p, sqlite3_stmt *pStmt, const char *zEvent,
     const RingAgent *pAgent, BxErr *pErr) {
+  bxBodyUse(p, pStmt, pErr);
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
   bxBind(pStmt, pErr, "tii", zEvent, RING_FIRST(pAgent->iNo),
       RING_LAST(pAgent->iNo));
@@ -112,16 +113,16 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent, i64 iLast,
   int bTemp = pSaving == &p->saving;
   i64 nRow = 0;
   sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCountMain, pErr);
-  bindRows(pStmt, zEvent, pAgent, pErr);
+  bindRows(p, pStmt, zEvent, pAgent, pErr);
   if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
   bxDone(pStmt, pErr);
   if (pErr->rc == SQLITE_OK && bxPacks(pArchive, pErr)) {
     pStmt = bxPrepare(pSaving, bTemp ? zNamedTemp : zNamed, pErr);
-    bindRows(pStmt, zEvent, pAgent, pErr);
+    bindRows(p, pStmt, zEvent, pAgent, pErr);
     bxUnpackLike(pArchive, pStmt, pErr);
   }
   pStmt = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
-  bindRows(pStmt, zEvent, pAgent, pErr);
+  bindRows(p, pStmt, zEvent, pAgent, pErr);
   bxRun(pStmt, pErr);
   bxPinsExpect(pArchive, iLast, zEvent, nRow, pErr);
   return nRow;
@@ -251,12 +252,13 @@ void bxPayloadKillSwitch(BxCall *p) {
 static void refuseBlob(
     Ring *p, const char *zAgent, const RingAgent *pAgent, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts,
-      "SELECT event_id, seq, CASE typeof(request_body) WHEN 'blob' "
-      "THEN 'request_body' ELSE 'response_body' END FROM main.@_slots "
+      "SELECT event_id, seq, CASE typeof(" RING_REQUEST ") WHEN 'blob' "
+      "THEN 'request_body' ELSE 'response_body' END FROM main.@_slots AS s "
       "WHERE id BETWEEN ?1 AND ?2 "
-      "AND (typeof(request_body) = 'blob' "
-      "OR typeof(response_body) = 'blob') ORDER BY seq LIMIT 1",
+      "AND 'blob' IN (typeof(" RING_REQUEST "), typeof(" RING_RESPONSE ")) "
+      "ORDER BY seq LIMIT 1",
       pErr);
+  bxBodyUse(p, pStmt, pErr);
   bxBind(pStmt, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
   if (bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -292,9 +294,13 @@ void bxPayloadExtract(BxCall *p) {
   refuseBlob(pRing, zAgent, &agent, &p->err);
   pStmt = bxPrepare(&pRing->base.stmts,
       "SELECT json_group_array(iif(meta IS NULL, json_object(" EXCHANGE "), "
-      "json_object(" EXCHANGE ", 'meta', json(meta)))) FROM (SELECT * FROM "
-      "main.@_slots WHERE id BETWEEN ?1 AND ?2 ORDER BY seq)",
+      "json_object(" EXCHANGE ", 'meta', json(meta)))) FROM (SELECT agent_id, "
+      "event_id, timestamp, meta, " RING_REQUEST
+      " AS request_body, " RING_RESPONSE
+      " AS response_body FROM main.@_slots AS s WHERE id BETWEEN ?1 AND ?2 "
+      "ORDER BY seq LIMIT -1)",
       &p->err);
+  bxBodyUse(pRing, pStmt, &p->err);
   bxBind(pStmt, &p->err, "ii", RING_FIRST(agent.iNo), RING_LAST(agent.iNo));
   if (bxRow(pStmt, &p->err)) {
     bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));

@@ -71,6 +71,7 @@ void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte, BxErr *pErr);
 /* Deletes what waits for pHome's schema, with a receipt. Returns the rows. */
 i64 bxQueueClear(BxStmts *pHome, BxErr *pErr);
 
+typedef struct RingBodies RingBodies;
 /* ring.c: the virtual table payload_ring (methods only) */
 extern const sqlite3_module bxRingModule;
 
@@ -78,10 +79,10 @@ extern const sqlite3_module bxRingModule;
 typedef struct Ring {
   BxVtab base;
   i64 nWindow, nMaxByte, nIdleDay; /* its settings; a bound of 0: none */
-  i64 nUsable;    /* bytes of a page that SQLite uses; 0: not read yet */
-  int bNoRoom;    /* a push found less room than it needs */
-  int bFiring;    /* its kill switch is running */
-  int bWatching;  /* its rules are asked */
+  struct RingBodies *pBodies;      /* NULL before the first use */
+  int bNoRoom;                     /* a push found less room than it needs */
+  int bFiring;                     /* its kill switch is running */
+  int bWatching;                   /* its rules are asked */
   BxStmts saving; /* statements on the archive, if the ring is in temp */
   int mWatch;     /* what is on; 0: nothing */
   /* When all that was read: the counts of changes by this connection and by others,
@@ -109,6 +110,7 @@ typedef struct RingAgent {
   i64 nRow;    /* rows that it has now */
   i64 nGiven;  /* all its pushes: the seq of the newest row */
   i64 bNew;    /* it has no row in the table yet */
+  i64 iTurn;   /* the time of a push, in a ring with a bound; 0: none */
 } RingAgent;
 
 typedef struct RingPush {
@@ -123,7 +125,6 @@ typedef struct RingPush {
 typedef struct RingSlot {
   i64 iId;
   i64 nByte;
-  i64 nPad; /* -1: the row has no zeros */
   int bThere;
   int bOther; /* it is of another agent */
 } RingSlot;
@@ -181,6 +182,49 @@ void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr);
 /* Takes the write lock on the ring's schema, and reads its settings. */
 void bxRingLock(Ring *p, BxErr *pErr);
 
+/* ring_body.c: the bodies of a ring */
+typedef struct RingBody { /* what a slot has in place of a body */
+  int n;                  /* -1: the body itself */
+  unsigned char a[104];
+} RingBody;
+#define BODY_AS_KEPT 1  /* as a slot may have it without its log */
+#define BODY_RESPONSE 2 /* only a hint */
+/* SQL: a body of slot s. bxBodyUse() binds ?9, the ring. */
+#define RING_BODY(column, flags)                                               \
+  "payload__body(?9, s.id, s." column ", " #flags ")"
+#define RING_REQUEST RING_BODY("request_body", 0)
+#define RING_RESPONSE RING_BODY("response_body", 2)
+int bxBodyRegister(sqlite3 *db);
+void bxBodyUse(Ring *p, sqlite3_stmt *pStmt, BxErr *pErr);
+void bxBodyFree(Ring *p);
+/* What is loaded must be read again. */
+void bxBodyForget(Ring *p);
+/* Loads the log of an agent from a column of a row; without one, a new log. */
+void bxBodyBegin(
+    Ring *p, i64 iNo, sqlite3_stmt *pStmt, int iColumn, BxErr *pErr);
+/* The same from the table. */
+void bxBodyOpen(Ring *p, i64 iNo, BxErr *pErr);
+/* The body that a slot has as pVal becomes the result. */
+void bxBodyResult(Ring *p, sqlite3_context *pCtx, i64 iNo, sqlite3_value *pVal,
+    int mFlags, BxErr *pErr);
+/* Writes a body into the loaded log; bShare: it may share text with others. */
+void bxBodyAppend(
+    Ring *p, sqlite3_value *pVal, int bShare, RingBody *pOut, BxErr *pErr);
+void bxBodyBind(sqlite3_stmt *pStmt, int i, const RingBody *pBody,
+    sqlite3_value *pVal, BxErr *pErr);
+/* Binds the column page of the loaded log, which the caller writes. */
+void bxBodyPage(Ring *p, sqlite3_stmt *pStmt, int iParam, BxErr *pErr);
+/* With secure_delete, fills what rolled out with zeros, from time to time. */
+void bxBodyRolled(Ring *p, i64 iSeq, BxErr *pErr);
+/* The agent has no exchange any more. */
+void bxBodyClear(Ring *p, i64 iNo, BxErr *pErr);
+/* Fills with zeros what its exchanges do not need. */
+void bxBodyScrub(Ring *p, i64 iNo, BxErr *pErr);
+/* Exchanges were deleted: the same at the end of the transaction. */
+void bxBodyDeleted(Ring *p, i64 iNo, BxErr *pErr);
+void bxBodySync(Ring *p, BxErr *pErr);
+void bxBodyCheck(Ring *p, BxProblems *pOut, BxErr *pErr);
+
 /* ring_complete.c: the response of an exchange that was pushed without one */
 /* Of the newest such exchange of an event, in the ring or in the evidence. pDone has
 ** the agent, the event, the response and meta. */
@@ -223,10 +267,10 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 /* Sets "max_bytes" or "idle_days". 0 removes the bound. */
 void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
 /* Removes what has to go before a write into slot iKeep that takes nMore bytes more;
-** iKeep -1: what exceeds the limits without one. Agent pSelf is the one that pushes;
-** iNo 0: none. */
+** iKeep -1: what exceeds the limits without one. Agent pSelf is the one that pushes, and
+** gets its turn; iNo 0: none. */
 void bxRingMakeRoom(
-    Ring *p, const RingAgent *pSelf, i64 nMore, i64 iKeep, BxErr *pErr);
+    Ring *p, RingAgent *pSelf, i64 nMore, i64 iKeep, BxErr *pErr);
 /* Agents without rows leave, with a receipt: that one, or all for NULL. */
 void bxRingLeave(Ring *p, const char *zAgent, BxErr *pErr);
 

@@ -152,6 +152,7 @@ static void declare(sqlite3 *db, const char *zName, BxErr *pErr) {
 static int ringDisconnect(sqlite3_vtab *pVtab) {
   bxStmtsFree(&((Ring *)pVtab)->saving);
   bxRingWatchFree((Ring *)pVtab);
+  bxBodyFree((Ring *)pVtab);
   bxVtabFree((BxVtab *)pVtab);
   return SQLITE_OK;
 }
@@ -380,6 +381,7 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     if (m != SEQ_HIGH) p->iLow = sqlite3_value_int64(pVal);
     if (m != SEQ_LOW) p->iHigh = sqlite3_value_int64(pVal);
   }
+  bxBodyForget(pRing);
   bxRingReadConfig(pRing, &err);
   p->nWindow = pRing->nWindow;
   p->pAgents = bxPrepare(&pRing->base.stmts,
@@ -407,10 +409,16 @@ static int ringEof(sqlite3_vtab_cursor *pCursor) {
 static int ringColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
   RingCursor *p = (RingCursor *)pCursor;
+  BxErr err = {SQLITE_OK, 0};
   assert(!p->bEof);
-  if (i <= META && !sqlite3_vtab_nochange(pCtx)) {
-    sqlite3_result_value(pCtx, sqlite3_column_value(p->pSlots, i + 1));
+  if (i > META || sqlite3_vtab_nochange(pCtx)) return SQLITE_OK;
+  if (i == REQUEST || i == RESPONSE) {
+    bxBodyResult((Ring *)pCursor->pVtab, pCtx, p->agent.iNo,
+        sqlite3_column_value(p->pSlots, i + 1),
+        i == RESPONSE ? BODY_RESPONSE : 0, &err);
+    return bxReportVtab(&err, pCursor->pVtab);
   }
+  sqlite3_result_value(pCtx, sqlite3_column_value(p->pSlots, i + 1));
   return SQLITE_OK;
 }
 
@@ -552,6 +560,13 @@ static int ringBegin(sqlite3_vtab *pVtab) {
   return SQLITE_OK;
 }
 
+/* What was deleted is filled with zeros. */
+static int ringSync(sqlite3_vtab *pVtab) {
+  BxErr err = {SQLITE_OK, 0};
+  bxBodySync((Ring *)pVtab, &err);
+  return bxReportVtab(&err, pVtab);
+}
+
 /* Savepoints are those of the tables; only the settings are read again. */
 static int ringSavepoint(sqlite3_vtab *pVtab, int iSavepoint) {
   (void)iSavepoint;
@@ -595,7 +610,8 @@ const sqlite3_module bxRingModule = {
     .xColumn = ringColumn,
     .xRowid = ringRowid,
     .xUpdate = ringUpdate,
-    .xBegin = ringBegin, /* no xCommit: all state is in tables */
+    .xBegin = ringBegin,
+    .xSync = ringSync, /* no xCommit: all state is in tables */
     .xRollback = ringRollback,
     .xRename = ringRename,
     .xSavepoint = ringSavepoint,

@@ -12,7 +12,7 @@
 ** too, and then their rows in <ring>_agents. The receipt is in <ring>_config.
 ** If such an agent pushes again, its seq begins at 1.
 **
-** In the table of turns, the time of an agent that has no rows is negative.
+** The time of an agent that has no rows (@_agents.at) is negative.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
@@ -79,10 +79,8 @@ static int rollRows(
 static int nextAgent(
     Ring *p, i64 *piTime, i64 iEnd, RingAgent *pOut, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT a.no, a.window, a.kept, a.given, a.rows, t.at "
-      "FROM main.@_turns AS t CROSS JOIN main.@_agents AS a "
-      "WHERE t.at > ?1 AND t.at < ?2 AND a.no = t.no "
-      "ORDER BY t.at LIMIT 1";
+      "SELECT no, window, kept, given, rows, at FROM main.@_agents "
+      "WHERE at > ?1 AND at < ?2 ORDER BY at LIMIT 1";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   int bRow;
   bxBind(pStmt, pErr, "ii", *piTime, iEnd);
@@ -108,34 +106,32 @@ static void leave(Ring *p, i64 iNo, BxErr *pErr) {
       "ON CONFLICT(name) DO UPDATE SET value = value + excluded.value";
   static const char zUntil[] =
       "INSERT INTO main.@_config(name, value) SELECT 'left_until', abs(at) "
-      "FROM main.@_turns WHERE no = ?1 "
+      "FROM main.@_agents WHERE no = ?1 AND at <> 0 "
       "ON CONFLICT(name) DO UPDATE SET value = max(value, excluded.value)";
   static const char zAgent[] = "DELETE FROM main.@_agents WHERE no = ?1";
-  static const char zTurn[] = "DELETE FROM main.@_turns WHERE no = ?1";
   bxDo(&p->base.stmts, zReceipt, pErr, "i", iNo);
   bxDo(&p->base.stmts, zUntil, pErr, "i", iNo);
+  bxBodyClear(p, iNo, pErr);
   bxDo(&p->base.stmts, zAgent, pErr, "i", iNo);
-  bxDo(&p->base.stmts, zTurn, pErr, "i", iNo);
   bxRingForgetSteps(p, iNo, pErr);
 }
 
 void bxRingMakeRoom(
-    Ring *p, const RingAgent *pSelf, i64 nMore, i64 iKeep, BxErr *pErr) {
+    Ring *p, RingAgent *pSelf, i64 nMore, i64 iKeep, BxErr *pErr) {
   static const char zBytes[] = "SELECT ifnull((SELECT value FROM main.@_config "
                                "WHERE name = 'window_bytes'), -1)";
   static const char zLast[] =
       "SELECT max(ifnull(max(at), 0), -ifnull(min(at), 0)) "
-      "FROM main.@_turns";
+      "FROM main.@_agents";
   static const char zEmpty[] =
-      "UPDATE main.@_turns SET at = -abs(at) WHERE no = ?1";
-  static const char zTurn[] = "REPLACE INTO main.@_turns VALUES(?1, ?2)";
+      "UPDATE main.@_agents SET at = -abs(at) WHERE no = ?1";
   RingRoom room = {0, ROLL_ROWS, iKeep};
   i64 iNow = bxNow(), iIdle = iNow - p->nIdleDay * BX_MS_PER_DAY, iTime, iTurn;
   int nLeave = ROLL_LEAVE, nAgent = ROLL_AGENTS;
   RingAgent agent = {0};
   if ((p->nMaxByte == 0 && p->nIdleDay == 0) || pErr->rc != SQLITE_OK) return;
   iTurn = checked(
-      p, bxAsk(&p->base.stmts, zLast, pErr, ""), ROLL_NUMBER, "_turns", pErr);
+      p, bxAsk(&p->base.stmts, zLast, pErr, ""), ROLL_NUMBER, "_agents", pErr);
   iTurn = iTurn >= iNow ? iTurn + 1 : iNow;
   if (p->nMaxByte > 0) {
     room.nOver = checked(p, bxAsk(&p->base.stmts, zBytes, pErr, ""),
@@ -156,11 +152,12 @@ void bxRingMakeRoom(
          nextAgent(p, &iTime, ROLL_NUMBER, &agent, pErr)) {
     if (agent.iNo != pSelf->iNo && rollRows(p, &room, &agent, 0, pErr)) {
       bxDo(&p->base.stmts, zEmpty, pErr, "i", agent.iNo);
+      bxBodyClear(p, agent.iNo, pErr);
     }
   }
   if (pSelf->iNo != 0) {
     rollRows(p, &room, pSelf, 0, pErr);
-    bxDo(&p->base.stmts, zTurn, pErr, "ii", pSelf->iNo, iTurn);
+    pSelf->iTurn = iTurn;
   }
   p->bNoRoom = iKeep >= 0 && room.nOver > 0 && room.nRow > 0 && nAgent > 0;
 }
@@ -180,16 +177,17 @@ void bxRingLeave(Ring *p, const char *zAgent, BxErr *pErr) {
 void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
   static const char zSet[] = "REPLACE INTO main.@_config VALUES(?1, ?2)";
   static const char zOff[] = "DELETE FROM main.@_config WHERE name = ?1";
-  static const char zNoTurns[] = "DELETE FROM main.@_turns";
+  static const char zNoTurns[] =
+      "UPDATE main.@_agents SET at = NULL WHERE at IS NOT NULL";
   /* The times of earlier pushes are not known. So each agent counts as having
   ** pushed now, in the order of their numbers. */
   static const char zTurns[] =
-      "INSERT INTO main.@_turns(no, at) SELECT no, iif(rows > 0, 1, -1) * "
-      "(?1 + no - (SELECT max(no) FROM main.@_agents)) FROM main.@_agents";
+      "UPDATE main.@_agents SET at = iif(rows > 0, 1, -1) * "
+      "(?1 + no - (SELECT max(no) FROM main.@_agents))";
   static const char zBytes[] =
       "INSERT INTO main.@_config(name, value) "
       "SELECT 'window_bytes', coalesce(sum(bytes), 0) FROM main.@_agents";
-  static const RingAgent nobody = {0};
+  RingAgent nobody = {0};
   int bBefore = p->nMaxByte > 0 || p->nIdleDay > 0;
   if (iVal > 0) {
     bxDo(&p->base.stmts, zSet, pErr, "ti", zOption, iVal);

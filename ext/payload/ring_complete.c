@@ -74,23 +74,26 @@ static int completeEvidence(
   return 1;
 }
 
-/* Writes the response into a slot, in place of zeros. A held row keeps a meta that it
-** has: the log gets the other one. */
+/* Writes the response into a slot. A held row keeps a meta that it has: the log gets the
+** other one. */
 static void completeRow(
     Ring *p, i64 iSlot, RingAgent *pAgent, RingPush *pDone, BxErr *pErr) {
-  static const char zRow[] = "SELECT seq, timestamp, request_body, meta "
-                             "FROM main.@_slots WHERE id = ?1";
+  static const char zRow[] = "SELECT seq, timestamp, " RING_REQUEST ", meta "
+                             "FROM main.@_slots AS s WHERE id = ?1";
   static const char zLog[] =
       LATE_META " '@' || '/' || seq, event_id, agent_id, ?2 FROM main.@_slots"
                 " WHERE id = ?1";
   static const char zWrite[] =
       "UPDATE main.@_slots SET response_body = ?2, meta = coalesce(?3, meta), "
-      "size_bytes = size_bytes + ?4, "
-      "pad = iif(length(pad) > ?4, zeroblob(length(pad) - ?4), NULL) "
-      "WHERE id = ?1";
+      "size_bytes = size_bytes + ?4 WHERE id = ?1";
+  static const char zPage[] =
+      "UPDATE main.@_agents SET page = ?2, at = coalesce(?3, at) WHERE no = ?1";
+  static const char *const azSql[] = {zWrite, zPage};
   i64 nByte = bxBytes(pDone->pResponse);
   Watched watched;
-  sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zRow, pErr);
+  RingBody response;
+  sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zRow, pErr), *apStmt[2];
+  bxBodyUse(p, pRow, pErr);
   bxBind(pRow, pErr, "i", iSlot);
   if (bxRow(pRow, pErr)) {
     i64 iNewest = pAgent->nGiven;
@@ -104,9 +107,17 @@ static void completeRow(
       pDone->pMeta = sqlite3_column_value(pRow, 3);
     }
     bxRingWatchBegin(p, pDone, &watched, pErr);
+    bxStmtSet(&p->base.stmts, azSql, 2, apStmt, pErr);
     bxRingMakeRoom(p, pAgent, nByte, iSlot, pErr);
-    bxDo(&p->base.stmts, zWrite, pErr, "ivvi", iSlot, pDone->pResponse,
-        pDone->pMeta, nByte);
+    bxBodyOpen(p, pAgent->iNo, pErr);
+    bxBodyAppend(p, pDone->pResponse, 0, &response, pErr);
+    bxBind(apStmt[0], pErr, "i-vi", iSlot, pDone->pMeta, nByte);
+    bxBodyBind(apStmt[0], 2, &response, pDone->pResponse, pErr);
+    bxRun(apStmt[0], pErr);
+    bxBodyPage(p, apStmt[1], 2, pErr);
+    bxBind(apStmt[1], pErr, "i", pAgent->iNo);
+    if (pAgent->iTurn != 0) bxBind(apStmt[1], pErr, "--i", pAgent->iTurn);
+    bxRun(apStmt[1], pErr);
     bxRingCount(p, pAgent->iNo, 0, 0, nByte, pErr);
     /* the rules see it, unless a newer request has told them */
     if (sqlite3_column_int64(pRow, 0) != iNewest) watched.pHome = 0;

@@ -17,8 +17,8 @@ SQLITE_EXTENSION_INIT3
 #define HELD_ROWS                                                              \
   " FROM main.@_slots AS s WHERE id BETWEEN ?1 AND ?2 AND (" RING_HELD ")"
 static const char zHeld[] =
-    "SELECT agent_id, seq, event_id, timestamp, request_body, "
-    "response_body, meta" HELD_ROWS;
+    "SELECT agent_id, seq, event_id, timestamp, " RING_REQUEST
+    ", " RING_RESPONSE ", meta" HELD_ROWS;
 #define THINGS(agent, event, ring)                                             \
   "(f.kind = 'agent' AND f.\"key\" = " agent                                   \
   " OR f.kind = 'event' AND f.\"key\" = " event                                \
@@ -62,6 +62,7 @@ static void logHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   BxStmts *pSchema = bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr);
   sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zHeld, pErr);
   int bWritten = 0;
+  bxBodyUse(p, pRow, pErr);
   bxBind(pRow, pErr, "ii", iFirst, iLast);
   while (bxRow(pRow, pErr)) {
     char *zDetail = detailOf(pRow, pErr);
@@ -86,8 +87,8 @@ void bxRingHeld(BxVtab *pVtab, BxErr *pErr) {
 /* The exchange of a row of the log: of agent ?1 with seq ?2, where its agent has it, or
 ** beyond its window. If ?3 also as it was without its meta (1), or without its response (2). */
 static const char zExchange[] =
-    "SELECT s.agent_id, seq, event_id, timestamp, request_body,"
-    " iif(column1 & 2, NULL, response_body), iif(column1 & 1, NULL, meta)"
+    "SELECT s.agent_id, seq, event_id, timestamp, " RING_REQUEST ","
+    " iif(column1 & 2, NULL, " RING_RESPONSE "), iif(column1 & 1, NULL, meta)"
     " FROM (VALUES (0), (1), (2), (3)) CROSS JOIN main.@_agents AS a"
     " CROSS JOIN main.@_slots AS s"
     "  ON s.id = (a.no << 29) + (a.window << 14) + ?2 % a.window"
@@ -100,6 +101,7 @@ static int isAsNoted(
   const char *zNoted = bxColumnText(pListed, 5, pErr);
   sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zExchange, pErr);
   int bSame = 0;
+  bxBodyUse(p, pRow, pErr);
   bxBind(pRow, pErr, "vvi", sqlite3_column_value(pListed, 2),
       sqlite3_column_value(pListed, 4), sqlite3_column_int64(pListed, 6));
   while (!bSame && bxRow(pRow, pErr)) {
@@ -192,11 +194,12 @@ static const char *const azCheck[] = {
     "max_bytes and idle_days to 0, then set them again' WHERE " BOUNDED
     " AND (SELECT value FROM main.@_config WHERE name = 'window_bytes') "
     "IS NOT (SELECT coalesce(sum(size_bytes), 0) FROM main.@_slots)",
-    "SELECT 'turns', 'agent ' || a.agent_id || ' has no turn; set max_bytes "
-    "and idle_days to 0, then set them again' FROM main.@_agents AS a "
-    "LEFT JOIN main.@_turns AS t ON t.no = a.no WHERE " BOUNDED
-    " AND (typeof(t.at) = 'integer' AND (t.at > 0 OR a.rows = 0)) "
-    "IS NOT TRUE",
+    "SELECT 'agents', 'agent ' || agent_id || ' has no turn; set max_bytes "
+    "and idle_days to 0, then set them again' FROM main.@_agents WHERE " BOUNDED
+    " AND (typeof(at) = 'integer' AND (at > 0 OR rows = 0)) IS NOT TRUE",
+    "SELECT 'texts', count(*) || ' texts are of no agent' FROM main.@_texts "
+    "WHERE id >> 32 NOT IN (SELECT no FROM main.@_agents WHERE page IS NOT "
+    "NULL) HAVING count(*) > 0",
 };
 /* clang-format on */
 
@@ -208,6 +211,7 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
     bxProblemRows(pOut, bxPrepare(&pVtab->stmts, azCheck[i], &err),
         pVtab->stmts.zTable, 1, &err);
   }
+  bxBodyCheck(p, pOut, &err);
   if (bxShadowIsHeld(pVtab, &err)) {
     checkKept(p, pOut, &err);
   }

@@ -6,18 +6,9 @@
 ** Each of these functions checks all that can be refused before its first write
 ** (write.c). What can fail beside the record comes after it, and is passed over.
 **
-** A push overwrites the row of the oldest exchange. SQLite does that in place if
-** the new row has as many bytes. Otherwise it takes other pages for it before it
-** frees those of the old one, which secure_delete then fills with zeros: twice as
-** much is written. So a row of more than half a page gets a column of zeros, pad,
-** with which it fills its leaf and its overflow pages:
-**
-**   | leaf: page - 35 bytes | overflow: page - 4 | ... | overflow: page - 4 |
-**
-** and the next one gets as many pages, if it needs no more and not less than a
-** quarter. Zeros over zeros are not written. With bodies whose sizes vary by half,
-** a push writes 1.0 to 1.3 times what an INSERT into a plain table writes, in place
-** of 1.7 to 1.9, and the file has 1.2 to 1.5 times the bytes of the bodies.
+** A push overwrites the row of the oldest exchange, which has its bodies in the log
+** of its agent (ring_body.c). So most pushes write two pages: that row, and the
+** agent's.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
@@ -28,9 +19,6 @@ SQLITE_EXTENSION_INIT3
 #define MAX_NO ((i64)1 << 30)    /* number of an agent: no << 29 must fit */
 #define MAX_GIVEN ((i64)1 << 62) /* pushes of an agent */
 #define TRIM_AGENTS 100          /* that a smaller window trims at once */
-#define LEAF_USED 35             /* of a page, by what is not the row */
-#define OVERFLOW_USED 4          /* by the number of the next page */
-#define PAGES_KEPT 4             /* times as many pages as a row needs */
 
 /*------------------------------------------------------ life of a ring ----*/
 
@@ -197,17 +185,25 @@ static void setKept(Ring *p, RingAgent *pAgent, i64 bKept, BxErr *pErr) {
   pAgent->bKept = bKept;
 }
 
-/* Rows that are held move out of the window: those in ids iFirst to iLast up to
-** iSeq. */
+/* Rows that are held move out of the window, with their bodies: those in ids iFirst to
+** iLast up to iSeq. */
 static void keepHeld(
     Ring *p, RingAgent *pAgent, i64 iFirst, i64 iLast, i64 iSeq, BxErr *pErr) {
   static const char zSql[] =
-      "UPDATE main.@_slots AS s SET id = ?4 + (seq & 268435455) "
-      "WHERE id BETWEEN ?1 AND ?2 AND seq <= ?3 AND (" RING_HELD ")";
+      "UPDATE main.@_slots AS s SET id = ?4 + (seq & 268435455), "
+      "request_body = " RING_BODY("request_body",
+          1) ", "
+             "response_body = " RING_BODY("response_body",
+                 3) " "
+                    "WHERE id BETWEEN ?1 AND ?2 AND seq <= ?3 AND (" RING_HELD
+                    ")";
+  sqlite3_stmt *pStmt;
   if (!(p->mWatch & RING_HOLDS)) return;
   setKept(p, pAgent, 1, pErr);
-  bxDo(&p->base.stmts, zSql, pErr, "iiii", iFirst, iLast, iSeq,
-      RING_KEPT(pAgent->iNo));
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBodyUse(p, pStmt, pErr);
+  bxBind(pStmt, pErr, "iiii", iFirst, iLast, iSeq, RING_KEPT(pAgent->iNo));
+  bxRun(pStmt, pErr);
 }
 
 /* At most two rows roll out that were kept and are not held any more. */
@@ -294,77 +290,6 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
   }
 }
 
-/*----------------------------------------------------------------- sizes ----*/
-
-static i64 varintSize(i64 n) {
-  i64 nByte = 1;
-  while ((n >>= 7) > 0) nByte++;
-  return nByte;
-}
-
-/* Bytes in a record, with those of its type. */
-static i64 textSize(i64 nByte) {
-  return varintSize(13 + 2 * nByte) + nByte;
-}
-
-static i64 intSize(i64 i) {
-  i64 n = i < 0 ? ~i : i;
-  if (i == 0 || i == 1) return 1;
-  if (n >> 23 == 0) return n >> 7 == 0 ? 2 : n >> 15 == 0 ? 3 : 4;
-  return n >> 31 == 0 ? 5 : n >> 47 == 0 ? 7 : 9;
-}
-
-static i64 valueSize(sqlite3_value *p) {
-  switch (sqlite3_value_type(p)) {
-    case SQLITE_NULL: return 1;
-    case SQLITE_INTEGER: return intSize(sqlite3_value_int64(p));
-    case SQLITE_FLOAT: return 9;
-    default: return textSize(sqlite3_value_bytes(p));
-  }
-}
-
-/* The bytes of a page that SQLite uses. */
-static i64 usableBytes(Ring *p, BxErr *pErr) {
-  int nReserved = -1; /* asks */
-  if (p->nUsable > 0) return p->nUsable;
-  sqlite3_file_control(p->base.stmts.bx->db, p->base.stmts.zDb,
-      SQLITE_FCNTL_RESERVE_BYTES, &nReserved);
-  p->nUsable = bxNumber(&p->base.stmts, "PRAGMA main.page_size", pErr);
-  if (nReserved > 0) p->nUsable -= nReserved;
-  return p->nUsable;
-}
-
-/* The zeros that the row of a push gets; -1: none. */
-static i64 padOf(Ring *p, const RingAgent *pNext, const RingPush *pPush,
-    const RingSlot *pOld, BxErr *pErr) {
-  i64 nUsable = usableBytes(p, pErr);
-  i64 nLeaf = nUsable - LEAF_USED, nOver = nUsable - OVERFLOW_USED;
-  /* the size of the header, and the type of the id */
-  i64 nRow = 2 + intSize(pNext->nGiven) + intSize(pPush->iTime) +
-             intSize(pPush->nByte) + textSize((i64)strlen(pPush->zAgent)) +
-             textSize(sqlite3_value_bytes(pPush->pEvent)) +
-             valueSize(pPush->pMeta) + valueSize(pPush->pRequest) +
-             valueSize(pPush->pResponse);
-  i64 nNeed, nPage, nOld = 0, nZero, n;
-  if (pErr->rc != SQLITE_OK || nUsable < 512) return -1;
-  if (nRow < nUsable / 2 && pOld->nPad < 0) return -1;
-  nNeed = nRow + 6 <= nLeaf ? 1 : 1 + (nRow + 6 - nLeaf + nOver - 1) / nOver;
-  if (pOld->nPad >= 0) { /* the nearest number: ids of events may differ */
-    i64 nWas = pOld->nByte + pOld->nPad + nRow - pPush->nByte;
-    nOld = nWas <= nLeaf ? 1 : 1 + (nWas - nLeaf + nOver / 2) / nOver;
-  }
-  nPage = nOld >= nNeed && nOld <= PAGES_KEPT * nNeed ? nOld : nNeed;
-  if (nPage * nUsable >
-      sqlite3_limit(p->base.stmts.bx->db, SQLITE_LIMIT_LENGTH, -1)) {
-    return -1;
-  }
-  nZero = nLeaf + (nPage - 1) * nOver - nRow;
-  for (n = 1; n <= 5; n++) {
-    if (nZero >= n && varintSize(12 + 2 * (nZero - n)) == n) return nZero - n;
-  }
-  return -1;
-}
-
 /*---------------------------------------------------------------- pushes ----*/
 
 /* A new agent. An event that was erased is refused by the archive only. */
@@ -386,6 +311,7 @@ static void beginAgent(
   pOut->iNo++;
   pOut->nWindow = p->nWindow;
   pOut->bNew = 1;
+  bxBodyBegin(p, pOut->iNo, 0, 0, pErr);
 }
 
 /* Finds the place of a push: the agent, with the seq of the push, and its slot. */
@@ -393,14 +319,13 @@ static void findSlot(Ring *p, const RingPush *pPush, RingAgent *pNext,
     RingSlot *pOld, BxErr *pErr) {
   static const char zSql[] =
       "SELECT a.no, a.window, a.kept, a.given, a.rows, s.id IS NOT NULL, "
-      "s.size_bytes, ifnull(length(s.pad), -1), s.agent_id IS NOT ?1 "
+      "s.size_bytes, s.agent_id IS NOT ?1, a.page "
       "FROM main.@_agents AS a LEFT JOIN main.@_slots AS s ON s.id = "
       "(a.no << 29) + (a.window << 14) + (a.given + 1) % a.window "
       "WHERE a.agent_id = ?1";
   int nRead = 0;
   memset(pNext, 0, sizeof(*pNext));
   memset(pOld, 0, sizeof(*pOld));
-  pOld->nPad = -1;
   do { /* once more if its rows were laid out for another window */
     sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
     bxRingSettle(p, pNext, pErr);
@@ -409,8 +334,8 @@ static void findSlot(Ring *p, const RingPush *pPush, RingAgent *pNext,
       bxRingReadAgent(p, pStmt, pNext, pErr);
       pOld->bThere = sqlite3_column_int(pStmt, 5);
       pOld->nByte = sqlite3_column_int64(pStmt, 6);
-      pOld->nPad = sqlite3_column_int64(pStmt, 7);
-      pOld->bOther = sqlite3_column_int(pStmt, 8);
+      pOld->bOther = sqlite3_column_int(pStmt, 7);
+      if (pErr->rc == SQLITE_OK) bxBodyBegin(p, pNext->iNo, pStmt, 8, pErr);
     }
     bxDone(pStmt, pErr);
     if (pErr->rc != SQLITE_OK) return;
@@ -426,52 +351,58 @@ static void findSlot(Ring *p, const RingPush *pPush, RingAgent *pNext,
     keepHeld(p, pNext, pOld->iId, pOld->iId, MAX_GIVEN, pErr);
     pOld->bThere = 0;
     pOld->nByte = 0;
-    pOld->nPad = -1;
+    bxBodyOpen(p, pNext->iNo, pErr);
   }
 }
 
 /* Writes the row of a push, and counts it. */
-static void putExchange(Ring *p, const RingAgent *pNext, const RingPush *pPush,
+static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
     const RingSlot *pOld, BxErr *pErr) {
   static const char zInsert[] =
       "INSERT INTO main.@_slots(id, seq, timestamp, size_bytes, agent_id, "
-      "event_id, meta, request_body, response_body, pad) "
-      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+      "event_id, meta, request_body, response_body) "
+      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
   static const char zRewrite[] =
       "UPDATE main.@_slots SET seq = ?2, timestamp = ?3, size_bytes = ?4, "
       "agent_id = ?5, event_id = ?6, meta = ?7, request_body = ?8, "
-      "response_body = ?9, pad = ?10 WHERE id = ?1";
+      "response_body = ?9 WHERE id = ?1";
   static const char zPushed[] =
-      "UPDATE main.@_agents SET given = given + 1, rolled = rolled + ?2, "
-      "rows = rows + 1 - ?2, bytes = bytes + ?3 WHERE agent_id = ?1";
+      "UPDATE main.@_agents SET given = given + 1, rolled = rolled + ?3, "
+      "rows = rows + 1 - ?3, bytes = bytes + ?4, page = ?2 WHERE no = ?1";
+  static const char zTurned[] =
+      "UPDATE main.@_agents SET given = given + 1, rolled = rolled + ?3, "
+      "rows = rows + 1 - ?3, bytes = bytes + ?4, page = ?2, at = ?5 "
+      "WHERE no = ?1";
   static const char zNew[] =
-      "INSERT INTO main.@_agents(agent_id, rolled, bytes, no, window, kept, "
-      "given, cleared, saved, rows) VALUES(?1, ?2, ?3, ?4, ?5, 0, 1, 0, 0, 1)";
-  /* SQLite compares these sooner than a zeroblob, which it reads byte by byte. */
-  static const unsigned char aZero[8192];
+      "INSERT INTO main.@_agents(no, page, rolled, bytes, at, agent_id, "
+      "window, "
+      "kept, given, cleared, saved, rows) "
+      "VALUES(?1, ?2, ?3, ?4, nullif(?5, 0), ?6, ?7, 0, 1, 0, 0, 1)";
   const char *azSql[] = {pOld->bThere ? zRewrite : zInsert,
-      pNext->bNew ? zNew : zPushed, zCountRing};
+      pNext->bNew                 ? zNew
+      : p->nMaxByte | p->nIdleDay ? zTurned
+                                  : zPushed,
+      zCountRing};
   sqlite3_stmt *apStmt[3];
   i64 nByte = pPush->nByte - pOld->nByte;
-  i64 nPad = padOf(p, pNext, pPush, pOld, pErr);
+  RingBody request, response;
   bxStmtSet(&p->base.stmts, azSql, 3, apStmt, pErr);
   bxRingMakeRoom(p, pNext, nByte, pOld->iId, pErr);
-  bxBind(apStmt[0], pErr, "iiiitssss", pOld->iId, pNext->nGiven, pPush->iTime,
-      pPush->nByte, pPush->zAgent, pPush->pEvent, pPush->pMeta, pPush->pRequest,
-      pPush->pResponse);
-  if (pErr->rc == SQLITE_OK && nPad >= (i64)sizeof(aZero)) {
-    sqlite3_bind_zeroblob64(apStmt[0], 10, (sqlite3_uint64)nPad);
-  } else if (pErr->rc == SQLITE_OK && nPad >= 0) {
-    sqlite3_bind_blob(apStmt[0], 10, aZero, (int)nPad, SQLITE_STATIC);
-  }
+  bxBodyAppend(p, pPush->pRequest, 1, &request, pErr);
+  bxBodyAppend(p, pPush->pResponse, 0, &response, pErr);
+  bxBind(apStmt[0], pErr, "iiiitss", pOld->iId, pNext->nGiven, pPush->iTime,
+      pPush->nByte, pPush->zAgent, pPush->pEvent, pPush->pMeta);
+  bxBodyBind(apStmt[0], 8, &request, pPush->pRequest, pErr);
+  bxBodyBind(apStmt[0], 9, &response, pPush->pResponse, pErr);
   bxRun(apStmt[0], pErr);
+  bxBodyRolled(p, pNext->nGiven, pErr);
+  bxBind(apStmt[1], pErr, "i-ii", pNext->iNo, (i64)pOld->bThere, nByte);
+  if (azSql[1] != zPushed) bxBind(apStmt[1], pErr, "----i", pNext->iTurn);
   if (pNext->bNew) {
-    bxDo(&p->base.stmts, zNew, pErr, "tiiii", pPush->zAgent, (i64)pOld->bThere,
-        nByte, pNext->iNo, pNext->nWindow);
-  } else {
-    bxDo(&p->base.stmts, zPushed, pErr, "tii", pPush->zAgent, (i64)pOld->bThere,
-        nByte);
+    bxBind(apStmt[1], pErr, "-----ti", pPush->zAgent, pNext->nWindow);
   }
+  bxBodyPage(p, apStmt[1], 2, pErr);
+  bxRun(apStmt[1], pErr);
   countRing(p, nByte, pErr);
 }
 
@@ -526,6 +457,7 @@ void bxRingDelete(Ring *p, i64 iSlot, BxErr *pErr) {
     bxDo(&p->base.stmts, zChain, pErr, "i", iFirst);
   }
   bxRingRemove(p, iSlot, 1, pErr);
+  bxBodyDeleted(p, iSlot >> 29, pErr);
   bxRingLooked(p);
 }
 
@@ -533,5 +465,6 @@ void bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zDrop,
     const RingAgent *pAgent, int bSaved, BxErr *pErr) {
   bxDo(pOn, zDrop, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
   recount(p, pAgent, bSaved ? zSaved : zCleared, pErr);
+  bxBodyScrub(p, pAgent->iNo, pErr);
   bxRingForgetSteps(p, pAgent->iNo, pErr);
 }

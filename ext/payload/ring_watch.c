@@ -35,6 +35,7 @@ void bxRingWatchFree(Ring *p) {
 
 void bxRingForget(Ring *p) {
   p->nChange = -1;
+  bxBodyForget(p);
   if (p->pWatch != 0) p->pWatch->rules.bRead = 0;
 }
 
