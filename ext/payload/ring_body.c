@@ -54,7 +54,6 @@ SQLITE_EXTENSION_INIT3
 #define CHUNKS_KEPT 8
 #define POSITION_MOST ((i64)1 << 56)
 #define DIRTY_MOST 16
-#define SCRUB_EVERY 16 /* pushes */
 
 enum { BODY_BLOB, BODY_TEXT_AT, BODY_BLOB_AT };
 
@@ -1052,7 +1051,6 @@ static void scrub(Ring *p, BxErr *pErr) {
       if (spans.a[i].iTo > iFrom) iFrom = spans.a[i].iTo;
     }
     clearLog(p, iFrom, endOf(pLog), pErr);
-    clearPlaces(p, pErr);
   }
   sqlite3_free(spans.a);
 }
@@ -1063,9 +1061,12 @@ static int isSecure(Ring *p, BxErr *pErr) {
 }
 
 void bxBodyRolled(Ring *p, i64 iSeq, BxErr *pErr) {
-  i64 nEvery = p->nWindow / 2 > SCRUB_EVERY ? p->nWindow / 2 : SCRUB_EVERY;
-  if (pErr->rc != SQLITE_OK || endOf(&p->pBodies->log) == 0) return;
-  if (iSeq % nEvery == 0 && isSecure(p, pErr)) scrub(p, pErr);
+  const BodyLog *pLog = &p->pBodies->log;
+  if (pErr->rc != SQLITE_OK || endOf(pLog) == 0) return;
+  if (iSeq % (p->nWindow / 2 + 2) != 0 || !isSecure(p, pErr)) return;
+  scrub(p, pErr);
+  /* the next pushes overwrite some places */
+  if (pLog->nPlace > 2 * pLog->nLive + 8) clearPlaces(p, pErr);
 }
 
 void bxBodyClear(Ring *p, i64 iNo, BxErr *pErr) {
@@ -1089,6 +1090,7 @@ void bxBodyScrub(Ring *p, i64 iNo, BxErr *pErr) {
   pLog = needLog(p, iNo, pErr);
   if (pLog == 0 || endOf(pLog) == 0) return;
   scrub(p, pErr);
+  clearPlaces(p, pErr);
   store(p, pErr);
 }
 
