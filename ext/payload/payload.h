@@ -145,6 +145,8 @@ void bxRingSettings(Ring *p, BxErr *pErr);
 void bxRingLooked(Ring *p);
 /* Forgets what was read, because a rollback may have undone it. */
 void bxRingForget(Ring *p);
+/* SQLITE_TOOBIG if bodies of so many bytes cannot be one row of the archive. */
+void bxRingFits(Ring *p, i64 nByte, BxErr *pErr);
 /* Adds a row. Sets *piRowid to its rowid. */
 void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr);
 void bxRingDelete(Ring *p, i64 iSlot, BxErr *pErr);

@@ -943,11 +943,18 @@ static void findSpans(Ring *p, BodySpans *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zRefs, pErr);
   BodyRecord record;
   BodyRef ref;
+  unsigned char a[16];
   i64 i, iNext, nNeed;
   bxBind(pStmt, pErr, "i", p->pBodies->log.iNo);
   while (bxRow(pStmt, pErr)) {
     for (i = 0; i < 2; i++) {
-      if (refOf(pStmt, (int)i, &ref)) addSpan(pOut, ref.iAt, ref.iAt, pErr);
+      if (!refOf(pStmt, (int)i, &ref)) continue;
+      /* the record of the first one of a chain has 1 byte for back */
+      addSpan(pOut, ref.iAt,
+          ref.iRoot != ref.iAt
+              ? ref.iAt
+              : ref.iAt + 1 + ref.n + (putNumber(a, (sqlite3_uint64)ref.n) - a),
+          pErr);
     }
   }
   bxDone(pStmt, pErr);
@@ -959,6 +966,7 @@ static void findSpans(Ring *p, BodySpans *pOut, BxErr *pErr) {
   qsort(pOut->a, (size_t)pOut->n, sizeof(*pOut->a), compareSpans);
   pOut->nLive = pOut->n;
   for (i = 0; i < pOut->nLive && pErr->rc == SQLITE_OK; i++) {
+    if (pOut->a[i].iTo > pOut->a[i].iFrom) continue;
     readRecord(p, pOut->a[i].iFrom, &record, pErr);
     pOut->a[i].iTo = record.iOwn + record.nOwn;
     iNext = record.iParent;

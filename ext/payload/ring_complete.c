@@ -106,6 +106,7 @@ static void completeRow(
       bxDo(&p->base.stmts, zLog, pErr, "iv", iSlot, pDone->pMeta);
       pDone->pMeta = sqlite3_column_value(pRow, 3);
     }
+    bxRingFits(p, bxBytes(pDone->pRequest) + nByte, pErr);
     bxRingWatchBegin(p, pDone, &watched, pErr);
     bxStmtSet(&p->base.stmts, azSql, 2, apStmt, pErr);
     bxRingMakeRoom(p, pAgent, nByte, iSlot, pErr);

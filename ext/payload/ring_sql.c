@@ -18,6 +18,7 @@ SQLITE_EXTENSION_INIT3
 #define RING_FORMAT 1
 #define MAX_NO ((i64)1 << 30)    /* number of an agent: no << 29 must fit */
 #define MAX_GIVEN ((i64)1 << 62) /* pushes of an agent */
+#define ROW_LEAST 4000           /* bytes of a row beside the bodies */
 #define TRIM_AGENTS 100          /* that a smaller window trims at once */
 
 /*------------------------------------------------------ life of a ring ----*/
@@ -406,11 +407,21 @@ static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
   countRing(p, nByte, pErr);
 }
 
+void bxRingFits(Ring *p, i64 nByte, BxErr *pErr) {
+  sqlite3 *db = p->base.stmts.bx->db;
+  if (nByte + ROW_LEAST <= sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) return;
+  bxFail(pErr, SQLITE_TOOBIG,
+      "string or blob too big: the bodies of an exchange have %lld bytes "
+      "together",
+      nByte);
+}
+
 void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   RingAgent next;
   RingSlot old;
   Watched watched;
   pPush->nByte = bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse);
+  bxRingFits(p, pPush->nByte, pErr);
   bxRingWatchBegin(p, pPush, &watched, pErr);
   findSlot(p, pPush, &next, &old, pErr);
   if (pErr->rc != SQLITE_OK) return;

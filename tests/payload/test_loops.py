@@ -576,7 +576,7 @@ def test_an_agent_that_goes_takes_its_steps_along(db, path):
     db.execute("INSERT INTO ring(ring, value) VALUES('idle_days', 1)")
     push(db, sessions.chat(SAME))
     db.execute("DELETE FROM ring")
-    by_hand(path, "UPDATE ring_turns SET at = at - 90000000")
+    by_hand(path, "UPDATE ring_agents SET at = at - 90000000")
     push(db, sessions.chat(SAME), "b")
     assert rows(db, "SELECT DISTINCT agent_id FROM ring_agents") == [("b",)]
     assert one(db, "SELECT count(DISTINCT id >> 16) FROM ring_steps") == 1

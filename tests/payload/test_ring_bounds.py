@@ -24,7 +24,7 @@ def age(db, agent, days):
     """The agent pushed that long ago. The tables are open to a plain writer."""
     path = rows(db, "PRAGMA database_list")[0][2]
     plain = sqlite3.connect(path, isolation_level=None)
-    plain.execute("UPDATE ring_turns SET at = at - ? WHERE no = (SELECT no FROM ring_agents WHERE agent_id = ?)",
+    plain.execute("UPDATE ring_agents SET at = at - ? WHERE agent_id = ?",
                   (days * DAY, agent))
     plain.close()
 
@@ -82,7 +82,7 @@ def test_idle_agents_go_with_a_receipt(db):
     db.execute("DELETE FROM ring WHERE agent_id = 'empty'")
     for agent, days in (("old", 31), ("empty", 31), ("young", 29)):
         age(db, agent, days)
-    latest = one(db, "SELECT max(at) FROM ring_turns WHERE no < 3")
+    latest = one(db, "SELECT max(at) FROM ring_agents WHERE no < 3")
     push(db, "me", "e", "q", "r", 1)
     assert rows(db, "SELECT agent_id FROM ring_agents ORDER BY 1") == [("me",), ("young",)]
     assert rows(db, "SELECT name, value FROM ring_config WHERE name GLOB 'left_*' ORDER BY name") == [
@@ -150,10 +150,9 @@ def test_bad_values(db, option, value, says):
 
 
 @pytest.mark.parametrize("damage", [
-    "DELETE FROM ring_turns", "DELETE FROM ring_config WHERE name = 'window_bytes'",
+    "DELETE FROM ring_config WHERE name = 'window_bytes'",
     "UPDATE ring_config SET value = 7.0 WHERE name = 'window_bytes'",
-    "UPDATE ring_turns SET at = -at", "UPDATE ring_turns SET at = NULL",
-    "DROP TABLE ring_turns"])
+    "UPDATE ring_agents SET at = -at", "UPDATE ring_agents SET at = NULL"])
 def test_damage_is_named_and_put_right(db, path, damage):
     make(db, "max_bytes=100")
     for i in range(3):

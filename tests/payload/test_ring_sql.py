@@ -7,7 +7,7 @@ import sessions
 from conftest import by_hand, connect, one, problems, rows, shell
 from payload_helpers import push, quoted, setting
 
-TABLES = ["agents", "config", "slots", "steps", "turns"]
+TABLES = ["agents", "config", "slots", "steps", "texts"]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_defensive_mode_protects_every_table(ring, path, table):
         "-batch", path, stdin=f".load ./blackbox\n.dbconfig defensive on\nDELETE FROM ring_{table};")
 
 
-@pytest.mark.parametrize("missing", ["turns", "steps"])
+@pytest.mark.parametrize("missing", ["steps"])
 @pytest.mark.parametrize("how", ["SELECT blackbox_install('main', 'core')",
                                  "ALTER TABLE ring RENAME TO tape"])
 def test_a_table_that_can_be_made_again_is(ring, path, missing, how):

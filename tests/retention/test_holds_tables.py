@@ -198,7 +198,7 @@ def test_an_idle_agent_that_is_held_stays(db, path):
     push(db, "a", "a0")
     push(db, "b", "b0")
     hold(db, "agent", "a")
-    by_hand(path, f"UPDATE {quoted(RING + '_turns')} SET at = at - 864000000")
+    by_hand(path, f"UPDATE {quoted(RING + '_agents')} SET at = at - 864000000")
     push(db, "c", "c0")
     assert (of(db, "a"), of(db, "b"), of(db, "c")) == (["a0"], [], ["c0"])
     assert check(db) == []

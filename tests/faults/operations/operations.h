@@ -42,7 +42,7 @@
   "  VALUES('complete', 'a', 'e9', 'a late answer', '{\"status\":200}')"
 #define BOUND(name, value)                                                     \
   "INSERT INTO ring(ring, value) VALUES('" name "', " value ");"
-#define BROKEN_RING "DROP TABLE ring_turns; DROP TABLE ring_steps;"
+#define BROKEN_RING "DROP TABLE ring_steps;"
 #define QUEUE(event)                                                           \
   "SELECT payload_queue('" event "', 'a', 'question', 'answer', 9000);"
 #define QUEUE_NEW(event)                                                       \

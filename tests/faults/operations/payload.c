@@ -55,7 +55,7 @@ const Operation aPayloadOperation[] = {
         "VALUES('a', 'e9', 'ten bytes.')",
         0},
     {"push that takes idle agents out",
-        BOUND("idle_days", "1") "UPDATE ring_turns SET at = at - 90000000;"
+        BOUND("idle_days", "1") "UPDATE ring_agents SET at = at - 90000000;"
                                 "DELETE FROM ring WHERE agent_id = 'b';",
         0, PUSH("ring", "c", "e9"), 0},
     {"push into temp that makes room", 0,
