@@ -496,7 +496,10 @@ static void buildText(
           pErr);
       nNeed = nFrom;
     }
-    if (iNext == was.iParent) break; /* the rest is there */
+    if (iNext == was.iParent) {
+      if (was.nShared >= record.nShared || was.nShared >= nNeed) break;
+      was.iParent = record.iParent; /* which begins with the same bytes */
+    }
     if (nNeed > record.nShared) nNeed = record.nShared;
     iNext = record.iParent;
   }

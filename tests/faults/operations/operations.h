@@ -42,6 +42,11 @@
   "  VALUES('complete', 'a', 'e9', 'a late answer', '{\"status\":200}')"
 #define BOUND(name, value)                                                     \
   "INSERT INTO ring(ring, value) VALUES('" name "', " value ");"
+/* Requests that share text, which is longer than a chunk. */
+#define TALK                                                                   \
+  "INSERT INTO ring(agent_id, event_id, request_body) SELECT 'a', 't' || "     \
+  "value, printf('%.*c', 3000 * value, 'x') || value FROM "                    \
+  "json_each('[1,2,3]')"
 #define BROKEN_RING "DROP TABLE ring_steps;"
 #define QUEUE(event)                                                           \
   "SELECT payload_queue('" event "', 'a', 'question', 'answer', 9000);"

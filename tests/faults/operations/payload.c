@@ -58,6 +58,26 @@ const Operation aPayloadOperation[] = {
         BOUND("idle_days", "1") "UPDATE ring_agents SET at = at - 90000000;"
                                 "DELETE FROM ring WHERE agent_id = 'b';",
         0, PUSH("ring", "c", "e9"), 0},
+    {"push that shares text", TALK ";", 0,
+        "INSERT INTO ring(agent_id, event_id, request_body, response_body) "
+        "VALUES('a', 'e9', printf('%.*c', 9000, 'x') || 'new', "
+        "printf('%.*c', 5000, 'y'))",
+        0},
+    {"push that overwrites chunks", TALK ";" TALK ";" TALK ";", 0, TALK, 0},
+    {"push of a blob after other texts", TALK ";", 0,
+        "INSERT INTO ring(agent_id, event_id, request_body) "
+        "VALUES('a', 'e9', zeroblob(7500))",
+        0},
+    {"deletion of what shares text", TALK ";", 0,
+        "DELETE FROM ring WHERE event_id IN ('t1', 't3')", 0},
+    {"completion with a long text", TALK ";", 0,
+        "INSERT INTO ring(ring, agent_id, event_id, response_body) "
+        "VALUES('complete', 'a', 't3', printf('%.*c', 5000, 'z'))",
+        0},
+    {"kill switch over texts", TALK ";", 0,
+        "INSERT INTO ring(ring, agent_id, event_id) "
+        "VALUES('kill_switch', 'a', 'k9')",
+        0},
     {"push into temp that makes room", 0,
         TEMP_RING "INSERT INTO temp.fast(fast, value) VALUES('max_bytes', 20);",
         PUSH("temp.fast", "a", "e9"), 0},

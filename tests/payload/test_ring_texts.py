@@ -1,0 +1,306 @@
+"""What requests share, a ring has once. Each exchange reads the same bytes alone, also by a reader
+that has nothing of the module (ring_reader.py)."""
+import os
+import random
+import sqlite3
+
+import pytest
+
+import ring_reader
+from conftest import by_hand, connect, one, rows
+from payload_helpers import Model, push
+
+FULL = bool(os.environ.get("BLACKBOX_FULL"))
+WORDS = ["error", "the file", "né", "{\"a\":1}", "tool", "\\n", "日本", "0"]
+
+
+class Talk:
+    """Requests of an agent: some conversations that go on in turn."""
+
+    def __init__(self, dice):
+        self.dice, self.talks, self.count = dice, [""] * 5, 0
+
+    def words(self, size):
+        self.count += 1
+        made = [f"<{self.count}>"]
+        while sum(map(len, made)) < size:
+            made.append(self.dice.choice(WORDS))
+        return "".join(made)
+
+    def next(self):
+        talk = min(int(self.dice.expovariate(1)), 4)
+        text, kind = self.talks[talk], self.dice.random()
+        if kind < 0.05 or len(text) > 60_000:  # a compaction
+            text = text[:self.dice.randrange(600)] + self.words(self.dice.randrange(20_000))
+        elif kind < 0.1 and text:  # an edit in the middle
+            at = self.dice.randrange(len(text))
+            text = text[:at] + "EDIT" + text[at + 3:]
+        elif kind < 0.15:
+            text = self.words(self.dice.randrange(9000))
+        else:
+            text = text[:max(0, len(text) - 2)] + self.words(self.dice.choice([1, 90, 900, 5000]))
+        self.talks[talk] = text
+        return text.encode() if kind > 0.97 else text + "]}"
+
+
+class Run:
+    """A random run on two connections to one file."""
+
+    def __init__(self, path, seed):
+        self.dice, self.path = random.Random(seed), path
+        self.agents = [f"agent {i}" for i in range(self.dice.choice([1, 3, 70]))]
+        self.talks = {agent: Talk(self.dice) for agent in self.agents}
+        self.model = Model(self.dice.choice([1, 4, 10, 50]))
+        self.dbs = [self.open(), self.open()]
+        self.dbs[0].execute(
+            f"CREATE VIRTUAL TABLE ring USING payload_ring(window={self.model.window})")
+        self.count, self.db = 0, None
+
+    def open(self):
+        db = connect(self.path)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=OFF")
+        db.execute(f"PRAGMA secure_delete={self.dice.randrange(2)}")
+        return db
+
+    def agent(self):
+        return self.agents[min(int(self.dice.expovariate(0.5)), len(self.agents) - 1)]
+
+    def push(self):
+        agent, self.count = self.agent(), self.count + 1
+        row = (f"e{self.count}", self.talks[agent].next(), self.dice.choice(
+            [None, "", "r" * self.dice.randrange(300), self.talks[agent].words(
+                self.dice.randrange(5000)), b"\0" * self.dice.randrange(200)]), self.count)
+        push(self.db, agent, *row)
+        self.model.push(agent, *row)
+
+    def complete(self):
+        agent = self.agent()
+        there = self.model.agents.get(agent, {"rows": {}})["rows"]
+        seq = max((s for s, row in there.items() if row[2] is None), default=None)
+        if seq is not None:
+            event, request, _, at = there[seq]
+            there[seq] = (event, request, "late " * self.dice.choice([1, 100, 3000]), at)
+            self.db.execute("INSERT INTO ring(ring, agent_id, event_id, response_body) "
+                            "VALUES('complete', ?, ?, ?)", (agent, event, there[seq][2]))
+
+    def delete(self):
+        agent = self.agent()
+        seqs = list(self.model.agents.get(agent, {"rows": {}})["rows"])
+        for seq in self.dice.sample(seqs, len(seqs) // self.dice.randrange(2, 9)):
+            self.db.execute("DELETE FROM ring WHERE agent_id = ? AND seq = ?", (agent, seq))
+            self.model.delete(agent, seq)
+
+    def window(self):
+        window = self.dice.choice([1, 3, 8, 20, 50, 200])
+        self.db.execute("INSERT INTO ring(ring, value) VALUES('window', ?)", (window,))
+        self.model.set_window(window)
+
+    def kill_switch(self):
+        agent, self.count = self.agent(), self.count + 1
+        if agent in self.model.agents:
+            assert one(self.db, "SELECT payload_kill_switch('ring', ?, ?)", agent,
+                       f"k{self.count}") == self.model.kill_switch(agent, f"k{self.count}")
+
+    def reopen(self):
+        i = self.dice.randrange(2)
+        if self.dbs[i] is not self.db:
+            self.dbs[i].close()
+            self.dbs[i] = self.open()
+
+    def operations(self, count):
+        for _ in range(count):
+            self.dice.choice([self.push] * 40 + [self.complete] * 6 + [
+                self.delete, self.window, self.kill_switch, self.reopen])()
+
+    def step(self):
+        """Some operations; as one transaction, or as one that is rolled back."""
+        self.db, how = self.dice.choice(self.dbs), self.dice.randrange(4)
+        before = self.model.copy()
+        self.db.execute("BEGIN" if how else "SELECT 1")
+        if how == 1:
+            self.operations(self.dice.randrange(5))
+            self.db.execute("SAVEPOINT s")
+            inner = self.model.copy()
+            self.operations(self.dice.randrange(9))
+            self.db.execute("ROLLBACK TO s")
+            self.model = inner
+        self.operations(self.dice.randrange(12))
+        if how == 2:
+            self.db.execute("ROLLBACK")
+            self.model = before
+        elif how:
+            self.db.execute("COMMIT")
+        self.compare()
+
+    def compare(self):
+        expected = [(agent, seq, event, at, request, response) for
+                    agent, event, request, response, at, _, seq in self.model.rows()]
+        assert [row[:6] for row in ring_reader.read(self.dbs[0])] == expected
+        columns = "SELECT agent_id, seq, event_id, timestamp, request_body, response_body FROM ring"
+        db = self.dice.choice(self.dbs)
+        assert rows(db, columns + " ORDER BY agent_id, seq") == expected
+        agent = self.agent()
+        assert rows(db, columns + " WHERE agent_id = ? ORDER BY seq DESC", agent) \
+            == [row for row in expected[::-1] if row[0] == agent]
+        if expected:
+            row = self.dice.choice(expected)
+            assert rows(db, columns + " WHERE agent_id = ? AND seq = ?", *row[:2]) == [row]
+
+
+@pytest.mark.parametrize("seed", range(60 if FULL else 4))
+def test_random_conversations_read_the_same(path, seed):
+    run = Run(path, seed)
+    for _ in range(130 if FULL else 40):
+        run.step()
+    assert rows(run.dbs[0], "SELECT * FROM blackbox_check") == []
+    saved = rows(run.dbs[0], "SELECT kill_switch_event_id, agent_id, event_id, request_body, "
+                 "response_body FROM event_payloads")
+    assert sorted(map(repr, saved)) == sorted(repr(row[:5]) for row in run.model.evidence)
+
+
+# ---- what it takes ----
+
+def texts(db):
+    """All bytes that the ring has of bodies."""
+    return b"".join(row[0] for row in rows(
+        db, "SELECT body FROM ring_texts UNION ALL SELECT page FROM ring_agents WHERE page NOT NULL"
+        " UNION ALL SELECT CAST(concat AS BLOB) FROM (SELECT coalesce(request_body, '') || "
+        "coalesce(response_body, '') AS concat FROM ring_slots)"))
+
+
+@pytest.fixture
+def ring(db):
+    db.execute("PRAGMA secure_delete=1")
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
+    return db
+
+
+def talk(db, count, first=0, agent="a"):
+    for i in range(first, first + count):
+        push(db, agent, f"e{i}", "system prompt " * 1500 + "".join(
+            f"<said {agent}{n}>" + "x" * 400 for n in range(i + 1)), f"<answer {agent}{i}>" * 30, i)
+
+
+def test_a_conversation_is_kept_once(ring):
+    talk(ring, 60)
+    live = one(ring, "SELECT sum(size_bytes) FROM ring")
+    kept = one(ring, "SELECT sum(pgsize) FROM dbstat WHERE name GLOB 'ring_*'")
+    assert kept < live / 8
+
+
+def test_what_is_not_shared_is_not_kept_twice(ring):
+    dice = random.Random(3)
+    for i in range(120):
+        push(ring, f"a{i % 2}", f"e{i}", dice.randbytes(20_000).hex(), "r", i)
+    live = one(ring, "SELECT sum(size_bytes) FROM ring")
+    assert one(ring, "SELECT sum(pgsize) FROM dbstat WHERE name GLOB 'ring_*'") < 1.9 * live
+
+
+@pytest.mark.parametrize("sql", [
+    "DELETE FROM ring WHERE seq > 40", "DELETE FROM ring WHERE seq % 2", "DELETE FROM ring",
+    "DELETE FROM ring WHERE seq < 30", "DELETE FROM ring WHERE seq <> 25"])
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+def test_what_is_deleted_leaves_no_bytes(ring, sql, begin):
+    talk(ring, 60)
+    before = rows(ring, "SELECT * FROM ring")
+    ring.execute(begin)
+    ring.execute(sql)
+    if begin:
+        ring.execute("COMMIT")
+    left, found = rows(ring, "SELECT * FROM ring"), texts(ring)
+    assert left == [row for row in before if row in left]
+    needed = "".join(str(row) for row in left)
+    for i in range(60):
+        for mark in f"<answer a{i}>", f"<said a{i}>":
+            assert (mark.encode() in found) == (mark in needed), (mark, sql)
+    assert rows(ring, "SELECT * FROM blackbox_check") == []
+
+
+def test_what_rolled_out_is_cleared_by_pushes(ring):
+    talk(ring, 60)
+    talk(ring, 110, 60)
+    found = texts(ring)
+    assert not any(f"<answer a{i}>".encode() in found for i in range(60))
+    push(ring, "a", "last", "short")
+    for i in range(99):
+        push(ring, "a", f"f{i}", "short" * 40)
+    assert b"<said a" not in texts(ring)
+
+
+def test_an_agent_without_exchanges_has_no_texts(ring):
+    talk(ring, 9)
+    talk(ring, 9, agent="b")
+    one(ring, "SELECT payload_kill_switch('ring', 'a', 'k')")
+    one(ring, "SELECT payload_extract('ring', 'b')")
+    assert rows(ring, "SELECT (SELECT count(*) FROM ring_texts), page FROM ring_agents") \
+        == [(0, None)] * 2
+    talk(ring, 3)
+    assert one(ring, "SELECT count(*) FROM ring WHERE length(request_body) > 20000") == 3
+
+
+def test_a_large_body_gives_its_pages_back(ring):
+    push(ring, "a", "e", "x" * 4_000_000)
+    ring.execute("INSERT INTO ring(ring, value) VALUES('window', 2)")
+    for i in range(1500):
+        push(ring, "a", "e", str(i) * 2500)
+    assert one(ring, "SELECT count(*) FROM ring_texts") < 300
+
+
+def test_a_statement_that_fails_writes_no_text(ring):
+    talk(ring, 5)
+    before = rows(ring, "SELECT * FROM ring_texts"), rows(ring, "SELECT page FROM ring_agents")
+    for begin in "", "BEGIN":
+        ring.execute(begin)
+        with pytest.raises(sqlite3.IntegrityError):
+            ring.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES"
+                         "('a', 'e', ?), ('a', NULL, 'x')", ("new" * 5000,))
+        assert (rows(ring, "SELECT * FROM ring_texts"), rows(
+            ring, "SELECT page FROM ring_agents")) == before
+    talk(ring, 5, 5)
+    ring.execute("COMMIT")
+    assert len(ring_reader.read(ring)) == 10
+
+
+# ---- damage ----
+
+@pytest.mark.parametrize("damage", [
+    "UPDATE ring_texts SET body = zeroblob(3508) WHERE id & 65535 = 2",
+    "DELETE FROM ring_texts WHERE id & 65535 = 2",
+    "UPDATE ring_texts SET id = id + 1000 WHERE id & 65535 = 2",
+    "UPDATE ring_texts SET body = (SELECT body FROM ring_texts WHERE id & 65535 = 3)"
+    " WHERE id & 65535 = 2"])
+def test_check_names_the_exchanges_of_a_damaged_text(ring, path, damage):
+    talk(ring, 3)
+    talk(ring, 3, agent="b")
+    ring.close()
+    by_hand(path, damage + " AND id >> 32 = 1")
+    db = connect(path)
+    found = [row[0] for row in rows(
+        db, "SELECT problem FROM blackbox_check WHERE object = 'ring_texts'")]
+    assert found == [f"request_body of exchange {i} of agent a is damaged" for i in (1, 2, 3)]
+    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: table ring_texts"):
+        rows(db, "SELECT * FROM ring WHERE agent_id = 'a'")
+    assert one(db, "SELECT count(*) FROM ring WHERE length(request_body) AND agent_id = 'b'") == 3
+    talk(db, 2, 3)  # begin a new text
+    assert one(db, "SELECT sum(length(request_body)) FROM ring WHERE seq > 3") > 40_000
+    db.execute("DELETE FROM ring WHERE agent_id = 'a' AND seq < 4")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("damage", [
+    "zeroblob(3930)", "zeroblob(0)", "'text'", "substr(page, 1, 900)",
+    "CAST(substr(page, 1, 60) || '~' || substr(page, 62) AS BLOB)"])
+def test_check_names_a_damaged_page(ring, path, damage):
+    talk(ring, 3)
+    ring.close()
+    by_hand(path, f"UPDATE ring_agents SET page = {damage}")
+    db = connect(path)
+    assert len(rows(db, "SELECT * FROM blackbox_check WHERE object = 'ring_texts'")) >= 3
+    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: table ring_agents"):
+        rows(db, "SELECT * FROM ring")
+    with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: table ring_agents"):
+        talk(db, 1, 3)
+    db.execute("DELETE FROM ring")
+    talk(db, 2)
+    assert rows(db, "SELECT * FROM blackbox_check") == []
