@@ -21,10 +21,11 @@
 **
 **   page: hash, number of the open chunk, its bytes, chunks before it, places, runs,
 **         { place, chunks }, heads, { end of the log - at, bytes, at - root,
-**         depth, hash of its beginning, nonce }, open bytes, zeros
+**         depth, hash of its beginning, sum }, open bytes, zeros
 **
-** hash and nonce have 8 bytes, the hash of a beginning 4, the other numbers are varints: 7 bits in a byte,
-** the lowest first. The hash is of all after it without the zeros. Chunks of one size are
+** hash and sum have 8 bytes, the hash of a beginning 4, the other numbers are varints: 7 bits in a byte,
+** the lowest first. The hash is of all after it without the zeros; a sum is of a body, so that
+** a connection knows whether it has that in memory. Chunks of one size are
 ** overwritten in place: when all exchanges have left a chunk, its place is free. A run says which places
 ** the chunks after one another have. New places are made only if none is free.
 **
@@ -57,17 +58,17 @@ SQLITE_EXTENSION_INIT3
 
 enum { BODY_BLOB, BODY_TEXT_AT, BODY_BLOB_AT };
 
-/* A body that was put together, and its record. nonce: that of a head. */
+/* A body that was put together, and its record. sum: that of a head. */
 typedef struct BodyText {
   unsigned char *z;
   i64 nAlloc, n; /* n 0: none */
   i64 iAt, iParent, nShared;
-  sqlite3_uint64 nonce;
+  sqlite3_uint64 sum;
 } BodyText;
 
 typedef struct BodyHead {
   i64 iAt, n, iRoot, nDepth;
-  sqlite3_uint64 hStart, nonce;
+  sqlite3_uint64 hStart, sum;
 } BodyHead;
 
 typedef struct BodyLog {
@@ -241,7 +242,7 @@ static const unsigned char *readLists(
     z = getNumber(z, zEnd, 0xffffffff, &iHash);
     pHead->hStart = (sqlite3_uint64)iHash;
     if (z == 0 || zEnd - z < 8) return 0;
-    memcpy(&pHead->nonce, z, 8);
+    memcpy(&pHead->sum, z, 8);
     z += 8;
   }
   return z;
@@ -342,7 +343,7 @@ void bxBodyPage(Ring *p, sqlite3_stmt *pStmt, int iParam, BxErr *pErr) {
     z = putNumber(z, (sqlite3_uint64)(pHead->iAt - pHead->iRoot));
     z = putNumber(z, (sqlite3_uint64)pHead->nDepth);
     z = putNumber(z, pHead->hStart);
-    memcpy(z, &pHead->nonce, 8);
+    memcpy(z, &pHead->sum, 8);
     z += 8;
   }
   memcpy(z, pLog->aOpen, (size_t)pLog->nOpen);
@@ -759,18 +760,18 @@ static BodyText *headText(Ring *p, int i, BxErr *pErr) {
   }
   for (k = 0; k < HEADS; k++) {
     int bUsed = 0, m;
-    if (a[k].n > 0 && a[k].nonce == pHead->nonce && a[k].n == pHead->n) {
+    if (a[k].n > 0 && a[k].sum == pHead->sum && a[k].n == pHead->n) {
       return &a[k];
     }
     for (m = 0; m < pLog->nHead; m++) {
-      bUsed |= a[k].n > 0 && a[k].nonce == pLog->aHead[m].nonce;
+      bUsed |= a[k].n > 0 && a[k].sum == pLog->aHead[m].sum;
     }
     if (!bUsed && (pFree == 0 || a[k].nAlloc > pFree->nAlloc)) pFree = &a[k];
   }
   assert(pFree != 0);
   pFree->n = 0;
   buildText(p, pHead->iAt, pHead->n, pFree, 1, &err);
-  pFree->nonce = pHead->nonce;
+  pFree->sum = pHead->sum;
   if ((err.rc & 0xff) == SQLITE_CORRUPT) {
     bxClear(&err);
     return 0;
@@ -818,18 +819,17 @@ static void setHead(Ring *p, int i, BodyHead head, const unsigned char *z,
   if (i < 0 && pLog->nHead < HEADS) pLog->nHead++;
   k = i < 0 ? (int)pLog->nHead - 1 : i;
   for (i = 0; i < HEADS; i++) { /* the memory of the one that goes */
-    if (a[i].n > 0 && a[i].nonce == pLog->aHead[k].nonce) pText = &a[i];
+    if (a[i].n > 0 && a[i].sum == pLog->aHead[k].sum) pText = &a[i];
   }
   if (pText == 0) nShared = 0;
   for (i = 0; i < HEADS && pText == 0; i++) {
     int m, bUsed = 0;
     for (m = 0; m < pLog->nHead; m++) {
-      bUsed |= m != k && a[i].n > 0 && a[i].nonce == pLog->aHead[m].nonce;
+      bUsed |= m != k && a[i].n > 0 && a[i].sum == pLog->aHead[m].sum;
     }
     if (!bUsed) pText = &a[i];
   }
   memmove(&pLog->aHead[1], &pLog->aHead[0], sizeof(head) * (size_t)k);
-  sqlite3_randomness(8, &head.nonce);
   pLog->aHead[0] = head;
   if (pB->aKept[iKept].iNo != pLog->iNo) {
     for (i = 0; i < HEADS; i++) a[i].n = 0;
@@ -841,7 +841,7 @@ static void setHead(Ring *p, int i, BodyHead head, const unsigned char *z,
   if (roomFor(pB, pText, head.n, 1, pErr) == 0) return;
   memcpy(pText->z + nShared, z + nShared, (size_t)(head.n - nShared));
   pText->n = head.n;
-  pText->nonce = head.nonce;
+  pText->sum = head.sum;
   pText->iAt = head.iAt;
   pText->iParent = -1;
   if (pB->nKept > KEPT_MOST) freeKept(pB, iKept);
@@ -882,6 +882,7 @@ void bxBodyAppend(
     const BodyHead *pParent = &pLog->aHead[iHead];
     head.iRoot = pParent->iRoot;
     head.nDepth = pParent->nDepth + 1;
+    head.sum = pParent->sum;
     zEnd = putNumber(zEnd, (sqlite3_uint64)(head.iAt - pParent->iAt));
     zEnd = putNumber(zEnd, (sqlite3_uint64)nShared);
   } else {
@@ -889,6 +890,8 @@ void bxBodyAppend(
   }
   if (head.iRoot < pLog->iPin) pLog->iPin = head.iRoot;
   if (bShare && pErr->rc == SQLITE_OK) {
+    head.sum = bxHashMix(bxHashMix(head.sum, hashOf(z + nShared, n - nShared)),
+        (sqlite3_uint64)n);
     setHead(p, iHead, head, z, nShared, pErr);
   }
   writeLog(p, a, zEnd - a, pErr);
