@@ -411,9 +411,9 @@ void bxRingFits(Ring *p, i64 nByte, BxErr *pErr) {
   sqlite3 *db = p->base.stmts.bx->db;
   if (nByte + ROW_LEAST <= sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) return;
   bxFail(pErr, SQLITE_TOOBIG,
-      "string or blob too big: the bodies of an exchange have %lld bytes "
-      "together",
-      nByte);
+      "ValidationError: string or blob too big: the bodies of an exchange have "
+      "%lld bytes together, and one row of SQLite has at most %d; shorten them",
+      nByte, sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1));
 }
 
 void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
