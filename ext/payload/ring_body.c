@@ -117,14 +117,14 @@ struct RingBodies {
 
 /*------------------------------------------------------------- numbers ----*/
 
-static unsigned char *putNumber(unsigned char *z, sqlite3_uint64 u) {
+static unsigned char *bodyPutNumber(unsigned char *z, sqlite3_uint64 u) {
   for (; u > 127; u >>= 7) *z++ = (unsigned char)(u | 128);
   *z++ = (unsigned char)u;
   return z;
 }
 
 /* Returns where it ends; NULL if there is none before zEnd, or above iMost. */
-static const unsigned char *getNumber(
+static const unsigned char *bodyGetNumber(
     const unsigned char *z, const unsigned char *zEnd, i64 iMost, i64 *piOut) {
   sqlite3_uint64 u = 0;
   int iShift = 0;
@@ -141,7 +141,7 @@ static const unsigned char *getNumber(
   return 0;
 }
 
-static sqlite3_uint64 hashOf(const unsigned char *z, i64 n) {
+static sqlite3_uint64 bodyHash(const unsigned char *z, i64 n) {
   return bxHashOf((const char *)z, n);
 }
 
@@ -215,10 +215,10 @@ static unsigned char *roomFor(
 static const unsigned char *readLists(
     BodyLog *p, const unsigned char *z, const unsigned char *zEnd) {
   i64 i, k, n, nLive = 0, iEnd = endOf(p), iHash;
-  z = getNumber(z, zEnd, RUNS, &p->nRun);
+  z = bodyGetNumber(z, zEnd, RUNS, &p->nRun);
   for (i = 0; i < p->nRun && z != 0; i++) {
-    z = getNumber(z, zEnd, p->nPlace, &p->aRun[i][0]);
-    z = getNumber(z, zEnd, p->nPlace - p->aRun[i][0], &n);
+    z = bodyGetNumber(z, zEnd, p->nPlace, &p->aRun[i][0]);
+    z = bodyGetNumber(z, zEnd, p->nPlace - p->aRun[i][0], &n);
     p->aRun[i][1] = n;
     for (k = 0; k < i; k++) { /* two chunks in one place */
       if (p->aRun[k][0] < p->aRun[i][0] + n &&
@@ -230,16 +230,16 @@ static const unsigned char *readLists(
     if (n == 0) return 0;
   }
   if (nLive != p->nLive) return 0;
-  z = getNumber(z, zEnd, HEADS, &p->nHead);
+  z = bodyGetNumber(z, zEnd, HEADS, &p->nHead);
   for (i = 0; i < p->nHead && z != 0; i++) {
     BodyHead *pHead = &p->aHead[i];
-    z = getNumber(z, zEnd, iEnd - (p->iOpen - p->nLive) * CHUNK, &n);
+    z = bodyGetNumber(z, zEnd, iEnd - (p->iOpen - p->nLive) * CHUNK, &n);
     pHead->iAt = iEnd - n;
-    z = getNumber(z, zEnd, (i64)1 << 31, &pHead->n);
-    z = getNumber(z, zEnd, pHead->iAt, &n);
+    z = bodyGetNumber(z, zEnd, (i64)1 << 31, &pHead->n);
+    z = bodyGetNumber(z, zEnd, pHead->iAt, &n);
     pHead->iRoot = pHead->iAt - n;
-    z = getNumber(z, zEnd, DEPTH, &pHead->nDepth);
-    z = getNumber(z, zEnd, 0xffffffff, &iHash);
+    z = bodyGetNumber(z, zEnd, DEPTH, &pHead->nDepth);
+    z = bodyGetNumber(z, zEnd, 0xffffffff, &iHash);
     pHead->hStart = (sqlite3_uint64)iHash;
     if (z == 0 || zEnd - z < 8) return 0;
     memcpy(&pHead->sum, z, 8);
@@ -275,13 +275,13 @@ void bxBodyBegin(
   }
   pLog->nPage = zEnd - zPage;
   z = zEnd - zPage > 8 ? zPage + 8 : 0;
-  z = getNumber(z, zEnd, POSITION_MOST / CHUNK, &pLog->iOpen);
-  z = getNumber(z, zEnd, CHUNK - 1, &pLog->nOpen);
-  z = getNumber(z, zEnd, pLog->iOpen, &pLog->nLive);
-  z = getNumber(z, zEnd, (i64)1 << 31, &pLog->nPlace);
+  z = bodyGetNumber(z, zEnd, POSITION_MOST / CHUNK, &pLog->iOpen);
+  z = bodyGetNumber(z, zEnd, CHUNK - 1, &pLog->nOpen);
+  z = bodyGetNumber(z, zEnd, pLog->iOpen, &pLog->nLive);
+  z = bodyGetNumber(z, zEnd, (i64)1 << 31, &pLog->nPlace);
   if (z != 0) z = readLists(pLog, z, zEnd);
   if (z == 0 || zEnd - z < pLog->nOpen || pLog->nPage > PAGE_MOST ||
-      hash != hashOf(zPage + 8, z + pLog->nOpen - zPage - 8)) {
+      hash != bodyHash(zPage + 8, z + pLog->nOpen - zPage - 8)) {
     bxRingCorrupt(p, pErr, "_agents");
     return;
   }
@@ -326,29 +326,29 @@ void bxBodyPage(Ring *p, sqlite3_stmt *pStmt, int iParam, BxErr *pErr) {
     sqlite3_bind_null(pStmt, iParam);
     return;
   }
-  z = putNumber(z, (sqlite3_uint64)pLog->iOpen);
-  z = putNumber(z, (sqlite3_uint64)pLog->nOpen);
-  z = putNumber(z, (sqlite3_uint64)pLog->nLive);
-  z = putNumber(z, (sqlite3_uint64)pLog->nPlace);
-  z = putNumber(z, (sqlite3_uint64)pLog->nRun);
+  z = bodyPutNumber(z, (sqlite3_uint64)pLog->iOpen);
+  z = bodyPutNumber(z, (sqlite3_uint64)pLog->nOpen);
+  z = bodyPutNumber(z, (sqlite3_uint64)pLog->nLive);
+  z = bodyPutNumber(z, (sqlite3_uint64)pLog->nPlace);
+  z = bodyPutNumber(z, (sqlite3_uint64)pLog->nRun);
   for (i = 0; i < pLog->nRun; i++) {
-    z = putNumber(z, (sqlite3_uint64)pLog->aRun[i][0]);
-    z = putNumber(z, (sqlite3_uint64)pLog->aRun[i][1]);
+    z = bodyPutNumber(z, (sqlite3_uint64)pLog->aRun[i][0]);
+    z = bodyPutNumber(z, (sqlite3_uint64)pLog->aRun[i][1]);
   }
-  z = putNumber(z, (sqlite3_uint64)pLog->nHead);
+  z = bodyPutNumber(z, (sqlite3_uint64)pLog->nHead);
   for (i = 0; i < pLog->nHead; i++) {
     const BodyHead *pHead = &pLog->aHead[i];
-    z = putNumber(z, (sqlite3_uint64)(iEnd - pHead->iAt));
-    z = putNumber(z, (sqlite3_uint64)pHead->n);
-    z = putNumber(z, (sqlite3_uint64)(pHead->iAt - pHead->iRoot));
-    z = putNumber(z, (sqlite3_uint64)pHead->nDepth);
-    z = putNumber(z, pHead->hStart);
+    z = bodyPutNumber(z, (sqlite3_uint64)(iEnd - pHead->iAt));
+    z = bodyPutNumber(z, (sqlite3_uint64)pHead->n);
+    z = bodyPutNumber(z, (sqlite3_uint64)(pHead->iAt - pHead->iRoot));
+    z = bodyPutNumber(z, (sqlite3_uint64)pHead->nDepth);
+    z = bodyPutNumber(z, pHead->hStart);
     memcpy(z, &pHead->sum, 8);
     z += 8;
   }
   memcpy(z, pLog->aOpen, (size_t)pLog->nOpen);
   z += pLog->nOpen;
-  pB->hPage = hashOf(pB->aPage + 8, z - pB->aPage - 8);
+  pB->hPage = bodyHash(pB->aPage + 8, z - pB->aPage - 8);
   memcpy(pB->aPage, &pB->hPage, 8);
   assert(z - pB->aPage <= PAGE_MOST);
   for (i = 0; aSize[i] < z - pB->aPage || aSize[i] < pLog->nPage; i++) {
@@ -358,7 +358,7 @@ void bxBodyPage(Ring *p, sqlite3_stmt *pStmt, int iParam, BxErr *pErr) {
   sqlite3_bind_blob(pStmt, iParam, pB->aPage, aSize[i], SQLITE_STATIC);
 }
 
-static void store(Ring *p, BxErr *pErr) {
+static void storePage(Ring *p, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_agents SET page = ?2 WHERE no = ?1";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   if (pErr->rc != SQLITE_OK) return;
@@ -371,7 +371,7 @@ static void store(Ring *p, BxErr *pErr) {
 /*-------------------------------------------------------------- chunks ----*/
 
 /* The id of the row of a chunk that is there. */
-static i64 rowOf(const BodyLog *p, i64 iChunk) {
+static i64 rowOfChunk(const BodyLog *p, i64 iChunk) {
   i64 i, k = iChunk - (p->iOpen - p->nLive);
   assert(k >= 0 && k < p->nLive);
   for (i = 0; k >= p->aRun[i][1]; i++) k -= p->aRun[i][1];
@@ -383,11 +383,11 @@ static const char zPutChunk[] =
 
 static void putChunk(Ring *p, i64 iChunk, const unsigned char *z, BxErr *pErr) {
   unsigned char a[CHUNK + 8];
-  sqlite3_uint64 hash = bxHashMix(hashOf(z, CHUNK), (sqlite3_uint64)iChunk);
+  sqlite3_uint64 hash = bxHashMix(bodyHash(z, CHUNK), (sqlite3_uint64)iChunk);
   memcpy(a, z, CHUNK);
   memcpy(a + CHUNK, &hash, 8);
-  bxDo(&p->base.stmts, zPutChunk, pErr, "ix", rowOf(&p->pBodies->log, iChunk),
-      a, (i64)sizeof(a));
+  bxDo(&p->base.stmts, zPutChunk, pErr, "ix",
+      rowOfChunk(&p->pBodies->log, iChunk), a, (i64)sizeof(a));
 }
 
 static unsigned char *getChunk(Ring *p, i64 iChunk, BxErr *pErr) {
@@ -405,12 +405,12 @@ static unsigned char *getChunk(Ring *p, i64 iChunk, BxErr *pErr) {
   }
   pB->aChunk[i].iChunk = -1;
   pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "i", rowOf(&pB->log, iChunk));
+  bxBind(pStmt, pErr, "i", rowOfChunk(&pB->log, iChunk));
   if (bxRow(pStmt, pErr)) z = sqlite3_column_blob(pStmt, 0);
   if (z != 0 && sqlite3_column_bytes(pStmt, 0) == CHUNK + 8) {
     memcpy(pB->aChunk[i].a, z, CHUNK);
     memcpy(&hash, z + CHUNK, 8);
-    if (hash == bxHashMix(hashOf(z, CHUNK), (sqlite3_uint64)iChunk)) {
+    if (hash == bxHashMix(bodyHash(z, CHUNK), (sqlite3_uint64)iChunk)) {
       pB->aChunk[i].iChunk = iChunk;
     }
   }
@@ -447,9 +447,9 @@ static void readRecord(Ring *p, i64 iAt, BodyRecord *pOut, BxErr *pErr) {
   readLog(p, iAt, n, a, pErr);
   if (pErr->rc != SQLITE_OK) return;
   zEnd = a + n;
-  z = getNumber(z, zEnd, (i64)1 << 31, &pOut->nOwn);
-  z = getNumber(z, zEnd, iAt, &iBack);
-  if (iBack > 0) z = getNumber(z, zEnd, (i64)1 << 31, &pOut->nShared);
+  z = bodyGetNumber(z, zEnd, (i64)1 << 31, &pOut->nOwn);
+  z = bodyGetNumber(z, zEnd, iAt, &iBack);
+  if (iBack > 0) z = bodyGetNumber(z, zEnd, (i64)1 << 31, &pOut->nShared);
   if (z == 0) {
     damaged(p, pErr);
     return;
@@ -513,9 +513,9 @@ static int readRef(const void *pBlob, i64 n, BodyRef *pOut) {
   if (z == 0 || n < 1 || *z > BODY_BLOB_AT) return 0;
   pOut->eKind = *z++;
   if (pOut->eKind == BODY_BLOB) return 1;
-  z = getNumber(z, zEnd, POSITION_MOST, &pOut->iAt);
-  z = getNumber(z, zEnd, (i64)1 << 31, &pOut->n);
-  z = getNumber(z, zEnd, pOut->iAt, &pOut->iRoot);
+  z = bodyGetNumber(z, zEnd, POSITION_MOST, &pOut->iAt);
+  z = bodyGetNumber(z, zEnd, (i64)1 << 31, &pOut->n);
+  z = bodyGetNumber(z, zEnd, pOut->iAt, &pOut->iRoot);
   return z == zEnd && pOut->n > 0;
 }
 
@@ -587,12 +587,12 @@ void bxBodyUse(Ring *p, sqlite3_stmt *pStmt, BxErr *pErr) {
 
 /*--------------------------------------------------------------- places ----*/
 
-#define OF_AGENT                                                               \
+#define BODY_SLOTS                                                             \
   " FROM main.@_slots WHERE id BETWEEN ?1 << 29 AND (?1 << 29) + 536870911 "
 
 /* The references of an agent's slots, one after the other. */
 static const char zRefs[] =
-    "SELECT request_body, response_body" OF_AGENT
+    "SELECT request_body, response_body" BODY_SLOTS
     "AND 'blob' IN (typeof(request_body), typeof(response_body))";
 
 static int refOf(sqlite3_stmt *pStmt, int i, BodyRef *pOut) {
@@ -745,7 +745,7 @@ static i64 common(const unsigned char *a, const unsigned char *b, i64 n) {
 }
 
 /* The body of head i; NULL if it cannot be read. */
-static BodyText *headText(Ring *p, int i, BxErr *pErr) {
+static BodyText *bodyOfHead(Ring *p, int i, BxErr *pErr) {
   RingBodies *pB = p->pBodies;
   BodyLog *pLog = &pB->log;
   const BodyHead *pHead = &pLog->aHead[i];
@@ -791,7 +791,7 @@ static int findHead(Ring *p, const unsigned char *z, i64 n,
     BodyText *pText;
     i64 nSame;
     if (pHead->hStart != hStart) continue;
-    pText = headText(p, i, pErr);
+    pText = bodyOfHead(p, i, pErr);
     if (pText == 0) continue;
     nSame = common(z, pText->z, n < pText->n ? n : pText->n);
     if (nSame > *pnShared) {
@@ -872,34 +872,35 @@ void bxBodyAppend(
   assert(pLog->iNo > 0);
   p->pBodies->nChange = -1; /* it differs from the table */
   if (bShare) {
-    head.hStart = hashOf(z, n < SHARED_LEAST ? n : SHARED_LEAST) & 0xffffffff;
+    head.hStart = bodyHash(z, n < SHARED_LEAST ? n : SHARED_LEAST) & 0xffffffff;
     iHead = findHead(p, z, n, head.hStart, &nShared, pErr);
   }
   head.iAt = head.iRoot = endOf(pLog);
   head.n = n;
-  zEnd = putNumber(zEnd, (sqlite3_uint64)(n - nShared));
+  zEnd = bodyPutNumber(zEnd, (sqlite3_uint64)(n - nShared));
   if (iHead >= 0) {
     const BodyHead *pParent = &pLog->aHead[iHead];
     head.iRoot = pParent->iRoot;
     head.nDepth = pParent->nDepth + 1;
     head.sum = pParent->sum;
-    zEnd = putNumber(zEnd, (sqlite3_uint64)(head.iAt - pParent->iAt));
-    zEnd = putNumber(zEnd, (sqlite3_uint64)nShared);
+    zEnd = bodyPutNumber(zEnd, (sqlite3_uint64)(head.iAt - pParent->iAt));
+    zEnd = bodyPutNumber(zEnd, (sqlite3_uint64)nShared);
   } else {
     *zEnd++ = 0;
   }
   if (head.iRoot < pLog->iPin) pLog->iPin = head.iRoot;
   if (bShare && pErr->rc == SQLITE_OK) {
-    head.sum = bxHashMix(bxHashMix(head.sum, hashOf(z + nShared, n - nShared)),
-        (sqlite3_uint64)n);
+    head.sum =
+        bxHashMix(bxHashMix(head.sum, bodyHash(z + nShared, n - nShared)),
+            (sqlite3_uint64)n);
     setHead(p, iHead, head, z, nShared, pErr);
   }
   writeLog(p, a, zEnd - a, pErr);
   writeLog(p, z + nShared, n - nShared, pErr);
   pOut->a[0] = eType == SQLITE_TEXT ? BODY_TEXT_AT : BODY_BLOB_AT;
-  zEnd = putNumber(pOut->a + 1, (sqlite3_uint64)head.iAt);
-  zEnd = putNumber(zEnd, (sqlite3_uint64)n);
-  zEnd = putNumber(zEnd, (sqlite3_uint64)head.iRoot);
+  zEnd = bodyPutNumber(pOut->a + 1, (sqlite3_uint64)head.iAt);
+  zEnd = bodyPutNumber(zEnd, (sqlite3_uint64)n);
+  zEnd = bodyPutNumber(zEnd, (sqlite3_uint64)head.iRoot);
   pOut->n = (int)(zEnd - pOut->a);
 }
 
@@ -959,7 +960,8 @@ static void findSpans(Ring *p, BodySpans *pOut, BxErr *pErr) {
       addSpan(pOut, ref.iAt,
           ref.iRoot != ref.iAt
               ? ref.iAt
-              : ref.iAt + 1 + ref.n + (putNumber(a, (sqlite3_uint64)ref.n) - a),
+              : ref.iAt + 1 + ref.n +
+                    (bodyPutNumber(a, (sqlite3_uint64)ref.n) - a),
           pErr);
     }
   }
@@ -1095,7 +1097,7 @@ void bxBodyClear(Ring *p, i64 iNo, BxErr *pErr) {
 }
 
 void bxBodyScrub(Ring *p, i64 iNo, BxErr *pErr) {
-  static const char zRows[] = "SELECT EXISTS (SELECT 1" OF_AGENT ")";
+  static const char zRows[] = "SELECT EXISTS (SELECT 1" BODY_SLOTS ")";
   BodyLog *pLog;
   if (!bxAsk(&p->base.stmts, zRows, pErr, "i", iNo)) {
     bxBodyClear(p, iNo, pErr);
@@ -1105,7 +1107,7 @@ void bxBodyScrub(Ring *p, i64 iNo, BxErr *pErr) {
   if (pLog == 0 || endOf(pLog) == 0) return;
   scrub(p, pErr);
   clearPlaces(p, pErr);
-  store(p, pErr);
+  storePage(p, pErr);
 }
 
 void bxBodyDeleted(Ring *p, i64 iNo, BxErr *pErr) {
@@ -1122,11 +1124,11 @@ void bxBodyDeleted(Ring *p, i64 iNo, BxErr *pErr) {
 }
 
 void bxBodySync(Ring *p, BxErr *pErr) {
-  static const char zThere[] = "SELECT 1 FROM main.@_agents WHERE no = ?1";
+  static const char zAgentThere[] = "SELECT 1 FROM main.@_agents WHERE no = ?1";
   if (p->pBodies == 0) return;
   while (p->pBodies->nDirty > 0 && pErr->rc == SQLITE_OK) {
     i64 iNo = p->pBodies->aDirty[--p->pBodies->nDirty];
-    if (bxAsk(&p->base.stmts, zThere, pErr, "i", iNo)) {
+    if (bxAsk(&p->base.stmts, zAgentThere, pErr, "i", iNo)) {
       bxBodyScrub(p, iNo, pErr);
     }
   }
