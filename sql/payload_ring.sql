@@ -20,10 +20,10 @@
 --                   now. kept: whether it may have rows beyond the window. at,
 --                   while the ring has a bound: the time of its last push, which
 --                   is later than that of every push before it; negative if it
---                   has no rows. page: see ring_body.c
+--                   has no rows. page: see ring_log.c
 --         @_slots   one row for each exchange. meta: JSON or NULL. A body is
 --                   there itself if it is short; else a reference to @_texts
---         @_texts   what the bodies of an agent have, once: see ring_body.c
+--         @_texts   what the bodies of an agent have, once: see ring_log.c
 --         @_steps   the last 128 steps of each agent, while the ring looks for
 --                   loops. id is no << 16 | n % 128. Every push changes hash of
 --                   the newest. head, step: see steps.c

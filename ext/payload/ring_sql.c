@@ -7,7 +7,7 @@
 ** (write.c). What can fail beside the record comes after it, and is passed over.
 **
 ** A push overwrites the row of the oldest exchange, which has its bodies in the log
-** of its agent (ring_body.c). So most pushes write two pages: that row, and the
+** of its agent (ring_log.c). So most pushes write two pages: that row, and the
 ** agent's.
 */
 #include "watch.h"

@@ -1,0 +1,499 @@
+/*
+** ring_log.c: the logs that the bodies of a ring are in.
+**
+** A request of a conversation repeats the one before. So each agent has a log of
+** bytes, into which a body is written as what is new in it: a record.
+**
+**   record: own, back [, shared] (varints), then own bytes
+**
+** back is how many bytes before this record its parent begins; 0: it has none. The body is the first
+** shared bytes of its parent's body, then its own. A record is the parent of one
+** other at most, and a chain has at most DEPTH records. The parents of new records are the heads:
+** the newest requests of up to four conversations. A request that shares less than
+** a quarter with each of them begins a chain.
+**
+**   log:  | freed | chunk | chunk | ... | chunk | open |
+**                 first                         end of the log
+**
+** A chunk is CHUNK bytes of the log. It is a row of @_texts, whose id is no << 32 |
+** place, with 8 more bytes: bxHashMix(bxHashOf(chunk), number of the chunk). What comes after the last chunk is open: it
+** is in the agent's row, in column page, so that most pushes write only there:
+**
+**   page: hash, number of the open chunk, its bytes, chunks before it, places, runs,
+**         { place, chunks }, heads, { end of the log - at, bytes, at - root,
+**         depth, hash of its beginning, sum }, open bytes, zeros
+**
+** hash and sum have 8 bytes, the hash of a beginning 4, the other numbers are varints: 7 bits in a byte,
+** the lowest first. The hash is of all after it without the zeros; a sum is of a body, so that
+** a connection knows whether it has that in memory. Chunks of one size are
+** overwritten in place: when all exchanges have left a chunk, its place is free. A run says which places
+** the chunks after one another have. New places are made only if none is free.
+**
+** What a slot has in place of a body: a number, NULL, or a text is the body itself;
+** a blob begins with a byte: 0 and a blob; or 1 for a text, 2 for a blob, and then
+** at, bytes, root (varints): where its record is, its length, and where its chain begins.
+**
+** What is dead (records, and ends of them, that no exchange needs) is filled with
+** zeros when an exchange is deleted, and with secure_delete also some pushes after
+** exchanges rolled out.
+*/
+#include "ring_body.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+/*------------------------------------------------------------- numbers ----*/
+
+unsigned char *bxBodyPut(unsigned char *z, sqlite3_uint64 u) {
+  for (; u > 127; u >>= 7) *z++ = (unsigned char)(u | 128);
+  *z++ = (unsigned char)u;
+  return z;
+}
+
+/* Returns where it ends; NULL if there is none before zEnd, or above iMost. */
+const unsigned char *bxBodyGet(
+    const unsigned char *z, const unsigned char *zEnd, i64 iMost, i64 *piOut) {
+  sqlite3_uint64 u = 0;
+  int iShift = 0;
+  *piOut = 0;
+  if (z == 0) return 0;
+  for (; z < zEnd && iShift < 63; iShift += 7, z++) {
+    u |= (sqlite3_uint64)(*z & 127) << iShift;
+    if (*z < 128) {
+      if (u > (sqlite3_uint64)iMost) return 0;
+      *piOut = (i64)u;
+      return z + 1;
+    }
+  }
+  return 0;
+}
+
+sqlite3_uint64 bxBodyHash(const unsigned char *z, i64 n) {
+  return bxHashOf((const char *)z, n);
+}
+
+i64 bxBodyEnd(const BodyLog *p) {
+  return p->iOpen * CHUNK + p->nOpen;
+}
+
+void bxBodyDamaged(Ring *p, BxErr *pErr) {
+  bxRingCorrupt(p, pErr, "_texts");
+}
+
+/*-------------------------------------------------------------- memory ----*/
+
+RingBodies *bxBodyMemory(Ring *p, BxErr *pErr) {
+  if (p->pBodies == 0) p->pBodies = bxNew(sizeof(RingBodies), pErr);
+  return p->pBodies;
+}
+
+static void forgetRead(RingBodies *p) {
+  int i;
+  p->aRead[0].n = p->aRead[1].n = 0;
+  for (i = 0; i < CHUNKS_KEPT; i++) p->aChunk[i].iChunk = -1;
+}
+
+void bxBodyForget(Ring *p) {
+  if (p->pBodies != 0) p->pBodies->log.iNo = 0;
+}
+
+/*---------------------------------------------------------------- page ----*/
+
+/* The runs and heads. Returns where they end, or NULL. */
+static const unsigned char *readLists(
+    BodyLog *p, const unsigned char *z, const unsigned char *zEnd) {
+  i64 i, k, n, nLive = 0, iEnd = bxBodyEnd(p), iHash;
+  z = bxBodyGet(z, zEnd, RUNS, &p->nRun);
+  for (i = 0; i < p->nRun && z != 0; i++) {
+    z = bxBodyGet(z, zEnd, p->nPlace, &p->aRun[i][0]);
+    z = bxBodyGet(z, zEnd, p->nPlace - p->aRun[i][0], &n);
+    p->aRun[i][1] = n;
+    for (k = 0; k < i; k++) { /* two chunks in one place */
+      if (p->aRun[k][0] < p->aRun[i][0] + n &&
+          p->aRun[i][0] < p->aRun[k][0] + p->aRun[k][1]) {
+        return 0;
+      }
+    }
+    nLive += n;
+    if (n == 0) return 0;
+  }
+  if (nLive != p->nLive) return 0;
+  z = bxBodyGet(z, zEnd, HEADS, &p->nHead);
+  for (i = 0; i < p->nHead && z != 0; i++) {
+    BodyHead *pHead = &p->aHead[i];
+    z = bxBodyGet(z, zEnd, iEnd - (p->iOpen - p->nLive) * CHUNK, &n);
+    pHead->iAt = iEnd - n;
+    z = bxBodyGet(z, zEnd, (i64)1 << 31, &pHead->n);
+    z = bxBodyGet(z, zEnd, pHead->iAt, &n);
+    pHead->iRoot = pHead->iAt - n;
+    z = bxBodyGet(z, zEnd, DEPTH, &pHead->nDepth);
+    z = bxBodyGet(z, zEnd, 0xffffffff, &iHash);
+    pHead->hStart = (sqlite3_uint64)iHash;
+    if (z == 0 || zEnd - z < 8) return 0;
+    memcpy(&pHead->sum, z, 8);
+    z += 8;
+  }
+  return z;
+}
+
+void bxBodyBegin(
+    Ring *p, i64 iNo, sqlite3_stmt *pStmt, int iColumn, BxErr *pErr) {
+  RingBodies *pB = bxBodyMemory(p, pErr);
+  const unsigned char *zPage, *z, *zEnd = 0;
+  sqlite3_uint64 hash = 0;
+  BodyLog *pLog;
+  if (pB == 0 || pErr->rc != SQLITE_OK) return;
+  pLog = &pB->log;
+  zPage = pStmt != 0 ? sqlite3_column_blob(pStmt, iColumn) : 0;
+  pB->nChange = sqlite3_total_changes(p->base.stmts.bx->db);
+  if (zPage != 0) {
+    zEnd = zPage + sqlite3_column_bytes(pStmt, iColumn);
+    if (zEnd - zPage > 8) memcpy(&hash, zPage, 8);
+  }
+  if (pLog->iNo != iNo || hash != pB->hPage) forgetRead(pB);
+  pB->hPage = hash;
+  memset(pLog, 0, offsetof(BodyLog, aOpen));
+  pLog->iPin = POSITION_MOST;
+  if (zPage == 0) {
+    if (pStmt != 0 && sqlite3_column_type(pStmt, iColumn) != SQLITE_NULL) {
+      bxRingCorrupt(p, pErr, "_agents");
+    }
+    pLog->iNo = iNo;
+    return;
+  }
+  pLog->nPage = zEnd - zPage;
+  z = zEnd - zPage > 8 ? zPage + 8 : 0;
+  z = bxBodyGet(z, zEnd, POSITION_MOST / CHUNK, &pLog->iOpen);
+  z = bxBodyGet(z, zEnd, CHUNK - 1, &pLog->nOpen);
+  z = bxBodyGet(z, zEnd, pLog->iOpen, &pLog->nLive);
+  z = bxBodyGet(z, zEnd, (i64)1 << 31, &pLog->nPlace);
+  if (z != 0) z = readLists(pLog, z, zEnd);
+  if (z == 0 || zEnd - z < pLog->nOpen || pLog->nPage > PAGE_MOST ||
+      hash != bxBodyHash(zPage + 8, z + pLog->nOpen - zPage - 8)) {
+    bxRingCorrupt(p, pErr, "_agents");
+    return;
+  }
+  memcpy(pLog->aOpen, z, (size_t)pLog->nOpen);
+  pLog->iNo = iNo;
+}
+
+/* Loads the log of an agent, unless it is loaded. */
+BodyLog *bxBodyLog(Ring *p, i64 iNo, BxErr *pErr) {
+  static const char zSql[] = "SELECT page FROM main.@_agents WHERE no = ?1";
+  RingBodies *pB = bxBodyMemory(p, pErr);
+  sqlite3_stmt *pStmt;
+  if (pB == 0 || pErr->rc != SQLITE_OK) return 0;
+  if (pB->log.iNo == iNo &&
+      pB->nChange == sqlite3_total_changes(p->base.stmts.bx->db)) {
+    return &pB->log;
+  }
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "i", iNo);
+  if (bxRow(pStmt, pErr)) {
+    bxBodyBegin(p, iNo, pStmt, 0, pErr);
+  } else {
+    bxRingCorrupt(p, pErr, "_agents");
+  }
+  bxDone(pStmt, pErr);
+  return pErr->rc == SQLITE_OK ? &pB->log : 0;
+}
+
+void bxBodyOpen(Ring *p, i64 iNo, BxErr *pErr) {
+  bxBodyLog(p, iNo, pErr);
+}
+
+void bxBodyPage(Ring *p, sqlite3_stmt *pStmt, int iParam, BxErr *pErr) {
+  static const int aSize[] = {480, 1000, 2000, PAGE_MOST};
+  RingBodies *pB = p->pBodies;
+  BodyLog *pLog = &pB->log;
+  unsigned char *z = pB->aPage + 8;
+  i64 i, iEnd = bxBodyEnd(pLog);
+  if (pErr->rc != SQLITE_OK) return;
+  assert(pLog->iNo > 0);
+  if (iEnd == 0) {
+    sqlite3_bind_null(pStmt, iParam);
+    return;
+  }
+  z = bxBodyPut(z, (sqlite3_uint64)pLog->iOpen);
+  z = bxBodyPut(z, (sqlite3_uint64)pLog->nOpen);
+  z = bxBodyPut(z, (sqlite3_uint64)pLog->nLive);
+  z = bxBodyPut(z, (sqlite3_uint64)pLog->nPlace);
+  z = bxBodyPut(z, (sqlite3_uint64)pLog->nRun);
+  for (i = 0; i < pLog->nRun; i++) {
+    z = bxBodyPut(z, (sqlite3_uint64)pLog->aRun[i][0]);
+    z = bxBodyPut(z, (sqlite3_uint64)pLog->aRun[i][1]);
+  }
+  z = bxBodyPut(z, (sqlite3_uint64)pLog->nHead);
+  for (i = 0; i < pLog->nHead; i++) {
+    const BodyHead *pHead = &pLog->aHead[i];
+    z = bxBodyPut(z, (sqlite3_uint64)(iEnd - pHead->iAt));
+    z = bxBodyPut(z, (sqlite3_uint64)pHead->n);
+    z = bxBodyPut(z, (sqlite3_uint64)(pHead->iAt - pHead->iRoot));
+    z = bxBodyPut(z, (sqlite3_uint64)pHead->nDepth);
+    z = bxBodyPut(z, pHead->hStart);
+    memcpy(z, &pHead->sum, 8);
+    z += 8;
+  }
+  memcpy(z, pLog->aOpen, (size_t)pLog->nOpen);
+  z += pLog->nOpen;
+  pB->hPage = bxBodyHash(pB->aPage + 8, z - pB->aPage - 8);
+  memcpy(pB->aPage, &pB->hPage, 8);
+  assert(z - pB->aPage <= PAGE_MOST);
+  for (i = 0; aSize[i] < z - pB->aPage || aSize[i] < pLog->nPage; i++) {
+  }
+  memset(z, 0, (size_t)(pB->aPage + aSize[i] - z));
+  pLog->nPage = aSize[i];
+  sqlite3_bind_blob(pStmt, iParam, pB->aPage, aSize[i], SQLITE_STATIC);
+}
+
+void bxBodyStore(Ring *p, BxErr *pErr) {
+  static const char zSql[] = "UPDATE main.@_agents SET page = ?2 WHERE no = ?1";
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  bxBind(pStmt, pErr, "i", p->pBodies->log.iNo);
+  bxBodyPage(p, pStmt, 2, pErr);
+  bxRun(pStmt, pErr);
+  p->pBodies->nChange = sqlite3_total_changes(p->base.stmts.bx->db);
+}
+
+/*-------------------------------------------------------------- chunks ----*/
+
+/* The id of the row of a chunk that is there. */
+static i64 rowOfChunk(const BodyLog *p, i64 iChunk) {
+  i64 i, k = iChunk - (p->iOpen - p->nLive);
+  assert(k >= 0 && k < p->nLive);
+  for (i = 0; k >= p->aRun[i][1]; i++) k -= p->aRun[i][1];
+  return p->iNo << 32 | (p->aRun[i][0] + k);
+}
+
+static const char zPutChunk[] =
+    "REPLACE INTO main.@_texts(id, body) VALUES(?1, ?2)";
+
+void bxBodyPutChunk(Ring *p, i64 iChunk, const unsigned char *z, BxErr *pErr) {
+  unsigned char a[CHUNK + 8];
+  sqlite3_uint64 hash = bxHashMix(bxBodyHash(z, CHUNK), (sqlite3_uint64)iChunk);
+  memcpy(a, z, CHUNK);
+  memcpy(a + CHUNK, &hash, 8);
+  bxDo(&p->base.stmts, zPutChunk, pErr, "ix",
+      rowOfChunk(&p->pBodies->log, iChunk), a, (i64)sizeof(a));
+}
+
+unsigned char *bxBodyGetChunk(Ring *p, i64 iChunk, BxErr *pErr) {
+  static const char zSql[] = "SELECT body FROM main.@_texts WHERE id = ?1";
+  RingBodies *pB = p->pBodies;
+  const unsigned char *z = 0;
+  int i = (int)(iChunk % CHUNKS_KEPT);
+  sqlite3_uint64 hash;
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (pB->aChunk[i].iChunk == iChunk) return pB->aChunk[i].a;
+  if (iChunk < pB->log.iOpen - pB->log.nLive || iChunk >= pB->log.iOpen) {
+    bxBodyDamaged(p, pErr);
+    return 0;
+  }
+  pB->aChunk[i].iChunk = -1;
+  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  bxBind(pStmt, pErr, "i", rowOfChunk(&pB->log, iChunk));
+  if (bxRow(pStmt, pErr)) z = sqlite3_column_blob(pStmt, 0);
+  if (z != 0 && sqlite3_column_bytes(pStmt, 0) == CHUNK + 8) {
+    memcpy(pB->aChunk[i].a, z, CHUNK);
+    memcpy(&hash, z + CHUNK, 8);
+    if (hash == bxHashMix(bxBodyHash(z, CHUNK), (sqlite3_uint64)iChunk)) {
+      pB->aChunk[i].iChunk = iChunk;
+    }
+  }
+  bxDone(pStmt, pErr);
+  if (pErr->rc == SQLITE_OK && pB->aChunk[i].iChunk < 0) bxBodyDamaged(p, pErr);
+  return pErr->rc == SQLITE_OK ? pB->aChunk[i].a : 0;
+}
+
+/* Reads n bytes of the loaded log from position i on. */
+void bxBodyRead(Ring *p, i64 i, i64 n, unsigned char *zOut, BxErr *pErr) {
+  BodyLog *pLog = &p->pBodies->log;
+  if (pErr->rc == SQLITE_OK && (i < 0 || n < 0 || i > bxBodyEnd(pLog) - n)) {
+    bxBodyDamaged(p, pErr);
+  }
+  while (n > 0 && pErr->rc == SQLITE_OK) {
+    i64 iChunk = i / CHUNK, iIn = i % CHUNK;
+    i64 nIn = n < CHUNK - iIn ? n : CHUNK - iIn;
+    const unsigned char *z =
+        iChunk == pLog->iOpen ? pLog->aOpen : bxBodyGetChunk(p, iChunk, pErr);
+    if (z != 0) memcpy(zOut, z + iIn, (size_t)nIn);
+    i += nIn;
+    n -= nIn;
+    zOut += nIn;
+  }
+}
+
+void bxBodyRecord(Ring *p, i64 iAt, BodyRecord *pOut, BxErr *pErr) {
+  unsigned char a[32];
+  const unsigned char *z = a, *zEnd;
+  i64 n = bxBodyEnd(&p->pBodies->log) - iAt, iBack;
+  if (n > (i64)sizeof(a)) n = sizeof(a);
+  memset(pOut, 0, sizeof(*pOut));
+  pOut->iParent = -1;
+  bxBodyRead(p, iAt, n, a, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  zEnd = a + n;
+  z = bxBodyGet(z, zEnd, (i64)1 << 31, &pOut->nOwn);
+  z = bxBodyGet(z, zEnd, iAt, &iBack);
+  if (iBack > 0) z = bxBodyGet(z, zEnd, (i64)1 << 31, &pOut->nShared);
+  if (z == 0) {
+    bxBodyDamaged(p, pErr);
+    return;
+  }
+  if (iBack > 0) pOut->iParent = iAt - iBack;
+  pOut->iOwn = iAt + (z - a);
+}
+
+/*--------------------------------------------------------------- places ----*/
+
+int bxBodyRef(const void *pBlob, i64 n, BodyRef *pOut) {
+  const unsigned char *z = pBlob, *zEnd = z + n;
+  memset(pOut, 0, sizeof(*pOut));
+  if (z == 0 || n < 1 || *z > BODY_BLOB_AT) return 0;
+  pOut->eKind = *z++;
+  if (pOut->eKind == BODY_BLOB) return 1;
+  z = bxBodyGet(z, zEnd, POSITION_MOST, &pOut->iAt);
+  z = bxBodyGet(z, zEnd, (i64)1 << 31, &pOut->n);
+  z = bxBodyGet(z, zEnd, pOut->iAt, &pOut->iRoot);
+  return z == zEnd && pOut->n > 0;
+}
+
+int bxBodyRefOf(sqlite3_stmt *pStmt, int i, BodyRef *pOut) {
+  return sqlite3_column_type(pStmt, i) == SQLITE_BLOB &&
+         bxBodyRef(sqlite3_column_blob(pStmt, i),
+             sqlite3_column_bytes(pStmt, i), pOut) &&
+         pOut->eKind != BODY_BLOB;
+}
+
+void bxBodyDropHead(BodyLog *p, i64 i) {
+  p->nHead--;
+  memmove(&p->aHead[i], &p->aHead[i + 1],
+      sizeof(p->aHead[0]) * (size_t)(p->nHead - i));
+}
+
+/* The chunks before position iFirst are free. Their heads go. */
+void bxBodyFreeBefore(BodyLog *p, i64 iFirst) {
+  i64 i, n, nFree;
+  if (iFirst > p->iPin) iFirst = p->iPin;
+  nFree = iFirst / CHUNK - (p->iOpen - p->nLive);
+  if (nFree > p->nLive) nFree = p->nLive;
+  while (nFree > 0) {
+    n = nFree < p->aRun[0][1] ? nFree : p->aRun[0][1];
+    p->aRun[0][0] += n;
+    p->aRun[0][1] -= n;
+    p->nLive -= n;
+    nFree -= n;
+    if (p->aRun[0][1] > 0) continue;
+    p->nRun--;
+    memmove(p->aRun, p->aRun + 1, sizeof(p->aRun[0]) * (size_t)p->nRun);
+  }
+  for (i = 0; i < p->nHead; i++) {
+    if (p->aHead[i].iRoot < (p->iOpen - p->nLive) * CHUNK)
+      bxBodyDropHead(p, i--);
+  }
+}
+
+/* The end of the highest run. */
+static i64 highest(const BodyLog *p) {
+  i64 i, iHigh = 0;
+  for (i = 0; i < p->nRun; i++) {
+    i64 iEnd = p->aRun[i][0] + p->aRun[i][1];
+    if (iEnd > iHigh) iHigh = iEnd;
+  }
+  return iHigh;
+}
+
+/* Frees the chunks that no exchange needs, and gives surplus rows back. */
+static void advance(Ring *p, BxErr *pErr) {
+  static const char zLogRefs[] = BODY_REFS;
+  static const char zDrop[] =
+      "DELETE FROM main.@_texts WHERE id BETWEEN ?1 AND ?2";
+  BodyLog *pLog = &p->pBodies->log;
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zLogRefs, pErr);
+  i64 iFirst = POSITION_MOST, iPlace;
+  BodyRef ref;
+  bxBind(pStmt, pErr, "i", pLog->iNo);
+  while (bxRow(pStmt, pErr)) {
+    int i;
+    for (i = 0; i < 2; i++) {
+      if (bxBodyRefOf(pStmt, i, &ref) && ref.iRoot < iFirst) iFirst = ref.iRoot;
+    }
+  }
+  bxDone(pStmt, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  bxBodyFreeBefore(pLog, iFirst);
+  if (pLog->nPlace <= 4 * pLog->nLive + 64) return;
+  iPlace = highest(pLog);
+  if (iPlace < pLog->nPlace - 64) iPlace = pLog->nPlace - 64;
+  bxDo(&p->base.stmts, zDrop, pErr, "ii", pLog->iNo << 32 | iPlace,
+      pLog->iNo << 32 | pLog->nPlace);
+  pLog->nPlace = iPlace;
+}
+
+static int isTaken(const BodyLog *p, i64 iPlace) {
+  i64 i;
+  for (i = 0; i < p->nRun; i++) {
+    if (iPlace >= p->aRun[i][0] && iPlace < p->aRun[i][0] + p->aRun[i][1]) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+/* A place for the next chunk: the one after that of the last chunk, or the lowest
+** that is free, or a new one. */
+static void takePlace(BodyLog *p) {
+  i64 i, iPlace = p->nPlace;
+  i64 *pLast = p->nRun > 0 ? p->aRun[p->nRun - 1] : 0;
+  i64 iNext = pLast != 0 ? pLast[0] + pLast[1] : 0;
+  if (pLast != 0 && iNext < p->nPlace && !isTaken(p, iNext)) {
+    iPlace = iNext;
+  } else if (p->nRun < RUNS - 1) {
+    if (!isTaken(p, 0)) iPlace = 0;
+    for (i = 0; i < p->nRun; i++) {
+      i64 iEnd = p->aRun[i][0] + p->aRun[i][1];
+      if (iEnd < iPlace && !isTaken(p, iEnd)) iPlace = iEnd;
+    }
+  } else {
+    iPlace = highest(p);
+  }
+  if (iPlace >= p->nPlace) p->nPlace = iPlace + 1;
+  if (pLast != 0 && iPlace == iNext) {
+    pLast[1]++;
+  } else {
+    assert(p->nRun < RUNS);
+    p->aRun[p->nRun][0] = iPlace;
+    p->aRun[p->nRun++][1] = 1;
+  }
+  p->nLive++;
+}
+
+/* The open chunk is full. */
+static void seal(Ring *p, BxErr *pErr) {
+  BodyLog *pLog = &p->pBodies->log;
+  if (pLog->nLive >= pLog->nPlace || pLog->iOpen % 64 == 63) {
+    advance(p, pErr);
+    if (pLog->nPlace - pLog->nLive <= pLog->nPlace / 8) {
+      pLog->nPlace += 1 + pLog->nPlace / 8;
+    }
+  }
+  if (pErr->rc != SQLITE_OK) return;
+  takePlace(pLog);
+  pLog->iOpen++;
+  pLog->nOpen = 0;
+  bxBodyPutChunk(p, pLog->iOpen - 1, pLog->aOpen, pErr);
+}
+
+void bxBodyWrite(Ring *p, const unsigned char *z, i64 n, BxErr *pErr) {
+  BodyLog *pLog = &p->pBodies->log;
+  while (n > 0 && pErr->rc == SQLITE_OK) {
+    i64 nIn = n < CHUNK - pLog->nOpen ? n : CHUNK - pLog->nOpen;
+    memcpy(pLog->aOpen + pLog->nOpen, z, (size_t)nIn);
+    pLog->nOpen += nIn;
+    z += nIn;
+    n -= nIn;
+    if (pLog->nOpen == CHUNK) seal(p, pErr);
+  }
+}
