@@ -425,6 +425,9 @@ TRANSLATIONS = [
         r"^SELECT (step|id), (.* FROM retention_(hold_log|erasures);)",
         r"SELECT row_number() OVER (ORDER BY \1), \2", "the numbers are those of the log"),
     Translation(
+        r"\bFROM ring_agents;$", "FROM ring_agents ORDER BY agent_id;",
+        "agents lie in the order of their numbers"),
+    Translation(
         r"\bblackbox_limits\b", "blackbox_settings", "blackbox_settings shows every setting"),
     Translation(
         r"(, )?\('(\w+\.due_per_write', 2|proof\.enabled', 1)\)", "",
