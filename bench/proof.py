@@ -1,6 +1,7 @@
 """The tree of the log costs a kill switch little, and many leaves are read quickly."""
 import itertools
 import statistics
+import time
 
 from run import Case, checkpoint, exchanges, installed, limit, once, timed
 
@@ -16,7 +17,7 @@ def kill_switch(tree):
         if not tree:
             db.execute("DELETE FROM blackbox__tree")
         db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
-        source = exchanges(1)
+        source = exchanges(1, 25_000)
 
         def fire(event):
             db.execute("SELECT payload_kill_switch('ring', 'agent-00000', ?)", (event,)).fetchone()
@@ -58,10 +59,15 @@ def pinned(path):
 
 
 def median(sql, *keys, file=logged):
+    """Processor time: with a limit in seconds, what else the machine does must not count."""
     def side(_folder):
         db = once(file.__name__, file)
-        return statistics.median(timed(lambda k=key: db.execute(sql, k).fetchone())
-                                 for key in keys for _ in range(3))
+        times = []
+        for key in keys * 3:
+            start = time.process_time()
+            db.execute(sql, key).fetchone()
+            times.append(time.process_time() - start)
+        return statistics.median(times)
     return side
 
 
@@ -69,17 +75,18 @@ def cases():
     keys = [(i,) for i in range(1, LEAVES, LEAVES // 10 - 1)]
     verify = "SELECT count(*) FROM proof_verify"
     return [
-        Case("a kill switch of 50 rows, and the tree of the log",
+        Case("a kill switch of 50 rows of 25 KB, and the tree of the log",
              {"with the tree": kill_switch(1), "without": kill_switch(0)},
              [("with the tree", "without", 1.15)], rounds=9,
-             note="The rows are the mix of a recording."),
+             note="The rows have 25 KB on average."),
         Case("a log of 100,000 leaves",
              {"proof_of": median("SELECT proof_of('leaf', ?)", *keys),
               "proof_head": median("SELECT proof_head()", ()), "5 ms": limit(0.005),
               "proof_verify": median(verify, ()), "0.67 s": limit(0.667)},
              [("proof_of", "5 ms", 1), ("proof_head", "5 ms", 1), ("proof_verify", "0.67 s", 1)],
              rounds=3,
-             note="The leaves take at most 100 bytes each, which is tested while they are made."),
+             note="The leaves take at most 100 bytes each, which is tested while they are made. "
+             "Processor time: 0.67 s are 150,000 leaves a second."),
         Case("a log of 50,000 pins, with small bodies",
              {"proof_verify": median(verify, (), file=pinned), "0.33 s": limit(0.333)},
              [("proof_verify", "0.33 s", 1)], rounds=3),
