@@ -39,6 +39,7 @@ typedef struct Verify {
   i64 nKept;         /* rows that are no receipts, up to here */
   i64 nGone;         /* rows since then that were removed, and told */
   i64 iRepairs;      /* repairs are told from this time on */
+  i64 iNewest;       /* time of a row so far, but not after the clock */
   sqlite3_str *pOut; /* JSON: [leaf, kind, key, problem], ... */
   i64 nProblem;
   i64 nPin; /* pins in force whose rows of the log were read */
@@ -278,12 +279,17 @@ static sqlite3_stmt *pinnedBy(Verify *p) {
 
 #define REPAIR_DAYS 30 /* so long a repair is told */
 
-/* A row that tells of a repair. Later the log has it, and nobody is warned. */
+/* A row that tells of a repair. Later the log has it, and nobody is warned. (One is as
+** new as the rows before it: a trigger may have set its time back.) */
 static void verifyRepair(Verify *p, i64 iLeaf) {
   sqlite3_stmt *pRow = p->rows.pStmt;
   const char *zKind = bxColumnText(pRow, 10, p->pErr);
-  if (zKind == 0 || strcmp(zKind, "repair") != 0 ||
-      sqlite3_column_int64(pRow, 4) < p->iRepairs) {
+  i64 iAt = sqlite3_column_int64(pRow, 4);
+  if (iAt > p->iNewest &&
+      iAt <= p->iRepairs + REPAIR_DAYS * (i64)BX_MS_PER_DAY) {
+    p->iNewest = iAt;
+  }
+  if (zKind == 0 || strcmp(zKind, "repair") != 0 || p->iNewest < p->iRepairs) {
     return;
   }
   problemOf(p, iLeaf, p->rows.i,

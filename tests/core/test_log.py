@@ -360,13 +360,23 @@ def test_a_salt_that_is_planted_for_the_next_pin_stops_no_leaf(kept):
 
 
 @pytest.mark.parametrize("days, listed", [(29, 1), (31, 0)])
-def test_a_repair_is_listed_for_30_days_and_stays_in_the_log(kept, days, listed):
+def test_a_repair_is_listed_for_30_days_and_stays_in_the_log(db, days, listed):
     at = int(time.time() * 1000) - days * 86_400_000
-    kept.execute("INSERT INTO blackbox__log(at, domain, kind, subject, detail) "
+    db.execute("INSERT INTO blackbox__log(at, domain, kind, subject, detail) "
                  "VALUES(?, 'core', 'repair', 'schema of payload', '{}')", (at,))
-    one(kept, "SELECT proof_head()")
-    assert len(found(kept)) == one(kept, "SELECT count(*) FROM proof_verify()") == listed
-    assert one(kept, "SELECT count(*) FROM blackbox_log WHERE kind = 'repair'") == 1
+    one(db, "SELECT proof_head()")
+    assert len(found(db)) == one(db, "SELECT count(*) FROM proof_verify()") == listed
+    assert one(db, "SELECT count(*) FROM blackbox_log WHERE kind = 'repair'") == 1
+
+
+def test_a_repair_whose_time_a_trigger_sets_back_is_listed(kept):
+    kept.execute("CREATE TEMP TRIGGER back AFTER INSERT ON main.blackbox__log WHEN NEW.kind = "
+                 "'repair' BEGIN UPDATE blackbox__log SET at = 1 WHERE n = NEW.n; END")
+    kept.execute("DROP TRIGGER payload_delete_guard")
+    one(kept, "SELECT blackbox_install()")
+    kept.execute("DROP TRIGGER back")
+    assert one(kept, "SELECT at FROM blackbox_log WHERE kind = 'repair'") == 1
+    assert "schema of payload had been damaged" in str(rows(kept, "SELECT * FROM blackbox_check"))
 
 
 def test_many_receipts_of_nothing_wash_no_receipt_out(kept):
