@@ -363,7 +363,7 @@ def test_a_salt_that_is_planted_for_the_next_pin_stops_no_leaf(kept):
 def test_a_repair_is_listed_for_30_days_and_stays_in_the_log(db, days, listed):
     at = int(time.time() * 1000) - days * 86_400_000
     db.execute("INSERT INTO blackbox__log(at, domain, kind, subject, detail) "
-                 "VALUES(?, 'core', 'repair', 'schema of payload', '{}')", (at,))
+               "VALUES(?, 'core', 'repair', 'schema of payload', '{}')", (at,))
     one(db, "SELECT proof_head()")
     assert len(found(db)) == one(db, "SELECT count(*) FROM proof_verify()") == listed
     assert one(db, "SELECT count(*) FROM blackbox_log WHERE kind = 'repair'") == 1
