@@ -73,12 +73,15 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   *pErr = why;
 }
 
+#define MOST_ROWS 10 /* of a table that are named */
 /* What of a domain an install makes anew. */
 typedef struct Damage {
   sqlite3_str *pMissing, *pChanged;
   int bThere;    /* the domain is not new */
   int bGuard;    /* more than indexes, and rows of tables that users write */
   char *zDetail; /* JSON, NULL if nothing is damaged */
+  int nRow;      /* of this table were damaged */
+  char zTable[64];
 } Damage;
 
 static void damageOne(BxStmts *p, void *pArg, const BxObject *pObject) {
@@ -93,6 +96,16 @@ static void damageOne(BxStmts *p, void *pArg, const BxObject *pObject) {
     return;
   }
   pDamage->bGuard |= !bIndex && (!bRow || strstr(pObject->zName, "__") != 0);
+  if (bRow && strcmp(pDamage->zTable, pObject->zName) != 0) {
+    sqlite3_snprintf(
+        sizeof(pDamage->zTable), pDamage->zTable, "%s", pObject->zName);
+    pDamage->nRow = 0;
+  }
+  if (bRow && pDamage->nRow++ >= MOST_ROWS) {
+    if (pDamage->nRow > MOST_ROWS + 1) return;
+    sqlite3_str_appendf(pOut, ", more rows of %s", pObject->zName);
+    return;
+  }
   sqlite3_str_appendf(pOut, "%s%s %s%s%s", sqlite3_str_length(pOut) ? ", " : "",
       pObject->zType, pObject->zName, bRow ? " " : "", pObject->zKey);
 }
@@ -153,7 +166,7 @@ static void appendList(
 
 /* What of a domain that was there is missing or changed. */
 static Damage damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  Damage damage = {0, 0, 0, 0, 0};
+  Damage damage = {0};
   sqlite3_str *pOut;
   if (pErr->rc != SQLITE_OK) return damage;
   damage.pMissing = sqlite3_str_new(p->bx->db);
@@ -379,7 +392,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
 ** was is read before that). Returns what of core is damaged. */
 static Damage lockSchema(BxStmts *p, int bNew, BxErr *pErr) {
   const BxDomain *pCore = p->bx->aDomain;
-  Damage core = {0, 0, 0, 0, 0};
+  Damage core = {0};
   int bCarried = bxCarries(p->bx, p->zDb, "core", pErr);
   if (bCarried) bxLock(p, pErr);
   if (!bNew) core = damageOf(p, pCore, pErr);
