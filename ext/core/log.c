@@ -71,13 +71,30 @@ i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr) {
   return pErr->rc == SQLITE_OK ? sqlite3_last_insert_rowid(p->bx->db) : 0;
 }
 
+/* Whether the SQL of core makes what SQLite names so, "main.x" or "x". */
+static int isOfCore(const Bx *bx, const char *zName) {
+  static const char zBefore[] = "EXISTS main.";
+  const char *zDot = strrchr(zName, '.'), *z = bx->aDomain[0].zSql;
+  size_t n;
+  if (zDot != 0) zName = zDot + 1;
+  n = strlen(zName);
+  while ((z = strstr(z, zBefore)) != 0) {
+    z += sizeof(zBefore) - 1;
+    if (strcspn(z, "( \n") == n && strncmp(z, zName, n) == 0) return 1;
+  }
+  return 0;
+}
+
 int bxLogRemake(BxStmts *p, BxErr *pErr) {
   static const char zTell[] =
       "INSERT INTO main.blackbox__log(domain, kind, subject, detail)"
       " VALUES('core', 'repair', 'schema of core', json_object('missing', ?1))";
   BxErr lost;
   sqlite3_stmt *pHold;
-  if (!bxSays(pErr, "no such table: ")) return 0;
+  if (!bxSays(pErr, "no such table: ") ||
+      !isOfCore(p->bx, strstr(pErr->zMsg, ": ") + 2)) {
+    return 0;
+  }
   lost = bxTake(pErr);
   pHold = bxHold(p->bx, pErr);
   bxExec(p, p->bx->aDomain[0].zSql, pErr);

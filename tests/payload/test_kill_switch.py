@@ -595,6 +595,20 @@ def test_an_agent_that_was_erased_does_not_come_back(db):
     push(db, "b", "e")
 
 
+def test_a_table_of_another_that_is_missing_is_not_made(db):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    db.execute("CREATE TRIGGER mine AFTER INSERT ON event_payloads BEGIN"
+               " INSERT INTO theirs VALUES(1); END")
+    push(db, "a", "e")
+    db.execute("BEGIN")
+    with pytest.raises(sqlite3.OperationalError, match="no such table: main.theirs"):
+        db.execute(ROW, ("a", "k"))
+    assert db.in_transaction
+    db.execute("COMMIT")
+    assert rows(db, "SELECT kind FROM blackbox_log") == []
+    assert rows(db, "SELECT event_id FROM ring") == [("e",)]
+
+
 CORE = ["blackbox__log", "blackbox__tree", "blackbox__leaves", "blackbox__open", "blackbox__probe",
         "retention__in_force", "retention__erased", "retention__clock", "retention_rules",
         "blackbox_settings", "store_dropped"]
