@@ -23,7 +23,14 @@
 --             event
 
 CREATE INDEX IF NOT EXISTS main.rollout_places_type
-ON blackbox_places(type_key);
+ON blackbox_places(type_key, stamp);
+
+-- Rules that are kept in memory are told from others by the stamps of their rows.
+CREATE TRIGGER IF NOT EXISTS main.rollout_places_update
+BEFORE UPDATE ON blackbox_places
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: a place cannot be changed; DELETE it, and INSERT another one');
+END;
 
 -- One row. rule is the rule that is now removing conversations. bytes is what it
 -- has removed so far.

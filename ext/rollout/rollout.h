@@ -80,8 +80,7 @@ void bxRolloutExplain(BxErr *pErr, const char *zPrefix);
 int bxRolloutIsShut(BxStmts *pHome, const char *zId);
 /* Sets the error RolloutShutDownError if it was shut down. */
 void bxRolloutNotShut(BxStmts *pHome, const char *zId, BxErr *pErr);
-void bxRolloutSetShut(
-    BxStmts *pHome, const char *zId, int bShut, BxErr *pErr);
+void bxRolloutSetShut(BxStmts *pHome, const char *zId, int bShut, BxErr *pErr);
 
 /* What a connection keeps for this domain. */
 typedef struct RolloutMemory {
@@ -144,6 +143,7 @@ typedef struct RolloutRules {
   sqlite3_uint64 hash; /* of these rows */
   int bImport;         /* those are among them that only an import needs */
   int bSure;           /* no rollback can undo them */
+  int bAlone;          /* nor the answers of the policy */
   unsigned iCommit;
   int bSearch; /* there is an index of the texts */
   BxPlaces places;

@@ -3,10 +3,11 @@
 ** policy.
 **
 ** They are kept in memory. When somebody else may have changed something, on this
-** connection or another, a hash of the rows tells whether they are the same. Rows
+** connection or another, the stamps of the rows tell whether they are the same. Rows
 ** that were read in a transaction which changed them may be rolled back, which no
 ** counter tells: they are compared in each call, until one finds them the same
-** after a commit.
+** after a commit. Answers of the policy that a transaction of the host may take back
+** are kept for one call.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -14,6 +15,13 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 /*---------------------------------------------------------------- rows ----*/
+
+static void forgetAnswers(RolloutRules *p) {
+  while (p->nAnswer > 0) {
+    sqlite3_free(p->aAnswer[--p->nAnswer].zType);
+    sqlite3_free(p->aAnswer[p->nAnswer].zPayloadType);
+  }
+}
 
 static void freeRules(RolloutRules *p) {
   i64 i;
@@ -29,10 +37,7 @@ static void freeRules(RolloutRules *p) {
       sqlite3_free(p->aAttribute[i].az[j]);
     }
   }
-  for (i = 0; i < p->nAnswer; i++) {
-    sqlite3_free(p->aAnswer[i].zType);
-    sqlite3_free(p->aAnswer[i].zPayloadType);
-  }
+  forgetAnswers(p);
   sqlite3_free(p->aFormat);
   sqlite3_free(p->aAttribute);
   memset(p, 0, sizeof(*p));
@@ -112,19 +117,17 @@ static void readAllRules(
   bxDone(pRow, pErr);
 }
 
-/* A hash of all rows that the rules are read from. */
+/* A hash of what tells the rows that the rules are read from. */
 static sqlite3_uint64 hashRows(BxStmts *pHome, int bImport, BxErr *pErr) {
   static const char *const azRows[] = {
-      "SELECT search, (SELECT value FROM main.blackbox_settings "
-      "WHERE name = 'rollout.policy') FROM main.rollout__act",
-      "SELECT * FROM main.rollout_policy",
-      "SELECT * FROM main.blackbox_places WHERE source IN ('item', 'event')",
+      "SELECT search, count(*), total(stamp) FROM main.blackbox_places, "
+      "main.rollout__act",
       "SELECT * FROM main.rollout_formats",
       "SELECT * FROM main.rollout_attributes",
   };
   sqlite3_uint64 h = (sqlite3_uint64)bImport + 1;
   int i, j, n;
-  for (i = 0; i < (bImport ? 5 : 3); i++) {
+  for (i = 0; i < (bImport ? 3 : 1); i++) {
     sqlite3_stmt *pRow = bxStmt(pHome, azRows[i], pErr);
     while (bxRow(pRow, pErr)) {
       for (j = 0; j < sqlite3_column_count(pRow); j++) {
@@ -151,9 +154,14 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   i64 iData = bxAsk(pHome, "PRAGMA main.data_version", pErr, "");
   sqlite3_uint64 hash;
   unsigned iCommit = 0;
+  int bKnown;
   if (pErr->rc != SQLITE_OK) return 0;
   if (p == 0) p = pMemory->pRules = bxNew(sizeof(*p), pErr);
-  if (p == 0 || areKnown(p, pHome, bImport, iData)) return p;
+  if (p == 0) return 0;
+  bKnown = areKnown(p, pHome, bImport, iData);
+  if (!bKnown || !p->bAlone) forgetAnswers(p);
+  p->bAlone = pHome->bx->bAlone;
+  if (bKnown) return p;
   sqlite3_file_control(
       pHome->bx->db, pHome->zDb, SQLITE_FCNTL_DATA_VERSION, &iCommit);
   bImport |= p->pHome == pHome && p->bImport;
@@ -170,6 +178,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
       return 0;
     }
   }
+  p->bAlone = pHome->bx->bAlone;
   p->pHome = pHome;
   p->hash = hash;
   p->bImport = bImport;
