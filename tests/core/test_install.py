@@ -204,7 +204,8 @@ def test_check_finds_rows_that_are_gone_and_install_brings_them_back(
 ):
     select = f"SELECT * FROM {table} ORDER BY 1"
     if table == "blackbox_places":
-        select = "SELECT format, source, kind, type, conditions, place FROM blackbox_places"
+        select = ("SELECT format, source, kind, type, conditions, place FROM blackbox_places "
+                  "ORDER BY 1, 2, 3, 4, 5, 6")
     before = rows(db, select)
     db.execute("DROP TRIGGER blackbox_settings_delete")
     db.execute(f"DELETE FROM {table} WHERE {where}")

@@ -566,7 +566,7 @@ def test_a_trigger_that_skips_others_lets_no_replace_through(plain, begin, recur
 def test_deleted_rows_come_back_when_the_file_runs_again(plain, path):
     was = {table: rows(plain, f"SELECT * FROM {table} ORDER BY 1, 2")
            for table in ("rollout_policy", "blackbox_settings")}
-    prefixes = rows(plain, "SELECT place FROM blackbox_places WHERE kind = 'preamble'")
+    prefixes = rows(plain, "SELECT place FROM blackbox_places WHERE kind = 'preamble' ORDER BY 1")
     plain.execute("INSERT INTO rollout_policy(preset, item_type) VALUES ('mine', '*')")
     plain.execute("DELETE FROM rollout_policy WHERE preset = 'codex' "
                   "AND item_type <> 'compacted'")
@@ -575,7 +575,7 @@ def test_deleted_rows_come_back_when_the_file_runs_again(plain, path):
     for name in ("core", "rollout", "rollout_formats", "rollout_usage",
              "rollout_tables"):
         assert shell(path, stdin=(ROOT / "sql" / f"{name}.sql").read_text()) == ""
-    assert rows(plain, "SELECT place FROM blackbox_places WHERE kind = 'preamble'") == prefixes
+    assert rows(plain, "SELECT place FROM blackbox_places WHERE kind = 'preamble' ORDER BY 1") == prefixes
     plain.execute("DELETE FROM rollout_policy WHERE preset = 'mine'")
     assert {table: rows(plain, f"SELECT * FROM {table} ORDER BY 1, 2")
             for table in was} == was
