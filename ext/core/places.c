@@ -180,7 +180,7 @@ static const char zPlaceRows[] =
 #define FIRST_TEXT 5 /* column of BX_PLACE_FORMAT */
 
 /* The number of the name in a column; n if it is none of these. */
-static int nameAt(sqlite3_stmt *pRow, int iColumn, const char *const *az, int n,
+static int wordAt(sqlite3_stmt *pRow, int iColumn, const char *const *az, int n,
     BxErr *pErr) {
   const char *z = bxColumnText(pRow, iColumn, pErr);
   int i = 0;
@@ -190,13 +190,13 @@ static int nameAt(sqlite3_stmt *pRow, int iColumn, const char *const *az, int n,
 
 static void addPlaceRow(
     BxPlaces *p, sqlite3_stmt *pRow, unsigned mKind, BxErr *pErr) {
-  int i, iKind = nameAt(pRow, 0, azKind, BX_KINDS, pErr);
+  int i, iKind = wordAt(pRow, 0, azKind, BX_KINDS, pErr);
   BxPlace *a;
   if (iKind == BX_KINDS || !(mKind >> iKind & 1)) return;
   a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
   if (a == 0) return;
   a->eKind = (BxKind)iKind;
-  a->eSource = (BxSource)nameAt(pRow, 1, azSource, BX_SOURCE_EVENT, pErr);
+  a->eSource = (BxSource)wordAt(pRow, 1, azSource, BX_SOURCE_EVENT, pErr);
   a->bCacheIn = sqlite3_column_int(pRow, 2);
   a->bReasoningIn = sqlite3_column_int(pRow, 3);
   a->test = bxTestAdd(p, bxColumnText(pRow, 4, pErr), pErr);
