@@ -13,17 +13,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define RECENT_PAIRS 32
-
-/* The answer of the policy for a pair of types, asked about once in a call, and
-** the number and bytes of the items that it drops. */
-typedef struct Pair {
-  char *zType;
-  char *zPayloadType; /* NULL: payload without a type; "": no payload */
-  int bKeep;
-  i64 nDropped, nByte;
-} Pair;
-
 typedef struct Append {
   BxStmts *pHome;
   RolloutWork work;
@@ -31,56 +20,8 @@ typedef struct Append {
   const char *zEnd;   /* its end; NULL once it is known to be JSON */
   int bArray;         /* it is an array, or else one item */
   i64 iNow;
-  int nPair;
-  i64 nPairAlloc;
-  Pair *aPair;
   BxErr *pErr;
 } Append;
-
-/*-------------------------------------------------------------- policy ----*/
-
-/* Finds or adds the pair of these types. NULL on error. Only the newest pairs
-** are looked at, as every item may have types of its own. Others are asked and
-** counted again. */
-static Pair *findPair(Append *p, const char *zType, const char *zPayloadType) {
-  Pair *pPair;
-  int i;
-  for (i = p->nPair - 1; i >= 0 && i >= p->nPair - RECENT_PAIRS; i--) {
-    pPair = &p->aPair[i];
-    if (bxSameText(pPair->zType, zType) &&
-        bxSameText(pPair->zPayloadType, zPayloadType)) {
-      return pPair;
-    }
-  }
-  pPair = bxGrow(p->aPair, p->nPair, &p->nPairAlloc, sizeof(*pPair), p->pErr);
-  if (pPair == 0) return 0;
-  p->aPair = pPair;
-  pPair += p->nPair++;
-  memset(pPair, 0, sizeof(*pPair));
-  pPair->bKeep = bxRolloutKeeps(p->pHome, zType, zPayloadType, p->pErr);
-  pPair->zType = bxPrintf(p->pErr, "%s", zType);
-  if (zPayloadType) pPair->zPayloadType = bxPrintf(p->pErr, "%s", zPayloadType);
-  return p->pErr->rc == SQLITE_OK ? pPair : 0;
-}
-
-/* Adds what was dropped to the batch. */
-static void addDrops(Append *p) {
-  int i;
-  for (i = 0; i < p->nPair && p->pErr->rc == SQLITE_OK; i++) {
-    const Pair *pPair = &p->aPair[i];
-    bxRolloutBatchDrop(p->work.pBatch, pPair->zType, pPair->zPayloadType,
-        pPair->nDropped, pPair->nByte, p->pErr);
-  }
-}
-
-static void freePairs(Append *p) {
-  int i;
-  for (i = 0; i < p->nPair; i++) {
-    sqlite3_free(p->aPair[i].zType);
-    sqlite3_free(p->aPair[i].zPayloadType);
-  }
-  sqlite3_free(p->aPair);
-}
 
 /*--------------------------------------------------------------- items ----*/
 
@@ -128,25 +69,21 @@ static void badItem(Append *p, i64 i, const char *zFormat, const char *zWhat) {
   sqlite3_free(z);
 }
 
-/* Keeps an item, or counts it as dropped. zType and zPayloadType are as in a
-** Pair. Frees zOwned. */
+/* Keeps an item, or counts it as dropped, as the policy says. A payload without a
+** type has NULL as zPayloadType, and no payload "". Frees zOwned. */
 static void takeItem(Append *p, const RolloutItem *pItem, const char *zType,
     const char *zPayloadType, char *zOwned) {
+  RolloutBatch *pBatch = p->work.pBatch;
   i64 iTime = readTime(p, pItem);
-  Pair *pPair = findPair(p, zType, zPayloadType);
-  if (pPair != 0 && pPair->bKeep) {
-    bxRolloutTell(&p->work.tale,
-        p->work.head.iLast + 1 + bxRolloutBatchCount(p->work.pBatch),
-        pPair->zType, pItem, 0);
-    bxRolloutBatchAdd(
-        p->work.pBatch, iTime, pPair->zType, pItem->payload, zOwned, p->pErr);
+  if (!bxRolloutKeeps(p->pHome, zType, zPayloadType, p->pErr)) {
+    bxRolloutBatchDrop(
+        pBatch, zType, zPayloadType, 1, pItem->payload.n, p->pErr);
+    sqlite3_free(zOwned);
     return;
   }
-  if (pPair != 0) {
-    pPair->nDropped++;
-    pPair->nByte += pItem->payload.n;
-  }
-  sqlite3_free(zOwned);
+  bxRolloutTell(&p->work.tale,
+      p->work.head.iLast + 1 + bxRolloutBatchCount(pBatch), zType, pItem, 0);
+  bxRolloutBatchAdd(pBatch, iTime, zType, pItem->payload, zOwned, p->pErr);
 }
 
 /* Whether a column is text that is not empty and is valid as a C string and as
@@ -312,7 +249,6 @@ void bxRolloutAppend(BxCall *p) {
     append.zEnd = append.zItems + sqlite3_value_bytes(p->aArg[1]);
     readAll(&append);
   }
-  addDrops(&append);
   bxRolloutWorkPut(&pWork, 1, append.pHome, append.iNow, &p->err);
   if (pWork->head.bAnyBehind) bxRolloutCatchUp(append.pHome, 0, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
@@ -320,5 +256,4 @@ void bxRolloutAppend(BxCall *p) {
     bxReturnInt(p, bxRolloutBatchCount(pWork->pBatch));
   }
   bxRolloutWorkEnd(pWork);
-  freePairs(&append);
 }

@@ -12,15 +12,17 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+#define RECENT_NAMES 32
+
 typedef struct BatchItem {
   i64 iTime;
-  const char *zType; /* belongs to the caller until the batch is written */
+  const char *zType; /* one of azName */
   RolloutSpan payload;
   char *zOwned; /* the memory that payload points into, or NULL */
   RolloutFrame frame;
 } BatchItem;
 
-/* Dropped items of one pair of types. The texts belong to the caller. */
+/* Dropped items of one pair of types, of azName. */
 typedef struct BatchDrop {
   const char *zType, *zPayloadType;
   i64 nItem, nByte;
@@ -31,6 +33,8 @@ struct RolloutBatch {
   i64 nItem, nItemAlloc;
   BatchDrop *aDrop;
   i64 nDrop, nDropAlloc;
+  char **azName; /* the types */
+  i64 nName, nNameAlloc;
   i64 iTail; /* sequence of an item that gets another end, or -1 */
   RolloutSpan tail;
 };
@@ -45,24 +49,44 @@ static void freeBatch(RolloutBatch *p) {
   i64 i;
   if (p == 0) return;
   for (i = 0; i < p->nItem; i++) sqlite3_free(p->aItem[i].zOwned);
+  for (i = 0; i < p->nName; i++) sqlite3_free(p->azName[i]);
+  sqlite3_free(p->azName);
   sqlite3_free(p->aItem);
   sqlite3_free(p->aDrop);
   sqlite3_free(p);
 }
 
+/* The batch's own copy of a type. Only the newest ones are looked at, as every item
+** may have a type of its own. NULL on error. */
+static const char *ownName(RolloutBatch *p, const char *z, BxErr *pErr) {
+  char **pz;
+  i64 i;
+  if (pErr->rc != SQLITE_OK) return 0;
+  for (i = p->nName - 1; i >= 0 && i >= p->nName - RECENT_NAMES; i--) {
+    if (strcmp(p->azName[i], z) == 0) return p->azName[i];
+  }
+  pz = bxAdd(&p->azName, &p->nName, &p->nNameAlloc, sizeof(*pz), pErr);
+  if (pz == 0) return 0;
+  *pz = bxPrintf(pErr, "%s", z);
+  if (*pz == 0) p->nName--;
+  return p->nName > 0 ? p->azName[p->nName - 1] : 0;
+}
+
 void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
     RolloutSpan payload, char *zOwned, BxErr *pErr) {
-  BatchItem item = {iTime, zType, payload, zOwned, {{0, 0}, {0, 0}, 0}};
-  BatchItem *aItem = 0;
+  const char *zOwn = ownName(p, zType, pErr);
+  BatchItem *pItem = 0;
   if (pErr->rc == SQLITE_OK) {
-    aItem = bxGrow(p->aItem, p->nItem, &p->nItemAlloc, sizeof(item), pErr);
+    pItem = bxAdd(&p->aItem, &p->nItem, &p->nItemAlloc, sizeof(*pItem), pErr);
   }
-  if (aItem != 0) {
-    p->aItem = aItem;
-    p->aItem[p->nItem++] = item;
-  } else {
+  if (pItem == 0) {
     sqlite3_free(zOwned);
+    return;
   }
+  pItem->iTime = iTime;
+  pItem->zType = zOwn;
+  pItem->payload = payload;
+  pItem->zOwned = zOwned;
 }
 
 RolloutFrame *bxRolloutBatchFrame(RolloutBatch *p) {
@@ -91,13 +115,25 @@ i64 bxRolloutBatchCount(const RolloutBatch *p) {
 
 void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
     const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr) {
-  BatchDrop drop = {zType, zPayloadType, nItem, nByte};
-  BatchDrop *aDrop;
+  const char *z1 = ownName(p, zType, pErr);
+  const char *z2 = zPayloadType ? ownName(p, zPayloadType, pErr) : 0;
+  BatchDrop *pDrop;
+  i64 i;
   if (pErr->rc != SQLITE_OK || nItem == 0) return;
-  aDrop = bxGrow(p->aDrop, p->nDrop, &p->nDropAlloc, sizeof(drop), pErr);
-  if (aDrop == 0) return;
-  p->aDrop = aDrop;
-  p->aDrop[p->nDrop++] = drop;
+  i = p->nDrop;
+  while (--i >= 0 && i >= p->nDrop - RECENT_NAMES &&
+         (p->aDrop[i].zType != z1 || p->aDrop[i].zPayloadType != z2)) {
+  }
+  if (i >= 0 && i >= p->nDrop - RECENT_NAMES) {
+    pDrop = &p->aDrop[i];
+  } else {
+    pDrop = bxAdd(&p->aDrop, &p->nDrop, &p->nDropAlloc, sizeof(*pDrop), pErr);
+    if (pDrop == 0) return;
+    pDrop->zType = z1;
+    pDrop->zPayloadType = z2;
+  }
+  pDrop->nItem += nItem;
+  pDrop->nByte += nByte;
 }
 
 static const char zPutOne[] =

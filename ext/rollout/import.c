@@ -244,21 +244,6 @@ static void countBad(Import *p, RolloutPart *pPart, int bNew) {
   p->nPending = p->nPendingByte = 0;
 }
 
-/* A copy of a type and, with bMade, of the payload after it, which is then the
-** one that *pPayload has. */
-static char *copyItem(
-    const char *zType, RolloutSpan *pPayload, int bMade, BxErr *pErr) {
-  size_t nType = strlen(zType) + 1, nMore = bMade ? (size_t)pPayload->n : 0;
-  char *z = bxGot(sqlite3_malloc64(nType + nMore + 1), pErr);
-  if (z == 0) return 0;
-  memcpy(z, zType, nType);
-  if (!bMade) return z;
-  memcpy(z + nType, pPayload->z, nMore);
-  z[nType + nMore] = 0;
-  pPayload->z = z + nType;
-  return z;
-}
-
 /* Adds a new item, with what stands before it. A payload that was made is not in
 ** the file. */
 static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
@@ -266,14 +251,21 @@ static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
   RolloutWork *pWork = &pPart->work;
   i64 n = bxRolloutBatchCount(pWork->pBatch);
   RolloutItem item = pLine->item;
-  char *zType = copyItem(pLine->zType, &item.payload, pLine->bMade, p->pErr);
+  char *zOwned = 0;
   RolloutFrame *pFrame;
-  if (zType == 0) return;
+  if (pLine->bMade) {
+    zOwned = bxGot(sqlite3_malloc64((size_t)item.payload.n + 1), p->pErr);
+    if (zOwned == 0) return;
+    memcpy(zOwned, item.payload.z, (size_t)item.payload.n);
+    zOwned[item.payload.n] = 0;
+    item.payload.z = zOwned;
+  }
   if (pWork->head.no > 0 || n > 0) {
     bxRolloutTell(
-        &pWork->tale, pWork->head.iLast + 1 + n, zType, &item, p->pJson);
+        &pWork->tale, pWork->head.iLast + 1 + n, pLine->zType, &item, p->pJson);
   }
-  bxRolloutBatchAdd(pWork->pBatch, iTime, zType, item.payload, zType, p->pErr);
+  bxRolloutBatchAdd(
+      pWork->pBatch, iTime, pLine->zType, item.payload, zOwned, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   pFrame = bxRolloutBatchFrame(pWork->pBatch);
   pFrame->bQuiet = pLine->bMade;

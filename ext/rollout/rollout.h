@@ -341,9 +341,8 @@ typedef struct RolloutFrame {
 } RolloutFrame;
 
 /*
-** Adds an item. zType and payload must exist until the batch is written.
-** Without a payload, payload.z is NULL. zOwned, if it is not NULL, is freed
-** after that.
+** Adds an item. The payload must exist until the batch is written. Without a
+** payload, payload.z is NULL. zOwned, if it is not NULL, is freed after that.
 */
 void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
     RolloutSpan payload, char *zOwned, BxErr *pErr);
@@ -355,8 +354,7 @@ void bxRolloutBatchFirst(RolloutBatch *p, char *zOwned);
 /* The item with this sequence, which is stored already, is followed by other
 ** bytes. */
 void bxRolloutBatchTail(RolloutBatch *p, i64 iSequence, RolloutSpan after);
-/* Counts nItem items of these types, with nByte bytes together, as dropped.
-** Both texts must exist until the batch is written. */
+/* Counts nItem items of these types, with nByte bytes together, as dropped. */
 void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
     const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr);
 
