@@ -32,13 +32,11 @@ BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: a place cannot be changed; DELETE it, and INSERT another one');
 END;
 
--- One row. rule is the rule that is now removing conversations. bytes is what it
--- has removed so far.
+-- One row. rule is the rule that is now removing conversations.
 CREATE TABLE IF NOT EXISTS main.rollout__act(
   id   INTEGER PRIMARY KEY CHECK (id = 1),
   rule TEXT,
   rows INTEGER NOT NULL DEFAULT 0,
-  bytes INTEGER NOT NULL DEFAULT 0,
   search INTEGER NOT NULL DEFAULT 0 -- 1: there is an index of the texts
 );
 

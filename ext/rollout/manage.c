@@ -184,7 +184,7 @@ void bxRolloutDelete(BxCall *p) {
 
 /* The triggers add up what they remove in the open row of the bulk act. */
 static const char zActBegin[] = "UPDATE main.rollout__act SET rule = "
-                                "'rollout.expired', rows = 1, bytes = 0";
+                                "'rollout.expired', rows = 1";
 static const char zActDelete[] =
     "DELETE FROM main.rollout__heads WHERE id IN (SELECT key FROM "
     "main.rollout_due WHERE blocked_by IS NULL AND at < ?1 "

@@ -166,7 +166,9 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
       pHome->bx->db, pHome->zDb, SQLITE_FCNTL_DATA_VERSION, &iCommit);
   bImport |= p->pHome == pHome && p->bImport;
   hash = hashRows(pHome, bImport, pErr);
-  if (p->pHome == pHome && p->hash == hash && pErr->rc == SQLITE_OK) {
+  /* those that are kept stay: a caller further up may use them */
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (p->pHome == pHome && p->hash == hash) {
     if (p->nSeen == pHome->bx->nForeign && p->iCommit != iCommit) p->bSure = 1;
   } else {
     freeRules(p);
