@@ -243,7 +243,7 @@ BEGIN
   SELECT at, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,
     at - min(timestamp), max(timestamp) - min(timestamp), NULL
   FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER) AS at), cache_items WHERE session_id = OLD.session_id
-  GROUP BY NULL; -- no row if there are no items (SQLite 3.38 needs it)
+  GROUP BY NULL;
   UPDATE cache_state SET bytes = bytes - OLD.total_size, session = NULL WHERE one = 1;
   DELETE FROM cache__note WHERE item IN (SELECT storage_key FROM cache_items WHERE session_id = OLD.session_id);
   DELETE FROM cache_items WHERE session_id = OLD.session_id;

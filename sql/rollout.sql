@@ -142,6 +142,7 @@ SELECT h.id AS id,
   LEFT JOIN rollout__about AS a ON a.no = h.no;
 
 -- A conversation that exists gets a status that its table refuses: REPLACE would take it.
+-- (json_patch omits the NULLs of its second argument.)
 CREATE TRIGGER IF NOT EXISTS main.rollouts_insert
 INSTEAD OF INSERT ON rollouts
 BEGIN
@@ -179,7 +180,6 @@ BEGIN
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT no << 32, created, 'session_meta',
          CASE WHEN NEW.session_meta IS NULL THEN
-                -- json_patch omits the NULLs of its second argument
                 json_patch(
                   json_object('id', id, 'timestamp', iso, 'cwd', '',
                     'originator', 'blackbox', 'cli_version', '1.0.0',
@@ -299,7 +299,9 @@ SELECT rollout AS rollout_id,
 -- payload. The timestamp is also the time at which the expiry of the conversation is
 -- tested. The item is counted after it was stored: OR IGNORE and OR FAIL leave no item
 -- that is counted and is not there. What a list shows is kept here; what else follows
--- from the item is derived in C, from "behind" on.
+-- from the item is derived in C, from "behind" on. (Half a surrogate pair cannot be
+-- written in UTF-8. What surely does not fit is passed over without reading the
+-- conditions. No subquery is joined and no IN has a list: each would be a temporary table.)
 CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
@@ -311,7 +313,6 @@ BEGIN
               WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item || ' ')) THEN 1
               ELSE json_type(NEW.item, '$.type') IS NOT 'text' OR NEW.item ->> 'type' = ''
                 OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
-                -- half a surrogate pair cannot be written in UTF-8
                 OR lower(replace(NEW.item -> 'type', '\\', '')) GLOB '*\ud[89a-f]*' END
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type, which cannot contain a NUL character, and payload, which is JSON')
     WHEN iif(typeof(NEW.payload) = 'text',
@@ -363,7 +364,6 @@ BEGIN
             FROM rollout__data AS d CROSS JOIN blackbox_places AS r
            WHERE d.id = last_insert_rowid() AND r.type_key = lower(replace(d.type, '_', ''))
              AND (r.kind = 'title' OR (user_sequence IS NULL AND r.kind IN ('user', 'goal')))
-             -- what surely does not fit is passed over without reading the conditions
              AND (instr(r.conditions, '"$.type":"') = 0
                   OR instr(lower(replace(r.conditions, '_', '')), '"$.type":"' || lower(replace(
                        coalesce(d.payload ->> '$.type', ''), '_', '')) || '"'))
