@@ -41,13 +41,9 @@ static const char zCoreFaults[] =
     "the clock is right, SELECT retention_confirm_clock()' FROM "
     "main.retention__clock WHERE seen > unixepoch() * 1000 + 86400000";
 
-/* From two indexes that together have every row once. */
 static const char zPayloadSize[] =
-    "SELECT sum(n) AS rows, sum(b) AS bytes FROM (SELECT count(*) AS n, "
-    "coalesce(sum(size_bytes), 0) AS b FROM main.event_payloads INDEXED BY "
-    "payload_by_age WHERE purpose = 'archive' AND pinned = 0 UNION ALL SELECT "
-    "count(*), coalesce(sum(size_bytes), 0) FROM main.event_payloads INDEXED "
-    "BY payload_kept WHERE purpose <> 'archive' OR pinned <> 0)";
+    "SELECT count(*) AS rows, coalesce(sum(size_bytes), 0) AS bytes"
+    " FROM main.event_payloads INDEXED BY payload_by_age";
 
 /* What the pins of the archive are on. Packed bodies count as their texts. (The
 ** others are not copied by store_text().) */
@@ -132,6 +128,7 @@ static const BxDomain aDomain[] = {
         .zTable = "payload__state",
         .zSql = bxSqlPayload,
         .aRecords = bxPayloadRecords,
+        .aDue = bxPayloadDue,
         .xAdopt = bxPayloadAdopt,
         .xMend = bxPayloadMend,
         .xIsWhole = bxPayloadIsWhole,
@@ -139,7 +136,7 @@ static const BxDomain aDomain[] = {
         .zFaults = bxSqlPayloadCheck,
         .zSize = zPayloadSize,
         .zGuarded = ",event_payloads,payload__state,payload__pins,payload_pins,"
-                    "payload_unpins,payload_evidence,"
+                    "payload_unpins,"
                     "payload__held,payload__packed,",
         .zDerived = ",payload__packed,",
         .zAdopted = "event_payloads",

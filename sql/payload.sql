@@ -17,10 +17,6 @@
 --         payload_unpins   the pins that have ended; INSERT unpins a row
 --         payload_rows     event_payloads with the texts of packed bodies; it needs
 --                          the module
---         payload_due      the archive by age, for the rule payload.age; DELETE
---                          removes what nothing blocks
---         payload_evidence INSERT saves an exchange as evidence; its row in the
---                          archive, if it has one, becomes the evidence
 --         payload__held    the rows that a hold keeps; INSERT removes a row
 --         payload__bodies  the bodies, as the store needs them
 --
@@ -110,13 +106,9 @@ CREATE INDEX IF NOT EXISTS main.idx_payloads_purpose ON event_payloads(purpose);
 CREATE INDEX IF NOT EXISTS main.idx_payloads_created_at ON event_payloads(created_at);
 CREATE INDEX IF NOT EXISTS main.idx_payloads_kill_switch ON event_payloads(kill_switch_event_id);
 
--- The next two together contain every row once, with its size: the rows that clean-up
--- may remove, and the others. So counting never reads a body.
-CREATE INDEX IF NOT EXISTS main.payload_by_age ON event_payloads(created_ms, size_bytes)
-WHERE purpose = 'archive' AND pinned = 0;
-
-CREATE INDEX IF NOT EXISTS main.payload_kept ON event_payloads(purpose, pinned, size_bytes)
-WHERE purpose <> 'archive' OR pinned <> 0;
+-- It contains every row with its size, so that counting reads no body, and those that
+-- clean-up may remove by age.
+CREATE INDEX IF NOT EXISTS main.payload_by_age ON event_payloads(purpose, pinned, created_ms, size_bytes);
 
 -- n is the number of the pin in blackbox__log. (By id, because VACUUM and a copy of
 -- the file may number rows anew.)
@@ -204,24 +196,6 @@ SELECT rowid AS rid, NULL AS at FROM event_payloads
                               UNION ALL SELECT 'kill_switch', kill_switch_event_id UNION ALL SELECT 'evidence', id)
                 CROSS JOIN retention__holds ON kind = k AND "key" = name);
 
--- (The id by a query of its own: so no body is read.)
-CREATE VIEW IF NOT EXISTS main.payload_due AS
-SELECT (SELECT i.id FROM event_payloads AS i WHERE i.rowid = e.rowid) AS "key",
-       size_bytes AS bytes, created_ms AS at,
-       CASE WHEN EXISTS (SELECT 1 FROM retention__in_force)
-             AND EXISTS (SELECT 1 FROM payload__held AS h WHERE h.rid = e.rowid)
-            THEN 'held' END AS blocked_by, rowid AS rid
-  FROM event_payloads AS e INDEXED BY payload_by_age
- WHERE purpose = 'archive' AND pinned = 0
-UNION ALL
-SELECT id, size_bytes, created_ms, 'pinned', rowid
-  FROM event_payloads
- WHERE (purpose <> 'archive' OR pinned <> 0) AND purpose = 'archive';
-
-CREATE VIEW IF NOT EXISTS main.payload_evidence AS
-SELECT NULL AS kill_switch_event_id, NULL AS event_id, NULL AS agent_id,
-       NULL AS request_body, NULL AS response_body, NULL AS created_at, NULL AS meta WHERE 0;
-
 CREATE VIEW IF NOT EXISTS main.payload__bodies AS
 SELECT id AS "key", request_body AS request_body, response_body AS response_body FROM event_payloads;
 
@@ -237,7 +211,7 @@ WHEN (SELECT rule FROM payload__state) = 'manual' AND (SELECT hit FROM blackbox_
  AND (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
       OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
 BEGIN
-  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another one; drop the trigger');
+  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another; drop the trigger');
 END;
 
 -- SQLite fires no DELETE trigger for what REPLACE takes. So it is deleted before, by
@@ -260,29 +234,24 @@ CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
   SELECT CASE
-    WHEN typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''
-      OR typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''
-    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
+    WHEN (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'') IS NOT 1
+    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
     WHEN NEW.created_ms IS NULL
-    THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
+    THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z')
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
     WHEN EXISTS (SELECT 1 FROM retention__erased) AND EXISTS (
           SELECT 1 FROM (SELECT 'agent' AS k, NEW.agent_id AS name UNION ALL SELECT 'event', NEW.event_id
                          UNION ALL SELECT 'kill_switch', NEW.kill_switch_event_id)
            CROSS JOIN retention__refused ON kind = k AND "key" = name)
-    THEN RAISE(ABORT, 'ErasedError: what had this agent, event or kill switch was erased, and writes under it are refused for retention.refuse_days; see retention_erasures')
-    WHEN 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body)) AND EXISTS (
-          SELECT 1 FROM payload__packed
-           WHERE text IN (CAST(substr(NEW.request_body, 37) AS INTEGER), CAST(substr(NEW.response_body, 37) AS INTEGER))
-             AND reference IN (NEW.request_body, NEW.response_body))
-    THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; insert its text, store_text(body)') END;
+    THEN RAISE(ABORT, 'ErasedError: this agent, event or kill switch was erased, and is refused for retention.refuse_days; see retention_erasures') END;
   UPDATE payload__state
      SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0),
          rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, -1),
          fix = CASE WHEN NEW.purpose = 'evidence' THEN 1
-                    WHEN NEW.pinned IS NOT 0 OR NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0)
-                         + coalesce(length(CAST(NEW.response_body AS BLOB)), 0) THEN coalesce(NEW.pinned, 0) END,
+                    WHEN NEW.pinned IS NOT 0 OR 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body))
+                      OR NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0)
+                         + ifnull(length(CAST(NEW.response_body AS BLOB)), 0) THEN coalesce(NEW.pinned, 0) END,
          wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
          pack = min(pack, NEW.created_at)
    WHERE one = 1;
@@ -298,40 +267,34 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
 BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
-  SELECT iif(OLD.pinned IS 0, RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; SELECT * FROM retention_holds lists the holds'),
-             RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins'))
+  SELECT iif(OLD.pinned IS 0, RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; see retention_holds'),
+             RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; INSERT INTO payload_unpins'))
    WHERE (OLD.pinned IS NOT 0 OR (EXISTS (SELECT 1 FROM retention__in_force)
                                   AND EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)))
-     AND (NEW.rowid = OLD.rowid AND (NEW.id IS OLD.id COLLATE BINARY OR OLD.id IS NULL)
-          AND NEW.event_id IS OLD.event_id COLLATE BINARY AND NEW.agent_id IS OLD.agent_id COLLATE BINARY
-          AND (NEW.kill_switch_event_id IS OLD.kill_switch_event_id COLLATE BINARY
-               OR (NEW.purpose, OLD.purpose, OLD.kill_switch_event_id) IS ('evidence', 'archive', NULL))
-          AND ((NEW.purpose IS OLD.purpose COLLATE BINARY AND NEW.created_at IS OLD.created_at COLLATE BINARY)
-               OR (NEW.purpose, OLD.purpose, OLD.pinned) IS ('evidence', 'archive', 0))
-          AND (NEW.meta IS OLD.meta COLLATE BINARY
-               OR (NEW.purpose, OLD.purpose, OLD.meta) IS ('evidence', 'archive', NULL)
-               OR OLD.pinned AND (OLD.response_body, OLD.meta) IS (NULL, NULL))
-          AND (NEW.request_body IS OLD.request_body COLLATE BINARY
-               OR NEW.request_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id))
-          AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL
-               OR NEW.response_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id))) IS NOT TRUE;
+     AND NOT (
+      (NEW.rowid, NEW.id COLLATE BINARY, NEW.event_id COLLATE BINARY, NEW.agent_id COLLATE BINARY)
+      IS (OLD.rowid, ifnull(OLD.id, NEW.id), OLD.event_id, OLD.agent_id)
+      AND iif((NEW.purpose, OLD.purpose, OLD.pinned) IS ('evidence', 'archive', 0),
+        (NEW.kill_switch_event_id COLLATE BINARY, NEW.meta COLLATE BINARY)
+        IS (ifnull(OLD.kill_switch_event_id, NEW.kill_switch_event_id), ifnull(OLD.meta, NEW.meta)),
+        (NEW.kill_switch_event_id COLLATE BINARY, NEW.purpose COLLATE BINARY, NEW.created_at COLLATE BINARY, NEW.meta COLLATE BINARY)
+        IS (OLD.kill_switch_event_id, OLD.purpose, OLD.created_at,
+            ifnull(OLD.meta, iif(OLD.pinned AND OLD.response_body IS NULL, NEW.meta, NULL))))
+      AND (NEW.request_body IS OLD.request_body COLLATE BINARY
+        OR NEW.request_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id AND reference IS NOT OLD.response_body))
+      AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL
+        OR NEW.response_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id AND reference IS NOT OLD.request_body)));
   SELECT CASE
     WHEN NEW.rowid = -1
-    THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another rowid')
+    THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another')
     WHEN (SELECT rule FROM payload__state) = 'manual' AND (SELECT hit FROM blackbox__probe)
      AND EXISTS (SELECT 1 FROM event_payloads WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid)
-    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another one; drop the trigger')
-    WHEN (NEW.event_id IS NOT OLD.event_id AND (typeof(NEW.event_id) <> 'text' OR NEW.event_id = ''))
-      OR (NEW.agent_id IS NOT OLD.agent_id AND (typeof(NEW.agent_id) <> 'text' OR NEW.agent_id = ''))
-    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty; set both')
+    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another; drop the trigger')
+    WHEN (NEW.event_id, NEW.agent_id) IS NOT (OLD.event_id, OLD.agent_id)
+     AND (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'') IS NOT 1
+    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
     WHEN NEW.created_at IS NOT OLD.created_at AND NEW.created_ms IS NULL
-    THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z or 2026-01-31 12:00:00')
-    WHEN 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body)) AND EXISTS (
-          SELECT 1 FROM payload__packed
-           WHERE text IN (CAST(substr(NEW.request_body, 37) AS INTEGER), CAST(substr(NEW.response_body, 37) AS INTEGER))
-             AND reference IN (NEW.request_body, NEW.response_body)
-             AND ("key" IS NOT OLD.id OR NEW.request_body = OLD.response_body OR NEW.response_body = OLD.request_body))
-    THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; set its text, store_text(body)') END;
+    THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z') END;
 END;
 
 -- UPDATE OR REPLACE takes the row that has this id or rowid. Where this trigger does not
@@ -365,7 +328,7 @@ BEGIN
   UPDATE payload__packed SET "key" = NEW.id WHERE "key" = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
   UPDATE payload__state
      SET rid = NEW.rowid, ms = -(OLD.purpose IS NOT 'archive' OR OLD.pinned IS NOT 0),
-         fix = CASE WHEN NEW.purpose = 'evidence' AND OLD.purpose IS NOT 'evidence' THEN 1
+         fix = CASE WHEN NEW.purpose = 'evidence' AND OLD.purpose IS NOT NEW.purpose THEN 1
                     WHEN (NEW.request_body, NEW.response_body) IS NOT (OLD.request_body, OLD.response_body)
                     THEN coalesce(NEW.pinned, 0) END,
          wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
@@ -375,30 +338,27 @@ END;
 
 -- A pin is set by everybody, and cleared only after the log has recorded the unpin.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
-AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
+AFTER UPDATE OF id, size_bytes, purpose, pinned ON event_payloads
 BEGIN
   SELECT CASE
     WHEN NEW.pinned NOT IN (0, 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-    WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins')
-    WHEN NEW.size_bytes IS NOT OLD.size_bytes AND (SELECT fix FROM payload__state WHERE rid = NEW.rowid) IS NULL
-     AND NEW.size_bytes IS NOT coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
-    THEN iif(OLD.pinned, RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins'),
-             RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it')) END;
+    WHEN bad AND OLD.pinned
+      OR NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; INSERT INTO payload_unpins')
+    WHEN bad
+    THEN RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it') END
+    FROM (SELECT NEW.size_bytes IS NOT OLD.size_bytes AND (SELECT fix FROM payload__state WHERE rid = NEW.rowid) IS NULL
+             AND NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0)
+                 + ifnull(length(CAST(NEW.response_body AS BLOB)), 0) AS bad);
+  INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
+  SELECT 'payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
+   WHERE NEW.pinned <> 0 AND NEW.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id);
+  INSERT INTO payload__pins SELECT NEW.id, last_insert_rowid() WHERE changes();
   UPDATE payload__state
      SET fix = NULL, bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0)
                        - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0)
    WHERE one = 1;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_update_pin
-AFTER UPDATE OF id, pinned ON event_payloads
-WHEN NEW.pinned <> 0 AND NEW.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
-BEGIN
-  INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
-  VALUES ('payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id);
-  INSERT INTO payload__pins(id, n) VALUES (NEW.id, last_insert_rowid());
 END;
 
 ----------------------------------------------------------------- deletes --
@@ -409,10 +369,10 @@ WHEN OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force)
 BEGIN
   SELECT CASE
     WHEN OLD.pinned IS NOT 0
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it with INSERT INTO payload_unpins')
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; INSERT INTO payload_unpins')
     WHEN NOT EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid) THEN NULL
     WHEN (SELECT work FROM payload__state) THEN RAISE(IGNORE)
-    ELSE RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be deleted; SELECT * FROM retention_holds lists the holds') END;
+    ELSE RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be deleted; see retention_holds') END;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
@@ -420,9 +380,7 @@ AFTER DELETE ON event_payloads
 BEGIN
   INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload', iif(rule = 'bulk', 0, NULL),
-         CASE WHEN work THEN iif(OLD.created_ms < till, 'payload.age', 'payload.bytes')
-              WHEN rule = OLD.rowid THEN 'payload.age'
-              ELSE iif(rule = 'bulk', rule, 'manual') END,
+         iif(work, iif(OLD.created_ms < till, 'payload.age', 'payload.bytes'), coalesce(rule, 'manual')),
          1, OLD.size_bytes, OLD.created_ms
     FROM payload__state;
   UPDATE payload__state SET bytes = bytes - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0), due = due - 1 WHERE one = 1;
@@ -458,13 +416,18 @@ CREATE TRIGGER IF NOT EXISTS main.payload_look
 AFTER UPDATE OF rid ON payload__state
 WHEN NEW.fix IS NOT NULL OR (NEW.ms AND NEW.wake <= unixepoch() * 1000) OR NEW.bytes > NEW.most
 BEGIN
+  SELECT RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; write its text, store_text(body)')
+    FROM event_payloads, payload__packed
+   WHERE NEW.fix IS NOT NULL AND event_payloads.rowid = NEW.rid AND "key" IS NOT id
+     AND text IN (substr(request_body, 37, 20) + 0, substr(response_body, 37, 20) + 0)
+     AND reference IN (request_body, response_body);
   UPDATE event_payloads
      SET pinned = NEW.fix,
-         size_bytes = coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
-           + coalesce((SELECT sum(bytes - length(reference)) FROM payload__packed
-                        WHERE "key" = id AND text > 0 AND reference IN (request_body, response_body)), 0)
+         size_bytes = ifnull(length(CAST(request_body AS BLOB)), 0) + ifnull(length(CAST(response_body AS BLOB)), 0)
+           + (SELECT ifnull(sum((bytes - length(reference)) * ((reference IS request_body) + (reference IS response_body))), 0)
+                FROM payload__packed WHERE "key" = id AND text > 0)
    WHERE rowid = NEW.rid AND NEW.fix IS NOT NULL;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being pinned; drop the trigger')
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it')
    WHERE NEW.fix AND changes() = 0;
   UPDATE payload__state SET work = 1
    WHERE one = 1 AND (bytes > most OR (NEW.ms AND wake <= unixepoch() * 1000));
@@ -493,7 +456,7 @@ BEGIN
                   AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'))
               OR (type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads')))
    WHERE one = 1;
-  SELECT RAISE(ABORT, 'QuotaExceededError: the bodies of this row have more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
+  SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
     FROM event_payloads
    WHERE rowid = NEW.rid AND NEW.ms <> -1 AND size_bytes > NEW.max_bytes;
   INSERT INTO payload__held(rid, at)
@@ -517,13 +480,6 @@ BEGIN
    WHERE iif(bytes > most, due = 2 OR due < -900, due < -900 AND wake - kept_ms < till);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.payload_due_delete
-INSTEAD OF DELETE ON payload_due WHEN OLD.blocked_by IS NULL
-BEGIN
-  UPDATE payload__state SET rule = OLD.rid WHERE one = 1;
-  DELETE FROM event_payloads WHERE rowid = OLD.rid;
-END;
-
 CREATE TRIGGER IF NOT EXISTS main.payload_settings_update
 AFTER UPDATE OF value ON blackbox_settings
 BEGIN
@@ -541,12 +497,13 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
 INSTEAD OF INSERT ON payload_unpins
 BEGIN
-  SELECT RAISE(ABORT, 'NotFoundError: no pinned row of event_payloads has this payload_id; SELECT id FROM payload_pins lists them')
-   WHERE NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.payload_id);
-  SELECT RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set; omit the other columns')
-   WHERE coalesce(NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id) IS NOT NULL;
+  SELECT CASE
+    WHEN NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.payload_id)
+    THEN RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins')
+    WHEN coalesce(NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id) IS NOT NULL
+    THEN RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set') END;
   SELECT iif(name, RAISE(ABORT, 'ValidationError: actor must be visible text without control characters'),
-             RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends'))
+             RAISE(ABORT, 'ValidationError: reason must be visible text; tabs and line ends are its only control characters'))
     FROM (SELECT NEW.actor AS given, 1 AS name UNION ALL SELECT NEW.reason, 0),
          (SELECT unseen FROM retention__controls LIMIT 1)
    WHERE typeof(given) <> 'text' OR ltrim(given, unseen) = ''
@@ -559,40 +516,8 @@ BEGIN
   DELETE FROM payload__pins WHERE id = NEW.payload_id;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
   UPDATE payload__state SET wake = 0, rid = -1, ms = 0, fix = NULL WHERE one = 1;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents this row from being unpinned; drop the trigger')
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps this row pinned; drop it')
    WHERE EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.payload_id AND pinned <> 0);
-END;
-
--- An exchange that is in the archive is not stored twice: its row becomes the
--- evidence, with the time that is given. It keeps its id and its rowid. Nothing is
--- removed, so there is no receipt. The row is looked for among the 64 newest rows of
--- the event. Among equal rows the nearest in time is used, and only once, because it is
--- then no longer in the archive.
-CREATE TRIGGER IF NOT EXISTS main.payload_evidence_insert
-INSTEAD OF INSERT ON payload_evidence
-BEGIN
-  UPDATE event_payloads
-     SET purpose = 'evidence', pinned = 1, kill_switch_event_id = NEW.kill_switch_event_id,
-         meta = coalesce(meta, NEW.meta), created_at = coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
-   WHERE rowid = (
-    SELECT e.rowid
-      FROM (SELECT rowid AS rid FROM event_payloads INDEXED BY idx_payloads_event_id
-             WHERE event_id = NEW.event_id ORDER BY rowid DESC LIMIT 64)
-     CROSS JOIN event_payloads AS e ON e.rowid = rid
-     WHERE purpose = 'archive' AND pinned = 0 AND kill_switch_event_id IS NULL AND id IS NOT NULL
-       AND size_bytes = coalesce(length(CAST(NEW.request_body AS BLOB)), 0) + coalesce(length(CAST(NEW.response_body AS BLOB)), 0)
-       AND event_id IS NEW.event_id COLLATE BINARY AND agent_id IS NEW.agent_id COLLATE BINARY
-       AND request_body IS NEW.request_body COLLATE BINARY AND response_body IS NEW.response_body COLLATE BINARY
-     ORDER BY abs(created_ms - (julianday(coalesce(NEW.created_at, 'now')) - 2440587.5) * 86400000.0)
-     LIMIT 1);
-  INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body,
-    purpose, kill_switch_event_id, meta, created_at)
-  SELECT printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
-      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655),
-         NEW.event_id, NEW.agent_id, NEW.request_body, NEW.response_body,
-         'evidence', NEW.kill_switch_event_id, NEW.meta,
-         coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
-   WHERE changes() = 0;
 END;
 
 -- The same texts in another form, for which the store asks: references in place of
@@ -663,13 +588,11 @@ UPDATE main.payload__state
        wake = 0;
 UPDATE main.payload__state SET most = max_bytes + packed * (1 - share);
 
-INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
-VALUES ('payload.age', 'payload', 'payload_due', 'payload.retention_days', 86400000,
-        'event_payloads')
+INSERT INTO main.retention_rules(rule, domain, setting, unit_ms, "table")
+VALUES ('payload.age', 'payload', 'payload.retention_days', 86400000, 'event_payloads')
 ON CONFLICT (rule) DO UPDATE
-   SET domain = excluded.domain, "view" = excluded."view",
-       setting = excluded.setting, unit_ms = excluded.unit_ms,
-       "table" = excluded."table";
+   SET domain = excluded.domain, "view" = NULL, setting = excluded.setting,
+       unit_ms = excluded.unit_ms, "table" = excluded."table";
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('payload', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

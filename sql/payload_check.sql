@@ -27,8 +27,8 @@ SELECT 'event_payloads',
        ' is not the length of its bodies'
   FROM main.event_payloads AS e
  WHERE size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
-       + coalesce((SELECT sum(bytes - length(reference)) FROM main.payload__packed AS p
-                    WHERE p."key" = e.id AND reference IN (request_body, response_body)), 0)
+       + coalesce((SELECT sum((bytes - length(reference)) * ((reference IS request_body) + (reference IS response_body)))
+                     FROM main.payload__packed AS p WHERE p."key" = e.id), 0)
 UNION ALL
 SELECT 'event_payloads', 'meta of row ' || coalesce(id, 'without id') || ' is no JSON'
   FROM main.event_payloads
@@ -55,7 +55,7 @@ SELECT 'payload__packed', 'row ' || "key" || ' has not the reference that is lis
  WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e
                     WHERE e.id = p."key" AND p.reference IN (request_body, response_body))
 UNION ALL
-SELECT 'payload_agents', 'agent ' || subject || ' was stopped, and started without payload_starts'
+SELECT 'payload_agents', 'agent ' || subject || ' was stopped, and started without payload_agent_log'
   FROM main.blackbox__log AS l
  WHERE kind = 'stop' AND domain = 'payload' AND subject IS NOT NULL AND NOT EXISTS (
          SELECT 1 FROM main.blackbox__log WHERE subject = l.subject AND kind = 'start' AND n > l.n)

@@ -7,13 +7,13 @@
 -- Tables  payload_rules     the rules with their thresholds
 --         payload_agents    what is special about an agent, and whether it is
 --                           stopped
---         payload_agent_log who stopped an agent and who started it, and why
 --         payload_verdicts  what the rules found. Triggers of users may be put on
 --                           it
 --         payload_allows    what a human allowed: it is not raised again
--- Views   payload_starts    INSERT starts a stopped agent again
+-- View    payload_agent_log who stopped an agent and who started it, and why;
+--                           INSERT starts a stopped agent again
 --
--- Each stop by a rule, each start through payload_starts and each verdict is a row of
+-- Each stop by a rule, each start through payload_agent_log and each verdict is a row of
 -- the log. What is done to payload_agents itself is not: blackbox_check() compares both.
 
 UPDATE main.blackbox__probe SET hit = 2;
@@ -34,9 +34,6 @@ CREATE VIEW IF NOT EXISTS main.payload_agent_log AS
 SELECT n AS id, at, subject AS agent_id, kind AS act, actor, reason,
        CAST(substr(detail, 11) AS INTEGER) AS starts
   FROM blackbox__log WHERE domain = 'payload' AND kind IN ('stop', 'start');
-
-CREATE VIEW IF NOT EXISTS main.payload_starts AS
-SELECT agent_id, actor, reason, at FROM blackbox__log WHERE 0;
 
 -- level  'stop' pulls the switch, where on_loop is kill_switch; 'alert' only
 --        writes the verdict
@@ -144,14 +141,15 @@ CREATE TABLE IF NOT EXISTS main.payload_allows(
 
 ------------------------------------------------------- stops and starts --
 
-CREATE TRIGGER IF NOT EXISTS main.payload_starts_insert
-INSTEAD OF INSERT ON payload_starts
+CREATE TRIGGER IF NOT EXISTS main.payload_starts
+INSTEAD OF INSERT ON payload_agent_log
 BEGIN
-  SELECT RAISE(ABORT, 'NotFoundError: no agent of this name is stopped; SELECT * FROM payload_agents WHERE stopped_at')
-   WHERE NOT EXISTS (SELECT 1 FROM payload_agents
-                      WHERE agent_id = NEW.agent_id AND stopped_at IS NOT NULL);
-  SELECT RAISE(ABORT, 'ValidationError: to start an agent, give agent_id, and actor and reason as text')
-   WHERE NOT (typeof(NEW.actor) = 'text' AND typeof(NEW.reason) = 'text' AND trim(NEW.actor) <> '' AND trim(NEW.reason) <> '');
+  SELECT CASE
+    WHEN NOT EXISTS (SELECT 1 FROM payload_agents WHERE agent_id = NEW.agent_id AND stopped_at IS NOT NULL)
+    THEN RAISE(ABORT, 'NotFoundError: no agent of this name is stopped; SELECT * FROM payload_agents WHERE stopped_at')
+    WHEN coalesce(NEW.id, NEW.starts, nullif(NEW.act, 'start')) IS NOT NULL
+      OR (typeof(NEW.actor), typeof(NEW.reason)) <> ('text', 'text') OR '' IN (trim(NEW.actor), trim(NEW.reason))
+    THEN RAISE(ABORT, 'ValidationError: to start an agent, give agent_id, and actor and reason as text') END;
   INSERT INTO blackbox__log(at, domain, kind, subject, actor, reason, detail, agent_id)
   SELECT coalesce(NEW.at, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
          'payload', 'start', agent_id, NEW.actor, NEW.reason,

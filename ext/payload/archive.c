@@ -46,12 +46,23 @@ static i64 removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
   return nRow;
 }
 
+#define HELD_PAYLOAD(table)                                                    \
+  "(EXISTS (SELECT 1 FROM main.retention__in_force) AND EXISTS"                \
+  " (SELECT 1 FROM main.payload__held AS h WHERE h.rid = " table ".rowid))"
+const BxDue bxPayloadDue[] = {
+    {"payload.age", "event_payloads", "id", "size_bytes", "created_ms",
+        "purpose = 'archive' AND pinned IN (0, 1)",
+        "pinned = 0 AND NOT " HELD_PAYLOAD("event_payloads"),
+        "CASE WHEN pinned THEN 'pinned' WHEN " HELD_PAYLOAD(
+            "event_payloads") " THEN 'held' END",
+        "UPDATE main.payload__state SET rule = 'payload.' || ?1 WHERE one = 1"},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
 /* The rows that may go, the oldest first. */
 #define REMOVABLE_ROWS                                                         \
   " FROM main.event_payloads AS e INDEXED BY payload_by_age"                   \
-  " WHERE purpose = 'archive' AND pinned = 0 AND (NOT EXISTS"                  \
-  " (SELECT 1 FROM main.retention__in_force) OR NOT EXISTS"                    \
-  " (SELECT 1 FROM main.payload__held AS h WHERE h.rid = e.rowid))"
+  " WHERE purpose = 'archive' AND pinned = 0 AND NOT " HELD_PAYLOAD("e")
 #define REMOVABLE "SELECT rowid" REMOVABLE_ROWS
 
 /* Removes the oldest rows beyond payload.max_bytes. Returns how many. */
@@ -125,7 +136,7 @@ const BxRecords bxPayloadRecords[] = {
     {"payload_agents", "main.payload_agents", "agent=agent_id,",
         "t.agent_id, t.stopped_by", "length(t.agent_id)",
         BX_HOLD_ON("agent", "t.agent_id"), 0,
-        "INSERT INTO main.payload_starts(agent_id, actor, reason) SELECT "
+        "INSERT INTO main.payload_agent_log(agent_id, actor, reason) SELECT "
         "t.agent_id,"
         " ?2, ?3 FROM main.payload_agents AS t WHERE t.stopped_at IS NOT NULL",
         0, 0, "t.agent_id", 0, 0},
@@ -245,18 +256,16 @@ static const char zElementTexts[] =
   "    AND store_text(e.response_body) IS k.response)"
 /* clang-format on */
 
-static const char zCountElements[] =
-    ELEMENTS KEPT "SELECT count(*) " NEW_ELEMENTS;
-
-static const char zNameElements[] = ELEMENTS KEPT
-    "SELECT agent_id, event_id, coalesce(length(CAST(request AS BLOB)), 0)"
-    " + coalesce(length(CAST(response AS BLOB)), 0) " NEW_ELEMENTS;
+static const char zFindElements[] =
+    ELEMENTS KEPT "SELECT i, event_id, agent_id, request, response,"
+                  " coalesce(CAST(time AS INTEGER), ?3) " NEW_ELEMENTS;
 
 static const char zSaveElements[] = ELEMENTS KEPT
-    "INSERT INTO main.payload_evidence(kill_switch_event_id, event_id,"
-    "  agent_id, request_body, response_body, created_at) "
-    "SELECT ?1, event_id, agent_id, request, response, created " NEW_ELEMENTS
-    " ORDER BY i";
+    "INSERT INTO main.event_payloads(id, purpose, kill_switch_event_id,"
+    " event_id, agent_id, request_body, response_body, created_at) "
+    "SELECT coalesce(?4 ->> ('$.' || i), " EVIDENCE_ID "), 'evidence', ?1,"
+    " event_id, agent_id, request, response, created " NEW_ELEMENTS
+    " ORDER BY i" EVIDENCE_THERE;
 
 /* Checks that the JSON is an array. */
 static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
@@ -323,20 +332,18 @@ void bxPayloadSaveEvidence(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   const char *zEvent =
       bxText(p->aArg[0], "kill_switch_event_id", 1024, 0, &p->err);
-  i64 iNow = bxNow(), nRow, iLast;
+  sqlite3_stmt *pRows, *pSave;
+  i64 iNow = bxNow(), nRow;
   if (p->err.rc != SQLITE_OK) return;
   bxLogBegin(pHome, &p->err);
   checkArray(pHome, p->aArg[1], &p->err);
   checkElements(pHome, p->aArg[1], &p->err);
-  iLast = bxPinsLast(pHome, &p->err);
-  nRow = bxAsk(pHome, zCountElements, &p->err, "tvi", zEvent, p->aArg[1], iNow);
-  if (p->err.rc == SQLITE_OK && bxPacks(pHome, &p->err)) {
-    sqlite3_stmt *pStmt = bxPrepare(pHome, zNameElements, &p->err);
-    bxBind(pStmt, &p->err, "tvi", zEvent, p->aArg[1], iNow);
-    bxUnpackLike(pHome, pStmt, &p->err);
-  }
-  bxDo(pHome, zSaveElements, &p->err, "tvi", zEvent, p->aArg[1], iNow);
-  bxPinsExpect(pHome, iLast, zEvent, nRow, &p->err);
+  pRows = bxStmt(pHome, zFindElements, &p->err);
+  pSave = bxStmt(pHome, zSaveElements, &p->err);
+  bxBind(pRows, &p->err, "tvi", zEvent, p->aArg[1], iNow);
+  bxBind(pSave, &p->err, "tvi", zEvent, p->aArg[1], iNow);
+  nRow = bxPinsSave(
+      pHome, zEvent, bxPinsLast(pHome, &p->err), pRows, pSave, &p->err);
   bxReturnInt(p, nRow);
 }
 
@@ -367,11 +374,11 @@ void bxPayloadStats(BxCall *p) {
       "SELECT json_object("
       "  'enabled', json((SELECT CASE value WHEN 1 THEN 'true' ELSE 'false' END"
       "    FROM main.blackbox_settings WHERE name = 'payload.enabled')),"
-      "  'archive', a.n + coalesce(sum(k.n) FILTER (WHERE purpose = "
+      "  'archive', coalesce(sum(k.n) FILTER (WHERE purpose = "
       "'archive'), 0),"
       "  'evidence', coalesce(sum(k.n) FILTER (WHERE purpose = 'evidence'), 0),"
       "  'pinned', coalesce(sum(k.n) FILTER (WHERE pinned), 0),"
-      "  'archiveBytes', a.b + coalesce(sum(k.b) FILTER (WHERE purpose = "
+      "  'archiveBytes', coalesce(sum(k.b) FILTER (WHERE purpose = "
       "'archive'), 0),"
       "  'evidenceBytes', coalesce(sum(k.b) FILTER (WHERE purpose = "
       "'evidence'), 0),"
@@ -385,12 +392,8 @@ void bxPayloadStats(BxCall *p) {
       "  'waiting', ?2, 'waitingBytes', ?3, 'waitingOf', 'this connection',"
       "  'totalSize', (SELECT page_count FROM pragma_page_count(?4)) *"
       "    (SELECT page_size FROM pragma_page_size(?4)))"
-      "  FROM (SELECT count(*) AS n, coalesce(sum(size_bytes), 0) AS b"
+      "  FROM (SELECT purpose, pinned, count(*) AS n, sum(size_bytes) AS b"
       "    FROM main.event_payloads INDEXED BY payload_by_age"
-      "    WHERE purpose = 'archive' AND pinned = 0) AS a"
-      "  LEFT JOIN (SELECT purpose, pinned, count(*) AS n, sum(size_bytes) AS b"
-      "    FROM main.event_payloads INDEXED BY payload_kept"
-      "    WHERE purpose <> 'archive' OR pinned <> 0"
       "    GROUP BY purpose, pinned) AS k";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   char *z;

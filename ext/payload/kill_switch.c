@@ -4,8 +4,8 @@
 **
 ** Evidence is written first, in one statement, and the ring emptied second, in
 ** another. Both are undone together: as a function by its savepoint, as a row
-** put into the ring as core/write.c says. The view payload_evidence sees to it
-** that an exchange of the archive is not stored twice.
+** put into the ring as core/write.c says. An exchange of the archive is not stored
+** twice: see pins.c.
 **
 ** Where: the archive must be in the ring's own file, or the ring in temp. Two
 ** files that use a write-ahead log commit one after the other; had the ring's
@@ -70,21 +70,23 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   "    AND store_text(e.request_body) IS " RING_REQUEST                       \
   "    AND store_text(e.response_body) IS " RING_RESPONSE ")"                    \
   " AND NOT " IS_REFUSED
-#define COUNT_ROWS(schema) "SELECT count(*)" ROWS(schema)
-#define NAME_ROWS(schema) "SELECT agent_id, event_id, size_bytes" ROWS(schema)
+#define FIND(schema)                                                           \
+  "SELECT id, event_id, agent_id, " RING_REQUEST ", " RING_RESPONSE            \
+  ", timestamp" ROWS(schema)
+/* ?4: the ids of those that are in the archive. */
 #define SAVE(schema)                                                           \
-  "INSERT INTO main.payload_evidence(kill_switch_event_id, agent_id,"          \
-  "  event_id, request_body, response_body, meta, created_at) "                \
-  "SELECT ?1, agent_id, event_id, " RING_REQUEST ", " RING_RESPONSE ", meta, strftime("\
-  "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)
+  "INSERT INTO main.event_payloads(id, purpose, kill_switch_event_id,"         \
+  "  agent_id, event_id, request_body, response_body, meta, created_at) "      \
+  "SELECT coalesce(?4 ->> ('$.' || id), " EVIDENCE_ID "), 'evidence', ?1,"     \
+  "  agent_id, event_id, " RING_REQUEST ", " RING_RESPONSE ", meta, strftime(" \
+  "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)    \
+  EVIDENCE_THERE
 #define OF_AGENT(schema)                                                       \
   " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?2"
 /* clang-format on */
 
-static const char zCountMain[] = COUNT_ROWS("main");
-static const char zCountTemp[] = COUNT_ROWS("temp");
-static const char zNamed[] = NAME_ROWS("main");
-static const char zNamedTemp[] = NAME_ROWS("temp");
+static const char zFind[] = FIND("main");
+static const char zFindTemp[] = FIND("temp");
 static const char zSave[] = SAVE("main");
 static const char zSaveTemp[] = SAVE("temp");
 /* What is skipped, and what is taken out. */
@@ -105,27 +107,16 @@ static void bindRows(Ring *p, sqlite3_stmt *pStmt, const char *zEvent,
       RING_LAST(pAgent->iNo));
 }
 
-/* Saves the agent's rows in one statement, with pins after row iLast of the log. Returns
-** how many. */
+/* Saves the agent's rows, with pins after row iLast of the log. Returns how many. */
 static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent, i64 iLast,
     const RingAgent *pAgent, BxErr *pErr) {
   BxStmts *pSaving = savingOf(p, pArchive, pErr);
   int bTemp = pSaving == &p->saving;
-  i64 nRow = 0;
-  sqlite3_stmt *pStmt = bxStmt(pSaving, bTemp ? zCountTemp : zCountMain, pErr);
-  bindRows(p, pStmt, zEvent, pAgent, pErr);
-  if (bxRow(pStmt, pErr)) nRow = sqlite3_column_int64(pStmt, 0);
-  bxDone(pStmt, pErr);
-  if (pErr->rc == SQLITE_OK && bxPacks(pArchive, pErr)) {
-    pStmt = bxPrepare(pSaving, bTemp ? zNamedTemp : zNamed, pErr);
-    bindRows(p, pStmt, zEvent, pAgent, pErr);
-    bxUnpackLike(pArchive, pStmt, pErr);
-  }
-  pStmt = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
-  bindRows(p, pStmt, zEvent, pAgent, pErr);
-  bxRun(pStmt, pErr);
-  bxPinsExpect(pArchive, iLast, zEvent, nRow, pErr);
-  return nRow;
+  sqlite3_stmt *pRows = bxStmt(pSaving, bTemp ? zFindTemp : zFind, pErr);
+  sqlite3_stmt *pSave = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
+  bindRows(p, pRows, zEvent, pAgent, pErr);
+  bindRows(p, pSave, zEvent, pAgent, pErr);
+  return bxPinsSave(pArchive, zEvent, iLast, pRows, pSave, pErr);
 }
 
 /* Says in the log what was skipped. */

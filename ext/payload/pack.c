@@ -162,7 +162,7 @@ void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
 
 /*---------------------------------------------------------- unpacking ----*/
 
-void bxUnpackRow(BxStmts *p, const char *zId, BxErr *pErr) {
+static void unpackRow(BxStmts *p, const char *zId, BxErr *pErr) {
   static const char zSql[] =
       "INSERT INTO main.payload__bodies(\"key\", request_body, response_body)"
       " SELECT id, store_text(request_body), store_text(response_body)"
@@ -194,7 +194,7 @@ static void unpackOne(Unpacking *u, const char *zId, BxErr *pErr) {
   static const char zStays[] =
       "SELECT EXISTS (SELECT 1 FROM main.payload__packed WHERE \"key\" = ?1)";
   BxErr err = {SQLITE_OK, 0};
-  bxUnpackRow(u->p, zId, &err);
+  unpackRow(u->p, zId, &err);
   if (err.rc == SQLITE_CORRUPT_VTAB ||
       (err.rc == SQLITE_OK && bxAsk(u->p, zStays, pErr, "t", zId))) {
     bxClear(&err);
@@ -260,29 +260,4 @@ void bxPayloadUnpack(BxCall *p) {
                unpacking.nRow, unpacking.zLeft, bMore ? "true" : "false"));
   }
   sqlite3_free(unpacking.zLeft);
-}
-
-/* Unpacks the rows of a query that returns ids, and finalizes it. */
-static void unpackAll(BxStmts *p, sqlite3_stmt *pIds, BxErr *pErr) {
-  while (bxRow(pIds, pErr)) {
-    const char *zId = bxColumnText(pIds, 0, pErr);
-    if (zId != 0) bxUnpackRow(p, zId, pErr);
-  }
-  sqlite3_finalize(pIds);
-}
-
-void bxUnpackLike(BxStmts *p, sqlite3_stmt *pExchanges, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT id FROM main.event_payloads AS e WHERE event_id = ?2"
-      " AND agent_id = ?1 AND size_bytes = ?3 AND purpose = 'archive'"
-      " AND pinned = 0 AND EXISTS (SELECT 1 FROM main.payload__packed AS t"
-      "  WHERE t.\"key\" = e.id) LIMIT 16";
-  while (bxRow(pExchanges, pErr)) {
-    sqlite3_stmt *pIds = bxPrepare(p, zSql, pErr);
-    bxBind(pIds, pErr, "vvv", sqlite3_column_value(pExchanges, 0),
-        sqlite3_column_value(pExchanges, 1),
-        sqlite3_column_value(pExchanges, 2));
-    unpackAll(p, pIds, pErr);
-  }
-  sqlite3_finalize(pExchanges);
 }

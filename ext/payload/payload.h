@@ -19,13 +19,25 @@ void bxPayloadCheck(BxStmts *p, BxProblems *pOut);
 ** archive is removed. */
 void bxPayloadLeave(BxStmts *p, BxErr *pErr);
 
+extern const BxDue bxPayloadDue[]; /* archive.c */
+
 /* pins.c */
 /* The number of the newest row of the log. */
 i64 bxPinsLast(BxStmts *p, BxErr *pErr);
-/* Fails unless so many exchanges of a kill switch were pinned after row iLast of
-** the log. */
-void bxPinsExpect(
-    BxStmts *p, i64 iLast, const char *zEvent, i64 nSaved, BxErr *pErr);
+/* Saves exchanges as evidence: pRows finds them, pSave writes them, with the rows of
+** the archive that become evidence in its ?4. Returns how many; fails unless all are
+** pinned, after row iLast of the log. */
+i64 bxPinsSave(BxStmts *p, const char *zEvent, i64 iLast, sqlite3_stmt *pRows,
+    sqlite3_stmt *pSave, BxErr *pErr);
+#define EVIDENCE_ID                                                            \
+  "printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295,"                \
+  " random() & 65535, random() & 4095, 32768 | (random() & 16383),"            \
+  " random() & 281474976710655)"
+#define EVIDENCE_THERE                                                         \
+  " ON CONFLICT DO UPDATE SET purpose = 'evidence', pinned = 1,"               \
+  " kill_switch_event_id = excluded.kill_switch_event_id,"                     \
+  " meta = ifnull(meta, excluded.meta), created_at = excluded.created_at"      \
+  " WHERE id = excluded.id"
 /* Whether a row is pinned. */
 int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr);
 
@@ -43,12 +55,6 @@ int bxPacks(BxStmts *p, BxErr *pErr);
 void bxPackSome(BxStmts *p, int bCleanup, BxErr *pErr);
 /* Removes texts of rows that are gone. */
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr);
-/* Puts the texts of a row back. */
-void bxUnpackRow(BxStmts *p, const char *zId, BxErr *pErr);
-/* Unpacks the rows of the archive that may be among the exchanges of a query,
-** which has their agent_id, event_id and size_bytes, and finalizes it:
-** payload_evidence compares texts. */
-void bxUnpackLike(BxStmts *p, sqlite3_stmt *pExchanges, BxErr *pErr);
 void bxPayloadPack(BxCall *p);
 void bxPayloadUnpack(BxCall *p);
 

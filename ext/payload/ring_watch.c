@@ -333,7 +333,7 @@ void bxRingWatchBegin(
   if (bStopped && (p->mWatch & RING_REFUSE) && !pPush->bLate) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "AgentStoppedError: agent %s is stopped, and payload.refuse_stopped is "
-        "1; to start it again, INSERT INTO payload_starts(agent_id, actor, "
+        "1; to start it again, INSERT INTO payload_agent_log(agent_id, actor, "
         "reason)",
         pPush->zAgent);
   }

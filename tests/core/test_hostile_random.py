@@ -40,11 +40,10 @@ HOSTILE = [
     "DELETE FROM blackbox_settings", "INSERT INTO app VALUES('victim')", "UPDATE app SET x = 1",
     "REPLACE INTO blackbox_settings(name, value) VALUES('payload.retention_days', 1)",
     "REPLACE INTO blackbox_settings(name, value) VALUES('payload.max_bytes', 1)",
-    "INSERT INTO payload_evidence(event_id, agent_id, kill_switch_event_id) "
-    "VALUES('e4', 'b', 'k')",
+    "INSERT INTO event_payloads(event_id, agent_id, kill_switch_event_id, purpose) "
+    "VALUES('e4', 'b', 'k', 'evidence')",
     "INSERT INTO event_payloads(id, event_id, agent_id, purpose, created_at) "
     "VALUES('victim', 'e', 'a', 'archive', '2020-01-01')",
-    "DELETE FROM payload_due",
     "UPDATE retention_log SET rows = 0", "DELETE FROM blackbox_log",
     "INSERT INTO blackbox_log(domain, kind, subject) VALUES('payload', 'unpin', 'victim')",
 ]

@@ -342,7 +342,7 @@ def test_an_install_that_mends_a_row_of_its_own_tells_of_it(kept, damage, name):
 
 
 def test_an_install_that_repairs_nothing_of_a_record_tells_nothing(kept):
-    kept.execute("DROP INDEX payload_kept")
+    kept.execute("DROP INDEX payload_by_age")
     kept.execute("DELETE FROM retention_rules WHERE rule = 'payload.age'")
     one(kept, "SELECT blackbox_install()")
     assert found(kept) == []

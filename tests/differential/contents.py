@@ -12,7 +12,6 @@ TABLES = {
     "payload_unpins": "payload_id, actor, reason, at, event_id",
     "payload_waiting": "*",
     "payload_queue": "event_id, agent_id, request_body, response_body, timestamp",
-    "payload_due": "key, bytes, at, blocked_by",
     "payload_verdicts": "ring, agent_id, rule, level, count, threshold, tool, turn, seqs, tokens, "
                         "sentence, action, kill_switch_event_id, at",
     "payload_agents": "agent_id, on_loop, stopped_at, stopped_by",

@@ -93,16 +93,15 @@ DIFFERENCES = [
     Difference(
         r"", r"PinnedError: a pinned row cannot be (deleted|changed); unpin it first with INSERT INTO "
         r"payload_unpins\(payload_id, actor, reason\)",
-        r"PinnedError: a pinned row cannot be (deleted|changed); unpin it with INSERT INTO payload_unpins",
+        r"PinnedError: a pinned row cannot be (deleted|changed); INSERT INTO payload_unpins",
         "a shorter message"),
     Difference(
         r"", r"HeldError: a hold keeps this row, which cannot be (deleted|changed); SELECT \* FROM "
         r"retention_holds lists the holds, and retention_release\(\) ends one",
-        r"HeldError: a hold keeps this row, which cannot be (deleted|changed); SELECT \* FROM "
-        r"retention_holds lists the holds( \(19\))?$", "a shorter message"),
+        r"HeldError: a hold keeps this row, which cannot be (deleted|changed); (SELECT \* FROM "
+        r"retention_holds lists the holds|see retention_holds)( \(19\))?$", "a shorter message"),
     Difference(
-        r"", r"; SELECT id FROM payload_pins lists the pinned rows$",
-        r"; SELECT id FROM payload_pins lists them$", "a shorter message"),
+        r"", r"; SELECT id FROM payload_pins lists the pinned rows$", r"; see payload_pins$", "a shorter message"),
     Difference(
         r"event_payloads", r"; use another one, or wait until the time in retention_eras",
         r"for retention\.refuse_days; see retention_erasures( \(19\))?$", "a shorter message"),
@@ -382,6 +381,8 @@ TRANSLATIONS = [
     Translation(
         r"FROM rollout_usage_formats", "FROM (SELECT * FROM blackbox_places "
         "WHERE type <> '' AND kind = 'usage')", "one table of formats"),
+    Translation(
+        r"\bINTO payload_starts\(", "INTO payload_agent_log(", "the log of agents takes the starts"),
     Translation(
         r"\bring_agents SET half = ", "ring_agents SET kept = ",
         "rows are not in two halves: the id of a slot has the window"),

@@ -137,13 +137,13 @@ def test_cleanup_runs_though_the_archive_is_off_and_as_a_row(archive):
     assert ids(archive) == []
 
 
-def test_plain_sql_cleans_up_through_the_plan(archive, path):
+def test_plain_sql_cleans_up(archive, path):
     for i in range(4):
         add(archive, f"r{i}", i)
     add(archive, "pin", 0, pinned=1)
     plain = sqlite3.connect(path, isolation_level=None)
-    plain.execute("DELETE FROM payload_due WHERE at < 3")
-    assert receipts(plain) == [("payload.age", None, 3, 15, 0, 2)]
+    plain.execute("DELETE FROM event_payloads WHERE created_ms < 3 AND pinned = 0")
+    assert receipts(plain) == [("manual", None, 3, 15, 0, 2)]
     assert ids(plain) == ["r3", "pin"]
 
 
@@ -196,17 +196,17 @@ def test_plan_lists_exactly_what_the_act_removes(archive):
     add(archive, "pin", 5, pinned=1)
     for i in range(20):
         add(archive, f"r{i}", i * 1000, old_form=i % 2)
-    due = rows(archive, "SELECT key, bytes FROM payload_due "
-               "WHERE at < 11500 AND blocked_by IS NULL ORDER BY at")
-    assert rows(archive, "SELECT key, blocked_by FROM payload_due WHERE "
-                "blocked_by IS NOT NULL") == [("pin", "pinned")]
+    one(archive, "SELECT blackbox_install('main', 'retention')")
+    plan = "SELECT key, bytes FROM retention_plan({}) WHERE blocked_by ".format(11500 + 7 * DAY)
+    due = rows(archive, plan + "IS NULL ORDER BY due_at")
+    assert rows(archive, plan + "= 'pinned'") == [("pin", 5)]
     before = set(ids(archive))
     one(archive, "SELECT payload_cleanup(0, 11500)")
     assert before - set(ids(archive)) == {r[0] for r in due}
     assert receipts(archive, "rows, bytes") == [(len(due), sum(r[1] for r in due))]
     assert rows(archive, 'SELECT rule, "view", setting, unit_ms, "table" FROM retention_rules'
                 " WHERE domain = 'payload'") \
-        == [("payload.age", "payload_due", "payload.retention_days", DAY, "event_payloads")]
+        == [("payload.age", None, "payload.retention_days", DAY, "event_payloads")]
 
 
 # ---- receipts

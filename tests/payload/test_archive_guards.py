@@ -446,7 +446,7 @@ def test_check_is_silent_when_all_is_well(db):
     [("DROP TRIGGER payload_delete_guard", "missing"),
      ("DROP TRIGGER payload_insert_replace", "missing"),
      ("DROP INDEX payload_by_age", "missing"),
-     ("DROP VIEW payload_due", "missing"),
+     ("DROP VIEW payload__held", "missing"),
      ("DROP TRIGGER payload_delete_guard; DELETE FROM event_payloads WHERE id='ev'",
       "row ev was pinned and is gone"),
      ("DELETE FROM payload__pins", "pinned row ev is not in payload_pins"),
@@ -525,7 +525,7 @@ def test_a_raise_of_fail_inside_a_replace_leaves_nothing_behind(db):
     db.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads BEGIN "
                "SELECT RAISE(FAIL, 'no'); END")
     for sql in ("REPLACE INTO event_payloads(id, event_id, agent_id, purpose)"
-                " VALUES('one', 'e', 'a', 'archive')", "DELETE FROM payload_due WHERE key = 'two'"):
+                " VALUES('one', 'e', 'a', 'archive')", "DELETE FROM event_payloads WHERE id = 'two'"):
         with pytest.raises(sqlite3.IntegrityError, match="^no$"):
             db.execute(sql)
     db.execute("DROP TRIGGER mine")

@@ -20,7 +20,7 @@ QUERIES = {
     "by kill switch, in order":
         "SELECT * FROM payload_rows WHERE kill_switch_event_id = 'k1' "
         "ORDER BY created_ms",
-    "due": "SELECT * FROM payload_due WHERE at < 2000 AND blocked_by IS NULL",
+    "due": "SELECT id FROM event_payloads WHERE purpose = 'archive' AND pinned = 0 AND created_ms < 2000",
     "by id": "SELECT * FROM event_payloads WHERE id = 'x'",
     "a pin": "SELECT * FROM payload_pins WHERE id = 'x'",
 }
@@ -89,9 +89,6 @@ def test_documented_queries_return_the_right_rows(archive):
         == sorted(times("by kill switch, in order"))
     expired = {r[0] for r in table if r[4] < 2000 and r[5] == "archive" and not r[6]}
     assert set(ids("due")) == expired
-    assert {r[0]: r[3] for r in rows(archive, "SELECT * FROM payload_due "
-                                     "WHERE blocked_by IS NOT NULL")} \
-        == {r[0]: "pinned" for r in table if r[5] == "archive" and r[6]}
 
 
 COMMANDS = """
@@ -144,7 +141,7 @@ def test_statements_inside_triggers_seek(archive, path):
     archive.close()
     out = shell("-batch", path, stdin="""
 .eqp trigger
-DELETE FROM payload_due WHERE at < 2000;
+DELETE FROM event_payloads WHERE purpose = 'archive' AND pinned = 0 AND created_ms < 2000;
 INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('e', 'a', 'evidence');
 UPDATE event_payloads SET pinned = 1 WHERE id = 'i2';
 INSERT INTO payload_unpins(payload_id, actor, reason) VALUES('i1', 'a', 'r');
@@ -169,7 +166,7 @@ def test_counting_and_choosing_read_no_body(archive, path):
         archive, "SELECT pageno FROM dbstat WHERE name = 'event_payloads' "
         "AND pagetype = 'overflow'")]
     assert len(overflow) > 300
-    queries = ["SELECT payload_stats()", "SELECT * FROM payload_due",
+    queries = ["SELECT payload_stats()", "SELECT * FROM retention_plan",
                "SELECT rows, bytes FROM retention_report WHERE part = 'payload'"]
     expected = [rows(archive, sql) for sql in queries]
     archive.close()

@@ -514,8 +514,8 @@ def test_a_pin_names_who_pulled_its_own_switch(db):
     assert rows(db, "SELECT actor, rows FROM blackbox_log WHERE kind = 'kill_switch'") == [
         ("Ann", 1), ("Bob", 1), ("Cid", 0)]
     # Who pulls the switch of one agent has not saved what plain SQL saved of another.
-    db.execute("INSERT INTO payload_evidence(kill_switch_event_id, agent_id, event_id)"
-               " VALUES('kk', 'b', 'of b')")
+    db.execute("INSERT INTO event_payloads(kill_switch_event_id, agent_id, event_id, purpose)"
+               " VALUES('kk', 'b', 'of b', 'evidence')")
     push(db, "a", "of a")
     one(db, "SELECT payload_kill_switch('ring', 'a', 'kk', 'Ann', 'why')")
     assert rows(db, "SELECT event_id, p.actor, p.reason FROM payload_pins AS p JOIN event_payloads"

@@ -335,14 +335,14 @@ def test_a_stopped_agent_is_refused_if_so_set_and_is_started_with_a_reason(db):
         db.execute("SAVEPOINT s")
         db.execute(statement)
         assert rows(db, "SELECT problem FROM blackbox_check WHERE object = 'payload_agents'") == [
-            ("agent a was stopped, and started without payload_starts",)]
+            ("agent a was stopped, and started without payload_agent_log",)]
         db.execute("ROLLBACK TO s")
         db.execute("RELEASE s")
     assert rows(db, "SELECT * FROM blackbox_check") == []
     for values in "('a', '', 'r')", "('a', 'Ann', NULL)", "('b', 'Ann', 'r')":
         with pytest.raises(sqlite3.IntegrityError, match="ValidationError|NotFoundError"):
-            db.execute(f"INSERT INTO payload_starts(agent_id, actor, reason) VALUES{values}")
-    db.execute("INSERT INTO payload_starts(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
+            db.execute(f"INSERT INTO payload_agent_log(agent_id, actor, reason) VALUES{values}")
+    db.execute("INSERT INTO payload_agent_log(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
     assert rows(db, "SELECT kind, actor, reason FROM blackbox_log "
                 "WHERE kind IN ('stop', 'start')") == [
         ("stop", "rule no_progress", None), ("start", "Ann", "mended")]
@@ -361,7 +361,7 @@ def test_a_start_forgets_the_calls_before_it(db):
     exchanges = list(sessions.chat(calls(6)))
     push(db, exchanges[:4])
     db.execute("INSERT INTO payload_agents(agent_id, stopped_at, stopped_by) VALUES('a', 1, 'Ann')")
-    db.execute("INSERT INTO payload_starts(agent_id, actor, reason) VALUES('a', 'Ann', 'go on')")
+    db.execute("INSERT INTO payload_agent_log(agent_id, actor, reason) VALUES('a', 'Ann', 'go on')")
     push(db, exchanges[4:])
     assert found(db) == []
 

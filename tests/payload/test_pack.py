@@ -328,8 +328,8 @@ def test_without_the_module_rows_go_and_their_texts_are_counted(full, path):
         db.execute("DELETE FROM event_payloads WHERE id = 'a1'")
     db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) VALUES('e1', 'x', 'y')")
     db.execute("DELETE FROM event_payloads WHERE id = 'e1'")
-    db.execute("INSERT INTO payload_evidence(kill_switch_event_id, event_id, agent_id,"
-               " request_body) VALUES('k', 'e', 'a', 'q')")
+    db.execute("INSERT INTO event_payloads(kill_switch_event_id, event_id, agent_id,"
+               " request_body, purpose) VALUES('k', 'e', 'a', 'q', 'evidence')")
     with pytest.raises(sqlite3.OperationalError, match="no such function: store_text"):
         db.execute("SELECT request_body FROM payload_rows").fetchall()
     assert len(db.execute("SELECT id, size_bytes FROM event_payloads").fetchall()) == 8

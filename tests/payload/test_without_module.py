@@ -36,7 +36,7 @@ def test_the_archive_works_whole(plain, db):
     plain.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, "
                   "purpose) VALUES('n', 'a', 'é', 'archive')")
     assert one(plain, "SELECT size_bytes FROM event_payloads WHERE event_id='n'") == 2
-    plain.execute("DELETE FROM payload_due")
+    plain.execute("DELETE FROM event_payloads WHERE pinned = 0")
     assert one(plain, "SELECT count(*) FROM event_payloads") == 1
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         plain.execute("DELETE FROM event_payloads")
@@ -44,7 +44,7 @@ def test_the_archive_works_whole(plain, db):
                   "SELECT id, 'Ann', 'closed' FROM event_payloads")
     plain.execute("DELETE FROM event_payloads")
     plain.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.pack', 0)")
-    for view in ("payload_due", "blackbox_settings", "retention_log", "retention_rules"):
+    for view in ("payload_pins", "blackbox_settings", "retention_log", "retention_rules"):
         plain.execute(f"SELECT * FROM {view}").fetchall()
     assert check(db) == []
 
@@ -57,7 +57,7 @@ def test_agents_are_stopped_and_started_by_plain_sql(plain, db):
     push(db, "b", "e9")
     plain.execute("INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('n', 'a', 'archive')")
     assert one(db, "SELECT payload_kill_switch('ring', 'a', 'k2')") == 3  # what it did is kept
-    plain.execute("INSERT INTO payload_starts(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
+    plain.execute("INSERT INTO payload_agent_log(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
     push(db, "a", "e9")
     assert rows(plain, "SELECT kind, actor, reason FROM blackbox_log "
                 "WHERE kind IN ('stop', 'start')") \

@@ -66,7 +66,8 @@ def test_clean_ups_skip_what_is_held_and_their_lists_say_so(full):
     assert one(full, "SELECT payload_clear_archive()") == 0
     assert one(full, "SELECT rollout_cleanup_expired()") == 0
     assert contents(full) == before
-    assert rows(full, "SELECT key, blocked_by FROM payload_due ORDER BY key") == [
+    assert rows(full, "SELECT key, blocked_by FROM retention_plan WHERE rule = 'payload.age'"
+                " ORDER BY key") == [
         ("p1", "held"), ("p2", "held"), ("p3", "held")]
     assert rows(full, "SELECT key, blocked_by FROM rollout_due") == [(ID, "held")]
     assert rows(full, "SELECT key, blocked_by FROM retention_plan WHERE rule = 'cache.idle'"
@@ -94,8 +95,8 @@ def test_a_row_that_comes_after_the_hold_is_held_as_well(full):
 
 def test_a_held_row_of_the_archive_can_become_evidence(full):
     hold(full, "agent", "a")
-    full.execute("INSERT INTO payload_evidence(kill_switch_event_id, event_id, agent_id, "
-                 "request_body) VALUES('k', 'e1', 'a', 'q1')")
+    full.execute("UPDATE event_payloads SET purpose = 'evidence', kill_switch_event_id = 'k' "
+                 "WHERE id = 'p1'")
     assert rows(full, "SELECT purpose, pinned, kill_switch_event_id FROM event_payloads "
                 "WHERE id = 'p1'") == [("evidence", 1, "k")]
     one(full, "SELECT payload_unpin('p1', 'ann', 'no longer needed')")
@@ -497,7 +498,6 @@ def test_ten_thousand_holds_do_not_scan(full):
     plan = " ".join(r[3] for r in rows(
         full, "EXPLAIN QUERY PLAN DELETE FROM event_payloads WHERE id = 'p1'"))
     assert "SCAN" not in plan
-    for view in ("payload__held", "payload_due"):
-        assert "SEARCH retention__in_force" in " ".join(r[3] for r in rows(
-            full, f"EXPLAIN QUERY PLAN SELECT * FROM {view}"))
+    assert "SEARCH retention__in_force" in " ".join(r[3] for r in rows(
+        full, "EXPLAIN QUERY PLAN SELECT * FROM payload__held"))
     full.execute("DELETE FROM event_payloads WHERE id = 'p1'")

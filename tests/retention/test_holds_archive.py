@@ -141,7 +141,7 @@ def test_a_trigger_of_the_user_is_no_way_around_a_hold(db, event):
     hold(db, "evidence", "p")
     db.execute(f"CREATE TEMP TRIGGER mine {event} BEGIN SELECT RAISE(IGNORE); END")
     for sql in ("DELETE FROM event_payloads", "UPDATE event_payloads SET request_body = 'z'",
-                "DELETE FROM payload_due", "UPDATE event_payloads SET id = 'z' WHERE id = 'p'",
+                "DELETE FROM event_payloads WHERE pinned = 0", "UPDATE event_payloads SET id = 'z' WHERE id = 'p'",
                 "UPDATE OR REPLACE event_payloads SET id = 'p' WHERE id = 'q'",
                 "UPDATE OR REPLACE event_payloads SET rowid = 1 WHERE id = 'q'",
                 "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) "

@@ -188,12 +188,6 @@ const Operation aPayloadOperation[] = {
         "INSERT INTO event_payloads(event_id, agent_id, request_body, purpose)"
         "  VALUES('j1','a','q','archive'), ('j2','a','q','archive');",
         0, "SELECT payload_save_evidence('k1', " JSON ")", 0},
-    {"save evidence as a row", ARCHIVED, 0,
-        "INSERT INTO payload_evidence(kill_switch_event_id, event_id, agent_id,"
-        " request_body, response_body, created_at) SELECT 'k1', event_id, "
-        "agent_id, request_body, response_body, '1970-01-01 00:00:06' FROM "
-        "event_payloads WHERE event_id <> 'e1'",
-        0},
     {"save evidence as a command", 0, 0,
         CALL("payload_save_evidence",
             "[\"k1\",\"[{\\\"eventId\\\":\\\"j1\\\",\\\"agentId\\\":\\\"a\\\","
@@ -278,7 +272,7 @@ const Operation aPayloadOperation[] = {
         0},
     {"start an agent",
         "INSERT INTO payload_agents(agent_id, stopped_at) VALUES('a', 1);", 0,
-        "INSERT INTO payload_starts(agent_id, actor, reason, at) "
+        "INSERT INTO payload_agent_log(agent_id, actor, reason, at) "
         "VALUES('a', 'me', 'mended', 5)",
         0},
     {"loops and replay",
