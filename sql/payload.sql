@@ -271,7 +271,7 @@ BEGIN
              RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; INSERT INTO payload_unpins'))
    WHERE (OLD.pinned IS NOT 0 OR (EXISTS (SELECT 1 FROM retention__in_force)
                                   AND EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)))
-     AND NOT (
+     AND (
       (NEW.rowid, NEW.id COLLATE BINARY, NEW.event_id COLLATE BINARY, NEW.agent_id COLLATE BINARY)
       IS (OLD.rowid, ifnull(OLD.id, NEW.id), OLD.event_id, OLD.agent_id)
       AND iif((NEW.purpose, OLD.purpose, OLD.pinned) IS ('evidence', 'archive', 0),
@@ -283,7 +283,7 @@ BEGIN
       AND (NEW.request_body IS OLD.request_body COLLATE BINARY
         OR NEW.request_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id AND reference IS NOT OLD.response_body))
       AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL
-        OR NEW.response_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id AND reference IS NOT OLD.request_body)));
+        OR NEW.response_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id AND reference IS NOT OLD.request_body))) IS NOT 1;
   SELECT CASE
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another')

@@ -274,6 +274,8 @@ class Generator(random.Random):
             ("SELECT payload_cleanup(?)", self.of(1, 7, 30, 0)),
             ("SELECT payload_cleanup(?, ?, ?)", self.of(1, 7), self.time(), self.number()),
             ("SELECT payload_clear_archive()",),
+            ("DELETE FROM event_payloads WHERE pinned = 0 AND unixepoch(created_at) * 1000 < ?",
+             self.time()),
             *[("SELECT payload_queue(?, ?, ?, ?, ?)", *exchange, self.time())] * 3,
             ("SELECT payload_queue(?, ?, ?, ?)", *exchange),
             (f"{self.choice(CONFLICT)} INTO payload_queue(event_id, agent_id, request_body, "
@@ -281,6 +283,9 @@ class Generator(random.Random):
              *exchange, self.time(), START + self.times),
             ("DELETE FROM payload_queue WHERE agent_id = ?", self.agent()),
             ("SELECT payload_flush()",),
+            ("INSERT INTO event_payloads(kill_switch_event_id, event_id, agent_id, request_body, "
+             "response_body, created_at, purpose) VALUES(?, ?, ?, ?, ?, ?, 'evidence')",
+             self.switch(), *exchange, self.date()),
             ("SELECT payload_save_evidence(?, ?)", self.switch(), self.of(json.dumps([
                 {"eventId": "e1", "agentId": "a", "requestBody": "q", "responseBody": {"x": 1},
                  "timestamp": START}, {"event_id": "e2", "agent_id": "b"}]), "[{}]", "{}")),

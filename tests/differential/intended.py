@@ -103,6 +103,12 @@ DIFFERENCES = [
     Difference(
         r"", r"; SELECT id FROM payload_pins lists the pinned rows$", r"; see payload_pins$", "a shorter message"),
     Difference(
+        r"event_payloads", r"ValidationError: created_at must be a date such as \S+ or ",
+        r"ValidationError: created_at must be a date such as 2026-01-31T12:00:00\.000Z$", "a shorter message"),
+    Difference(
+        r"event_payloads", r"event_id and agent_id must be text that is not empty; set both$",
+        r"event_id and agent_id must be text that is not empty$", "a shorter message"),
+    Difference(
         r"event_payloads", r"; use another one, or wait until the time in retention_eras",
         r"for retention\.refuse_days; see retention_erasures( \(19\))?$", "a shorter message"),
     Difference(

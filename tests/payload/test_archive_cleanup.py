@@ -198,7 +198,7 @@ def test_plan_lists_exactly_what_the_act_removes(archive):
         add(archive, f"r{i}", i * 1000, old_form=i % 2)
     one(archive, "SELECT blackbox_install('main', 'retention')")
     plan = "SELECT key, bytes FROM retention_plan({}) WHERE blocked_by ".format(11500 + 7 * DAY)
-    due = rows(archive, plan + "IS NULL ORDER BY due_at")
+    due = rows(archive, plan + "IS NULL ORDER BY due")
     assert rows(archive, plan + "= 'pinned'") == [("pin", 5)]
     before = set(ids(archive))
     one(archive, "SELECT payload_cleanup(0, 11500)")

@@ -626,7 +626,7 @@ def test_the_log_keeps_the_verdicts_and_stops(db):
     db.execute("DELETE FROM payload_verdicts")
     assert rows(db, "SELECT subject, reason, agent_id FROM blackbox_log WHERE kind = 'verdict'") \
         == [("no_progress", sentence, "a")]
-    for act in "UPDATE payload_starts SET reason = ''", "DELETE FROM payload_starts":
+    for act in "UPDATE payload_agent_log SET reason = ''", "DELETE FROM payload_agent_log":
         with pytest.raises(sqlite3.OperationalError, match="because it is a view"):
             db.execute(act)
 
