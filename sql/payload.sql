@@ -343,14 +343,12 @@ BEGIN
   SELECT CASE
     WHEN NEW.pinned NOT IN (0, 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-    WHEN bad AND OLD.pinned
-      OR NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
+    WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; INSERT INTO payload_unpins')
-    WHEN bad
-    THEN RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it') END
-    FROM (SELECT NEW.size_bytes IS NOT OLD.size_bytes AND (SELECT fix FROM payload__state WHERE rid = NEW.rowid) IS NULL
-             AND NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0)
-                 + ifnull(length(CAST(NEW.response_body AS BLOB)), 0) AS bad);
+    WHEN NEW.size_bytes IS NOT OLD.size_bytes AND (SELECT fix FROM payload__state WHERE rid = NEW.rowid) IS NULL
+     AND NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
+    THEN iif(OLD.pinned, RAISE(ABORT, 'PinnedError: size_bytes of a pinned row cannot be changed'),
+             RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it')) END;
   INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
    WHERE NEW.pinned <> 0 AND NEW.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id);
@@ -416,20 +414,24 @@ CREATE TRIGGER IF NOT EXISTS main.payload_look
 AFTER UPDATE OF rid ON payload__state
 WHEN NEW.fix IS NOT NULL OR (NEW.ms AND NEW.wake <= unixepoch() * 1000) OR NEW.bytes > NEW.most
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; write its text, store_text(body)')
-    FROM event_payloads, payload__packed
-   WHERE NEW.fix IS NOT NULL AND event_payloads.rowid = NEW.rid AND "key" IS NOT id
-     AND text IN (substr(request_body, 37, 20) + 0, substr(response_body, 37, 20) + 0)
-     AND reference IN (request_body, response_body);
   UPDATE event_payloads
      SET pinned = NEW.fix,
          size_bytes = ifnull(length(CAST(request_body AS BLOB)), 0) + ifnull(length(CAST(response_body AS BLOB)), 0)
-           + (SELECT ifnull(sum((bytes - length(reference)) * ((reference IS request_body) + (reference IS response_body))), 0)
-                FROM payload__packed WHERE "key" = id AND text > 0)
+           + (SELECT ifnull(sum(iif("key" IS id, (bytes - length(reference)) * ((reference IS request_body) + (reference IS response_body)),
+                       RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; write its text, store_text(body)'))), 0)
+                FROM payload__packed
+               WHERE text IN (substr(request_body, 37, 20) + 0, substr(response_body, 37, 20) + 0)
+                 AND text > 0 AND reference IN (request_body, response_body))
    WHERE rowid = NEW.rid AND NEW.fix IS NOT NULL;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it')
    WHERE NEW.fix AND changes() = 0;
-  UPDATE payload__state SET work = 1
+  UPDATE payload__state
+     SET work = 1,
+         till = iif(min(NEW.ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= unixepoch() * 1000,
+                    unixepoch() * 1000 - kept_ms, -9e15),
+         due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
+           WHERE iif(type = 'trigger', tbl_name LIKE 'event_payloads' AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%',
+                     type = 'table' AND sql LIKE '%references%event_payloads%'))
    WHERE one = 1 AND (bytes > most OR (NEW.ms AND wake <= unixepoch() * 1000));
 END;
 
@@ -449,13 +451,6 @@ BEGIN
             WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
            UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
    WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
-  UPDATE payload__state
-     SET till = iif(min(NEW.ms + NEW.kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= unixepoch() * 1000, unixepoch() * 1000 - NEW.kept_ms, -9e15),
-         due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
-           WHERE (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE
-                  AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'))
-              OR (type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads')))
-   WHERE one = 1;
   SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
     FROM event_payloads
    WHERE rowid = NEW.rid AND NEW.ms <> -1 AND size_bytes > NEW.max_bytes;
@@ -463,10 +458,10 @@ BEGIN
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.most, -9e15, NEW.since)
    ORDER BY created_ms, size_bytes
-   LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.most > min(1, NEW.share) * (
+   LIMIT iif(NEW.due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.most > min(1, NEW.share) * (
               SELECT sum(size_bytes) FROM (SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
                 WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
-                ORDER BY created_ms, size_bytes LIMIT 3)), 100, 3)) FROM payload__state);
+                ORDER BY created_ms, size_bytes LIMIT 3)), 100, 3));
   UPDATE payload__state
      SET work = 0, wake = iif(till < 0 AND NEW.ms <> -1, wake, min(unixepoch() * 1000 + 3600000, kept_ms +
            coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
