@@ -78,21 +78,21 @@ UPDATE main.blackbox__probe SET hit = 0;
 -- this expression is the same in all. SQLite compiles it wherever a statement needs
 -- it, so that one index alone has it.
 CREATE TABLE IF NOT EXISTS main.event_payloads(
-  id                   TEXT PRIMARY KEY NOT NULL DEFAULT (
+  id TEXT PRIMARY KEY NOT NULL DEFAULT (
     printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
       random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)),
-  event_id             TEXT NOT NULL,
-  agent_id             TEXT NOT NULL,
-  request_body         TEXT,
-  response_body        TEXT,
-  size_bytes           INTEGER NOT NULL DEFAULT 0,
-  purpose              TEXT NOT NULL CHECK (purpose IN ('archive', 'evidence')),
-  pinned               INTEGER NOT NULL DEFAULT 0,
+  event_id TEXT NOT NULL,
+  agent_id TEXT NOT NULL,
+  request_body TEXT,
+  response_body TEXT,
+  size_bytes INTEGER NOT NULL DEFAULT 0,
+  purpose TEXT NOT NULL CHECK (purpose IN ('archive', 'evidence')),
+  pinned INTEGER NOT NULL DEFAULT 0,
   kill_switch_event_id TEXT,
-  created_at           TEXT NOT NULL
+  created_at TEXT NOT NULL
     DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
-  meta                 TEXT,
-  created_ms           INTEGER GENERATED ALWAYS AS (CASE WHEN created_at > '0' AND substr(created_at, 5, 1) = '-'
+  meta TEXT,
+  created_ms INTEGER GENERATED ALWAYS AS (CASE WHEN created_at > '0' AND substr(created_at, 5, 1) = '-'
           AND substr(created_at, 8, 1) = '-' AND substr(created_at, 12, 2) < '24'
          THEN unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
             + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER) END) VIRTUAL
@@ -122,11 +122,11 @@ CREATE TABLE IF NOT EXISTS main.payload__pins(
 -- whether packed of payload__state has it: it was packed while it counted for
 -- payload.max_bytes.
 CREATE TABLE IF NOT EXISTS main.payload__packed(
-  text      INTEGER PRIMARY KEY,
-  "key"     TEXT NOT NULL,
+  text INTEGER PRIMARY KEY,
+  "key" TEXT NOT NULL,
   reference BLOB NOT NULL,
-  bytes     INTEGER NOT NULL,
-  counted   INTEGER NOT NULL
+  bytes INTEGER NOT NULL,
+  counted INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 
@@ -140,23 +140,18 @@ CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 -- while the module removes many, or the row that payload_due removes. most: max_bytes, and
 -- what packing saves: if there are more bytes, rows go.
 CREATE TABLE IF NOT EXISTS main.payload__state(
-  one       INTEGER PRIMARY KEY CHECK (one = 1),
-  bytes     INTEGER NOT NULL DEFAULT 0,
-  packed    INTEGER NOT NULL DEFAULT 0,
-  share     REAL NOT NULL DEFAULT 1,
-  pack      TEXT NOT NULL DEFAULT '',
-  kept_ms   INTEGER,
-  since     INTEGER,
-  max_bytes INTEGER,
-  wake      INTEGER NOT NULL DEFAULT 0,
-  rid       INTEGER,
-  ms        INTEGER,
-  fix       INTEGER,
-  work      INTEGER NOT NULL DEFAULT 0,
-  till      INTEGER,
-  due       INTEGER NOT NULL DEFAULT 0,
-  rule,
-  most      REAL
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  bytes INTEGER DEFAULT 0,
+  packed INTEGER DEFAULT 0,
+  share REAL DEFAULT 1,
+  pack TEXT DEFAULT '',
+  kept_ms, since, max_bytes,
+  wake DEFAULT 0,
+  rid, ms, fix,
+  work DEFAULT 0,
+  till,
+  due DEFAULT 0,
+  rule, most
 );
 INSERT INTO main.payload__state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 
@@ -211,7 +206,7 @@ WHEN (SELECT rule FROM payload__state) = 'manual' AND (SELECT hit FROM blackbox_
  AND (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
       OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
 BEGIN
-  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another; drop the trigger');
+  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another; drop it');
 END;
 
 -- SQLite fires no DELETE trigger for what REPLACE takes. So it is deleted before, by
@@ -289,7 +284,7 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another')
     WHEN (SELECT rule FROM payload__state) = 'manual' AND (SELECT hit FROM blackbox__probe)
      AND EXISTS (SELECT 1 FROM event_payloads WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid)
-    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another; drop the trigger')
+    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another; drop it')
     WHEN (NEW.event_id, NEW.agent_id) IS NOT (OLD.event_id, OLD.agent_id)
      AND (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'') IS NOT 1
     THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
@@ -393,7 +388,7 @@ WHEN NEW.at IS NULL OR EXISTS (SELECT 1 FROM payload__state WHERE bytes > most O
 BEGIN
   UPDATE payload__state SET rule = 'manual' WHERE one = 1 AND NEW.at IS NULL;
   DELETE FROM event_payloads WHERE rowid = NEW.rid;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop the trigger')
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop it')
    WHERE changes() = 0 AND NEW.at IS NULL AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
   UPDATE payload__state SET rule = NULL WHERE one = 1 AND NEW.at IS NULL;
 END;
@@ -425,6 +420,12 @@ BEGIN
    WHERE rowid = NEW.rid AND NEW.fix IS NOT NULL;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it')
    WHERE NEW.fix AND changes() = 0;
+  UPDATE retention__clock
+     SET (seen, due, was) = (
+           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
+            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
+           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
+   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
   UPDATE payload__state
      SET work = 1,
          till = iif(min(NEW.ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= unixepoch() * 1000,
@@ -445,12 +446,6 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_work
 AFTER UPDATE OF work ON payload__state WHEN NEW.work
 BEGIN
-  UPDATE retention__clock
-     SET (seen, due, was) = (
-           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
-            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
-           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
-   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
   SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
     FROM event_payloads
    WHERE rowid = NEW.rid AND NEW.ms <> -1 AND size_bytes > NEW.max_bytes;
@@ -480,8 +475,8 @@ AFTER UPDATE OF value ON blackbox_settings
 BEGIN
   UPDATE payload__state
      SET kept_ms = iif(NEW.name = 'payload.retention_days', NEW.value * 86400000, kept_ms),
-         since = iif(NEW.name = 'payload.history_until', iif(NEW.value > 0, NEW.value, -9e15), since),
-         max_bytes = iif(NEW.name = 'payload.max_bytes', iif(NEW.value > 0, NEW.value, 9e15), max_bytes)
+         since = iif(NEW.name = 'payload.history_until', ifnull(nullif(NEW.value, 0), -9e15), since),
+         max_bytes = iif(NEW.name = 'payload.max_bytes', ifnull(nullif(NEW.value, 0), 9e15), max_bytes)
    WHERE one = 1;
   UPDATE payload__state
      SET most = max_bytes + packed * (1 - share), wake = 0, rid = -1, ms = 0, fix = NULL WHERE one = 1;
@@ -497,8 +492,7 @@ BEGIN
     THEN RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins')
     WHEN coalesce(NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id) IS NOT NULL
     THEN RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set') END;
-  SELECT iif(name, RAISE(ABORT, 'ValidationError: actor must be visible text without control characters'),
-             RAISE(ABORT, 'ValidationError: reason must be visible text; tabs and line ends are its only control characters'))
+  SELECT RAISE(ABORT, 'ValidationError: actor and reason must be visible text; a reason may have tabs and line ends')
     FROM (SELECT NEW.actor AS given, 1 AS name UNION ALL SELECT NEW.reason, 0),
          (SELECT unseen FROM retention__controls LIMIT 1)
    WHERE typeof(given) <> 'text' OR ltrim(given, unseen) = ''
@@ -522,7 +516,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_bodies_insert
 INSTEAD OF INSERT ON payload__bodies
 BEGIN
   INSERT INTO payload__packed(text, "key", reference, bytes, counted)
-  SELECT iif(p.text IS NULL, CAST(substr(new, 37) AS INTEGER), n), id, new,
+  SELECT iif(p.text IS NULL, substr(new, 37) + 0, n), id, new,
          length(CAST(iif(p.text IS NULL, old, new) AS BLOB)), purpose IS 'archive' AND pinned IS 0
     FROM (SELECT -1 AS n, NEW.request_body AS new, request_body AS old, id, purpose, pinned
             FROM event_payloads WHERE id = NEW."key"
@@ -536,11 +530,10 @@ BEGIN
                                SELECT 1 FROM event_payloads AS e
                                 WHERE e.id = p."key" AND p.reference IN (e.request_body, e.response_body)))
    WHERE one = 1;
-  UPDATE payload__state SET most = max_bytes + packed * (1 - share) WHERE one = 1;
   UPDATE event_payloads
      SET rowid = rowid, request_body = NEW.request_body, response_body = NEW.response_body
    WHERE id = NEW."key";
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a body from being packed or unpacked; drop the trigger')
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents packing; drop it')
    WHERE changes() = 0;
   DELETE FROM payload__packed WHERE text < 0;
 END;

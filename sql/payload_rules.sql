@@ -44,17 +44,14 @@ SELECT n AS id, at, subject AS agent_id, kind AS act, actor, reason,
 -- A rule that no ring knows would never be raised, nor would a threshold that the
 -- span cannot reach.
 CREATE TABLE IF NOT EXISTS main.payload_rules(
-  rule      TEXT PRIMARY KEY,
-  enabled   INTEGER NOT NULL CHECK (enabled IN (0, 1)),
-  level     TEXT NOT NULL CHECK (level IN ('stop', 'alert')),
-  threshold NUMERIC NOT NULL
-    CHECK (typeof(threshold) IN ('integer', 'real') AND threshold > 0),
-  span      INTEGER NOT NULL
-    CHECK (typeof(span) = 'integer' AND span BETWEEN 1 AND 100),
-  pause_ms  INTEGER
-    CHECK (pause_ms IS NULL OR (typeof(pause_ms) = 'integer' AND pause_ms > 0)),
-  meaning   TEXT NOT NULL,
-  CONSTRAINT "ValidationError: no rule of this name is known; UPDATE payload_rules changes one"
+  rule TEXT PRIMARY KEY,
+  enabled INTEGER NOT NULL CHECK (enabled IN (0, 1)),
+  level TEXT NOT NULL CHECK (level IN ('stop', 'alert')),
+  threshold NUMERIC NOT NULL CHECK (threshold > 0 AND threshold < 9e15),
+  span INTEGER NOT NULL CHECK (span BETWEEN 1 AND 100),
+  pause_ms INTEGER CHECK (pause_ms BETWEEN 1 AND 9e15),
+  meaning TEXT NOT NULL,
+  CONSTRAINT "ValidationError: no rule of this name is known"
   CHECK (rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
                   'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
   CONSTRAINT "ValidationError: a rule cannot reach a threshold above its span, cycle one above half of it minus 1"
@@ -87,56 +84,53 @@ ON CONFLICT (rule) DO NOTHING;
 
 -- on_loop: NULL is the setting. starts counts how often it was started again.
 CREATE TABLE IF NOT EXISTS main.payload_agents(
-  agent_id   TEXT PRIMARY KEY CHECK (typeof(agent_id) = 'text'),
-  on_loop    TEXT CHECK (on_loop IN ('off', 'record', 'kill_switch')),
+  agent_id TEXT PRIMARY KEY CHECK (typeof(agent_id) = 'text'),
+  on_loop TEXT CHECK (on_loop IN ('off', 'record', 'kill_switch')),
   stopped_at INTEGER,
   stopped_by TEXT,
-  starts     INTEGER NOT NULL DEFAULT 0
+  starts INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 -- seqs: a JSON array of the seq of each exchange of the ring that is part of it.
 -- thing: a hash of what repeats. tokens: those since the loop began. sentence:
 -- the same in words. action: 'record', or 'kill_switch' with its id.
 CREATE TABLE IF NOT EXISTS main.payload_verdicts(
-  id        INTEGER PRIMARY KEY,
-  at        INTEGER NOT NULL,
-  ring      TEXT NOT NULL,
-  agent_id  TEXT NOT NULL,
-  rule      TEXT NOT NULL,
-  level     TEXT NOT NULL,
-  count     NUMERIC NOT NULL,
+  id INTEGER PRIMARY KEY,
+  at INTEGER NOT NULL,
+  ring TEXT NOT NULL,
+  agent_id TEXT NOT NULL,
+  rule TEXT NOT NULL,
+  level TEXT NOT NULL,
+  count NUMERIC NOT NULL,
   threshold NUMERIC NOT NULL,
-  tool      TEXT,
-  turn      INTEGER NOT NULL,
-  thing     INTEGER NOT NULL,
-  seqs      TEXT NOT NULL,
-  tokens    INTEGER NOT NULL,
-  sentence  TEXT NOT NULL,
-  action    TEXT NOT NULL CHECK (action IN ('record', 'kill_switch')),
+  tool TEXT,
+  turn INTEGER NOT NULL,
+  thing INTEGER NOT NULL,
+  seqs TEXT NOT NULL,
+  tokens INTEGER NOT NULL,
+  sentence TEXT NOT NULL,
+  action TEXT NOT NULL CHECK (action IN ('record', 'kill_switch')),
   kill_switch_event_id TEXT
 );
-
-CREATE INDEX IF NOT EXISTS main.payload_verdicts_of
-ON payload_verdicts(agent_id, rule, thing);
 
 -- NULL in agent_id, rule or tool is any. until: milliseconds since 1970 UTC;
 -- NULL is for ever.
 CREATE TABLE IF NOT EXISTS main.payload_allows(
-  id       INTEGER PRIMARY KEY,
-  at       INTEGER NOT NULL
+  id INTEGER PRIMARY KEY,
+  at INTEGER NOT NULL
     DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
   agent_id TEXT,
-  rule     TEXT,
-  tool     TEXT,
-  until    INTEGER CHECK (until IS NULL OR typeof(until) = 'integer'),
-  actor    TEXT,
-  reason   TEXT,
+  rule TEXT,
+  tool TEXT,
+  until INTEGER CHECK (until < 9e18),
+  actor TEXT,
+  reason TEXT,
   CONSTRAINT "ValidationError: no rule of this name is known; SELECT rule FROM payload_rules"
   CHECK (rule IS NULL OR
          rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
                   'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
   CONSTRAINT "ValidationError: to allow something, give actor and reason as text"
-  CHECK ((typeof(actor), typeof(reason)) = ('text', 'text') AND trim(actor) <> '' AND trim(reason) <> '')
+  CHECK (ifnull(min(trim(actor), trim(reason)) > '' AND max(actor, reason) < x'', 0))
 );
 
 ------------------------------------------------------- stops and starts --
@@ -147,8 +141,7 @@ BEGIN
   SELECT CASE
     WHEN NOT EXISTS (SELECT 1 FROM payload_agents WHERE agent_id = NEW.agent_id AND stopped_at IS NOT NULL)
     THEN RAISE(ABORT, 'NotFoundError: no agent of this name is stopped; SELECT * FROM payload_agents WHERE stopped_at')
-    WHEN coalesce(NEW.id, NEW.starts, nullif(NEW.act, 'start')) IS NOT NULL
-      OR (typeof(NEW.actor), typeof(NEW.reason)) <> ('text', 'text') OR '' IN (trim(NEW.actor), trim(NEW.reason))
+    WHEN NEW.act <> 'start' OR (min(trim(NEW.actor), trim(NEW.reason)) > '' AND max(NEW.actor, NEW.reason) < x'') IS NOT 1
     THEN RAISE(ABORT, 'ValidationError: to start an agent, give agent_id, and actor and reason as text') END;
   INSERT INTO blackbox__log(at, domain, kind, subject, actor, reason, detail, agent_id)
   SELECT coalesce(NEW.at, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),

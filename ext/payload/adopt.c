@@ -100,7 +100,7 @@ static void refuse(BxStmts *p, BxErr *pErr) {
 /* Adds created_ms, as the text of the table has it. */
 static void addTime(BxStmts *p, BxErr *pErr) {
   const char *z =
-      strstr(bxSqlPayload, "created_ms           INTEGER GENERATED");
+      strstr(bxSqlPayload, "created_ms INTEGER GENERATED");
   const char *zEnd = z ? strstr(z, "VIRTUAL") : 0;
   char *zSql;
   assert(zEnd != 0);

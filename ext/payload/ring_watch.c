@@ -175,12 +175,13 @@ static void passOver(const Watched *p, BxErr *pBeside, BxErr *pErr) {
   bxPass(pErr, pBeside);
 }
 
-/* Whether the verdict is there already: one that pulled the switch, if this one
-** would. */
+/* Whether the verdict is there already, among the newest: one that pulled the switch,
+** if this one would. */
 static int isRaised(
     Watched *p, const Finding *pFinding, i64 hThing, int bKill, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT 1 FROM main.payload_verdicts WHERE agent_id = ?1 AND rule = ?2 "
+      "SELECT 1 FROM main.payload_verdicts WHERE id > (SELECT max(id) - 500 "
+      "FROM main.payload_verdicts) AND agent_id = ?1 AND rule = ?2 "
       "AND thing = ?3 AND ring = ?4 AND (action = 'kill_switch' OR NOT ?5)";
   return (int)bxAsk(p->pHome, zSql, pErr, "ttiti", p->pPush->zAgent,
       bxRuleName(pFinding->eRule), hThing, p->zRing, (i64)bKill);
