@@ -30,7 +30,7 @@ def test_an_id_is_made_in_the_same_way_wherever_sql_makes_one():
     once for all rows. So the expression cannot be in a view."""
     text = sql("payload.sql") + "".join(
         (ROOT / "ext" / "payload" / name).read_text() for name in ("adopt.c", "payload.h"))
-    text = re.sub(r'[\s"]', "", text).replace("%%", "%")
+    text = re.sub(r'[\s"\\]', "", text).replace("%%", "%")
     found = re.findall(r"printf\('%08x.*?281474976710655\)", text)
     assert len(found) == 4
     assert len(set(found)) == 1, set(found)
