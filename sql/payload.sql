@@ -333,7 +333,7 @@ END;
 
 -- A pin is set by everybody, and cleared only after the log has recorded the unpin.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
-AFTER UPDATE OF id, size_bytes, purpose, pinned ON event_payloads
+AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
 BEGIN
   SELECT CASE
     WHEN NEW.pinned NOT IN (0, 1)
@@ -344,14 +344,19 @@ BEGIN
      AND NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
     THEN iif(OLD.pinned, RAISE(ABORT, 'PinnedError: size_bytes of a pinned row cannot be changed'),
              RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it')) END;
-  INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
-  SELECT 'payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
-   WHERE NEW.pinned <> 0 AND NEW.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id);
-  INSERT INTO payload__pins SELECT NEW.id, last_insert_rowid() WHERE changes();
   UPDATE payload__state
      SET fix = NULL, bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0)
                        - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0)
    WHERE one = 1;
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_update_pin
+AFTER UPDATE OF id, pinned ON event_payloads
+WHEN NEW.pinned <> 0 AND NEW.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
+BEGIN
+  INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
+  VALUES ('payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id);
+  INSERT INTO payload__pins VALUES (NEW.id, last_insert_rowid());
 END;
 
 ----------------------------------------------------------------- deletes --
@@ -412,27 +417,15 @@ BEGIN
   UPDATE event_payloads
      SET pinned = NEW.fix,
          size_bytes = ifnull(length(CAST(request_body AS BLOB)), 0) + ifnull(length(CAST(response_body AS BLOB)), 0)
-           + (SELECT ifnull(sum(iif("key" IS id, (bytes - length(reference)) * ((reference IS request_body) + (reference IS response_body)),
+           + iif('blob' IN (typeof(request_body), typeof(response_body)), (SELECT ifnull(sum(iif("key" IS id, (bytes - length(reference)) * ((reference IS request_body) + (reference IS response_body)),
                        RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; write its text, store_text(body)'))), 0)
                 FROM payload__packed
                WHERE text IN (substr(request_body, 37, 20) + 0, substr(response_body, 37, 20) + 0)
-                 AND text > 0 AND reference IN (request_body, response_body))
+                 AND text > 0 AND reference IN (request_body, response_body)), 0)
    WHERE rowid = NEW.rid AND NEW.fix IS NOT NULL;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it')
    WHERE NEW.fix AND changes() = 0;
-  UPDATE retention__clock
-     SET (seen, due, was) = (
-           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
-            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
-           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
-   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
-  UPDATE payload__state
-     SET work = 1,
-         till = iif(min(NEW.ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= unixepoch() * 1000,
-                    unixepoch() * 1000 - kept_ms, -9e15),
-         due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
-           WHERE iif(type = 'trigger', tbl_name LIKE 'event_payloads' AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%',
-                     type = 'table' AND sql LIKE '%references%event_payloads%'))
+  UPDATE payload__state SET work = 1
    WHERE one = 1 AND (bytes > most OR (NEW.ms AND wake <= unixepoch() * 1000));
 END;
 
@@ -446,6 +439,19 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_work
 AFTER UPDATE OF work ON payload__state WHEN NEW.work
 BEGIN
+  UPDATE retention__clock
+     SET (seen, due, was) = (
+           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
+            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
+           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
+   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
+  UPDATE payload__state
+     SET till = iif(min(NEW.ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= unixepoch() * 1000,
+                    unixepoch() * 1000 - kept_ms, -9e15),
+         due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
+           WHERE iif(type = 'trigger', tbl_name LIKE 'event_payloads' AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%',
+                     type = 'table' AND sql LIKE '%references%event_payloads%'))
+   WHERE one = 1;
   SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
     FROM event_payloads
    WHERE rowid = NEW.rid AND NEW.ms <> -1 AND size_bytes > NEW.max_bytes;
@@ -453,10 +459,10 @@ BEGIN
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.most, -9e15, NEW.since)
    ORDER BY created_ms, size_bytes
-   LIMIT iif(NEW.due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.most > min(1, NEW.share) * (
+   LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.most > min(1, NEW.share) * (
               SELECT sum(size_bytes) FROM (SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
                 WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
-                ORDER BY created_ms, size_bytes LIMIT 3)), 100, 3));
+                ORDER BY created_ms, size_bytes LIMIT 3)), 100, 3)) FROM payload__state);
   UPDATE payload__state
      SET work = 0, wake = iif(till < 0 AND NEW.ms <> -1, wake, min(unixepoch() * 1000 + 3600000, kept_ms +
            coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
@@ -492,7 +498,8 @@ BEGIN
     THEN RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins')
     WHEN coalesce(NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id) IS NOT NULL
     THEN RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set') END;
-  SELECT RAISE(ABORT, 'ValidationError: actor and reason must be visible text; a reason may have tabs and line ends')
+  SELECT iif(name, RAISE(ABORT, 'ValidationError: actor must be visible text without control characters'),
+             RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends'))
     FROM (SELECT NEW.actor AS given, 1 AS name UNION ALL SELECT NEW.reason, 0),
          (SELECT unseen FROM retention__controls LIMIT 1)
    WHERE typeof(given) <> 'text' OR ltrim(given, unseen) = ''

@@ -530,8 +530,8 @@ def test_a_kill_switch_has_not_saved_what_was_there_before_it(db):
             push(db, "a", event)
             one(db, "SELECT payload_kill_switch('ring', 'a', 'k', 'Ann', 'why')")
         else:
-            db.execute("INSERT INTO payload_evidence(kill_switch_event_id, agent_id, event_id)"
-                       " VALUES('k', 'a', ?)", (event,))
+            db.execute("INSERT INTO event_payloads(purpose, kill_switch_event_id, agent_id, event_id)"
+                       " VALUES('evidence', 'k', 'a', ?)", (event,))
     pins = ("SELECT event_id, actor, length(hash), columns FROM payload_pins JOIN event_payloads"
             " USING (id) ORDER BY pin")
     assert rows(db, pins) == [
@@ -621,8 +621,8 @@ CORE = ["blackbox__log", "blackbox__tree", "blackbox__leaves", "blackbox__open",
 @pytest.mark.parametrize("table", CORE)
 def test_evidence_is_saved_though_a_table_of_core_was_dropped(db, table, call, begin):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
-    db.execute("INSERT INTO payload_evidence(kill_switch_event_id, agent_id, event_id)"
-               " VALUES('o', 'b', 'old')")
+    db.execute("INSERT INTO event_payloads(purpose, kill_switch_event_id, agent_id, event_id)"
+               " VALUES('evidence', 'o', 'b', 'old')")
     one(db, "SELECT proof_head()")
     push(db, "a", "e")
     db.execute(f"DROP TABLE {table}")
