@@ -85,7 +85,7 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?2"
 /* clang-format on */
 
-static const char zFind[] = FIND("main");
+static const char zFindMain[] = FIND("main");
 static const char zFindTemp[] = FIND("temp");
 static const char zSave[] = SAVE("main");
 static const char zSaveTemp[] = SAVE("temp");
@@ -112,7 +112,7 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent, i64 iLast,
     const RingAgent *pAgent, BxErr *pErr) {
   BxStmts *pSaving = savingOf(p, pArchive, pErr);
   int bTemp = pSaving == &p->saving;
-  sqlite3_stmt *pRows = bxStmt(pSaving, bTemp ? zFindTemp : zFind, pErr);
+  sqlite3_stmt *pRows = bxStmt(pSaving, bTemp ? zFindTemp : zFindMain, pErr);
   sqlite3_stmt *pSave = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
   bindRows(p, pRows, zEvent, pAgent, pErr);
   bindRows(p, pSave, zEvent, pAgent, pErr);
