@@ -263,7 +263,7 @@ BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, resp
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
   SELECT iif(OLD.pinned IS 0, RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; see retention_holds'),
-             RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; INSERT INTO payload_unpins'))
+             RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins'))
    WHERE (OLD.pinned IS NOT 0 OR (EXISTS (SELECT 1 FROM retention__in_force)
                                   AND EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)))
      AND (
@@ -339,7 +339,7 @@ BEGIN
     WHEN NEW.pinned NOT IN (0, 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
     WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; INSERT INTO payload_unpins')
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins')
     WHEN NEW.size_bytes IS NOT OLD.size_bytes AND (SELECT fix FROM payload__state WHERE rid = NEW.rowid) IS NULL
      AND NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
     THEN iif(OLD.pinned, RAISE(ABORT, 'PinnedError: size_bytes of a pinned row cannot be changed'),
@@ -367,7 +367,7 @@ WHEN OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force)
 BEGIN
   SELECT CASE
     WHEN OLD.pinned IS NOT 0
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; INSERT INTO payload_unpins')
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it with INSERT INTO payload_unpins')
     WHEN NOT EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid) THEN NULL
     WHEN (SELECT work FROM payload__state) THEN RAISE(IGNORE)
     ELSE RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be deleted; see retention_holds') END;

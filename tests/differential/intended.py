@@ -93,7 +93,7 @@ DIFFERENCES = [
     Difference(
         r"", r"PinnedError: a pinned row cannot be (deleted|changed); unpin it first with INSERT INTO "
         r"payload_unpins\(payload_id, actor, reason\)",
-        r"PinnedError: a pinned row cannot be (deleted|changed); INSERT INTO payload_unpins",
+        r"PinnedError: a pinned row cannot be (deleted|changed); unpin it with INSERT INTO payload_unpins",
         "a shorter message"),
     Difference(
         r"", r"HeldError: a hold keeps this row, which cannot be (deleted|changed); SELECT \* FROM "
