@@ -4,10 +4,12 @@ Sizes are shares of the raw bytes; their "time" is a number of bytes."""
 import collections
 import ctypes
 import ctypes.util
+import itertools
 import random
 import shutil
+import statistics
 
-from run import Case, checkpoint, connect, installed, limit, once, prose, recorded, timed
+from run import Case, checkpoint, connect, exchanges, installed, limit, once, prose, recorded, timed
 
 PACK = "SELECT payload_pack(1000000)"
 
@@ -78,6 +80,23 @@ def pack(where, first=False):
     if not first:
         db.execute("SELECT payload_pack(1)").fetchone()
     return timed(lambda: db.execute(PACK).fetchone())
+
+
+def queued(packs, mean=False):
+    """Rows that remove as many as they add; the first 400 are not counted."""
+    def side(where):
+        db = installed(where / f"{packs}.db")
+        for name, value in ("enabled", 1), ("pack", packs), ("max_bytes", 600_000):
+            db.execute("UPDATE blackbox_settings SET value = ? WHERE name = 'payload.' || ?",
+                       (value, name))
+        rows = [(event, agent, request[:2500], (response or "")[:500])
+                for agent, event, request, response, _ in
+                itertools.islice(exchanges(10, 3000), 800)]
+        took = [timed(lambda: db.execute(
+            "INSERT INTO payload_queue(event_id, agent_id, request_body, response_body)"
+            " VALUES(?, ?, ?, ?)", row)) for row in rows][400:]
+        return statistics.mean(took) if mean else statistics.median(took)
+    return side
 
 
 def zstd_each(where):
@@ -181,6 +200,10 @@ def cases():
              why="half of the time is SQLite's: reading, the triggers of the archive, and writing"
                  " the row and its indexes again so that its page does not stay empty;"
                  " SECURE_DELETE writes every page that a body leaves"),
+        Case("a row of 3 KB is queued: the median of 400",
+             {"packs": queued(1), "plain": queued(0), "packs, the mean": queued(1, mean=True)},
+             [("packs", "plain", 2.0), ("packs, the mean", "plain", None)],
+             note="Each fourth row packs four, and each fourth or fifth removes texts."),
         Case("a random body of about 25 KB is read",
              {"packed": random_bodies(packed, "store_text(request_body)"),
               "plain": random_bodies(plain, "request_body"), "300 us": limit(300e-6)},

@@ -289,7 +289,8 @@ BEGIN
          newest = coalesce(max(newest, excluded.newest), newest, excluded.newest);
 END;
 
--- Texts of the body store that perhaps no row names any more. It is here, so that the
+-- Texts of the body store that perhaps no row names any more; and numbers below 0 for
+-- packs of it (ext/store/sweep.c). It is here, so that the
 -- triggers of other domains can write it where there is no store.
 CREATE TABLE IF NOT EXISTS main.store_dropped(
   text INTEGER PRIMARY KEY

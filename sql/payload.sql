@@ -44,7 +44,7 @@ UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('payload.pack', 0, '0 to 1',
-   'whether queue flushes and clean-ups pack bodies into the body store'),
+   'whether writes of the module and clean-ups pack bodies into the body store'),
   ('payload.enabled', 0, '0 to 1',
    'whether payload_queue() stores anything'),
   ('payload.on_disabled', 'error', 'error, ignore',
@@ -131,8 +131,8 @@ CREATE TABLE IF NOT EXISTS main.payload__packed(
 CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 
 -- bytes: size_bytes of archive rows without a pin. packed: bytes of payload__packed
--- that are counted. share: what the store takes for a byte of text. pack: rows with an
--- earlier created_at are packed. kept_ms, since, max_bytes: the settings. wake: no row
+-- that are counted. share: what the store takes for a byte of text. pack: rows up to this
+-- rowid were looked at, to pack them. kept_ms, since, max_bytes: the settings. wake: no row
 -- is due before this time. rid, ms: the row that is written, and its time if it is an
 -- insert into the archive; 0: an update there, -1: another row. fix: NULL, or what pinned
 -- of that row has to be. work: 1 while rows go. till: rows before this time are due. due:
@@ -144,7 +144,7 @@ CREATE TABLE IF NOT EXISTS main.payload__state(
   bytes INTEGER DEFAULT 0,
   packed INTEGER DEFAULT 0,
   share REAL DEFAULT 1,
-  pack TEXT DEFAULT '',
+  pack INTEGER DEFAULT 0,
   kept_ms, since, max_bytes,
   wake DEFAULT 0,
   rid, ms, fix,
@@ -248,7 +248,7 @@ BEGIN
                       OR NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0)
                          + ifnull(length(CAST(NEW.response_body AS BLOB)), 0) THEN coalesce(NEW.pinned, 0) END,
          wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
-         pack = min(pack, NEW.created_at)
+         pack = min(pack, NEW.rowid - 1)
    WHERE one = 1;
 END;
 
@@ -327,7 +327,7 @@ BEGIN
                     WHEN (NEW.request_body, NEW.response_body) IS NOT (OLD.request_body, OLD.response_body)
                     THEN coalesce(NEW.pinned, 0) END,
          wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
-         pack = min(pack, NEW.created_at)
+         pack = min(pack, NEW.rowid - 1)
    WHERE one = 1;
 END;
 

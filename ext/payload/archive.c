@@ -170,7 +170,7 @@ void bxPayloadCleanup(BxCall *p) {
   bxLogBegin(pHome, &p->err);
   nRow = removeRows(pHome, zRows, iBefore, nLimit, "payload.age", "", &p->err);
   nRow += trimArchive(pHome, nLimit - nRow, &p->err);
-  if (isWhole(p)) bxPackSome(pHome, 1, &p->err);
+  if (isWhole(p)) bxPackSome(pHome, &p->err);
   if (isWhole(p)) bxPackSweep(pHome, 2 * nLimit, &p->err);
   giveBack(pHome, &p->err);
   bxReturnInt(p, nRow);

@@ -9,6 +9,11 @@
 ** there.
 **
 ** Bodies of pinned rows are packed, too: their leaves in the log are of the texts.
+**
+** payload_tend() is the clean-up that each write of the module carries along: a small
+** job, if one is due. It runs inside an INSERT that inserts nothing, for which SQLite
+** makes a savepoint also where the module cannot: in xUpdate. So a job that fails has
+** changed nothing, and what was recorded stays.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
@@ -18,8 +23,12 @@ SQLITE_EXTENSION_INIT3
 #define SWEEP_MOST 1000000000 /* the largest limit of store_sweep() */
 #define PACK_ROWS 1000        /* the default limits */
 #define UNPACK_ROWS 100
-#define FLUSH_ROWS 40    /* rows that a flush packs, when so many wait */
 #define CLEANUP_ROWS 200 /* rows that a clean-up packs */
+#define TEND_ROWS 4      /* rows that a write packs, */
+#define TEND_LOOK 5      /* of so many that it looks at */
+#define TEND_LEAVES 30   /* leaves that it gives to rows of the log */
+#define TEND_FREE 128    /* free pages that a file keeps, */
+#define TEND_PAGES 8     /* and those that a write gives back */
 
 int bxPacks(BxStmts *p, BxErr *pErr) {
   static const char zAny[] =
@@ -39,7 +48,7 @@ static void registerBodies(BxStmts *p, BxErr *pErr) {
         "blackbox_install(%Q, 'store')",
         p->zDb, p->zDb);
   }
-  bxExec(p, zUser, pErr);
+  bxDo(p, zUser, pErr, "");
 }
 
 /* What the store takes for a byte of its texts: payload.max_bytes counts it. */
@@ -49,23 +58,23 @@ static void noteShare(BxStmts *p, BxErr *pErr) {
       " packed * (1 - s) FROM (SELECT 1.0 * kept_bytes / max(text_bytes, 1) AS"
       " s FROM main.store__state)) WHERE packed > 0";
   if (!bxCarries(p->bx, p->zDb, "store", pErr)) return;
-  bxExec(p, zShare, pErr);
+  bxDo(p, zShare, pErr, "");
 }
 
 /*------------------------------------------------------------ packing ----*/
 
 /* The ids of the rows to pack, as a JSON array, the oldest ones first, and in each
 ** batch one agent after the other. ?1: rows before this time, NULL: all; ?2: at
-** most so many. Rows before the time in payload__state were looked at. */
+** most so many. Rows up to that in payload__state were looked at. */
 #define UNPACKED                                                               \
-  "main.event_payloads AS u INDEXED BY idx_payloads_created_at WHERE "         \
-  "created_at >= (SELECT pack FROM main.payload__state) AND size_bytes >= "    \
-  "512 AND (?1 IS NULL OR created_ms < ?1) AND NOT EXISTS (SELECT 1 FROM "     \
-  "main.payload__packed AS p WHERE p.\"key\" = u.id)"
+  "main.event_payloads AS u WHERE rowid > (SELECT pack FROM "                  \
+  "main.payload__state) AND size_bytes >= 512 AND (?1 IS NULL OR created_ms "  \
+  "< ?1) AND NOT EXISTS (SELECT 1 FROM main.payload__packed AS p WHERE "       \
+  "p.\"key\" = u.id)"
 static const char zUnpackedKeys[] =
-    "SELECT json_group_array(id), max(created_at) FROM (SELECT id, created_at "
-    "FROM (SELECT id, agent_id, created_at FROM " UNPACKED
-    " ORDER BY created_at LIMIT ?2) ORDER BY agent_id, created_at)";
+    "SELECT json_group_array(id), max(rid) FROM (SELECT id, rid FROM (SELECT"
+    " rowid AS rid, id, agent_id FROM " UNPACKED
+    " ORDER BY rowid LIMIT ?2) ORDER BY agent_id, rid)";
 static const char zMore[] = "SELECT EXISTS (SELECT 1 FROM " UNPACKED ")";
 
 static void bindUntil(sqlite3_stmt *pStmt, const i64 *piUntil, BxErr *pErr) {
@@ -73,35 +82,36 @@ static void bindUntil(sqlite3_stmt *pStmt, const i64 *piUntil, BxErr *pErr) {
 }
 
 static char *keysToPack(
-    BxStmts *p, const i64 *piUntil, i64 nLimit, char **pzLast, BxErr *pErr) {
+    BxStmts *p, const i64 *piUntil, i64 nLimit, i64 *piLast, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, zUnpackedKeys, pErr);
   char *zAll = 0;
   bindUntil(pStmt, piUntil, pErr);
   bxBind(pStmt, pErr, "-i", nLimit);
   if (bxRow(pStmt, pErr)) {
     zAll = bxColumnCopy(pStmt, 0, pErr);
-    *pzLast = bxColumnCopy(pStmt, 1, pErr);
+    *piLast = sqlite3_column_int64(pStmt, 1);
   }
   sqlite3_finalize(pStmt);
   return zAll;
 }
 
+static const char zLooked[] =
+    "UPDATE main.payload__state SET pack = ?1 WHERE one = 1";
+
 /* Packs rows that are older than *piUntil, or any if that is NULL. Returns what
 ** store_pack() says, to sqlite3_free(). */
 static char *packRows(BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
   static const char zPack[] = "SELECT store_pack('payload__bodies', ?1, ?2)";
-  static const char zMark[] =
-      "UPDATE main.payload__state SET pack = ?1 WHERE one = 1";
-  char *zSome, *zSaid = 0, *zLast = 0;
+  char *zSome, *zSaid = 0;
+  i64 iLast = 0;
   bxLock(p, pErr);
   registerBodies(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  zSome = keysToPack(p, piUntil, nLimit, &zLast, pErr);
+  zSome = keysToPack(p, piUntil, nLimit, &iLast, pErr);
   if (zSome != 0) zSaid = bxCallInner(p, zPack, pErr, "tt", zSome, p->zDb);
-  if (piUntil == 0 && zLast != 0) bxDo(p, zMark, pErr, "t", zLast);
+  if (piUntil == 0 && iLast > 0) bxDo(p, zLooked, pErr, "i", iLast);
   noteShare(p, pErr);
   sqlite3_free(zSome);
-  sqlite3_free(zLast);
   return zSaid;
 }
 
@@ -138,14 +148,9 @@ void bxPayloadPack(BxCall *p) {
   if (zResultText != 0) bxReturnJson(p, zResultText);
 }
 
-void bxPackSome(BxStmts *p, int bCleanup, BxErr *pErr) {
-  static const char zWaits[] =
-      "SELECT EXISTS (SELECT 1 FROM " UNPACKED " LIMIT 1 OFFSET ?2)";
+void bxPackSome(BxStmts *p, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || !bxSettingInt(p, "payload.pack", pErr)) return;
-  if (!bCleanup && !bxAskOnce(p, zWaits, pErr, "-i", (i64)FLUSH_ROWS - 1)) {
-    return;
-  }
-  sqlite3_free(packRows(p, 0, bCleanup ? CLEANUP_ROWS : FLUSH_ROWS, pErr));
+  sqlite3_free(packRows(p, 0, CLEANUP_ROWS, pErr));
 }
 
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
@@ -158,6 +163,120 @@ void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
   if (nLimit > SWEEP_MOST) nLimit = SWEEP_MOST;
   sqlite3_free(bxCallInner(p, zSweep, pErr, "it", nLimit, p->zDb));
   noteShare(p, pErr);
+}
+
+/*------------------------------------------------- with each write ----*/
+
+/* Calls a function of the store as a part of this call. */
+static i64 askStore(
+    BxStmts *p, const char *zSql, const char *zKeys, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
+  i64 n = 0;
+  bxBind(pStmt, pErr, zKeys ? "tt" : "t", p->zDb, zKeys);
+  if (pErr->rc != SQLITE_OK) return 0;
+  p->bx->bInner = 1;
+  if (bxRow(pStmt, pErr)) n = sqlite3_column_int64(pStmt, 0);
+  p->bx->bInner = 0;
+  bxDone(pStmt, pErr);
+  return n;
+}
+
+/* Looks at some rows, and packs those that are not packed. Returns whether it has. */
+static int tendRows(BxStmts *p, BxErr *pErr) {
+  static const char zLook[] =
+      "SELECT json_group_array(id) FILTER (WHERE id IS NOT NULL), max(rid),"
+      " count(id) FROM (SELECT rid, iif(size_bytes >= 512 AND NOT EXISTS "
+      "(SELECT"
+      " 1 FROM main.payload__packed AS p WHERE p.\"key\" = u.id), id, NULL) AS "
+      "id"
+      " FROM (SELECT rowid AS rid, id, size_bytes FROM main.event_payloads "
+      "WHERE"
+      " rowid > (SELECT pack FROM main.payload__state) ORDER BY rowid LIMIT ?1)"
+      " AS u)";
+  static const char zPack[] =
+      "SELECT length(store_pack('payload__bodies', ?2, ?1, 1))";
+  sqlite3_stmt *pStmt;
+  char *zKeys = 0;
+  i64 iLast = 0, nRow = 0;
+  registerBodies(p, pErr);
+  pStmt = bxStmt(p, zLook, pErr);
+  bxBind(pStmt, pErr, "i", (i64)TEND_LOOK);
+  if (bxRow(pStmt, pErr)) {
+    zKeys = bxColumnCopy(pStmt, 0, pErr);
+    iLast = sqlite3_column_int64(pStmt, 1);
+    nRow = sqlite3_column_int64(pStmt, 2);
+  }
+  bxDone(pStmt, pErr);
+  if (nRow > 0) {
+    askStore(p, zPack, zKeys, pErr);
+    noteShare(p, pErr);
+  }
+  if (iLast > 0) bxDo(p, zLooked, pErr, "i", iLast);
+  sqlite3_free(zKeys);
+  return nRow > 0;
+}
+
+/* The kinds of job. */
+enum { TEND_NOTHING, TEND_PACK, TEND_SWEEP, TEND_LOG, TEND_SHRINK };
+
+/* What is due. (Rows that are due go with a write of the archive itself.) */
+static i64 tendJob(BxStmts *p, BxErr *pErr) {
+  static const char zJob[] =
+      "SELECT CASE"
+      " WHEN (SELECT max(rowid) FROM main.event_payloads) >= pack + ?1 AND"
+      "  (SELECT value FROM main.blackbox_settings WHERE name = 'payload.pack')"
+      "  = 1 THEN 1"
+      " WHEN EXISTS (SELECT 1 FROM main.store_dropped WHERE text > 0"
+      "   LIMIT 1 OFFSET 9)"
+      "  OR EXISTS (SELECT 1 FROM main.store_dropped WHERE text < -1 << 48)"
+      "  THEN 2 WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET"
+      "   20) THEN 3 END FROM main.payload__state";
+  static const char zFree[] = "PRAGMA main.freelist_count";
+  static const char zShrinks[] = "PRAGMA main.auto_vacuum";
+  i64 eJob = bxAsk(p, zJob, pErr, "i", (i64)TEND_ROWS);
+  if (eJob == TEND_NOTHING && bxAsk(p, zFree, pErr, "") > TEND_FREE &&
+      bxAsk(p, zShrinks, pErr, "") == 2) {
+    eJob = TEND_SHRINK;
+  }
+  return eJob;
+}
+
+/* payload_tend(schema, job) */
+void bxPayloadTend(BxCall *p) {
+  static const char zSweep[] = "SELECT store_tend(?1)";
+  static const char zShrink[] = "PRAGMA main.incremental_vacuum(8)";
+  const char *zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
+  i64 eJob = sqlite3_value_int64(p->aArg[1]);
+  BxStmts *pHome = zDb ? bxSchema(p->bx, zDb, &p->err) : 0;
+  BxErr *pErr = &p->err;
+  bxRefuseInside(p);
+  if (pHome == 0) return;
+  if (eJob == TEND_PACK && !tendRows(pHome, pErr)) eJob = TEND_SWEEP;
+  if (eJob == TEND_SWEEP && bxCarries(p->bx, zDb, "store", pErr) &&
+      askStore(pHome, zSweep, 0, pErr)) {
+    noteShare(pHome, pErr);
+  }
+  if (eJob == TEND_LOG) {
+    bxLogBegin(pHome, pErr);
+    bxLogProve(pHome, TEND_LEAVES, pErr);
+  }
+  if (eJob == TEND_SHRINK) bxDo(pHome, zShrink, pErr, "");
+  bxReturnInt(p, 0);
+}
+
+void bxTend(BxStmts *p, BxErr *pErr) {
+  static const char zTry[] =
+      "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
+      " WHERE payload_tend(?1, ?2)";
+  i64 eJob = tendJob(p, pErr);
+  sqlite3_stmt *pStmt;
+  if (eJob == TEND_NOTHING || pErr->rc != SQLITE_OK) return;
+  pStmt = bxStmt(p, zTry, pErr);
+  bxBind(pStmt, pErr, "ti", p->zDb, eJob);
+  if (pErr->rc != SQLITE_OK) return;
+  p->bx->bInner = 1;
+  bxRun(pStmt, pErr);
+  p->bx->bInner = 0;
 }
 
 /*---------------------------------------------------------- unpacking ----*/
@@ -249,7 +368,7 @@ void bxPayloadUnpack(BxCall *p) {
   bxLock(unpacking.p, &p->err);
   if (p->err.rc == SQLITE_OK && bxPacks(unpacking.p, &p->err)) {
     bMore = unpackSome(&unpacking, nLimit, &p->err);
-    bxExec(unpacking.p, "UPDATE main.payload__state SET pack = ''", &p->err);
+    bxExec(unpacking.p, "UPDATE main.payload__state SET pack = 0", &p->err);
   }
   if (p->err.rc == SQLITE_OK) {
     bxPackSweep(unpacking.p, SWEEP_MOST, &p->err);

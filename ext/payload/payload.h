@@ -52,7 +52,10 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
 /* Whether bodies of the archive in p's schema are references. */
 int bxPacks(BxStmts *p, BxErr *pErr);
 /* With the setting payload.pack: packs a small number of rows. */
-void bxPackSome(BxStmts *p, int bCleanup, BxErr *pErr);
+void bxPackSome(BxStmts *p, BxErr *pErr);
+/* The clean-up that a write carries along. If it fails it has changed nothing. */
+void bxTend(BxStmts *p, BxErr *pErr);
+void bxPayloadTend(BxCall *p);
 /* Removes texts of rows that are gone. */
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr);
 void bxPayloadPack(BxCall *p);
@@ -74,6 +77,9 @@ sqlite3_stmt *bxQueueRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr);
 /* How many rows and bytes wait on this connection. */
 void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte, BxErr *pErr);
+/* After so many rows were written: a job for each (bxTend()). An error is passed over
+** if they stay; in autocommit, and without bRow, they are committed. */
+void bxQueueTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr);
 /* Deletes what waits for pHome's schema, with a receipt. Returns the rows. */
 i64 bxQueueClear(BxStmts *pHome, BxErr *pErr);
 

@@ -65,11 +65,12 @@ typedef struct Queue {
   Bx *bx;
   /* the limits, as last read of pKnown, in the order of the query */
   i64 bEnabled, bIgnore, bMemory, nRetain, nBatch, nInterval, nMaxByte;
-  i64 nArchive, bPack;
+  i64 nArchive;
   BxStmts *pKnown;
   int bTable;      /* temp.payload__waiting was created */
   i64 iPut;        /* when the last row came */
-  i64 iRetry;      /* no automatic flush before this time */
+  i64 iRetry;      /* no automatic flush before this time, */
+  i64 iTend;       /* and no clean-up */
   int bPart;       /* the last flush has written rows, even if it failed */
   char *zFailed;   /* message of the last flush, if it failed */
   sqlite3 *pAfter; /* has the rows while the connection closes */
@@ -182,35 +183,51 @@ static i64 flush(Queue *p, BxErr *pErr) {
   return nRow;
 }
 
-/* Flushes, or packs a few rows of a schema: in a savepoint or, for xUpdate, in the
-** transaction of its statement. payload_waiting shows the error. */
-static i64 attempt(Queue *p, BxStmts *pPack, int bRow, BxErr *pErr) {
+/* payload_waiting shows the error; there is no other attempt for a while. */
+static void noteFailure(Queue *p, const BxErr *pErr, i64 *piRetry) {
+  sqlite3_free(p->zFailed);
+  p->zFailed = pErr->zMsg ? sqlite3_mprintf("%s", pErr->zMsg) : 0;
+  *piRetry = pErr->rc != SQLITE_OK ? bxNow() + p->nInterval : 0;
+}
+
+/* Flushes: in a savepoint or, for xUpdate, in the transaction of its statement. */
+static i64 attempt(Queue *p, int bRow, BxErr *pErr) {
   i64 nRow = 0;
   if (!bRow) bxSavepoint(p->bx, "payload_flush", pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  if (pPack != 0) {
-    bxPackSome(pPack, 0, pErr);
-  } else {
-    nRow = flush(p, pErr);
-  }
+  nRow = flush(p, pErr);
   if (!bRow) bxRelease(p->bx, pErr);
-  if (pPack != 0 && pErr->rc == SQLITE_OK) return 0;
-  sqlite3_free(p->zFailed);
-  p->zFailed = pErr->zMsg ? sqlite3_mprintf("%s", pErr->zMsg) : 0;
-  p->iRetry = pErr->rc != SQLITE_OK ? bxNow() + p->nInterval : 0;
+  noteFailure(p, pErr, &p->iRetry);
   return nRow;
+}
+
+void bxQueueTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
+  Queue *p = pHome != 0 ? queueOf(pHome->bx) : 0;
+  int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db);
+  BxErr err = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK || p == 0 || bxNow() < p->iTend) return;
+  while (nRow-- > 0 && err.rc == SQLITE_OK) bxTend(pHome, &err);
+  if (err.rc == SQLITE_OK && p->iTend == 0) return;
+  if ((err.rc & 0xff) != SQLITE_BUSY) noteFailure(p, &err, &p->iTend);
+  if (bRow ? bxMayPassOver(pHome, &err)
+           : bAlone ||
+                 sqlite3_txn_state(p->bx->db, pHome->zDb) == SQLITE_TXN_WRITE) {
+    bxClear(&err);
+  }
+  bxPass(pErr, &err);
 }
 
 /* The same, with success although it fails: but not in xUpdate if it has written
 ** something, or if its transaction has ended. */
-static void attemptQuietly(Queue *p, BxStmts *pPack, int bRow, BxErr *pErr) {
+static void attemptQuietly(Queue *p, int bRow, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
+  i64 nRow;
   if (pErr->rc != SQLITE_OK || !sqlite3_get_autocommit(p->bx->db)) return;
   p->bPart = 0;
-  attempt(p, pPack, bRow, &err);
+  nRow = attempt(p, bRow, &err);
+  if (err.rc == SQLITE_OK) bxQueueTend(p->pKnown, nRow, bRow, &err);
   if (bRow ? !p->bPart && bxMayPassOver(bxSchema(p->bx, "main", pErr), &err)
-           : pPack != 0 ||
-                 (err.rc != SQLITE_NOMEM && err.rc != SQLITE_INTERRUPT)) {
+           : (err.rc != SQLITE_NOMEM && err.rc != SQLITE_INTERRUPT)) {
     bxClear(&err);
   }
   bxPass(pErr, &err);
@@ -229,8 +246,7 @@ static void readLimits(Queue *p, BxStmts *pHome, BxErr *pErr) {
       SETTING("queue_mode") " = 'memory', " SETTING("retention_days") " * ("
       SETTING("history_until") " IS NOT NULL) * 86400000, "
       SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
-      SETTING("queue_max_bytes") ", " SETTING("max_bytes") ", "
-      SETTING("pack");
+      SETTING("queue_max_bytes") ", " SETTING("max_bytes");
   /* clang-format on */
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
@@ -243,7 +259,7 @@ static void readLimits(Queue *p, BxStmts *pHome, BxErr *pErr) {
   }
   pStmt = bxStmt(pHome, zSql, &err);
   if (bxRow(pStmt, &err)) {
-    for (i = 0; i < 9; i++) aOut[i] = sqlite3_column_int64(pStmt, i);
+    for (i = 0; i < 8; i++) aOut[i] = sqlite3_column_int64(pStmt, i);
     /* If a setting is missing, nothing may expire. */
     if (p->nRetain <= 0) p->nRetain = BX_MAX_TIME;
     p->pKnown = pHome;
@@ -340,7 +356,7 @@ static Wait makeRoom(
   i64 nMost = p->nMaxByte - pRow->nByte;
   Wait wait = waiting(p, zAbout, pHome->zDb, pErr);
   if (wait.nRow > 0 && (wait.bOther || !p->bMemory || wait.nByte > nMost)) {
-    attemptQuietly(p, 0, bRow, pErr);
+    attemptQuietly(p, bRow, pErr);
     wait = waiting(p, zExactly, pHome->zDb, pErr);
   }
   if (!p->bMemory) return wait;
@@ -372,6 +388,7 @@ static int put(
   if (pErr->rc != SQLITE_OK) return 0;
   if (!p->bMemory) {
     store(p, pHome, &row, bRow, pErr);
+    bxQueueTend(pHome, 1, bRow, pErr);
   } else {
     i64 iOldest = wait.nRow > 0 ? wait.iOldest : iNow;
     i64 iSince = iOldest < p->iPut ? iOldest : p->iPut;
@@ -379,10 +396,9 @@ static int put(
     stage(p, pHome, &row, &wait, pErr);
     if (iNow >= p->iRetry && (wait.nRow + 1 >= p->nBatch || iNow < iOldest ||
                                  iNow - iSince > p->nInterval)) {
-      attemptQuietly(p, 0, bRow, pErr);
+      attemptQuietly(p, bRow, pErr);
     }
   }
-  if (!bRow && p->bPack) attemptQuietly(p, pHome, 0, pErr);
   return pErr->rc == SQLITE_OK;
 }
 
@@ -394,17 +410,17 @@ void bxPayloadQueue(BxCall *p) {
 
 void bxPayloadFlush(BxCall *pCall) {
   Queue *p = queueOf(pCall->bx);
+  i64 nRow;
   if (!sqlite3_get_autocommit(p->bx->db)) {
     bxFail(&pCall->err, SQLITE_ERROR,
         "MisuseError: payload_flush() cannot run inside a transaction; COMMIT "
         "first, then SELECT payload_flush()");
     return;
   }
-  bxReturnInt(pCall, attempt(p, 0, pCall->pCtx == 0, &pCall->err));
+  nRow = attempt(p, pCall->pCtx == 0, &pCall->err);
+  bxReturnInt(pCall, nRow);
   bxPrefix(&pCall->err, "FlushError: Flush failed: ");
-  if (pCall->pCtx != 0 && p->pKnown != 0 && p->bPack) {
-    attemptQuietly(p, p->pKnown, 0, &pCall->err);
-  }
+  bxQueueTend(p->pKnown, nRow, pCall->pCtx == 0, &pCall->err);
 }
 
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {

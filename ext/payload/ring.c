@@ -534,6 +534,14 @@ static void updateExchange(Ring *p, sqlite3_value **argv, BxErr *pErr) {
   bxRingCompleteSlot(p, sqlite3_value_int64(argv[0]), &done, pErr);
 }
 
+/* Every eighth push, by its slot, carries clean-up of the archive beside it. */
+static void tendBeside(Ring *p, i64 iSlot, BxErr *pErr) {
+  const BxStmts *pOwn = &p->base.stmts;
+  if (pErr->rc != SQLITE_OK || iSlot % 8 != 1) return;
+  if (sqlite3_stricmp(pOwn->zDb, "temp") == 0) return;
+  bxQueueTend(bxSchema(pOwn->bx, pOwn->zDb, pErr), 1, 1, pErr);
+}
+
 static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {
   Ring *p = (Ring *)pVtab;
@@ -550,6 +558,7 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     runCommand(p, argv + 2, &err);
   } else {
     insertRow(p, argv, piRowid, &err);
+    tendBeside(p, *piRowid, &err);
   }
   return bxWriteEnd(&write, &err, pVtab);
 }

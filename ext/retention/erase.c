@@ -606,21 +606,17 @@ void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut) {
       "WITH erasure AS (SELECT n, detail ->> 'kind' AS kind, detail ->> "
       "'until' AS until FROM main.blackbox__log WHERE domain = 'retention' AND "
       "kind = 'erasure' AND json_valid(detail)) "
-      "SELECT 'a key of kind ' || kind || ' is refused, but no erasure says "
+      "SELECT 'retention__erased', 'a key of kind ' || kind || ' is refused, "
+      "but no erasure says "
       "so' FROM (SELECT kind, until FROM main.retention__erased EXCEPT SELECT "
       "kind, until FROM erasure) "
-      "UNION ALL SELECT 'what erasure ' || n || ' removed is not refused any "
+      "UNION ALL SELECT 'retention__erased', 'what erasure ' || n || ' removed "
+      "is not refused any "
       "more: its key is missing' FROM erasure AS r WHERE until > " STEADY
       " AND NOT EXISTS (SELECT 1 "
       "FROM main.retention__erased WHERE kind = r.kind AND until >= r.until)";
   BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
-  while (bxRow(pStmt, &err)) {
-    const char *z = bxColumnText(pStmt, 0, &err);
-    if (z != 0) bxProblem(pOut, "retention__erased", "%s", z);
-  }
-  sqlite3_finalize(pStmt);
-  bxUnchecked(pOut, "retention__erased", &err);
+  bxProblemRows(pOut, bxPrepare(p, zSql, &err), "retention__erased", 0, &err);
 }
 
 static char *certificate(Erasure *p, i64 iNumber) {
@@ -637,25 +633,13 @@ static char *certificate(Erasure *p, i64 iNumber) {
       sqlite3_str_value(p->pErased), sqlite3_str_value(p->pHeld), p->iUntil);
 }
 
-/* Removes the texts of the rows from the body store, where there is one. */
-static void eraseStored(Erasure *p) {
-  static const char zSweep[] = "SELECT store_sweep(1000000000, ?1)";
-  const BxStmts *pHome = p->pHome;
-  if (!bxCarries(pHome->bx, pHome->zDb, "store", p->pErr)) return;
-  if (!bxNumber(p->pHome, "SELECT EXISTS (SELECT 1 FROM main.store_dropped)",
-          p->pErr)) {
-    return;
-  }
-  sqlite3_free(bxCallInner(p->pHome, zSweep, p->pErr, "t", pHome->zDb));
-}
-
 /* Overwriting is on while f runs. */
 static void eraseSecurely(Erasure *p) {
   i64 eBefore = bxNumber(p->pHome, "PRAGMA main.secure_delete", p->pErr);
   BxErr err = {SQLITE_OK, 0};
   bxNumber(p->pHome, "PRAGMA main.secure_delete = 1", p->pErr);
   eraseAll(p);
-  eraseStored(p);
+  bxRetentionStored(p->pHome, 1000000000, p->pErr);
   bxNumber(p->pHome,
       eBefore == 0   ? "PRAGMA main.secure_delete = 0"
       : eBefore == 2 ? "PRAGMA main.secure_delete = fast"

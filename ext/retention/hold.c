@@ -163,21 +163,16 @@ void bxRetentionRelease(BxCall *p) {
 
 static void checkInForce(BxStmts *p, BxProblems *pOut) {
   static const char zSql[] = IN_FORCE
-      " SELECT 'the hold of ' || owner || ' on ' || kind || ' ' || \"key\" || "
-      "' is in the log and not here, so that it keeps nothing; run "
-      "blackbox_install()' FROM lost UNION ALL "
-      "SELECT 'the hold of ' || owner || ' on ' || kind || ' ' || \"key\" || "
-      "' is not in the log; end it with retention_release()' "
-      "FROM (SELECT " HOLD_COLUMNS " FROM main.retention__in_force "
-      "EXCEPT SELECT * FROM hold)";
+      " SELECT 'retention__in_force', 'the hold of ' || owner || ' on ' || "
+      "kind "
+      "|| ' ' || \"key\" || ' is in the log and not here, so that it keeps "
+      "nothing; run blackbox_install()' FROM lost UNION ALL "
+      "SELECT 'retention__in_force', 'the hold of ' || owner || ' on ' || kind "
+      "|| ' ' || \"key\" || ' is not in the log; end it with "
+      "retention_release()' FROM (SELECT " HOLD_COLUMNS
+      " FROM main.retention__in_force EXCEPT SELECT * FROM hold)";
   BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
-  while (bxRow(pStmt, &err)) {
-    const char *z = bxColumnText(pStmt, 0, &err);
-    if (z != 0) bxProblem(pOut, "retention__in_force", "%s", z);
-  }
-  sqlite3_finalize(pStmt);
-  bxUnchecked(pOut, "retention__in_force", &err);
+  bxProblemRows(pOut, bxPrepare(p, zSql, &err), "retention__in_force", 0, &err);
 }
 
 void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut) {

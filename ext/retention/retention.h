@@ -47,6 +47,8 @@ sqlite3_stmt *bxRetentionPlan(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRetentionReport(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
 /* sweep.c */
+/* Removes texts of rows that are gone from the body store, where there is one. */
+void bxRetentionStored(BxStmts *p, i64 nLimit, BxErr *pErr);
 void bxRetentionSweep(BxCall *p);   /* retention_sweep() */
 void bxRetentionConfirm(BxCall *p); /* retention_confirm_clock() */
 

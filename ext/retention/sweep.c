@@ -6,7 +6,8 @@
 ** The rows are chosen with the SQL of the plan (rule.c). Of each rule they are
 ** its first ones by time and key, so that one DELETE removes them: on the table or the
 ** due view of a domain, whose triggers write the receipt, or on the table of the user,
-** whose receipt is written here.
+** whose receipt is written here. Then the body store loses at most as many texts of
+** rows that are gone.
 **
 ** A rule that cannot be applied, or whose DELETE is refused (by a trigger or a
 ** foreign key of the user), leaves a refusal in the log and its rows stay;
@@ -292,9 +293,17 @@ static void returnSweep(BxCall *p, const SweepRun *pRun) {
   sqlite3_free(zByRule);
 }
 
+void bxRetentionStored(BxStmts *p, i64 nLimit, BxErr *pErr) {
+  static const char zAny[] = "SELECT EXISTS (SELECT 1 FROM main.store_dropped)";
+  static const char zStore[] = "SELECT store_sweep(?1, ?2)";
+  if (!bxCarries(p->bx, p->zDb, "store", pErr)) return;
+  if (!bxNumber(p, zAny, pErr)) return;
+  sqlite3_free(bxCallInner(p, zStore, pErr, "it", nLimit, p->zDb));
+}
+
 void bxRetentionSweep(BxCall *p) {
   SweepRun run = {0, {0, 0, 0}, 0, SWEEP_ROWS, 0};
-  i64 iNow;
+  i64 iNow, nLimit;
   int i;
   run.p = bxHome(p->bx, "retention", &p->err);
   if (run.p == 0) return;
@@ -302,10 +311,15 @@ void bxRetentionSweep(BxCall *p) {
   if (bxArg(p, 0)) {
     run.nLeft = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
   }
+  nLimit = run.nLeft;
   iNow = bxRuleTime(run.p, bxArg(p, 1), 1, &p->err);
   bxRetentionRead(&run.rules, run.p, iNow, &p->err);
   run.aShare = bxNew(sizeof(Share) * (size_t)(run.rules.n + 1), &p->err);
   if (p->err.rc == SQLITE_OK) sweep(&run, &p->err);
+  /* (A row inside a transaction could not be rolled back.) */
+  if (p->pCtx != 0 || sqlite3_get_autocommit(p->bx->db)) {
+    bxRetentionStored(run.p, nLimit, &p->err);
+  }
   if (p->err.rc == SQLITE_OK) returnSweep(p, &run);
   for (i = 0; run.aShare != 0 && i < run.rules.n; i++) {
     sqlite3_value_free(run.aShare[i].pAt);

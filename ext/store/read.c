@@ -27,7 +27,12 @@ typedef struct PackReader {
   ZSTD_DCtx *pUnzip;
   Pack a[READER_PACKS];
   i64 iClock;
+  Few few;
 } PackReader;
+
+static void closeFew(void *pArg) {
+  bxStmtsFinalize(&((PackReader *)pArg)->few.stmts);
+}
 
 static void freeReader(void *pArg) {
   PackReader *p = pArg;
@@ -38,7 +43,26 @@ static void freeReader(void *pArg) {
     sqlite3_free(p->a[i].zDb);
   }
   ZSTD_freeDCtx(p->pUnzip);
+  ZSTD_freeCCtx(p->few.pZip);
+  sqlite3_free(p->few.zInto);
+  sqlite3_free(p->few.zNamed);
+  if (p->few.stmts.zDb != 0) bxStmtsFree(&p->few.stmts);
   sqlite3_free(p);
+}
+
+static PackReader *readerOf(Bx *bx, BxErr *pErr) {
+  BxSlot *pSlot = bxSlot(bx, "store");
+  if (pSlot->p == 0) pSlot->p = bxNew(sizeof(PackReader), pErr);
+  if (pSlot->p != 0) {
+    pSlot->xFree = freeReader;
+    pSlot->xClosing = closeFew;
+  }
+  return pSlot->p;
+}
+
+Few *bxStoreFew(Bx *bx, BxErr *pErr) {
+  PackReader *p = readerOf(bx, pErr);
+  return p != 0 ? &p->few : 0;
 }
 
 BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
@@ -157,13 +181,10 @@ static int fillPack(
 /* Reads the first nPiece pieces of a pack. Returns NULL, or what is wrong with it. */
 static const char *readPack(
     BxStmts *p, i64 iPack, i64 nPiece, const Pack **ppOut, BxErr *pErr) {
-  BxSlot *pSlot = bxSlot(p->bx, "store");
-  PackReader *pReader = pSlot->p;
+  PackReader *pReader = readerOf(p->bx, pErr);
   Pack *pPack;
   i64 iToken;
   int i, bHere = 0;
-  if (pReader == 0) pReader = pSlot->p = bxNew(sizeof(*pReader), pErr);
-  if (pReader != 0) pSlot->xFree = freeReader;
   if (pReader != 0 && pReader->pUnzip == 0) pReader->pUnzip = bxUnzipNew(pErr);
   iToken = bxAsk(p,
       "SELECT coalesce((SELECT token FROM main.store__packs WHERE pack = ?1),"

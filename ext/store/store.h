@@ -106,8 +106,9 @@ void bxRecipeEncode(const Recipe *p, Bytes *pOut, BxErr *pErr);
 void bxRecipeAdd(Recipe *p, i64 iPack, i64 iPiece, BxErr *pErr);
 
 /* read.c */
-/* Most bytes of pieces in a pack. */
+/* Most bytes of pieces in a pack; and in one to which a few rows are added. */
 #define STORE_PACK_BYTES 262144
+#define STORE_FEW_BYTES 65536
 /* A pack is compressed in blocks of so many bytes. */
 #define STORE_BLOCK_BYTES 65536
 /* A number of pieces: all those of a pack. */
@@ -125,6 +126,15 @@ typedef struct Pack {
   i64 iUsed;     /* when it was last used */
   char *zDb;     /* its schema */
 } Pack;
+
+/* What is kept between calls that concern a few rows. */
+typedef struct Few {
+  BxStmts stmts; /* on the view that was used last */
+  char *zInto;   /* a template of its own: INSERT INTO the view */
+  char *zNamed;  /* a template: the query of bxStoreNamed() */
+  void *pZip;    /* a context of zstd */
+} Few;
+Few *bxStoreFew(Bx *bx, BxErr *pErr);
 
 /* The schema whose store is meant: the one that is named, or the home. */
 BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr);
@@ -180,6 +190,7 @@ sqlite3_stmt *bxStoreView(
 ** user. The caller finalizes it. */
 sqlite3_stmt *bxStoreNamed(BxStmts *p, BxErr *pErr);
 void bxStoreSweep(BxCall *p); /* store_sweep() */
+void bxStoreTend(BxCall *p);  /* store_tend() */
 void bxStoreErase(BxCall *p); /* store_erase() */
 
 /* shared.c, check.c */

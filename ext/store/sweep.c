@@ -1,13 +1,18 @@
 /*
 ** sweep.c: store_sweep([limit[, schema]]) removes texts that no reference names any
 ** more, with the pieces that no other text has. store_erase(key[, schema]) removes
-** what a key of a user of the store belongs to, and its pieces at once.
+** what a key of a user of the store belongs to, and its pieces at once. store_tend()
+** does a small part of what store_sweep() does.
 **
 ** store_dropped lists the texts that may be unused. Each is looked for in the views
 ** of store_users; one that is still there stays. The uses of the pieces of the
 ** others are counted down, and each pack in which a piece has none left is written
 ** again without it, or removed. So the work depends on what is removed, and not on
 ** what is stored.
+**
+** store_tend() removes TEND_TEXTS texts, and packs of which nothing is left. A pack
+** with other pieces is noted in store_dropped, as its number below 0; and as that minus
+** SWEEP_THIN if a third of it has no use: then a later call writes it again.
 */
 #include "store.h"
 SQLITE_EXTENSION_INIT3
@@ -15,6 +20,8 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define SWEEP_TEXTS 1000 /* the default limit */
+#define TEND_TEXTS 10
+#define SWEEP_THIN ((i64)1 << 48)
 
 typedef struct Sweep {
   BxStmts *p;
@@ -33,35 +40,65 @@ sqlite3_stmt *bxStoreView(
   return pStmt;
 }
 
-sqlite3_stmt *bxStoreNamed(BxStmts *p, BxErr *pErr) {
-  char *zSql = bxAskText(p,
+static char *namedSql(BxStmts *p, BxErr *pErr) {
+  static const char zSql[] =
       "SELECT group_concat(printf('SELECT reference, \"key\" FROM"
       " \"%w\".\"%w\" WHERE text = ?1', ?1, texts), ' UNION ALL ')"
-      " FROM (" STORE_USERS ")",
-      pErr, "t", p->zDb);
+      " FROM (" STORE_USERS ")";
+  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
+  char *z = 0;
+  bxBind(pStmt, pErr, "t", p->zDb);
+  if (bxRow(pStmt, pErr)) z = bxColumnCopy(pStmt, 0, pErr);
+  bxDone(pStmt, pErr);
+  return z;
+}
+
+sqlite3_stmt *bxStoreNamed(BxStmts *p, BxErr *pErr) {
+  char *zSql = namedSql(p, pErr);
   sqlite3_stmt *pStmt = zSql ? bxPlain(p->bx->db, zSql, pErr) : 0;
   sqlite3_free(zSql);
   return pStmt;
 }
 
-/* Takes the uses of a range back. The lists are kept in the order of packs. */
-static void releaseRange(Sweep *s, const Range *pRange) {
-  i64 i = bxStoreSearch(s->aList, s->nList, sizeof(*s->aList), pRange->iPack);
-  i64 iEnd = pRange->iFirst + pRange->nPiece;
-  List *pList;
-  if (i == s->nList || s->aList[i].iPack != pRange->iPack) {
+/* The same, kept if it is that of the first call. *pbKept: not to be finalized. */
+static sqlite3_stmt *namedKept(BxStmts *p, int *pbKept, BxErr *pErr) {
+  Few *pFew = bxStoreFew(p->bx, pErr);
+  char *zSql = namedSql(p, pErr);
+  sqlite3_stmt *pStmt = 0;
+  *pbKept = 0;
+  if (zSql != 0 && pFew != 0) {
+    if (pFew->zNamed == 0) pFew->zNamed = bxPrintf(pErr, "%s", zSql);
+    *pbKept = pFew->zNamed != 0 && strcmp(pFew->zNamed, zSql) == 0;
+    pStmt = *pbKept ? bxStmt(p, pFew->zNamed, pErr)
+                    : bxPlain(p->bx->db, zSql, pErr);
+  }
+  sqlite3_free(zSql);
+  return pStmt;
+}
+
+/* The list of a pack, read if it is not held. They are kept in the order of packs. */
+static List *sweepList(Sweep *s, i64 iPack) {
+  i64 i = bxStoreSearch(s->aList, s->nList, sizeof(*s->aList), iPack);
+  if (i == s->nList || s->aList[i].iPack != iPack) {
     List list;
-    bxListRead(s->p, pRange->iPack, &list, s->pErr);
+    bxListRead(s->p, iPack, &list, s->pErr);
     if (bxAdd(&s->aList, &s->nList, &s->nListAlloc, sizeof(list), s->pErr) ==
         0) {
       bxListFree(&list);
-      return;
+      return 0;
     }
-    pList = &s->aList[i];
-    memmove(pList + 1, pList, (size_t)(s->nList - 1 - i) * sizeof(list));
-    *pList = list;
+    memmove(&s->aList[i + 1], &s->aList[i],
+        (size_t)(s->nList - 1 - i) * sizeof(list));
+    s->aList[i] = list;
   }
-  pList = &s->aList[i];
+  return &s->aList[i];
+}
+
+/* Takes the uses of a range back. */
+static void releaseRange(Sweep *s, const Range *pRange) {
+  List *pList = sweepList(s, pRange->iPack);
+  i64 i, iEnd = pRange->iFirst + pRange->nPiece;
+  if (pList == 0) return;
   for (i = pRange->iFirst; i < iEnd && s->pErr->rc == SQLITE_OK; i++) {
     if (i >= pList->n || pList->a[i].nUse == 0) {
       bxFail(s->pErr, SQLITE_CORRUPT_VTAB,
@@ -170,14 +207,42 @@ static void cleanPack(Sweep *s, List *pList) {
   sqlite3_free(left.a);
 }
 
-/* Sweeps the texts of a list, a JSON array, which it frees. Returns how many were
-** removed. Then it writes all packs and lists that were touched, and the totals. */
-static i64 sweepAll(BxStmts *p, char *zTexts, BxErr *pErr) {
+/* A pack of store_dropped, whose entry goes. It may have gone with its texts. */
+static void sweepPack(Sweep *s, i64 iDropped) {
+  static const char zHas[] = "SELECT 1 FROM main.store__uses WHERE pack = ?1";
+  i64 iPack = -iDropped & (SWEEP_THIN - 1);
+  List *pList = 0;
+  if (bxAsk(s->p, zHas, s->pErr, "i", iPack)) pList = sweepList(s, iPack);
+  if (pList != 0) pList->bDead = pList->bChanged = 1;
+  bxDo(s->p, "DELETE FROM main.store_dropped WHERE text IN (?1, ?2)", s->pErr,
+      "ii", -iPack, -iPack - SWEEP_THIN);
+}
+
+/* Notes a pack with pieces that have no use. Returns whether it has others. */
+static int notePack(Sweep *s, const List *pList) {
+  static const char zNoted[] =
+      "INSERT INTO main.store_dropped(text) VALUES(?1) ON CONFLICT DO NOTHING";
+  i64 i, nByte = 0, nDead = 0;
+  for (i = 0; i < pList->n; i++) {
+    nByte += pList->a[i].nByte;
+    if (pList->a[i].nUse == 0) nDead += pList->a[i].nByte;
+  }
+  if (nDead == nByte) return 0;
+  bxDo(s->p, zNoted, s->pErr, "i",
+      -pList->iPack - (3 * nDead >= nByte ? SWEEP_THIN : 0));
+  return 1;
+}
+
+/* Sweeps what a list, a JSON array, has of store_dropped, and frees it. Returns how
+** many texts were removed. Then it writes all packs and lists that were touched, and
+** the totals. With bTend, packs of which something is left are noted. */
+static i64 sweepAll(BxStmts *p, char *zTexts, int bTend, BxErr *pErr) {
   Sweep s = {p, pErr, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   sqlite3_stmt *pNamed, *pTexts;
-  i64 i;
+  i64 i, iText;
+  int bKept;
   if (zTexts == 0) return 0;
-  pNamed = bxStoreNamed(p, pErr);
+  pNamed = namedKept(p, &bKept, pErr);
   pTexts = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)", zTexts, pErr);
   if (pNamed == 0) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
@@ -186,13 +251,25 @@ static i64 sweepAll(BxStmts *p, char *zTexts, BxErr *pErr) {
         p->zDb, p->zDb);
   }
   while (bxRow(pTexts, pErr)) {
-    sweepText(&s, pNamed, sqlite3_column_int64(pTexts, 0));
+    iText = sqlite3_column_int64(pTexts, 0);
+    if (iText > 0) {
+      sweepText(&s, pNamed, iText);
+    } else {
+      sweepPack(&s, iText);
+    }
   }
   sqlite3_finalize(pTexts);
-  sqlite3_finalize(pNamed);
+  if (bKept) {
+    bxDone(pNamed, pErr);
+  } else {
+    sqlite3_finalize(pNamed);
+  }
   for (i = 0; i < s.nList; i++) {
     List *pList = &s.aList[i];
-    if (pErr->rc == SQLITE_OK && pList->bDead) cleanPack(&s, pList);
+    if (pErr->rc == SQLITE_OK && pList->bDead &&
+        !(bTend && notePack(&s, pList))) {
+      cleanPack(&s, pList);
+    }
     if (pErr->rc == SQLITE_OK && pList->bChanged) {
       bxListWrite(p, pList, &s.nKept, pErr);
     }
@@ -219,10 +296,36 @@ void bxStoreSweep(BxCall *p) {
       sweepAll(pStore,
           bxAskText(pStore,
               "SELECT json_group_array(text) FROM (SELECT text"
-              " FROM main.store_dropped ORDER BY text LIMIT ?1)"
+              " FROM main.store_dropped WHERE text < 0 UNION ALL SELECT * FROM"
+              " (SELECT text FROM main.store_dropped WHERE text > 0"
+              "  ORDER BY text LIMIT ?1))"
               " WHERE EXISTS (SELECT 1 FROM main.store_dropped) GROUP BY 1 = 1",
               &p->err, "i", nLimit),
-          &p->err));
+          0, &p->err));
+}
+
+/* A small part of that: returns 1 if it did anything. */
+void bxStoreTend(BxCall *p) {
+  static const char zSome[] =
+      "SELECT '[' || group_concat(text) || ']' FROM (SELECT text"
+      " FROM main.store_dropped WHERE text > 0 ORDER BY text LIMIT ?1)"
+      " HAVING count(*) = ?1";
+  static const char zThin[] = "SELECT '[' || text || ']' FROM "
+                              "main.store_dropped WHERE text < ?1 LIMIT 1";
+  BxStmts *pStore;
+  char *zSwept = 0;
+  int i;
+  bxRefuseInside(p);
+  pStore = bxStoreHome(p->bx, bxArg(p, 0), &p->err);
+  if (pStore == 0) return;
+  for (i = 0; i < 2 && zSwept == 0; i++) {
+    sqlite3_stmt *pStmt = bxStmt(pStore, i == 0 ? zSome : zThin, &p->err);
+    bxBind(pStmt, &p->err, "i", i == 0 ? (i64)TEND_TEXTS : -SWEEP_THIN);
+    if (bxRow(pStmt, &p->err)) zSwept = bxColumnCopy(pStmt, 0, &p->err);
+    bxDone(pStmt, &p->err);
+  }
+  bxReturnInt(p, zSwept != 0);
+  sweepAll(pStore, zSwept, i == 1, &p->err);
 }
 
 void bxStoreErase(BxCall *p) {
@@ -264,6 +367,6 @@ void bxStoreErase(BxCall *p) {
   sqlite3_finalize(pUsers);
   if (sqlite3_str_length(pTexts) > 0) sqlite3_str_appendchar(pTexts, 1, ']');
   zTexts = bxFinish(pTexts, pErr);
-  sweepAll(pStore, zTexts, pErr);
+  sweepAll(pStore, zTexts, 0, pErr);
   bxReturnInt(p, nGone);
 }

@@ -1,5 +1,5 @@
 /*
-** write.c: store_pack(view, keys[, schema]): packs the values of rows of a view that
+** write.c: store_pack(view, keys[, schema[, few]]): packs the values of rows of a view that
 ** store_users names. keys is a JSON array of the keys of the rows. Each value is
 ** replaced by a reference, through an INSERT into the view. Returns JSON: rows and
 ** texts that were packed, their bytes, and the bytes that the store grew by.
@@ -13,6 +13,9 @@
 ** The lists of the packs are changed in memory and written at the end, or when too
 ** many are held (settle()). New pieces are written in the order of their keys when
 ** what was met is forgotten, and texts when the rows that refer to them are.
+**
+** With "few", which is not NULL, statements are kept, each row is written for itself,
+** and packs have STORE_FEW_BYTES: a call compresses the pack that has room anew.
 */
 #include "store.h"
 SQLITE_EXTENSION_INIT3
@@ -25,6 +28,8 @@ SQLITE_EXTENSION_INIT3
 #define KNOWN_PIECES 16384     /* most pieces */
 #define MAX_LISTS 1024         /* lists that are held at most */
 #define N_BUCKET 32768
+#define FEW_PIECES 1024 /* the same for a few rows */
+#define FEW_BUCKETS 1024
 #define MAX_PIECES 4096 /* of a pack, with those that were removed from it */
 #define MANY_ROWS 64
 /* Rows are written when they have so many bytes, so that their pages are still in
@@ -41,6 +46,7 @@ typedef struct Many {
   int nColumn;
   int nMost; /* rows; fewer than MANY_ROWS if the host limits parameters */
   int nWait; /* rows that are bound */
+  int bKept; /* pStmt is not finalized */
 } Many;
 
 /* A piece that this call has met. */
@@ -63,6 +69,9 @@ typedef struct NewPiece {
 typedef struct Writer {
   BxStmts *p;
   BxErr *pErr;
+  Few *pFew; /* if there are a few rows, otherwise NULL */
+  i64 nPackMost;
+  int nKnownMost, nBucket;
   sqlite3_stmt *pFind;
   sqlite3_stmt *pFrom; /* the rows of the view */
   Many texts;          /* rows of store__texts */
@@ -164,14 +173,21 @@ void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,
       pErr, "iiiii", nText, nTextByte, nPiece, nPieceByte, nKept);
 }
 
-/* Prepares INSERT INTO zInto, a table or a view. Free it in any case. */
-static void prepareMany(
-    Writer *w, Many *p, const char *zInto, int nColumn, const char *zAfter) {
+/* Prepares INSERT INTO zInto, a table or a view. Free it in any case. zFew: the
+** template of the statement that is kept for one row. */
+static void prepareMany(Writer *w, Many *p, const char *zInto, int nColumn,
+    const char *zAfter, const char *zFew) {
   sqlite3 *db = w->p->bx->db;
-  sqlite3_str *pSql = sqlite3_str_new(db);
+  sqlite3_str *pSql;
   char *zSql;
   int i, j;
   p->nColumn = nColumn;
+  if (w->pFew != 0 && w->pErr->rc == SQLITE_OK) {
+    p->nMost = p->bKept = 1;
+    p->pStmt = bxStmt(&w->pFew->stmts, zFew, w->pErr);
+    return;
+  }
+  pSql = sqlite3_str_new(db);
   p->nMost = sqlite3_limit(db, SQLITE_LIMIT_VARIABLE_NUMBER, -1) / nColumn;
   if (p->nMost > MANY_ROWS) p->nMost = MANY_ROWS;
   if (p->nMost < 1) p->nMost = 1; /* SQLite says that the limit is too low */
@@ -230,7 +246,8 @@ static List *needList(Writer *w, i64 iPack) {
 /* Writes the bytes of the open pack. */
 static void writeOpen(Writer *w) {
   if (w->pOpen == 0 || !w->bOpenChanged) return;
-  bxPackWrite(w->p, w->pOpen->iPack, &w->pZip, &w->open, &w->nKept, w->pErr);
+  bxPackWrite(w->p, w->pOpen->iPack, w->pFew ? &w->pFew->pZip : &w->pZip,
+      &w->open, &w->nKept, w->pErr);
   w->bOpenChanged = 0;
 }
 
@@ -280,7 +297,7 @@ static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
   NewPiece *pNew;
   if (w->pOpen == 0) resumeOpen(w);
   if (w->pOpen != 0 &&
-      (w->open.n + n > STORE_PACK_BYTES || w->pOpen->n >= MAX_PIECES)) {
+      (w->open.n + n > w->nPackMost || w->pOpen->n >= MAX_PIECES)) {
     writeOpen(w);
     bxListWrite(w->p, w->pOpen, &w->nKept, w->pErr); /* a reader needs it */
     w->pOpen = 0;
@@ -310,7 +327,7 @@ static void forgetKnown(Writer *w) {
   writePieces(w);
   w->nKnown = 0;
   w->arena.n = 0;
-  if (w->aBucket != 0) memset(w->aBucket, 0, N_BUCKET * sizeof(int));
+  if (w->aBucket != 0) memset(w->aBucket, 0, (size_t)w->nBucket * sizeof(int));
 }
 
 /* Whether a place has a piece with these bytes. 0 as well if its pack is damaged. */
@@ -333,12 +350,12 @@ static int isPieceAt(
 ** where the one before it is followed by one. Returns its index, 0 on error. */
 static int meetPiece(Writer *w, uint64_t uFast, const unsigned char *z, i64 n,
     int bEnd, int iBefore) {
-  int i = w->nKnown + 1, *piBucket = &w->aBucket[uFast % N_BUCKET];
+  int i = w->nKnown + 1, *piBucket = &w->aBucket[uFast % (unsigned)w->nBucket];
   Known *p = &w->aKnown[i];
   const Known *pBefore = iBefore ? &w->aKnown[iBefore] : 0;
   List *pList = 0;
   i64 iPiece = 0, iPlace = 0;
-  assert(i <= KNOWN_PIECES);
+  assert(i <= w->nKnownMost);
   memset(p, 0, sizeof(*p));
   p->uFast = uFast;
   p->nByte = n;
@@ -380,7 +397,7 @@ static int nextPiece(Writer *w, const unsigned char *z, i64 n, int iBefore) {
   }
   nPiece = bxGearCut(&w->gear, z, n, &bEnd);
   uFast = bxHashOf((const char *)z, nPiece);
-  for (i = w->aBucket[uFast % N_BUCKET]; i != 0; i = p->iChain) {
+  for (i = w->aBucket[uFast % (unsigned)w->nBucket]; i != 0; i = p->iChain) {
     p = &w->aKnown[i];
     if (p->uFast == uFast && p->nByte == nPiece &&
         memcmp(w->arena.a + p->iByte, z, (size_t)nPiece) == 0) {
@@ -425,7 +442,7 @@ static void cutWhole(Writer *w, const unsigned char *z, i64 n, Ref *pRef) {
   bxTextHashBegin(&sha, w->recipe.eType);
   while (n > 0 && w->pErr->rc == SQLITE_OK) {
     Known *p;
-    if (w->nKnown == KNOWN_PIECES ||
+    if (w->nKnown == w->nKnownMost ||
         w->arena.n + STORE_PIECE_MAX > ARENA_BYTES) {
       forgetKnown(w);
       iBefore = 0;
@@ -450,7 +467,7 @@ static void packText(
   i64 iFresh; /* the place that the next new piece gets at the earliest */
   int i, rc = SQLITE_OK;
   if (w->arena.n + n > ARENA_BYTES ||
-      w->nKnown + n / STORE_PIECE_MIN + 1 > KNOWN_PIECES) {
+      w->nKnown + n / STORE_PIECE_MIN + 1 > w->nKnownMost) {
     forgetKnown(w);
   }
   if (w->nList > MAX_LISTS) {
@@ -487,19 +504,61 @@ static void packText(
   }
 }
 
+/* What is kept for a few rows of a view. */
+static Few *fewOf(BxStmts *p, const char *zView, BxErr *pErr) {
+  Few *pFew = bxStoreFew(p->bx, pErr);
+  if (pFew == 0 ||
+      (pFew->stmts.zDb != 0 && strcmp(pFew->stmts.zDb, p->zDb) == 0 &&
+          strcmp(pFew->stmts.zTable, zView) == 0)) {
+    return pFew;
+  }
+  if (pFew->stmts.zDb != 0) bxStmtsFree(&pFew->stmts);
+  sqlite3_free(pFew->zInto);
+  pFew->zInto = 0;
+  bxStmtsInit(&pFew->stmts, p->bx, p->zDb, zView, pErr);
+  if (pErr->rc == SQLITE_OK) return pFew;
+  bxStmtsFree(&pFew->stmts);
+  return 0;
+}
+
+/* INSERT INTO main.@ VALUES(?,..): the view of the few rows. */
+static const char *intoFew(Writer *w, int nColumn) {
+  sqlite3_str *pSql;
+  if (w->pFew == 0 || w->pFew->zInto != 0) return w->pFew ? w->pFew->zInto : "";
+  pSql = sqlite3_str_new(w->p->bx->db);
+  sqlite3_str_appendall(pSql, "INSERT INTO main.@ VALUES(?");
+  while (--nColumn > 0) sqlite3_str_appendall(pSql, ",?");
+  sqlite3_str_appendall(pSql, ")");
+  return w->pFew->zInto = bxFinish(pSql, w->pErr);
+}
+
 /* Prepares to pack rows of a view that is in store_users. */
-static void beginWriter(Writer *w, BxStmts *p, const char *zView, BxErr *pErr) {
+static void beginWriter(
+    Writer *w, BxStmts *p, const char *zView, int bFew, BxErr *pErr) {
+  static const char zFrom[] =
+      "SELECT v.* FROM json_each(?1) AS j CROSS JOIN main.@ AS v"
+      " WHERE v.key = j.value";
+  static const char zFewTexts[] =
+      "INSERT INTO main.store__texts VALUES(?,?,?,?,?,?)";
+  static const char zFewPieces[] =
+      "INSERT INTO main.store__pieces VALUES(?,?)"
+      " ON CONFLICT DO UPDATE SET place = excluded.place";
   sqlite3_stmt *pStmt;
+  int i;
   memset(w, 0, sizeof(*w));
   w->p = p;
   w->pErr = pErr;
+  if (bFew) w->pFew = fewOf(p, zView, pErr);
+  w->nPackMost = bFew ? STORE_FEW_BYTES : STORE_PACK_BYTES;
+  w->nKnownMost = bFew ? FEW_PIECES : KNOWN_PIECES;
+  w->nBucket = bFew ? FEW_BUCKETS : N_BUCKET;
   bxGearInit(&w->gear);
-  w->aKnown = bxNew((KNOWN_PIECES + 1) * sizeof(Known), pErr);
-  w->aBucket = bxNew(N_BUCKET * sizeof(int), pErr);
+  w->aKnown = bxNew(((size_t)w->nKnownMost + 1) * sizeof(Known), pErr);
+  w->aBucket = bxNew((size_t)w->nBucket * sizeof(int), pErr);
   bxStoreCount(p, 0, 0, 0, 0, 0, pErr); /* the first statement must write */
-  prepareMany(w, &w->texts, "store__texts", 6, "");
+  prepareMany(w, &w->texts, "store__texts", 6, "", zFewTexts);
   prepareMany(w, &w->pieces, "store__pieces", 2,
-      "ON CONFLICT DO UPDATE SET place = excluded.place");
+      "ON CONFLICT DO UPDATE SET place = excluded.place", zFewPieces);
   w->pFind = bxStmt(
       p, "SELECT place FROM main.store__pieces WHERE \"key\" = ?1", pErr);
   pStmt = bxStmt(p,
@@ -518,19 +577,30 @@ static void beginWriter(Writer *w, BxStmts *p, const char *zView, BxErr *pErr) {
         "can be packed; SELECT payload_unpack() until nothing is left",
         p->zDb);
   }
-  if (!bxAskOnce(p, "SELECT 1 FROM main.store_users WHERE bodies = ?1", pErr,
-          "t", zView)) {
+  if (!bxAsk(p, "SELECT 1 FROM main.store_users WHERE bodies = ?1", pErr, "t",
+          zView)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotFoundError: %Q is not a view in store_users of schema %s; INSERT "
         "INTO store_users(bodies, texts) first",
         zView, p->zDb);
   }
-  w->pFrom = bxStoreView(p,
-      "SELECT v.* FROM json_each(?1) AS j CROSS JOIN \"%w\".\"%w\" AS v"
-      " WHERE v.key = j.value",
-      zView, pErr);
+  w->pFrom = w->pFew ? bxStmt(&w->pFew->stmts, zFrom, pErr)
+                     : bxStoreView(p,
+                           "SELECT v.* FROM json_each(?1) AS j CROSS JOIN"
+                           " \"%w\".\"%w\" AS v WHERE v.key = j.value",
+                           zView, pErr);
   if (w->pFrom == 0) return;
-  prepareMany(w, &w->into, zView, sqlite3_column_count(w->pFrom), "");
+  i = sqlite3_column_count(w->pFrom);
+  prepareMany(w, &w->into, zView, i, "", intoFew(w, i));
+}
+
+/* Ends the use of a statement. */
+static void endMany(Many *p, BxErr *pErr) {
+  if (p->bKept) {
+    bxDone(p->pStmt, pErr);
+  } else {
+    sqlite3_finalize(p->pStmt);
+  }
 }
 
 /* Whether a value is worth packing, and is not packed yet. A blob of the user that
@@ -592,11 +662,14 @@ void bxStorePack(BxCall *p) {
   BxStmts *pStore;
   const char *zView = bxText(p->aArg[0], "view", 1000, 0, &p->err);
   Writer w;
+  Many from = {0, 0, 0, 0, 1};
   i64 nRow = 0;
   bxRefuseInside(p);
   pStore = bxStoreHome(p->bx, bxArg(p, 2), &p->err);
   if (pStore == 0) return;
-  beginWriter(&w, pStore, zView, &p->err);
+  beginWriter(&w, pStore, zView, bxArg(p, 3) != 0, &p->err);
+  from.pStmt = w.pFrom;
+  from.bKept = w.pFew != 0;
   bxBind(w.pFrom, &p->err, "v", p->aArg[1]);
   while (bxRow(w.pFrom, &p->err)) nRow += packRow(&w);
   runMany(&w.texts, &p->err);
@@ -613,10 +686,10 @@ void bxStorePack(BxCall *p) {
                nRow, w.iNextText - w.iFirstText, w.nTextByte, w.nKept));
   }
   forgetLists(&w);
-  sqlite3_finalize(w.pFrom);
-  sqlite3_finalize(w.texts.pStmt);
-  sqlite3_finalize(w.pieces.pStmt);
-  sqlite3_finalize(w.into.pStmt);
+  endMany(&from, &p->err);
+  endMany(&w.texts, &p->err);
+  endMany(&w.pieces, &p->err);
+  endMany(&w.into, &p->err);
   sqlite3_free(w.aNew);
   sqlite3_free(w.apList);
   sqlite3_free(w.aKnown);
@@ -625,5 +698,5 @@ void bxStorePack(BxCall *p) {
   sqlite3_free(w.open.a);
   sqlite3_free(w.scratch.a);
   sqlite3_free(w.recipe.a);
-  bxZipFree(w.pZip);
+  if (w.pFew == 0) bxZipFree(w.pZip);
 }

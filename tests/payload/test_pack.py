@@ -120,7 +120,7 @@ def test_unpacking_leaves_the_file_as_it_was(db):
 def test_packing_is_bounded_oldest_first_and_by_age(db):
     now = 1_800_000_000_000
     for i in range(6):
-        add(db, f"r{i}", words(i, 2000), created_at=f"2027-01-15T08:00:0{5 - i}.000Z")
+        add(db, f"r{5 - i}", words(i, 2000), created_at=f"2027-01-15T08:00:0{i}.000Z")
     assert pack(db, 2) | {"rawBytes": 0, "keptBytes": 0} == \
         {"rows": 2, "rawBytes": 0, "keptBytes": 0, "more": True}
     assert packed(db) == ["r4", "r5"]
@@ -316,6 +316,50 @@ def test_a_clean_up_takes_any_limit_and_as_a_row_leaves_the_store_alone(full):
     one(full, "SELECT payload_cleanup(7, NULL, 1000000000)")
     assert dropped(full) == 0 and "n1" in packed(full)
     whole(full)
+
+
+@pytest.mark.parametrize("first", ["hold", "pack"])
+def test_a_hold_stops_neither_packing_nor_unpacking_nor_clean_up(db, first):
+    def hold():
+        one(db, "SELECT retention_hold('event', 'e1', 'case', 'ann', 'asked')")
+    for i in range(4):
+        add(db, str(i), words(i, 3000))
+    before = shown(db)
+    if first == "hold":
+        hold()
+    assert pack(db)["rows"] == 4
+    if first == "pack":
+        hold()
+    assert unpack(db) == {"rows": 4, "left": [], "more": False}
+    assert pack(db)["rows"] == 4 and shown(db) == before
+    assert one(db, "SELECT payload_cleanup(0)") == 3
+    assert rows(db, "SELECT key, blocked_by FROM retention_plan(?)", 4_000_000_000_000) == \
+        [("1", "held")]
+    assert one(db, "SELECT retention_sweep() ->> '$.removed'") == 0
+    assert shown(db) == before[1:2] and packed(db) == ["1"]
+    assert unpack(db)["rows"] == 1 and shown(db) == before[1:2]
+    whole(db)
+
+
+def test_a_row_that_is_pinned_after_packing_unpacks(db):
+    for i in range(3):
+        add(db, str(i), words(i, 3000))
+    pack(db)
+    db.execute("UPDATE event_payloads SET pinned = 1 WHERE id = '1'")
+    before = shown(db)
+    assert unpack(db) == {"rows": 3, "left": [], "more": False}
+    assert packed(db) == [] and shown(db) == before
+    whole(db)
+
+
+def test_a_sweep_by_rules_sweeps_the_store(db):
+    for i in range(4):
+        add(db, str(i), words(i, 3000), created_at="2020-01-01T00:00:00.000Z")
+    pack(db)
+    db.execute("UPDATE blackbox_settings SET value = 1 WHERE name = 'payload.history_until'")
+    assert one(db, "SELECT retention_sweep() ->> '$.removed'") == 4
+    assert dropped(db) == 0 and one(db, "SELECT packs FROM store_stats") == 0
+    whole(db)
 
 
 def test_without_the_module_rows_go_and_their_texts_are_counted(full, path):

@@ -49,12 +49,36 @@
                                          "  ('s2', 'e2', 'a', " LONG(          \
                                              "7") " || 'end', 'evidence');"
 
+/* Ten texts that nothing names: more than a third of their pack. */
+#define MANY_DROPPED                                                           \
+  "INSERT INTO notes WITH n(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n"    \
+  "  WHERE i < 19) SELECT i, " LONG("9") " || i FROM n;"                       \
+                                         "SELECT store_pack('notes_bodies', "  \
+                                         "'[10,11,12,13,14,15,16,17,18,19]');" \
+                                         "DELETE FROM notes WHERE id >= 10;"
+/* The next write packs. */
+#define TENDED                                                                 \
+  "UPDATE blackbox_settings SET value = 1"                                     \
+  "  WHERE name IN ('payload.pack', 'payload.enabled');"                       \
+  "INSERT INTO event_payloads(event_id, agent_id, request_body, purpose)"      \
+  "  SELECT 'f' || value, 'a', " LONG("5") " || value, 'archive'"              \
+                                           "  FROM json_each('[1,2,3]');"
+
 const Operation aStoreOperation[] = {
     {"pack a text", NOTES, 0, "SELECT store_pack('notes_bodies', '[3]')", 0},
     {"read packed texts", NOTES, 0,
         "SELECT store_text(a), store_same(a, 'x') FROM notes", 0},
     {"sweep texts", NOTES "DELETE FROM notes WHERE id = 1;", 0,
         "SELECT store_sweep()", 0},
+    {"sweep a few texts", NOTES MANY_DROPPED, 0, "SELECT store_tend()", 0},
+    {"clean a thin pack", NOTES MANY_DROPPED "SELECT store_tend();", 0,
+        "SELECT store_tend()", 0},
+    {"pack and sweep beside a row", BODIES TENDED, 0,
+        "SELECT payload_queue('e9', 'a', " LONG("3") ", 'r')", OP_CARRIES},
+    {"pack and sweep beside a row as a row", BODIES TENDED, 0,
+        "INSERT INTO payload_queue(event_id, agent_id, request_body)"
+        "  VALUES('e9', 'a', " LONG("3") ")",
+        OP_CARRIES},
     {"erase a text", NOTES, 0, "SELECT store_erase(2)", 0},
     {"say what is shared", NOTES, 0, "SELECT * FROM store_shared(2)", 0},
     {0, 0, 0, 0, 0},

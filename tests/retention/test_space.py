@@ -1,0 +1,154 @@
+"""A file that nobody tends does not grow with its traffic: each write gives back a little more
+than it takes."""
+import random
+import sys
+import time
+
+import pytest
+
+from conftest import ROOT, connect, one, problems, rows
+
+sys.path.insert(0, str(ROOT / "tests/differential"))
+from clock import Clock  # noqa: E402
+
+MB = 1_000_000
+WRITES = {"row": "INSERT INTO payload_queue(event_id, agent_id, request_body, response_body)"
+                 " VALUES(?, ?, ?, ?)",
+          "call": "SELECT payload_queue(?, ?, ?, ?)"}
+PUSH = "INSERT INTO ring(event_id, agent_id, request_body, response_body) VALUES(?, ?, ?, ?)"
+
+
+def installed(path, pack, *settings):
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'payload,store,retention')")
+    db.execute("PRAGMA synchronous = OFF")
+    for name, value in ("payload.enabled", 1), ("payload.pack", pack), *settings:
+        db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?", (value, name))
+    return db
+
+
+def exchanges(count, seed=1):
+    """Exchanges of ten agents, each of which repeats what was said before."""
+    make = random.Random(seed)
+    said = {}
+
+    def words(n):
+        return " ".join("".join(make.choices("abcdefghij", k=make.randint(2, 8)))
+                        for _ in range(n // 6))
+    for i in range(count):
+        agent = f"a{make.randrange(10)}"
+        before = said.get(agent, "")
+        said[agent] = before + " " + words(600) if len(before) < 6000 else words(1500)
+        yield f"e{i}", agent, said[agent], words(700)
+
+
+def sizes(db, tmp_path):
+    """Bytes: of the file, of its pages in use, and of the file that VACUUM INTO makes."""
+    pages, free, size = (one(db, f"PRAGMA {name}")
+                         for name in ("page_count", "freelist_count", "page_size"))
+    copy = tmp_path / "copy.db"
+    copy.unlink(missing_ok=True)
+    db.execute("VACUUM INTO ?", (str(copy),))
+    return pages * size, (pages - free) * size, copy.stat().st_size
+
+
+@pytest.mark.parametrize("how", WRITES)
+@pytest.mark.parametrize("pack", [0, 1])
+def test_in_a_year_of_writes_a_file_grows_to_what_it_keeps(path, tmp_path, pack, how):
+    db = installed(path, pack, ("payload.retention_days", 7))
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
+    files = []
+    with Clock() as clock:
+        db.execute("UPDATE retention__clock SET seen = unixepoch() * 1000")
+        for i, exchange in enumerate(exchanges(365 * 10)):
+            clock.now += 8_640_000
+            db.execute(WRITES[how], exchange).fetchall()
+            db.execute(PUSH, exchange)
+            if i % 910 == 909:
+                files.append(sizes(db, tmp_path))
+        one(db, "SELECT proof_head()")
+        assert problems(db) == []
+    assert one(db, "SELECT count(*) FROM event_payloads") <= 72
+    for file, used, vacuumed in files:
+        assert used <= 1.3 * vacuumed + 0.2 * MB and file <= used + 0.6 * MB
+    assert files[-1][0] <= 1.1 * files[1][0]
+    if pack:
+        assert one(db, "SELECT count(DISTINCT key) FROM payload__packed") >= 65
+        kept = one(db, "SELECT kept_bytes FROM store_stats")
+        one(db, "SELECT store_sweep()")
+        assert kept <= 1.8 * one(db, "SELECT kept_bytes FROM store_stats") + 0.1 * MB
+
+
+def test_pushes_sweep_the_texts_of_rows_that_are_gone(path):
+    db = installed(path, 1)
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
+    for exchange in exchanges(100):
+        db.execute(WRITES["row"], exchange)
+    db.execute("DELETE FROM event_payloads")
+    for exchange in exchanges(500):
+        db.execute(PUSH, exchange)
+    assert one(db, "SELECT count(*) FROM store_dropped WHERE text > 0") < 10
+    assert one(db, "SELECT packs FROM store_stats") <= 2 and problems(db) == []
+
+
+def test_a_limit_in_bytes_is_one_of_the_file(path, tmp_path):
+    db = installed(path, 1, ("payload.max_bytes", 2_000_000))
+    for exchange in exchanges(3000):
+        db.execute(WRITES["row"], exchange)
+    file, used, vacuumed = sizes(db, tmp_path)
+    assert used <= 1.3 * vacuumed + 0.2 * MB and file <= 6 * MB
+
+
+def test_a_file_that_shrinks_in_steps_gives_pages_back_with_its_writes(path):
+    db = installed(path, 0)
+    db.execute("BEGIN")
+    for exchange in exchanges(1500):
+        db.execute(WRITES["row"], exchange)
+    db.execute("COMMIT")
+    one(db, "SELECT payload_clear_archive()")
+    before = one(db, "PRAGMA page_count")
+    for exchange in exchanges(100, seed=2):
+        db.execute(WRITES["row"], exchange)
+    assert one(db, "PRAGMA page_count") < before - 500
+    assert rows(db, "PRAGMA integrity_check") == [("ok",)]
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("how", WRITES)
+def test_a_clean_up_that_fails_is_undone_and_the_row_stays(path, how, begin):
+    """A trigger of the user refuses what packing writes, half-way."""
+    db = installed(path, 1, ("payload.flush_interval_ms", 1000))
+    db.execute("CREATE TRIGGER keep AFTER UPDATE OF request_body ON event_payloads"
+               " WHEN NEW.event_id = 'e3' BEGIN SELECT RAISE(ABORT, 'not this one'); END")
+    if begin:
+        db.execute(begin)
+    for exchange in exchanges(12):
+        db.execute(WRITES[how], exchange).fetchall()
+    if begin:
+        db.execute("COMMIT")
+    assert one(db, "SELECT count(*) FROM event_payloads") == 12
+    assert one(db, "SELECT count(*) FROM payload__packed") == 0
+    assert one(db, "SELECT texts FROM store_stats") == 0
+    assert "not this one" in one(db, "SELECT error FROM payload_waiting")
+    db.execute("DROP TRIGGER keep")
+    assert problems(db) == []
+    time.sleep(1.1)
+    db.execute(WRITES[how], ("e12", "a", "q" * 3000, "r")).fetchall()
+    assert one(db, "SELECT error FROM payload_waiting") is None
+    assert one(db, "SELECT count(*) FROM payload__packed") > 0
+
+
+def test_an_erasure_cleans_packs_of_which_writes_have_left_a_part(path):
+    """A piece that no text has any more is in its pack until a third of the pack is unused."""
+    db = installed(path, 0)
+    for exchange in exchanges(60):
+        db.execute(WRITES["row"], exchange)
+    one(db, "SELECT payload_pack()")
+    db.execute("DELETE FROM event_payloads WHERE rowid <= 6")
+    one(db, "SELECT store_tend()")
+    assert rows(db, "SELECT text FROM store_dropped WHERE text < 0") == [(-1,)]
+    pieces = one(db, "SELECT pieces FROM store_stats")
+    one(db, "SELECT blackbox_erase('event', 'e59', 'ann', 'asked')")
+    assert rows(db, "SELECT * FROM store_dropped") == []
+    assert one(db, "SELECT pieces FROM store_stats") < pieces - 3
+    assert problems(db) == []
