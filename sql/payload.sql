@@ -44,7 +44,7 @@ UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('payload.pack', 0, '0 to 1',
-   'whether writes of the module and clean-ups pack bodies into the body store'),
+   'whether queue flushes and clean-ups pack bodies into the body store'),
   ('payload.enabled', 0, '0 to 1',
    'whether payload_queue() stores anything'),
   ('payload.on_disabled', 'error', 'error, ignore',
