@@ -228,6 +228,24 @@ def test_a_changed_reading_counts_from_the_next_call_on_even_after_a_rollback(db
     assert one(db, "SELECT turns FROM rollouts") == 4
 
 
+def test_a_file_that_is_attached_in_place_of_another_has_its_own_rules(db, tmp_path):
+    for name in "ab":
+        db.execute("ATTACH ? AS x", (str(tmp_path / name),))
+        one(db, "SELECT blackbox_install('x', 'rollout')")
+        one(db, "SELECT blackbox_use('x')")
+        create(db, ID, "permanent", now=500)
+        if name == "a":
+            db.execute("INSERT INTO x.blackbox_places(format, kind, type, place) "
+                       "VALUES ('mine', 'user', 'compacted', '$.x')")
+        db.execute("DETACH x")
+    for name, turns in ("a", 4), ("b", 0), ("a", 8), ("b", 0):
+        db.execute("ATTACH ? AS x", (str(tmp_path / name),))
+        for i in range(4):
+            append(db, ID, {"type": "compacted", "payload": {"x": str(i)}})
+        assert one(db, "SELECT turns FROM x.rollouts") == turns
+        db.execute("DETACH x")
+
+
 # ------------------------------------------------------- check and rebuild
 
 @pytest.mark.parametrize("sql, words", [
