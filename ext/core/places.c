@@ -208,8 +208,11 @@ static void addPlaceRow(
         (iKind == BX_KIND_LINE || iKind == BX_KIND_START)) {
       iFrom = BX_PLACE_TYPE;
     }
-    if (sqlite3_column_type(pRow, FIRST_TEXT + iFrom) == SQLITE_NULL) continue;
-    a->az[i] = bxColumnCopy(pRow, FIRST_TEXT + iFrom, pErr);
+    if (sqlite3_column_type(pRow, FIRST_TEXT + iFrom) != SQLITE_NULL) {
+      a->az[i] = bxColumnCopy(pRow, FIRST_TEXT + iFrom, pErr);
+    } else if (i <= BX_PLACE_AT) {
+      a->az[i] = bxPrintf(pErr, ""); /* of a damaged row */
+    }
   }
   if (a->az[BX_PLACE_TYPE] != 0) bxSpell(a->az[BX_PLACE_TYPE]);
 }

@@ -128,7 +128,7 @@ void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned mKind, BxErr *pErr) {
   for (i = 0; i < pOut->places.n && pErr->rc == SQLITE_OK; i++) {
     if (pOut->places.a[i].eKind == BX_KIND_ERROR) {
       compileError(&pOut->places.a[i], pErr);
-    } else {
+    } else if (*pOut->places.a[i].az[BX_PLACE_AT] == '$') {
       compilePlace(&compiler, i);
     }
   }
