@@ -5,9 +5,7 @@
 --         evidence__overflow              the evidence; what lists need comes first
 --         evidence__pinned                the pinned rows of buffers in this schema
 --         evidence__sweeps                buffers in which approval has left something
--- Views   evidence__overdue               what the overflow of a new buffer removes
---         evidence__held                  evidence that a hold keeps
---         evidence_due                   all evidence here. A row is due when
+-- View    evidence_due                   all evidence here. A row is due when
 --                                        its owner was not seen ("at") for
 --                                        evidence.orphan_days. DELETE removes a
 --                                        row that is due, with a receipt
@@ -16,22 +14,21 @@
 -- is for buffers in temp with overflow='<this schema>'. A connection that was
 -- lost leaves its evidence here; resume='<owner>' takes it over.
 --
--- Invariants: rows and bytes of evidence_owners are exact. Pinned evidence is
--- not changed or deleted until it is unpinned. REPLACE overwrites nothing.
+-- Invariants: rows and bytes of evidence_owners are exact, also after a DELETE of a row.
 -- Every row that is removed leaves a receipt. Its rule depends on the column
 -- released: 0 is "manual"; 1 is "released", for a row that its buffer pruned,
 -- dropped, or moved back into memory; 2 is "evidence.orphans".
 --
--- The three guards of evidence__pinned, and those of evidence__overflow, keep pinned
--- evidence from every statement.
+-- Only the module writes evidence__overflow, and blackbox_check() compares it. The three
+-- guards of evidence__pinned keep pinned evidence from every statement.
 
 CREATE VIEW IF NOT EXISTS main.evidence_due AS
 SELECT o.owner || '/' || e.id AS key,
        e.action_bytes + e.screenshot_bytes + 100 AS bytes,
        o.seen AS at,
        CASE WHEN e.pinned = 1 THEN 'pinned'
-            WHEN EXISTS (SELECT 1 FROM retention__in_force)
-             AND EXISTS (SELECT 1 FROM evidence__held AS h WHERE h.rid = e.rid)
+            WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'buffer' AND "key" = e.owner)
+              OR EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'evidence' AND "key" = e.owner || '/' || e.id)
             THEN 'held'
             WHEN o.seen >= unixepoch() * 1000 - 86400000 * (SELECT value FROM blackbox_settings
                                   WHERE name = 'evidence.orphan_days')
@@ -40,16 +37,6 @@ SELECT o.owner || '/' || e.id AS key,
        e.rid AS rid
   FROM evidence_owners AS o
  CROSS JOIN evidence__overflow AS e ON e.owner = o.owner;
-
--- The evidence that a hold keeps: on its owner (the kind is 'buffer', and the key
--- that of evidence_owners), or on a row ('evidence', and the key of evidence_due).
-CREATE VIEW IF NOT EXISTS main.evidence__held AS
-SELECT e.rid
-  FROM evidence__overflow AS e
- WHERE EXISTS (SELECT 1 FROM retention__holds
-                WHERE kind = 'buffer' AND "key" = e.owner)
-    OR EXISTS (SELECT 1 FROM retention__holds
-                WHERE kind = 'evidence' AND "key" = e.owner || '/' || e.id);
 
 -- The pinned rows of the buffers in this schema. pinned is 0 only while the buffer
 -- takes a row back.
@@ -119,58 +106,6 @@ CREATE TABLE IF NOT EXISTS main.evidence__overflow(
   UNIQUE (owner, id)
 );
 
-CREATE TRIGGER IF NOT EXISTS main.evidence_owners_key
-BEFORE UPDATE ON evidence_owners
-WHEN NEW.owner IS NOT OLD.owner
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the owner of evidence cannot change; take it over with the parameter resume of a new buffer');
-END;
-
--- This includes an INSERT OR REPLACE of the row.
-CREATE TRIGGER IF NOT EXISTS main.evidence_owners_inserted
-AFTER INSERT ON evidence_owners
-WHEN EXISTS (SELECT 1 FROM evidence__overflow WHERE owner = NEW.owner)
-BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: this owner already has evidence here; UPDATE its row');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_owners_delete
-BEFORE DELETE ON evidence_owners
-WHEN EXISTS (SELECT 1 FROM evidence__overflow WHERE owner = OLD.owner)
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: this owner still has evidence here; DELETE FROM evidence_due, or resume the owner first');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_insert
-BEFORE INSERT ON evidence__overflow
-WHEN EXISTS (SELECT 1 FROM evidence__overflow
-              WHERE rid = NEW.rid OR owner = NEW.owner AND id = NEW.id)
-BEGIN
-  SELECT RAISE(ABORT, 'DuplicateError: this evidence already exists here; delete the row first');
-END;
-
--- A statement may unpin the row, and may set released in the same statement.
-CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_update
-BEFORE UPDATE ON evidence__overflow
-WHEN (NEW.rid, NEW.owner, NEW.id) IS NOT (OLD.rid, OLD.owner, OLD.id)
-  OR OLD.pinned IS NOT 0
-     AND ((NEW.timestamp, NEW.action_bytes, NEW.screenshot_bytes, NEW.pruned,
-           NEW.action, NEW.screenshot)
-          IS NOT (OLD.timestamp, OLD.action_bytes, OLD.screenshot_bytes, OLD.pruned,
-                  OLD.action, OLD.screenshot)
-          OR NEW.pinned IS NOT 0
-             AND (NEW.pinned, NEW.released) IS NOT (OLD.pinned, OLD.released))
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence, and the key of evidence, cannot be changed; unpin it first: UPDATE evidence__overflow SET pinned = 0');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_delete
-BEFORE DELETE ON evidence__overflow
-WHEN OLD.pinned IS NOT 0
-BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence__overflow SET pinned = 0');
-END;
-
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_inserted
 AFTER INSERT ON evidence__overflow
 BEGIN
@@ -178,23 +113,6 @@ BEGIN
      SET rows = rows + 1,
          bytes = bytes + NEW.action_bytes + NEW.screenshot_bytes + 100
    WHERE owner = NEW.owner;
-END;
-
--- A screenshot that goes has a receipt.
-CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_updated
-AFTER UPDATE OF action_bytes, screenshot_bytes ON evidence__overflow
-BEGIN
-  UPDATE evidence_owners
-     SET bytes = bytes + NEW.action_bytes + NEW.screenshot_bytes
-                       - OLD.action_bytes - OLD.screenshot_bytes
-   WHERE owner = NEW.owner;
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT now, 'evidence',
-         CASE NEW.released WHEN 1 THEN 'released' ELSE 'manual' END,
-         0, OLD.screenshot_bytes, OLD.timestamp, OLD.timestamp
-    FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
-                      AS INTEGER) AS now) AS n
-   WHERE NEW.screenshot_bytes = 0 AND OLD.screenshot_bytes > 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_overflow_deleted
@@ -205,13 +123,9 @@ BEGIN
          bytes = bytes - OLD.action_bytes - OLD.screenshot_bytes - 100
    WHERE owner = OLD.owner;
   INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT now, 'evidence',
-         CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans'
-                           ELSE 'manual' END,
-         1, OLD.action_bytes + OLD.screenshot_bytes + 100,
-         OLD.timestamp, OLD.timestamp
-    FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0)
-                      AS INTEGER) AS now) AS n;
+  VALUES (CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER), 'evidence',
+          CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans' ELSE 'manual' END,
+          1, OLD.action_bytes + OLD.screenshot_bytes + 100, OLD.timestamp, OLD.timestamp);
 END;
 
 -- Deletes evidence that is due. A pinned row is refused, and so is a row whose
@@ -220,12 +134,14 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.evidence_due_delete
 INSTEAD OF DELETE ON evidence_due
 BEGIN
-  SELECT RAISE(ABORT, 'NotDueError: the buffer of this evidence was seen within evidence.orphan_days and may still be in use; to give it up, UPDATE evidence_owners SET seen = 0')
-   WHERE OLD.at >= (julianday('now') - 2440587.5) * 86400000.0 - 86400000.0 *
-         (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days');
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this evidence, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
-   WHERE OLD.blocked_by = 'held';
-  UPDATE evidence__overflow SET released = 2 WHERE rid = OLD.rid AND pinned = 0;
+  SELECT CASE
+  WHEN OLD.at >= unixepoch() * 1000 - 86400000 * (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days') THEN
+    RAISE(ABORT, 'NotDueError: the buffer of this evidence was seen within evidence.orphan_days and may still be in use; to give it up, UPDATE evidence_owners SET seen = 0')
+  WHEN OLD.blocked_by = 'pinned' THEN
+    RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence__overflow SET pinned = 0')
+  WHEN OLD.blocked_by = 'held' THEN
+    RAISE(ABORT, 'HeldError: a hold keeps this evidence; SELECT * FROM retention_holds lists the holds') END;
+  UPDATE evidence__overflow SET released = 2 WHERE rid = OLD.rid;
   DELETE FROM evidence__overflow WHERE rid = OLD.rid;
   DELETE FROM evidence_owners WHERE owner = OLD.owner AND rows = 0;
 END;
@@ -240,37 +156,6 @@ ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
        meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
-
--- The first overflow of a buffer remembers the time, and removes a little of what is due: among
--- the oldest 100, the first that nothing blocks. It takes only what nothing can
--- refuse, because a trigger cannot go on after an error.
-CREATE VIEW IF NOT EXISTS main.evidence__overdue AS
-SELECT d.rid AS rid
-  FROM (SELECT rid, blocked_by FROM evidence_due
-         WHERE at < (SELECT now FROM retention_now) - 86400000 *
-               (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days')
-         ORDER BY at LIMIT 100) AS d
- WHERE d.blocked_by IS NULL
-   AND NOT EXISTS (SELECT 1 FROM retention_refusers WHERE rule = 'evidence.orphans')
- LIMIT 2;
-
-CREATE TRIGGER IF NOT EXISTS main.evidence_work
-AFTER INSERT ON evidence_owners
-WHEN EXISTS (SELECT 1 FROM retention__clock
-              WHERE unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due)
-  OR EXISTS (SELECT 1 FROM evidence_owners
-              WHERE seen < unixepoch() * 1000 - 86400000 *
-                    (SELECT value FROM blackbox_settings WHERE name = 'evidence.orphan_days'))
-BEGIN
-  UPDATE retention__clock
-     SET (seen, due, was) = (
-           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
-            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
-           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
-   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
-  DELETE FROM evidence_due
-   WHERE rid IN (SELECT rid FROM evidence__overdue);
-END;
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
 VALUES ('evidence.orphans', 'evidence', 'evidence_due', 'evidence.orphan_days', 86400000,

@@ -81,6 +81,13 @@ static const char zOverDiffers[] =
     " quote(r.id) FROM main.@_rows AS r, over.evidence__overflow AS o"
     " WHERE place = 1 AND o.owner = ?2 AND o.id = r.id"
     " AND r.screenshot_bytes > o.screenshot_bytes"
+    " UNION ALL SELECT 'rows', 'pinned evidence ' || quote(r.id) ||"
+    " ' was altered in the overflow' FROM main.@_rows AS r,"
+    " over.evidence__overflow AS o WHERE place = 1 AND r.pinned <> 0"
+    " AND o.owner = ?2 AND o.id = r.id AND (o.pinned IS NOT 1"
+    "  OR o.timestamp IS NOT r.timestamp"
+    "  OR length(CAST(o.action AS BLOB)) IS NOT r.action_bytes"
+    "  OR coalesce(length(o.screenshot), 0) IS NOT r.screenshot_bytes)"
     " UNION ALL SELECT 'rows', 'damaged JSON in the overflow of ' ||"
     " quote(o.id) FROM over.evidence__overflow AS o"
     " WHERE o.owner = ?2 AND NOT json_valid(o.action)";

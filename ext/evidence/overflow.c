@@ -241,6 +241,26 @@ static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   RUN_OVER(azSql, 0, pErr);
 }
 
+/* Removes two rows that are due: of the oldest 100, the first that nothing blocks.
+** Never fails because of them: it removes none while something could refuse it, or
+** the clock is in doubt. */
+static void removeOrphans(BxStmts *pOver, BxErr *pErr) {
+  static const char zSql[] =
+      "DELETE FROM main.evidence_due WHERE rid IN (SELECT rid FROM"
+      " (SELECT rid, blocked_by FROM main.evidence_due WHERE at <"
+      " (SELECT now FROM main.retention_now) - 86400000 * (SELECT value"
+      " FROM main.blackbox_settings WHERE name = 'evidence.orphan_days')"
+      " ORDER BY at LIMIT 100) WHERE blocked_by IS NULL AND NOT EXISTS"
+      " (SELECT 1 FROM main.retention_refusers"
+      " WHERE rule = 'evidence.orphans') LIMIT 2)";
+  BxErr clock = {SQLITE_OK, 0};
+  if (pOver == 0) return;
+  bxRuleTime(pOver, 0, 1, &clock);
+  if (bxIs(&clock, "ClockError")) bxClear(&clock);
+  bxPass(pErr, &clock);
+  bxDo(pOver, zSql, pErr, "");
+}
+
 void bxEvOverflowOpen(
     EvBuffer *p, const char *zDb, const char *zResume, BxErr *pErr) {
   /* A buffer that is in use is added again. */
@@ -258,6 +278,7 @@ void bxEvOverflowOpen(
   state.zClaim = bxPrintf(pErr, "%s", zClaim);
   RUN_OVER(azSql, 0, pErr);
   if (zResume != 0) resume(p, &state, pErr);
+  removeOrphans(bxSchema(p->pOn->bx, zDb, pErr), pErr);
   bxAskOnce(p->pOn,
       "UPDATE main.@_state SET overflow = ?1, owner = ?2, claim = ?3", pErr,
       "ttt", state.zOverflow, state.zOwner, state.zClaim);
@@ -371,16 +392,28 @@ void bxEvOverflowBack(
   bxEvMove(pState, pRow, EV_MEMORY);
 }
 
+/* After sizes have changed. */
+static const char zRecount[] =
+    "UPDATE over.evidence_owners SET bytes = (SELECT coalesce("
+    "sum(action_bytes + screenshot_bytes + " EV_TEXT(
+        EV_ROW_BYTES) "), 0)"
+                      " FROM over.evidence__overflow WHERE owner = ?1) WHERE "
+                      "owner = ?1";
+
 void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
 #define MARKED(whole)                                                          \
   " WHERE owner = ?1 AND id IN (SELECT id FROM main.@_gone WHERE whole "       \
   "= " whole ")"
-  static const char *const azSql[] = {
+  const char *const azSql[] = {
       "UPDATE over.evidence__overflow SET pinned = 0, released = 1" MARKED("1"),
       "DELETE FROM over.evidence__overflow" MARKED("1"),
+      "INSERT INTO over.retention_note(at, domain, rule, rows, bytes, oldest)"
+      " SELECT CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER),"
+      " 'evidence', 'released', 0,"
+      " screenshot_bytes, timestamp FROM over.evidence__overflow" MARKED("0"),
       "UPDATE over.evidence__overflow SET screenshot_bytes = 0,"
-      " screenshot = NULL, released = 1" MARKED("0"),
-      "UPDATE over.evidence__overflow SET released = 0" MARKED("0"),
+      " screenshot = NULL" MARKED("0"),
+      zRecount,
       ("DELETE FROM over.evidence_owners WHERE owner = ?1 AND rows = 0"
        " AND (SELECT overflowed FROM main.@_state) = 0"),
       "DELETE FROM main.@_gone WHERE ?1 <> ''"};
@@ -404,9 +437,11 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
       " FROM over.evidence__overflow AS o WHERE o.owner = ?1"
       " AND o.id = @_rows.id AND o.pruned = 1 AND @_rows.place = 1"
       " AND @_rows.pinned = 0 AND @_rows.pruned = 0"};
-  const char *azSql[] = {0, "UPDATE over.evidence__overflow"
-                            " SET action_bytes = length(CAST(action AS BLOB))"
-                            " WHERE rid IN (" OURS ") AND pruned = 1"};
+  const char *azSql[] = {0,
+      "UPDATE over.evidence__overflow"
+      " SET action_bytes = length(CAST(action AS BLOB))"
+      " WHERE rid IN (" OURS ") AND pruned = 1",
+      zRecount};
   char *zApproved, *zSql;
   sqlite3_stmt *pLost;
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;

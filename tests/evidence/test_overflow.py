@@ -139,8 +139,6 @@ def test_overflowed_rows_can_be_changed_and_deleted(rec):
     assert one(rec, "SELECT group_concat(id) FROM evidence__overflow") == "r000"
     assert one(rec, "SELECT evidence_flush('rec')") == 4
     with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
-        rec.execute("DELETE FROM evidence__overflow WHERE id = 'r002'")
-    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
         rec.execute("DELETE FROM rec WHERE id = 'r002'")
     assert one(rec, "SELECT evidence_clear('rec')") == 4
     assert one(rec, "SELECT group_concat(id) FROM evidence__overflow") == "r002"
@@ -323,20 +321,18 @@ def test_overflowed_rows_expire_after_orphan_days_with_a_receipt(rec, path):
     assert archive_faults(plain, domain="evidence") == []
 
 
-def test_plain_sql_keeps_the_overflow_counters(path):
+def test_a_delete_keeps_the_overflow_counters_and_the_check_finds_the_rest(path):
     db = open_buffer(path)
     fill(db, 0, 4)
     one(db, "SELECT evidence_flush('rec')")
-    for recursive in (0, 1):
-        db.execute(f"PRAGMA recursive_triggers = {recursive}")
-        for sql in ("REPLACE INTO evidence__overflow SELECT * FROM evidence__overflow",
-                    "UPDATE OR REPLACE evidence__overflow SET id = 'r000' WHERE id = 'r001'"):
-            with pytest.raises(sqlite3.IntegrityError):
-                db.execute(sql)
     db.execute("DELETE FROM evidence__overflow WHERE rid = 3")
     assert archive_faults(db, domain="evidence") == []
-    db.execute("UPDATE evidence_owners SET rows = 9")
-    assert "counters differ" in archive_faults(db, domain="evidence")[0][1]
+    for sql in ("UPDATE evidence_owners SET rows = 9",
+                "REPLACE INTO evidence__overflow SELECT * FROM evidence__overflow"):
+        db.execute("BEGIN")
+        db.execute(sql)
+        assert "counters differ" in archive_faults(db, domain="evidence")[0][1]
+        db.execute("ROLLBACK")
 
 
 def test_evidence_that_the_file_lost_is_named(rec, path):
@@ -591,20 +587,7 @@ def test_a_resumed_buffer_knows_how_many_actions_were_pruned(path):
     assert told["missingActionCount"] == 40 - kept
 
 
-@pytest.mark.parametrize("conflict", ["", "OR REPLACE"])
-def test_no_statement_moves_a_row_of_evidence_to_another_rid(rec, path, conflict):
-    for i in 1, 2:
-        rec.execute(ADD, (f"r{i}", i, "{}", b"%d" % i))
-    rec.execute("UPDATE rec SET pinned = 1 WHERE id = 'r1'")
-    one(rec, "SELECT evidence_flush('rec')")
-    plain = sqlite3.connect(path, isolation_level=None)
-    before = rows(plain, "SELECT * FROM evidence__overflow")
-    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
-        plain.execute(f"UPDATE {conflict} evidence__overflow SET rid = 1 WHERE rid = 2")
-    assert rows(plain, "SELECT * FROM evidence__overflow") == before and len(before) == 2
-
-
-def test_a_screenshot_deleted_from_the_overflow_has_a_receipt_and_is_reported(rec, path):
+def test_a_screenshot_deleted_from_the_overflow_is_reported(rec, path):
     fill(rec, 0, 4)
     one(rec, "SELECT evidence_flush('rec')")
     rec.execute("INSERT INTO rec(rec, value) VALUES('retention_policy', 'keep-last-n')")
@@ -616,10 +599,8 @@ def test_a_screenshot_deleted_from_the_overflow_has_a_receipt_and_is_reported(re
         ("released", 0, 5000)]
     plain.execute("UPDATE evidence__overflow SET screenshot = NULL, screenshot_bytes = 0 "
                   "WHERE rid = 3")
-    assert rows(plain, "SELECT rows, bytes, oldest FROM retention_log "
-                       "WHERE rule = 'manual'") == [(0, 5000, 2)]
-    assert rows(rec, "SELECT problem FROM blackbox_check") == [
-        ("no screenshot in the overflow for 'r002'",)]
+    assert {r[0] for r in rows(rec, "SELECT problem FROM blackbox_check")} == {
+        "the counters differ from the rows", "no screenshot in the overflow for 'r002'"}
 
 
 def test_a_buffer_without_overflowed_rows_gets_a_new_owner(rec, path):
