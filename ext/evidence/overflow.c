@@ -253,12 +253,14 @@ static void removeOrphans(BxStmts *pOver, BxErr *pErr) {
       " ORDER BY at LIMIT 100) WHERE blocked_by IS NULL AND NOT EXISTS"
       " (SELECT 1 FROM main.retention_refusers"
       " WHERE rule = 'evidence.orphans') LIMIT 2)";
-  BxErr clock = {SQLITE_OK, 0};
-  if (pOver == 0) return;
+  BxErr clock = {SQLITE_OK, 0}, due = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK) return;
   bxRuleTime(pOver, 0, 1, &clock);
   if (bxIs(&clock, "ClockError")) bxClear(&clock);
   bxPass(pErr, &clock);
-  bxDo(pOver, zSql, pErr, "");
+  bxDo(pOver, zSql, &due, "");
+  if (bxMayPassOver(pOver, &due)) bxClear(&due);
+  bxPass(pErr, &due);
 }
 
 void bxEvOverflowOpen(
@@ -393,7 +395,7 @@ void bxEvOverflowBack(
 }
 
 /* After sizes have changed. */
-static const char zRecount[] =
+static const char zOverCount[] =
     "UPDATE over.evidence_owners SET bytes = (SELECT coalesce("
     "sum(action_bytes + screenshot_bytes + " EV_TEXT(
         EV_ROW_BYTES) "), 0)"
@@ -413,7 +415,7 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
       " screenshot_bytes, timestamp FROM over.evidence__overflow" MARKED("0"),
       "UPDATE over.evidence__overflow SET screenshot_bytes = 0,"
       " screenshot = NULL" MARKED("0"),
-      zRecount,
+      zOverCount,
       ("DELETE FROM over.evidence_owners WHERE owner = ?1 AND rows = 0"
        " AND (SELECT overflowed FROM main.@_state) = 0"),
       "DELETE FROM main.@_gone WHERE ?1 <> ''"};
@@ -441,7 +443,7 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
       "UPDATE over.evidence__overflow"
       " SET action_bytes = length(CAST(action AS BLOB))"
       " WHERE rid IN (" OURS ") AND pruned = 1",
-      zRecount};
+      zOverCount};
   char *zApproved, *zSql;
   sqlite3_stmt *pLost;
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;

@@ -6,6 +6,14 @@ const Operation aEvidenceOperation[] = {
         "CREATE VIRTUAL TABLE rec USING evidence_buffer("
         "retention_policy='keep-last-n', max_screenshots=5)",
         0},
+    {"create a buffer where evidence is due",
+        "INSERT INTO evidence_owners(owner, buffer, claim, seen)"
+        "  VALUES('o', 'b', 'c', 1000);"
+        "INSERT INTO evidence__overflow VALUES(1,'o','x',1000,5,0,0,0,1,0,"
+        "  '[1,2]',NULL)",
+        0,
+        "CREATE VIRTUAL TABLE temp.rec USING evidence_buffer(overflow='main')",
+        0},
     {"store", BUFFER, "UPDATE rec SET pinned = 1 WHERE id = 'a1'",
         "INSERT INTO rec(id, timestamp, action) VALUES('a4', 4000, '{}')", 0},
     {"store it again", BUFFER, 0,
