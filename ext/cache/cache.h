@@ -7,6 +7,12 @@
 
 #include "../core/core.h"
 
+/* The metadata of an item, as the functions return them. */
+#define CACHE_METADATA                                                         \
+  "json_object('storageKey', storage_key, 'description', description, "        \
+  "'timestamp', timestamp, 'dataSize', data_size, 'sessionId', session_id, "   \
+  "'taskId', task_id, 'turnId', turn_id)"
+
 /* item.c: one item */
 void bxCacheWrite(BxCall *p);  /* cache_write() */
 void bxCacheRead(BxCall *p);   /* cache_read() */

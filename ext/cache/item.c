@@ -43,12 +43,6 @@ static const char *cachePart(char zOut[9]) {
   "(SELECT iif(length(?4) > max_description, substr(?4, 1, max_description "   \
   "- 3) || '...', ?4) FROM main.cache__limits)"
 
-/* The metadata of an item, as the functions return them. */
-#define METADATA                                                               \
-  "json_object('storageKey', storage_key, 'description', description, "        \
-  "'timestamp', timestamp, 'dataSize', data_size, 'sessionId', session_id, "   \
-  "'taskId', task_id, 'turnId', turn_id)"
-
 /* clang-format off */
 /* ?8 is 1 if the key was made here. It must not be that of another item. */
 static const char zCacheWrite[] =
@@ -59,7 +53,7 @@ static const char zCacheWrite[] =
     " description = excluded.description, timestamp = excluded.timestamp,"
     " data = excluded.data, custom_metadata = excluded.custom_metadata,"
     " expires_at = excluded.expires_at"
-    " WHERE NOT ?8 RETURNING " METADATA;
+    " WHERE NOT ?8 RETURNING " CACHE_METADATA;
 
 /* An item that has expired does not exist. */
 #define LIVING_AT(now) " AND coalesce(expires_at >= " now ", 1)"
@@ -69,7 +63,7 @@ static const char zCacheUpdate[] =
     ", custom_metadata = coalesce(?5, custom_metadata), timestamp = ?6,"
     " expires_at = coalesce(?7, expires_at)"
     " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = ?3)"
-    LIVING_AT("?6") " RETURNING " METADATA;
+    LIVING_AT("?6") " RETURNING " CACHE_METADATA;
 
 static const char zCacheRead[] =
     "SELECT storage_key, data, description, session_id, task_id, turn_id,"
@@ -241,72 +235,40 @@ static void cacheCheckItem(
       sqlite3_column_bytes(pItem, bData ? ITEM_DATA : ITEM_METADATA));
 }
 
-/* The maximum number of bytes that cachedItem() writes. */
-static i64 cacheRoom(sqlite3_stmt *pItem, BxErr *pErr) {
-  i64 n = 250; /* names and numbers */
-  int i;
-  for (i = ITEM_KEY; i <= ITEM_METADATA; i++) {
-    int bJson = i == ITEM_DATA || i == ITEM_METADATA;
-    bxColumnText(pItem, i, pErr);
-    n += (i64)sqlite3_column_bytes(pItem, i) * (bJson ? 1 : BX_JSON_ROOM);
-  }
-  return n;
-}
-
-static char *putBytes(char *zOut, const char *z, int n) {
-  memcpy(zOut, z, (size_t)n);
-  return zOut + n;
-}
-
-/* A column whose text is JSON. */
-static char *putJson(
-    char *zOut, const char *zName, sqlite3_stmt *pItem, int iCol) {
-  zOut = putBytes(zOut, zName, (int)strlen(zName));
-  return putBytes(zOut, (const char *)sqlite3_column_text(pItem, iCol),
-      sqlite3_column_bytes(pItem, iCol));
-}
-
-/* A column of plain text. */
-static char *putText(
-    char *zOut, const char *zName, sqlite3_stmt *pItem, int iCol) {
-  zOut = putBytes(zOut, zName, (int)strlen(zName));
-  return bxPutJson(zOut, (const char *)sqlite3_column_text(pItem, iCol),
-      sqlite3_column_bytes(pItem, iCol));
-}
-
-static char *putNumbers(char *zOut, sqlite3_stmt *pItem) {
-  sqlite3_snprintf(100, zOut, ",\"timestamp\":%lld,\"dataSize\":%lld",
-      sqlite3_column_int64(pItem, ITEM_TIMESTAMP),
-      sqlite3_column_int64(pItem, ITEM_SIZE));
-  return zOut + strlen(zOut);
+/* Adds a column, as text, or as the JSON that it is. */
+static void addColumn(sqlite3_str *pOut, const char *zName, sqlite3_stmt *pItem,
+    int iCol, int bJson, BxErr *pErr) {
+  const char *z = bxColumnText(pItem, iCol, pErr);
+  int n = sqlite3_column_bytes(pItem, iCol);
+  sqlite3_str_appendall(pOut, zName);
+  if (z == 0) return;
+  if (bJson) sqlite3_str_append(pOut, z, n);
+  if (!bJson) bxAppendJson(pOut, z, n);
 }
 
 /* The CachedItem of the row, or NULL. */
 static char *cachedItem(sqlite3 *db, sqlite3_stmt *pItem, BxErr *pErr) {
-  i64 nRoom = cacheRoom(pItem, pErr);
-  char *zItem = 0, *z;
-  if (pErr->rc != SQLITE_OK) return 0;
-  z = zItem = sqlite3_malloc64((sqlite3_uint64)nRoom);
-  if (zItem == 0) return 0;
-  z = putText(z, "{\"storageKey\":", pItem, ITEM_KEY);
-  z = putJson(z, ",\"data\":", pItem, ITEM_DATA);
-  z = putText(z, ",\"description\":", pItem, ITEM_DESCRIPTION);
-  z = putNumbers(z, pItem);
-  z = putText(z, ",\"sessionId\":", pItem, ITEM_SESSION);
-  z = putText(z, ",\"taskId\":", pItem, ITEM_TASK);
-  z = putText(z, ",\"turnId\":", pItem, ITEM_TURN);
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  addColumn(pOut, "{\"storageKey\":", pItem, ITEM_KEY, 0, pErr);
+  addColumn(pOut, ",\"data\":", pItem, ITEM_DATA, 1, pErr);
+  addColumn(pOut, ",\"description\":", pItem, ITEM_DESCRIPTION, 0, pErr);
+  sqlite3_str_appendf(pOut, ",\"timestamp\":%lld,\"dataSize\":%lld",
+      sqlite3_column_int64(pItem, ITEM_TIMESTAMP),
+      sqlite3_column_int64(pItem, ITEM_SIZE));
+  addColumn(pOut, ",\"sessionId\":", pItem, ITEM_SESSION, 0, pErr);
+  addColumn(pOut, ",\"taskId\":", pItem, ITEM_TASK, 0, pErr);
+  addColumn(pOut, ",\"turnId\":", pItem, ITEM_TURN, 0, pErr);
   if (sqlite3_column_type(pItem, ITEM_METADATA) != SQLITE_NULL) {
-    z = putJson(z, ",\"customMetadata\":", pItem, ITEM_METADATA);
+    addColumn(pOut, ",\"customMetadata\":", pItem, ITEM_METADATA, 1, pErr);
   }
-  z = putBytes(z, "}", 2);
-  assert(z - zItem <= nRoom);
-  if (z - zItem - 1 > sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) {
+  sqlite3_str_appendall(pOut, "}");
+  if (sqlite3_str_length(pOut) > sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) {
     bxFail(pErr, SQLITE_TOOBIG,
         "DataTooLargeError: item %Q is longer than the longest string of this "
         "connection; increase its SQLITE_LIMIT_LENGTH",
         sqlite3_column_text(pItem, ITEM_KEY));
   }
-  return zItem;
+  return bxFinish(pOut, pErr);
 }
 
 static void cacheReadItem(BxCall *p) {

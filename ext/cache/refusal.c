@@ -210,18 +210,6 @@ void bxCacheExplain(BxCall *p, const char *const *azArg) {
 /* The schema defines the format and checks every write. For a key that was not
 ** found, these functions tell whether the schema would accept it. */
 
-/* Whether a key has the strict form; x stands for one of a-z and 0-9. */
-static int fitsStrict(const char *z) {
-  static const char zForm[] =
-      "conv_xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx_xxxxxxxx_xxxxxxxx";
-  size_t i;
-  for (i = 0; zForm[i] != 0; i++) {
-    int bPart = (z[i] >= 'a' && z[i] <= 'z') || (z[i] >= '0' && z[i] <= '9');
-    if (zForm[i] == 'x' ? !bPart : z[i] != zForm[i]) return 0;
-  }
-  return z[i] == 0;
-}
-
 /* Whether z up to zEnd is 1 to 128 printable characters. */
 static int fitsPart(const char *z, const char *zEnd) {
   int n = 0;
@@ -243,11 +231,17 @@ static int fitsLoose(const char *z) {
          fitsPart(zTurn + 1, zTurn + strlen(zTurn));
 }
 
+/* The same in sql/cache.sql. */
+static const char zStrict[] =
+    "SELECT ?1 GLOB replace('conv_xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+    "_xxxxxxxx_xxxxxxxx', 'x', '[a-z0-9]')";
+
 void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr) {
   const char *z = bxCacheKey(pKey, "storage key", 0, pErr);
   int bStrict = (int)bxSettingInt(pHome, "cache.strict_session_ids", pErr);
-  if (pErr->rc != SQLITE_OK) return;
-  if (bStrict ? fitsStrict(z) : fitsLoose(z)) return;
+  int bFits = bStrict ? (int)bxAsk(pHome, zStrict, pErr, "t", z)
+                      : z != 0 && fitsLoose(z);
+  if (bFits || pErr->rc != SQLITE_OK) return;
   bxRefuse(pErr,
       bStrict ? "InvalidKeyFormatError: a storage key must be "
                 "{sessionId}_{taskId}_{turnId} (conv_ with 8-4-4-4-12 "

@@ -41,9 +41,7 @@ static const char *const azCacheNoArg[] = {0};
 
 #define LIST_COLUMNS                                                           \
   "storage_key, description, timestamp, data_size, session_id, task_id, "      \
-  "turn_id, json_object('storageKey', storage_key, 'description', "            \
-  "description, 'timestamp', timestamp, 'dataSize', data_size, 'sessionId', "  \
-  "session_id, 'taskId', task_id, 'turnId', turn_id)"
+  "turn_id, " CACHE_METADATA
 
 /* The index has the items of a session in two ordered ranges. Merged by
 ** timestamp (3) and id (9, not shown), they need no sort. */
