@@ -631,6 +631,27 @@ MAY_FAIL = {
             test_a_new_item_removes_expired_ones_if_it_is_asked_to
             test_a_setting_says_how_many
             test_other_numbers_are_refused""",
+    "the overflow has no guards, and a column of the cache is computed": """
+        cache/test_cache_lifetime.py
+            test_eviction_is_bounded_alike_in_sql_and_in_c
+            test_protected_follows_the_metadata_whatever_is_written
+        cache/test_cache_schema.py
+            test_check_finds_what_was_damaged_behind_the_triggers
+        evidence/test_hostile_evidence.py
+            test_an_owner_with_evidence_stays
+            test_no_column_of_the_overflow_frees_a_pinned_row
+            test_no_statement_changes_a_pinned_row_of_the_overflow
+        evidence/test_overflow.py
+            test_a_screenshot_deleted_from_the_overflow_has_a_receipt_and_is_reported
+            test_no_statement_moves_a_row_of_evidence_to_another_rid
+            test_overflowed_rows_can_be_changed_and_deleted
+            test_plain_sql_keeps_the_overflow_counters
+        retention/test_holds.py
+            test_a_temporary_buffers_overflow_is_kept_for_its_owner
+            test_check_finds_what_was_done_behind_the_guards
+        retention/test_work.py
+            test_a_new_buffer_removes_two_rows_of_orphaned_evidence
+            test_new_things_of_every_domain_remember_the_time""",
     "every format is version 1, and a file of an earlier build is refused": """
         payload/test_loops.py
             test_a_ring_of_an_older_version_gets_its_table
