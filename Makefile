@@ -86,7 +86,7 @@ build/static/%.o: ext/%.c Makefile | build/need.build
 # sql/core.sql becomes the array bxSqlCore, sql/evidence_buffer.sql
 # bxSqlEvidenceBuffer, and so on. A file that says "Continued in" another file is
 # joined with that file. Every connection keeps the text of the schema in memory: so it
-# has no white space at the beginning of a line, and no comments.
+# has no white space at the beginning of a line.
 CONTINUED = sed -n 's/^-- Continued in //p'
 build/sql.c: $(SQL) Makefile
 	@mkdir -p $(@D)
@@ -95,7 +95,7 @@ build/sql.c: $(SQL) Makefile
 	  u=$$(printf '%s' "$$n" | awk -F_ '{for (i = 1; i <= NF; i++) \
 	    printf "%s%s", toupper(substr($$i, 1, 1)), substr($$i, 2)}'); \
 	  echo "extern const char bxSql$$u[]; const char bxSql$$u[] = {"; \
-	  sed 's/^  *//; /^--/d; s/  *-- .*//' $$f $$($(CONTINUED) $$f) | \
+	  sed 's/^  *//' $$f $$($(CONTINUED) $$f) | \
 	    od -An -v -tx1 | sed "s/ \(..\)/'\\\\x\1',/g"; \
 	  echo "0};"; \
 	done > $@

@@ -235,6 +235,7 @@ BEGIN
   SELECT RAISE(ABORT, 'ValidationError: session_id and created_at of a session cannot change; write the items again in another session');
 END;
 
+-- (GROUP BY NULL: no row if there are no items; SQLite 3.38 needs it.)
 CREATE TRIGGER IF NOT EXISTS main.cache_session_delete AFTER DELETE ON cache_sessions
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this session; SELECT * FROM retention_holds lists the holds')

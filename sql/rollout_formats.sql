@@ -32,12 +32,13 @@ BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: a place cannot be changed; DELETE it, and INSERT another one');
 END;
 
--- One row. rule is the rule that is now removing conversations.
+-- One row. rule is the rule that is now removing conversations. search is 1 if there
+-- is an index of the texts.
 CREATE TABLE IF NOT EXISTS main.rollout__act(
   id   INTEGER PRIMARY KEY CHECK (id = 1),
   rule TEXT,
   rows INTEGER NOT NULL DEFAULT 0,
-  search INTEGER NOT NULL DEFAULT 0 -- 1: there is an index of the texts
+  search INTEGER NOT NULL DEFAULT 0
 );
 
 INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;

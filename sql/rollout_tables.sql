@@ -3,21 +3,29 @@
 
 -------------------------------------------------------------------- heads
 
+-- no             above those of the owners of its items
+-- updated        time of its own newest item
+-- expires_at     NULL: never
+-- status         'exists' is given by rollouts_insert, to be refused
+-- user_sequence  of the first user event
+-- bytes          of its own items' payloads
+-- title          the newest that an item says or, if named is 1, that a user gave
+-- behind         the first item that is not derived; NULL: all are
 CREATE TABLE IF NOT EXISTS main.rollout__heads(
-  no            INTEGER PRIMARY KEY, -- above those of the owners of its items
+  no            INTEGER PRIMARY KEY,
   id            TEXT NOT NULL UNIQUE,
   created       INTEGER NOT NULL DEFAULT (
     CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
-  updated       INTEGER NOT NULL DEFAULT 0, -- of its own newest item
-  expires_at    INTEGER, -- NULL: never
+  updated       INTEGER NOT NULL DEFAULT 0,
+  expires_at    INTEGER,
   status        TEXT NOT NULL DEFAULT 'active',
   last_sequence INTEGER NOT NULL DEFAULT -1,
-  user_sequence INTEGER, -- of the first user event
+  user_sequence INTEGER,
   turns         INTEGER NOT NULL DEFAULT 0,
-  bytes         INTEGER NOT NULL DEFAULT 0, -- of its own items' payloads
-  title         TEXT, -- the newest that an item says, or
-  named         INTEGER NOT NULL DEFAULT 0, -- ... 1: that a user gave
-  behind        INTEGER, -- the first item that is not derived; NULL: all are
+  bytes         INTEGER NOT NULL DEFAULT 0,
+  title         TEXT,
+  named         INTEGER NOT NULL DEFAULT 0,
+  behind        INTEGER,
   CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case, such as 5973b6c0-94b8-487b-a530-2aeb6098ae0e"
     CHECK (typeof(id) = 'text' AND id GLOB '????????-????-[1-8]???-[89ab]???-????????????'
            AND length(replace(id, '-', '')) = 32
@@ -32,7 +40,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
     CHECK (expires_at IS NULL OR (typeof(expires_at) = 'integer'
            AND expires_at BETWEEN 0 AND 253402300799999)),
   CONSTRAINT "RolloutExistsError: a conversation with this id exists, and cannot be replaced; UPDATE it, or DELETE it first"
-    CHECK (status <> 'exists'), -- rollouts_insert gives it
+    CHECK (status <> 'exists'),
   CONSTRAINT "ValidationError: Invalid status: 'active' or 'archived'"
     CHECK (status IN ('active', 'archived'))
 );
@@ -108,10 +116,11 @@ END;
 
 ----------------------------------------------------------------- segments
 
+-- The sequences from first to last are the items of the conversation with number owner.
 CREATE TABLE IF NOT EXISTS main.rollout__segments(
   rollout INTEGER NOT NULL,
-  first   INTEGER NOT NULL, -- sequences first to last ...
-  owner   INTEGER NOT NULL, -- ... are the items of this number
+  first   INTEGER NOT NULL,
+  owner   INTEGER NOT NULL,
   last    INTEGER NOT NULL,
   PRIMARY KEY (rollout, first)
 ) WITHOUT ROWID;
@@ -125,15 +134,19 @@ ON rollout__segments(owner, last);
 -- stood around the payload in the file from which it was imported, so that an export
 -- gives back the same bytes. Where they are NULL, it is what a Codex line has: the time,
 -- the type, and its newline.
+--
+-- quiet    1: the payload is not in the file
+-- changed  1: the payload was changed
+-- payload  JSON as it was given; NULL: the item had none
 CREATE TABLE IF NOT EXISTS main.rollout__data(
   id        INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,
   type      TEXT,
   before    BLOB,
   after     BLOB,
-  quiet     INTEGER, -- 1: the payload is not in the file
-  changed   INTEGER, -- 1: the payload was changed
-  payload   TEXT, -- JSON as it was given; NULL: the item had none
+  quiet     INTEGER,
+  changed   INTEGER,
+  payload   TEXT,
   CONSTRAINT "InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970"
     CHECK (typeof(timestamp) = 'integer'
            AND timestamp BETWEEN 0 AND 253402300799999),
@@ -200,10 +213,13 @@ END;
 -- turn of a conversation with a number is the last one that it shows with that number:
 -- it is found from the newest mark back, and is mostly the newest itself. (SQLite appends
 -- to a table with increasing ids faster than to any index.)
+--
+-- id      of the item; of a turn, of the one with which it begins
+-- number  of a turn; of a rollback the sequence from which on it takes back
 CREATE TABLE IF NOT EXISTS main.rollout__marks(
-  id     INTEGER PRIMARY KEY, -- of the item; of a turn, of the one with which it begins
+  id     INTEGER PRIMARY KEY,
   kind   TEXT NOT NULL CHECK (kind IN ('turn', 'compaction', 'rollback')),
-  number INTEGER -- of a turn; of a rollback the sequence from which on it takes back
+  number INTEGER
 );
 
 -------------------------------------------------------------------- policy
@@ -326,24 +342,30 @@ CREATE TABLE IF NOT EXISTS main.rollout_drops(
 
 ----------------------------------------------------------------------- rest
 
+-- title      of the session_meta
+-- prompt_id  item of the first user message, or goal
+-- format     of the lines (rollout_formats)
+-- source_id  its id in another program, if that is no UUID
+-- parent     the conversation of which it is a sub-agent
+-- reviewed   sequence at which the newest review begins
 CREATE TABLE IF NOT EXISTS main.rollout__about(
   no                 INTEGER PRIMARY KEY,
-  title              TEXT, -- of the session_meta
+  title              TEXT,
   source             TEXT,
   cwd                TEXT,
   originator         TEXT,
   cli_version        TEXT,
   model_provider     TEXT,
   forked_from        TEXT,
-  prompt_id          INTEGER, -- item of the first user message, or goal
+  prompt_id          INTEGER,
   first_user_message TEXT,
-  format             TEXT, -- of the lines (rollout_formats)
-  source_id          TEXT, -- its id in another program, if that is no UUID
-  parent             TEXT, -- the conversation of which it is a sub-agent
+  format             TEXT,
+  source_id          TEXT,
+  parent             TEXT,
   agent              TEXT,
   model              TEXT,
   branch             TEXT,
-  reviewed           INTEGER -- sequence at which the newest review begins
+  reviewed           INTEGER
 );
 
 CREATE INDEX IF NOT EXISTS main.rollout_parent

@@ -60,8 +60,9 @@ SELECT 'usage', 'otel', t.type, m.conditions, '$.attributes.gen_ai.usage', '$.tr
  WHERE 1
 ON CONFLICT DO NOTHING;
 
+-- id is that of the item that told it, and cost is in USD, as it was told.
 CREATE TABLE IF NOT EXISTS main.rollout_calls(
-  id          INTEGER PRIMARY KEY, -- of the item that told it
+  id          INTEGER PRIMARY KEY,
   call        TEXT NOT NULL UNIQUE,
   at          INTEGER NOT NULL,
   model       TEXT NOT NULL,
@@ -70,9 +71,9 @@ CREATE TABLE IF NOT EXISTS main.rollout_calls(
   cache_read  INTEGER NOT NULL,
   output      INTEGER NOT NULL,
   reasoning   INTEGER NOT NULL,
-  cost        REAL, -- in USD, as it was told
+  cost        REAL,
   format      TEXT NOT NULL,
-  cache_write_1h INTEGER NOT NULL -- of cache_write
+  cache_write_1h INTEGER NOT NULL
 );
 
 -- The name of a price may be without the vendor before the last /, and without the
