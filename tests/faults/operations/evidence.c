@@ -73,13 +73,14 @@ const Operation aEvidenceOperation[] = {
         "SELECT evidence_prune_for_approval('rec');"
         "UPDATE rec_state SET swept = 0, stale = last;",
         0, "INSERT INTO rec(id, timestamp, action) VALUES('a4', 4000, '{}')",
-        0},
+        OP_CARRIES},
     {"sweep another buffer",
         BUFFER "SELECT evidence_prune_for_approval('rec');"
                "UPDATE rec_state SET swept = 0, stale = last;"
                "INSERT INTO evidence__sweeps VALUES('rec');"
                "CREATE VIRTUAL TABLE tape USING evidence_buffer;",
-        0, "INSERT INTO tape(id, timestamp, action) VALUES('b', 1, '{}')", 0},
+        0, "INSERT INTO tape(id, timestamp, action) VALUES('b', 1, '{}')",
+        OP_CARRIES},
     {"prune for a row as large as the buffer", BUFFER,
         "INSERT INTO rec(rec, value) VALUES('retention_policy', "
         "'confidence-based')",
