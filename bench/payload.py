@@ -3,7 +3,7 @@ import itertools
 import uuid
 
 from run import ANEW, Case, checkpoint, connect, exchanges, installed, kb, like, once, plain
-from run import timed, ways, writes
+from run import prose, timed, ways, writes
 
 AGENTS = 20
 WINDOW = 50
@@ -61,10 +61,35 @@ def ring_case(mean, per, temp, limits, calls):
         ],
         rounds=7,
         why="There is no file whose writes the ring could save: what is left are "
-        "its two statements and the way through a virtual table." if temp else
-        "Bodies differ in size: a slot that is overwritten gives up pages and takes others, "
-        "where an INSERT appends.",
+        "its statements and the way through a virtual table." if temp else
+        "These bodies share less than those of a conversation.",
     )
+
+
+def talks(agents, mean):
+    """Endless rows of agents in turn, whose conversations grow by 5 % with each request, and begin
+    anew when they are long."""
+    size, start, text = [0] * agents, [0] * agents, prose()
+    for i, (agent, event, _, response, at) in enumerate(exchanges(agents, mean)):
+        k = i % agents
+        size[k] += mean // 20
+        if not start[k] or size[k] > 1.6 * mean:
+            start[k] = i * 7919 % (len(text) - 2 * mean)
+            size[k] = int(mean * (0.4 if i >= agents else 0.4 + 1.2 * k / agents))
+        yield agent, event, text[start[k]:start[k] + size[k]] + '"]}', response[:mean // 60], at
+
+
+def talk_case(mean, agents, calls, limit, per=1):
+    def side(ddl):
+        return writes(ddl.format(schema="", temp=""), PUSH, lambda: talks(agents, mean),
+                      module="VIRTUAL" in ddl, fill=agents * (WINDOW + 5), calls=calls, per=per)
+    return Case(
+        f"ring push of conversations, {kb(mean)}, "
+        + ("autocommit" if per == 1 else f"{per} a transaction"),
+        {"ring": side(RING), "plain INSERT": side(PLAIN)},
+        [("ring", "plain INSERT", limit)],
+        rounds=9,
+        note="Each request repeats the one before and has 5 % more; the ring writes what is new.")
 
 
 def ring_ways(mean):
@@ -298,6 +323,10 @@ def cases():
         ring_case(small, 100, True, (0.75, None), 2000),
         ring_ways(small),
         ring_ways(mix),
+        talk_case(2500, 20, 1600, 0.85),
+        talk_case(25_000, 16, 800, 0.4),
+        talk_case(250_000, 4, 100, 0.2),
+        talk_case(25_000, 16, 800, 0.2, per=100),
         many_agents(),
         bounds(),
         kill_switch(),
