@@ -387,7 +387,8 @@ static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
   sqlite3_stmt *apStmt[3];
   i64 nByte = pPush->nByte - pOld->nByte;
   RingBody request, response;
-  bxStmtSet(&p->base.stmts, azSql, 3, apStmt, pErr);
+  bxStmtSet(
+      &p->base.stmts, azSql, p->nMaxByte | p->nIdleDay ? 3 : 2, apStmt, pErr);
   bxRingMakeRoom(p, pNext, nByte, pOld->iId, pErr);
   bxBodyAppend(p, pPush->pRequest, 1, &request, pErr);
   bxBodyAppend(p, pPush->pResponse, 0, &response, pErr);

@@ -171,7 +171,7 @@ static int isSecure(Ring *p, BxErr *pErr) {
 void bxBodyRolled(Ring *p, i64 iSeq, BxErr *pErr) {
   const BodyLog *pLog = &p->pBodies->log;
   if (pErr->rc != SQLITE_OK || bxBodyEnd(pLog) == 0) return;
-  if (iSeq % (p->nWindow / 2 + 2) != 0 || !isSecure(p, pErr)) return;
+  if (iSeq % (p->nWindow + 2) != 0 || !isSecure(p, pErr)) return;
   scrub(p, pErr);
   /* the next pushes overwrite some places */
   if (pLog->nPlace > 2 * pLog->nLive + 8) clearPlaces(p, pErr);
