@@ -301,7 +301,7 @@ static int ringOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
 }
 
 /* The statements of a cursor are kept for the next one. */
-static void giveBack(Ring *p, int i, sqlite3_stmt *pStmt) {
+static void keepSpare(Ring *p, int i, sqlite3_stmt *pStmt) {
   if (pStmt == 0 || p->apSpare[i] != 0) {
     sqlite3_finalize(pStmt);
     return;
@@ -318,8 +318,8 @@ static sqlite3_stmt *takeSpare(Ring *p, int i, const char *zSql, BxErr *pErr) {
 }
 
 static void clearCursor(RingCursor *p) {
-  giveBack((Ring *)p->base.pVtab, p->iAgents, p->pAgents);
-  giveBack((Ring *)p->base.pVtab, p->iSlots, p->pSlots);
+  keepSpare((Ring *)p->base.pVtab, p->iAgents, p->pAgents);
+  keepSpare((Ring *)p->base.pVtab, p->iSlots, p->pSlots);
   p->pAgents = p->pSlots = 0;
 }
 
