@@ -190,12 +190,15 @@ void bxBodyClear(Ring *p, i64 iNo, BxErr *pErr) {
 
 void bxBodyScrub(Ring *p, i64 iNo, BxErr *pErr) {
   static const char zRows[] = "SELECT EXISTS (SELECT 1" BODY_SLOTS ")";
+  BxErr err = {SQLITE_OK, 0};
   BodyLog *pLog;
   if (!bxAsk(&p->base.stmts, zRows, pErr, "i", iNo)) {
     bxBodyClear(p, iNo, pErr);
     return;
   }
-  pLog = bxBodyLog(p, iNo, pErr);
+  pLog = bxBodyLog(p, iNo, &err);
+  if ((err.rc & 0xff) == SQLITE_CORRUPT) bxClear(&err); /* see scrub() */
+  bxPass(pErr, &err);
   if (pLog == 0 || bxBodyEnd(pLog) == 0) return;
   scrub(p, pErr);
   clearPlaces(p, pErr);

@@ -21,7 +21,7 @@ seq = db.execute("SELECT coalesce(max(given), 0) FROM ring_agents").fetchone()[0
 while True:
     seq += 1
     db.execute("INSERT INTO ring(agent_id, event_id, request_body) "
-               "VALUES('a', ?, ?)", (str(seq), "x" * 3000))
+               "VALUES('a', ?, ?)", (str(seq), "x" * (seq % 40 * 300) + str(seq)))
     print("p", seq, flush=True)
     if seq % 5 == 0:
         db.execute("SELECT payload_kill_switch('ring', 'a', ?)", (str(seq),)).fetchone()
@@ -54,6 +54,9 @@ def test_every_acknowledged_exchange_is_in_the_ring_or_in_the_evidence(path, mod
         given = one(db, "SELECT given FROM ring_agents")
         assert given in (last, last + 1)
         assert sorted(there) == list(range(1, given + 1))
+        for event, body in rows(db, "SELECT event_id, request_body FROM ring UNION ALL "
+                                "SELECT event_id, request_body FROM event_payloads"):
+            assert body == "x" * (int(event) % 40 * 300) + event
         assert rows(db, "SELECT * FROM blackbox_check") == []
         assert one(db, "PRAGMA integrity_check") == "ok"
         last = given
