@@ -67,6 +67,12 @@ int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor) {
   return SQLITE_OK;
 }
 
+int bxVtabLives(const Bx *bx, const BxVtab *pVtab) {
+  const BxVtab *p = bx->pVtabs;
+  while (p != 0 && p != pVtab) p = p->pNext;
+  return p != 0;
+}
+
 /* The connected table zName of schema zDb. */
 static BxVtab *onList(
     Bx *bx, const char *zModule, const char *zDb, const char *zName) {

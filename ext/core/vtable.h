@@ -39,6 +39,9 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
 /* Finalizes its statements, removes it from the list, frees it. */
 void bxVtabFree(BxVtab *p);
+/* Whether a table is still connected: after an error SQLite may have forgotten the
+** schema, and with it the table. */
+int bxVtabLives(const Bx *bx, const BxVtab *pVtab);
 /* A cursor of nByte zero bytes, for xOpen. */
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor);
 /* The connected table zName of schema zDb, or NULL if there is none. */

@@ -161,6 +161,7 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
   bxRingAgent(p, zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   nSaved = save(p, pArchive, zEvent, iLast, &agent, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
   bxRingAgent(p, zAgent, &after, pErr);
   if (memcmp(&after, &agent, sizeof(agent)) != 0) {
     bxFail(pErr, SQLITE_ERROR,
@@ -222,6 +223,7 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
   if (bxLogRemake(pArchive, pErr)) {
     nSaved = fire(p, pArchive, zAgent, zEvent, iLast, pErr);
   }
+  if (!bxVtabLives(pArchive->bx, &p->base)) return 0;
   logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, iLast, pErr);
   bxLogFollow(pArchive->bx, pErr);
   p->bFiring = 0;

@@ -75,7 +75,9 @@ i64 bxPinsSave(BxStmts *p, const char *zEvent, i64 iLast, sqlite3_stmt *pRows,
   for (i = 0; i < 2 && nNew < nRow && zIds != 0; i++) {
     bxBind(pSave, pErr, "---t", i == 0 ? zIds : "{}");
     bxRow(pSave, pErr);
+    bxWriteNote(p->bx, pErr);
     sqlite3_reset(pSave);
+    if (pErr->rc != SQLITE_OK) break;
     nNew = bxAsk(p, zNew, pErr, "it", iLast, zEvent);
   }
   bxDone(pSave, pErr);

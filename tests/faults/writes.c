@@ -501,9 +501,9 @@ static void testTarget(void **ppState) {
   if (tally.zFirst[0] != 0) fail_msg("%s", tally.zFirst);
 }
 
-/* What is known, to be taken off with KNOWN when this fails: the user's trigger on a
-** table that a trigger of blackbox writes ends with RAISE(FAIL). SQLite then keeps what
-** the statement has done before, and tells nobody. */
+/* The user's trigger on a table that a trigger of blackbox writes ends with RAISE(FAIL).
+** SQLite then keeps what the statement has done before, and tells nobody (KNOWN). A kill
+** switch writes event_payloads itself, and so notices it. */
 static void testKnown(void **ppState) {
   static Target target;
   Tally tally = {0};
@@ -523,8 +523,7 @@ static void testKnown(void **ppState) {
     Run r = {&target, pFailure, p, 0, IN_BEGIN, &tally, 0, 0, 0, 0, 0, 0};
     if (strcmp(p->zTable, "event_payloads") == 0) runOne(&r);
   }
-  assert_int_equal(tally.nHalf + tally.nLost, 0);
-  assert_true(tally.nKnown > 0);
+  assert_int_equal(tally.nHalf + tally.nLost + tally.nKnown, 0);
 }
 
 static int addTarget(const Operation *pOp, char *zSql, Target *pTarget,
