@@ -138,6 +138,7 @@ typedef struct RolloutAnswer {
 
 typedef struct RolloutRules {
   BxStmts *pHome;
+  i64 iCall; /* the call that has asked for them last */
   i64 nSeen,
       iData; /* as of which change they are known: see bxRolloutRules() */
   sqlite3_uint64 hash; /* of these rows */

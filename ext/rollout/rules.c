@@ -170,9 +170,15 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   if (p == 0) p = pMemory->pRules = bxNew(sizeof(*p), pErr);
   if (p == 0) return 0;
+  /* what a call has begun with stays until its end */
+  if (p->pHome == pHome && p->iCall == pHome->bx->iCall && p->iCall != 0 &&
+      p->bImport >= bImport) {
+    return p;
+  }
   bKnown = areKnown(p, pHome, bImport, iData);
   if (!bKnown || !p->bAlone) forgetAnswers(p);
   p->bAlone = pHome->bx->bAlone;
+  p->iCall = bKnown ? pHome->bx->iCall : 0;
   if (bKnown) return p;
   sqlite3_file_control(
       pHome->bx->db, pHome->zDb, SQLITE_FCNTL_DATA_VERSION, &iCommit);
@@ -192,6 +198,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
       return 0;
     }
   }
+  p->iCall = pHome->bx->iCall;
   p->bAlone = pHome->bx->bAlone;
   p->pHome = pHome;
   p->hash = hash;
