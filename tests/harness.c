@@ -166,7 +166,9 @@ static int isFresh(const char *zTable, const char *zColumn) {
     return strncmp(zTable, "evidence", 8) == 0 ||
            strcmp(zTable, "rec_state") == 0;
   }
-  if (strcmp(zColumn, "digest") == 0 || strcmp(zColumn, "salt") == 0) return 1;
+  if (strcmp(zColumn, "stamp") == 0 || strcmp(zColumn, "digest") == 0 ||
+      strcmp(zColumn, "salt") == 0)
+    return 1;
   if (strcmp(zTable, "retention__erased") == 0) {
     return strcmp(zColumn, "until") == 0;
   }
