@@ -387,14 +387,18 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
          pErr->rc == SQLITE_OK;
 }
 
-/* Takes the write lock before anything is read: with a write that changes
-** nothing, or with the schema of core itself, which begins with a CREATE (but what core
-** was is read before that). Returns what of core is damaged. */
+/* Takes the write lock before anything is read: with a write that changes nothing.
+** Where there is no table of core to write, a PRAGMA takes the lock. Returns what of
+** core is damaged. */
 static Damage lockSchema(BxStmts *p, int bNew, BxErr *pErr) {
   const BxDomain *pCore = p->bx->aDomain;
   Damage core = {0};
   int bCarried = bxCarries(p->bx, p->zDb, "core", pErr);
-  if (bCarried) bxLock(p, pErr);
+  if (bCarried) {
+    bxLock(p, pErr);
+  } else {
+    bxExec(p, "PRAGMA main.incremental_vacuum(1)", pErr);
+  }
   if (!bNew) core = damageOf(p, pCore, pErr);
   if (!bCarried) {
     runSql(p, pCore, pErr);
