@@ -133,8 +133,8 @@ def test_a_request_and_a_response_that_were_renamed_into_each_other_are_found(ke
     db = sqlite3.connect(kept, isolation_level=None)
     db.execute("PRAGMA writable_schema = ON")
     db.execute(
-        "UPDATE sqlite_schema SET sql = replace(replace(replace(sql, 'request_body  ', 'swap  '),"
-        " 'response_body ', 'request_body '), 'swap ', 'response_body ')"
+        "UPDATE sqlite_schema SET sql = replace(replace(replace(sql, 'request_body TEXT', 'swap'),"
+        " 'response_body TEXT', 'request_body TEXT'), 'swap', 'response_body TEXT')"
         " WHERE name = 'event_payloads'")
     db.close()
     names = [r[1] for r in rows(connect(kept), "PRAGMA table_info(event_payloads)")]
