@@ -51,6 +51,7 @@ static void makeModel(const Operation *pOp) {
   if (model.pOp == pOp) return;
   sqlite3_free(model.aByte);
   sqlite3_free(model.zProblems);
+  memset(&model, 0, sizeof(model));
   db = openDb(0, 0);
   prepareDb(db, pOp);
   model.aByte = sqlite3_serialize(db, "main", &model.nByte, 0);

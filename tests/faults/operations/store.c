@@ -73,12 +73,6 @@ const Operation aStoreOperation[] = {
     {"sweep a few texts", NOTES MANY_DROPPED, 0, "SELECT store_tend()", 0},
     {"clean a thin pack", NOTES MANY_DROPPED "SELECT store_tend();", 0,
         "SELECT store_tend()", 0},
-    {"pack and sweep beside a row", BODIES TENDED, 0,
-        "SELECT payload_queue('e9', 'a', " LONG("3") ", 'r')", OP_CARRIES},
-    {"pack and sweep beside a row as a row", BODIES TENDED, 0,
-        "INSERT INTO payload_queue(event_id, agent_id, request_body)"
-        "  VALUES('e9', 'a', " LONG("3") ")",
-        OP_CARRIES},
     {"erase a text", NOTES, 0, "SELECT store_erase(2)", 0},
     {"say what is shared", NOTES, 0, "SELECT * FROM store_shared(2)", 0},
     {0, 0, 0, 0, 0},
@@ -92,5 +86,11 @@ const Operation aPackOperation[] = {
         "SELECT id, request_body FROM payload_rows", 0},
     {"delete a packed row", BODIES "SELECT payload_pack();", 0,
         "DELETE FROM event_payloads WHERE id = 's1'", 0},
+    {"pack and sweep beside a row", BODIES TENDED, 0,
+        "SELECT payload_queue('e9', 'a', " LONG("3") ", 'r')", OP_CARRIES},
+    {"pack and sweep beside a row as a row", BODIES TENDED, 0,
+        "INSERT INTO payload_queue(event_id, agent_id, request_body)"
+        "  VALUES('e9', 'a', " LONG("3") ")",
+        OP_CARRIES},
     {0, 0, 0, 0, 0},
 };
