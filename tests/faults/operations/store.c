@@ -87,7 +87,8 @@ const Operation aPackOperation[] = {
     {"delete a packed row", BODIES "SELECT payload_pack();", 0,
         "DELETE FROM event_payloads WHERE id = 's1'", 0},
     {"pack and sweep beside a row", BODIES TENDED, 0,
-        "SELECT payload_queue('e9', 'a', " LONG("3") ", 'r')", OP_CARRIES},
+        "SELECT payload_queue('w9', 'a', " LONG("3") ", 'r')",
+        OP_STAGES | OP_CARRIES},
     {"pack and sweep beside a row as a row", BODIES TENDED, 0,
         "INSERT INTO payload_queue(event_id, agent_id, request_body)"
         "  VALUES('e9', 'a', " LONG("3") ")",
