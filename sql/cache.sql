@@ -157,7 +157,8 @@ BEGIN
     RAISE(ABORT, 'ValidationError: custom_metadata must be a JSON object of at most 65536 bytes; put larger things into data')
   WHEN NEW.grown > 0 AND data_size > max_item THEN RAISE(ABORT, 'DataTooLargeError: data is larger than cache.max_item_bytes; split it')
   WHEN length(description) > max_description THEN RAISE(ABORT, 'ValidationError: description must not be longer than cache.max_description; shorten it')
-  WHEN strict_ids AND storage_key NOT GLOB replace('conv_????????-????-????-????-????????????_????????_????????', '?', '[a-z0-9]') THEN
+  WHEN strict_ids AND (session_id NOT GLOB 'conv_????????-????-????-????-????????????' OR length(task_id) <> 8 OR length(turn_id) <> 8
+    OR substr(storage_key, 6) GLOB '*[^-_a-z0-9]*' OR length(replace(replace(storage_key, '-', ''), '_', '')) <> 52) THEN
     RAISE(ABORT, 'InvalidKeyFormatError: session_id, task_id and turn_id must be conv_ with 8-4-4-4-12 characters of a-z and 0-9, 8 and 8 of them; see cache.strict_session_ids')
   WHEN NOT NEW.is_new AND EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = session_id) THEN
     RAISE(ABORT, 'HeldError: a hold keeps this session; SELECT * FROM retention_holds lists the holds')

@@ -449,8 +449,8 @@ BEGIN
      SET till = iif(min(NEW.ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= unixepoch() * 1000,
                     unixepoch() * 1000 - kept_ms, -9e15),
          due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
-           WHERE iif(type = 'trigger', tbl_name LIKE 'event_payloads' AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%',
-                     type = 'table' AND sql LIKE '%references%event_payloads%'))
+           WHERE iif(type = 'trigger', lower(tbl_name) = 'event_payloads' AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'),
+                     type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads')))
    WHERE one = 1;
   SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
     FROM event_payloads

@@ -21,9 +21,8 @@ def limited(path, length):
     return db
 
 
-@pytest.mark.parametrize("length", [0, 50])
-def test_guards_need_no_pattern(path, length):
-    db = limited(path, length)
+def test_guards_need_no_longer_pattern(path):
+    db = limited(path, 50)
     for date in ("2026-01-31T23:59:59.999Z", "2026-01-31 12:00", "2026-01-31"):
         db.execute(EVIDENCE, (date, date))
     for date in ("2026-13-31T12:00:00.000Z", "2026-01-31T24:00:00.000Z", "12:00", "now",

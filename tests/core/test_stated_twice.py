@@ -57,7 +57,7 @@ def found(path, pattern):
      ("ext/rollout/line.c", r"string of 1 to (\d+) bytes"),
      ("sql/rollout_tables.sql", r"a type is text of 1 to (\d+) bytes"),
      ("sql/rollout_tables.sql", r"length\(CAST\(type AS BLOB\)\) BETWEEN 1 AND (\d+)"),
-     ("sql/rollout.sql", r"substr\(i.type, 1, (\d+)\)")],
+     ("sql/rollout.sql", r"substr\(coalesce\(NEW.type, NEW.item ->> 'type'\), 1, (\d+)\)")],
     # The settings of a buffer.
     [("ext/evidence/store.c", r"max_size_bytes \(1000 to (\d+)\)"),
      ("ext/evidence/store.c", r"1000\.0,\s+(\d+)\.0, 1"),
