@@ -91,7 +91,7 @@ const Operation aPackOperation[] = {
         OP_STAGES | OP_CARRIES},
     {"pack and sweep beside a row as a row", BODIES TENDED, 0,
         "INSERT INTO payload_queue(event_id, agent_id, request_body)"
-        "  VALUES('e9', 'a', " LONG("3") ")",
-        OP_CARRIES},
+        "  VALUES('w9', 'a', " LONG("3") ")",
+        OP_STAGES | OP_CARRIES},
     {0, 0, 0, 0, 0},
 };
