@@ -239,6 +239,27 @@ void bxStmtForget(BxStmts *p, const char *zTemplate) {
   }
 }
 
+sqlite3_stmt *bxStmtTake(BxStmts *p, const char *zTemplate, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxStmt(p, zTemplate, pErr);
+  if (pStmt != 0) p->aStmt[findEntry(p, zTemplate, pErr)].pStmt = 0;
+  return pStmt;
+}
+
+void bxStmtGive(BxStmts *p, const char *zTemplate, sqlite3_stmt *pStmt) {
+  int i = 0;
+  if (pStmt == 0) return;
+  while (i < p->nStmt && p->aStmt[i].zTemplate != zTemplate) i++;
+  if (i < p->nStmt && p->aStmt[i].pStmt != 0) findKept(p);
+  if (i == p->nStmt || p->aStmt[i].pStmt != 0 ||
+      strcmp(sqlite3_sql(pStmt), p->aStmt[i].zSql) != 0) {
+    sqlite3_finalize(pStmt);
+    return;
+  }
+  sqlite3_reset(pStmt);
+  sqlite3_clear_bindings(pStmt);
+  p->aStmt[i].pStmt = pStmt;
+}
+
 sqlite3_stmt *bxPlain(sqlite3 *db, const char *zSql, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   if (pErr->rc != SQLITE_OK) return 0;

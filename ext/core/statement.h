@@ -50,6 +50,11 @@ void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
     sqlite3_stmt **apStmt, BxErr *pErr);
 /* Finalizes the kept statement of a template: the next use prepares it again. */
 void bxStmtForget(BxStmts *p, const char *zTemplate);
+/* Takes the kept statement of a template out, or prepares one, for a use that may
+** meet another of the same template. NULL on error. bxStmtGive() resets it and keeps
+** it again, or finalizes it if another one is kept. */
+sqlite3_stmt *bxStmtTake(BxStmts *p, const char *zTemplate, BxErr *pErr);
+void bxStmtGive(BxStmts *p, const char *zTemplate, sqlite3_stmt *pStmt);
 /* Prepares SQL that is not a template. The caller finalizes the statement. */
 sqlite3_stmt *bxPlain(sqlite3 *db, const char *zSql, BxErr *pErr);
 /* Whether the tables that SQL names exist. Frees the SQL, and does not run it.

@@ -95,8 +95,6 @@ typedef struct Ring {
   int bNoRoom;                     /* a push found less room than it needs */
   int bFiring;                     /* its kill switch is running */
   int bWatching;                   /* its rules are asked */
-#define RING_SPARES 6
-  sqlite3_stmt *apSpare[RING_SPARES]; /* of a cursor that was closed */
   BxStmts saving; /* statements on the archive, if the ring is in temp */
   int mWatch;     /* what is on; 0: nothing */
   /* When all that was read: the counts of changes by this connection and by others,

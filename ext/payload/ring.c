@@ -60,12 +60,12 @@ enum {
 
 typedef struct RingCursor {
   sqlite3_vtab_cursor base;
-  sqlite3_stmt *pAgents; /* see bxRingReadAgent() */
-  sqlite3_stmt *pSlots;  /* id, then the columns in their order */
-  int iAgents, iSlots;   /* their numbers in Ring.apSpare */
-  RingAgent agent;       /* the agent whose slots are being read */
-  i64 nWindow;           /* window of the ring when the query began */
-  i64 iLow, iHigh;       /* bounds of seq */
+  sqlite3_stmt *pAgents;        /* see bxRingReadAgent() */
+  sqlite3_stmt *pSlots;         /* id, then the columns in their order */
+  const char *zAgents, *zSlots; /* their templates */
+  RingAgent agent;              /* the agent whose slots are being read */
+  i64 nWindow;                  /* window of the ring when the query began */
+  i64 iLow, iHigh;              /* bounds of seq */
   int idxNum;
   int iPart; /* of the layout, from 0 to 2 */
   int bEof;
@@ -150,16 +150,7 @@ static void declare(sqlite3 *db, const char *zName, BxErr *pErr) {
   sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
 }
 
-static void freeSpares(Ring *p) {
-  int i;
-  for (i = 0; i < RING_SPARES; i++) {
-    sqlite3_finalize(p->apSpare[i]);
-    p->apSpare[i] = 0;
-  }
-}
-
 static int ringDisconnect(sqlite3_vtab *pVtab) {
-  freeSpares((Ring *)pVtab);
   bxStmtsFree(&((Ring *)pVtab)->saving);
   bxRingWatchFree((Ring *)pVtab);
   bxBodyFree((Ring *)pVtab);
@@ -301,25 +292,10 @@ static int ringOpen(sqlite3_vtab *pVtab, sqlite3_vtab_cursor **ppCursor) {
 }
 
 /* The statements of a cursor are kept for the next one. */
-static void keepSpare(Ring *p, int i, sqlite3_stmt *pStmt) {
-  if (pStmt == 0 || p->apSpare[i] != 0) {
-    sqlite3_finalize(pStmt);
-    return;
-  }
-  sqlite3_reset(pStmt);
-  sqlite3_clear_bindings(pStmt);
-  p->apSpare[i] = pStmt;
-}
-
-static sqlite3_stmt *takeSpare(Ring *p, int i, const char *zSql, BxErr *pErr) {
-  sqlite3_stmt *pStmt = p->apSpare[i];
-  p->apSpare[i] = 0;
-  return pStmt != 0 ? pStmt : bxPrepare(&p->base.stmts, zSql, pErr);
-}
-
 static void clearCursor(RingCursor *p) {
-  keepSpare((Ring *)p->base.pVtab, p->iAgents, p->pAgents);
-  keepSpare((Ring *)p->base.pVtab, p->iSlots, p->pSlots);
+  BxStmts *pStmts = &((Ring *)p->base.pVtab)->base.stmts;
+  bxStmtGive(pStmts, p->zAgents, p->pAgents);
+  bxStmtGive(pStmts, p->zSlots, p->pSlots);
   p->pAgents = p->pSlots = 0;
 }
 
@@ -390,6 +366,8 @@ static const char *const azSlots[] = {
 
 static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
+  static const char zAgent[] = RING_AGENTS_SQL "WHERE agent_id = ?1";
+  static const char zAgents[] = RING_AGENTS_SQL "ORDER BY agent_id";
   RingCursor *p = (RingCursor *)pCursor;
   Ring *pRing = (Ring *)pCursor->pVtab;
   BxErr err = {SQLITE_OK, 0};
@@ -411,14 +389,11 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   bxBodyForget(pRing);
   bxRingReadConfig(pRing, &err);
   p->nWindow = pRing->nWindow;
-  p->iAgents = 4 + !(idxNum & BY_AGENT);
-  p->pAgents = takeSpare(pRing, p->iAgents,
-      idxNum & BY_AGENT ? RING_AGENTS_SQL "WHERE agent_id = ?1"
-                        : RING_AGENTS_SQL "ORDER BY agent_id",
-      &err);
+  p->zAgents = idxNum & BY_AGENT ? zAgent : zAgents;
+  p->pAgents = bxStmtTake(&pRing->base.stmts, p->zAgents, &err);
   if (idxNum & BY_AGENT) bxBind(p->pAgents, &err, "v", argv[0]);
-  p->iSlots = !(idxNum & BODIES) + 2 * !(idxNum & NEWEST);
-  p->pSlots = takeSpare(pRing, p->iSlots, azSlots[p->iSlots], &err);
+  p->zSlots = azSlots[!(idxNum & BODIES) + 2 * !(idxNum & NEWEST)];
+  p->pSlots = bxStmtTake(&pRing->base.stmts, p->zSlots, &err);
   if (idxNum & BY_EVENT) bxBind(p->pSlots, &err, "----v", argv[1]);
   nextRow(p, &err);
   return bxReportVtab(&err, pCursor->pVtab);
@@ -622,7 +597,6 @@ static int ringRollback(sqlite3_vtab *pVtab) {
 
 static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
   BxErr err = {SQLITE_OK, 0};
-  freeSpares((Ring *)pVtab);
   refuseColumnName(zNew, &err);
   refuseIfHeld((Ring *)pVtab, "renamed", &err);
   bxShadowRename((BxVtab *)pVtab, zNew, &err);

@@ -67,7 +67,7 @@ static int rollRows(
         bxRingRemove(p, iSlot, 0, pErr);
         pRoom->nOver -= nByte;
         pRoom->nRow--;
-        nRow--;
+        if (nRow > 0) nRow--;
       }
       iSlot++;
     }
@@ -133,7 +133,9 @@ void bxRingMakeRoom(
   iTurn = checked(
       p, bxAsk(&p->base.stmts, zLast, pErr, ""), ROLL_NUMBER, "_agents", pErr);
   iTurn = iTurn >= iNow ? iTurn + 1 : iNow;
-  if (p->nMaxByte > 0) {
+  if (nMore < -ROLL_SIZE || nMore > ROLL_SIZE) {
+    bxRingCorrupt(p, pErr, "_slots"); /* the size of the row that goes */
+  } else if (p->nMaxByte > 0) {
     room.nOver = checked(p, bxAsk(&p->base.stmts, zBytes, pErr, ""),
                      ROLL_NUMBER, "_config", pErr) +
                  nMore - p->nMaxByte;

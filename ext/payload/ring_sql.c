@@ -120,6 +120,11 @@ int bxRingPart(const RingAgent *p, int i, i64 *piFirst, i64 *piLast) {
   return i < 3;
 }
 
+/* The difference of two sizes that may be damage: it does not overflow. */
+static i64 lessBytes(i64 a, i64 b) {
+  return (i64)((sqlite3_uint64)a - (sqlite3_uint64)b);
+}
+
 static const char zCountRing[] =
     "UPDATE main.@_config SET value = value + ?1 WHERE name = 'window_bytes'";
 
@@ -240,7 +245,9 @@ static void recount(
   bxDo(&p->base.stmts, zSql, pErr, "iiii", pAgent->iNo, pAgent->nWindow,
       RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
   countRing(p,
-      bxAsk(&p->base.stmts, zAgentBytes, pErr, "i", pAgent->iNo) - nByte, pErr);
+      lessBytes(
+          bxAsk(&p->base.stmts, zAgentBytes, pErr, "i", pAgent->iNo), nByte),
+      pErr);
 }
 
 /* Moves the agent's rows to where a window wants them, and trims them. */
@@ -385,7 +392,7 @@ static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
                                   : zPushed,
       zCountRing};
   sqlite3_stmt *apStmt[3];
-  i64 nByte = pPush->nByte - pOld->nByte;
+  i64 nByte = lessBytes(pPush->nByte, pOld->nByte);
   RingBody request, response;
   bxStmtSet(
       &p->base.stmts, azSql, p->nMaxByte | p->nIdleDay ? 3 : 2, apStmt, pErr);
@@ -447,7 +454,7 @@ void bxRingRemove(Ring *p, i64 iSlot, int bCleared, BxErr *pErr) {
   i64 nByte = bxAsk(&p->base.stmts, zSize, pErr, "i", iSlot);
   bxDo(&p->base.stmts, zSql, pErr, "i", iSlot);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) > 0) {
-    bxRingCount(p, iSlot >> 29, !bCleared, bCleared, -nByte, pErr);
+    bxRingCount(p, iSlot >> 29, !bCleared, bCleared, lessBytes(0, nByte), pErr);
   }
 }
 
