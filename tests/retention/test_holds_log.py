@@ -138,6 +138,32 @@ def test_rows_that_come_later_have_digests_after_the_next_call(held, path):
     assert "row late of event_payloads was changed" in told(held)
 
 
+def test_a_head_takes_in_a_row_that_came_later(held, path):
+    one(held, HOLD, "agent", "a")
+    noted = one(held, "SELECT proof_head()")
+    assert one(held, "SELECT proof_head()") == noted
+    held.execute(ROW, ("late", "e4", "a", "archive"))
+    held.execute("PRAGMA query_only = ON")
+    assert one(held, "SELECT proof_head()") == noted
+    held.execute("PRAGMA query_only = OFF")
+    other = connect(path, timeout=0)
+    held.execute("BEGIN IMMEDIATE")
+    for begin in "", "BEGIN":
+        other.execute(begin)
+        assert one(other, "SELECT proof_head()") == noted
+    other.execute("COMMIT")
+    held.execute("COMMIT")
+    held.execute("CREATE TABLE notebook AS SELECT proof_head() AS head")
+    assert one(held, "SELECT head FROM notebook") == noted and one(held, NOTED) == 3
+    assert one(held, "SELECT proof_head()") != noted
+    assert one(held, NOTED) == 4
+    held.execute(ROW, ("row", "e4", "a", "archive"))
+    held.execute("INSERT INTO main.blackbox_call VALUES('proof_head', '[]')")
+    assert one(held, NOTED) == 5
+    without_holds(held, WHOLE["changed"].replace("h1", "late"))
+    assert "row late of event_payloads was changed" in told(held)
+
+
 def test_what_a_hold_allows_is_not_told(held, path):
     held.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     one(held, HOLD, "agent", "a")
