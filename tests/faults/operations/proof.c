@@ -29,6 +29,11 @@ const Operation aProofOperation[] = {
     {"clean up with a leaf", TAKEN, 0, "SELECT payload_cleanup()", 0},
     {"hold with a leaf", TAKEN, 0,
         "SELECT retention_hold('session', 's', 'case', 'me', 'why')", 0},
+    {"take in a row that came after a hold",
+        TAKEN "SELECT retention_hold('agent', 'a', 'case', 'me', 'why');"
+              "SELECT proof_head(); INSERT INTO event_payloads(event_id, "
+              "agent_id, purpose) VALUES('late', 'a', 'archive')",
+        0, "SELECT proof_head() IS NOT NULL", 0},
     {"erase what has a leaf", TAKEN, 0,
         "SELECT length(blackbox_erase('agent', 'a', 'me', 'why', "
         "'{\"unpin\":true}'))",
