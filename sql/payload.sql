@@ -60,9 +60,7 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('payload.flush_interval_ms', 5000, '1000 to 60000',
    'milliseconds that a queued row waits at most, in mode memory'),
   ('payload.flush_batch_size', 20, '1 to 100',
-   'queued rows that are written together, in mode memory'),
-  ('payload.queue_max_bytes', 67108864, '1048576 to 1073741824',
-   'bytes that may wait in the queue, in mode memory'))
+   'queued rows that are written together, in mode memory'))
  WHERE 1
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,

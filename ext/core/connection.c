@@ -3,8 +3,7 @@
 **
 ** A Bx exists as long as a function or module of blackbox is registered, that
 ** is, until the connection is really closed. By then its files are closed and
-** its locks released. After that the memory slots of the domains are freed. (A
-** slot may still have to write; it opens another connection for that.)
+** its locks released. After that the memory slots of the domains are freed.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3

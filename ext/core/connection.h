@@ -10,7 +10,7 @@
 typedef struct BxSlot {
   void *p;               /* memory of the domain */
   void (*xFree)(void *); /* called after the connection has closed */
-  /* Called before it closes, when it still can be read; may be NULL. It may stay
+  /* Called before it closes, when it still can be written; may be NULL. It may stay
   ** open, and be called again. */
   void (*xClosing)(void *);
   char *zHome; /* the schema that was found for it, or NULL */

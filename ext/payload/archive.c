@@ -180,9 +180,9 @@ void bxPayloadClearArchive(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   i64 nRow;
   if (pHome == 0) return;
+  bxQueueFlush(pHome, &p->err);
   nRow = removeRows(
       pHome, REMOVABLE, 0, 0, "clear", "payload_clear_archive", &p->err);
-  nRow += bxQueueClear(pHome, &p->err);
   if (isWhole(p)) bxPackSweep(pHome, 2 * SWEEP_LIMIT, &p->err);
   bxReturnInt(p, nRow);
 }
@@ -396,10 +396,16 @@ void bxPayloadStats(BxCall *p) {
       "    FROM main.event_payloads INDEXED BY payload_by_age"
       "    GROUP BY purpose, pinned) AS k";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  sqlite3_stmt *pWaiting;
   char *z;
   i64 nRow = 0, nByte = 0;
   if (pHome == 0) return;
-  bxQueueSize(p->bx, &nRow, &nByte, &p->err);
+  pWaiting = bxPayloadWaiting(p->bx, 0, &p->err);
+  if (bxRow(pWaiting, &p->err)) {
+    nRow = sqlite3_column_int64(pWaiting, 0);
+    nByte = sqlite3_column_int64(pWaiting, 1);
+  }
+  sqlite3_finalize(pWaiting);
   z = bxAskText(pHome, zSql, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
   if (z != 0) bxReturnJson(p, z);
 }

@@ -15,9 +15,6 @@ void bxPayloadAdopt(BxStmts *p, BxErr *pErr);
 void bxPayloadMend(BxStmts *p, BxErr *pErr);
 int bxPayloadIsWhole(BxStmts *p, BxErr *pErr);
 void bxPayloadCheck(BxStmts *p, BxProblems *pOut);
-/* queue.c: fails if rows wait for the archive in p's schema. Called before the
-** archive is removed. */
-void bxPayloadLeave(BxStmts *p, BxErr *pErr);
 
 extern const BxDue bxPayloadDue[]; /* archive.c */
 
@@ -75,13 +72,11 @@ void bxPayloadFlush(BxCall *p);
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxQueueRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr);
-/* How many rows and bytes wait on this connection. */
-void bxQueueSize(Bx *bx, i64 *pnRow, i64 *pnByte, BxErr *pErr);
 /* After so many rows were written: a job for each (bxTend()). An error is passed over
 ** if they stay; in autocommit, and without bRow, they are committed. */
 void bxQueueTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr);
-/* Deletes what waits for pHome's schema, with a receipt. Returns the rows. */
-i64 bxQueueClear(BxStmts *pHome, BxErr *pErr);
+/* Writes what waits, before the archive is cleared or removed. */
+void bxQueueFlush(BxStmts *p, BxErr *pErr);
 
 typedef struct RingBodies RingBodies;
 /* ring.c: the virtual table payload_ring (methods only) */

@@ -489,8 +489,7 @@ def test_db_size_without_a_file():
 @pytest.mark.parametrize(
     "name, default, low, high",
     [("enabled", 0, 0, 1), ("retention_days", 7, 1, 365),
-     ("flush_interval_ms", 5000, 1000, 60000), ("flush_batch_size", 20, 1, 100),
-     ("queue_max_bytes", 64 << 20, 1 << 20, 1 << 30)])
+     ("flush_interval_ms", 5000, 1000, 60000), ("flush_batch_size", 20, 1, 100)])
 def test_settings_have_default_and_range(archive, path, name, default, low, high):
     name = "payload." + name
     plain = sqlite3.connect(path, isolation_level=None)
