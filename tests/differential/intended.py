@@ -22,7 +22,7 @@ LeftOut = collections.namedtuple("LeftOut", "pattern why")
 Test = collections.namedtuple("Test", "file name why")
 
 GONE = r"^\('(\w+\.due_per_write|payload\.vacuum_pages|payload\.window|proof\.enabled|" \
-       r"core\.max_clock_jump_days)', "
+       r"core\.max_clock_jump_days|payload\.queue_max_bytes)', "
 
 # What a statement answers on both sides.
 DIFFERENCES = [
@@ -82,10 +82,6 @@ DIFFERENCES = [
         r"^UPDATE .*event_payloads SET ", r"SQLITE_CONSTRAINT_TRIGGER: (Pinned|Held)Error: ",
         r"SQLITE_CONSTRAINT_TRIGGER: PinnedError: |failed: blackbox__probe\.one$",
         "of several reasons, another one comes first"),
-    Difference(
-        r"^SELECT payload_flush\(\) ",
-        r"cannot run inside a transaction, because a ROLLBACK would lose the rows; COMMIT first",
-        r"cannot run inside a transaction; COMMIT first", "a ROLLBACK leaves the rows in the queue"),
     Difference(
         r"^(INSERT|REPLACE)\b[^(]* event_payloads\b",
         r"PinnedError: a pinned row has this id or rowid and cannot be overwritten; ",
