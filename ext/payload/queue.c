@@ -4,12 +4,10 @@
 ** payload_queue() and INSERT INTO payload_queue take an exchange. If payload.queue_mode
 ** is durable, it is written at once. If it is memory, it is a row of a TEMP table, and
 ** all that wait are written with one INSERT..SELECT: when flush_batch_size rows wait,
-** when the oldest has waited for flush_interval_ms, or when the one before came longer
-** ago than that; inside BEGIN by a later call, or when the connection closes.
-**
-** A ROLLBACK takes back rows that were queued, and brings back those that left. A flush
-** that fails keeps them. If some were written all the same (RAISE(FAIL) in a trigger),
-** the next flush passes over these, as a row keeps its id.
+** the oldest has waited for flush_interval_ms, or the one before came longer ago than
+** that, outside BEGIN; and when the connection closes. A ROLLBACK takes rows back that
+** were queued, and brings those back that left. A flush that fails keeps them. If some
+** were written (RAISE(FAIL)), the next flush passes over these: a row keeps its id.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
