@@ -289,7 +289,8 @@ void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr) {
 }
 
 /* What waits is written before the connection closes, also into a file that was
-** detached. (With a statement of the host it may stay open, and its transaction.) */
+** detached. (With a statement of the host it may stay open, and its transaction.)
+** Hosts free the callbacks of a connection before they close it. */
 static void queueClosing(void *pArg) {
   static const char zAttach[] =
       "ATTACH (SELECT file" FROM "1 LIMIT 1) AS (SELECT home" FROM "1 LIMIT 1)";
@@ -298,7 +299,14 @@ static void queueClosing(void *pArg) {
   BxErr err = {SQLITE_OK, 0};
   BxStmts *q;
   for (q = p->bx->pStmts; q != 0; q = q->pNext) bxStmtsFinalize(q);
+  if (p->pKnown == 0) return;
   if (sqlite3_next_stmt(db, 0) == 0) {
+    sqlite3_trace_v2(db, 0, 0, 0);
+    sqlite3_progress_handler(db, 0, 0, 0);
+    sqlite3_set_authorizer(db, 0, 0);
+    sqlite3_commit_hook(db, 0, 0);
+    sqlite3_rollback_hook(db, 0, 0);
+    sqlite3_update_hook(db, 0, 0);
     sqlite3_exec(db, "ROLLBACK", 0, 0, 0);
     sqlite3_busy_timeout(db, 5000);
   }

@@ -221,10 +221,12 @@ def test_a_flush_that_is_stopped_keeps_all_of_its_statement_or_nothing(queue):
             pass
     queue.set_progress_handler(None, 0)
     queue.execute("SELECT payload_flush()").fetchall()
-    assert 0 < len(kept) < len(tried)
-    assert sorted(stored(queue)) == sorted(
+    events = stored(queue)
+    both = [i for i in tried if f"{i} x" in events]  # SQLite may stop a statement that is complete
+    assert 0 < len(kept) < len(tried) and set(kept) <= set(both) and len(both) <= len(kept) + 1
+    assert sorted(events) == sorted(
         [x + y for x in "abcd" for y in "xy"] + [f"before {i}" for i in tried]
-        + [f"{i} {y}" for i in kept for y in "xy"])
+        + [f"{i} {y}" for i in both for y in "xy"])
 
 
 def two_files(tmp_path, last):
