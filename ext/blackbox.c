@@ -215,7 +215,7 @@ static const BxFunction aFunctions[] = {
         bxPayloadClearArchive},
     {"payload_db_size", 0, 0, BX_READ, bxPayloadDbSize},
     {"payload_extract", 2, 2, BX_WRITE, bxPayloadExtract},
-    {"payload_flush", 0, 0, BX_OWN | BX_ONE, bxPayloadFlush},
+    {"payload_flush", 0, 0, BX_OWN, bxPayloadFlush},
     {"payload_kill_switch", 3, 5, BX_WRITE | BX_RECORDS, bxPayloadKillSwitch},
     {"payload_pack", 0, 3, BX_WRITE | BX_RECORDS, bxPayloadPack},
     {"payload_prompt", 1, 1, BX_READ, bxPayloadPrompt},

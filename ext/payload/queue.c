@@ -6,8 +6,8 @@
 ** all that wait are written with one INSERT..SELECT: when flush_batch_size rows wait,
 ** the oldest has waited for flush_interval_ms, or the one before came longer ago than
 ** that, outside BEGIN; and when the connection closes. A ROLLBACK takes rows back that
-** were queued, and brings those back that left. A flush that fails keeps them. If some
-** were written (RAISE(FAIL)), the next flush passes over these: a row keeps its id.
+** were queued, and brings those back that left. A flush that fails keeps them. If it has
+** written some in xUpdate (RAISE(FAIL)), the next passes over these: a row keeps its id.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
@@ -82,12 +82,16 @@ static void noteFailure(Queue *p, const BxErr *pErr, i64 *piRetry) {
   *piRetry = pErr->rc != SQLITE_OK ? bxNow() + p->nInterval : 0;
 }
 
-/* Writes what waits. A row that a trigger queues meanwhile stays. Returns how many. */
-static i64 flush(Queue *p, BxErr *pErr) {
-  BxStmts *pHome = homeOf(p, 1, BX_MAX_TIME, pErr);
-  i64 nRow = 0,
-      iLast = pHome ? bxAsk(pHome, "SELECT max(n)" FROM "1", pErr, "") : 0;
+/* Writes what waits: all or nothing, or as a part of what runs. A row that a trigger
+** queues meanwhile stays. Returns how many. */
+static i64 flush(Queue *p, int bPart, BxErr *pErr) {
+  BxStmts *pHome;
+  i64 nRow = 0, iLast;
   int i;
+  if (!bPart) bxSavepoint(p->bx, "payload_flush", pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  pHome = homeOf(p, 1, BX_MAX_TIME, pErr);
+  iLast = pHome ? bxAsk(pHome, "SELECT max(n)" FROM "1", pErr, "") : 0;
   p->iRetry = BX_MAX_TIME;
   while (pHome != 0) {
     for (i = 0; i < 4; i++) bxDo(pHome, azFlush[i], pErr, "");
@@ -95,6 +99,7 @@ static i64 flush(Queue *p, BxErr *pErr) {
     bxDo(pHome, "DELETE" FROM FIRST " AND n <= ?1", pErr, "i", iLast);
     pHome = homeOf(p, 1, iLast, pErr);
   }
+  if (!bPart) bxRelease(p->bx, pErr);
   noteFailure(p, pErr, &p->iRetry);
   if (pErr->rc == SQLITE_OK) p->nRow = 0;
   return nRow;
@@ -121,7 +126,7 @@ static void flushQuietly(Queue *p, int bRow, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   i64 nRow;
   if (pErr->rc != SQLITE_OK || !sqlite3_get_autocommit(p->bx->db)) return;
-  nRow = flush(p, &err);
+  nRow = flush(p, bRow, &err);
   if (err.rc == SQLITE_OK) bxQueueTend(p->pKnown, nRow, bRow, &err);
   if (bRow ? bxMayPassOver(bxSchema(p->bx, "main", pErr), &err)
            : err.rc != SQLITE_NOMEM && err.rc != SQLITE_INTERRUPT) {
@@ -238,14 +243,14 @@ void bxPayloadQueue(BxCall *p) {
 
 void bxPayloadFlush(BxCall *p) {
   Queue *pQueue = queueOf(p->bx);
-  i64 nRow = flush(pQueue, &p->err);
+  i64 nRow = flush(pQueue, p->pCtx == 0, &p->err);
   bxReturnInt(p, nRow);
   bxPrefix(&p->err, "FlushError: Flush failed: ");
   bxQueueTend(pQueue->pKnown, nRow, p->pCtx == 0, &p->err);
 }
 
 void bxQueueFlush(BxStmts *pHome, BxErr *pErr) {
-  flush(queueOf(pHome->bx), pErr);
+  flush(queueOf(pHome->bx), 1, pErr);
 }
 
 /* clang-format off */
@@ -311,7 +316,7 @@ static void queueClosing(void *pArg) {
     sqlite3_busy_timeout(db, 5000);
   }
   sqlite3_exec(db, zAttach, 0, 0, 0); /* fails if it is there */
-  flush(p, &err);
+  flush(p, 1, &err);
   if (err.rc != SQLITE_OK) {
     sqlite3_log(err.rc, "blackbox: queued rows lost at close: %s", err.zMsg);
   }

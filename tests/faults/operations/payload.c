@@ -176,7 +176,7 @@ const Operation aPayloadOperation[] = {
         "timestamp) VALUES('w3','a','q',9000)",
         OP_STAGES},
     {"flush", MEMORY, QUEUE("w1") QUEUE("w2"), "SELECT payload_flush()",
-        OP_ALONE | OP_CARRIES},
+        OP_CARRIES},
     {"drop a queued row", MEMORY, QUEUE("w1") QUEUE("w2"),
         "DELETE FROM payload_queue WHERE event_id = 'w1'", 0},
     {"drop what is queued", MEMORY, QUEUE("w1") QUEUE("w2"),
