@@ -46,13 +46,15 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
   return p;
 }
 
+void bxVtabLeave(BxVtab *p) {
+  BxVtab **pp = &p->stmts.bx->pVtabs;
+  while (*pp != 0 && *pp != p) pp = &(*pp)->pNext;
+  if (*pp != 0) *pp = p->pNext;
+}
+
 void bxVtabFree(BxVtab *p) {
-  BxVtab **pp;
   if (p == 0) return;
-  for (pp = &p->stmts.bx->pVtabs; *pp != p; pp = &(*pp)->pNext) {
-    assert(*pp != 0); /* it is on the list */
-  }
-  *pp = p->pNext;
+  bxVtabLeave(p);
   bxStmtsFree(&p->stmts);
   sqlite3_free(p->base.zErrMsg); /* SQLite does not read an error of xDestroy */
   sqlite3_free(p);

@@ -39,6 +39,8 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
 /* Finalizes its statements, removes it from the list, frees it. */
 void bxVtabFree(BxVtab *p);
+/* Removes it from the list. It is freed later, by a call that still uses it. */
+void bxVtabLeave(BxVtab *p);
 /* Whether a table is still connected: after an error SQLite may have forgotten the
 ** schema, and with it the table. */
 int bxVtabLives(const Bx *bx, const BxVtab *pVtab);

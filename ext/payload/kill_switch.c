@@ -201,10 +201,28 @@ static void logSwitch(const Ring *p, BxStmts *pArchive, const char *zAgent,
       iLast);
 }
 
-i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
+static i64 pullSwitch(Ring *p, const char *zAgent, const char *zEvent,
     const RingPuller *pPuller, BxErr *pErr) {
   BxStmts *pArchive;
-  i64 nSaved = 0, iLast;
+  i64 nSaved, iLast;
+  bxRingLock(p, pErr); /* before anything is read */
+  pArchive = bxRingArchive(p, pErr);
+  if (pArchive == 0) return 0;
+  bxLogBegin(pArchive, pErr);
+  bxLogRemake(pArchive, pErr);
+  iLast = bxPinsLast(pArchive, pErr);
+  nSaved = fire(p, pArchive, zAgent, zEvent, iLast, pErr);
+  if (bxLogRemake(pArchive, pErr)) {
+    nSaved = fire(p, pArchive, zAgent, zEvent, iLast, pErr);
+  }
+  logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, iLast, pErr);
+  bxLogFollow(pArchive->bx, pErr);
+  return nSaved;
+}
+
+i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
+    const RingPuller *pPuller, BxErr *pErr) {
+  i64 nSaved;
   if (p->bFiring) {
     bxFail(pErr, SQLITE_MISUSE,
         "MisuseError: the kill switch of ring %s was fired from inside itself, "
@@ -212,21 +230,10 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
         p->base.stmts.zTable);
     return 0;
   }
-  bxRingLock(p, pErr); /* before anything is read */
-  pArchive = bxRingArchive(p, pErr);
-  if (pArchive == 0) return 0;
-  bxLogBegin(pArchive, pErr);
-  bxLogRemake(pArchive, pErr);
-  iLast = bxPinsLast(pArchive, pErr);
   p->bFiring = 1;
-  nSaved = fire(p, pArchive, zAgent, zEvent, iLast, pErr);
-  if (bxLogRemake(pArchive, pErr)) {
-    nSaved = fire(p, pArchive, zAgent, zEvent, iLast, pErr);
-  }
-  if (!bxVtabLives(pArchive->bx, &p->base)) return 0;
-  logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, iLast, pErr);
-  bxLogFollow(pArchive->bx, pErr);
+  nSaved = pullSwitch(p, zAgent, zEvent, pPuller, pErr);
   p->bFiring = 0;
+  if (!bxVtabLives(p->base.stmts.bx, &p->base)) bxRingFree(p);
   return nSaved;
 }
 

@@ -150,11 +150,22 @@ static void declare(sqlite3 *db, const char *zName, BxErr *pErr) {
   sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
 }
 
+void bxRingFree(Ring *p) {
+  bxStmtsFree(&p->saving);
+  bxRingWatchFree(p);
+  bxBodyFree(p);
+  bxVtabFree(&p->base);
+}
+
+/* An error in a statement of a kill switch may bring SQLite to disconnect the ring
+** before that statement ends. To finalize it then would end it twice. */
 static int ringDisconnect(sqlite3_vtab *pVtab) {
-  bxStmtsFree(&((Ring *)pVtab)->saving);
-  bxRingWatchFree((Ring *)pVtab);
-  bxBodyFree((Ring *)pVtab);
-  bxVtabFree((BxVtab *)pVtab);
+  Ring *p = (Ring *)pVtab;
+  if (p->bFiring) {
+    bxVtabLeave(&p->base);
+  } else {
+    bxRingFree(p);
+  }
   return SQLITE_OK;
 }
 
