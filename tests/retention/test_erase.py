@@ -496,10 +496,12 @@ def test_rows_that_wait_elsewhere_do_not_come_back_and_do_not_block_the_others(f
     assert rows(other, "SELECT rows FROM retention_log WHERE rule = 'erased'") == [(2,)]
 
 
-def test_what_waits_and_is_held_survives_a_clear(full):
+def test_what_waits_and_is_held_is_written_before_a_clear_and_survives_it(full):
     hold(full, "agent", "a")
     assert one(full, "SELECT payload_clear_archive()") == 2
-    assert rows(full, "SELECT agent_id FROM payload_queue") == [("a",)]
+    assert rows(full, "SELECT * FROM payload_queue") == []
+    assert rows(full, "SELECT DISTINCT agent_id FROM event_payloads") == [("a",)]
+    assert one(full, "SELECT count(*) FROM event_payloads WHERE event_id = 'e1'") >= 1
 
 
 # -------------------------------------------------------------------------------- records
