@@ -35,14 +35,14 @@ def test_a_trigger_that_keeps_a_queued_row_out_is_seen_in_what_a_flush_returns(p
     db = connect(path)
     one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
-    if rows(db, "SELECT 1 FROM blackbox_settings WHERE name = 'payload.queue_mode'"):
-        db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.queue_mode', 'memory')")
+    db.execute("INSERT INTO blackbox_settings(name, value)"
+               " VALUES('payload.queue_mode', 'memory')")
     one(db, "SELECT payload_queue('e0', 'a', 'q', 'r')")
     one(db, "SELECT payload_flush()")
     for event in ("e1", "e2", "e3"):
         one(db, "SELECT payload_queue(?, 'a', 'q', 'r')", event)
     db.execute(IGNORE.format("BEFORE INSERT"))
     assert one(db, "SELECT payload_flush()") == 2
-    assert rows(db, "SELECT event_id FROM event_payloads ORDER BY event_id") == [("e0",), ("e1",), ("e3",)]
+    assert rows(db, "SELECT event_id FROM event_payloads ORDER BY event_id") == [
+        ("e0",), ("e1",), ("e3",)]
     assert one(db, "SELECT rows FROM payload_waiting") == 0
-
