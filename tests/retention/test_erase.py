@@ -500,7 +500,8 @@ def test_what_waits_and_is_held_is_written_before_a_clear_and_survives_it(full):
     hold(full, "agent", "a")
     assert one(full, "SELECT payload_clear_archive()") == 2
     assert rows(full, "SELECT * FROM payload_queue") == []
-    assert rows(full, "SELECT DISTINCT agent_id FROM event_payloads WHERE pinned = 0") == [("a",)]
+    assert rows(full, "SELECT DISTINCT agent_id FROM event_payloads WHERE purpose = 'archive'") == [
+        ("a",)]
 
 
 # -------------------------------------------------------------------------------- records
