@@ -452,8 +452,7 @@ static void makeDomains(
 ** frees the table that is being created. */
 static void refuseToAdopt(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || pDomain->zAdopted == 0 ||
-      sqlite3_table_column_metadata(p->bx->db, p->zDb, pDomain->zAdopted, 0, 0,
-          0, 0, 0, 0) != SQLITE_OK) {
+      !bxIsThere(p->bx, p->zDb, pDomain->zAdopted)) {
     return;
   }
   bxFail(pErr, SQLITE_ERROR,

@@ -18,8 +18,7 @@ int bxShadowIsHeld(BxVtab *p, BxErr *pErr) {
   const BxStmts *pStmts = &p->stmts;
   if (pErr->rc != SQLITE_OK) return 0; /* p may be freed: see runModel() */
   if (sqlite3_stricmp(pStmts->zDb, "temp") == 0 ||
-      sqlite3_table_column_metadata(pStmts->bx->db, pStmts->zDb,
-          "retention__erased", 0, 0, 0, 0, 0, 0) != SQLITE_OK) {
+      !bxIsThere(pStmts->bx, pStmts->zDb, "retention__erased")) {
     return 0;
   }
   return bxNumber(&p->stmts,

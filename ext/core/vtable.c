@@ -89,8 +89,7 @@ static BxVtab *onList(
   return 0;
 }
 
-/* Whether schema zDb has a table of that name, which need not work. */
-static int isThere(Bx *bx, const char *zDb, const char *zName) {
+int bxIsThere(Bx *bx, const char *zDb, const char *zName) {
   return sqlite3_table_column_metadata(bx->db, zDb, zName, 0, 0, 0, 0, 0, 0) ==
          SQLITE_OK;
 }
@@ -101,7 +100,7 @@ static int connectTable(
     Bx *bx, const char *zDb, const char *zName, BxErr *pErr) {
   static const char zSql[] = "SELECT 1 FROM \"%w\".\"%w\" WHERE 0";
   int bWorks = bxCanPrepare(bx, bxPrintf(pErr, zSql, zDb, zName), pErr);
-  if (!bWorks && pErr->rc == SQLITE_OK && isThere(bx, zDb, zName)) {
+  if (!bWorks && pErr->rc == SQLITE_OK && bxIsThere(bx, zDb, zName)) {
     char *z = bxPrintf(pErr, zSql, zDb, zName);
     sqlite3_finalize(bxPlain(bx->db, z, pErr)); /* to say why */
     sqlite3_free(z);

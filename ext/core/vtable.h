@@ -46,6 +46,8 @@ void bxVtabLeave(BxVtab *p);
 int bxVtabLives(const Bx *bx, const BxVtab *pVtab);
 /* A cursor of nByte zero bytes, for xOpen. */
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor);
+/* Whether schema zDb has a table of that name, which need not work. */
+int bxIsThere(Bx *bx, const char *zDb, const char *zName);
 /* The connected table zName of schema zDb, or NULL if there is none. */
 BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);

@@ -317,8 +317,7 @@ void bxEvRefuseHeld(EvBuffer *p, BxErr *pErr) {
   char *zOwner;
   /* Whether the file has holds, at little cost. (The domain may be removed.) */
   if (pErr->rc != SQLITE_OK || p->bTemp ||
-      sqlite3_table_column_metadata(p->pOn->bx->db, p->pOn->zDb,
-          "retention__in_force", 0, 0, 0, 0, 0, 0) != SQLITE_OK ||
+      !bxIsThere(p->pOn->bx, p->pOn->zDb, "retention__in_force") ||
       bxAsk(p->pOn, "SELECT 1 FROM main.retention__in_force LIMIT 1", pErr,
           "") == 0) {
     return;

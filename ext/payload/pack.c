@@ -27,8 +27,7 @@ SQLITE_EXTENSION_INIT3
 #define TEND_ROWS 4      /* rows that a write packs, */
 #define TEND_LOOK 5      /* of so many that it looks at */
 #define TEND_LEAVES 30   /* leaves that it gives to rows of the log */
-#define TEND_FREE 128    /* free pages that a file keeps, */
-#define TEND_PAGES 8     /* and those that a write gives back */
+#define TEND_FREE 128    /* free pages that a file keeps */
 
 int bxPacks(BxStmts *p, BxErr *pErr) {
   static const char zAny[] =
@@ -216,7 +215,7 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
   return nRow > 0;
 }
 
-/* The kinds of job. */
+/* The kinds of job: the numbers that zJob returns. */
 enum { TEND_NOTHING, TEND_PACK, TEND_SWEEP, TEND_LOG, TEND_SHRINK };
 
 /* What is due. (Rows that are due go with a write of the archive itself.) */
@@ -244,7 +243,7 @@ static i64 tendJob(BxStmts *p, BxErr *pErr) {
 /* payload_tend(schema, job) */
 void bxPayloadTend(BxCall *p) {
   static const char zSweep[] = "SELECT store_tend(?1)";
-  static const char zShrink[] = "PRAGMA main.incremental_vacuum(8)";
+  static const char zShrink[] = "PRAGMA main.incremental_vacuum(8)"; /* pages */
   const char *zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   i64 eJob = sqlite3_value_int64(p->aArg[1]);
   BxStmts *pHome = zDb ? bxSchema(p->bx, zDb, &p->err) : 0;
