@@ -129,6 +129,7 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlPayload,
         .aRecords = bxPayloadRecords,
         .aDue = bxPayloadDue,
+        .pBodies = &bxPayloadBodies,
         .xAdopt = bxPayloadAdopt,
         .xMend = bxPayloadMend,
         .xIsWhole = bxPayloadIsWhole,
@@ -195,8 +196,7 @@ static const BxDomain aDomain[] = {
         .zSize =
             "SELECT texts AS rows, kept_bytes AS bytes FROM main.store__state",
         .zGuarded = ",store__texts,store__packs,store__uses,store__pieces,"
-                    "store__state,store_users,",
-        .zDerived = ",store_users,",
+                    "store__state,",
         .xLeave = bxStoreLeave},
     {.zName = "report", .zTable = "report_masks", .zSql = bxSqlReport},
 };
@@ -279,7 +279,7 @@ static const BxFunction aFunctions[] = {
     {"rollout_search_remove", 0, 0, BX_WRITE, bxRolloutSearchRemove},
     {"rollout_shutdown", 1, 1, BX_OWN, bxRolloutShutdown},
     {"store_erase", 1, 2, BX_WRITE, bxStoreErase},
-    {"store_pack", 2, 4, BX_WRITE, bxStorePack},
+    {"store_pack", 1, 3, BX_WRITE, bxStorePack},
     {"store_same", 2, 2, BX_SAFE, bxStoreSame},
     {"store_sweep", 0, 2, BX_WRITE, bxStoreSweep},
     {"store_tend", 0, 1, BX_WRITE, bxStoreTend},

@@ -18,7 +18,6 @@
 --         payload_rows     event_payloads with the texts of packed bodies; it needs
 --                          the module
 --         payload__held    the rows that a hold keeps; INSERT removes a row
---         payload__bodies  the bodies, as the store needs them
 --
 -- Invariants, on every connection and with every conflict clause:
 --   * a row that is pinned, evidence or held is not changed, removed or replaced
@@ -188,9 +187,6 @@ SELECT rowid AS rid, NULL AS at FROM event_payloads
  WHERE EXISTS (SELECT 1 FROM (SELECT 'agent' AS k, agent_id AS name UNION ALL SELECT 'event', event_id
                               UNION ALL SELECT 'kill_switch', kill_switch_event_id UNION ALL SELECT 'evidence', id)
                 CROSS JOIN retention__holds ON kind = k AND "key" = name);
-
-CREATE VIEW IF NOT EXISTS main.payload__bodies AS
-SELECT id AS "key", request_body AS request_body, response_body AS response_body FROM event_payloads;
 
 ----------------------------------------------------------------- inserts --
 
@@ -512,41 +508,6 @@ BEGIN
   UPDATE payload__state SET wake = 0, rid = -1, ms = 0, fix = NULL WHERE one = 1;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps this row pinned; drop it')
    WHERE EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.payload_id AND pinned <> 0);
-END;
-
--- The same texts in another form, for which the store asks: references in place of
--- texts, or back. "rowid = rowid" makes SQLite write the row in another place, so that
--- the page does not stay half empty.
-CREATE TRIGGER IF NOT EXISTS main.payload_bodies_insert
-INSTEAD OF INSERT ON payload__bodies
-BEGIN
-  INSERT INTO payload__packed(text, "key", reference, bytes, counted)
-  SELECT iif(p.text IS NULL, substr(new, 37) + 0, n), id, new,
-         length(CAST(iif(p.text IS NULL, old, new) AS BLOB)), purpose IS 'archive' AND pinned IS 0
-    FROM (SELECT -1 AS n, NEW.request_body AS new, request_body AS old, id, purpose, pinned
-            FROM event_payloads WHERE id = NEW."key"
-          UNION ALL SELECT -2, NEW.response_body, response_body, id, purpose, pinned
-            FROM event_payloads WHERE id = NEW."key") AS e
-    LEFT JOIN payload__packed AS p ON p."key" = id AND p.reference = old
-   WHERE new IS NOT old;
-  UPDATE payload__state
-     SET packed = packed + (SELECT coalesce(sum(bytes * counted), 0) FROM payload__packed AS p
-                             WHERE p."key" = NEW."key" AND text > 0 AND NOT EXISTS (
-                               SELECT 1 FROM event_payloads AS e
-                                WHERE e.id = p."key" AND p.reference IN (e.request_body, e.response_body)))
-   WHERE one = 1;
-  UPDATE event_payloads
-     SET rowid = rowid, request_body = NEW.request_body, response_body = NEW.response_body
-   WHERE id = NEW."key";
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents packing; drop it')
-   WHERE changes() = 0;
-  DELETE FROM payload__packed WHERE text < 0;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.payload_bodies_delete
-INSTEAD OF DELETE ON payload__bodies
-BEGIN
-  DELETE FROM event_payloads WHERE id = OLD."key";
 END;
 
 --------------------------------------------------- rows found in the table --

@@ -3,8 +3,8 @@
 --
 -- A packed value is replaced, in the table that it belongs to, by a reference: a
 -- blob of X'B1627801', the 32 bytes of a hash of the text (ext/store/hash.c), and
--- the number of the text in decimal digits. The store does not know the tables
--- that have references. Each of them has a row in store_users.
+-- the number of the text in decimal digits. The store does not know the table that
+-- has references: the module has the statements for it (BxBodies).
 --
 -- Tables  store__texts    one row for each packed value: where its pieces are
 --         store__packs    pieces, about 256 KB of them together, compressed by zstd
@@ -12,17 +12,14 @@
 --                        piece
 --         store__pieces   where the piece with a given hash is
 --         store__state    one row: totals
---         store_users    the views through which the store reaches the tables that
---                        have references
 -- Views   store_stats    texts, pieces, packs, bytes
 --
 -- This file runs alone after core.sql (sqlite3 my.db < sql/store.sql), any number of
 -- times.
 --
 -- Invariants: only functions of the module write here, except that everybody may
--- write store_users and store_dropped. An entry of store_dropped removes nothing: the
--- sweep first asks the views of store_users whether a reference names the text. A
--- pack never changes its number, nor a piece its place, so that places stay valid
+-- write store_dropped. An entry of it removes nothing: the sweep first asks whether a
+-- reference names the text. A pack never changes its number, nor a piece its place, so that places stay valid
 -- when other pieces of a pack are removed.
 --
 -- Limits: what others write into these tables is found by blackbox_check().
@@ -81,31 +78,9 @@ CREATE TABLE IF NOT EXISTS main.store__state(
   kept_bytes  INTEGER NOT NULL
 );
 
--- bodies has the columns key and those with the values; INSERT replaces the values
--- of that key, and DELETE removes what it belongs to. texts has the columns text
--- (a number), reference and key; the store asks it with WHERE text = .. and with
--- WHERE key = .., for which it should have indexes.
-CREATE TABLE IF NOT EXISTS main.store_users(
-  bodies TEXT PRIMARY KEY,
-  texts  TEXT NOT NULL
-) WITHOUT ROWID;
-
 INSERT INTO main.store__state(one, next, open, texts, text_bytes, pieces, piece_bytes,
   kept_bytes)
 SELECT 1, 1, 0, 0, 0, 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM main.store__state);
-
--- Without its view, the texts of a table would look as if nothing named them.
-CREATE TRIGGER IF NOT EXISTS main.store_users_update
-BEFORE UPDATE ON store_users WHEN (SELECT texts FROM store__state) IS NOT 0
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: the store has texts, so its users cannot be changed; unpack them first');
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.store_users_delete
-BEFORE DELETE ON store_users WHEN (SELECT texts FROM store__state) IS NOT 0
-BEGIN
-  SELECT RAISE(ABORT, 'StoreError: the store has texts, so its users cannot be removed; unpack them first');
-END;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('store', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -103,8 +103,7 @@ typedef struct Operation {
 extern const Operation aCoreOperation[], aPayloadOperation[],
     aRolloutOperation[], aEvidenceOperation[], aCacheOperation[],
     aRetentionOperation[], aProofOperation[], aStoreOperation[],
-    aPackOperation[], aReportOperation[], aReportOtherOperation[],
-    aReportDatabaseOperation[];
+    aReportOperation[], aReportOtherOperation[], aReportDatabaseOperation[];
 
 /* Reads the optional argument of a program: a pattern of test names, with * and
 ** ?, or PART/PARTS (0/4 to 3/4), by which several processes share the

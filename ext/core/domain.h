@@ -45,6 +45,22 @@ typedef struct BxDue {
                         ** triggers of the table write; after it NULL */
 } BxDue;
 
+/* The values of rows that the body store has as texts. In all of the SQL, ?1 is the
+** key of a row; ?1 of zNamed is the number of a text. */
+typedef struct BxBodies {
+  const char *zTable; /* has the rows */
+  const char *zRow;   /* the values of a row: of a column each */
+  const char *zRefer; /* announces the reference ?3, to text ?2 of ?4 bytes */
+  const char *zCount; /* that ?2 bytes of a row are packed */
+  const char
+      *zReplace; /* puts ?2 and those after it in the place of the values */
+  const char
+      *zNamed;      /* the references to a text, with the keys of their rows */
+  const char *zAll; /* the same of all texts */
+  const char *zTexts;  /* the texts of a row, a JSON array; NULL: it has none */
+  const char *zRemove; /* deletes a row */
+} BxBodies;
+
 /* For zHolds: a hold of that kind on that value. */
 #define BX_HOLD_ON(kind, value)                                                \
   "(f.kind = '" kind "' AND f.\"key\" = " value ")"
@@ -57,6 +73,7 @@ struct BxDomain {
   const char *zSql;          /* sql/<name>.sql */
   const BxRecords *aRecords; /* its tables with records; may be NULL */
   const BxDue *aDue; /* what its rules without a view remove; may be NULL */
+  const BxBodies *pBodies; /* what the body store has of it; NULL but in one */
   /* Called before the SQL runs on schema p->zDb, to take over tables of another
   ** program. May be NULL. */
   void (*xAdopt)(BxStmts *p, BxErr *pErr);

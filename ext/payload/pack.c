@@ -3,10 +3,9 @@
 ** back.
 **
 ** payload uses the store by SQL names only: the function store_pack() replaces the
-** bodies of the rows that it is given, through the view payload__bodies, and
-** store_text() is the text of a reference. The view puts each reference into
-** payload__packed first, and the guards of rows that are pinned or held admit what is
-** there.
+** bodies of the rows that it is given, with the statements of bxPayloadBodies, and
+** store_text() is the text of a reference. Each reference is put into payload__packed
+** first, and the guards of rows that are pinned or held admit what is there.
 **
 ** Bodies of pinned rows are packed, too: their leaves in the log are of the texts.
 **
@@ -35,19 +34,35 @@ int bxPacks(BxStmts *p, BxErr *pErr) {
   return bxAskOnce(p, zAny, pErr, "") != 0;
 }
 
-/* Lets the store reach the bodies. */
-static void registerBodies(BxStmts *p, BxErr *pErr) {
-  static const char zUser[] =
-      "INSERT INTO main.store_users(bodies, texts) SELECT 'payload__bodies', "
-      "'payload__packed' WHERE NOT EXISTS (SELECT 1 FROM main.store_users "
-      "WHERE bodies = 'payload__bodies')";
+const BxBodies bxPayloadBodies = {
+    .zTable = "event_payloads",
+    .zRow = "SELECT request_body, response_body FROM main.event_payloads"
+            " WHERE id = ?1",
+    .zRefer = "INSERT INTO main.payload__packed(text, \"key\", reference,"
+              " bytes, counted) SELECT ?2, id, ?3, ?4, purpose IS 'archive'"
+              " AND pinned IS 0 FROM main.event_payloads WHERE id = ?1",
+    .zCount = "UPDATE main.payload__state SET packed = packed + ?2"
+              " WHERE one = 1 AND EXISTS (SELECT 1 FROM main.event_payloads"
+              " WHERE id = ?1 AND purpose = 'archive' AND pinned = 0)",
+    /* "rowid = rowid" makes SQLite write the row in another place, so that the page
+    ** does not stay half empty. */
+    .zReplace = "UPDATE main.event_payloads SET rowid = rowid,"
+                " request_body = ?2, response_body = ?3 WHERE id = ?1",
+    .zNamed =
+        "SELECT reference, \"key\" FROM main.payload__packed WHERE text = ?1",
+    .zAll = "SELECT reference, \"key\" FROM main.payload__packed",
+    .zTexts = "SELECT nullif(json_group_array(text), '[]')"
+              " FROM main.payload__packed WHERE \"key\" = ?1",
+    .zRemove = "DELETE FROM main.event_payloads WHERE id = ?1",
+};
+
+static void needStore(BxStmts *p, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK && !bxCarries(p->bx, p->zDb, "store", pErr)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotInstalledError: schema %s has no body store; run SELECT "
         "blackbox_install(%Q, 'store')",
         p->zDb, p->zDb);
   }
-  bxDo(p, zUser, pErr, "");
 }
 
 /* What the store takes for a byte of its texts: payload.max_bytes counts it. */
@@ -100,11 +115,11 @@ static const char zLooked[] =
 /* Packs rows that are older than *piUntil, or any if that is NULL. Returns what
 ** store_pack() says, to sqlite3_free(). */
 static char *packRows(BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
-  static const char zPack[] = "SELECT store_pack('payload__bodies', ?1, ?2)";
+  static const char zPack[] = "SELECT store_pack(?1, ?2)";
   char *zSome, *zSaid = 0;
   i64 iLast = 0;
   bxLock(p, pErr);
-  registerBodies(p, pErr);
+  needStore(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   zSome = keysToPack(p, piUntil, nLimit, &iLast, pErr);
   if (zSome != 0) zSaid = bxCallInner(p, zPack, pErr, "tt", zSome, p->zDb);
@@ -192,12 +207,11 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
       "WHERE"
       " rowid > (SELECT pack FROM main.payload__state) ORDER BY rowid LIMIT ?1)"
       " AS u)";
-  static const char zPack[] =
-      "SELECT length(store_pack('payload__bodies', ?2, ?1, 1))";
+  static const char zPack[] = "SELECT length(store_pack(?2, ?1, 1))";
   sqlite3_stmt *pStmt;
   char *zKeys = 0;
   i64 iLast = 0, nRow = 0;
-  registerBodies(p, pErr);
+  needStore(p, pErr);
   pStmt = bxStmt(p, zLook, pErr);
   bxBind(pStmt, pErr, "i", (i64)TEND_LOOK);
   if (bxRow(pStmt, pErr)) {
@@ -280,12 +294,24 @@ void bxTend(BxStmts *p, BxErr *pErr) {
 
 /*---------------------------------------------------------- unpacking ----*/
 
+/* Both bodies are announced before, and the text that a body has is its own
+** reference. */
 static void unpackRow(BxStmts *p, const char *zId, BxErr *pErr) {
-  static const char zSql[] =
-      "INSERT INTO main.payload__bodies(\"key\", request_body, response_body)"
-      " SELECT id, store_text(request_body), store_text(response_body)"
-      " FROM main.event_payloads WHERE id = ?1";
-  bxDo(p, zSql, pErr, "t", zId);
+  static const char zAnnounce[] =
+      "INSERT INTO main.payload__packed SELECT -column1, id, text, 0, 0 FROM"
+      " (SELECT column1, id, iif(column1 = 1, request_body, response_body) AS"
+      " body, store_text(iif(column1 = 1, request_body, response_body)) AS text"
+      " FROM main.event_payloads, (VALUES(1), (2)) WHERE id = ?1)"
+      " WHERE text IS NOT body";
+  static const char zReplace[] =
+      "UPDATE main.event_payloads SET rowid = rowid,"
+      " request_body = coalesce((SELECT reference FROM main.payload__packed"
+      "  WHERE text = -1), request_body),"
+      " response_body = coalesce((SELECT reference FROM main.payload__packed"
+      "  WHERE text = -2), response_body) WHERE id = ?1";
+  bxDo(p, zAnnounce, pErr, "t", zId);
+  bxDo(p, zReplace, pErr, "t", zId);
+  bxDo(p, "DELETE FROM main.payload__packed WHERE text < 0", pErr, "");
 }
 
 /* What payload_unpack() does. */

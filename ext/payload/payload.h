@@ -16,7 +16,8 @@ void bxPayloadMend(BxStmts *p, BxErr *pErr);
 int bxPayloadIsWhole(BxStmts *p, BxErr *pErr);
 void bxPayloadCheck(BxStmts *p, BxProblems *pOut);
 
-extern const BxDue bxPayloadDue[]; /* archive.c */
+extern const BxDue bxPayloadDue[];     /* archive.c */
+extern const BxBodies bxPayloadBodies; /* pack.c */
 
 /* pins.c */
 /* The number of the newest row of the log. */

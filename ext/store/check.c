@@ -30,12 +30,12 @@ typedef struct StoreCheck {
 
 char *bxStoreConcerned(BxStmts *p, i64 iPack, BxErr *pErr) {
   enum { MOST = 5 };
-  sqlite3_stmt *pNamed = bxStoreNamed(p, pErr);
+  sqlite3_stmt *pNamed = bxPrepare(p, bxStoreBodies(p, pErr)->zNamed, pErr);
   sqlite3_stmt *pTexts =
       bxPrepare(p, "SELECT text, recipe FROM main.store__texts", pErr);
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   i64 i, nKey = 0;
-  while (pNamed != 0 && bxRow(pTexts, pErr)) {
+  while (bxRow(pTexts, pErr)) {
     BxErr err = {SQLITE_OK, 0}; /* a recipe that is damaged names no pack */
     Recipe recipe = {0, 0, 0, 0};
     const void *z = sqlite3_column_blob(pTexts, 1);
@@ -188,18 +188,13 @@ static void checkReference(
 
 /* Texts that nothing names, and that do not wait for the sweep. */
 static void checkUnused(StoreCheck *c) {
-  sqlite3_stmt *pNamed = bxStoreNamed(c->p, &c->err);
+  sqlite3_stmt *pNamed =
+      bxPrepare(c->p, bxStoreBodies(c->p, &c->err)->zNamed, &c->err);
   sqlite3_stmt *pStmt = bxPrepare(c->p,
       "SELECT text FROM main.store__texts WHERE text NOT IN"
       " (SELECT text FROM main.store_dropped)",
       &c->err);
-  if (pNamed == 0 && c->err.rc == SQLITE_OK) {
-    bxProblem(c->pOut, "store_users",
-        "is empty, so it is not known which texts are in use; SELECT "
-        "blackbox_install(), and INSERT the views of your own tables");
-  }
-  while (
-      pNamed != 0 && c->nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &c->err)) {
+  while (c->nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &c->err)) {
     i64 iText = sqlite3_column_int64(pStmt, 0);
     int bNamed = 0;
     bxBind(pNamed, &c->err, "i", iText);
@@ -219,10 +214,19 @@ static void checkUnused(StoreCheck *c) {
 void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
   StoreCheck c = {p, pOut, 0, 0, 0, 0, {SQLITE_OK, 0}};
   BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pUsers,
-      *pStmt = bxPrepare(
-          p, "SELECT pack FROM main.store__uses ORDER BY pack", &c.err);
+  const BxBodies *pBodies;
+  sqlite3_stmt *pStmt;
   i64 i, k;
+  if (!bxNumber(p,
+          "SELECT EXISTS (SELECT 1 FROM main.store__uses) OR EXISTS "
+          "(SELECT 1 FROM main.store__texts)",
+          &c.err)) {
+    bxUnchecked(pOut, "store__state", &c.err);
+    return;
+  }
+  pBodies = bxStoreBodies(p, &c.err);
+  pStmt =
+      bxPrepare(p, "SELECT pack FROM main.store__uses ORDER BY pack", &c.err);
   while (bxRow(pStmt, &c.err)) checkPack(&c, sqlite3_column_int64(pStmt, 0));
   sqlite3_finalize(pStmt);
   checkStored(&c);
@@ -237,21 +241,13 @@ void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
           (unsigned)pOne->list.a[k].nUse);
     }
   }
-  pUsers = bxPrepare(p, STORE_USERS, &c.err);
-  while (bxRow(pUsers, &c.err)) { /* the references of one user */
-    const char *zBodies = bxColumnText(pUsers, 0, &c.err);
-    pStmt = bxStoreView(p, "SELECT reference, \"key\" FROM \"%w\".\"%w\"",
-        bxColumnText(pUsers, 1, &c.err), &c.err);
-    while (c.nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &c.err)) {
-      checkReference(&c, zBodies, pStmt, &err);
-      told(&c, zBodies, &err);
-    }
-    sqlite3_finalize(pStmt);
+  pStmt = bxPrepare(p, pBodies->zAll, &c.err);
+  while (c.nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &c.err)) {
+    checkReference(&c, pBodies->zTable, pStmt, &err);
+    told(&c, pBodies->zTable, &err);
   }
-  sqlite3_finalize(pUsers);
-  if (bxNumber(p, "SELECT EXISTS (SELECT 1 FROM main.store__texts)", &c.err)) {
-    checkUnused(&c);
-  }
+  sqlite3_finalize(pStmt);
+  if (c.err.rc == SQLITE_OK) checkUnused(&c);
   for (i = 0; i < c.n; i++) {
     bxListFree(&c.a[i].list);
     sqlite3_free(c.a[i].aUse);

@@ -27,12 +27,8 @@ typedef struct PackReader {
   ZSTD_DCtx *pUnzip;
   Pack a[READER_PACKS];
   i64 iClock;
-  Few few;
+  void *pZip; /* bxStoreZip() */
 } PackReader;
-
-static void closeFew(void *pArg) {
-  bxStmtsFinalize(&((PackReader *)pArg)->few.stmts);
-}
 
 static void freeReader(void *pArg) {
   PackReader *p = pArg;
@@ -43,26 +39,41 @@ static void freeReader(void *pArg) {
     sqlite3_free(p->a[i].zDb);
   }
   ZSTD_freeDCtx(p->pUnzip);
-  ZSTD_freeCCtx(p->few.pZip);
-  sqlite3_free(p->few.zInto);
-  sqlite3_free(p->few.zNamed);
-  if (p->few.stmts.zDb != 0) bxStmtsFree(&p->few.stmts);
+  ZSTD_freeCCtx(p->pZip);
   sqlite3_free(p);
 }
 
 static PackReader *readerOf(Bx *bx, BxErr *pErr) {
   BxSlot *pSlot = bxSlot(bx, "store");
   if (pSlot->p == 0) pSlot->p = bxNew(sizeof(PackReader), pErr);
-  if (pSlot->p != 0) {
-    pSlot->xFree = freeReader;
-    pSlot->xClosing = closeFew;
-  }
+  if (pSlot->p != 0) pSlot->xFree = freeReader;
   return pSlot->p;
 }
 
-Few *bxStoreFew(Bx *bx, BxErr *pErr) {
+void **bxStoreZip(Bx *bx, BxErr *pErr) {
   PackReader *p = readerOf(bx, pErr);
-  return p != 0 ? &p->few : 0;
+  return p != 0 ? &p->pZip : 0;
+}
+
+const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr) {
+  const BxDomain *pDomain = p->bx->aDomain, *pEnd = pDomain + p->bx->nDomain;
+  while (pDomain < pEnd && pDomain->pBodies == 0) pDomain++;
+  assert(pDomain < pEnd);
+  if (pErr->rc == SQLITE_OK &&
+      !bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "NotInstalledError: schema %s has no rows whose texts the store has; "
+        "run SELECT blackbox_install(%Q, '%s')",
+        p->zDb, p->zDb, pDomain->zName);
+  }
+  return pDomain->pBodies;
+}
+
+void bxStoreReplaced(BxStmts *p, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || sqlite3_changes(p->bx->db) > 0) return;
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "MisuseError: a trigger on %s prevents packing; drop it",
+      bxStoreBodies(p, pErr)->zTable);
 }
 
 BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {

@@ -94,8 +94,8 @@ static void putShare(Sharing *p, const char *zColumn, sqlite3_value *pKey,
 
 /* The rows for one text: what is new, and each earlier row. */
 static void shareText(Sharing *p, BxStmts *pStore, const char *zColumn,
-    i64 iText, sqlite3_stmt *pNamed, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
+    i64 iText, const BxBodies *pBodies, BxErr *pErr) {
+  sqlite3_stmt *pStmt, *pNamed = bxStmt(pStore, pBodies->zNamed, pErr);
   TextRow row;
   p->n = p->nNew = p->nOld = 0;
   if (bxTextRowFind(pStore, iText, &row, pErr)) divide(p, pStore, &row, pErr);
@@ -127,31 +127,25 @@ static void shareText(Sharing *p, BxStmts *pStore, const char *zColumn,
 sqlite3_stmt *bxStoreShared(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *pStore = bxStoreHome(bx, apArg[1], pErr);
   Sharing sharing = {0, 0, 0, 0, 0, 0};
-  sqlite3_stmt *pNamed, *pUsers, *pStmt;
+  const BxBodies *pBodies;
+  sqlite3_stmt *pStmt;
   char *zRows;
   int i;
   if (pStore == 0) return 0;
-  pNamed = bxStoreNamed(pStore, pErr);
+  pBodies = bxStoreBodies(pStore, pErr);
   sharing.pRows = sqlite3_str_new(bx->db);
   sqlite3_str_appendall(sharing.pRows, "[");
-  pUsers = bxPrepare(pStore, STORE_USERS, pErr);
-  while (pNamed != 0 && bxRow(pUsers, pErr)) {
-    pStmt =
-        bxStoreView(pStore, "SELECT * FROM \"%w\".\"%w\" WHERE \"key\" = ?1",
-            bxColumnText(pUsers, 0, pErr), pErr);
-    bxBind(pStmt, pErr, "v", apArg[0]);
-    while (bxRow(pStmt, pErr)) {
-      for (i = 1; i < sqlite3_column_count(pStmt); i++) {
-        Ref ref;
-        if (!bxRefOf(&ref, sqlite3_column_value(pStmt, i))) continue;
-        shareText(&sharing, pStore, sqlite3_column_name(pStmt, i), ref.iText,
-            pNamed, pErr);
-      }
+  pStmt = bxPrepare(pStore, pBodies->zRow, pErr);
+  bxBind(pStmt, pErr, "v", apArg[0]);
+  while (bxRow(pStmt, pErr)) {
+    for (i = 0; i < sqlite3_column_count(pStmt); i++) {
+      Ref ref;
+      if (!bxRefOf(&ref, sqlite3_column_value(pStmt, i))) continue;
+      shareText(&sharing, pStore, sqlite3_column_name(pStmt, i), ref.iText,
+          pBodies, pErr);
     }
-    sqlite3_finalize(pStmt);
   }
-  sqlite3_finalize(pUsers);
-  sqlite3_finalize(pNamed);
+  sqlite3_finalize(pStmt);
   sqlite3_free(sharing.a);
   sqlite3_str_appendall(sharing.pRows, "]");
   zRows = bxFinish(sharing.pRows, pErr);

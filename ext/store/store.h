@@ -3,7 +3,8 @@
 **
 ** See sql/store.sql for the tables. A text is cut where its content says so
 ** (hash.c), so that texts with equal parts have equal pieces. write.c packs texts,
-** read.c reads them, sweep.c removes what no reference names any more.
+** read.c reads them, sweep.c removes what no reference names any more. What the store
+** asks of the domain that has the references is in its BxBodies.
 */
 #ifndef BX_STORE_H
 #define BX_STORE_H
@@ -127,15 +128,14 @@ typedef struct Pack {
   char *zDb;     /* its schema */
 } Pack;
 
-/* What is kept between calls that concern a few rows. */
-typedef struct Few {
-  BxStmts stmts; /* on the view that was used last */
-  char *zInto;   /* a template of its own: INSERT INTO the view */
-  char *zNamed;  /* a template: the query of bxStoreNamed() */
-  void *pZip;    /* a context of zstd */
-} Few;
-Few *bxStoreFew(Bx *bx, BxErr *pErr);
+/* A context of zstd that is kept between calls that concern a few rows: where it is,
+** or is to be. */
+void **bxStoreZip(Bx *bx, BxErr *pErr);
 
+/* The domain whose values the store of p's schema has. Fails if it is not there. */
+const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr);
+/* Fails if the statement before, BxBodies.zReplace, has changed no row. */
+void bxStoreReplaced(BxStmts *p, BxErr *pErr);
 /* The schema whose store is meant: the one that is named, or the home. */
 BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr);
 /* Reads the first nPiece pieces of a pack. NULL on error; CorruptedDataError if they
@@ -180,15 +180,6 @@ void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,
 void bxStorePack(BxCall *p); /* store_pack() */
 
 /* sweep.c */
-/* Prepares a statement on a view; zFormat has places for the names of the schema and
-** the view. The caller finalizes it. */
-sqlite3_stmt *bxStoreView(
-    BxStmts *p, const char *zFormat, const char *zView, BxErr *pErr);
-/* The views of the users of the store: bodies, texts. */
-#define STORE_USERS "SELECT bodies, texts FROM main.store_users ORDER BY 1"
-/* A query of the references to text ?1, with their keys; NULL if the store has no
-** user. The caller finalizes it. */
-sqlite3_stmt *bxStoreNamed(BxStmts *p, BxErr *pErr);
 void bxStoreSweep(BxCall *p); /* store_sweep() */
 void bxStoreTend(BxCall *p);  /* store_tend() */
 void bxStoreErase(BxCall *p); /* store_erase() */

@@ -1,11 +1,11 @@
 /*
 ** sweep.c: store_sweep([limit[, schema]]) removes texts that no reference names any
 ** more, with the pieces that no other text has. store_erase(key[, schema]) removes
-** what a key of a user of the store belongs to, and its pieces at once. store_tend()
-** does a small part of what store_sweep() does.
+** the row with this key, and its pieces at once. store_tend() does a small part of
+** what store_sweep() does.
 **
-** store_dropped lists the texts that may be unused. Each is looked for in the views
-** of store_users; one that is still there stays. The uses of the pieces of the
+** store_dropped lists the texts that may be unused. Each is looked for in the
+** references; one that is still there stays. The uses of the pieces of the
 ** others are counted down, and each pack in which a piece has none left is written
 ** again without it, or removed. So the work depends on what is removed, and not on
 ** what is stored.
@@ -31,50 +31,6 @@ typedef struct Sweep {
   void *pZip;
   i64 nText, nTextByte, nPiece, nPieceByte, nKept;
 } Sweep;
-
-sqlite3_stmt *bxStoreView(
-    BxStmts *p, const char *zFormat, const char *zView, BxErr *pErr) {
-  char *zSql = bxPrintf(pErr, zFormat, p->zDb, zView);
-  sqlite3_stmt *pStmt = zSql ? bxPlain(p->bx->db, zSql, pErr) : 0;
-  sqlite3_free(zSql);
-  return pStmt;
-}
-
-static char *namedSql(BxStmts *p, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT group_concat(printf('SELECT reference, \"key\" FROM"
-      " \"%w\".\"%w\" WHERE text = ?1', ?1, texts), ' UNION ALL ')"
-      " FROM (" STORE_USERS ")";
-  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
-  char *z = 0;
-  bxBind(pStmt, pErr, "t", p->zDb);
-  if (bxRow(pStmt, pErr)) z = bxColumnCopy(pStmt, 0, pErr);
-  bxDone(pStmt, pErr);
-  return z;
-}
-
-sqlite3_stmt *bxStoreNamed(BxStmts *p, BxErr *pErr) {
-  char *zSql = namedSql(p, pErr);
-  sqlite3_stmt *pStmt = zSql ? bxPlain(p->bx->db, zSql, pErr) : 0;
-  sqlite3_free(zSql);
-  return pStmt;
-}
-
-/* The same, kept if it is that of the first call. *pbKept: not to be finalized. */
-static sqlite3_stmt *namedKept(BxStmts *p, int *pbKept, BxErr *pErr) {
-  Few *pFew = bxStoreFew(p->bx, pErr);
-  char *zSql = namedSql(p, pErr);
-  sqlite3_stmt *pStmt = 0;
-  *pbKept = 0;
-  if (zSql != 0 && pFew != 0) {
-    if (pFew->zNamed == 0) pFew->zNamed = bxPrintf(pErr, "%s", zSql);
-    *pbKept = pFew->zNamed != 0 && strcmp(pFew->zNamed, zSql) == 0;
-    pStmt = *pbKept ? bxStmt(p, pFew->zNamed, pErr)
-                    : bxPlain(p->bx->db, zSql, pErr);
-  }
-  sqlite3_free(zSql);
-  return pStmt;
-}
 
 /* The list of a pack, read if it is not held. They are kept in the order of packs. */
 static List *sweepList(Sweep *s, i64 iPack) {
@@ -127,7 +83,8 @@ static void removeText(Sweep *s, const TextRow *pRow) {
 }
 
 /* Removes one text of store_dropped, unless a reference names it. */
-static void sweepText(Sweep *s, sqlite3_stmt *pNamed, i64 iText) {
+static void sweepText(Sweep *s, const BxBodies *pBodies, i64 iText) {
+  sqlite3_stmt *pNamed = bxStmt(s->p, pBodies->zNamed, s->pErr);
   TextRow row;
   if (bxTextRowFind(s->p, iText, &row, s->pErr)) {
     int bNamed = 0;
@@ -238,32 +195,20 @@ static int notePack(Sweep *s, const List *pList) {
 ** the totals. With bTend, packs of which something is left are noted. */
 static i64 sweepAll(BxStmts *p, char *zTexts, int bTend, BxErr *pErr) {
   Sweep s = {p, pErr, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-  sqlite3_stmt *pNamed, *pTexts;
+  const BxBodies *pBodies = bxStoreBodies(p, pErr);
+  sqlite3_stmt *pTexts;
   i64 i, iText;
-  int bKept;
   if (zTexts == 0) return 0;
-  pNamed = namedKept(p, &bKept, pErr);
   pTexts = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)", zTexts, pErr);
-  if (pNamed == 0) {
-    bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedDataError: store_users in schema %s is empty, so it is not "
-        "known which texts are in use; run SELECT blackbox_install(%Q)",
-        p->zDb, p->zDb);
-  }
   while (bxRow(pTexts, pErr)) {
     iText = sqlite3_column_int64(pTexts, 0);
     if (iText > 0) {
-      sweepText(&s, pNamed, iText);
+      sweepText(&s, pBodies, iText);
     } else {
       sweepPack(&s, iText);
     }
   }
   sqlite3_finalize(pTexts);
-  if (bKept) {
-    bxDone(pNamed, pErr);
-  } else {
-    sqlite3_finalize(pNamed);
-  }
   for (i = 0; i < s.nList; i++) {
     List *pList = &s.aList[i];
     if (pErr->rc == SQLITE_OK && pList->bDead &&
@@ -330,43 +275,20 @@ void bxStoreTend(BxCall *p) {
 
 void bxStoreErase(BxCall *p) {
   BxErr *pErr = &p->err;
+  const BxBodies *pBodies;
   BxStmts *pStore;
-  sqlite3_str *pTexts;
-  sqlite3_stmt *pUsers, *pStmt;
-  char *zTexts;
-  i64 nGone = 0;
+  sqlite3_stmt *pStmt;
+  char *zTexts = 0;
   bxRefuseInside(p);
   pStore = bxStoreHome(p->bx, bxArg(p, 1), pErr);
   if (pStore == 0) return;
   bxLock(pStore, pErr);
-  pTexts = sqlite3_str_new(p->bx->db);
-  pUsers = bxPrepare(pStore, STORE_USERS, pErr);
-  while (bxRow(pUsers, pErr)) {
-    const char *zBodies = bxColumnText(pUsers, 0, pErr);
-    pStmt =
-        bxStoreView(pStore, "SELECT text FROM \"%w\".\"%w\" WHERE \"key\" = ?1",
-            bxColumnText(pUsers, 1, pErr), pErr);
-    bxBind(pStmt, pErr, "v", p->aArg[0]);
-    while (bxRow(pStmt, pErr)) {
-      sqlite3_str_appendf(pTexts, "%c%lld",
-          sqlite3_str_length(pTexts) > 0 ? ',' : '[',
-          sqlite3_column_int64(pStmt, 0));
-    }
-    sqlite3_finalize(pStmt);
-    pStmt = bxStoreView(pStore,
-        "SELECT count(*) FROM \"%w\".\"%w\" WHERE \"key\" = ?1", zBodies, pErr);
-    bxBind(pStmt, pErr, "v", p->aArg[0]);
-    if (bxRow(pStmt, pErr)) nGone += sqlite3_column_int64(pStmt, 0);
-    sqlite3_finalize(pStmt);
-    pStmt = bxStoreView(
-        pStore, "DELETE FROM \"%w\".\"%w\" WHERE \"key\" = ?1", zBodies, pErr);
-    bxBind(pStmt, pErr, "v", p->aArg[0]);
-    bxRow(pStmt, pErr);
-    sqlite3_finalize(pStmt);
-  }
-  sqlite3_finalize(pUsers);
-  if (sqlite3_str_length(pTexts) > 0) sqlite3_str_appendchar(pTexts, 1, ']');
-  zTexts = bxFinish(pTexts, pErr);
+  pBodies = bxStoreBodies(pStore, pErr);
+  pStmt = bxStmt(pStore, pBodies->zTexts, pErr);
+  bxBind(pStmt, pErr, "v", p->aArg[0]);
+  if (bxRow(pStmt, pErr)) zTexts = bxColumnCopy(pStmt, 0, pErr);
+  bxDone(pStmt, pErr);
+  bxDo(pStore, pBodies->zRemove, pErr, "v", p->aArg[0]);
+  if (pErr->rc == SQLITE_OK) bxReturnInt(p, sqlite3_changes(p->bx->db));
   sweepAll(pStore, zTexts, 0, pErr);
-  bxReturnInt(p, nGone);
 }

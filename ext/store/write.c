@@ -1,8 +1,8 @@
 /*
-** write.c: store_pack(view, keys[, schema[, few]]): packs the values of rows of a view that
-** store_users names. keys is a JSON array of the keys of the rows. Each value is
-** replaced by a reference, through an INSERT into the view. Returns JSON: rows and
-** texts that were packed, their bytes, and the bytes that the store grew by.
+** write.c: store_pack(keys[, schema[, few]]): packs the values of rows that the
+** domain has which uses the store (BxBodies). keys is a JSON array of the keys of the
+** rows. Each value is replaced by a reference. Returns JSON: rows and texts that were
+** packed, their bytes, and the bytes that the store grew by.
 **
 ** A call remembers the pieces that it has met, with their bytes. Most of a text is
 ** usually a part of the one before, and then comparing the bytes is all that is
@@ -12,10 +12,10 @@
 **
 ** The lists of the packs are changed in memory and written at the end, or when too
 ** many are held (settle()). New pieces are written in the order of their keys when
-** what was met is forgotten, and texts when the rows that refer to them are.
+** what was met is forgotten.
 **
-** With "few", which is not NULL, statements are kept, each row is written for itself,
-** and packs have STORE_FEW_BYTES: a call compresses the pack that has room anew.
+** With "few", which is not NULL, packs have STORE_FEW_BYTES: a call compresses the
+** pack that has room anew.
 */
 #include "store.h"
 SQLITE_EXTENSION_INIT3
@@ -31,23 +31,6 @@ SQLITE_EXTENSION_INIT3
 #define FEW_PIECES 1024 /* the same for a few rows */
 #define FEW_BUCKETS 1024
 #define MAX_PIECES 4096 /* of a pack, with those that were removed from it */
-#define MANY_ROWS 64
-/* Rows are written when they have so many bytes, so that their pages are still in
-** the cache of SQLite. */
-#define MANY_BYTES 500000
-
-/* Rows that one statement writes. While a savepoint is open, as in each function of
-** the store, SQLite keeps a copy of every page that a statement changes, if the
-** statement could fail. One statement for many rows keeps one copy. The statement
-** always has room for the same number of rows; those whose first column is not
-** bound are left out. */
-typedef struct Many {
-  sqlite3_stmt *pStmt;
-  int nColumn;
-  int nMost; /* rows; fewer than MANY_ROWS if the host limits parameters */
-  int nWait; /* rows that are bound */
-  int bKept; /* pStmt is not finalized */
-} Many;
 
 /* A piece that this call has met. */
 typedef struct Known {
@@ -69,16 +52,10 @@ typedef struct NewPiece {
 typedef struct Writer {
   BxStmts *p;
   BxErr *pErr;
-  Few *pFew; /* if there are a few rows, otherwise NULL */
+  const BxBodies *pBodies;
   i64 nPackMost;
   int nKnownMost, nBucket;
-  sqlite3_stmt *pFind;
-  sqlite3_stmt *pFrom; /* the rows of the view */
-  Many texts;          /* rows of store__texts */
-  Many pieces;         /* rows of store__pieces */
-  Many into;           /* rows of the view with references */
-  i64 nWritten;        /* bytes of the texts of those that are written */
-  NewPiece *aNew;      /* pieces that are not written yet */
+  NewPiece *aNew; /* pieces that are not written yet */
   i64 nNew, nNewAlloc;
   Gear gear;
   Known *aKnown; /* from 1 on */
@@ -93,7 +70,7 @@ typedef struct Writer {
   i64 iOpenSaid; /* the pack that store__state calls open */
   i64 iNextPack; /* its number, if it becomes another */
   i64 iNextText, iFirstText;
-  void *pZip;
+  void *pZip, **ppZip; /* a context of this call, and the one that is used */
   Recipe recipe;
   Bytes scratch;
   i64 nTextByte, nPiece, nPieceByte, nKept;
@@ -173,50 +150,6 @@ void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,
       pErr, "iiiii", nText, nTextByte, nPiece, nPieceByte, nKept);
 }
 
-/* Prepares INSERT INTO zInto, a table or a view. Free it in any case. zFew: the
-** template of the statement that is kept for one row. */
-static void prepareMany(Writer *w, Many *p, const char *zInto, int nColumn,
-    const char *zAfter, const char *zFew) {
-  sqlite3 *db = w->p->bx->db;
-  sqlite3_str *pSql;
-  char *zSql;
-  int i, j;
-  p->nColumn = nColumn;
-  if (w->pFew != 0 && w->pErr->rc == SQLITE_OK) {
-    p->nMost = p->bKept = 1;
-    p->pStmt = bxStmt(&w->pFew->stmts, zFew, w->pErr);
-    return;
-  }
-  pSql = sqlite3_str_new(db);
-  p->nMost = sqlite3_limit(db, SQLITE_LIMIT_VARIABLE_NUMBER, -1) / nColumn;
-  if (p->nMost > MANY_ROWS) p->nMost = MANY_ROWS;
-  if (p->nMost < 1) p->nMost = 1; /* SQLite says that the limit is too low */
-  sqlite3_str_appendf(pSql, "INSERT INTO \"%w\".\"%w\" SELECT * FROM (VALUES",
-      w->p->zDb, zInto);
-  for (i = 0; i < p->nMost; i++) {
-    for (j = 0; j < nColumn; j++) {
-      sqlite3_str_appendall(pSql, j > 0 ? ",?" : i > 0 ? "),(?" : "(?");
-    }
-  }
-  sqlite3_str_appendf(pSql, ")) WHERE column1 IS NOT NULL %s", zAfter);
-  zSql = bxFinish(pSql, w->pErr);
-  if (zSql != 0) p->pStmt = bxPlain(db, zSql, w->pErr);
-  sqlite3_free(zSql);
-}
-
-/* The parameter of a column of the next row. */
-static int paramOf(const Many *p, int iColumn) {
-  return p->nWait * p->nColumn + iColumn + 1;
-}
-
-/* Writes the rows that wait. */
-static void runMany(Many *p, BxErr *pErr) {
-  if (p->nWait == 0 || pErr->rc != SQLITE_OK) return;
-  bxRun(p->pStmt, pErr);
-  sqlite3_clear_bindings(p->pStmt);
-  p->nWait = 0;
-}
-
 static List *addList(Writer *w, i64 iPack) {
   List *pList = bxNew(sizeof(*pList), w->pErr);
   List **ap =
@@ -246,8 +179,7 @@ static List *needList(Writer *w, i64 iPack) {
 /* Writes the bytes of the open pack. */
 static void writeOpen(Writer *w) {
   if (w->pOpen == 0 || !w->bOpenChanged) return;
-  bxPackWrite(w->p, w->pOpen->iPack, w->pFew ? &w->pFew->pZip : &w->pZip,
-      &w->open, &w->nKept, w->pErr);
+  bxPackWrite(w->p, w->pOpen->iPack, w->ppZip, &w->open, &w->nKept, w->pErr);
   w->bOpenChanged = 0;
 }
 
@@ -273,19 +205,15 @@ static int compareNew(const void *pLeft, const void *pRight) {
 /* Writes the new pieces. They can be found in the table then, so this is done
 ** before what was met is forgotten. */
 static void writePieces(Writer *w) {
-  Many *p = &w->pieces;
+  static const char zPiece[] =
+      "INSERT INTO main.store__pieces VALUES(?1, ?2)"
+      " ON CONFLICT DO UPDATE SET place = excluded.place";
   i64 i;
   if (w->nNew == 0) return;
   qsort(w->aNew, (size_t)w->nNew, sizeof(*w->aNew), compareNew);
-  for (i = 0; i < w->nNew && w->pErr->rc == SQLITE_OK; i++) {
-    int rc = sqlite3_bind_int64(p->pStmt, paramOf(p, 0), w->aNew[i].iKey);
-    if (rc == SQLITE_OK) {
-      rc = sqlite3_bind_int64(p->pStmt, paramOf(p, 1), w->aNew[i].iPlace);
-    }
-    bxFailDb(w->pErr, w->p->bx->db, rc);
-    if (++p->nWait == p->nMost) runMany(p, w->pErr);
+  for (i = 0; i < w->nNew; i++) {
+    bxDo(w->p, zPiece, w->pErr, "ii", w->aNew[i].iKey, w->aNew[i].iPlace);
   }
-  runMany(p, w->pErr);
   w->nNew = 0;
 }
 
@@ -365,9 +293,9 @@ static int meetPiece(Writer *w, uint64_t uFast, const unsigned char *z, i64 n,
     pList = pBefore->pList;
     iPiece = pBefore->iPiece + 1;
   } else {
-    bxBind(w->pFind, w->pErr, "i", bxPieceKey(p->aHash));
-    if (bxRow(w->pFind, w->pErr)) iPlace = sqlite3_column_int64(w->pFind, 0);
-    bxDone(w->pFind, w->pErr);
+    iPlace =
+        bxAsk(w->p, "SELECT place FROM main.store__pieces WHERE \"key\" = ?1",
+            w->pErr, "i", bxPieceKey(p->aHash));
     iPiece = iPlace & 0xffff;
     if (iPlace > 0) pList = needList(w, iPlace >> 16);
     if (pList != 0 && !isPieceAt(w, pList, iPiece, z, n)) pList = 0;
@@ -414,7 +342,6 @@ static void settle(Writer *w) {
   i64 i;
   writeOpen(w);
   writePieces(w);
-  runMany(&w->texts, w->pErr);
   for (i = 0; i < w->nList && w->pErr->rc == SQLITE_OK; i++) {
     List *p = w->apList[i];
     if (p->bChanged) bxListWrite(w->p, p, &w->nKept, w->pErr);
@@ -460,12 +387,12 @@ static void cutWhole(Writer *w, const unsigned char *z, i64 n, Ref *pRef) {
   SHA256_Final(pRef->aHash, &sha);
 }
 
-/* Packs one text, whose row in store__texts waits then. */
+/* Packs one text. */
 static void packText(
     Writer *w, const unsigned char *z, i64 n, int eType, Ref *pRef) {
-  Many *p = &w->texts;
+  static const char zText[] =
+      "INSERT INTO main.store__texts VALUES(?1, ?2, ?3, ?4, ?5, ?6)";
   i64 iFresh; /* the place that the next new piece gets at the earliest */
-  int i, rc = SQLITE_OK;
   if (w->arena.n + n > ARENA_BYTES ||
       w->nKnown + n / STORE_PIECE_MIN + 1 > w->nKnownMost) {
     forgetKnown(w);
@@ -484,71 +411,21 @@ static void packText(
   w->scratch.n = 0;
   bxRecipeEncode(&w->recipe, &w->scratch, w->pErr);
   pRef->iText = w->iNextText++;
-  if (w->pErr->rc == SQLITE_OK) {
-    const i64 aiVal[] = {pRef->iText, n, 0, bxTextSum(z, n), iFresh};
-    for (i = 0; i < 5 && rc == SQLITE_OK; i++) {
-      rc = sqlite3_bind_int64(p->pStmt, paramOf(p, i), aiVal[i]);
-    }
-    if (rc == SQLITE_OK) {
-      rc = sqlite3_bind_blob(
-          p->pStmt, paramOf(p, 2), pRef->aHash, STORE_MARK, SQLITE_TRANSIENT);
-    }
-    if (rc == SQLITE_OK) {
-      rc = sqlite3_bind_blob64(p->pStmt, paramOf(p, 5), w->scratch.a,
-          (sqlite3_uint64)w->scratch.n, SQLITE_TRANSIENT);
-    }
-    bxFailDb(w->pErr, w->p->bx->db, rc);
-    if (++p->nWait == p->nMost) runMany(p, w->pErr);
-    w->nTextByte += n;
-    w->nKept += w->scratch.n;
-  }
+  if (w->pErr->rc != SQLITE_OK) return;
+  bxDo(w->p, zText, w->pErr, "iixiix", pRef->iText, n, pRef->aHash,
+      (i64)STORE_MARK, bxTextSum(z, n), iFresh, w->scratch.a, w->scratch.n);
+  w->nTextByte += n;
+  w->nKept += w->scratch.n;
 }
 
-/* What is kept for a few rows of a view. */
-static Few *fewOf(BxStmts *p, const char *zView, BxErr *pErr) {
-  Few *pFew = bxStoreFew(p->bx, pErr);
-  if (pFew == 0 ||
-      (pFew->stmts.zDb != 0 && strcmp(pFew->stmts.zDb, p->zDb) == 0 &&
-          strcmp(pFew->stmts.zTable, zView) == 0)) {
-    return pFew;
-  }
-  if (pFew->stmts.zDb != 0) bxStmtsFree(&pFew->stmts);
-  sqlite3_free(pFew->zInto);
-  pFew->zInto = 0;
-  bxStmtsInit(&pFew->stmts, p->bx, p->zDb, zView, pErr);
-  if (pErr->rc == SQLITE_OK) return pFew;
-  bxStmtsFree(&pFew->stmts);
-  return 0;
-}
-
-/* INSERT INTO main.@ VALUES(?,..): the view of the few rows. */
-static const char *intoFew(Writer *w, int nColumn) {
-  sqlite3_str *pSql;
-  if (w->pFew == 0 || w->pFew->zInto != 0) return w->pFew ? w->pFew->zInto : "";
-  pSql = sqlite3_str_new(w->p->bx->db);
-  sqlite3_str_appendall(pSql, "INSERT INTO main.@ VALUES(?");
-  while (--nColumn > 0) sqlite3_str_appendall(pSql, ",?");
-  sqlite3_str_appendall(pSql, ")");
-  return w->pFew->zInto = bxFinish(pSql, w->pErr);
-}
-
-/* Prepares to pack rows of a view that is in store_users. */
-static void beginWriter(
-    Writer *w, BxStmts *p, const char *zView, int bFew, BxErr *pErr) {
-  static const char zFrom[] =
-      "SELECT v.* FROM json_each(?1) AS j CROSS JOIN main.@ AS v"
-      " WHERE v.key = j.value";
-  static const char zFewTexts[] =
-      "INSERT INTO main.store__texts VALUES(?,?,?,?,?,?)";
-  static const char zFewPieces[] =
-      "INSERT INTO main.store__pieces VALUES(?,?)"
-      " ON CONFLICT DO UPDATE SET place = excluded.place";
+/* Prepares to pack rows. */
+static void beginWriter(Writer *w, BxStmts *p, int bFew, BxErr *pErr) {
   sqlite3_stmt *pStmt;
-  int i;
   memset(w, 0, sizeof(*w));
   w->p = p;
   w->pErr = pErr;
-  if (bFew) w->pFew = fewOf(p, zView, pErr);
+  w->pBodies = bxStoreBodies(p, pErr);
+  w->ppZip = bFew ? bxStoreZip(p->bx, pErr) : &w->pZip;
   w->nPackMost = bFew ? STORE_FEW_BYTES : STORE_PACK_BYTES;
   w->nKnownMost = bFew ? FEW_PIECES : KNOWN_PIECES;
   w->nBucket = bFew ? FEW_BUCKETS : N_BUCKET;
@@ -556,11 +433,6 @@ static void beginWriter(
   w->aKnown = bxNew(((size_t)w->nKnownMost + 1) * sizeof(Known), pErr);
   w->aBucket = bxNew((size_t)w->nBucket * sizeof(int), pErr);
   bxStoreCount(p, 0, 0, 0, 0, 0, pErr); /* the first statement must write */
-  prepareMany(w, &w->texts, "store__texts", 6, "", zFewTexts);
-  prepareMany(w, &w->pieces, "store__pieces", 2,
-      "ON CONFLICT DO UPDATE SET place = excluded.place", zFewPieces);
-  w->pFind = bxStmt(
-      p, "SELECT place FROM main.store__pieces WHERE \"key\" = ?1", pErr);
   pStmt = bxStmt(p,
       "SELECT next, open, (SELECT max(pack) FROM main.store__uses)"
       " FROM main.store__state",
@@ -576,30 +448,6 @@ static void beginWriter(
         "CorruptedDataError: store__state in schema %s is damaged, so nothing "
         "can be packed; SELECT payload_unpack() until nothing is left",
         p->zDb);
-  }
-  if (!bxAsk(p, "SELECT 1 FROM main.store_users WHERE bodies = ?1", pErr, "t",
-          zView)) {
-    bxFail(pErr, SQLITE_ERROR,
-        "NotFoundError: %Q is not a view in store_users of schema %s; INSERT "
-        "INTO store_users(bodies, texts) first",
-        zView, p->zDb);
-  }
-  w->pFrom = w->pFew ? bxStmt(&w->pFew->stmts, zFrom, pErr)
-                     : bxStoreView(p,
-                           "SELECT v.* FROM json_each(?1) AS j CROSS JOIN"
-                           " \"%w\".\"%w\" AS v WHERE v.key = j.value",
-                           zView, pErr);
-  if (w->pFrom == 0) return;
-  i = sqlite3_column_count(w->pFrom);
-  prepareMany(w, &w->into, zView, i, "", intoFew(w, i));
-}
-
-/* Ends the use of a statement. */
-static void endMany(Many *p, BxErr *pErr) {
-  if (p->bKept) {
-    bxDone(p->pStmt, pErr);
-  } else {
-    sqlite3_finalize(p->pStmt);
   }
 }
 
@@ -619,61 +467,71 @@ static int isPackable(Bx *bx, sqlite3_value *pVal, BxErr *pErr) {
   return !bFound;
 }
 
-/* Packs a value, and binds its reference. */
-static void packValue(Writer *w, sqlite3_value *pVal, int iParam) {
+/* Packs a value of a row, announces its reference, and binds that. */
+static void packValue(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
+    sqlite3_stmt *pInto, int iParam) {
   int eType = sqlite3_value_type(pVal);
   const void *z = eType == SQLITE_TEXT ? (const void *)sqlite3_value_text(pVal)
                                        : sqlite3_value_blob(pVal);
+  i64 n = sqlite3_value_bytes(pVal);
   unsigned char aRef[STORE_REF_MAX];
   Ref ref;
+  int nRef;
   if (bxGot((void *)z, w->pErr) == 0) return;
-  packText(w, z, sqlite3_value_bytes(pVal), eType, &ref);
+  packText(w, z, n, eType, &ref);
   if (w->pErr->rc != SQLITE_OK) return;
+  nRef = bxRefWrite(&ref, aRef);
+  bxDo(w->p, w->pBodies->zRefer, w->pErr, "vixi", pKey, ref.iText, aRef,
+      (i64)nRef, n);
+  bxDo(w->p, w->pBodies->zCount, w->pErr, "vi", pKey, n);
   bxFailDb(w->pErr, w->p->bx->db,
-      sqlite3_bind_blob(w->into.pStmt, iParam, aRef, bxRefWrite(&ref, aRef),
-          SQLITE_TRANSIENT));
+      sqlite3_bind_blob(pInto, iParam, aRef, nRef, SQLITE_TRANSIENT));
 }
 
-/* Packs the values of the row on which pFrom stands. Returns whether there was
-** anything to pack. If there was not, the next row takes its place. */
-static int packRow(Writer *w) {
-  Many *p = &w->into;
+/* Packs the values of a row. Returns whether there was anything to pack. */
+static int packRow(Writer *w, sqlite3_value *pKey) {
+  sqlite3_stmt *pFrom = bxStmt(w->p, w->pBodies->zRow, w->pErr);
+  sqlite3_stmt *pInto = bxStmt(w->p, w->pBodies->zReplace, w->pErr);
   int i, bAny = 0;
-  for (i = 0; i < p->nColumn && w->pErr->rc == SQLITE_OK; i++) {
-    sqlite3_value *pVal = sqlite3_column_value(w->pFrom, i);
-    if (i > 0 && isPackable(w->p->bx, pVal, w->pErr)) {
-      packValue(w, pVal, paramOf(p, i));
-      bAny = 1;
-    } else {
-      bxFailDb(w->pErr, w->p->bx->db,
-          sqlite3_bind_value(p->pStmt, paramOf(p, i), pVal));
+  bxBind(pFrom, w->pErr, "v", pKey);
+  bxBind(pInto, w->pErr, "v", pKey);
+  if (bxRow(pFrom, w->pErr)) {
+    for (i = 0; i < sqlite3_column_count(pFrom); i++) {
+      sqlite3_value *pVal = sqlite3_column_value(pFrom, i);
+      if (w->pErr->rc != SQLITE_OK) break;
+      if (isPackable(w->p->bx, pVal, w->pErr)) {
+        packValue(w, pKey, pVal, pInto, i + 2);
+        bAny = 1;
+      } else {
+        bxFailDb(w->pErr, w->p->bx->db, sqlite3_bind_value(pInto, i + 2, pVal));
+      }
     }
   }
-  p->nWait += bAny;
-  if (p->nWait == p->nMost || w->nTextByte - w->nWritten > MANY_BYTES) {
-    runMany(&w->texts, w->pErr);
-    runMany(p, w->pErr);
-    w->nWritten = w->nTextByte;
+  bxDone(pFrom, w->pErr);
+  if (!bAny) {
+    bxDone(pInto, w->pErr);
+    return 0;
   }
-  return bAny;
+  bxRun(pInto, w->pErr);
+  bxStoreReplaced(w->p, w->pErr);
+  return 1;
 }
 
 void bxStorePack(BxCall *p) {
   BxStmts *pStore;
-  const char *zView = bxText(p->aArg[0], "view", 1000, 0, &p->err);
+  sqlite3_stmt *pKeys;
   Writer w;
-  Many from = {0, 0, 0, 0, 1};
   i64 nRow = 0;
   bxRefuseInside(p);
-  pStore = bxStoreHome(p->bx, bxArg(p, 2), &p->err);
+  pStore = bxStoreHome(p->bx, bxArg(p, 1), &p->err);
   if (pStore == 0) return;
-  beginWriter(&w, pStore, zView, bxArg(p, 3) != 0, &p->err);
-  from.pStmt = w.pFrom;
-  from.bKept = w.pFew != 0;
-  bxBind(w.pFrom, &p->err, "v", p->aArg[1]);
-  while (bxRow(w.pFrom, &p->err)) nRow += packRow(&w);
-  runMany(&w.texts, &p->err);
-  runMany(&w.into, &p->err);
+  beginWriter(&w, pStore, bxArg(p, 2) != 0, &p->err);
+  pKeys = bxStmt(pStore, "SELECT value FROM json_each(?1)", &p->err);
+  bxBind(pKeys, &p->err, "v", p->aArg[0]);
+  while (bxRow(pKeys, &p->err)) {
+    nRow += packRow(&w, sqlite3_column_value(pKeys, 0));
+  }
+  bxDone(pKeys, &p->err);
   settle(&w);
   bxDo(pStore, "UPDATE main.store__state SET next = ?1, open = ?2", &p->err,
       "ii", w.iNextText, w.pOpen ? w.pOpen->iPack : w.iOpenSaid);
@@ -686,10 +544,6 @@ void bxStorePack(BxCall *p) {
                nRow, w.iNextText - w.iFirstText, w.nTextByte, w.nKept));
   }
   forgetLists(&w);
-  endMany(&from, &p->err);
-  endMany(&w.texts, &p->err);
-  endMany(&w.pieces, &p->err);
-  endMany(&w.into, &p->err);
   sqlite3_free(w.aNew);
   sqlite3_free(w.apList);
   sqlite3_free(w.aKnown);
@@ -698,5 +552,5 @@ void bxStorePack(BxCall *p) {
   sqlite3_free(w.open.a);
   sqlite3_free(w.scratch.a);
   sqlite3_free(w.recipe.a);
-  if (w.pFew == 0) bxZipFree(w.pZip);
+  bxZipFree(w.pZip);
 }

@@ -229,8 +229,10 @@ def test_a_pinned_row_that_is_packed_keeps_its_text(full, path, module):
 
 
 def test_the_check_names_another_text_that_was_put_into_a_pinned_row(full, path):
-    """The inner view admits what the module writes. A program that uses it leaves a trace."""
-    by_hand(path, "INSERT INTO payload__bodies VALUES('e1', 'forged', 'ok')")
+    """The guard admits what is announced. A program that announces a text leaves a trace."""
+    by_hand(path, "INSERT INTO payload__packed VALUES(-1, 'e1', 'forged', 6, 0);"
+                  " UPDATE event_payloads SET request_body = 'forged' WHERE id = 'e1';"
+                  " DELETE FROM payload__packed WHERE text < 0")
     told = str(rows(full, "SELECT * FROM blackbox_check"))
     assert "the row that it pins" in told, told
 
@@ -349,6 +351,25 @@ def test_a_row_that_is_pinned_after_packing_unpacks(db):
     before = shown(db)
     assert unpack(db) == {"rows": 3, "left": [], "more": False}
     assert packed(db) == [] and shown(db) == before
+    whole(db)
+
+
+def test_a_trigger_that_keeps_bodies_as_they_are_stops_packing_and_its_rows_stay_packed(db):
+    keep = ("CREATE TRIGGER keep BEFORE UPDATE OF request_body ON event_payloads"
+            " WHEN OLD.id = '1' BEGIN SELECT RAISE(IGNORE); END")
+    for i in range(3):
+        add(db, str(i), words(i, 3000))
+    before = shown(db)
+    db.execute(keep)
+    with pytest.raises(sqlite3.IntegrityError, match="MisuseError: a trigger on event_payloads"):
+        pack(db)
+    assert packed(db) == [] and one(db, "SELECT texts FROM store_stats") == 0
+    db.execute("DROP TRIGGER keep")
+    pack(db)
+    db.execute(keep)
+    assert unpack(db) == {"rows": 2, "left": ["1"], "more": False}
+    assert packed(db) == ["1"] and shown(db) == before
+    db.execute("DROP TRIGGER keep")
     whole(db)
 
 

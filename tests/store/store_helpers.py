@@ -1,35 +1,22 @@
-"""What the tests of the store share: a table of notes that uses the store."""
+"""What the tests of the store share: rows whose texts it has."""
 import random
 
 from conftest import one, problems, rows
 
-# A user of the store: a table, its two views, and the triggers by which the store replaces
-# values and removes rows, and hears of rows that are gone.
-REFERENCE = "(typeof({0}) = 'blob' AND substr({0}, 1, 4) = x'b1627801')"
-NUMBER = "CAST(substr({0}, 37) AS INTEGER)"
-NOTES = f"""
-CREATE TABLE S.notes(id INTEGER PRIMARY KEY, a, b);
-CREATE VIEW S.notes_bodies AS SELECT id AS key, a, b FROM notes;
-CREATE VIEW S.notes_texts AS
-SELECT {NUMBER.format("a")} AS text, a AS reference, id AS key FROM notes
- WHERE {REFERENCE.format("a")}
-UNION ALL
-SELECT {NUMBER.format("b")}, b, id FROM notes WHERE {REFERENCE.format("b")};
-CREATE INDEX S.notes_a ON notes({NUMBER.format("a")}) WHERE {REFERENCE.format("a")};
-CREATE INDEX S.notes_b ON notes({NUMBER.format("b")}) WHERE {REFERENCE.format("b")};
-CREATE TRIGGER S.notes_put INSTEAD OF INSERT ON notes_bodies BEGIN
-  UPDATE notes SET a = NEW.a, b = NEW.b WHERE id = NEW.key;
+# Rows of the archive as notes: what the store has are the texts of these.
+NOTES = """
+CREATE VIEW S.notes AS
+SELECT CAST(id AS INTEGER) AS id, request_body AS a, response_body AS b FROM event_payloads;
+CREATE TRIGGER S.notes_insert INSTEAD OF INSERT ON notes BEGIN
+  INSERT INTO event_payloads(id, event_id, agent_id, purpose, request_body, response_body)
+  VALUES(NEW.id, 'e', 'a', 'archive', NEW.a, NEW.b);
 END;
-CREATE TRIGGER S.notes_remove INSTEAD OF DELETE ON notes_bodies BEGIN
-  DELETE FROM notes WHERE id = OLD.key;
+CREATE TRIGGER S.notes_update INSTEAD OF UPDATE ON notes BEGIN
+  UPDATE event_payloads SET request_body = NEW.a, response_body = NEW.b WHERE id = NEW.id;
 END;
-CREATE TRIGGER S.notes_gone AFTER DELETE ON notes BEGIN
-  INSERT INTO store_dropped(text) SELECT {NUMBER.format("OLD.a")}
-   WHERE {REFERENCE.format("OLD.a")};
-  INSERT INTO store_dropped(text) SELECT {NUMBER.format("OLD.b")}
-   WHERE {REFERENCE.format("OLD.b")};
+CREATE TRIGGER S.notes_delete INSTEAD OF DELETE ON notes BEGIN
+  DELETE FROM event_payloads WHERE id = OLD.id;
 END;
-INSERT INTO S.store_users VALUES('notes_bodies', 'notes_texts');
 """
 
 
@@ -46,7 +33,7 @@ def pack(db, *ids):
     """Packs notes, all of them if none is named. Returns what store_pack() says."""
     keys = "[" + ",".join(map(str, ids)) + "]" if ids else \
         one(db, "SELECT json_group_array(id) FROM notes")
-    return one(db, "SELECT store_pack('notes_bodies', ?)", keys)
+    return one(db, "SELECT store_pack(?)", keys)
 
 
 def texts(db):

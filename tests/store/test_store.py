@@ -168,7 +168,6 @@ def test_pieces_go_with_the_last_text_that_has_them(notes):
     whole(notes)
     left = stats(notes)
     notes.execute("UPDATE notes SET a = store_text(a), b = store_text(b)")
-    notes.execute("INSERT INTO store_dropped SELECT text FROM store__texts")
     one(notes, "SELECT store_sweep()")
     assert set(stats(notes).values()) == {0}
     pack(notes)
@@ -216,28 +215,17 @@ def test_erase_removes_row_and_pieces_in_one_statement(notes, path):
 def test_an_erasure_that_is_refused_changes_nothing(notes):
     add(notes, 1, words(1, 5000))
     pack(notes)
-    notes.execute("CREATE TRIGGER keep BEFORE DELETE ON notes BEGIN"
+    notes.execute("CREATE TRIGGER keep BEFORE DELETE ON event_payloads BEGIN"
                   " SELECT RAISE(ABORT, 'kept'); END")
     with pytest.raises(sqlite3.IntegrityError, match="kept"):
         one(notes, "SELECT store_erase(1)")
     assert texts(notes) == [(1, words(1, 5000), None)]
     assert stats(notes)["dropped"] == 0
+    notes.execute("DROP TRIGGER keep")
     whole(notes)
 
 
 # --------------------------------------------------------------- guards ----
-
-
-@pytest.mark.parametrize("module", [True, False])
-def test_the_views_of_a_user_stay_while_there_are_texts(notes, path, module):
-    add(notes, 1, words(1, 5000))
-    pack(notes)
-    other = notes if module else sqlite3.connect(path, isolation_level=None)
-    for sql in ("UPDATE store_users SET texts = 'other'", "DELETE FROM store_users"):
-        with pytest.raises(sqlite3.Error, match="StoreError"):
-            other.execute(sql)
-    assert texts(notes) == [(1, words(1, 5000), None)]
-    whole(notes)
 
 
 def test_a_text_that_nobody_sweeps_any_more_is_found(notes):
@@ -297,13 +285,13 @@ def test_a_damaged_pack_names_its_rows_and_leaves_the_others_readable(notes, pat
         sql = f"SELECT store_text(a) FROM notes WHERE id = {id}"
         if id == 1:
             with pytest.raises(sqlite3.DatabaseError,
-                               match="CorruptedDataError: pack 2 .* the rows concerned: 1;"):
+                               match="CorruptedDataError: pack 2 .* the rows concerned: '1';"):
                 one(db, sql)
         else:
             assert one(db, sql) == noise(id, 262_000)
     told = [problem for _, _, problem in rows(db, "SELECT * FROM blackbox_check")]
-    assert any("a reference in row 1 cannot be read" in problem for problem in told)
-    assert not any("row 0" in problem or "row 2" in problem for problem in told)
+    assert any("a reference in row '1' cannot be read" in problem for problem in told)
+    assert not any("row '0'" in problem or "row '2'" in problem for problem in told)
     assert one(db, "SELECT store_erase(2)") == 1
     assert one(db, "SELECT store_erase(1)") == 1
     one(db, "SELECT blackbox_install()")
@@ -348,7 +336,7 @@ def test_bytes_that_changed_where_nothing_else_tells_name_their_pack(notes, path
                   " CAST(substr(data, 1, 5000) || zeroblob(9) || substr(data, 5010) AS BLOB)")
     db = connect(path)
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: pack 1 .* is damaged; the"
-                                                    " rows concerned: 0, 1; all others"):
+                                                    " rows concerned: '0', '1'; all others"):
         one(db, "SELECT store_text(a) FROM notes WHERE id = 0")
 
 
@@ -463,15 +451,13 @@ def test_a_trigger_that_reads_packs_does_not_disturb_a_sweep(notes):
     ("DELETE FROM store__uses", "has no list"),
     ("DELETE FROM store__texts", "lacks"),
     ("UPDATE store__state SET texts = 7", "totals"),
-    ("DELETE FROM store_users", "not known which texts are in use"),
-    ("UPDATE notes SET a = (SELECT a FROM notes WHERE id = 2)", "named by no reference"),
+    ("DELETE FROM payload__packed WHERE text = 1; DELETE FROM store_dropped", "named by no reference"),
 ])
 def test_the_check_finds_what_was_done_to_the_tables(notes, path, damage, told):
     for id in 1, 2:
         add(notes, id, words(id, 5000))
     pack(notes)
-    drop = "DROP TRIGGER store_users_delete;" if "store_users" in damage else ""
-    by_hand(path, drop + damage)
+    by_hand(path, damage)
     found = [problem for _, _, problem in rows(connect(path), "SELECT * FROM blackbox_check")
              if "run blackbox_install()" not in problem]
     assert found
@@ -484,9 +470,10 @@ def test_a_reference_that_was_changed_is_found_by_its_row(notes):
     pack(notes)
     one_, two = [row[0] for row in notes.execute("SELECT a FROM notes ORDER BY id")]
     forged = one_[:12] + two[12:36] + one_[36:]
-    notes.execute("UPDATE notes SET a = ? WHERE id = 1", (forged,))
+    notes.execute("UPDATE payload__packed SET reference = ? WHERE key = 1", (forged,))
+    notes.execute("UPDATE event_payloads SET request_body = ? WHERE id = 1", (forged,))
     told = [problem for _, _, problem in rows(notes, "SELECT * FROM blackbox_check")]
-    assert told == ["a reference in row 1 names a text that has another hash"]
+    assert told == ["a reference in row '1' names a text that has another hash"]
 
 
 # -------------------------------------------------------- transactions ----
@@ -527,7 +514,7 @@ def test_what_another_connection_packs_is_read(notes, path):
 
 
 @pytest.mark.parametrize("call", [
-    "store_pack', '[\"notes_bodies\", \"[1]\"]", "store_sweep', '[]", "store_erase', '[1]"])
+    "store_pack', '[\"[1]\"]", "store_sweep', '[]", "store_erase', '[1]"])
 def test_a_row_inside_a_transaction_is_refused(notes, call):
     add(notes, 1, words(1, 5000))
     notes.execute("BEGIN")
@@ -541,7 +528,7 @@ def test_a_row_inside_a_transaction_is_refused(notes, call):
 def test_texts_of_several_schemas_are_found(notes, tmp_path):
     name = "other \"files'"
     notes.execute(f"ATTACH ? AS \"{name.replace(chr(34), chr(34) * 2)}\"", (str(tmp_path / "o.db"),))
-    one(notes, "SELECT blackbox_install(?, 'store')", name)
+    one(notes, "SELECT blackbox_install(?, 'payload,store')", name)
     make_notes(notes, name)
     quoted = '"' + name.replace('"', '""') + '"'
     for id in range(3):
@@ -550,7 +537,7 @@ def test_texts_of_several_schemas_are_found(notes, tmp_path):
     with pytest.raises(sqlite3.OperationalError, match="AmbiguousSchemaError"):
         pack(notes)
     for schema in "main", name:
-        one(notes, "SELECT store_pack('notes_bodies', '[0,1,2]', ?)", schema)
+        one(notes, "SELECT store_pack('[0,1,2]', ?)", schema)
     assert texts(notes) == [(id, words(id, 3000), None) for id in range(3)]
     assert rows(notes, f"SELECT store_text(a) FROM {quoted}.notes ORDER BY id") == \
         [(words(10 + id, 3000),) for id in range(3)]
@@ -604,10 +591,8 @@ def test_copies_of_the_file_read_the_same(notes, tmp_path):
 
 
 @pytest.mark.parametrize("sql, told", [
-    ("store_pack('notes', '[]')", "NotFoundError: 'notes' is not a view in store_users"),
-    ("store_pack(NULL, '[]')", "ValidationError: view"),
-    ("store_pack('notes_bodies', 'oops')", "malformed JSON"),
-    ("store_pack('notes_bodies', '[]', 'nowhere')", "NotInstalledError: schema nowhere"),
+    ("store_pack('oops')", "malformed JSON"),
+    ("store_pack('[]', 'nowhere')", "NotInstalledError: schema nowhere"),
     ("store_sweep(0)", "ValidationError: limit"),
     ("store_sweep('x')", "ValidationError: limit"),
     ("store_erase(1, 'nowhere')", "NotInstalledError: schema nowhere"),
@@ -623,13 +608,13 @@ def test_shared_says_what_is_new_and_what_an_earlier_row_has(notes):
     add(notes, 2, base + words(2, 10_000), words(3, 3000))
     pack(notes)
     first = rows(notes, "SELECT * FROM store_shared(1)")
-    assert first == [("a", "new", len(base), None)]
+    assert first == [("request_body", "new", len(base), None)]
     found = rows(notes, "SELECT * FROM store_shared(2)")
     new = {body: n for body, part, n, _ in found if part == "new"}
     shared = [(body, n, key) for body, part, n, key in found if part == "shared"]
-    assert new["b"] == len(words(3, 3000))
-    assert [(body, key) for body, _, key in shared] == [("a", "1")]
-    assert new["a"] + shared[0][1] == len(base) + len(words(2, 10_000))
+    assert new["response_body"] == len(words(3, 3000))
+    assert [(body, key) for body, _, key in shared] == [("request_body", "1")]
+    assert new["request_body"] + shared[0][1] == len(base) + len(words(2, 10_000))
     assert shared[0][1] > 0.85 * len(base)
     assert rows(notes, "SELECT * FROM store_shared(77)") == []
 

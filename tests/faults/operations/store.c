@@ -2,47 +2,19 @@
 ** operations.h. */
 #include "operations.h"
 
-/* A table of the user's that uses the store; its first row has been packed. */
-#define IS_REF(x) "typeof(" x ") = 'blob' AND substr(" x ", 1, 4) = x'b1627801'"
-#define NUMBER(x) "CAST(substr(" x ", 37) AS INTEGER)"
+/* Rows of the archive, of which two are packed. */
 #define LONG(n)                                                                \
   "(WITH p(i, t) AS (SELECT 1, '' UNION ALL SELECT i + 1, t || (i * " n        \
   ") || ' and ' FROM p WHERE i < 400) SELECT max(t) FROM p)"
 #define NOTES                                                                  \
-  "CREATE TABLE notes(id INTEGER PRIMARY KEY, a);"                             \
-  "CREATE VIEW notes_bodies AS SELECT id AS key, a FROM notes;"                \
-  "CREATE VIEW notes_texts AS SELECT " NUMBER(                                 \
-      "a") " AS text, a AS reference,"                                         \
-           "  id AS key FROM notes WHERE " IS_REF(                             \
-               "a") ";"                                                        \
-                    "CREATE TRIGGER notes_put INSTEAD OF INSERT ON "           \
-                    "notes_bodies BEGIN"                                       \
-                    "  UPDATE notes SET a = NEW.a WHERE id = NEW.key; END;"    \
-                    "CREATE TRIGGER notes_remove INSTEAD OF DELETE ON "        \
-                    "notes_bodies BEGIN"                                       \
-                    "  DELETE FROM notes WHERE id = OLD.key; END;"             \
-                    "CREATE TRIGGER notes_gone AFTER DELETE ON notes BEGIN"    \
-                    "  INSERT INTO store_dropped SELECT " NUMBER(              \
-                        "OLD.a") "; END;"                                      \
-                                 "INSERT INTO store_users "                    \
-                                 "VALUES('notes_bodies', 'notes_texts');"      \
-                                 "INSERT INTO notes VALUES(1, " LONG(          \
-                                     "7") "), (2, " LONG("7") " || 'end'),"    \
-                                                              "  (3, " LONG(   \
-                                                                  "11") ");"   \
-                                                                        "SELE" \
-                                                                        "CT "  \
-                                                                        "stor" \
-                                                                        "e_"   \
-                                                                        "pack" \
-                                                                        "('"   \
-                                                                        "note" \
-                                                                        "s_"   \
-                                                                        "bodi" \
-                                                                        "es'," \
-                                                                        " '["  \
-                                                                        "1,2]" \
-                                                                        "');"
+  "INSERT INTO event_payloads(id, event_id, agent_id, purpose, request_body)"  \
+  " VALUES('1', 'e', 'a', 'archive', " LONG(                                   \
+      "7") "),"                                                                \
+           " ('2', 'e', 'a', 'archive', " LONG(                                \
+               "7") " || 'end'),"                                              \
+                    " ('3', 'e', 'a', 'archive', " LONG(                       \
+                        "11") ");"                                             \
+                              "SELECT store_pack('[1,2]');"
 #define BODIES                                                                 \
   "INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose)"  \
   "  VALUES('s1', 'e1', 'a', " LONG("7") ", 'archive'),"                       \
@@ -51,11 +23,12 @@
 
 /* Ten texts that nothing names: more than a third of their pack. */
 #define MANY_DROPPED                                                           \
-  "INSERT INTO notes WITH n(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n"    \
-  "  WHERE i < 19) SELECT i, " LONG("9") " || i FROM n;"                       \
-                                         "SELECT store_pack('notes_bodies', "  \
-                                         "'[10,11,12,13,14,15,16,17,18,19]');" \
-                                         "DELETE FROM notes WHERE id >= 10;"
+  "INSERT INTO event_payloads(id, event_id, agent_id, purpose, request_body)"  \
+  "  WITH n(i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n WHERE i < 19)"      \
+  "  SELECT i, 'e', 'a', 'archive', " LONG(                                    \
+      "9") " || i FROM n;"                                                     \
+           "SELECT store_pack('[10,11,12,13,14,15,16,17,18,19]');"             \
+           "DELETE FROM event_payloads WHERE id >= '10' AND length(id) = 2;"
 /* The next write packs. */
 #define TENDED                                                                 \
   "UPDATE blackbox_settings SET value = 1"                                     \
@@ -65,20 +38,18 @@
                                            "  FROM json_each('[1,2,3]');"
 
 const Operation aStoreOperation[] = {
-    {"pack a text", NOTES, 0, "SELECT store_pack('notes_bodies', '[3]')", 0},
+    {"pack a text", NOTES, 0, "SELECT store_pack('[3]')", 0},
     {"read packed texts", NOTES, 0,
-        "SELECT store_text(a), store_same(a, 'x') FROM notes", 0},
-    {"sweep texts", NOTES "DELETE FROM notes WHERE id = 1;", 0,
+        "SELECT store_text(request_body), store_same(request_body, 'x')"
+        "  FROM event_payloads",
+        0},
+    {"sweep texts", NOTES "DELETE FROM event_payloads WHERE id = '1';", 0,
         "SELECT store_sweep()", 0},
     {"sweep a few texts", NOTES MANY_DROPPED, 0, "SELECT store_tend()", 0},
     {"clean a thin pack", NOTES MANY_DROPPED "SELECT store_tend();", 0,
         "SELECT store_tend()", 0},
     {"erase a text", NOTES, 0, "SELECT store_erase(2)", 0},
     {"say what is shared", NOTES, 0, "SELECT * FROM store_shared(2)", 0},
-    {0, 0, 0, 0, 0},
-};
-
-const Operation aPackOperation[] = {
     {"pack bodies for the first time", BODIES, 0, "SELECT payload_pack()", 0},
     {"unpack the last bodies", BODIES "SELECT payload_pack();", 0,
         "SELECT payload_unpack()", 0},
