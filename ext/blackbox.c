@@ -357,6 +357,20 @@ static const BxTable aTables[] = {
     {"rollout_tree",
         "sequence, item_id, item_parent, parent, live, rollout HIDDEN", 5, 1, 1,
         bxRolloutTree, 0, 0},
+    {"rollout_usage",
+        "rollout TEXT, sequence, model, input_fresh, cache_write, cache_read, "
+        "output, reasoning, source, timestamp, call, cost, cost_source, "
+        "cache_write_1h, output_source",
+        15, BX_KEYED, 1, bxRolloutUsage, 0, 0},
+    {"rollout_usage_days",
+        "day, model, calls, input_fresh, cache_write, cache_read, output, "
+        "reasoning, cost, cost_source, cache_write_1h, output_source",
+        12, 0, 0, bxRolloutUsageDays, 0, 0},
+    {"rollout_usage_sums",
+        "rollout TEXT, subagents, model, calls, input_fresh, cache_write, "
+        "cache_read, output, reasoning, cost, cost_source, cache_write_1h, "
+        "output_source",
+        13, BX_KEYED, 1, bxRolloutUsageSums, 0, 0},
     {"store_shared", "body, part, bytes, \"with\", of HIDDEN, schema HIDDEN", 4,
         1, 2, bxStoreShared, 0, 0},
     {"blackbox_call", "command TEXT, arguments TEXT", 2, 0, 0, 0, bxCallWrite,

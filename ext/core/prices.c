@@ -15,31 +15,11 @@ SQLITE_EXTENSION_INIT3
 
 /*----------------------------------------------------------------- cost ----*/
 
-/* The rule of the view rollout__costs, which the tests compare: the longest name
-** that fits; the newest price of that day or, if all are newer, the oldest one; the
-** highest tier that the prompt exceeds. */
 static const char zCost[] =
-    "WITH c(model, day, input_fresh, cache_write, cache_write_1h, cache_read, "
-    "output, reasoning) AS (SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8), "
-    "n AS (SELECT c.*, iif(instr(model, '/'), "
-    "length(rtrim(model, replace(model, '/', ''))), 0) AS vendor, CASE "
-    "WHEN substr(model, -9) GLOB '[-@]20[0-9][0-9][01][0-9][0-3][0-9]' THEN 9 "
-    "WHEN substr(model, -11) GLOB '-20[0-9][0-9]-[01][0-9]-[0-3][0-9]' THEN 11 "
-    "WHEN substr(model, -7) = '-latest' THEN 7 ELSE 0 END AS tail FROM c) "
-    "SELECT (n.input_fresh * p.input "
-    "+ (n.cache_write - n.cache_write_1h) * coalesce(p.cache_write, p.input) "
-    "+ n.cache_write_1h * coalesce(p.cache_write_1h, 2 * p.input) "
-    "+ n.cache_read * coalesce(p.cache_read, p.input) "
-    "+ (n.output - n.reasoning) * p.output "
-    "+ n.reasoning * coalesce(p.reasoning, p.output)) / 1e6, "
-    "length(p.model) AS fit, julianday(p.since) - 2440587.5 - n.day AS away "
-    "FROM n CROSS JOIN main.blackbox_prices AS p WHERE p.model IN (n.model, "
-    "substr(n.model, n.vendor + 1), "
-    "substr(n.model, 1, length(n.model) - n.tail), "
-    "substr(n.model, n.vendor + 1, length(n.model) - n.vendor - n.tail)) "
-    "AND (p.above = 0 "
-    "OR p.above < n.input_fresh + n.cache_write + n.cache_read) "
-    "ORDER BY fit DESC, away > 0, abs(away), p.above DESC LIMIT 1";
+    "SELECT " BX_PRICE_OF_N " FROM (SELECT *, " BX_MODEL_PARTS " FROM (SELECT "
+    "?1 AS model, ?2 AS day, ?3 AS input_fresh, ?4 AS cache_write, "
+    "?5 AS cache_write_1h, ?6 AS cache_read, ?7 AS output, ?8 AS reasoning)) "
+    "AS n";
 
 static i64 tokens(i64 n, i64 nMost) {
   return n < 0 ? 0 : n > nMost ? nMost : n;
@@ -59,7 +39,8 @@ int bxCost(BxStmts *p, const char *zModel, i64 nModel, i64 iTime,
       tokens(pTokens->nCacheWrite1h, nWrite),
       tokens(pTokens->nCacheRead, nMost), nOutput,
       tokens(pTokens->nReasoning, nOutput));
-  bPriced = bxRow(pStmt, pErr);
+  bPriced =
+      bxRow(pStmt, pErr) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL;
   if (bPriced) *prCost = sqlite3_column_double(pStmt, 0);
   bxDone(pStmt, pErr);
   return bPriced && pErr->rc == SQLITE_OK;

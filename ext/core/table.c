@@ -75,6 +75,18 @@ static int tableDisconnect(sqlite3_vtab *pVtab) {
   return SQLITE_OK;
 }
 
+/* Which argument a condition gives; less than 0: none. */
+static int argOf(const BxTable *pDef, sqlite3_index_info *pInfo, int i) {
+  int iColumn = pInfo->aConstraint[i].iColumn;
+  if (pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ) return -1;
+  if (pDef->nRequired != BX_KEYED) return iColumn - pDef->nColumn;
+  return iColumn == 0 && pInfo->aConstraint[i].usable &&
+                 sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") ==
+                     0
+             ? 0
+             : -1;
+}
+
 /* Bit i of idxNum is set if argument i is in argv, in that order. */
 static int tableBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
   const BxTable *pDef = ((TableVtab *)pVtab)->def.pDef;
@@ -82,10 +94,8 @@ static int tableBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
   int i, iArg, nArgv = 0;
   memset(aWhere, -1, sizeof(aWhere));
   for (i = 0; i < pInfo->nConstraint; i++) {
-    iArg = pInfo->aConstraint[i].iColumn - pDef->nColumn;
-    if (iArg < 0 || pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ) {
-      continue;
-    }
+    iArg = argOf(pDef, pInfo, i);
+    if (iArg < 0) continue;
     assert(iArg < pDef->nArg);
     if (!pInfo->aConstraint[i].usable) return SQLITE_CONSTRAINT;
     aWhere[iArg] = i;
@@ -99,11 +109,12 @@ static int tableBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
       return SQLITE_ERROR;
     }
     pInfo->aConstraintUsage[aWhere[iArg]].argvIndex = ++nArgv;
-    pInfo->aConstraintUsage[aWhere[iArg]].omit = 1;
+    pInfo->aConstraintUsage[aWhere[iArg]].omit = pDef->nRequired != BX_KEYED;
     pInfo->idxNum |= 1 << iArg;
   }
   pInfo->estimatedCost = 1000.0;
   pInfo->estimatedRows = 100;
+  if (pDef->nRequired == BX_KEYED && nArgv == 0) pInfo->estimatedCost = 1e6;
   return SQLITE_OK;
 }
 

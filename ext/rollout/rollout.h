@@ -414,6 +414,10 @@ sqlite3_stmt *bxRolloutList(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutRange(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+/* usage.c */
+sqlite3_stmt *bxRolloutUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+sqlite3_stmt *bxRolloutUsageDays(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+sqlite3_stmt *bxRolloutUsageSums(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* context.c */
 sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutOrphans(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

@@ -1,6 +1,7 @@
 /*
 ** usage.c: the tokens that items tell, as rows of rollout_calls, by the rows of
-** blackbox_places.
+** blackbox_places; and the tables rollout_usage, rollout_usage_days and
+** rollout_usage_sums, which show them with their cost by blackbox_prices.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -185,4 +186,81 @@ void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr) {
     sqlite3_free(zOwned);
   }
   sqlite3_free(zRoot);
+}
+
+/*---------------------------------------------------------------- tables ----*/
+
+/* clang-format off */
+/* The calls of these tables, with their price. told: it is their own. */
+#define COSTS(from)                                                            \
+  "(SELECT n.*, n.cost IS NOT NULL AS told, coalesce(n.cost, " BX_PRICE_OF_N   \
+  ") AS price, CASE WHEN EXISTS (SELECT 1 FROM main.blackbox_places AS u"      \
+  " WHERE u.format = n.format AND u.source = 'item' AND u.kind = 'usage'"      \
+  " AND u.output_recorded) THEN 'as recorded' END AS output_source"            \
+  " FROM (SELECT c.*, at / 86400000 AS day, " BX_MODEL_PARTS " FROM " from     \
+  ") AS n) AS c "
+/* The cost of a sum is named within, so that SQLite computes that of a call once. */
+#define SUMS                                                                   \
+  "count(*) AS calls, sum(c.input_fresh) AS input_fresh, "                     \
+  "sum(c.cache_write) AS cache_write, sum(c.cache_read) AS cache_read, "       \
+  "sum(c.output) AS output, sum(c.reasoning) AS reasoning, "                   \
+  "sum(c.price) AS cost, sum(c.told) AS told, "                                \
+  "sum(c.cache_write_1h) AS cache_write_1h, "                                  \
+  "max(c.output_source) AS output_source "
+#define SUMMED                                                                 \
+  "calls, input_fresh, cache_write, cache_read, output, reasoning, cost, "     \
+  "CASE WHEN told = calls THEN 'reported' WHEN told THEN 'mixed' "             \
+  "WHEN cost IS NOT NULL THEN 'computed' END, cache_write_1h, output_source "
+/* clang-format on */
+
+static sqlite3_stmt *usageRows(
+    Bx *bx, const char *zSql, sqlite3_value *pKey, BxErr *pErr) {
+  sqlite3_stmt *pRow = bxRolloutQuery(bx, zSql, pErr);
+  if (pRow != 0 && pKey != 0 && pErr->rc == SQLITE_OK) {
+    pErr->rc = sqlite3_bind_value(pRow, 1, pKey);
+  }
+  return pRow;
+}
+
+sqlite3_stmt *bxRolloutUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zCalls[] =
+      "WITH k(low, high) AS (SELECT no << 32, (no << 32) + 4294967295 "
+      "FROM main.rollout__heads WHERE id = ?1 "
+      "UNION ALL SELECT 0, 9223372036854775807 WHERE ?1 IS NULL) "
+      "SELECT h.id, c.id & 4294967295, c.model, c.input_fresh, c.cache_write, "
+      "c.cache_read, c.output, c.reasoning, c.format, c.at, c.call, c.price, "
+      "CASE WHEN c.told THEN 'reported' WHEN c.price IS NOT NULL "
+      "THEN 'computed' END, c.cache_write_1h, c.output_source "
+      "FROM " COSTS("k CROSS JOIN main.rollout_calls AS c "
+                    "ON c.id BETWEEN k.low AND k.high")
+      "LEFT JOIN main.rollout__heads AS h ON h.no = c.id >> 32";
+  return usageRows(bx, zCalls, apArg[0], pErr);
+}
+
+sqlite3_stmt *bxRolloutUsageDays(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zDays[] =
+      "SELECT day, model, " SUMMED
+      "FROM (SELECT date(c.day * 86400, 'unixepoch') AS day, c.model AS "
+      "model, " SUMS "FROM " COSTS("main.rollout_calls AS c")
+      "GROUP BY c.day, c.model)";
+  (void)apArg;
+  return usageRows(bx, zDays, 0, pErr);
+}
+
+sqlite3_stmt *bxRolloutUsageSums(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zSums[] =
+      "WITH RECURSIVE tree(root, no) AS ("
+      "SELECT no, no FROM main.rollout__heads WHERE id = ?1 "
+      "UNION SELECT no, no FROM main.rollout__heads WHERE ?1 IS NULL "
+      "UNION SELECT t.root, a.no FROM tree AS t "
+      "JOIN main.rollout__heads AS h ON h.no = t.no "
+      "JOIN main.rollout__about AS a ON a.parent = h.id) "
+      "SELECT rollout, subagents, model, " SUMMED
+      "FROM (SELECT h.id AS rollout, t.no <> t.root AS subagents, "
+      "c.model AS model, " SUMS
+      "FROM tree AS t JOIN main.rollout__heads AS h ON h.no = t.root "
+      "CROSS JOIN " COSTS("main.rollout_calls AS c")
+      "ON c.id BETWEEN t.no << 32 AND (t.no << 32) + 4294967295 "
+      "GROUP BY h.id, t.no <> t.root, c.model)";
+  return usageRows(bx, zSums, apArg[0], pErr);
 }
