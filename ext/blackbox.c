@@ -338,6 +338,8 @@ static const BxTable aTables[] = {
     {"rollout_dropped", "item_type, payload_type, items, bytes, rollout HIDDEN",
         4, 1, 1, bxRolloutDropped, 0, 0},
     {"rollout_export", "line, rollout HIDDEN", 1, 1, 1, bxRolloutLines, 0, 0},
+    {"rollout_facts", "id INTEGER, fact, source, value", 4, BX_KEYED, 1,
+        bxRolloutFacts, 0, 0},
     {"rollout_list",
         "id, created, updated, item_count, status, title, source, cwd, "
         "first_user_message, cursor, page_size HIDDEN, after HIDDEN, "
@@ -354,6 +356,8 @@ static const BxTable aTables[] = {
         "rollout, sequence, timestamp, role, snippet, query HIDDEN, "
         "max_rows HIDDEN",
         5, 1, 2, bxRolloutSearch, 0, 0},
+    {"rollout_texts", "id INTEGER, role, source, text", 4, BX_KEYED, 1,
+        bxRolloutTexts, 0, 0},
     {"rollout_tree",
         "sequence, item_id, item_parent, parent, live, rollout HIDDEN", 5, 1, 1,
         bxRolloutTree, 0, 0},

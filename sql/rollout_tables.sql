@@ -10,7 +10,8 @@
 -- user_sequence  of the first user event
 -- bytes          of its own items' payloads
 -- title          the newest that an item says or, if named is 1, that a user gave
--- behind         the first item that is not derived; NULL: all are
+-- behind         the first item that is not derived (if it does not exist, one was
+--                redacted, and what is read from it again is missing); NULL: all are
 CREATE TABLE IF NOT EXISTS main.rollout__heads(
   no            INTEGER PRIMARY KEY,
   id            TEXT NOT NULL UNIQUE,
@@ -193,11 +194,11 @@ BEGIN
      SET bytes = bytes + length(CAST(NEW.payload AS BLOB))
                  - coalesce(length(CAST(OLD.payload AS BLOB)), 0)
    WHERE no = NEW.id >> 32;
-  UPDATE rollout__about
-     SET first_user_message = (SELECT substr(value, 1, 200) FROM rollout_facts
-                                WHERE id = NEW.id AND fact IN ('user', 'goal'))
+  UPDATE rollout__about SET first_user_message = NULL
    WHERE prompt_id = NEW.id
      AND no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
+  UPDATE rollout__heads SET behind = coalesce(behind, last_sequence + 1)
+   WHERE no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__about
      SET (title, source, cwd, originator, cli_version, model_provider,
           forked_from, format, source_id, parent, agent) =

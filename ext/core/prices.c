@@ -39,8 +39,7 @@ int bxCost(BxStmts *p, const char *zModel, i64 nModel, i64 iTime,
       tokens(pTokens->nCacheWrite1h, nWrite),
       tokens(pTokens->nCacheRead, nMost), nOutput,
       tokens(pTokens->nReasoning, nOutput));
-  bPriced =
-      bxRow(pStmt, pErr) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL;
+  bPriced = bxRow(pStmt, pErr) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL;
   if (bPriced) *prCost = sqlite3_column_double(pStmt, 0);
   bxDone(pStmt, pErr);
   return bPriced && pErr->rc == SQLITE_OK;

@@ -269,7 +269,7 @@ static const char zTaleFacts[] =
     " source_id AS \"id:Id in the file\", parent AS \"id:Conversation of the caller\","
     " agent AS \"text:Sub-agent\", forked_from AS \"id:Forked from\","
     " item_count AS \"count:Items\", turns AS \"count:Turns\","
-    " (SELECT h.last_sequence + 1 - h.behind FROM main.rollout__heads AS h"
+    " (SELECT nullif(h.last_sequence + 1 - h.behind, 0) FROM main.rollout__heads AS h"
     "  WHERE h.id = rollouts.id) AS \"count:Items without turns and usage yet\","
     " bytes AS \"bytes:Size\", updated - created AS \"duration:Time between\""
     " FROM main.rollouts WHERE id = lower(?1)";

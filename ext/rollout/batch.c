@@ -313,6 +313,9 @@ static void putInSteps(
     bxDo(pHome, zDerived, pErr, "iii", head.no, pTale->nTurn, pTale->iUser);
   }
   bxRolloutTalePut(pTale, pErr);
+  if (head.no > 0 && head.iBehind >= 0) {
+    bxRolloutTellRedacted(pHome, head.no, pErr);
+  }
   bxRolloutSearchPut(pHome, pTale->pRules, head.no,
       head.iBehind >= 0 ? head.iBehind : head.iLast + 1, iNext - 1, pErr);
   putTail(p, pHome, head.no, pErr);

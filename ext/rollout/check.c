@@ -48,7 +48,8 @@ static const char zDiffers[] =
     "  ELSE branch IS NOT coalesce(?11, branch) END "
     "UNION ALL SELECT id, 'first_user_message is not that of its first turn;"
     " rollout_rebuild() derives it' FROM x WHERE prompt_id IS NOT ?6"
-    "  OR first_user_message IS NOT substr(?7, 1, 200) "
+    "  OR first_user_message IS NOT substr(?7, 1, 200)"
+    "   AND NOT (first_user_message IS NULL AND behind IS NOT NULL) "
     "UNION ALL SELECT id, 'item ' || ?12 || ': its usage is missing or wrong;"
     " rollout_rebuild() derives it' FROM x WHERE ?12 IS NOT NULL";
 /* clang-format on */

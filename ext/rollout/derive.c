@@ -576,6 +576,14 @@ void bxRolloutTellPending(
   bxRolloutTellStored(p, pHead->no, pHead->iBehind, pHead->iLast, pErr);
 }
 
+void bxRolloutTellRedacted(BxStmts *pHome, i64 no, BxErr *pErr) {
+  static const char zPrompt[] =
+      "UPDATE main.rollout__about SET first_user_message = " ROLLOUT_PROMPT(
+          "prompt_id") " WHERE no = ?1 AND prompt_id IS NOT NULL "
+                       "AND first_user_message IS NULL";
+  bxDo(pHome, zPrompt, pErr, "i", no);
+}
+
 /* Derives at most nMax items of a conversation. */
 static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
   static const char zDone[] =
@@ -591,6 +599,7 @@ static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
   bxDo(pHome, zDone, pErr, "iiii", pHead->no, tale.nTurn, tale.iUser,
       iTo < pHead->iLast ? iTo + 1 : -1);
   bxRolloutTalePut(&tale, pErr);
+  bxRolloutTellRedacted(pHome, pHead->no, pErr);
   bxRolloutSearchPut(pHome, tale.pRules, pHead->no, pHead->iBehind, iTo, pErr);
   pHead->nTurn = tale.nTurn;
   pHead->iUser = tale.iUser;
@@ -613,8 +622,9 @@ void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr) {
     char *z = bxAskText(pHome, zId, pErr, "i", no);
     RolloutHead head;
     if (z != 0 && bxRolloutFind(pHome, 0, z, &head, pErr)) {
-      nLeft -= head.iLast - head.iBehind + 1;
-      derive(pHome, &head, nLeft + head.iLast - head.iBehind + 1, pErr);
+      i64 n = head.iLast - head.iBehind + 2; /* one for the conversation */
+      nLeft -= n;
+      derive(pHome, &head, nLeft + n, pErr);
     }
     sqlite3_free(z);
     if (pErr->rc != SQLITE_OK) return;

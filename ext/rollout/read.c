@@ -63,14 +63,16 @@ static void readCursor(
   "LEFT JOIN main.rollout__about AS a ON a.no = h.no "                         \
   "WHERE h.user_sequence IS NOT NULL AND (h.updated, h.id) < (?1, ?2) "
 #define LIST_ORDER "ORDER BY h.updated DESC, h.id DESC LIMIT ?4"
-/* ?5 has what items say that are not derived yet: {id: [cwd, first message]}. */
+/* ?5 has what items say that are not derived yet: {id: [cwd, first message]}. A first
+** message that was redacted is read again. */
 #define LIST_CWD                                                               \
   "iif(h.behind IS NULL, a.cwd, "                                              \
   "coalesce(?5 ->> ('$.\"' || h.id || '\"[0]'), a.cwd))"
 #define LIST_FIRST                                                             \
   "iif(h.behind IS NULL, a.first_user_message, "                               \
-  "coalesce(a.first_user_message, "                                            \
-  "substr(?5 ->> ('$.\"' || h.id || '\"[1]'), 1, 200)))"
+  "coalesce(a.first_user_message, " ROLLOUT_PROMPT(                            \
+      "a.prompt_id") ", "                                                      \
+                     "substr(?5 ->> ('$.\"' || h.id || '\"[1]'), 1, 200)))"
 
 static void addPendingText(sqlite3_str *pOut, const char *z) {
   if (z == 0) {

@@ -25,6 +25,45 @@ extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
   "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "    \
   "WHERE s.rollout = ?1 "
 
+/* clang-format off */
+/* SQL: what items say, by the rows of blackbox_places: id, fact, source, value. A damaged
+** payload says nothing. Numbers are not text, and neither are the tags that a recorder
+** puts around an image, and what a model only thought. (derive.c reads the same rules.) */
+#define ROLLOUT_FACTS                                                          \
+  "SELECT d.id AS id, r.kind AS fact, r.source AS source, coalesce("           \
+  "CASE json_type(d.payload, r.place) "                                        \
+  "WHEN 'text' THEN d.payload ->> r.place "                                    \
+  "WHEN 'array' THEN (SELECT group_concat(part.text, char(10)) FROM (SELECT "  \
+  "CASE WHEN e.type <> 'object' THEN NULL "                                    \
+  "WHEN e.value ->> 'thought' THEN NULL "                                      \
+  "WHEN e.value ->> 'type' IN ('reasoning', 'thinking', 'think') THEN NULL "   \
+  "ELSE CASE json_type(e.value, '$.' || coalesce(r.part, 'text')) "            \
+  "WHEN 'text' THEN e.value ->> coalesce(r.part, 'text') "                     \
+  "WHEN 'array' THEN (SELECT group_concat("                                    \
+  "CASE f.type WHEN 'object' THEN f.value ->> 'text' END, char(10)) "          \
+  "FROM json_each(e.value, '$.' || coalesce(r.part, 'text')) AS f) END END "   \
+  "AS text FROM json_each(d.payload, r.place) AS e) AS part "                  \
+  "WHERE NOT (substr(part.text, 1, 12) = '<image name=' "                      \
+  "AND instr(part.text, '>') = length(part.text)) "                            \
+  "AND part.text NOT IN ('<image>', '</image>')) END, "                        \
+  "CASE json_type(d.payload, r.other) WHEN 'text' THEN d.payload ->> r.other " \
+  "END) AS value FROM (SELECT id, type, CASE WHEN " BX_JSON_VALID("payload")   \
+  " THEN payload END AS payload FROM main.rollout__data) AS d "                \
+  "CROSS JOIN main.blackbox_places AS r "                                      \
+  "ON r.type_key = lower(replace(d.type, '_', '')) "                           \
+  "WHERE d.payload IS NOT NULL AND r.kind NOT IN ('line', 'start', 'usage') "  \
+  "AND json_valid(r.conditions) AND NOT EXISTS ("                              \
+  "SELECT 1 FROM json_each(r.conditions) AS c WHERE CASE c.type "              \
+  "WHEN 'text' THEN lower(replace(coalesce(d.payload ->> c.key, ''), '_', '')) " \
+  "<> lower(replace(c.value, '_', '')) "                                       \
+  "ELSE (c.type = 'true') = (coalesce(json_type(d.payload, c.key), 'null') "   \
+  "IN ('null', 'false')) END) "
+/* SQL: what the first message of a user says, whose item has this key. */
+#define ROLLOUT_PROMPT(key)                                                    \
+  "(SELECT substr(value, 1, 200) FROM (" ROLLOUT_FACTS ") WHERE id = " key     \
+  " AND fact IN ('user', 'goal'))"
+/* clang-format on */
+
 /*---------------------------------------------------------- head.c ----*/
 
 /* The row of a conversation. */
@@ -276,6 +315,8 @@ void bxRolloutTellStored(
 /* Derives what the items say that plain SQL has written: all of one conversation,
 ** which may be NULL, and a bounded number of items of others. */
 void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr);
+/* Reads what a redaction took from the list, of a conversation that was behind. */
+void bxRolloutTellRedacted(BxStmts *pHome, i64 no, BxErr *pErr);
 /* The same in memory, for a call that reads. p must be zeroed; end it as well. */
 void bxRolloutTellPending(
     RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
@@ -418,6 +459,9 @@ sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutUsageDays(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutUsageSums(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+/* facts.c: rollout_facts and rollout_texts. */
+sqlite3_stmt *bxRolloutFacts(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+sqlite3_stmt *bxRolloutTexts(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* context.c */
 sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutOrphans(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
@@ -431,8 +475,7 @@ sqlite3_stmt *bxRolloutTree(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* search.c */
 /* What rollout_search_install() makes, in the order in which it is dropped. */
 #define BX_ROLLOUT_SEARCH                                                      \
-  "rollout_fts_update,rollout_fts_delete,rollout_fts,"                         \
-  "rollout_spoken"
+  "rollout_fts_update,rollout_fts_delete,rollout_fts,rollout__fts_due"
 void bxRolloutSearchInstall(BxCall *p);
 void bxRolloutSearchRemove(BxCall *p);
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

@@ -3,7 +3,8 @@
 **
 ** rollout_search_install() runs sql/rollout_search.sql, which creates and fills
 ** the index rollout_fts. New items are put there when they are derived; what is
-** redacted and deleted is taken out by two triggers. A query is a
+** redacted and deleted is taken out by two triggers, and what was redacted is read again
+** with them. A query is a
 ** literal text of at least 3 characters, in upper or lower case. An item that
 ** forks share is found once: in the conversation that wrote it or, if that was
 ** deleted or has expired, in the oldest fork.
@@ -20,7 +21,7 @@ static const char zSearchRemove[] =
     "DROP TRIGGER IF EXISTS main.rollout_fts_update;"
     "DROP TRIGGER IF EXISTS main.rollout_fts_delete;"
     "DROP TABLE IF EXISTS main.rollout_fts;"
-    "DROP VIEW IF EXISTS main.rollout_spoken";
+    "DROP TABLE IF EXISTS main.rollout__fts_due";
 
 /* The first statement writes, so that it waits for other writers. */
 static const char zLock[] = "UPDATE main.rollout__act SET id = id";
@@ -44,18 +45,41 @@ static void explainHost(BxErr *pErr) {
   bxClear(&said);
 }
 
+/* What users, assistants and tools said in items. Some recorders write a message twice
+** in a row, as an item and as an event: only the first one counts. (Two readings may
+** find the same text.) */
+#define FACTS "WITH facts AS NOT MATERIALIZED (" ROLLOUT_FACTS ") "
+#define PUT_TEXTS(items)                                                       \
+  FACTS "INSERT OR REPLACE INTO main.rollout_fts(rowid, text) "                \
+        "SELECT id, group_concat(text, char(10)) "                             \
+        "FROM (SELECT DISTINCT x.id AS id, x.value AS text "                   \
+        "FROM facts AS x WHERE x.fact IN ('user', 'assistant', 'tool') "       \
+        "AND x.value <> '' AND x.id " items                                    \
+        " AND NOT EXISTS (SELECT 1 FROM facts AS y WHERE y.id = x.id - 1 "     \
+        "AND y.source <> x.source AND y.fact = x.fact "                        \
+        "AND y.value = x.value)) GROUP BY id"
+
 void bxRolloutSearchPut(BxStmts *pHome, const RolloutRules *pRules, i64 no,
     i64 iFirst, i64 iLast, BxErr *pErr) {
-  static const char zPut[] =
-      "INSERT OR REPLACE INTO main.rollout_fts(rowid, text) "
-      "SELECT id, group_concat(text, char(10)) FROM (SELECT DISTINCT id, text "
-      "FROM main.rollout_spoken WHERE id BETWEEN ?1 AND ?2) GROUP BY id";
-  if (pRules == 0 || !pRules->bSearch || iLast < iFirst) return;
-  bxDo(pHome, zPut, pErr, "ii", bxRolloutKey(no, iFirst),
-      bxRolloutKey(no, iLast));
+  static const char zPut[] = PUT_TEXTS("BETWEEN ?1 AND ?2");
+  static const char zAnyDue[] =
+      "SELECT EXISTS (SELECT 1 FROM main.rollout__fts_due)";
+  static const char zPutDue[] =
+      PUT_TEXTS("IN (SELECT id FROM main.rollout__fts_due)");
+  static const char zNotDue[] = "DELETE FROM main.rollout__fts_due";
+  if (pRules == 0 || !pRules->bSearch) return;
+  if (iLast >= iFirst) {
+    bxDo(pHome, zPut, pErr, "ii", bxRolloutKey(no, iFirst),
+        bxRolloutKey(no, iLast));
+  }
+  if (bxAsk(pHome, zAnyDue, pErr, "")) {
+    bxDo(pHome, zPutDue, pErr, "");
+    bxDo(pHome, zNotDue, pErr, "");
+  }
 }
 
 void bxRolloutSearchInstall(BxCall *p) {
+  static const char zFill[] = PUT_TEXTS("> 0");
   BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
   sqlite3_stmt *pHold;
   if (pHome == 0) return;
@@ -63,6 +87,7 @@ void bxRolloutSearchInstall(BxCall *p) {
   pHold = bxHold(p->bx, &p->err);
   bxRolloutCatchUp(pHome, 0, &p->err);
   bxExec(pHome, bxSqlRolloutSearch, &p->err);
+  bxDo(pHome, zFill, &p->err, "");
   bxLetGo(p->bx, pHold, &p->err);
   explainHost(&p->err);
   bxReturnInt(
@@ -134,25 +159,25 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
         "rollout_search_install() to create its index");
   }
   pStmt = bxPrepare(p,
-      "SELECT h.id, f.sequence, f.timestamp, f.role, " SNIPPET "FROM ("
-      "SELECT d.id >> 32 AS owner, d.id & 4294967295 AS sequence, "
-      "d.timestamp AS timestamp, "
-      "(SELECT fact FROM main.rollout_facts AS x WHERE x.id = d.id "
-      "AND x.fact IN ('user', 'assistant', 'tool') "
-      "ORDER BY instr(lower(x.value), lower(?1)) > 0 DESC LIMIT 1) "
-      "AS role, " MARKED_TEXT " AS text, rank AS score "
-      "FROM main.rollout_fts CROSS JOIN main.rollout__data AS d "
-      "ON d.id = rollout_fts.rowid "
-      "WHERE rollout_fts MATCH '\"' || replace(?1, '\"', '\"\"') "
-      "|| '\"' "
-      "ORDER BY rank) AS f JOIN main.rollout__heads AS h "
-      "ON h.no = (SELECT min(s.rollout) FROM "
-      "main.rollout__segments AS s JOIN main.rollout__heads AS live "
-      "ON live.no = s.rollout "
-      "WHERE s.owner = f.owner AND f.sequence BETWEEN s.first AND "
-      "s.last AND (live.expires_at IS NULL OR "
-      "live.expires_at >= ?3)) "
-      "ORDER BY f.score, h.updated DESC, f.sequence LIMIT ?2",
+      FACTS "SELECT h.id, f.sequence, f.timestamp, f.role, " SNIPPET "FROM ("
+            "SELECT d.id >> 32 AS owner, d.id & 4294967295 AS sequence, "
+            "d.timestamp AS timestamp, "
+            "(SELECT fact FROM facts AS x WHERE x.id = d.id "
+            "AND x.fact IN ('user', 'assistant', 'tool') "
+            "ORDER BY instr(lower(x.value), lower(?1)) > 0 DESC LIMIT 1) "
+            "AS role, " MARKED_TEXT " AS text, rank AS score "
+            "FROM main.rollout_fts CROSS JOIN main.rollout__data AS d "
+            "ON d.id = rollout_fts.rowid "
+            "WHERE rollout_fts MATCH '\"' || replace(?1, '\"', '\"\"') "
+            "|| '\"' "
+            "ORDER BY rank) AS f JOIN main.rollout__heads AS h "
+            "ON h.no = (SELECT min(s.rollout) FROM "
+            "main.rollout__segments AS s JOIN main.rollout__heads AS live "
+            "ON live.no = s.rollout "
+            "WHERE s.owner = f.owner AND f.sequence BETWEEN s.first AND "
+            "s.last AND (live.expires_at IS NULL OR "
+            "live.expires_at >= ?3)) "
+            "ORDER BY f.score, h.updated DESC, f.sequence LIMIT ?2",
       pErr);
   bxRolloutExplain(pErr, "SearchError: Search failed: ");
   bxBind(pStmt, pErr, "cii", z, nRow, bxNow());

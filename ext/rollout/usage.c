@@ -231,9 +231,10 @@ sqlite3_stmt *bxRolloutUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "c.cache_read, c.output, c.reasoning, c.format, c.at, c.call, c.price, "
       "CASE WHEN c.told THEN 'reported' WHEN c.price IS NOT NULL "
       "THEN 'computed' END, c.cache_write_1h, c.output_source "
-      "FROM " COSTS("k CROSS JOIN main.rollout_calls AS c "
-                    "ON c.id BETWEEN k.low AND k.high")
-      "LEFT JOIN main.rollout__heads AS h ON h.no = c.id >> 32";
+      "FROM " COSTS(
+          "k CROSS JOIN main.rollout_calls AS c "
+          "ON c.id BETWEEN k.low AND k.high") "LEFT JOIN main.rollout__heads "
+                                              "AS h ON h.no = c.id >> 32";
   return usageRows(bx, zCalls, apArg[0], pErr);
 }
 
@@ -241,8 +242,8 @@ sqlite3_stmt *bxRolloutUsageDays(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zDays[] =
       "SELECT day, model, " SUMMED
       "FROM (SELECT date(c.day * 86400, 'unixepoch') AS day, c.model AS "
-      "model, " SUMS "FROM " COSTS("main.rollout_calls AS c")
-      "GROUP BY c.day, c.model)";
+      "model, " SUMS
+      "FROM " COSTS("main.rollout_calls AS c") "GROUP BY c.day, c.model)";
   (void)apArg;
   return usageRows(bx, zDays, 0, pErr);
 }
@@ -259,8 +260,9 @@ sqlite3_stmt *bxRolloutUsageSums(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "FROM (SELECT h.id AS rollout, t.no <> t.root AS subagents, "
       "c.model AS model, " SUMS
       "FROM tree AS t JOIN main.rollout__heads AS h ON h.no = t.root "
-      "CROSS JOIN " COSTS("main.rollout_calls AS c")
-      "ON c.id BETWEEN t.no << 32 AND (t.no << 32) + 4294967295 "
-      "GROUP BY h.id, t.no <> t.root, c.model)";
+      "CROSS JOIN " COSTS(
+          "main.rollout_calls AS c") "ON c.id BETWEEN t.no << 32 AND (t.no << "
+                                     "32) + 4294967295 "
+                                     "GROUP BY h.id, t.no <> t.root, c.model)";
   return usageRows(bx, zSums, apArg[0], pErr);
 }

@@ -192,6 +192,24 @@ def test_a_redaction_of_what_is_not_derived_is_derived_redacted(db):
     well(db)
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_redacted_first_message_is_gone_at_once_and_read_again(db, deleted):
+    create(db, ID, "permanent", now=500)
+    append(db, ID, user("a secret"))
+    assert one(db, "SELECT rollout_fork(?, NULL, ?)", ID, OTHER) == OTHER
+    if deleted:
+        one(db, "SELECT rollout_delete(?)", ID)
+    db.execute("UPDATE rollout_items SET payload = replace(payload, 'secret', '-') "
+               "WHERE sequence = 1 AND rollout = ?", (OTHER,))
+    assert set(rows(db, "SELECT first_user_message FROM rollouts")) == {(None,)}
+    assert set(rows(db, "SELECT first_user_message FROM rollout_list(5)")) == {("a -",)}
+    well(db)
+    create(db, THIRD)
+    assert set(rows(db, "SELECT first_user_message FROM rollouts WHERE turns")) == {("a -",)}
+    assert rows(db, "SELECT 1 FROM rollout__heads WHERE behind IS NOT NULL") == []
+    well(db)
+
+
 def test_the_search_finds_items_of_plain_sql_after_the_next_call(db):
     create(db, ID, "permanent", now=500)
     one(db, "SELECT rollout_search_install()")

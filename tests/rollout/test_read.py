@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from rollout_helpers import ID, OTHER, THIRD, append, create, event, message, user, well
+from rollout_helpers import ID, OTHER, THIRD, append, create, derive, event, message, user, well
 from conftest import connect, one, rows
 
 NOW = 1700000000000
@@ -498,6 +498,8 @@ def test_search_follows_redaction_and_expiry(searched):
     append(db, ID, user("my key is SECRET"), user("more text"))
     db.execute("UPDATE rollout_items SET payload = replace(payload, 'SECRET', "
                "'***') WHERE sequence = 1")
+    assert find(db, "secret") == [] == find(db, "my key is ***")
+    derive(db)
     assert find(db, "secret") == [] and len(find(db, "my key is ***")) == 1
     assert len(find(db, "more", 1)) == 1
     db.execute("UPDATE rollouts SET expires_at = 1")
@@ -538,10 +540,14 @@ def test_search_goes_by_who_said_it_and_follows_redaction_of_one(searched):
     assert found() == [1, 3, 4]
     db.execute("UPDATE rollout_items SET payload = replace(payload, 'secret', '***') "
                "WHERE sequence = 1")
+    assert found() == [3, 4]
+    derive(db)
     assert found() == [2, 3, 4]
     db.execute("UPDATE rollout_items SET payload = replace(payload, '***', 'secret') "
                "WHERE sequence = 1")
+    derive(db)
     assert found() == [1, 3, 4]
+    assert rows(db, "SELECT * FROM rollout__fts_due") == []
 
 
 def test_search_finds_what_a_fork_of_an_expired_parent_shows(searched):

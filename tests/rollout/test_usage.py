@@ -57,6 +57,37 @@ def same_by_the_rules(db):
     well(db)
 
 
+def test_the_usage_of_one_conversation_is_found_without_reading_all(db):
+    text = lines(*(answer(0, f"m{i}", i + 1, f"s{i // 2}") for i in range(400)))
+    load(db, text)
+    mine = one(db, "SELECT id FROM rollouts WHERE source_id = 's7'")
+    steps = [0]
+
+    def cost(sql, *args):
+        steps[0] = 0
+        return rows(db, sql, *args), steps[0]
+
+    def step():
+        steps[0] += 1
+    db.set_progress_handler(step, 10)
+    everything, much = cost("SELECT * FROM rollout_usage")
+    some, little = cost("SELECT * FROM rollout_usage WHERE rollout = ?", mine)
+    assert some == [row for row in everything if row[0] == mine] and len(some) == 2
+    assert little < much / 20
+    sums, little = cost("SELECT * FROM rollout_usage_sums WHERE rollout = ?", mine)
+    everything, much = cost("SELECT * FROM rollout_usage_sums")
+    assert sums == [row for row in everything if row[0] == mine] and little < much / 20
+    facts, much = cost("SELECT * FROM rollout_facts")
+    assert cost("SELECT * FROM rollout_facts WHERE id = 1")[1] < much / 20
+    assert rows(db, "SELECT rollout FROM rollout_usage WHERE rollout = upper(?)", mine) == []
+    assert rows(db, "SELECT count(*) FROM rollout_usage WHERE rollout = upper(?) COLLATE NOCASE "
+                    "AND rollout IS NOT NULL", mine) == [(2,)]
+    assert rows(db, "SELECT count(*) FROM rollout_usage WHERE rollout IN (?, 'x', NULL)",
+                mine) == [(2,)]
+    assert rows(db, "SELECT count(*) FROM rollouts CROSS JOIN rollout_usage ON rollout = id") == [
+        (400,)]
+
+
 @pytest.mark.parametrize("way", ["function", "begin", "row"])
 def test_a_message_that_is_told_on_several_lines_counts_once(db, way):
     text = lines(answer(0, "m1", 9), answer(1, "m1", 11), answer(2, "m2", 1), answer(3, "m1", 4))
