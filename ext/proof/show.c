@@ -6,8 +6,8 @@
 **   kind, n   "row", and its number in the log; its leaf is n - 1
 **   hash      of the leaf
 **   kept      how many rows are no receipts, up to this one
-**   fields    [{name, type, salt, hash}]: what the leaf is made of; null if that has
-**             gone. An erased field has no salt, NULL neither salt nor hash
+**   fields    [{name, type, salt, hash}]: what the leaf is made of; with kept null if
+**             that has gone. An erased field has no salt, NULL neither salt nor hash
 **   path      the hashes from the leaf to the root
 **   head      the head to which they lead
 ** The proof of kind 'head' has "noted", an older head, and a path that shows that
@@ -224,7 +224,7 @@ static void proveLeaf(BxCall *p, BxLog *pLog, i64 iLeaf) {
         pOut, ",\"kept\":%lld", bxLogKept(pLog->p, iLeaf, &p->err));
     appendFields(pOut, &leaf);
   } else {
-    sqlite3_str_appendall(pOut, ",\"fields\":null");
+    sqlite3_str_appendall(pOut, ",\"kept\":null,\"fields\":null");
   }
   returnProof(p, pLog, pOut, &path);
 }

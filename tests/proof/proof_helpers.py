@@ -104,6 +104,14 @@ def proof_of(db, kind, key):
     return json.loads(one(db, "SELECT proof_of(?, ?)", kind, key))
 
 
+def check(proofs, *noted, everything=False):
+    """What tools/verify.py says of a dossier: a list, or it raises."""
+    found = verify.Verifier()
+    for proof in proofs:
+        found.line(json.dumps(proof))
+    return found.end([verify.read_head(text) for text in noted], everything).split("\n")
+
+
 def size(db, schema="main"):
     return one(db, f"SELECT size FROM {schema}.blackbox__tree")
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from conftest import one, rows
-from proof_helpers import head, problems, proof_of, receipts, size, verify, write
+from proof_helpers import check, head, problems, proof_of, receipts, size, write
 
 DAY = 86_400_000
 NOW = int(time.time() * 1000)
@@ -128,7 +128,7 @@ def test_old_heads_and_the_rows_that_are_left_can_be_verified(folded):
         assert problems(db, old) == []
         proofs = [proof_of(db, "head", old)]
         proofs += [proof_of(db, "leaf", r[0]) for r in rows(db, "SELECT leaf FROM blackbox__leaves")]
-        assert verify.verify(proofs, verify.read_head(old))
+        assert check(proofs, old)
     assert rows(db, "SELECT count(*) FROM proof_export WHERE path LIKE 'tile/0/%'")[0][0] == 1
 
 

@@ -5,8 +5,8 @@ import sqlite3
 import pytest
 
 from conftest import connect, load, one, rows
-from proof_helpers import (dossier, evidence, head, log, problems, proof_of, sha, size, unguarded,
-                           verify, write)
+from proof_helpers import (check, dossier, evidence, head, log, problems, proof_of, sha, size,
+                           unguarded, write)
 
 RING = "CREATE VIRTUAL TABLE {} USING payload_ring(window=5)"
 PUSH = "INSERT INTO {}(agent_id, event_id, request_body, timestamp) VALUES('a', ?, ?, ?)"
@@ -114,7 +114,7 @@ def test_a_pin_that_has_ended_is_proved_by_its_leaf_alone(db):
     after = proof_of(db, "row", 1)
     assert after["fields"] is None and after["hash"] == before["hash"]
     head(db)
-    assert verify.verify(dossier(db), None, True) and problems(db) == []
+    assert check(dossier(db), everything=True) and problems(db) == []
 
 
 def test_a_pin_that_ended_before_its_leaf_has_no_fields_of_the_row(db, path):
@@ -150,7 +150,7 @@ def test_packed_evidence_is_the_same_evidence(db):
         assert one(db, "SELECT typeof(request_body) FROM event_payloads") == kind
         assert problems(db) == problems(db, noted) == []
         after = proof_of(db, "evidence", row)
-        assert after == before and verify.verify([after], verify.read_head(noted))
+        assert after == before and check([after], noted)
 
 
 def test_a_call_takes_in_at_most_20000(db):

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from conftest import one, rows, run_program
-from proof_helpers import (LEAVES, ROOTS, dossier, head, path as path_of, proof, proof_of, receipts,
-                           root, sha, size as size_of, split, verify, write)
+from proof_helpers import (LEAVES, ROOTS, check, dossier, head, path as path_of, proof, proof_of,
+                           receipts, root, sha, size as size_of, split, verify, write)
 
 HASHES = [sha(b"\0", leaf) for leaf in LEAVES]
 
@@ -25,9 +25,9 @@ def test_the_verifier_agrees_with_the_examples():
             assert verify.inclusion_root(m, n, HASHES[m], path_of(m, HASHES[:n])).hex() \
                 == ROOTS[n - 1]
             if m:
-                assert verify.consistent_roots(m, bytes.fromhex(ROOTS[m - 1]), n,
-                                               proof(m, HASHES[:n])) \
-                    == (bytes.fromhex(ROOTS[m - 1]), bytes.fromhex(ROOTS[n - 1]))
+                old, new = (("o", k, bytes.fromhex(ROOTS[k - 1])) for k in (m, n))
+                assert verify.is_beginning(old, new, proof(m, HASHES[:n]))
+                assert not verify.is_beginning(("o", m, bytes(32)), new, proof(m, HASHES[:n]))
 
 
 def number(n):
@@ -151,6 +151,5 @@ def test_a_dossier_of_everything_holds(db):
     noted = head(db)
     write(db, 33)
     head(db)
-    old = verify.read_head(noted)
-    assert verify.verify(dossier(db, noted), old, True).startswith("73 of 73 leaves")
+    assert check(dossier(db, noted), noted, everything=True)[0].startswith("73 of 73 leaves")
     assert split(9) == 8
