@@ -113,31 +113,33 @@ void bxAnchor(Bx *bx, BxErr *pErr) {
   }
 }
 
-/* Marks the entry that keeps this statement of the connection. Returns whether
-** there is one. */
-static int markKept(BxStmts *p, sqlite3_stmt *pHost) {
-  int i;
-  for (i = 0; i < p->nStmt; i++) {
-    if (p->aStmt[i].pStmt == pHost &&
-        strcmp(sqlite3_sql(pHost), p->aStmt[i].zSql) == 0) {
-      p->aStmt[i].bFound = 1;
-      return 1;
-    }
-  }
-  return 0;
-}
+#define KEPT_BIT(p) ((sqlite3_uint64)1 << ((sqlite3_uint64)(p) >> 6 & 63))
 
 /* Forgets the entries whose statements the host has finalized. Reads SQLite's
-** list of statements once. */
+** list of statements once. That has the newest first: so the next entry is mostly
+** the one before. */
 static void findKept(BxStmts *p) {
   sqlite3_stmt *pHost = 0;
-  int i, nLost = 0;
+  sqlite3_uint64 mKept = 0; /* others are not looked for */
+  int i, k, nLost = 0, iNext = 0;
   for (i = 0; i < p->nStmt; i++) {
     p->aStmt[i].bFound = 0;
-    if (p->aStmt[i].pStmt != 0) nLost++;
+    if (p->aStmt[i].pStmt == 0) continue;
+    mKept |= KEPT_BIT(p->aStmt[i].pStmt);
+    nLost++;
   }
   while (nLost > 0 && (pHost = sqlite3_next_stmt(p->bx->db, pHost)) != 0) {
-    nLost -= markKept(p, pHost);
+    if (!(mKept & KEPT_BIT(pHost))) continue;
+    for (k = 0, i = iNext; k < p->nStmt; k++) {
+      if (--i < 0) i = p->nStmt - 1;
+      if (p->aStmt[i].pStmt != pHost) continue;
+      if (strcmp(sqlite3_sql(pHost), p->aStmt[i].zSql) == 0) {
+        p->aStmt[i].bFound = 1;
+        nLost--;
+      }
+      iNext = i;
+      break;
+    }
   }
   for (i = 0; i < p->nStmt; i++) {
     if (!p->aStmt[i].bFound) p->aStmt[i].pStmt = 0;

@@ -98,7 +98,8 @@ typedef struct Ring {
   int nChange;
   unsigned int iData;
   i64 iLooked;
-  int bSame;            /* nothing has changed since the last push but by it */
+  int bSame;  /* nothing has changed since the last push but by it */
+  int iKnown; /* another number: what is known of agents is of before */
   struct Watch *pWatch; /* NULL before the first push that is looked at */
 } Ring;
 
@@ -128,14 +129,6 @@ typedef struct RingPush {
   i64 nByte; /* of both bodies */
   int bLate; /* only its response is new */
 } RingPush;
-
-/* A slot, and what is in it. */
-typedef struct RingSlot {
-  i64 iId;
-  i64 nByte;
-  int bThere;
-  int bOther; /* it is of another agent */
-} RingSlot;
 
 /* aValue: window, max_bytes, idle_days */
 void bxRingCreate(Ring *p, const i64 aValue[3], BxErr *pErr);
@@ -215,6 +208,10 @@ void bxBodyBegin(
     Ring *p, i64 iNo, sqlite3_stmt *pStmt, int iColumn, BxErr *pErr);
 /* The same from the table. */
 void bxBodyOpen(Ring *p, i64 iNo, BxErr *pErr);
+/* The same from memory, with the agent, as the push that nothing has followed but
+** pushes left it. Returns whether that is known. */
+int bxBodyRecall(Ring *p, const char *zAgent, RingAgent *pOut);
+void bxBodyKnow(Ring *p, const char *zAgent, const RingAgent *pAgent);
 /* The body that a slot has as pVal becomes the result. */
 void bxBodyResult(Ring *p, sqlite3_context *pCtx, i64 iNo, sqlite3_value *pVal,
     int mFlags, BxErr *pErr);

@@ -561,6 +561,7 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   Ring *p = (Ring *)pVtab;
   BxErr err = {SQLITE_OK, 0};
   BxWrite write;
+  int bPush = 0;
   bxWriteBegin(&write, p->base.stmts.bx);
   bxRingSettings(p, &err);
   if (argc == 1) {
@@ -573,7 +574,9 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   } else {
     insertRow(p, argv, piRowid, &err);
     tendBeside(p, *piRowid, &err);
+    bPush = err.rc == SQLITE_OK;
   }
+  if (!bPush) p->iKnown++;
   return bxWriteEnd(&write, &err, pVtab);
 }
 

@@ -23,7 +23,9 @@ static void freeKept(RingBodies *p, i64 iBut) {
 }
 
 void bxBodyFree(Ring *p) {
+  int i;
   if (p->pBodies == 0) return;
+  for (i = 0; i < AGENTS_KNOWN; i++) sqlite3_free(p->pBodies->apKnown[i]);
   freeKept(p->pBodies, -1);
   freeText(p->pBodies, &p->pBodies->aRead[0], 0);
   freeText(p->pBodies, &p->pBodies->aRead[1], 0);
@@ -289,9 +291,8 @@ void bxBodyAppend(
   pOut->n = -1;
   if (pErr->rc != SQLITE_OK) return;
   if (eType != SQLITE_TEXT && eType != SQLITE_BLOB) return;
-  z = eType == SQLITE_TEXT ? sqlite3_value_text(pVal)
-                           : sqlite3_value_blob(pVal);
   n = sqlite3_value_bytes(pVal);
+  z = sqlite3_value_blob(pVal); /* of a text, without a copy that ends with 0 */
   if (n > 0 && bxGot((void *)z, pErr) == 0) return;
   if (n <= SHORT) {
     if (eType == SQLITE_TEXT) return;

@@ -10,12 +10,14 @@
 #define PAGE_MOST 3930 /* so that a row of the agents fills a page */
 #define HEADS 4
 #define RUNS 12
-#define DEPTH 64             /* records of a chain */
-#define SHORT 100            /* bytes that a slot has itself */
-#define SHARED_LEAST 256     /* bytes */
-#define AGENTS_KEPT 64       /* agents whose heads are in memory */
+#define DEPTH 64         /* records of a chain */
+#define SHORT 100        /* bytes that a slot has itself */
+#define SHARED_LEAST 256 /* bytes */
+#define AGENTS_KEPT 64   /* agents whose heads are in memory */
+#define AGENTS_KNOWN 256
 #define KEPT_MOST (16 << 20) /* bytes of them */
 #define CHUNKS_KEPT 8
+#define NAME_KNOWN 64 /* bytes of a name, with a terminator */
 #define POSITION_MOST ((i64)1 << 56)
 #define DIRTY_MOST 16
 
@@ -59,6 +61,14 @@ typedef struct BodyRecord {
   i64 nShared;
 } BodyRecord;
 
+/* An agent and its log after its last push. */
+typedef struct BodyKnown {
+  int iKnown; /* see Ring */
+  RingAgent agent;
+  BodyLog log;
+  char zAgent[NAME_KNOWN];
+} BodyKnown;
+
 struct RingBodies {
   BodyLog log;
   int nChange; /* of the connection, when the log was loaded */
@@ -68,6 +78,7 @@ struct RingBodies {
     BodyText a[HEADS];
   } aKept[AGENTS_KEPT];
   i64 nKept;
+  BodyKnown *apKnown[AGENTS_KNOWN]; /* in the place of the hash of the name */
   BodyText aRead[2]; /* the last request and response that were read */
   struct {
     i64 iChunk; /* -1: none */

@@ -97,6 +97,46 @@ void bxBodyForget(Ring *p) {
   if (p->pBodies != 0) p->pBodies->log.iNo = 0;
 }
 
+static BodyKnown **placeOf(Ring *p, const char *zAgent, i64 n) {
+  return &p->pBodies->apKnown[bxBodyHash((const unsigned char *)zAgent, n) / 2 %
+                              AGENTS_KNOWN];
+}
+
+/* All of a log but what is after its open bytes. */
+static void copyLog(BodyLog *pTo, const BodyLog *pFrom) {
+  memcpy(pTo, pFrom, offsetof(BodyLog, aOpen) + (size_t)pFrom->nOpen);
+}
+
+int bxBodyRecall(Ring *p, const char *zAgent, RingAgent *pOut) {
+  i64 n = (i64)strlen(zAgent);
+  RingBodies *pB = p->pBodies;
+  BodyKnown *pKnown;
+  if (pB == 0 || n >= NAME_KNOWN) return 0;
+  pKnown = *placeOf(p, zAgent, n);
+  if (pKnown == 0 || pKnown->iKnown != p->iKnown ||
+      strcmp(pKnown->zAgent, zAgent) != 0) {
+    return 0;
+  }
+  *pOut = pKnown->agent;
+  copyLog(&pB->log, &pKnown->log);
+  pB->log.iPin = POSITION_MOST;
+  pB->hPage = 0;
+  forgetRead(pB);
+  return 1;
+}
+
+void bxBodyKnow(Ring *p, const char *zAgent, const RingAgent *pAgent) {
+  i64 n = (i64)strlen(zAgent);
+  BodyKnown **ppKnown = placeOf(p, zAgent, n);
+  if (n >= NAME_KNOWN) return;
+  if (*ppKnown == 0) *ppKnown = sqlite3_malloc(sizeof(BodyKnown));
+  if (*ppKnown == 0) return; /* it is read again */
+  (*ppKnown)->iKnown = p->iKnown;
+  (*ppKnown)->agent = *pAgent;
+  copyLog(&(*ppKnown)->log, &p->pBodies->log);
+  memcpy((*ppKnown)->zAgent, zAgent, (size_t)n + 1);
+}
+
 /*---------------------------------------------------------------- page ----*/
 
 /* The runs and heads. Returns where they end, or NULL. */
@@ -475,7 +515,7 @@ static void seal(Ring *p, BxErr *pErr) {
   BodyLog *pLog = &p->pBodies->log;
   if (pLog->nLive >= pLog->nPlace || pLog->iOpen % 64 == 63) {
     advance(p, pErr);
-    if (pLog->nPlace - pLog->nLive <= pLog->nPlace / 8) {
+    if (pLog->nPlace - pLog->nLive <= 1 + pLog->nPlace / 8) {
       pLog->nPlace += 1 + pLog->nPlace / 8;
     }
   }

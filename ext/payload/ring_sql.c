@@ -322,97 +322,102 @@ static void beginAgent(
   bxBodyBegin(p, pOut->iNo, 0, 0, pErr);
 }
 
-/* Finds the place of a push: the agent, with the seq of the push, and its slot. */
-static void findSlot(Ring *p, const RingPush *pPush, RingAgent *pNext,
-    RingSlot *pOld, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT a.no, a.window, a.kept, a.given, a.rows, s.id IS NOT NULL, "
-      "s.size_bytes, s.agent_id IS NOT ?1, a.page "
-      "FROM main.@_agents AS a LEFT JOIN main.@_slots AS s ON s.id = "
-      "(a.no << 29) + (a.window << 14) + (a.given + 1) % a.window "
-      "WHERE a.agent_id = ?1";
+/* Whether nothing but the push changes the ring with it. */
+static int isPlain(const Ring *p) {
+  return !(p->mWatch & ~RING_ERASED) && p->nMaxByte + p->nIdleDay == 0;
+}
+
+/* Finds the agent of a push; a new one begins. */
+static void findAgent(
+    Ring *p, const char *zAgent, RingAgent *pNext, BxErr *pErr) {
+  static const char zSql[] = "SELECT no, window, kept, given, rows, page "
+                             "FROM main.@_agents WHERE agent_id = ?1";
   int nRead = 0;
   memset(pNext, 0, sizeof(*pNext));
-  memset(pOld, 0, sizeof(*pOld));
+  if (isPlain(p) && bxBodyRecall(p, zAgent, pNext)) return;
   do { /* once more if its rows were laid out for another window */
     sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
     bxRingSettle(p, pNext, pErr);
-    bxBind(pStmt, pErr, "t", pPush->zAgent);
+    bxBind(pStmt, pErr, "t", zAgent);
     if (bxRow(pStmt, pErr)) {
       bxRingReadAgent(p, pStmt, pNext, pErr);
-      pOld->bThere = sqlite3_column_int(pStmt, 5);
-      pOld->nByte = sqlite3_column_int64(pStmt, 6);
-      pOld->bOther = sqlite3_column_int(pStmt, 7);
-      if (pErr->rc == SQLITE_OK) bxBodyBegin(p, pNext->iNo, pStmt, 8, pErr);
+      if (pErr->rc == SQLITE_OK) bxBodyBegin(p, pNext->iNo, pStmt, 5, pErr);
     }
     bxDone(pStmt, pErr);
     if (pErr->rc != SQLITE_OK) return;
-    if (pNext->iNo == 0) beginAgent(p, pPush->zAgent, pNext, pErr);
+    if (pNext->iNo == 0) beginAgent(p, zAgent, pNext, pErr);
   } while (pNext->nWindow != p->nWindow && nRead++ == 0);
   if (pNext->bKept) rollKept(p, pNext, pErr);
-  pNext->nGiven++;
-  if (pErr->rc != SQLITE_OK) return;
-  pOld->iId = RING_AT(pNext, pNext->nGiven);
-  if (pOld->bThere && pOld->bOther) {
-    bxRingCorrupt(p, pErr, "_slots");
-  } else if (pOld->bThere && bxRingIsHeld(p, pOld->iId, pErr)) {
-    keepHeld(p, pNext, pOld->iId, pOld->iId, MAX_GIVEN, pErr);
-    pOld->bThere = 0;
-    pOld->nByte = 0;
-    bxBodyOpen(p, pNext->iNo, pErr);
+}
+
+/* Whether the slot of a push has an exchange, which rolls out. If an agent has all that it
+** may have, its counters tell. */
+static int hasOld(Ring *p, const RingAgent *pNext, i64 iSlot, BxErr *pErr) {
+  static const char zSql[] = "SELECT 1 FROM main.@_slots WHERE id = ?1";
+  i64 nBefore = pNext->nGiven - 1;
+  if (!pNext->bKept &&
+      pNext->nRow == (nBefore < pNext->nWindow ? nBefore : pNext->nWindow)) {
+    return nBefore >= pNext->nWindow;
   }
+  return (int)bxAsk(&p->base.stmts, zSql, pErr, "i", iSlot);
 }
 
 /* Writes the row of a push, and counts it. */
-static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
-    const RingSlot *pOld, BxErr *pErr) {
-  static const char zInsert[] =
-      "INSERT INTO main.@_slots(id, seq, timestamp, size_bytes, agent_id, "
+static void putExchange(
+    Ring *p, RingAgent *pNext, const RingPush *pPush, i64 iSlot, BxErr *pErr) {
+  static const char zPut[] =
+      "REPLACE INTO main.@_slots(id, seq, timestamp, size_bytes, agent_id, "
       "event_id, meta, request_body, response_body) "
       "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-  static const char zRewrite[] =
-      "UPDATE main.@_slots SET seq = ?2, timestamp = ?3, size_bytes = ?4, "
-      "agent_id = ?5, event_id = ?6, meta = ?7, request_body = ?8, "
-      "response_body = ?9 WHERE id = ?1";
-  static const char zPushed[] =
-      "UPDATE main.@_agents SET given = given + 1, rolled = rolled + ?3, "
-      "rows = rows + 1 - ?3, bytes = bytes + ?4, page = ?2 WHERE no = ?1";
-  static const char zTurned[] =
-      "UPDATE main.@_agents SET given = given + 1, rolled = rolled + ?3, "
-      "rows = rows + 1 - ?3, bytes = bytes + ?4, page = ?2, at = ?5 "
-      "WHERE no = ?1";
+  static const char zOld[] =
+      "SELECT size_bytes FROM main.@_slots WHERE id = ?1";
+#define PUSHED                                                                 \
+  "UPDATE main.@_agents SET given = given + 1, rolled = rolled + ?3, rows = "  \
+  "rows + 1 - ?3, bytes = bytes + ?4 - ifnull((SELECT size_bytes FROM "        \
+  "main.@_slots WHERE id = ?5), 0), page = ?2"
+  static const char zPushed[] = PUSHED " WHERE no = ?1";
+  static const char zTurned[] = PUSHED ", at = ?6 WHERE no = ?1";
   static const char zNew[] =
       "INSERT INTO main.@_agents(no, page, rolled, bytes, at, agent_id, "
-      "window, "
-      "kept, given, cleared, saved, rows) "
-      "VALUES(?1, ?2, ?3, ?4, nullif(?5, 0), ?6, ?7, 0, 1, 0, 0, 1)";
-  const char *azSql[] = {pOld->bThere ? zRewrite : zInsert,
-      pNext->bNew                 ? zNew
-      : p->nMaxByte | p->nIdleDay ? zTurned
-                                  : zPushed,
+      "window, kept, given, cleared, saved, rows) "
+      "VALUES(?1, ?2, ?3, ?4, nullif(?6, 0), ?7, ?8, 0, 1, 0, 0, 1)";
+  int bBound = p->nMaxByte + p->nIdleDay > 0;
+  int bTaken = hasOld(p, pNext, iSlot, pErr);
+  const char *azSql[] = {zPut,
+      pNext->bNew ? zNew
+      : bBound    ? zTurned
+                  : zPushed,
       zCountRing};
   sqlite3_stmt *apStmt[3];
-  i64 nByte = lessBytes(pPush->nByte, pOld->nByte);
+  i64 nMore = pPush->nByte;
   RingBody request, response;
-  bxStmtSet(
-      &p->base.stmts, azSql, p->nMaxByte | p->nIdleDay ? 3 : 2, apStmt, pErr);
-  bxRingMakeRoom(p, pNext, nByte, pOld->iId, pErr);
+  bxStmtSet(&p->base.stmts, azSql, bBound ? 3 : 2, apStmt, pErr);
+  if (bBound) {
+    nMore = lessBytes(nMore, bxAsk(&p->base.stmts, zOld, pErr, "i", iSlot));
+    bxRingMakeRoom(p, pNext, nMore, iSlot, pErr);
+  }
   bxBodyAppend(p, pPush->pRequest, 1, &request, pErr);
   bxBodyAppend(p, pPush->pResponse, 0, &response, pErr);
-  bxBind(apStmt[0], pErr, "iiiitss", pOld->iId, pNext->nGiven, pPush->iTime,
+  bxBind(
+      apStmt[1], pErr, "i-iii", pNext->iNo, (i64)bTaken, pPush->nByte, iSlot);
+  if (azSql[1] != zPushed) bxBind(apStmt[1], pErr, "-----i", pNext->iTurn);
+  if (pNext->bNew) {
+    bxBind(apStmt[1], pErr, "------ti", pPush->zAgent, pNext->nWindow);
+  }
+  bxBodyPage(p, apStmt[1], 2, pErr);
+  bxRun(apStmt[1], pErr);
+  bxBind(apStmt[0], pErr, "iiiitss", iSlot, pNext->nGiven, pPush->iTime,
       pPush->nByte, pPush->zAgent, pPush->pEvent, pPush->pMeta);
   bxBodyBind(apStmt[0], 8, &request, pPush->pRequest, pErr);
   bxBodyBind(apStmt[0], 9, &response, pPush->pResponse, pErr);
   bxRun(apStmt[0], pErr);
   bxBodyRolled(p, pNext->nGiven, pErr);
-  bxBind(apStmt[1], pErr, "i-ii", pNext->iNo, (i64)pOld->bThere, nByte);
-  if (azSql[1] != zPushed) bxBind(apStmt[1], pErr, "----i", pNext->iTurn);
-  if (pNext->bNew) {
-    bxBind(apStmt[1], pErr, "-----ti", pPush->zAgent, pNext->nWindow);
+  if (bBound) countRing(p, nMore, pErr);
+  if (pErr->rc == SQLITE_OK && isPlain(p) && !pNext->bKept) {
+    pNext->bNew = 0;
+    pNext->nRow += !bTaken;
+    bxBodyKnow(p, pPush->zAgent, pNext);
   }
-  bxBodyPage(p, apStmt[1], 2, pErr);
-  bxRun(apStmt[1], pErr);
-  countRing(p, nByte, pErr);
 }
 
 void bxRingFits(Ring *p, i64 nByte, BxErr *pErr) {
@@ -426,17 +431,21 @@ void bxRingFits(Ring *p, i64 nByte, BxErr *pErr) {
 
 void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
   RingAgent next;
-  RingSlot old;
   Watched watched;
   pPush->nByte = bxBytes(pPush->pRequest) + bxBytes(pPush->pResponse);
   bxRingFits(p, pPush->nByte, pErr);
   bxRingWatchBegin(p, pPush, &watched, pErr);
-  findSlot(p, pPush, &next, &old, pErr);
+  findAgent(p, pPush->zAgent, &next, pErr);
   if (pErr->rc != SQLITE_OK) return;
+  next.nGiven++;
   assert(next.iNo > 0 && next.nWindow > 0 && next.nGiven > 0);
-  putExchange(p, &next, pPush, &old, pErr);
-  *piRowid = old.iId;
-  bxRingWritten(p, &next, pPush, old.iId, &watched, pErr);
+  *piRowid = RING_AT(&next, next.nGiven);
+  if (bxRingIsHeld(p, *piRowid, pErr)) {
+    keepHeld(p, &next, *piRowid, *piRowid, MAX_GIVEN, pErr);
+    bxBodyOpen(p, next.iNo, pErr);
+  }
+  putExchange(p, &next, pPush, *piRowid, pErr);
+  bxRingWritten(p, &next, pPush, *piRowid, &watched, pErr);
 }
 
 /*--------------------------------------------------------------- removal ----*/

@@ -35,6 +35,7 @@ void bxRingWatchFree(Ring *p) {
 
 void bxRingForget(Ring *p) {
   p->nChange = -1;
+  p->iKnown++;
   bxBodyForget(p);
   if (p->pWatch != 0) p->pWatch->rules.bRead = 0;
 }
@@ -103,6 +104,7 @@ void bxRingSettings(Ring *p, BxErr *pErr) {
   p->bSame = p->nChange >= 0 && (nMore == 0 || nMore == 1) &&
              (isTemp(p) || dataVersion(p) - p->iData <= 1);
   if (p->bSame || pErr->rc != SQLITE_OK) return;
+  p->iKnown++;
   bxRingReadConfig(p, pErr);
   if (isTemp(p)) {
     p->iLooked = bxNow();

@@ -90,11 +90,11 @@ static void findSpans(Ring *p, BodySpans *pOut, BxErr *pErr) {
   qsort(pOut->a, (size_t)pOut->n, sizeof(*pOut->a), compareSpans);
 }
 
+/* Returns whether some of the bytes were not zero. */
 static int clearBytes(unsigned char *z, i64 n) {
-  i64 i = 0;
-  while (i < n && z[i] == 0) i++;
-  if (i < n) memset(z + i, 0, (size_t)(n - i));
-  return i < n;
+  if (z[0] == 0 && memcmp(z, z + 1, (size_t)(n - 1)) == 0) return 0;
+  memset(z, 0, (size_t)n);
+  return 1;
 }
 
 /* Fills what is from position iFrom to iTo with zeros. */
@@ -175,6 +175,7 @@ void bxBodyRolled(Ring *p, i64 iSeq, BxErr *pErr) {
   scrub(p, pErr);
   /* the next pushes overwrite some places */
   if (pLog->nPlace > 2 * pLog->nLive + 8) clearPlaces(p, pErr);
+  bxBodyStore(p, pErr);
 }
 
 void bxBodyClear(Ring *p, i64 iNo, BxErr *pErr) {
@@ -221,6 +222,7 @@ void bxBodyDeleted(Ring *p, i64 iNo, BxErr *pErr) {
 void bxBodySync(Ring *p, BxErr *pErr) {
   static const char zAgentThere[] = "SELECT 1 FROM main.@_agents WHERE no = ?1";
   if (p->pBodies == 0) return;
+  if (p->pBodies->nDirty > 0) p->iKnown++;
   while (p->pBodies->nDirty > 0 && pErr->rc == SQLITE_OK) {
     i64 iNo = p->pBodies->aDirty[--p->pBodies->nDirty];
     if (bxAsk(&p->base.stmts, zAgentThere, pErr, "i", iNo)) {

@@ -141,7 +141,6 @@ def test_check_finds_every_damage_of_a_ring(ring, path, damage, where):
      ("UPDATE ring_agents SET no = 9223372036854775807 WHERE agent_id = 'a'",
       "ring_agents"),
      ("DELETE FROM ring_config", "ring_config"),
-     ("UPDATE ring_slots SET agent_id = 'zz'", "ring_slots"),
      ("DROP TABLE ring_slots", "ring_slots"), ("DROP TABLE ring_agents", "ring_agents"),
      ("DROP TABLE ring_config", "ring_config")])
 def test_a_push_into_a_damaged_ring_names_the_table_and_changes_nothing(ring, path, damage, table):

@@ -159,6 +159,59 @@ def test_random_conversations_read_the_same(path, seed):
     assert sorted(map(repr, saved)) == sorted(repr(row[:5]) for row in run.model.evidence)
 
 
+# ---- what a connection keeps in memory ----
+
+def of_another(path, sql, *values):
+    other = connect(path)
+    other.execute(sql, values)
+    other.close()
+
+
+PUSH = ("INSERT INTO ring(agent_id, event_id, request_body, timestamp)"
+        " VALUES('a', 'between', '%s', 1)" % ("between " * 200))
+
+
+@pytest.mark.parametrize("between", [
+    lambda db, path: of_another(path, PUSH),
+    lambda db, path: db.executescript(f"BEGIN; {PUSH}; ROLLBACK"),
+    lambda db, path: db.executescript(f"BEGIN; SAVEPOINT s; {PUSH}; ROLLBACK TO s; COMMIT"),
+    lambda db, path: db.executescript("BEGIN; DELETE FROM ring WHERE seq > 7; ROLLBACK"),
+    lambda db, path: db.execute("DELETE FROM ring WHERE seq > 7"),
+    lambda db, path: of_another(path, "DELETE FROM ring WHERE seq > 7"),
+    lambda db, path: db.execute("INSERT INTO ring(ring, value) VALUES('window', 3)"),
+    lambda db, path: of_another(path, "INSERT INTO ring(ring, value) VALUES('window', 3)"),
+    lambda db, path: db.execute("INSERT INTO ring(ring, value) VALUES('max_bytes', 9000)"),
+    lambda db, path: db.execute("SELECT payload_extract('ring', 'a')").fetchall(),
+    lambda db, path: of_another(path, "SELECT payload_kill_switch('ring', 'a', 'k')"),
+    lambda db, path: db.execute("INSERT INTO ring(ring, agent_id, event_id, response_body) "
+                                "VALUES('complete', 'a', 'e9', ?)", ("late " * 99,)),
+    lambda db, path: db.execute("SELECT retention_hold('agent', 'a', 'x', 'y', 'z')").fetchall(),
+    lambda db, path: db.execute("UPDATE ring_agents SET given = given + 1, rolled = rolled + 1"),
+    lambda db, path: [push(db, f"a{i}") for i in range(300)],
+])
+def test_a_push_notices_what_came_between(tmp_path, between):
+    """Beside a ring of which the connection knows nothing before each push."""
+    read = []
+    for name in ("known", "read"):
+        path = tmp_path / name
+        db = connect(path)
+        db.execute("SELECT blackbox_install('main', 'payload,retention')")
+        db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=10)")
+        for i in range(30):
+            if i == 12:
+                between(db, path)
+            if name == "read":
+                db.execute("UPDATE ring_config SET value = value")
+            push(db, "a", f"e{i}", "said " * (100 + 10 * i), None, i)
+        columns = "no, agent_id, window, kept, given, rolled, cleared, saved, rows, bytes"
+        read.append([rows(db, f"SELECT {columns} FROM ring_agents"),
+                     rows(db, "SELECT * FROM ring"), ring_reader.read(db),
+                     rows(db, "SELECT object FROM blackbox_check")])
+        db.close()
+    assert read[0] == read[1]
+    assert len(read[0][2]) > 2
+
+
 # ---- what it takes ----
 
 def texts(db):
