@@ -323,7 +323,7 @@ static void beginAgent(
 }
 
 /* Whether nothing but the push changes the ring with it. */
-static int isPlain(const Ring *p) {
+static int isUnwatched(const Ring *p) {
   return !(p->mWatch & ~RING_ERASED) && p->nMaxByte + p->nIdleDay == 0;
 }
 
@@ -334,7 +334,7 @@ static void findAgent(
                              "FROM main.@_agents WHERE agent_id = ?1";
   int nRead = 0;
   memset(pNext, 0, sizeof(*pNext));
-  if (isPlain(p) && bxBodyRecall(p, zAgent, pNext)) return;
+  if (isUnwatched(p) && bxBodyRecall(p, zAgent, pNext)) return;
   do { /* once more if its rows were laid out for another window */
     sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
     bxRingSettle(p, pNext, pErr);
@@ -413,7 +413,7 @@ static void putExchange(
   bxRun(apStmt[0], pErr);
   bxBodyRolled(p, pNext->nGiven, pErr);
   if (bBound) countRing(p, nMore, pErr);
-  if (pErr->rc == SQLITE_OK && isPlain(p) && !pNext->bKept) {
+  if (pErr->rc == SQLITE_OK && isUnwatched(p) && !pNext->bKept) {
     pNext->bNew = 0;
     pNext->nRow += !bTaken;
     bxBodyKnow(p, pPush->zAgent, pNext);
