@@ -119,9 +119,9 @@ static const BxDomain aDomain[] = {
         .xCheck = checkCore,
         .zFaults = zCoreFaults,
         .zGuarded = ",blackbox__open,retention_rules,retention__clock,"
-                    "retention__in_force,retention__erased,"
+                    "retention__in_force,"
                     "blackbox__log,blackbox__tree,blackbox__leaves,"
-                    "blackbox__nodes,blackbox__folded,blackbox__erased,"
+                    "blackbox__folded,blackbox__erased,"
                     "store_dropped,"},
     {.zName = "payload",
         .bDefault = 1,

@@ -206,7 +206,7 @@ BEGIN
   UPDATE OR ABORT cache_sessions SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
   WHERE session_id = OLD.session_id;
   UPDATE cache_state SET bytes = bytes - OLD.data_size WHERE one = 1;
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest)
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest)
   VALUES (CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER), 'cache', coalesce((SELECT iif(rule < 3, 'evict', rule) FROM cache_state), 'manual'),
     1, OLD.data_size, OLD.timestamp);
 END;
@@ -219,7 +219,7 @@ BEGIN
   SELECT CASE
   WHEN NOT NEW.kept_count AND NEW.kept_size IS NOT 0 OR NEW.kept_count IS NOT EXISTS (SELECT 1 FROM cache_items WHERE session_id = NEW.session_id) THEN
     RAISE(ABORT, 'ValidationError: a session that has items cannot be replaced, and its totals cannot be set; UPDATE or DELETE it')
-  WHEN EXISTS (SELECT 1 FROM retention__refused WHERE kind = 'session' AND "key" = NEW.session_id) THEN
+  WHEN EXISTS (SELECT 1 FROM retention__in_force, retention__clock WHERE kind = 'erased session' AND "key" = NEW.session_id AND until > seen) THEN
     RAISE(ABORT, 'ErasedError: the session with this id was erased, and writes under it are refused for retention.refuse_days; use another one') END;
 END;
 

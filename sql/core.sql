@@ -5,27 +5,22 @@
 --         blackbox__log          what blackbox did: one row for each act
 --         blackbox__open         removals whose receipt is not finished
 --         blackbox__tree         the Merkle tree of the log: see ext/core/log_tree.c
---         blackbox__leaves, blackbox__nodes  its hashes
+--         blackbox__leaves       its hashes
 --         blackbox__folded       leaves of receipts that are now parts of a sum
 --         blackbox__erased       hashes of fields of the log that were erased
 --         retention_rules        what each rule removes: the rows that a view of
 --                                a domain lists, or old rows of your own table
 --         retention__clock       the newest time that this file has seen
---         retention__in_force    what holds keep, for the guards of every domain
---         retention__erased      keys of what was erased, which are refused
+--         retention__in_force    what holds keep, and keys of what was erased, which are
+--                                refused: for the guards of every domain
 --         store_dropped          texts that the body store can sweep
 --         blackbox__probe        lets a trigger detect a REPLACE
 --         blackbox_prices        what a million tokens cost: rules, reports and
 --         blackbox_places        where bodies and session files have what is read
 --                                from them
---         retention__controls  characters that a text of a record must not have;
---                                unseen, in the first row: those that make none visible
--- Views   retention_now          the current time, if the clock can be trusted
---         retention_refusers     what could refuse the removal of a row by a rule
---         blackbox_log           the log, with the receipts that are not finished
---         retention_log          receipts: what was removed, and by which rule
---         retention_note         INSERT adds to the receipt of the minute
---         retention__refused     the rows of retention__erased whose time is not over
+-- Views   blackbox_log           the log, with the receipts that are not finished
+--         retention_log          receipts: what was removed, and by which rule. INSERT
+--                                adds to the receipt of the minute
 --         retention__holds       the rows of retention__in_force that have not ended
 --
 -- This file runs alone (sqlite3 my.db < sql/core.sql), any number of times. The
@@ -35,27 +30,6 @@
 -- Invariants: a setting has a known name and a value in range, on every
 -- connection. A removal is counted by the statement that removes the rows. The log
 -- only grows.
-
--- clock is the time of the machine. now is the same, or NULL if the clock is more
--- than seven days (604800000 ms) ahead of the newest time seen: nothing is due then.
-CREATE VIEW IF NOT EXISTS main.retention_now AS
-SELECT iif(clock <= seen + 604800000, clock, NULL) AS now, clock, seen
-  FROM (SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER) AS clock, seen
-          FROM retention__clock WHERE one = 1);
-
--- The triggers and tables of others that could refuse a DELETE by a rule: triggers
--- on the table of the rule, or on another table of its domain, and tables that
--- refer to one of these. A write removes nothing by a rule that has a row here,
--- because a trigger cannot go on after an error. (LIKE is quicker than lower().)
-CREATE VIEW IF NOT EXISTS main.retention_refusers AS
-SELECT rule, s.name AS name
-  FROM retention_rules AS r, sqlite_schema AS s NOT INDEXED
- WHERE (type = 'trigger'
-        AND (tbl_name = "table" COLLATE NOCASE OR instr(tbl_name, domain || '_') = 1)
-        AND instr(name, domain || '_') <> 1 AND instr(name, "table" || '_') <> 1
-        AND sql LIKE '%delete%')
-    OR (type = 'table' AND sql LIKE '%references%'
-        AND (instr(lower(sql), lower("table")) OR instr(lower(sql), domain || '_')));
 
 -- What blackbox did: pins, unpins, kill switches, holds, removals. It is a view, so
 -- that a plain INSERT cannot write into the log. r: it is a receipt; d: its domain.
@@ -80,6 +54,8 @@ SELECT NULL, seen, 'core', 'clock', 'trusted', NULL, NULL, NULL, NULL, was, seen
   FROM retention__clock WHERE was;
 
 -- The receipts. That of a minute which is not over has the number that it would get.
+-- INSERT adds a removal to the receipt of its rule and minute; if newest is NULL, it is
+-- the same as oldest.
 CREATE VIEW IF NOT EXISTS main.retention_log AS
 SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
        iif(coalesce(detail, actor) IS NULL, at / 60000, NULL) AS minute
@@ -89,51 +65,20 @@ SELECT (SELECT coalesce(max(n), 0) FROM blackbox__log) + row_number() OVER (),
        at, domain, rule, NULL, rows, bytes, oldest, newest, minute
   FROM blackbox__open WHERE minute > 0;
 
--- INSERT adds a removal to the receipt of its rule and minute. If newest is NULL, it
--- is the same as oldest.
-CREATE VIEW IF NOT EXISTS main.retention_note AS
-SELECT at, domain, rule, rows, bytes, oldest, newest, minute FROM blackbox__open WHERE 0;
-
 -- The time that ends holds: a clock that is a day ahead of the newest time that was
 -- seen, or behind it, is not asked; then that time counts until a write or a clean-up
 -- has remembered a newer one.
 CREATE VIEW IF NOT EXISTS main.retention__holds AS
 SELECT kind, "key", owner, until, step, found
   FROM retention__in_force
- WHERE until IS NULL
-    OR (until > (SELECT iif(unixepoch() * 1000 BETWEEN seen AND seen + 86400000, unixepoch() * 1000, seen) FROM retention__clock)) IS NOT 0;
-
-CREATE VIEW IF NOT EXISTS main.retention__refused AS
-SELECT kind, "key", until
-  FROM retention__erased
- WHERE (until > (SELECT seen FROM retention__clock)) IS NOT 0;
-
--- An actor, an owner and a reason are text in which nothing hides: no control
--- character stands in it (a reason may have tabs and line ends), and the first
--- character that is not in "unseen" exists and is not a tag (917504 to 921599).
--- (A host may forbid patterns of GLOB, so none is used.)
-CREATE TABLE IF NOT EXISTS main.retention__controls(
-  control INTEGER PRIMARY KEY,
-  parts_text, unseen
-);
-WITH range(c, last) AS (VALUES (9, 10), (13, 13), (32, 32), (160, 160), (173, 173),
-  (847, 847), (1564, 1564), (4447, 4448), (5760, 5760), (6068, 6069), (6155, 6158),
-  (8192, 8207), (8232, 8239), (8287, 8303), (10240, 10240), (12288, 12288),
-  (12644, 12644), (65024, 65039), (65279, 65279), (65440, 65440), (65529, 65531)),
-each(c, last) AS (
-  SELECT c, last FROM range UNION ALL SELECT c + 1, last FROM each WHERE c < last),
-control(c) AS (
-  SELECT 0 UNION ALL
-  SELECT CASE c WHEN 31 THEN 127 ELSE c + 1 END FROM control WHERE c < 159)
-INSERT INTO main.retention__controls
-SELECT c, c IN (9, 10, 13), iif(c, NULL, (SELECT group_concat(char(c), '') FROM each))
-  FROM control WHERE 1 ON CONFLICT DO NOTHING;
+ WHERE (until > (SELECT iif(unixepoch() * 1000 BETWEEN seen AND seen + 86400000, unixepoch() * 1000, seen)
+                   FROM retention__clock)) IS NOT 0;
 
 -- format: of the tables of the domain. (Builds before 1.0 had a column version, by which
 -- the module knows their files.)
 CREATE TABLE IF NOT EXISTS main.blackbox_domains(
   domain TEXT PRIMARY KEY,
-  format INTEGER NOT NULL
+  format
 ) WITHOUT ROWID;
 
 -- range is "low to high", and then the value is an integer or, if the range has a
@@ -148,14 +93,13 @@ CREATE TABLE IF NOT EXISTS main.blackbox_settings(
   CONSTRAINT "ValidationError: the value is not in the range of the setting; SELECT name, range FROM blackbox_settings"
   CHECK (CASE
     WHEN instr(range, ' to ') THEN
-      typeof(value) IN ('integer', 'real')
-      AND (value = CAST(value AS INTEGER) OR instr(range, '.'))
+      (value = CAST(value AS INTEGER) OR instr(range, '.'))
       AND value BETWEEN range + 0 AND substr(range, instr(range, ' to ') + 4) + 0
     WHEN instr(range, ',') THEN
       typeof(value) = 'text' AND instr(value, ',') = 0
       AND instr(', ' || range || ',', ', ' || value || ',')
     ELSE typeof(value) = 'text' AND value <> ''
-  END)
+  END IS TRUE)
 ) WITHOUT ROWID;
 
 -- Every setting has its row. So INSERT, INSERT OR REPLACE and upsert become UPDATE.
@@ -228,7 +172,7 @@ ON blackbox__log(subject, at) WHERE subject IS NOT NULL;
 -- at for folding. secret: of it the salts of receipts are made. docs/proof.md is the
 -- manual.
 CREATE TABLE IF NOT EXISTS main.blackbox__tree(
-  one      INTEGER PRIMARY KEY CHECK (one = 1),
+  one      INTEGER PRIMARY KEY,
   origin, size, frontier,
   fold     DEFAULT 1,
   secret   DEFAULT (randomblob(32))
@@ -237,17 +181,11 @@ INSERT INTO main.blackbox__tree(one, origin, size, frontier)
 SELECT 1, 'blackbox/' || lower(hex(randomblob(16))), 0, x''
  WHERE NOT EXISTS (SELECT 1 FROM main.blackbox__tree);
 
--- kept: how many rows are no receipts, up to this one.
+-- kept: how many rows are no receipts, up to this one. A leaf less than 0 is a node: see
+-- bxLogNode(). Or -leaf is a size for which proof_head() has returned a head.
 CREATE TABLE IF NOT EXISTS main.blackbox__leaves(
   leaf INTEGER PRIMARY KEY,
   hash, kept
-);
-
--- node: its level (1: of 256 leaves) in the bits from 48 on, and its index. Or less than
--- 0: -node is a size for which proof_head() has returned a head.
-CREATE TABLE IF NOT EXISTS main.blackbox__nodes(
-  node INTEGER PRIMARY KEY,
-  hash
 );
 
 -- Ranges of leaves that were folded, with kept of the last one, and its row of the log.
@@ -276,8 +214,8 @@ CREATE TABLE IF NOT EXISTS main.blackbox__open(
   PRIMARY KEY (domain, rule, minute)
 ) WITHOUT ROWID;
 
-CREATE TRIGGER IF NOT EXISTS main.retention_note_insert
-INSTEAD OF INSERT ON retention_note
+CREATE TRIGGER IF NOT EXISTS main.retention_log_insert
+INSTEAD OF INSERT ON retention_log
 BEGIN
   INSERT INTO blackbox__open
   VALUES (NEW.domain, NEW.rule, coalesce(NEW.minute, NEW.at / 60000), NEW.at, NEW.rows,
@@ -297,19 +235,14 @@ CREATE TABLE IF NOT EXISTS main.store_dropped(
 );
 
 -- What holds keep: one row for each owner of a hold, which the domain retention
--- writes. step is the number of the hold in blackbox__log. The guards of every domain
--- read retention__holds, so that no domain names a table of another, and none reads
--- the log. Without holds the table is empty, and a guard needs one look at it.
+-- writes. step is the number of the hold in blackbox__log. And the keys of what was
+-- erased, under which nothing may be written until a time: kind is 'erased agent', and
+-- owner is empty. The guards of every domain read retention__holds, so that no domain
+-- names a table of another, and none reads the log. A file without both costs a guard
+-- one look.
 CREATE TABLE IF NOT EXISTS main.retention__in_force(
   kind, "key", owner, until, step, found,
   PRIMARY KEY (kind, "key", owner)
-) WITHOUT ROWID;
-
--- Keys under which nothing may be written until a time, because what they had was
--- erased. blackbox_erase() adds them, and the guards that read them.
-CREATE TABLE IF NOT EXISTS main.retention__erased(
-  kind, "key", until,
-  PRIMARY KEY (kind, "key")
 ) WITHOUT ROWID;
 
 -- A BEFORE trigger cannot read the conflict clause of its statement. It runs
@@ -319,7 +252,7 @@ CREATE TABLE IF NOT EXISTS main.retention__erased(
 -- and a plain INSERT leave hit = 0, and ABORT, FAIL and ROLLBACK fail. A hit of 2 lets
 -- the SQL of a domain write the definitions of settings.
 CREATE TABLE IF NOT EXISTS main.blackbox__probe(
-  one INTEGER PRIMARY KEY CHECK (one = 1),
+  one INTEGER PRIMARY KEY,
   hit
 );
 INSERT INTO main.blackbox__probe(one, hit) VALUES (1, 0) ON CONFLICT (one) DO NOTHING;
@@ -346,12 +279,9 @@ CREATE TABLE IF NOT EXISTS main.retention_rules(
   format  TEXT NOT NULL DEFAULT 'ms',
   age_ms  INTEGER,
   CONSTRAINT "ValidationError: a rule needs a name, and a view, or a table with key and time as text, and age_ms in milliseconds above 0"
-  CHECK (coalesce(typeof(rule) = 'text' AND rule <> ''
-                  AND (typeof("view") = 'text'
-                       OR (typeof("table") = 'text'
-                           AND (domain <> 'user'
-                                OR (typeof("key") = 'text' AND typeof("time") = 'text'
-                                    AND typeof(age_ms) = 'integer' AND age_ms > 0)))), 0)),
+  CHECK ((rule > '' AND max(rule, ifnull("view", "table")) < x''
+          AND ("view" NOTNULL OR domain <> 'user'
+               OR (max("key", "time") < x'' AND typeof(age_ms) = 'integer' AND age_ms > 0))) IS TRUE),
   CONSTRAINT "ValidationError: format must be ms, s or text"
   CHECK (format IN ('ms', 's', 'text'))
 ) WITHOUT ROWID;
@@ -363,15 +293,25 @@ CREATE TABLE IF NOT EXISTS main.retention_rules(
 -- more than seven days (604800000 ms). A clock that is more than seven days ahead of
 -- seen stops all rules, because they would remove what is not old. was: seen before such
 -- a time ended, until a row of the log has it.
+--
+-- unseen: an actor, an owner and a reason are text in which nothing hides: no control
+-- character stands in it (a reason may have tabs and line ends), and the first character
+-- that is not one of these exists and is not a tag (917504 to 921599).
 CREATE TABLE IF NOT EXISTS main.retention__clock(
-  one  INTEGER PRIMARY KEY CHECK (one = 1),
+  one  INTEGER PRIMARY KEY,
   seen INTEGER NOT NULL,
   due  DEFAULT 3600000,
-  was
+  was, unseen
 );
-INSERT INTO main.retention__clock(one, seen)
-SELECT 1, unixepoch() * 1000
- WHERE NOT EXISTS (SELECT 1 FROM main.retention__clock);
+WITH range(c, last) AS (VALUES (9, 10), (13, 13), (32, 32), (160, 160), (173, 173),
+  (847, 847), (1564, 1564), (4447, 4448), (5760, 5760), (6068, 6069), (6155, 6158),
+  (8192, 8207), (8232, 8239), (8287, 8303), (10240, 10240), (12288, 12288),
+  (12644, 12644), (65024, 65039), (65279, 65279), (65440, 65440), (65529, 65531)),
+each(c, last) AS (
+  SELECT c, last FROM range UNION ALL SELECT c + 1, last FROM each WHERE c < last)
+INSERT INTO main.retention__clock(one, seen, unseen)
+SELECT 1, unixepoch() * 1000, group_concat(char(c), '') FROM each WHERE 1
+ON CONFLICT DO UPDATE SET unseen = excluded.unseen;
 
 -- The prices of a million tokens in USD, for a call whose prompt has more tokens than
 -- above. A row holds from its day on, until the next one of the model; the first one

@@ -122,7 +122,7 @@ BEGIN
      SET rows = rows - 1,
          bytes = bytes - OLD.action_bytes - OLD.screenshot_bytes - 100
    WHERE owner = OLD.owner;
-  INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
   VALUES (CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER), 'evidence',
           CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans' ELSE 'manual' END,
           1, OLD.action_bytes + OLD.screenshot_bytes + 100, OLD.timestamp, OLD.timestamp);

@@ -27,7 +27,7 @@
 --   * bytes of payload__state is the sum of size_bytes of the archive rows without a
 --     pin
 --   * an insert removes at most 2 rows that are due, and a write at most 100 for
---     payload.max_bytes; none while something could refuse it (retention_refusers)
+--     payload.max_bytes; none while a trigger or key of others could refuse it
 --
 -- How: SQLite compiles all that a statement may fire, and allocates the memory of a
 -- whole trigger whenever it fires. So a short trigger looks (payload_look) before a
@@ -229,10 +229,10 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z')
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
-    WHEN EXISTS (SELECT 1 FROM retention__erased) AND EXISTS (
-          SELECT 1 FROM (SELECT 'agent' AS k, NEW.agent_id AS name UNION ALL SELECT 'event', NEW.event_id
-                         UNION ALL SELECT 'kill_switch', NEW.kill_switch_event_id)
-           CROSS JOIN retention__refused ON kind = k AND "key" = name)
+    WHEN EXISTS (SELECT 1 FROM retention__in_force) AND EXISTS (
+          SELECT 1 FROM (SELECT 'erased agent' AS k, NEW.agent_id AS name UNION ALL SELECT 'erased event', NEW.event_id
+                         UNION ALL SELECT 'erased kill_switch', NEW.kill_switch_event_id)
+           CROSS JOIN retention__in_force CROSS JOIN retention__clock ON kind = k AND "key" = name AND until > seen)
     THEN RAISE(ABORT, 'ErasedError: this agent, event or kill switch was erased, and is refused for retention.refuse_days; see retention_erasures') END;
   UPDATE payload__state
      SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0),
@@ -370,7 +370,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
-  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest)
+  INSERT INTO retention_log(at, domain, minute, rule, rows, bytes, oldest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload', iif(rule = 'bulk', 0, NULL),
          iif(work, iif(OLD.created_ms < till, 'payload.age', 'payload.bytes'), coalesce(rule, 'manual')),
          1, OLD.size_bytes, OLD.created_ms
@@ -463,7 +463,7 @@ BEGIN
                       WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since
                       ORDER BY created_ms LIMIT 1), 9e15)))
    WHERE one = 1;
-  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes)
+  INSERT INTO retention_log(at, domain, minute, rule, rows, bytes)
   SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440,
          iif(bytes > most, 'payload.bytes refused', 'payload.age refused'), 0, 0
     FROM payload__state
@@ -494,11 +494,10 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set') END;
   SELECT iif(name, RAISE(ABORT, 'ValidationError: actor must be visible text without control characters'),
              RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends'))
-    FROM (SELECT NEW.actor AS given, 1 AS name UNION ALL SELECT NEW.reason, 0),
-         (SELECT unseen FROM retention__controls LIMIT 1)
-   WHERE typeof(given) <> 'text' OR ltrim(given, unseen) = ''
-      OR unicode(ltrim(given, unseen)) BETWEEN 917504 AND 921599
-      OR EXISTS (SELECT 1 FROM retention__controls WHERE instr(given, char(control)) AND (name OR NOT parts_text));
+    FROM (SELECT NEW.actor AS given, 1 AS name, char(1, 45, 31, 127, 45, 159) AS controls
+          UNION ALL SELECT NEW.reason, 0, char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159)), retention__clock
+   WHERE typeof(given) <> 'text' OR instr(given, char(0)) OR given GLOB '*[' || controls || ']*'
+      OR (unicode(ltrim(given, unseen)) BETWEEN 917504 AND 921599) IS NOT 0;
   INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || n || '}', event_id, agent_id, kill_switch_event_id
     FROM payload__pins AS p LEFT JOIN event_payloads AS e ON e.id = p.id

@@ -50,7 +50,8 @@ SELECT f.kind AS kind, f."key" AS "key", f.owner AS owner, f.until AS until,
        l.actor AS actor, l.reason AS reason, l.at AS at, 0 AS released,
        f.found AS found
   FROM retention__holds AS f
-  LEFT JOIN blackbox__log AS l ON l.n = f.step;
+  LEFT JOIN blackbox__log AS l ON l.n = f.step
+ WHERE f.owner <> '';
 
 CREATE VIEW IF NOT EXISTS main.retention_hold_log AS
 SELECT n AS step, at, substr(subject, 1, instr(subject, ':') - 1) AS kind,
@@ -68,7 +69,7 @@ SELECT kind, "key", owner, until, '' AS actor, '' AS reason, 0 AS released, foun
 -- digest is the SHA-256 of the salt, the kind and the key, as hexadecimal digits
 -- with a line feed between them. Somebody who has the key can prove with it that
 -- the key was erased; from the digest nobody learns the key. Until the time in
--- until, retention__erased of core has the key as plain text, for the guards. The
+-- until, retention__in_force of core has the key as plain text, for the guards. The
 -- next erasure after that time removes it there.
 CREATE VIEW IF NOT EXISTS main.retention_erasures AS
 SELECT n AS id, at, CASE WHEN json_valid(detail) THEN detail ->> 'kind' END AS kind,
@@ -98,13 +99,11 @@ BEGIN
    WHERE typeof(NEW."key") <> 'text' OR instr(NEW."key", char(0)) > 0
       OR length(CAST(NEW."key" AS BLOB)) NOT BETWEEN 1 AND 1100;
   SELECT RAISE(ABORT, 'ValidationError: owner, actor and reason must be visible text without control characters; a reason may have tabs and line ends')
-    FROM (SELECT unseen FROM retention__controls LIMIT 1),
-         (SELECT NEW.owner AS said, 0 AS long UNION ALL SELECT NEW.actor, 0
-          UNION ALL SELECT NEW.reason, 1)
-   WHERE typeof(said) <> 'text' OR ltrim(said, unseen) = ''
-      OR unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599
-      OR EXISTS (SELECT 1 FROM retention__controls
-                  WHERE instr(said, char(control)) > 0 AND NOT (long AND parts_text));
+    FROM (SELECT NEW.owner AS said, char(1, 45, 31, 127, 45, 159) AS controls
+          UNION ALL SELECT NEW.actor, char(1, 45, 31, 127, 45, 159)
+          UNION ALL SELECT NEW.reason, char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159)), retention__clock
+   WHERE typeof(said) <> 'text' OR instr(said, char(0)) OR said GLOB '*[' || controls || ']*'
+      OR (unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599) IS NOT 0;
   SELECT RAISE(ABORT, 'ValidationError: until must be a time in the future in milliseconds since 1970 UTC, or NULL for a hold without an end')
    WHERE NEW.until IS NOT NULL AND NOT NEW.released
      AND (typeof(NEW.until) <> 'integer' OR NEW.until > 253402300799999

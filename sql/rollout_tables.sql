@@ -60,7 +60,7 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
 AFTER INSERT ON rollout__heads
 BEGIN
   SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
-    FROM retention__refused WHERE kind = 'rollout' AND "key" = NEW.id;
+    FROM retention__holds WHERE kind = 'erased rollout' AND "key" = NEW.id;
   INSERT INTO rollout__segments(rollout, first, owner, last)
   VALUES (NEW.no, 0, NEW.no, 4294967295);
 END;
@@ -76,7 +76,7 @@ AFTER DELETE ON rollout__heads
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
     FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id;
-  INSERT INTO retention_note(at, domain, minute, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_log(at, domain, minute, rule, rows, bytes, oldest, newest)
   SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'rollout',
          iif(bulk, 0, NULL), iif(bulk, 'bulk', coalesce(rule, 'manual')), 1,
          iif(EXISTS (SELECT 1 FROM rollout__segments
@@ -395,11 +395,13 @@ BEGIN
      AND key IN (
            SELECT d.key
              FROM (SELECT key, blocked_by FROM rollout_due
-                    WHERE at < (SELECT now FROM retention_now)
+                    WHERE at < (SELECT unixepoch() * 1000 FROM retention__clock
+                                 WHERE unixepoch() * 1000 <= seen + 604800000)
                     ORDER BY at LIMIT 100) AS d
             WHERE d.blocked_by IS NULL
-              AND NOT EXISTS (SELECT 1 FROM retention_refusers
-                               WHERE rule = 'rollout.expired')
+              AND NOT EXISTS (SELECT 1 FROM sqlite_schema
+                               WHERE iif(type = 'trigger', tbl_name LIKE 'rollout%' AND name NOT LIKE 'rollout%' AND sql LIKE '%delete%',
+                                         type = 'table' AND sql LIKE '%references%rollout%'))
             LIMIT 2)
      AND key <> NEW.id;
 END;

@@ -169,7 +169,7 @@ static int isFresh(const char *zTable, const char *zColumn) {
   if (strcmp(zColumn, "stamp") == 0 || strcmp(zColumn, "digest") == 0 ||
       strcmp(zColumn, "salt") == 0)
     return 1;
-  if (strcmp(zTable, "retention__erased") == 0) {
+  if (strcmp(zTable, "retention__in_force") == 0) {
     return strcmp(zColumn, "until") == 0;
   }
   if (strncmp(zTable, "blackbox__", 10) == 0) {

@@ -149,23 +149,19 @@ static const char zCacheOverdue[] =
     " OR ?1 - seen > 3600000 FROM main.retention__clock";
 static const char zCacheExpire[] =
     "DELETE FROM main.cache_items WHERE id IN (SELECT id FROM"
-    " (SELECT id, session_id FROM main.cache_items WHERE expires_at <"
-    " (SELECT now FROM main.retention_now) ORDER BY expires_at LIMIT 100) AS d"
+    " (SELECT id, session_id FROM main.cache_items WHERE expires_at < ?1"
+    " ORDER BY expires_at LIMIT 100) AS d"
     " WHERE NOT EXISTS (SELECT 1 FROM main.retention__holds"
     " WHERE kind = 'session' AND \"key\" = d.session_id)"
-    " AND NOT EXISTS (SELECT 1 FROM main.retention_refusers"
-    " WHERE rule = 'cache.expired') LIMIT 2)";
+    " AND NOT " BX_OTHERS_REFUSE("cache") " LIMIT 2)";
 
 /* Removes two items that have expired, before the write, which may need the room. Never
 ** fails because of them: it removes none while something could refuse it, or the clock
 ** is in doubt. */
 static void removeExpired(BxStmts *pHome, BxErr *pErr) {
-  BxErr clock = {SQLITE_OK, 0};
-  bxRuleTime(pHome, 0, 1, &clock);
-  if (bxIs(&clock, "ClockError")) bxClear(&clock);
-  bxPass(pErr, &clock);
+  i64 iNow = bxTrustedTime(pHome, 1, pErr);
   bxDo(pHome, bxCacheRule, pErr, "t", "expired");
-  bxDo(pHome, zCacheExpire, pErr, "");
+  bxDo(pHome, zCacheExpire, pErr, "i", iNow);
   bxDo(pHome, bxCacheRule, pErr, "n");
 }
 

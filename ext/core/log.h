@@ -139,7 +139,7 @@ void bxLogAddLeaf(
 void bxLogSave(BxLog *pLog, BxErr *pErr);
 /* Removes the leaves from n on that were added. */
 void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr);
-/* The key of a subtree in blackbox__nodes. */
+/* The key of a subtree in blackbox__leaves. */
 i64 bxLogNode(int nHeight, i64 iIndex);
 
 /*--------------------------------------------------- log_fold.c: fold ----*/

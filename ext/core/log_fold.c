@@ -16,7 +16,7 @@
 ** range, or a row in it was no receipt (log.c).
 **
 ** Of 256 leaves that have a node, those of folded rows are deleted, if few others are
-** left. What these others need of them stays in blackbox__nodes (log_tree.c).
+** left. What these others need of them stays as nodes (log_tree.c).
 **
 ** A step that fails is passed over, and one with a row that is not what its leaf says:
 ** its receipts stay.
@@ -40,7 +40,7 @@ typedef struct Fold {
 /* Keeps the hashes beside the way from the root to a leaf, and the leaf. */
 static void keepWay(Fold *p, i64 iLeaf) {
   static const char zKeep[] =
-      "INSERT OR IGNORE INTO main.blackbox__nodes(node, hash) VALUES(?1, ?2)";
+      "INSERT OR IGNORE INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
   BxLog *pLog = p->pLog;
   int i;
   for (i = 0; i <= BX_LOG_LEVEL; i++) {
@@ -59,8 +59,8 @@ static void keepWay(Fold *p, i64 iLeaf) {
 static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
   static const char zNeeded[] =
       "SELECT n - 1 FROM main.blackbox__log WHERE n > ?1 AND n <= ?1 + 256"
-      " UNION SELECT -node FROM main.blackbox__nodes"
-      " WHERE node > -?1 - 256 AND node < -?1"
+      " UNION SELECT -leaf FROM main.blackbox__leaves"
+      " WHERE leaf > -?1 - 256 AND leaf < -?1"
       " UNION SELECT last FROM (SELECT last FROM main.blackbox__folded"
       "  WHERE first < ?1 + 256 ORDER BY first DESC LIMIT 17)"
       " WHERE last >= ?1 AND last < ?1 + 256";
@@ -222,13 +222,12 @@ int bxLogFold(BxLog *pLog, BxErr *pErr) {
   static const char zFirst[] =
       "SELECT kind IS NOT NULL OR at < ?2 OR at > ?3 FROM main.blackbox__log"
       " WHERE n >= ?1 ORDER BY n LIMIT 1";
-  static const char zClock[] = "SELECT now FROM main.retention_now";
   BxErr err = {SQLITE_OK, 0};
   Fold fold = {pLog, 0, 0, &err};
   i64 iNow = bxNow(), iBefore = iNow - DAYS * (i64)BX_MS_PER_DAY, iTo;
   iBefore -= iBefore % BX_MS_PER_DAY;
   if (!bxAsk(pLog->p, zFirst, pErr, "iii", pLog->iFold, iBefore, iNow) ||
-      !bxAsk(pLog->p, zClock, pErr, "")) { /* the clock cannot be trusted */
+      !bxTrustedTime(pLog->p, 0, pErr)) {
     return 0;
   }
   iTo = endOfStep(&fold, pLog->iFold, iBefore, iNow);

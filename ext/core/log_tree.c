@@ -3,10 +3,9 @@
 **
 **   blackbox__tree    one row: the name of the log, the number of leaves, and the
 **                     hashes of the complete subtrees of which the root is made
-**   blackbox__leaves  the hash of each leaf
-**   blackbox__nodes   the hash of each 256 leaves that are complete, of each 256 of
-**                     these, and so on. A subtree between two levels is hashed from
-**                     those of the level below
+**   blackbox__leaves  the hash of each leaf. And of each 256 leaves that are complete, of
+**                     each 256 of these, and so on, under a number less than 0. A
+**                     subtree between two levels is hashed from those of the level below
 **                     Under -size: that proof_head() has returned a head of that size
 **
 ** Where receipts were folded, leaves may be gone. Of such 256 leaves the nodes have
@@ -23,11 +22,12 @@ SQLITE_EXTENSION_INIT3
 
 #define MOST_LEAVES ((i64)1 << 40)
 
-/* Levels are in the bits from 48 on. Below are heights between them. */
+/* Levels are in the bits from 48 on. Below are heights between them, and the leaves that
+** a fold keeps. (They are less than 0, so that a new leaf is the last row.) */
 i64 bxLogNode(int nHeight, i64 iIndex) {
-  if (nHeight < BX_LOG_LEVEL) return ((i64)nHeight << 40) + iIndex;
+  if (nHeight < BX_LOG_LEVEL) return -((i64)(nHeight + 1) << 40) - iIndex;
   assert(nHeight % BX_LOG_LEVEL == 0);
-  return ((i64)(nHeight / BX_LOG_LEVEL) << 48) + iIndex;
+  return -((i64)(nHeight / BX_LOG_LEVEL) << 48) - iIndex;
 }
 
 /* The xGet of a log: hashes the subtree from those of the level below it. */
@@ -37,8 +37,8 @@ static void getSubtree(
       "SELECT hash FROM main.blackbox__leaves WHERE leaf BETWEEN ?1 AND ?2"
       " ORDER BY leaf";
   static const char zNodes[] =
-      "SELECT hash FROM main.blackbox__nodes WHERE node BETWEEN ?1 AND ?2"
-      " ORDER BY node";
+      "SELECT hash FROM main.blackbox__leaves WHERE leaf BETWEEN ?2 AND ?1"
+      " ORDER BY leaf DESC";
   BxStmts *p = ((BxLog *)pTree)->p;
   int nLevel = nHeight - nHeight % BX_LOG_LEVEL;
   i64 n = (i64)1 << (nHeight - nLevel), iFirst = iIndex * n;
@@ -47,7 +47,8 @@ static void getSubtree(
   sqlite3_stmt *pStmt = bxStmt(p, nLevel == 0 ? zLeaves : zNodes, pErr);
   memset(pOut, 0, sizeof(*pOut));
   if (nLevel > 0) iFirst = bxLogNode(nLevel, iFirst);
-  bxBind(pStmt, pErr, "ii", iFirst, iFirst + n - 1);
+  bxBind(
+      pStmt, pErr, "ii", iFirst, nLevel == 0 ? iFirst + n - 1 : iFirst - n + 1);
   while (bxRow(pStmt, pErr) && bxLogReadHash(pStmt, 0, &hash)) {
     bxFrontierAdd(&part, &hash, 0, 0);
   }
@@ -131,7 +132,7 @@ static int endsWithLeaves(BxLog *pLog, BxErr *pErr) {
 
 int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
   static const char zLeaves[] =
-      "SELECT max(leaf) + 1 FROM main.blackbox__leaves";
+      "SELECT max(max(leaf) + 1, 0) FROM main.blackbox__leaves";
   BxErr err = {SQLITE_OK, 0};
   i64 n;
   bxLogOpen(pLog, p, &err);
@@ -180,7 +181,7 @@ typedef struct NodeTo {
 static void storeNode(
     void *pArg, int nHeight, i64 iIndex, const MerkleHash *pHash) {
   static const char zNode[] =
-      "INSERT OR REPLACE INTO main.blackbox__nodes(node, hash) VALUES(?1, ?2)";
+      "INSERT OR REPLACE INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
   NodeTo *pTo = (NodeTo *)pArg;
   if (nHeight % BX_LOG_LEVEL != 0 || pTo->pErr->rc != SQLITE_OK) return;
   bxDo(pTo->p, zNode, pTo->pErr, "ix", bxLogNode(nHeight, iIndex), pHash->a,
@@ -222,7 +223,7 @@ void bxLogSave(BxLog *pLog, BxErr *pErr) {
 
 void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr) {
   static const char zNodes[] =
-      "DELETE FROM main.blackbox__nodes WHERE node >= ?1 AND node < ?2";
+      "DELETE FROM main.blackbox__leaves WHERE leaf <= ?1 AND leaf > ?2";
   static const char zLeaves[] =
       "DELETE FROM main.blackbox__leaves WHERE leaf >= ?1 AND leaf < ?2";
   i64 iEnd = pLog->now.n;

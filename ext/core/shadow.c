@@ -18,12 +18,11 @@ int bxShadowIsHeld(BxVtab *p, BxErr *pErr) {
   const BxStmts *pStmts = &p->stmts;
   if (pErr->rc != SQLITE_OK) return 0; /* p may be freed: see runModel() */
   if (sqlite3_stricmp(pStmts->zDb, "temp") == 0 ||
-      !bxIsThere(pStmts->bx, pStmts->zDb, "retention__erased")) {
+      !bxIsThere(pStmts->bx, pStmts->zDb, "retention__in_force")) {
     return 0;
   }
   return bxNumber(&p->stmts,
-             "SELECT EXISTS (SELECT 1 FROM main.retention__in_force) "
-             "OR EXISTS (SELECT 1 FROM main.retention__erased)",
+             "SELECT EXISTS (SELECT 1 FROM main.retention__in_force)",
              pErr) != 0;
 }
 

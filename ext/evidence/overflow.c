@@ -248,17 +248,14 @@ static void removeOrphans(BxStmts *pOver, BxErr *pErr) {
   static const char zSql[] =
       "DELETE FROM main.evidence_due WHERE rid IN (SELECT rid FROM"
       " (SELECT rid, blocked_by FROM main.evidence_due WHERE at <"
-      " (SELECT now FROM main.retention_now) - 86400000 * (SELECT value"
+      " ?1 - 86400000 * (SELECT value"
       " FROM main.blackbox_settings WHERE name = 'evidence.orphan_days')"
-      " ORDER BY at LIMIT 100) WHERE blocked_by IS NULL AND NOT EXISTS"
-      " (SELECT 1 FROM main.retention_refusers"
-      " WHERE rule = 'evidence.orphans') LIMIT 2)";
-  BxErr clock = {SQLITE_OK, 0}, due = {SQLITE_OK, 0};
+      " ORDER BY at LIMIT 100) WHERE blocked_by IS NULL AND"
+      " NOT " BX_OTHERS_REFUSE("evidence") " LIMIT 2)";
+  BxErr due = {SQLITE_OK, 0};
+  i64 iNow = bxTrustedTime(pOver, 1, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  bxRuleTime(pOver, 0, 1, &clock);
-  if (bxIs(&clock, "ClockError")) bxClear(&clock);
-  bxPass(pErr, &clock);
-  bxDo(pOver, zSql, &due, "");
+  bxDo(pOver, zSql, &due, "i", iNow);
   if (bxMayPassOver(pOver, &due)) bxClear(&due);
   bxPass(pErr, &due);
 }
@@ -409,7 +406,7 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   const char *const azSql[] = {
       "UPDATE over.evidence__overflow SET pinned = 0, released = 1" MARKED("1"),
       "DELETE FROM over.evidence__overflow" MARKED("1"),
-      "INSERT INTO over.retention_note(at, domain, rule, rows, bytes, oldest)"
+      "INSERT INTO over.retention_log(at, domain, rule, rows, bytes, oldest)"
       " SELECT CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER),"
       " 'evidence', 'released', 0,"
       " screenshot_bytes, timestamp FROM over.evidence__overflow" MARKED("0"),

@@ -48,10 +48,10 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
 ** erased. Such a row stays in the ring. */
 /* clang-format off */
 #define IS_REFUSED                                                                \
-  "EXISTS (SELECT 1 FROM main.retention__refused AS r"                         \
-  "  WHERE r.kind = 'event' AND r.\"key\" = s.event_id"                        \
-  "  UNION ALL SELECT 1 FROM main.retention__refused AS r"                     \
-  "  WHERE r.kind = 'agent' AND r.\"key\" = s.agent_id)"
+  "EXISTS (SELECT 1 FROM main.retention__holds AS r"                           \
+  "  WHERE r.kind = 'erased event' AND r.\"key\" = s.event_id"                        \
+  "  UNION ALL SELECT 1 FROM main.retention__holds AS r"                       \
+  "  WHERE r.kind = 'erased agent' AND r.\"key\" = s.agent_id)"
 /* Whether a hold keeps it in the ring as well. */
 #define NOT_HELD " AND NOT (" RING_HELD ")"
 

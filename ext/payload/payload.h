@@ -104,12 +104,11 @@ typedef struct Ring {
 } Ring;
 
 /* Bits of mWatch. */
-#define RING_MODE 3    /* what happens with loops: 0 nothing */
-#define RING_REFUSE 4  /* agents that are stopped are refused */
-#define RING_AGENTS 8  /* an agent has settings */
-#define RING_WATCH 15  /* one of these */
-#define RING_HOLDS 16  /* the file has holds */
-#define RING_ERASED 32 /* it refuses keys that were erased */
+#define RING_MODE 3   /* what happens with loops: 0 nothing */
+#define RING_REFUSE 4 /* agents that are stopped are refused */
+#define RING_AGENTS 8 /* an agent has settings */
+#define RING_WATCH 15 /* one of these */
+#define RING_HOLDS 16 /* the file has holds, or refuses keys that were erased */
 
 /* An agent in a ring. iNo is 0 if the agent has never pushed. */
 typedef struct RingAgent {

@@ -25,7 +25,7 @@ static const char zQueueTable[] =
 
 /* A receipt for rows that leave the queue, and their DELETE. */
 #define LEAVE(rule, which)                                                                     \
-  "INSERT INTO main.retention_note(at, domain, rule, rows, bytes, oldest, newest)"             \
+  "INSERT INTO main.retention_log(at, domain, rule, rows, bytes, oldest, newest)"             \
   " SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload', " rule ","  \
   " * FROM (SELECT count(*) AS n, sum(bytes), min(ms), max(ms)" FROM which ") WHERE n > 0",    \
   "DELETE" FROM which
@@ -34,8 +34,8 @@ static const char zQueueTable[] =
 ** archive. Rows that are older than payload.retention_days are history, which stays. */
 #define FIRST "home = (SELECT home FROM temp.payload__waiting LIMIT 1)"
 static const char *const azFlush[] = {
-    LEAVE("'erased'", FIRST " AND EXISTS (SELECT 1 FROM main.retention__refused AS r"
-    "  WHERE (r.kind, r.\"key\") IN (VALUES ('agent', agent_id), ('event', event_id)))"),
+    LEAVE("'erased'", FIRST " AND EXISTS (SELECT 1 FROM main.retention__holds AS r"
+    "  WHERE (r.kind, r.\"key\") IN (VALUES ('erased agent', agent_id), ('erased event', event_id)))"),
     "UPDATE main.blackbox_settings SET value = h.at FROM (SELECT max(1, max(ms)) AS at" FROM
     FIRST " AND ms < (julianday('now') - 2440587.5 - " SETTING("retention_days") ") * 86400000.0)"
     " AS h WHERE name = 'payload.history_until' AND value < h.at",

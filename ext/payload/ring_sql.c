@@ -303,10 +303,10 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
 /* A new agent. An event that was erased is refused by the archive only. */
 static void beginAgent(
     Ring *p, const char *zAgent, RingAgent *pOut, BxErr *pErr) {
-  static const char zErased[] = "SELECT 1 FROM main.retention__refused "
-                                "WHERE kind = 'agent' AND \"key\" = ?1";
+  static const char zErased[] = "SELECT 1 FROM main.retention__holds "
+                                "WHERE kind = 'erased agent' AND \"key\" = ?1";
   static const char zLast[] = "SELECT max(no) FROM main.@_agents";
-  if (p->mWatch & RING_ERASED &&
+  if (p->mWatch & RING_HOLDS &&
       bxAsk(&p->base.stmts, zErased, pErr, "t", zAgent)) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ErasedError: what had agent %s was erased, and writes under it are "

@@ -51,8 +51,7 @@ void bxRingForget(Ring *p) {
   " ELSE 0 END + 4 * " SETTING("refuse_stopped")                               \
   " + 8 * EXISTS (SELECT 1 FROM main.payload_agents)"
 #define CORE_FLAGS                                                             \
-  "16 * EXISTS (SELECT 1 FROM main.retention__in_force)"                       \
-  " + 32 * EXISTS (SELECT 1 FROM main.retention__erased)"
+  "16 * EXISTS (SELECT 1 FROM main.retention__in_force)"
 /* clang-format on */
 
 static int isTemp(const Ring *p) {

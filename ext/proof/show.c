@@ -29,8 +29,8 @@ static i64 waits(BxStmts *pHome, BxErr *pErr) {
       "SELECT CASE WHEN (SELECT max(n) FROM main.blackbox__log) <> size"
       "  OR EXISTS (SELECT 1 FROM main.blackbox__open"
       "   WHERE minute BETWEEN 1 AND ?1) THEN 1"
-      " WHEN size % 256 > 0 AND NOT EXISTS (SELECT 1 FROM main.blackbox__nodes"
-      "  WHERE node = -size) THEN 2 END FROM main.blackbox__tree AS t";
+      " WHEN size % 256 > 0 AND NOT EXISTS (SELECT 1 FROM main.blackbox__leaves"
+      "  WHERE leaf = -size) THEN 2 END FROM main.blackbox__tree AS t";
   static const char zHolds[] = "SELECT 3 FROM main.retention__in_force LIMIT 1";
   BxErr err = {SQLITE_OK, 0};
   i64 iWaits = bxAsk(pHome, zWaits, pErr, "i", bxNow() / 60000 - 1);
@@ -43,7 +43,7 @@ static i64 waits(BxStmts *pHome, BxErr *pErr) {
 }
 
 static const char zNote[] =
-    "INSERT OR IGNORE INTO main.blackbox__nodes(node)"
+    "INSERT OR IGNORE INTO main.blackbox__leaves(leaf)"
     " SELECT -size FROM main.blackbox__tree WHERE size % 256 > 0";
 
 /* Takes in all that waits, and notes the size. */

@@ -173,8 +173,8 @@ static int isInFold(Verify *p, i64 i) {
 /* Compares a subtree with the one that is stored. */
 static void compareNode(
     void *pArg, int nHeight, i64 iIndex, const MerkleHash *pHash) {
-  static const char zSame[] = "SELECT hash IS ?2 FROM main.blackbox__nodes"
-                              " WHERE node = ?1";
+  static const char zSame[] = "SELECT hash IS ?2 FROM main.blackbox__leaves"
+                              " WHERE leaf = ?1";
   Verify *p = (Verify *)pArg;
   if (nHeight % BX_LOG_LEVEL != 0 || p->bBroken ||
       bxAsk(p->p, zSame, p->pErr, "ix", bxLogNode(nHeight, iIndex), pHash->a,
@@ -455,7 +455,7 @@ static void tellEach(Verify *p, const char *zQuery, const char *zWhat) {
 /* What does not stand beside a leaf: nodes and sums. */
 static void verifyRest(Verify *p) {
   static const char zNodes[] =
-      "SELECT count(*) FROM main.blackbox__nodes WHERE node >= 1 << 48";
+      "SELECT count(*) FROM main.blackbox__leaves WHERE leaf <= -(1 << 48)";
   static const char zFolded[] =
       "SELECT (SELECT total(last - first + 1) FROM main.blackbox__folded)"
       " - (SELECT total(detail ->> '$.leaves') FROM main.blackbox__log"
@@ -464,7 +464,7 @@ static void verifyRest(Verify *p) {
   for (k = p->log.now.n >> 8; k > 0; k >>= 8) n -= k;
   if (n != 0) {
     tellProblem(
-        p, -1, 0, "blackbox__nodes has more or fewer nodes than the tree");
+        p, -1, 0, "blackbox__leaves has more or fewer nodes than the tree");
   }
   n = bxAsk(p->p, zFolded, p->pErr, "");
   if (n != 0) {
@@ -608,7 +608,7 @@ static void startAfter(Verify *p, i64 iFrom) {
   bxMerkleFrontier(&p->log.tree, iFrom, &p->tree, p->pErr);
   startCursor(p, &p->leaves,
       "SELECT leaf, hash, kept FROM main.blackbox__leaves"
-      " WHERE leaf >= ?1 OR ?1 = 0 ORDER BY leaf",
+      " WHERE leaf >= ?1 ORDER BY leaf",
       iFrom);
   startCursor(p, &p->rows,
       "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n > ?1"

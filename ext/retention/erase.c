@@ -24,7 +24,7 @@ SQLITE_EXTENSION_INIT3
 
 #define ERASED_TEXT "[erased]"
 
-/* The time that ends refusals, as in retention__refused. */
+/* The time that ends refusals. */
 #define STEADY "(SELECT seen FROM main.retention__clock)"
 
 /* What is looked for, as bytes. */
@@ -447,12 +447,11 @@ static void readEraseOptions(Erasure *p, sqlite3_value *pVal) {
 /* Nothing hides in the actor and in the reason. */
 static void refuseHidden(Erasure *p) {
   static const char zSql[] =
-      "SELECT name FROM (SELECT unseen FROM main.retention__controls LIMIT 1), "
-      "(SELECT 'actor' AS name, ?1 AS said, 0 AS long UNION ALL "
-      "SELECT 'reason', ?2, 1) "
-      "WHERE ltrim(said, unseen) = '' OR unicode(ltrim(said, unseen)) BETWEEN "
-      "917504 AND 921599 OR EXISTS (SELECT 1 FROM main.retention__controls "
-      "WHERE instr(said, char(control)) > 0 AND NOT (long AND parts_text))";
+      "SELECT name FROM main.retention__clock, (SELECT 'actor' AS name,"
+      " ?1 AS said, char(1, 45, 31, 127, 45, 159) AS controls UNION ALL"
+      " SELECT 'reason', ?2, char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159))"
+      " WHERE said GLOB '*[' || controls || ']*' OR"
+      " (unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599) IS NOT 0";
   char *z = bxAskText(p->pHome, zSql, p->pErr, "tt", p->zActor, p->zReason);
   if (z != 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
@@ -573,8 +572,8 @@ static i64 record(Erasure *p) {
       "'salt', ?3, 'digest', ?4, 'held_back', ?9, 'until', nullif(?10, 0)), "
       "?5, ?6, ?7, ?8)";
   static const char zRefuse[] =
-      "INSERT INTO main.retention__erased(kind, \"key\", until) "
-      "VALUES(?1, ?2, ?3) ON CONFLICT(kind, \"key\") DO UPDATE "
+      "INSERT INTO main.retention__in_force(kind, \"key\", owner, until) "
+      "VALUES('erased ' || ?1, ?2, '', ?3) ON CONFLICT DO UPDATE "
       "SET until = max(until, excluded.until)";
   unsigned char aSalt[16], aDigest[BX_DIGEST];
   char zSalt[33], zDigest[65];
@@ -606,17 +605,17 @@ void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut) {
       "WITH erasure AS (SELECT n, detail ->> 'kind' AS kind, detail ->> "
       "'until' AS until FROM main.blackbox__log WHERE domain = 'retention' AND "
       "kind = 'erasure' AND json_valid(detail)) "
-      "SELECT 'retention__erased', 'a key of kind ' || kind || ' is refused, "
-      "but no erasure says "
-      "so' FROM (SELECT kind, until FROM main.retention__erased EXCEPT SELECT "
+      "SELECT 'retention__in_force', 'a key of kind ' || kind || ' is refused, "
+      "but no erasure says so' FROM (SELECT substr(kind, 8) AS kind, until "
+      "FROM main.retention__in_force WHERE owner = '' EXCEPT SELECT "
       "kind, until FROM erasure) "
-      "UNION ALL SELECT 'retention__erased', 'what erasure ' || n || ' removed "
-      "is not refused any "
+      "UNION ALL SELECT 'retention__in_force', 'what erasure ' || n || "
+      "' removed is not refused any "
       "more: its key is missing' FROM erasure AS r WHERE until > " STEADY
-      " AND NOT EXISTS (SELECT 1 "
-      "FROM main.retention__erased WHERE kind = r.kind AND until >= r.until)";
+      " AND NOT EXISTS (SELECT 1 FROM main.retention__in_force "
+      "WHERE kind = 'erased ' || r.kind AND until >= r.until)";
   BxErr err = {SQLITE_OK, 0};
-  bxProblemRows(pOut, bxPrepare(p, zSql, &err), "retention__erased", 0, &err);
+  bxProblemRows(pOut, bxPrepare(p, zSql, &err), "retention__in_force", 0, &err);
 }
 
 static char *certificate(Erasure *p, i64 iNumber) {
@@ -667,8 +666,9 @@ void bxRetentionErase(BxCall *pCall) {
     refuseHeld(p);
     eraseSecurely(p);
     bxAskOnce(p->pHome,
-        "DELETE FROM main.retention__erased WHERE until <= " STEADY, p->pErr,
-        "");
+        "DELETE FROM main.retention__in_force WHERE owner = '' AND until "
+        "<= " STEADY,
+        p->pErr, "");
     iNumber = record(p);
     if (p->pErr->rc == SQLITE_OK) bxReturnJson(pCall, certificate(p, iNumber));
   }
@@ -728,7 +728,7 @@ static void searchFiles(Erasure *p) {
   static const char zMay[] =
       "SELECT CAST(total((length(x) - length(replace(x, ?1, ''))) / length(?1))"
       " AS INTEGER) FROM (SELECT sql AS x FROM main.sqlite_schema UNION ALL"
-      " SELECT \"key\" FROM main.retention__erased)";
+      " SELECT \"key\" FROM main.retention__in_force WHERE owner = '')";
   sqlite3 *db = p->pHome->bx->db;
   const char *zFile = sqlite3_db_filename(db, p->pHome->zDb);
   sqlite3_file *pFile = 0;

@@ -159,7 +159,7 @@ void bxRetentionRelease(BxCall *p) {
            "substr(subject, instr(subject, ':') + 1), owner, until, n, found " \
            "FROM step WHERE act = 'hold'), "                                   \
            "lost AS (SELECT * FROM hold EXCEPT SELECT " HOLD_COLUMNS           \
-           " FROM main.retention__in_force)"
+           " FROM main.retention__in_force WHERE owner <> '')"
 
 static void checkInForce(BxStmts *p, BxProblems *pOut) {
   static const char zSql[] = IN_FORCE
@@ -170,7 +170,8 @@ static void checkInForce(BxStmts *p, BxProblems *pOut) {
       "SELECT 'retention__in_force', 'the hold of ' || owner || ' on ' || kind "
       "|| ' ' || \"key\" || ' is not in the log; end it with "
       "retention_release()' FROM (SELECT " HOLD_COLUMNS
-      " FROM main.retention__in_force EXCEPT SELECT * FROM hold)";
+      " FROM main.retention__in_force WHERE owner <> '' EXCEPT SELECT * FROM "
+      "hold)";
   BxErr err = {SQLITE_OK, 0};
   bxProblemRows(pOut, bxPrepare(p, zSql, &err), "retention__in_force", 0, &err);
 }
@@ -215,7 +216,7 @@ void bxRetentionMend(BxStmts *p, BxErr *pErr) {
 void bxRetentionLeave(BxStmts *p, BxErr *pErr) {
   char *z = bxAskText(p,
       "SELECT kind || ' ' || \"key\" || ' by ' || owner "
-      "FROM main.retention__holds ORDER BY step LIMIT 1",
+      "FROM main.retention__holds WHERE owner <> '' ORDER BY step LIMIT 1",
       pErr, "");
   if (z != 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,

@@ -333,16 +333,15 @@ void bxRetentionSweep(BxCall *p) {
 void bxRetentionConfirm(BxCall *p) {
   static const char zLog[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, oldest, "
-      "newest) SELECT clock, 'core', 'clock', 'confirmed', min(seen, clock),"
-      " max(seen, clock) FROM main.retention_now"
-      " WHERE clock < seen OR clock > seen + 604800000";
+      "newest) SELECT ?1, 'core', 'clock', 'confirmed', min(seen, ?1),"
+      " max(seen, ?1) FROM main.retention__clock"
+      " WHERE ?1 < seen OR ?1 > seen + 604800000";
   static const char zConfirm[] =
-      "UPDATE main.retention__clock SET (seen, due) ="
-      " (SELECT clock, 3600000 FROM main.retention_now) WHERE one = 1";
-  static const char zSeen[] = "SELECT seen FROM main.retention__clock";
+      "UPDATE main.retention__clock SET seen = ?1, due = 3600000";
   BxStmts *pHome = bxHome(p->bx, "core", &p->err);
+  i64 iNow = bxNow();
   if (pHome == 0) return;
-  bxDo(pHome, zLog, &p->err, "");
-  bxDo(pHome, zConfirm, &p->err, "");
-  bxReturnInt(p, bxAsk(pHome, zSeen, &p->err, ""));
+  bxDo(pHome, zLog, &p->err, "i", iNow);
+  bxDo(pHome, zConfirm, &p->err, "i", iNow);
+  bxReturnInt(p, iNow);
 }

@@ -238,7 +238,7 @@ export class BlackboxSaver extends BaseCheckpointSaver {
     const bytes = before - size();
     if (times.length === 0 && bytes === 0) return;
     this.#run(
-      `INSERT INTO retention_note(at, domain, rule, rows, bytes, oldest, newest)
+      `INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
        SELECT ?, 'user', ?, ?, ?, min(value), max(value) FROM json_each(?)`,
       now(), rule, BigInt(times.length), BigInt(bytes), JSON.stringify(times),
     );

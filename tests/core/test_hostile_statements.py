@@ -11,7 +11,7 @@ from conftest import connect, one, rows
 from hostile_helpers import (CLAUSES, COLUMNS, connection, fresh, guarded, made, make, problems,
                              refused_without_journal)
 
-VIEWS = ("blackbox_log", "payload_pins", "payload_agent_log", "retention_log", "payload_unpins")
+VIEWS = ("blackbox_log", "payload_pins", "payload_agent_log", "payload_unpins")
 
 
 def statements(kind):

@@ -85,7 +85,7 @@ def test_a_limit_is_the_same_wherever_it_is_written(places):
 
 
 def test_only_core_adds_to_the_receipt_of_a_minute():
-    """The others insert into the view retention_note."""
+    """The others insert into the view retention_log."""
     for path in ROOT.glob("sql/*.sql"):
         text = re.sub(r"--.*", "", path.read_text())
         adds = re.findall(r"INTO (?:main\.)?blackbox__open\b", text)

@@ -45,7 +45,6 @@ TABLES = {
     "retention_holds": "kind, key, owner, until, actor, reason, at, released, found",
     "retention_hold_log": "at, kind, key, owner, act, until, actor, reason, found",
     "retention_refusals": "domain, rule, message",
-    "retention_refusers": "rule, name",
     "retention_erasures": "at, kind, actor, reason, rows, bytes, held_back, until",
     "retention_plan": "*",
     "proof_verify": "leaf, kind, problem",

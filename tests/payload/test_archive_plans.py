@@ -204,8 +204,9 @@ def test_a_clean_up_with_nothing_due_reads_no_row(db, path):
 
 
 def test_an_insert_looks_its_keys_up_in_what_was_erased(db):
-    db.execute("INSERT INTO retention__erased(kind, key, until) WITH n(i) AS (SELECT 1 UNION ALL "
-               "SELECT i + 1 FROM n WHERE i < 20000) SELECT 'event', CAST(i AS TEXT), 9e15 FROM n")
+    db.execute("INSERT INTO retention__in_force(kind, key, owner, until) WITH n(i) AS (SELECT 1 "
+               "UNION ALL SELECT i + 1 FROM n WHERE i < 20000) "
+               "SELECT 'erased event', CAST(i AS TEXT), '', 9e15 FROM n")
     steps = []
     db.set_progress_handler(lambda: steps.append(1), 100)
     insert = "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES(?, 'a', 'archive')"

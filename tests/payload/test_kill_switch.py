@@ -573,7 +573,8 @@ def test_what_was_erased_does_not_keep_the_rest_from_being_saved(db, how, kind, 
         push(db, "a", f"e{i}")
     if kind == "agent":
         by_hand(rows(db, "PRAGMA database_list")[0][2],
-                "INSERT INTO retention__erased VALUES('agent', 'a', 4102444800000)")
+                "INSERT INTO retention__in_force(kind, key, owner, until) "
+                "VALUES('erased agent', 'a', '', 4102444800000)")
     db.execute(how, ("a", "k")).fetchall()
     assert one(db, "SELECT count(*) FROM event_payloads WHERE kill_switch_event_id = 'k'") == saved
     left = [r[0] for r in rows(db, "SELECT event_id FROM ring ORDER BY seq")]
@@ -610,7 +611,7 @@ def test_a_table_of_another_that_is_missing_is_not_made(db):
 
 
 CORE = ["blackbox__log", "blackbox__tree", "blackbox__leaves", "blackbox__open", "blackbox__probe",
-        "retention__in_force", "retention__erased", "retention__clock", "retention_rules",
+        "retention__in_force", "retention__clock", "retention_rules",
         "blackbox_settings", "store_dropped"]
 
 

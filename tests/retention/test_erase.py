@@ -289,7 +289,7 @@ def chat(text):
 def where(db, text):
     """Every column of every table that has a text."""
     return [(table, column) for table, in rows(
-        db, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'retention__erased' "
+        db, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'retention__in_force' "
         "AND sql NOT LIKE 'CREATE VIRTUAL%'")
         for column in [r[1] for r in rows(db, f'PRAGMA table_info("{table}")')]
         if one(db, f'SELECT EXISTS (SELECT 1 FROM "{table}" WHERE instr(CAST("{column}" AS BLOB), '
@@ -467,7 +467,7 @@ def test_an_erasure_changes_no_schema(path):
 
 def test_after_its_time_a_key_can_be_used_again(full, path):
     erase(full, "agent", "a")
-    until = one(full, "SELECT until FROM retention__erased")
+    until = one(full, "SELECT until FROM retention__in_force")
     assert until - one(full, "SELECT at FROM retention_erasures") == 30 * 86400000
     full.execute("DELETE FROM payload_queue")
     full.close()
@@ -478,7 +478,7 @@ def test_after_its_time_a_key_can_be_used_again(full, path):
     one(db, "SELECT blackbox_install('main', 'all')")
     db.execute("INSERT INTO blackbox_settings(name, value) VALUES('retention.refuse_days', 0)")
     assert erase(db, "agent", "zz")["refusedUntil"] is None
-    assert rows(db, "SELECT * FROM retention__erased") == []
+    assert rows(db, "SELECT * FROM retention__in_force") == []
     assert [row[1] for row in problems(db)] == ["retention__clock"]  # which was put ahead
 
 
@@ -554,10 +554,11 @@ def test_an_erasure_is_a_row_of_the_log(full):
 
 
 @pytest.mark.parametrize("damage, object", [
-    ("DELETE FROM blackbox__log WHERE kind = 'erasure'", "retention__erased"),
-    ("DELETE FROM retention__erased", "retention__erased"),
-    ("UPDATE retention__erased SET until = 5", "retention__erased"),
-    ("INSERT INTO retention__erased VALUES('agent', 'q', 99)", "retention__erased")])
+    ("DELETE FROM blackbox__log WHERE kind = 'erasure'", "retention__in_force"),
+    ("DELETE FROM retention__in_force", "retention__in_force"),
+    ("UPDATE retention__in_force SET until = 5", "retention__in_force"),
+    ("INSERT INTO retention__in_force(kind, key, owner, until) "
+     "VALUES('erased agent', 'q', '', 99)", "retention__in_force")])
 def test_check_finds_a_broken_record(full, path, damage, object):
     erase(full, "agent", "a")
     erase(full, "agent", "zz")

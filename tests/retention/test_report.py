@@ -119,12 +119,12 @@ def test_rules_and_the_newest_time_survive_dump_and_restore(path, tmp_path):
     own_rule(db)
     own_rule(db, rule="gone", table="nowhere")
     one(db, "SELECT retention_sweep(1)")
-    seen = one(db, "SELECT seen FROM retention_now")
+    seen = one(db, "SELECT seen FROM retention__clock")
     db.close()
     copy = tmp_path / "copy.db"
     shell(copy, stdin=shell(path, ".dump"))
     db = connect(copy)
-    assert one(db, "SELECT seen FROM retention_now") == seen
+    assert one(db, "SELECT seen FROM retention__clock") == seen
     assert rows(db, "SELECT rule, times FROM retention_refusals") == [("gone", 1)]
     assert plan(db) == [("payload.age", "p", None)]
     problems = rows(db, "SELECT problem FROM blackbox_check")

@@ -274,7 +274,7 @@ def test_new_things_of_every_domain_remember_the_time(path, write):
              "rollout_tables", "evidence", "cache")
     set_seen(db, now() - DAY + 3600000)
     write(db)
-    assert abs(one(db, "SELECT seen FROM retention_now") - now()) < 60_000
+    assert abs(one(db, "SELECT seen FROM retention__clock") - now()) < 60_000
 
 
 def test_an_insert_costs_the_same_however_much_is_stored(path):
