@@ -13,9 +13,12 @@
 SQLITE_EXTENSION_INIT3
 
 #define ISO(ms) "strftime('%Y-%m-%dT%H:%M:%SZ', " ms " / 1000.0, 'unixepoch')"
-static const char zClockNow[] = "SELECT ?1 <= seen + 604800000, " ISO(
-    "?1") ", " ISO("seen") ","
-                           " (?1 - seen) / 86400000 FROM main.retention__clock";
+/* clang-format off */
+static const char zClockNow[] =
+    "SELECT clock <= seen + 604800000, " ISO("clock") ", " ISO("seen") ","
+    " (clock - seen) / 86400000, clock FROM main.retention__clock,"
+    " (SELECT " BX_CLOCK " AS clock)";
+/* clang-format on */
 
 static const char zClockTick[] =
     "UPDATE main.retention__clock SET (seen, due, was) = ("
@@ -45,7 +48,7 @@ static void failJump(BxErr *pErr, sqlite3_stmt *pStmt) {
 
 i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
   sqlite3_stmt *pStmt;
-  i64 iNow = bxNow();
+  i64 iNow = 0;
   if (pErr->rc != SQLITE_OK) return 0;
   if (pNow != 0 && sqlite3_value_type(pNow) != SQLITE_NULL) {
     return bxTime(pNow, "now", pErr);
@@ -56,16 +59,17 @@ i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
     bxDo(p, zClockTold, pErr, "");
   }
   pStmt = bxStmt(p, zClockNow, pErr);
-  bxBind(pStmt, pErr, "i", iNow);
   if (!bxRow(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: the row of retention__clock is missing; run "
         "blackbox_install()");
   } else if (!sqlite3_column_int(pStmt, 0)) {
     failJump(pErr, pStmt);
+  } else {
+    iNow = sqlite3_column_int64(pStmt, 4);
   }
   bxDone(pStmt, pErr);
-  return pErr->rc == SQLITE_OK ? iNow : 0;
+  return iNow;
 }
 
 i64 bxTrustedTime(BxStmts *p, int bWrite, BxErr *pErr) {

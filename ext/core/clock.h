@@ -13,6 +13,9 @@ i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr);
 /* The clock, or 0 if it has jumped too far ahead, so that nothing is due. */
 i64 bxTrustedTime(BxStmts *p, int bWrite, BxErr *pErr);
 
+/* SQL: the clock of the machine, as in the log. */
+#define BX_CLOCK "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)"
+
 /* SQL: whether triggers or tables of others could refuse the DELETE of a row of a domain
 ** by a rule. A write removes nothing then, because it could not go on after an error. */
 #define BX_OTHERS_REFUSE(domain)                                               \

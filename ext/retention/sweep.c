@@ -339,8 +339,9 @@ void bxRetentionConfirm(BxCall *p) {
   static const char zConfirm[] =
       "UPDATE main.retention__clock SET seen = ?1, due = 3600000";
   BxStmts *pHome = bxHome(p->bx, "core", &p->err);
-  i64 iNow = bxNow();
+  i64 iNow;
   if (pHome == 0) return;
+  iNow = bxAsk(pHome, "SELECT " BX_CLOCK, &p->err, "");
   bxDo(pHome, zLog, &p->err, "i", iNow);
   bxDo(pHome, zConfirm, &p->err, "i", iNow);
   bxReturnInt(p, iNow);
