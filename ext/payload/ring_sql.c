@@ -324,7 +324,7 @@ static void beginAgent(
 
 /* Whether nothing but the push changes the ring with it. */
 static int isUnwatched(const Ring *p) {
-  return !(p->mWatch & ~RING_ERASED) && p->nMaxByte + p->nIdleDay == 0;
+  return !p->mWatch && p->nMaxByte + p->nIdleDay == 0;
 }
 
 /* Finds the agent of a push; a new one begins. */
