@@ -252,6 +252,7 @@ static const BxFunction aFunctions[] = {
         bxEvPruneScreenshots},
     {"evidence_slim", 1, 2, BX_PURE, bxEvSlim},
     {"evidence_stats", 1, 1, BX_READ, bxEvStats},
+    {"proof_bundle", 1, 1, BX_READ, bxProofBundleText},
     {"proof_head", 0, 0, BX_OWN, bxProofHead},
     {"proof_of", 2, 2, BX_READ, bxProofOf},
     {"proof_tile", 1, 1, BX_READ, bxProofTile},
@@ -320,6 +321,7 @@ static const BxTable aTables[] = {
         "max_size_bytes, memory_bytes, pinned_bytes, needs_pruning, owner, "
         "only HIDDEN",
         14, 0, 1, bxEvStatsTable, 0, 0},
+    {"proof_bundle", "line, kill_switch HIDDEN", 1, 1, 1, bxProofBundle, 0, 0},
     {"proof_export", "path, data", 2, 0, 0, bxProofExport, 0, 0},
     {"proof_pending", "kind, pending, first", 3, 0, 0, bxProofPending, 0, 0},
     {"proof_verify", "leaf, kind, key, problem, head HIDDEN", 4, 0, 1,

@@ -152,7 +152,7 @@ void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr) {
   MerkleHash stored;
   bxLogProve(p, (i64)1 << 40, pErr);
   bxLogOpen(&log, p, pErr);
-  if (!bxLogLeafOf(p, n, &leaf, pErr)) return;
+  if (!bxLogLeafOf(p, n, &leaf, 0, pErr)) return;
   log.tree.xGet(&log.tree, 0, n - 1, &stored, pErr);
   if (bxLogIsLeaf(p, &leaf, &stored, pErr)) keepHashes(p, &leaf, zNames, pErr);
   bxDo(p, zZero, pErr, "i", n);

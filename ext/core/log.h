@@ -76,8 +76,9 @@ typedef struct BxLeaf {
   int nField;
   BxLogField aField[BX_LOG_FIELDS];
   SHA256_CTX sha;
-  MerkleHash fields; /* their digest */
-  const void *aSalt; /* of the row */
+  MerkleHash fields;   /* their digest */
+  sqlite3_str *pShown; /* NULL, or gets the fields with their values */
+  const void *aSalt;   /* of the row */
   int nSalt;
   MerkleHash salt;
 } BxLeaf;
@@ -98,8 +99,13 @@ void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
     BxLeaf *pOut, BxErr *pErr);
 /* The domain whose row this row of the log pins, or NULL. */
 const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr);
-/* The same for row n. Returns 0 if there is none. */
-int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr);
+/* The same for row n. Returns 0 if there is none. pShown: NULL, or gets the fields with
+** their values, as bxLogFieldJson() writes them. */
+int bxLogLeafOf(
+    BxStmts *p, i64 n, BxLeaf *pOut, sqlite3_str *pShown, BxErr *pErr);
+/* Appends a field as JSON; with its value in place of its hash if that is given. */
+void bxLogFieldJson(sqlite3_str *pOut, const BxLogField *pField,
+    const void *pValue, size_t nValue);
 
 /* How many rows are no receipts up to that of a leaf, as blackbox__leaves says. */
 i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr);

@@ -133,7 +133,7 @@ static int areLeaves(Fold *p, const char *zRows) {
     BxLeaf leaf;
     MerkleHash hash;
     pLog->tree.xGet(&pLog->tree, 0, n - 1, &hash, p->pErr);
-    bSame = bxLogLeafOf(pLog->p, n, &leaf, p->pErr) &&
+    bSame = bxLogLeafOf(pLog->p, n, &leaf, 0, p->pErr) &&
             bxLogIsLeaf(pLog->p, &leaf, &hash, p->pErr);
   }
   bxDone(pStmt, p->pErr);

@@ -105,15 +105,64 @@ static void readErased(BxStmts *p, i64 n, BxLogField *pField, BxErr *pErr) {
   bxDone(pStmt, pErr);
 }
 
+static void appendHex(
+    sqlite3_str *pOut, const char *zBefore, const unsigned char *a, size_t n) {
+  char zHex[2 * BX_DIGEST + 1];
+  sqlite3_str_appendall(pOut, zBefore);
+  while (n > 0) {
+    int nSome = n < BX_DIGEST ? (int)n : BX_DIGEST;
+    bxHex(a, nSome, zHex);
+    sqlite3_str_append(pOut, zHex, 2 * nSome);
+    a += nSome;
+    n -= (size_t)nSome;
+  }
+  sqlite3_str_appendchar(pOut, 1, '"');
+}
+
+/* The value of a field. What JSON cannot have is written in hexadecimal. */
+static void appendShown(
+    sqlite3_str *pOut, int eType, const unsigned char *a, size_t n) {
+  sqlite3_uint64 u = 0;
+  size_t i;
+  if (eType == SQLITE_INTEGER) {
+    for (i = 0; i < n; i++) u = u << 8 | a[i];
+    sqlite3_str_appendf(pOut, ",\"value\":%lld", (i64)u);
+  } else if (eType == SQLITE_TEXT && n < 0x7fffffff && bxIsUtf8(a, (int)n)) {
+    sqlite3_str_appendall(pOut, ",\"value\":");
+    bxAppendJson(pOut, (const char *)a, (int)n);
+  } else {
+    appendHex(pOut, ",\"hex\":\"", a, n);
+  }
+}
+
+void bxLogFieldJson(sqlite3_str *pOut, const BxLogField *pField,
+    const void *pValue, size_t nValue) {
+  sqlite3_str_appendf(pOut, "%s{\"name\":\"%s\",\"type\":%d",
+      strcmp(pField->zName, "actor") == 0 ? "" : ",", pField->zName,
+      pField->eType);
+  if (pField->bErased) {
+    sqlite3_str_appendall(pOut, ",\"salt\":null");
+  } else if (pField->eType != SQLITE_NULL) {
+    appendHex(pOut, ",\"salt\":\"", pField->salt.a, BX_DIGEST);
+  }
+  if (pField->eType != SQLITE_NULL && pValue == 0) {
+    appendHex(pOut, ",\"hash\":\"", pField->hash.a, BX_DIGEST);
+  } else if (pField->eType != SQLITE_NULL) {
+    appendShown(pOut, pField->eType, pValue, nValue);
+  }
+  sqlite3_str_appendchar(pOut, 1, '}');
+}
+
 /* Makes the hash of column i, with the salt of the field. */
-static void hashValue(
-    BxLogField *pField, sqlite3_stmt *pRow, int i, BxErr *pErr) {
+static void hashValue(BxLogField *pField, sqlite3_stmt *pRow, int i,
+    sqlite3_str *pShown, BxErr *pErr) {
   unsigned char aNumber[8], aHead[BX_DIGEST + 1];
   size_t nByte;
   const void *pValue = bytesOf(pRow, i, pField->eType, aNumber, &nByte, pErr);
   memcpy(aHead, pField->salt.a, BX_DIGEST);
   aHead[BX_DIGEST] = (unsigned char)pField->eType;
   bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
+  if (pShown != 0) bxLogFieldJson(pShown, pField, pValue, nByte);
 }
 
 /* Adds column i of a row to a leaf. (Most fields are NULL.) */
@@ -143,11 +192,14 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   memcpy(a + 1, zName, nName);
   pType = a + 1 + nName;
   *pType = (unsigned char)pField->eType;
+  if (pLeaf->pShown != 0 && (pField->bErased || pField->eType == SQLITE_NULL)) {
+    bxLogFieldJson(pLeaf->pShown, pField, 0, 0);
+  }
   if (pField->eType == SQLITE_NULL) {
     SHA256_Update(&pLeaf->sha, a, nName + 2);
     return;
   }
-  if (!pField->bErased) hashValue(pField, pRow, i, pErr);
+  if (!pField->bErased) hashValue(pField, pRow, i, pLeaf->pShown, pErr);
   memcpy(pType + 1, pField->hash.a, BX_DIGEST);
   SHA256_Update(&pLeaf->sha, a, nName + 2 + BX_DIGEST);
 }
@@ -201,7 +253,7 @@ static void readSalt(sqlite3_stmt *pRow, BxLeaf *pOut) {
   pOut->aSalt = pOut->salt.a;
 }
 
-void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
+static void makeLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
     BxLeaf *pOut, BxErr *pErr) {
   static const char *const azField[] = {"actor", "agent_id", "at", "bytes",
       "detail", "domain", "event_id", "kill_switch_event_id", "kind", "newest",
@@ -227,6 +279,12 @@ void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
   SHA256_Final(pOut->fields.a, &pOut->sha);
 }
 
+void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
+    BxLeaf *pOut, BxErr *pErr) {
+  pOut->pShown = 0;
+  makeLeaf(p, pRow, pPinned, pOut, pErr);
+}
+
 i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr) {
   static const char zKept[] =
       "SELECT kept FROM main.blackbox__leaves WHERE leaf = ?1 UNION ALL "
@@ -241,14 +299,16 @@ int bxLogIsLeaf(
   return memcmp(hash.a, pStored->a, BX_DIGEST) == 0;
 }
 
-int bxLogLeafOf(BxStmts *p, i64 n, BxLeaf *pOut, BxErr *pErr) {
+int bxLogLeafOf(
+    BxStmts *p, i64 n, BxLeaf *pOut, sqlite3_str *pShown, BxErr *pErr) {
   static const char zRow[] =
       "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n = ?1";
   sqlite3_stmt *pStmt = bxStmt(p, zRow, pErr);
   int bRow;
   bxBind(pStmt, pErr, "i", n);
   bRow = bxRow(pStmt, pErr);
-  if (bRow) bxLogLeaf(p, pStmt, 0, pOut, pErr);
+  pOut->pShown = pShown;
+  if (bRow) makeLeaf(p, pStmt, 0, pOut, pErr);
   bxDone(pStmt, pErr);
   pOut->aSalt = 0;
   return bRow && pErr->rc == SQLITE_OK;

@@ -28,6 +28,8 @@ void bxProofCheck(BxStmts *p, BxProblems *pOut);
 void bxProofHead(BxCall *p);
 void bxProofOf(BxCall *p);
 void bxProofTile(BxCall *p);
+void bxProofBundleText(BxCall *p);
+sqlite3_stmt *bxProofBundle(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxProofExport(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxProofPending(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 

@@ -1,6 +1,7 @@
 /*
 ** show.c: what leaves the database: proof_head(), proof_of(kind, key),
-** proof_tile(path), proof_export and proof_pending.
+** proof_tile(path), proof_export, proof_bundle(kill_switch) and
+** proof_pending.
 **
 ** A proof is a JSON object, which can be checked without the database:
 **   kind, n   "row", and its number in the log; its leaf is n - 1
@@ -126,6 +127,16 @@ static void appendHash(
   sqlite3_str_appendf(pOut, "%s\"%s\"", zBefore, zHex);
 }
 
+/* Ends a text, to sqlite3_free(). */
+static char *finishText(sqlite3_str *pOut, BxErr *pErr) {
+  if (sqlite3_str_errcode(pOut) == SQLITE_TOOBIG) {
+    bxFail(pErr, SQLITE_TOOBIG,
+        "TooLargeError: the proofs are longer than a value may be; SELECT line "
+        "FROM proof_bundle(kill_switch) returns them row by row");
+  }
+  return bxFinish(pOut, pErr);
+}
+
 /* The end of each proof, which becomes the result. */
 static void returnProof(
     BxCall *p, BxLog *pLog, sqlite3_str *pOut, const MerklePath *pPath) {
@@ -139,7 +150,7 @@ static void returnProof(
   if (zHead != 0) bxAppendJson(pOut, zHead, (int)strlen(zHead));
   sqlite3_str_appendchar(pOut, 1, '}');
   sqlite3_free(zHead);
-  zProof = bxFinish(pOut, &p->err);
+  zProof = finishText(pOut, &p->err);
   if (zProof != 0) bxReturnJson(p, zProof);
 }
 
@@ -171,31 +182,12 @@ static void proveHead(BxCall *p, BxLog *pLog) {
   returnProof(p, pLog, pOut, &path);
 }
 
-static void appendFields(sqlite3_str *pOut, const BxLeaf *pLeaf) {
-  int i;
-  for (i = 0; i < pLeaf->nField; i++) {
-    const BxLogField *pField = &pLeaf->aField[i];
-    sqlite3_str_appendf(pOut, "%s{\"name\":\"%s\",\"type\":%d",
-        i > 0 ? "," : ",\"fields\":[", pField->zName, pField->eType);
-    if (pField->bErased) {
-      sqlite3_str_appendall(pOut, ",\"salt\":null");
-    } else if (pField->eType != SQLITE_NULL) {
-      appendHash(pOut, ",\"salt\":", pField->salt.a);
-    }
-    if (pField->eType != SQLITE_NULL) {
-      appendHash(pOut, ",\"hash\":", pField->hash.a);
-    }
-    sqlite3_str_appendchar(pOut, 1, '}');
-  }
-  sqlite3_str_appendall(pOut, "]");
-}
-
 /* Reads a row as its leaf has it. Returns 0 if that has gone: the row was folded, or
 ** was a pin that has ended. *pHash is what the tree has. */
-static int readLeaf(
-    BxLog *pLog, i64 iLeaf, BxLeaf *pLeaf, MerkleHash *pHash, BxErr *pErr) {
+static int readLeaf(BxLog *pLog, i64 iLeaf, BxLeaf *pLeaf, MerkleHash *pHash,
+    sqlite3_str *pShown, BxErr *pErr) {
   pLog->tree.xGet(&pLog->tree, 0, iLeaf, pHash, pErr);
-  if (!bxLogLeafOf(pLog->p, iLeaf + 1, pLeaf, pErr)) return 0;
+  if (!bxLogLeafOf(pLog->p, iLeaf + 1, pLeaf, pShown, pErr)) return 0;
   if (bxLogIsLeaf(pLog->p, pLeaf, pHash, pErr)) return 1;
   if (pLeaf->ePin == BX_NO_PIN || pLeaf->ePin == BX_PIN_HERE) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
@@ -207,25 +199,28 @@ static int readLeaf(
   return 0;
 }
 
-/* That a row is in the log. */
-static void proveLeaf(BxCall *p, BxLog *pLog, i64 iLeaf) {
+/* That a row is in the log; with the values of its fields, or with their hashes. */
+static void proveLeaf(BxCall *p, BxLog *pLog, i64 iLeaf, int bValues) {
   BxLeaf leaf;
   MerkleHash hash;
   MerklePath path = {0, {{{0}}}};
-  sqlite3_str *pOut;
-  int bThere = readLeaf(pLog, iLeaf, &leaf, &hash, &p->err);
-  if (p->err.rc != SQLITE_OK) return;
-  bxMerkleInclusion(&pLog->tree, iLeaf, pLog->now.n, &path, &p->err);
-  pOut = sqlite3_str_new(p->bx->db);
-  sqlite3_str_appendf(pOut, "{\"kind\":\"row\",\"n\":%lld", iLeaf + 1);
-  appendHash(pOut, ",\"hash\":", hash.a);
-  if (bThere) {
-    sqlite3_str_appendf(
-        pOut, ",\"kept\":%lld", bxLogKept(pLog->p, iLeaf, &p->err));
-    appendFields(pOut, &leaf);
-  } else {
-    sqlite3_str_appendall(pOut, ",\"kept\":null,\"fields\":null");
+  sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
+  int i, bThere;
+  sqlite3_str_appendf(pOut,
+      "{\"kind\":\"row\",\"n\":%lld,\"kept\":%lld,\"fields\":[", iLeaf + 1,
+      bxLogKept(pLog->p, iLeaf, &p->err));
+  bThere = readLeaf(pLog, iLeaf, &leaf, &hash, bValues ? pOut : 0, &p->err);
+  for (i = 0; i < leaf.nField && bThere && !bValues; i++) {
+    bxLogFieldJson(pOut, &leaf.aField[i], 0, 0);
   }
+  if (!bThere) {
+    sqlite3_str_reset(pOut);
+    sqlite3_str_appendf(pOut,
+        "{\"kind\":\"row\",\"n\":%lld,\"kept\":null,\"fields\":null",
+        iLeaf + 1);
+  }
+  appendHash(pOut, bThere ? "],\"hash\":" : ",\"hash\":", hash.a);
+  bxMerkleInclusion(&pLog->tree, iLeaf, pLog->now.n, &path, &p->err);
   returnProof(p, pLog, pOut, &path);
 }
 
@@ -242,7 +237,7 @@ static i64 rowOf(BxCall *p, BxLog *pLog, const char *zKind) {
   if (strcmp(zKind, "leaf") == 0) {
     return bxInt(p->aArg[1], "key", 0, (i64)1 << 40, &p->err) + 1;
   }
-  if (strcmp(zKind, "row") == 0) {
+  if (strcmp(zKind, "row") == 0 || strcmp(zKind, "values") == 0) {
     n = bxInt(p->aArg[1], "key", 1, (i64)1 << 40, &p->err);
     return bxAsk(pLog->p, zRow, &p->err, "i", n);
   }
@@ -251,7 +246,7 @@ static i64 rowOf(BxCall *p, BxLog *pLog, const char *zKind) {
     return bxAsk(pLog->p, zPin, &p->err, "t", zId);
   }
   bxRefuse(&p->err,
-      "ValidationError: kind must be row, pin, leaf or head, got %s",
+      "ValidationError: kind must be row, values, pin, leaf or head, got %s",
       p->aArg[0]);
   return 0;
 }
@@ -276,7 +271,9 @@ void bxProofOf(BxCall *p) {
         "waits",
         p->aArg[1]);
   }
-  if (p->err.rc == SQLITE_OK) proveLeaf(p, &log, n - 1);
+  if (p->err.rc == SQLITE_OK) {
+    proveLeaf(p, &log, n - 1, strcmp(zKind, "values") == 0);
+  }
 }
 
 /*---------------------------------------------------------------- tiles ----*/
@@ -354,7 +351,7 @@ static unsigned char *putOne(
     return aOut + BX_DIGEST;
   }
   aOut[0] = aOut[1] = 0;
-  if (!readLeaf(pLog, i, &leaf, &hash, pErr)) return aOut + 2;
+  if (!readLeaf(pLog, i, &leaf, &hash, 0, pErr)) return aOut + 2;
   aOut[1] = BX_LOG_LEAF;
   bxLogLeafData(i + 1, bxLogKept(pLog->p, i, pErr), &leaf.fields, aOut + 2);
   return aOut + 2 + BX_LOG_LEAF;
@@ -418,6 +415,69 @@ sqlite3_stmt *bxProofExport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *pHome = bxHome(bx, "core", pErr);
   (void)apArg;
   return pHome != 0 ? bxPrepare(pHome, zAll, pErr) : 0;
+}
+
+/*--------------------------------------------------------------- bundle ----*/
+
+/* What the log has of a kill switch: rows that name it, holds on what it took, and the
+** erasures of their fields, each with the record that says by whom and why. */
+#define BUNDLE                                                                 \
+  "WITH of(n, agent_id, event_id) AS MATERIALIZED (SELECT n, agent_id,"        \
+  "  event_id FROM main.blackbox__log WHERE kill_switch_event_id = ?1),"       \
+  " most(n) AS (SELECT n FROM of UNION SELECT n FROM main.blackbox__log"       \
+  "  WHERE kind IN ('hold', 'release') AND domain = 'retention' AND subject"   \
+  "  IN (SELECT 'kill_switch:' || ?1 UNION SELECT 'agent:' || agent_id FROM"   \
+  "   of UNION SELECT 'event:' || event_id FROM of)),"                         \
+  " erasure(n) AS (SELECT l.n FROM most AS m JOIN main.blackbox__log AS l"     \
+  "  ON l.subject = 'row:' || m.n WHERE l.kind = 'erasure' AND"                \
+  "  l.domain = 'core'),"                                                      \
+  " every(n) AS MATERIALIZED (SELECT n FROM most UNION SELECT n FROM erasure"  \
+  "  UNION SELECT (SELECT n FROM main.blackbox__log WHERE n > e.n AND"         \
+  "   kind = 'erasure' AND domain = 'retention' ORDER BY n LIMIT 1)"           \
+  "  FROM erasure AS e),"                                                      \
+  " proven(n) AS (SELECT n FROM every, main.blackbox__tree WHERE n <= size),"  \
+  " unproven(n, id) AS (SELECT p.n, p.id FROM main.event_payloads AS e"        \
+  "  JOIN main.payload__pins AS p ON p.id = e.id"                              \
+  "  WHERE e.kill_switch_event_id = ?1 AND p.n NOT IN (SELECT n FROM proven))"
+
+sqlite3_stmt *bxProofBundle(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zAny[] =
+      BUNDLE " SELECT 1 FROM every UNION ALL SELECT 1 FROM unproven LIMIT 1";
+  static const char zLines[] =
+      BUNDLE " SELECT json_object('kind', 'bundle', 'version', 1,"
+             "  'kill_switch', ?1, 'rows', (SELECT count(*) FROM proven),"
+             "  'unproven', (SELECT count(*) FROM unproven),"
+             "  'head', proof_tile('checkpoint'))"
+             " UNION ALL SELECT proof_of('values', n) FROM proven"
+             " UNION ALL SELECT json_object('kind', 'unproven', 'n', n,"
+             "  'id', id) FROM unproven";
+  BxStmts *pHome = bxHome(bx, "payload", pErr);
+  const char *zKey = bxText(apArg[0], "kill_switch", 100000, 0, pErr);
+  sqlite3_stmt *pLines;
+  if (pErr->rc != SQLITE_OK) return 0;
+  if (bxAsk(pHome, zAny, pErr, "t", zKey) == 0) {
+    bxRefuse(pErr,
+        "NotFoundError: the log has no kill switch %s; SELECT DISTINCT "
+        "kill_switch_event_id FROM blackbox_log lists all",
+        apArg[0]);
+  }
+  pLines = bxPrepare(pHome, zLines, pErr);
+  bxBind(pLines, pErr, "t", zKey);
+  return pLines;
+}
+
+/* All lines as one text. */
+void bxProofBundleText(BxCall *p) {
+  sqlite3_stmt *pLines = bxProofBundle(p->bx, p->aArg, &p->err);
+  sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
+  char *zAll;
+  while (bxRow(pLines, &p->err)) {
+    const char *z = bxColumnText(pLines, 0, &p->err);
+    if (z != 0) sqlite3_str_appendf(pOut, "%s\n", z);
+  }
+  sqlite3_finalize(pLines);
+  zAll = finishText(pOut, &p->err);
+  if (zAll != 0) bxReturnText(p, zAll);
 }
 
 sqlite3_stmt *bxProofPending(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {

@@ -140,8 +140,15 @@ static void htmlEnd(const ReportRun *p) {
   if (p->zHead != 0) {
     bxReportPut(pOut,
         "<p>The items that have a leaf are in the log of this head. The page "
-        "recomputes them on request.</p>\n<pre>%h</pre></section>\n",
+        "recomputes them on request.</p>\n<pre>%h</pre>\n",
         p->zHead);
+    if (p->zBundle != 0) {
+      bxReportPut(pOut,
+          "<p>The lines of this query are one file, which is checked without "
+          "the database:</p>\n<pre>%h\npython3 verify.py FILE</pre>\n",
+          p->zBundle);
+    }
+    bxReportPut(pOut, "</section>\n");
   } else {
     bxReportPut(pOut, "<p>Not in a proof.</p></section>\n");
   }

@@ -130,8 +130,9 @@ void bxReportJsonHead(ReportRun *p) {
     if (i > 0) bxReportPut(pOut, ",\n");
     jsonTable(p, &p->aTable[i]);
   }
-  bxReportPut(pOut, "],\n\"proof\":{\"state\":%j,\"head\":%j},\n\"masked\":[",
-      p->zProof, p->zHead);
+  bxReportPut(pOut,
+      "],\n\"proof\":{\"state\":%j,\"head\":%j,\"bundle\":%j},\n\"masked\":[",
+      p->zProof, p->zHead, p->zHead ? p->zBundle : 0);
   for (i = 0; (zName = bxMaskCount(&p->masks, i, &n)) != 0; i++) {
     if (n == 0) continue;
     bxReportPut(

@@ -95,6 +95,13 @@ int bxReportMarkdown(ReportRun *p) {
   for (i = 0; i < p->nTable; i++) mdTable(pOut, &p->aTable[i]);
   bxReportPut(pOut, "\n## Proof\n\n%s%s%s", p->zHead ? "```text\n" : "",
       p->zHead ? p->zHead : "Not in a proof.\n", p->zHead ? "```\n" : "");
+  if (p->zHead != 0 && p->zBundle != 0) {
+    bxReportPut(pOut,
+        "\nThe lines of this query are one file, which `python3 verify.py "
+        "FILE` "
+        "checks without the database: %m\n",
+        p->zBundle);
+  }
   for (i = 0; (zName = bxMaskCount(&p->masks, i, &n)) != 0; i++) {
     if (n == 0) continue;
     bxReportPut(pOut, "%s%m (%n)", bAny ? ", " : "\n## Masked\n\n", zName, n);

@@ -148,6 +148,10 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
     p->pKey = 0;
   }
   bxReportRead(p);
+  if (p->pKind == aKind && p->zShown != 0) { /* of a kill switch */
+    p->zBundle =
+        bxPrintf(&p->err, "SELECT line FROM proof_bundle(%Q)", p->zShown);
+  }
   bxPass(pErr, &p->err);
   if (pErr->rc == SQLITE_OK) return p;
   bxReportClose(p);
@@ -179,6 +183,7 @@ void bxReportClose(ReportRun *p) {
   sqlite3_free(p->zShown);
   sqlite3_free(p->zTitle);
   sqlite3_free(p->zHead);
+  sqlite3_free(p->zBundle);
   bxClear(&p->err);
   sqlite3_free(p);
 }

@@ -220,6 +220,7 @@ struct ReportRun {
   int nBlock;
   const char *zProof; /* none, off, head; a constant */
   char *zHead;
+  char *zBundle; /* what makes the bundle of proofs; NULL: there is none */
   i64 nLeftItems, nLeftBodies, nLeftBytes;
   /* where the output is */
   sqlite3_str *pOut;

@@ -101,5 +101,5 @@ def test_what_has_no_leaf_yet_has_no_proof(db):
                   " VALUES('e1', 'a', 'q', 'evidence', 'k')")
     plain.commit()
     report = page(db, "kill_switch", "k").report
-    assert report["proof"] == {"state": "none", "head": None}
+    assert report["proof"] == {"state": "none", "head": None, "bundle": None}
     assert "leaf" not in report["items"][0]

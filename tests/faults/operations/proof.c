@@ -62,5 +62,13 @@ const Operation aProofOperation[] = {
         "SELECT path, length(data) FROM proof_export; SELECT * FROM "
         "proof_pending",
         0},
+    {"make a bundle",
+        TAKEN "SELECT payload_kill_switch('ring', 'a', 'k1');"
+              "SELECT payload_unpin((SELECT id FROM event_payloads WHERE "
+              "pinned), 'me', 'why');",
+        0,
+        "SELECT length(line) FROM proof_bundle('k1');"
+        "SELECT length(proof_bundle('k1'))",
+        0},
     {0, 0, 0, 0, 0},
 };
