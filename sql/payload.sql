@@ -30,11 +30,12 @@
 --     payload.max_bytes; none while a trigger or key of others could refuse it
 --
 -- How: SQLite compiles all that a statement may fire, and allocates the memory of a
--- whole trigger whenever it fires. So a short trigger looks (payload_look) before a
--- long one works (payload_work), what an INSERT does not need is in triggers that
--- name other columns, and "WHERE one = 1" makes an UPDATE of one row one-pass.
--- SQLite does not fire a trigger that is already running. So a guard only raises: it
--- changes no table on which a user may have triggers.
+-- whole trigger whenever it fires. So a statement asks whether there is work before the
+-- long trigger is fired that does it (payload_work), what an INSERT does not need is in
+-- triggers that name other columns, and "WHERE one = 1" makes an UPDATE of one row
+-- one-pass. SQLite does not fire a trigger that is already running. So a guard only raises,
+-- or what it fires cannot write the archive: hit of blackbox__probe is 1 while a row is
+-- deleted that REPLACE takes, and then payload_insert and payload_update raise.
 --
 -- Limits: no trigger fires for DROP TABLE, DROP TRIGGER, or what a program writes
 -- into the file. blackbox_check() finds the result of these in the log.
@@ -131,10 +132,10 @@ CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 -- that are counted. share: what the store takes for a byte of text. pack: rows up to this
 -- rowid were looked at, to pack them. kept_ms, since, max_bytes: the settings. wake: no row
 -- is due before this time. rid, ms: the row that is written, and its time if it is an
--- insert into the archive; 0: an update there, -1: another row. fix: NULL, or what pinned
--- of that row has to be. work: 1 while rows go. till: rows before this time are due. due:
--- how many of them still go; below -900: none, as something may refuse. rule: 'bulk'
--- while the module removes many, or the row that payload_due removes. most: max_bytes, and
+-- insert into the archive; 0: an update there, -1: another row; rid is also that of a row
+-- whose size payload_update writes. work: 1 while rows go. till: rows before this time are
+-- due. due: how many of them still go; below -900: none, as something may refuse. rule:
+-- 'bulk' while the module removes many, or the rule by which it does. most: max_bytes, and
 -- what packing saves: if there are more bytes, rows go.
 CREATE TABLE IF NOT EXISTS main.payload__state(
   one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -144,7 +145,7 @@ CREATE TABLE IF NOT EXISTS main.payload__state(
   pack INTEGER DEFAULT 0,
   kept_ms, since, max_bytes,
   wake DEFAULT 0,
-  rid, ms, fix,
+  rid, ms,
   work DEFAULT 0,
   till,
   due DEFAULT 0,
@@ -190,35 +191,23 @@ SELECT rowid AS rid, NULL AS at FROM event_payloads
 
 ----------------------------------------------------------------- inserts --
 
--- SQLite does not fire a trigger that is already running: a REPLACE by a user's DELETE
--- trigger, while payload_insert_replace deletes, would take a row unseen. It is refused.
--- (A RAISE of FAIL leaves the rule. So hit is asked, too: payload_insert_replace, which
--- is newer and fires first, has set it for this statement.)
-CREATE TRIGGER IF NOT EXISTS main.payload_insert_taken
-BEFORE INSERT ON event_payloads
-WHEN (SELECT rule FROM payload__state) = 'manual' AND (SELECT hit FROM blackbox__probe)
- AND (EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
-      OR EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
-BEGIN
-  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another; drop it');
-END;
-
 -- SQLite fires no DELETE trigger for what REPLACE takes. So it is deleted before, by
--- which the guard sees it, and the receipt. A plain INSERT fails without our help, and
--- INSERT OR IGNORE passes. (rowid -1 means none: no row has it.)
+-- which the guard sees it, and the receipt (payload_leaving). hit is asked, because RAISE(FAIL)
+-- of a user's trigger leaves it. (rowid -1 means none: no row has it.)
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
 BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
   OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
+  OR (SELECT hit FROM blackbox__probe) = 1
 BEGIN
-  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
-  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
   INSERT INTO payload__held(rid)
-  SELECT rid FROM (SELECT NEW.rowid AS rid UNION ALL SELECT rowid FROM event_payloads WHERE id = NEW.id),
-                  blackbox__probe WHERE hit;
+  SELECT NEW.rowid UNION ALL SELECT rowid FROM event_payloads WHERE id = NEW.id;
 END;
 
--- Fires only if the row was really written.
+-- Fires only if the row was really written. SQLite does not fire a trigger that is already
+-- running: what a user's DELETE trigger inserts, while payload_insert_replace deletes, could
+-- take a row unseen. So it is refused. The size is written before the sum is, because
+-- payload_work asks for it.
 CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
@@ -233,17 +222,28 @@ BEGIN
           SELECT 1 FROM (SELECT 'erased agent' AS k, NEW.agent_id AS name UNION ALL SELECT 'erased event', NEW.event_id
                          UNION ALL SELECT 'erased kill_switch', NEW.kill_switch_event_id)
            CROSS JOIN retention__in_force CROSS JOIN retention__clock ON kind = k AND "key" = name AND until > seen)
-    THEN RAISE(ABORT, 'ErasedError: this agent, event or kill switch was erased, and is refused for retention.refuse_days; see retention_erasures') END;
+    THEN RAISE(ABORT, 'ErasedError: this agent, event or kill switch was erased, and is refused for retention.refuse_days; see retention_erasures')
+    WHEN 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body)) AND EXISTS (
+          SELECT 1 FROM payload__packed
+           WHERE text IN (substr(NEW.request_body, 37, 20) + 0, substr(NEW.response_body, 37, 20) + 0)
+             AND reference IN (NEW.request_body, NEW.response_body))
+    THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; write its text, store_text(body)')
+    WHEN (SELECT hit FROM blackbox__probe) = 1
+    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes another; drop it') END;
+  UPDATE event_payloads
+     SET pinned = iif(NEW.purpose = 'evidence', 1, coalesce(NEW.pinned, 0)),
+         size_bytes = ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
+   WHERE rowid = NEW.rowid AND (NEW.purpose = 'evidence' OR NEW.pinned IS NOT 0
+      OR NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0));
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it')
+   WHERE changes() = 0 AND (NEW.purpose = 'evidence' OR NEW.pinned <> 0);
   UPDATE payload__state
      SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0),
-         rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, -1),
-         fix = CASE WHEN NEW.purpose = 'evidence' THEN 1
-                    WHEN NEW.pinned IS NOT 0 OR 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body))
-                      OR NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0)
-                         + ifnull(length(CAST(NEW.response_body AS BLOB)), 0) THEN coalesce(NEW.pinned, 0) END,
          wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
          pack = min(pack, NEW.rowid - 1)
-   WHERE one = 1;
+   WHERE one = 1 AND (NEW.size_bytes <> 0 OR pack >= NEW.rowid OR (NEW.created_ms > since AND NEW.created_ms + kept_ms < wake));
+  UPDATE payload__state SET work = 1, rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, -1)
+   WHERE one = 1 AND (bytes > most OR (NEW.purpose = 'archive' AND NEW.pinned = 0 AND wake <= unixepoch() * 1000));
 END;
 
 ----------------------------------------------------------------- updates --
@@ -251,61 +251,51 @@ END;
 -- A pinned row gets a missing id, a response if it has none, then also a meta if it has none, and a
 -- body in the form that the module has put into payload__packed. A held row may also
 -- become evidence, which gives it a time and a kill switch. (COLLATE: the columns of a
--- table that was taken over may have others.)
+-- table that was taken over may have others.) UPDATE OR REPLACE takes the row that has
+-- this id or rowid.
 CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
 BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
   SELECT iif(OLD.pinned IS 0, RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; see retention_holds'),
              RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins'))
+    FROM (SELECT (NEW.purpose, OLD.purpose, OLD.pinned) IS ('evidence', 'archive', 0) AS saved)
    WHERE (OLD.pinned IS NOT 0 OR (EXISTS (SELECT 1 FROM retention__in_force)
                                   AND EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)))
      AND (
-      (NEW.rowid, NEW.id COLLATE BINARY, NEW.event_id COLLATE BINARY, NEW.agent_id COLLATE BINARY)
-      IS (OLD.rowid, ifnull(OLD.id, NEW.id), OLD.event_id, OLD.agent_id)
-      AND iif((NEW.purpose, OLD.purpose, OLD.pinned) IS ('evidence', 'archive', 0),
-        (NEW.kill_switch_event_id COLLATE BINARY, NEW.meta COLLATE BINARY)
-        IS (ifnull(OLD.kill_switch_event_id, NEW.kill_switch_event_id), ifnull(OLD.meta, NEW.meta)),
-        (NEW.kill_switch_event_id COLLATE BINARY, NEW.purpose COLLATE BINARY, NEW.created_at COLLATE BINARY, NEW.meta COLLATE BINARY)
-        IS (OLD.kill_switch_event_id, OLD.purpose, OLD.created_at,
-            ifnull(OLD.meta, iif(OLD.pinned AND OLD.response_body IS NULL, NEW.meta, NULL))))
+      (NEW.rowid, NEW.id COLLATE BINARY, NEW.event_id COLLATE BINARY, NEW.agent_id COLLATE BINARY,
+       NEW.kill_switch_event_id COLLATE BINARY, NEW.meta COLLATE BINARY)
+      IS (OLD.rowid, ifnull(OLD.id, NEW.id), OLD.event_id, OLD.agent_id,
+          ifnull(OLD.kill_switch_event_id, iif(saved, NEW.kill_switch_event_id, NULL)),
+          ifnull(OLD.meta, iif(saved OR (OLD.pinned AND OLD.response_body IS NULL), NEW.meta, NULL)))
+      AND (saved OR (NEW.purpose COLLATE BINARY, NEW.created_at COLLATE BINARY) IS (OLD.purpose, OLD.created_at))
       AND (NEW.request_body IS OLD.request_body COLLATE BINARY
         OR NEW.request_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id AND reference IS NOT OLD.response_body))
       AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL
         OR NEW.response_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id AND reference IS NOT OLD.request_body))) IS NOT 1;
+  INSERT INTO payload__held(rid)
+  SELECT -1 WHERE (SELECT hit FROM blackbox__probe) = 1
+  UNION ALL SELECT rowid FROM event_payloads WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid;
+END;
+
+-- It is the first of the AFTER triggers, because SQLite fires the first one last: room
+-- is made when the sum is right. A row that was not counted before is not refused,
+-- however large it is. While payload_update_guard deletes, it does not fire for what a
+-- user's trigger changes: so that is refused here.
+CREATE TRIGGER IF NOT EXISTS main.payload_update
+AFTER UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
+  purpose, kill_switch_event_id, created_at, meta ON event_payloads
+BEGIN
   SELECT CASE
+    WHEN (SELECT hit FROM blackbox__probe) = 1
+    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes another; drop it')
     WHEN NEW.rowid = -1
     THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another')
-    WHEN (SELECT rule FROM payload__state) = 'manual' AND (SELECT hit FROM blackbox__probe)
-     AND EXISTS (SELECT 1 FROM event_payloads WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid)
-    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes over another; drop it')
     WHEN (NEW.event_id, NEW.agent_id) IS NOT (OLD.event_id, OLD.agent_id)
      AND (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'') IS NOT 1
     THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
     WHEN NEW.created_at IS NOT OLD.created_at AND NEW.created_ms IS NULL
     THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z') END;
-END;
-
--- UPDATE OR REPLACE takes the row that has this id or rowid. Where this trigger does not
--- fire, as it runs, the guard above refuses it.
-CREATE TRIGGER IF NOT EXISTS main.payload_update_replace
-BEFORE UPDATE OF rowid, oid, _rowid_, id ON event_payloads
-WHEN EXISTS (SELECT 1 FROM event_payloads WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid)
-BEGIN
-  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
-  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);
-  INSERT INTO payload__held(rid)
-  SELECT rowid FROM event_payloads
-   WHERE (SELECT hit FROM blackbox__probe) AND (id = NEW.id OR rowid = NEW.rowid)
-     AND rowid <> OLD.rowid;
-END;
-
--- It is the first of the AFTER triggers, because SQLite fires the first one last: room
--- is made when the sum is right. A row that was not counted before is not refused,
--- however large it is.
-CREATE TRIGGER IF NOT EXISTS main.payload_update
-AFTER UPDATE OF id, request_body, response_body, purpose, created_at, meta ON event_payloads
-BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, detail, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', column1, id, '{"pin":' || n || '}', NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
     FROM payload__pins, (VALUES ('complete'), ('pin'))
@@ -315,14 +305,24 @@ BEGIN
   DELETE FROM payload__packed
    WHERE "key" = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
   UPDATE payload__packed SET "key" = NEW.id WHERE "key" = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
+  UPDATE payload__state SET rid = NEW.rowid WHERE one = 1;
+  UPDATE event_payloads
+     SET pinned = iif(NEW.purpose = 'evidence' AND OLD.purpose IS NOT NEW.purpose, 1, coalesce(NEW.pinned, 0)),
+         size_bytes = (
+           SELECT sum(ifnull((SELECT iif("key" IS NEW.id, bytes,
+                                         RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; write its text, store_text(body)'))
+                                FROM payload__packed WHERE text = substr(body, 37, 20) + 0 AND text > 0 AND reference = body),
+                             ifnull(length(CAST(body AS BLOB)), 0)))
+             FROM (SELECT NEW.request_body AS body UNION ALL SELECT NEW.response_body))
+   WHERE rowid = NEW.rowid AND (NEW.purpose, NEW.request_body, NEW.response_body) IS NOT (OLD.purpose, OLD.request_body, OLD.response_body);
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it')
+   WHERE changes() = 0 AND NEW.purpose = 'evidence' AND OLD.purpose IS NOT NEW.purpose;
   UPDATE payload__state
-     SET rid = NEW.rowid, ms = -(OLD.purpose IS NOT 'archive' OR OLD.pinned IS NOT 0),
-         fix = CASE WHEN NEW.purpose = 'evidence' AND OLD.purpose IS NOT NEW.purpose THEN 1
-                    WHEN (NEW.request_body, NEW.response_body) IS NOT (OLD.request_body, OLD.response_body)
-                    THEN coalesce(NEW.pinned, 0) END,
-         wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
+     SET rid = NULL, wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
          pack = min(pack, NEW.rowid - 1)
    WHERE one = 1;
+  UPDATE payload__state SET work = 1, rid = NEW.rowid, ms = -(OLD.purpose IS NOT 'archive' OR OLD.pinned IS NOT 0)
+   WHERE one = 1 AND bytes > most;
 END;
 
 -- A pin is set by everybody, and cleared only after the log has recorded the unpin.
@@ -334,12 +334,12 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
     WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins')
-    WHEN NEW.size_bytes IS NOT OLD.size_bytes AND (SELECT fix FROM payload__state WHERE rid = NEW.rowid) IS NULL
+    WHEN NEW.size_bytes IS NOT OLD.size_bytes AND (SELECT rid FROM payload__state) IS NOT NEW.rowid
      AND NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
     THEN iif(OLD.pinned, RAISE(ABORT, 'PinnedError: size_bytes of a pinned row cannot be changed'),
              RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it')) END;
   UPDATE payload__state
-     SET fix = NULL, bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0)
+     SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0)
                        - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0)
    WHERE one = 1;
 END;
@@ -379,17 +379,18 @@ BEGIN
   DELETE FROM payload__packed WHERE "key" = OLD.id;
 END;
 
--- All that removes rows inside another statement: one DELETE, compiled once. at is NULL
--- for a row that REPLACE takes, and the time of one that goes if it is due.
+-- All that removes rows inside another statement: one DELETE, compiled once. at is the time
+-- of one that goes if it is due; and NULL for a row that goes if the statement is a REPLACE.
 CREATE TRIGGER IF NOT EXISTS main.payload_leaving
 INSTEAD OF INSERT ON payload__held
 WHEN NEW.at IS NULL OR EXISTS (SELECT 1 FROM payload__state WHERE bytes > most OR (due > 0 AND NEW.at < till))
 BEGIN
-  UPDATE payload__state SET rule = 'manual' WHERE one = 1 AND NEW.at IS NULL;
-  DELETE FROM event_payloads WHERE rowid = NEW.rid;
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1 AND NEW.at IS NULL;
+  INSERT OR IGNORE INTO blackbox__probe(one, hit) SELECT 1, 1 WHERE NEW.at IS NULL;
+  DELETE FROM event_payloads WHERE rowid = NEW.rid AND (NEW.at NOTNULL OR (SELECT hit FROM blackbox__probe));
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop it')
-   WHERE changes() = 0 AND NEW.at IS NULL AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
-  UPDATE payload__state SET rule = NULL WHERE one = 1 AND NEW.at IS NULL;
+   WHERE changes() = 0 AND (SELECT hit FROM blackbox__probe) AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
 END;
 
 -- The store sweeps what no row names any more.
@@ -402,26 +403,6 @@ BEGIN
 END;
 
 ------------------------------------------------------- what is due goes --
-
--- The row that was written gets its size and its pin: one UPDATE, compiled once.
-CREATE TRIGGER IF NOT EXISTS main.payload_look
-AFTER UPDATE OF rid ON payload__state
-WHEN NEW.fix IS NOT NULL OR (NEW.ms AND NEW.wake <= unixepoch() * 1000) OR NEW.bytes > NEW.most
-BEGIN
-  UPDATE event_payloads
-     SET pinned = NEW.fix,
-         size_bytes = ifnull(length(CAST(request_body AS BLOB)), 0) + ifnull(length(CAST(response_body AS BLOB)), 0)
-           + iif('blob' IN (typeof(request_body), typeof(response_body)), (SELECT ifnull(sum(iif("key" IS id, (bytes - length(reference)) * ((reference IS request_body) + (reference IS response_body)),
-                       RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; write its text, store_text(body)'))), 0)
-                FROM payload__packed
-               WHERE text IN (substr(request_body, 37, 20) + 0, substr(response_body, 37, 20) + 0)
-                 AND text > 0 AND reference IN (request_body, response_body)), 0)
-   WHERE rowid = NEW.rid AND NEW.fix IS NOT NULL;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it')
-   WHERE NEW.fix AND changes() = 0;
-  UPDATE payload__state SET work = 1
-   WHERE one = 1 AND (bytes > most OR (NEW.ms AND wake <= unixepoch() * 1000));
-END;
 
 -- A row that is itself past the retention period is history that is being loaded: for
 -- it no row is due. till is -9e15, too, if the clock is in doubt.
@@ -458,7 +439,7 @@ BEGIN
                 WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
                 ORDER BY created_ms, size_bytes LIMIT 3)), 100, 3)) FROM payload__state);
   UPDATE payload__state
-     SET work = 0, wake = iif(till < 0 AND NEW.ms <> -1, wake, min(unixepoch() * 1000 + 3600000, kept_ms +
+     SET work = 0, rid = NULL, wake = iif(till < 0 AND NEW.ms <> -1, wake, min(unixepoch() * 1000 + 3600000, kept_ms +
            coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
                       WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since
                       ORDER BY created_ms LIMIT 1), 9e15)))
@@ -479,7 +460,8 @@ BEGIN
          max_bytes = iif(NEW.name = 'payload.max_bytes', ifnull(nullif(NEW.value, 0), 9e15), max_bytes)
    WHERE one = 1;
   UPDATE payload__state
-     SET most = max_bytes + packed * (1 - share), wake = 0, rid = -1, ms = 0, fix = NULL WHERE one = 1;
+     SET most = max_bytes + packed * (1 - share), wake = 0, rid = -1, ms = 0,
+         work = bytes > max_bytes + packed * (1 - share) WHERE one = 1;
 END;
 
 ---------------------------------------------------------------- commands --
@@ -504,7 +486,7 @@ BEGIN
    WHERE p.id = NEW.payload_id;
   DELETE FROM payload__pins WHERE id = NEW.payload_id;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
-  UPDATE payload__state SET wake = 0, rid = -1, ms = 0, fix = NULL WHERE one = 1;
+  UPDATE payload__state SET wake = 0, rid = -1, ms = 0, work = bytes > most WHERE one = 1;
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps this row pinned; drop it')
    WHERE EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.payload_id AND pinned <> 0);
 END;

@@ -6,7 +6,7 @@
 ** Triggers are generated from the table itself if it needs them:
 **   payload_made_replace, payload_made_update  for its unique indexes: they delete
 **       what REPLACE would take, so that the guards see it
-**   payload_made_taken, payload_made_changed  refuse it while a REPLACE takes a row
+**   payload_made_changed  refuses it while a REPLACE takes a row
 **   payload_made_columns  for its columns that blackbox does not know
 **   payload_made_id  gives an id to a row without one
 ** They are compared with the triggers that the table needs, as the model
@@ -99,8 +99,7 @@ static void refuse(BxStmts *p, BxErr *pErr) {
 
 /* Adds created_ms, as the text of the table has it. */
 static void addTime(BxStmts *p, BxErr *pErr) {
-  const char *z =
-      strstr(bxSqlPayload, "created_ms INTEGER GENERATED");
+  const char *z = strstr(bxSqlPayload, "created_ms INTEGER GENERATED");
   const char *zEnd = z ? strstr(z, "VIRTUAL") : 0;
   char *zSql;
   assert(zEnd != 0);
@@ -218,20 +217,8 @@ typedef struct Made {
 /* Deletes what REPLACE would take: see payload_insert_replace. */
 #define REPLACE(more)                                                          \
   "BEGIN\n"                                                                    \
-  "  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;\n"                      \
-  "  INSERT OR IGNORE INTO blackbox__probe(one, hit) VALUES (1, 1);\n"         \
-  "  INSERT INTO payload__held(rid) SELECT rowid FROM event_payloads\n"     \
-  "   WHERE (SELECT hit FROM blackbox__probe) AND (%s)" more ";\n"             \
-  "END"
-
-/* See payload_insert_taken. */
-#define TAKING                                                                 \
-  "(SELECT rule FROM payload__state) = 'manual' AND (SELECT hit FROM"          \
-  " blackbox__probe) AND "
-#define REFUSE                                                                 \
-  "BEGIN\n"                                                                    \
-  "  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger"   \
-  " on event_payloads writes over another one; drop the trigger');\n"          \
+  "  INSERT INTO payload__held(rid) SELECT rowid FROM event_payloads\n"        \
+  "   WHERE (%s)" more ";\n"                                                   \
   "END"
 
 /* The columns that blackbox does not know, and whether one of them changes. */
@@ -253,13 +240,14 @@ static const Made aMade[] = {
         "%s\nBEFORE UPDATE ON event_payloads\n"
         "WHEN EXISTS (SELECT 1 FROM event_payloads WHERE (%s) AND rowid <> "
         "OLD.rowid)\n" REPLACE("\n     AND rowid <> OLD.rowid")},
-    {"payload_made_taken", "unique index", SAME_KEY,
-        "%s\nBEFORE INSERT ON event_payloads\nWHEN " TAKING
-        "EXISTS (SELECT 1 FROM event_payloads WHERE %s)\n" REFUSE},
     {"payload_made_changed", "unique index", SAME_KEY,
-        "%s\nBEFORE UPDATE ON event_payloads\nWHEN " TAKING
+        "%s\nBEFORE UPDATE ON event_payloads\n"
+        "WHEN (SELECT hit FROM blackbox__probe) = 1 AND "
         "EXISTS (SELECT 1 FROM event_payloads WHERE (%s) AND rowid <> "
-        "OLD.rowid)\n" REFUSE},
+        "OLD.rowid)\nBEGIN\n"
+        "  SELECT RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a "
+        "trigger on event_payloads writes another; drop it');\n"
+        "END"},
     {"payload_made_columns", "column", OTHER_COLUMNS,
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"
         "  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = "

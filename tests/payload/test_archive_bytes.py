@@ -214,7 +214,7 @@ def test_room_is_made_again_when_nothing_refuses_it(plain):
 
 def test_rows_without_a_date_count_and_do_not_go(plain):
     put(plain, "p0", 100)
-    plain.execute("DROP TRIGGER payload_update_guard")
+    plain.execute("DROP TRIGGER payload_update")
     plain.execute("UPDATE event_payloads SET created_at = 'yesterday'")
     limit(plain, 250)
     for i in range(1, 4):

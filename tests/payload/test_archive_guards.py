@@ -541,7 +541,7 @@ def test_a_raise_of_fail_inside_a_replace_leaves_nothing_behind(db):
     assert problems(db) == []
 
 
-@pytest.mark.parametrize("again", ["payload_insert_taken", "payload_insert_replace"])
+@pytest.mark.parametrize("again", ["payload_insert_replace", "payload_update_guard", "payload_update"])
 def test_what_replace_takes_is_guarded_in_whatever_order_the_triggers_fire(db, again):
     """SQLite does not promise the order, and a trigger that is made anew comes first."""
     add(db, "ev", "evidence")
@@ -560,6 +560,8 @@ def test_what_replace_takes_is_guarded_in_whatever_order_the_triggers_fire(db, a
     for id in "one", "two":
         with pytest.raises(sqlite3.IntegrityError, match="MisuseError: while REPLACE takes a row"):
             add(db, id, verb="REPLACE")
+    with pytest.raises(sqlite3.IntegrityError, match="MisuseError: while REPLACE takes a row"):
+        db.execute("UPDATE OR REPLACE event_payloads SET id = 'two' WHERE id = 'one'")
     assert rows(db, "SELECT id, purpose FROM event_payloads ORDER BY id") == [
         ("ev", "evidence"), ("one", "archive"), ("two", "archive")]
-    assert rows(db, "SELECT rule FROM payload__state") == [(None,)]
+    assert rows(db, "SELECT hit FROM blackbox__probe") == [(0,)]
