@@ -295,6 +295,7 @@ INSERT INTO main.retention_rules(rule, domain, setting, unit_ms, "table")
 VALUES
   ('cache.age', 'cache', 'cache.max_age_days', 86400000, 'cache_items'),
   ('cache.expired', 'cache', NULL, NULL, 'cache_items'),
+  ('cache.file_bytes', 'cache', 'blackbox.max_file_bytes', 0, 'cache_items'),
   ('cache.idle', 'cache', 'cache.idle_ms', 1, 'cache_sessions'),
   ('cache.abandoned', 'cache', 'cache.max_idle_days', 86400000, 'cache_sessions')
 ON CONFLICT (rule) DO UPDATE

@@ -127,7 +127,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_delete
 BEFORE DELETE ON blackbox_settings
 WHEN EXISTS (SELECT 1 FROM blackbox_domains
-              WHERE domain = substr(OLD.name, 1, instr(OLD.name, '.') - 1))
+              WHERE domain = substr(OLD.name, 1, instr(OLD.name, '.') - 1)
+                 OR OLD.name GLOB 'blackbox.*')
 BEGIN
   UPDATE blackbox_settings SET value = "default" WHERE name = OLD.name;
   SELECT RAISE(IGNORE);
@@ -393,6 +394,15 @@ CREATE TABLE IF NOT EXISTS main.blackbox_places(
          AND (kind IN ('error', 'preamble', 'line', 'start')
               OR substr(place, 1, 2) || coalesce(substr(other, 1, 2), '$.') IN ('$.$.', '$[$.')))
 ) WITHOUT ROWID;
+
+UPDATE main.blackbox__probe SET hit = 2;
+INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
+VALUES ('blackbox.max_file_bytes', 0, 0, '0 to 70368744177664',
+        'bytes of pages in use from which writes of the module remove archive rows, cache items and expired conversations; 0: no limit')
+ON CONFLICT (name) DO UPDATE
+   SET "default" = excluded."default", range = excluded.range,
+       meaning = excluded.meaning;
+UPDATE main.blackbox__probe SET hit = 0;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -524,7 +524,8 @@ UPDATE main.payload__state
 UPDATE main.payload__state SET most = max_bytes + packed * (1 - share);
 
 INSERT INTO main.retention_rules(rule, domain, setting, unit_ms, "table")
-VALUES ('payload.age', 'payload', 'payload.retention_days', 86400000, 'event_payloads')
+VALUES ('payload.age', 'payload', 'payload.retention_days', 86400000, 'event_payloads'),
+       ('payload.file_bytes', 'payload', 'blackbox.max_file_bytes', 0, 'event_payloads')
 ON CONFLICT (rule) DO UPDATE
    SET domain = excluded.domain, "view" = NULL, setting = excluded.setting,
        unit_ms = excluded.unit_ms, "table" = excluded."table";

@@ -78,6 +78,7 @@ void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr);
 
 extern const BxRecords bxCacheRecords[]; /* session.c */
 extern const BxDue bxCacheDue[];         /* session.c */
+extern const BxRoom bxCacheRoom;         /* session.c */
 extern const char bxCacheRule[];         /* session.c: notes the rule ?1 */
 extern const char bxCacheSize[];         /* session.c */
 

@@ -178,6 +178,7 @@ void bxCacheWrite(BxCall *p) {
   if (bBegun) removeExpired(pHome, &p->err);
   cacheWriteItem(p);
   if (bBegun) bxRelease(p->bx, &p->err);
+  bxRoom(pHome, 1, p->pCtx == 0, &p->err);
   bxCacheExplain(p, azArg);
 }
 
@@ -204,6 +205,7 @@ void bxCacheUpdate(BxCall *p) {
   static const char *const azArg[] = {"storage_key", "data", "description",
       "custom_metadata", "session_id", "timestamp", "expires_at", 0};
   cacheUpdateItem(p);
+  bxRoom(bxHome(p->bx, "cache", &p->err), 1, p->pCtx == 0, &p->err);
   bxCacheExplain(p, azArg);
 }
 

@@ -253,8 +253,23 @@ const BxDue bxCacheDue[] = {
     {"cache.expired", "cache_items", "storage_key", "data_size", "expires_at",
         "1", "NOT " HELD_SESSION("cache_items"), HELD("cache_items"),
         bxCacheRule},
+    {"cache.file_bytes", "cache_items", "storage_key", "data_size", "timestamp",
+        "protected = 0", "NOT " HELD_SESSION("cache_items"),
+        HELD("cache_items"), bxCacheRule},
     {0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
+
+/* An item takes its data and about 500 bytes with its indexes. */
+const BxRoom bxCacheRoom = {.pDue = &bxCacheDue[4],
+    .zIndexed = "",
+    .zTakes = "data_size + 500",
+    .zHas = "SELECT bytes + 500 * coalesce(1 + (SELECT max(id) FROM"
+            " main.cache_items) - (SELECT min(id) FROM main.cache_items), 0)"
+            " FROM main.cache_state",
+    .zOldest = "SELECT id, data_size + 500, timestamp, " HELD_SESSION(
+        "cache_items") " FROM main.cache_items WHERE protected = 0 AND"
+                       " timestamp >= ?1 ORDER BY timestamp, id LIMIT ?2",
+    .zRemove = "DELETE FROM main.cache_items WHERE id = ?1"};
 
 /* The contents of the cache. */
 typedef struct CacheCounts {

@@ -26,6 +26,7 @@ typedef struct BxDomain BxDomain;     /* domain.h */
 typedef struct BxErr BxErr;           /* error.h */
 typedef struct BxModule BxModule;     /* vtable.h */
 typedef struct BxProblems BxProblems; /* check.h */
+typedef struct BxRoom BxRoom;         /* room.h */
 typedef struct BxStmts BxStmts;       /* statement.h */
 typedef struct BxVtab BxVtab;         /* vtable.h */
 

@@ -14,6 +14,10 @@ typedef struct BxSlot {
   ** open, and be called again. */
   void (*xClosing)(void *);
   char *zHome; /* the schema that was found for it, or NULL */
+  BxStmts
+      *pRoom; /* for room.c: of this schema, rows before time iRoom are passed
+                  ** over until iRoomUntil */
+  i64 iRoom, iRoomUntil;
 } BxSlot;
 
 struct Bx {

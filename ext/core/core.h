@@ -43,6 +43,7 @@
 #include "log.h" /* what blackbox did, and its tree */
 /* commands */
 #include "command.h" /* functions, and blackbox_call */
+#include "room.h"    /* the limit of a file */
 #include "table.h"   /* table-valued functions */
 #include "check.h"   /* blackbox_check() */
 #include "install.h" /* blackbox_install(), blackbox_uninstall() */

@@ -21,6 +21,10 @@ struct BxStmts {
   char *zTable; /* virtual table's name, or NULL */
   int nStmt;    /* entries used in aStmt */
   i64 nAlloc;   /* entries allocated */
+  struct {
+    i64 nLeft, nStep; /* rows until bxRoom() looks at the file, of so many */
+    i64 nOver;        /* what it has found */
+  } room;
   i64 iFound;   /* the call in which its statements were last looked up */
   struct BxStmt *aStmt;
   BxStmts *pNext; /* next schema of the same Bx */

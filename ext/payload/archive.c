@@ -49,15 +49,45 @@ static i64 removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
 #define HELD_PAYLOAD(table)                                                    \
   "(EXISTS (SELECT 1 FROM main.retention__in_force) AND EXISTS"                \
   " (SELECT 1 FROM main.payload__held AS h WHERE h.rid = " table ".rowid))"
+#define PAYLOAD_RULE                                                           \
+  "UPDATE main.payload__state SET rule = 'payload.' || ?1 WHERE one = 1"
 const BxDue bxPayloadDue[] = {
     {"payload.age", "event_payloads", "id", "size_bytes", "created_ms",
         "purpose = 'archive' AND pinned IN (0, 1)",
         "pinned = 0 AND NOT " HELD_PAYLOAD("event_payloads"),
         "CASE WHEN pinned THEN 'pinned' WHEN " HELD_PAYLOAD(
             "event_payloads") " THEN 'held' END",
-        "UPDATE main.payload__state SET rule = 'payload.' || ?1 WHERE one = 1"},
+        PAYLOAD_RULE},
+    {"payload.file_bytes", "event_payloads", "id", "size_bytes", "created_ms",
+        "purpose = 'archive' AND pinned = 0",
+        "NOT " HELD_PAYLOAD("event_payloads"),
+        "CASE WHEN " HELD_PAYLOAD("event_payloads") " THEN 'held' END",
+        PAYLOAD_RULE},
     {0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
+
+/* A row takes its bodies, as the store keeps them, and about 400 bytes with its indexes. */
+#define ROW_BYTES "400"
+#define NEWEST(order)                                                          \
+  "(SELECT rowid FROM main.event_payloads INDEXED BY payload_by_age WHERE"     \
+  " purpose = 'archive' AND pinned = 0 ORDER BY created_ms " order " LIMIT 1)"
+#define ROW_TAKES                                                              \
+  "size_bytes + " ROW_BYTES " - CAST((1 - (SELECT share FROM"                  \
+  " main.payload__state)) * coalesce((SELECT sum(p.bytes) FROM"                \
+  " main.payload__packed AS p WHERE p.\"key\" = event_payloads.id), 0) AS"     \
+  " INTEGER)"
+const BxRoom bxPayloadRoom = {.pDue = &bxPayloadDue[1],
+    .zIndexed = "INDEXED BY payload_by_age",
+    .zTakes = ROW_TAKES,
+    .zHas = "SELECT CAST(bytes - packed * (1 - share) AS INTEGER) + " ROW_BYTES
+            " * max(1 + " NEWEST("DESC") " - " NEWEST(
+                "") ", 0)"
+                    " FROM main.payload__state",
+    .zOldest = "SELECT rowid, " ROW_TAKES ", created_ms, " HELD_PAYLOAD(
+        "event_payloads") " FROM main.event_payloads INDEXED BY payload_by_age"
+                          " WHERE purpose = 'archive' AND pinned = 0 AND"
+                          " created_ms >= ?1 ORDER BY created_ms LIMIT ?2",
+    .zRemove = "DELETE FROM main.event_payloads WHERE rowid = ?1"};
 
 /* The rows that may go, the oldest first. */
 #define REMOVABLE_ROWS                                                         \

@@ -18,6 +18,7 @@ void bxPayloadCheck(BxStmts *p, BxProblems *pOut);
 
 extern const BxDue bxPayloadDue[];     /* archive.c */
 extern const BxBodies bxPayloadBodies; /* pack.c */
+extern const BxRoom bxPayloadRoom;     /* archive.c */
 
 /* pins.c */
 /* The number of the newest row of the log. */

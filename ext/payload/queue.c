@@ -127,7 +127,8 @@ static void flushQuietly(Queue *p, int bRow, BxErr *pErr) {
   i64 nRow;
   if (pErr->rc != SQLITE_OK || !sqlite3_get_autocommit(p->bx->db)) return;
   nRow = flush(p, bRow, &err);
-  if (err.rc == SQLITE_OK) bxQueueTend(p->pKnown, nRow, bRow, &err);
+  bxRoom(p->pKnown, nRow, bRow, &err);
+  bxQueueTend(p->pKnown, nRow, bRow, &err);
   if (bRow ? bxMayPassOver(bxSchema(p->bx, "main", pErr), &err)
            : err.rc != SQLITE_NOMEM && err.rc != SQLITE_INTERRUPT) {
     bxClear(&err);
@@ -233,7 +234,10 @@ static int put(
       flushQuietly(p, bRow, pErr);
     }
   }
-  if (!p->bMemory) bxQueueTend(pHome, 1, bRow, pErr);
+  if (!p->bMemory) {
+    bxRoom(pHome, 1, bRow, pErr);
+    bxQueueTend(pHome, 1, bRow, pErr);
+  }
   return pErr->rc == SQLITE_OK;
 }
 
@@ -246,6 +250,7 @@ void bxPayloadFlush(BxCall *p) {
   i64 nRow = flush(pQueue, p->pCtx == 0, &p->err);
   bxReturnInt(p, nRow);
   bxPrefix(&p->err, "FlushError: Flush failed: ");
+  bxRoom(pQueue->pKnown, nRow, p->pCtx == 0, &p->err);
   bxQueueTend(pQueue->pKnown, nRow, p->pCtx == 0, &p->err);
 }
 
@@ -335,6 +340,8 @@ int bxQueueRegister(Bx *bx) {
   memset(p, 0, sizeof(*p));
   p->bx = bx;
   p->iLast = bxNow();
-  *pSlot = (BxSlot){p, queueFree, queueClosing, pSlot->zHome};
+  pSlot->p = p;
+  pSlot->xFree = queueFree;
+  pSlot->xClosing = queueClosing;
   return SQLITE_OK;
 }

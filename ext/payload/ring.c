@@ -551,9 +551,11 @@ static void updateExchange(Ring *p, sqlite3_value **argv, BxErr *pErr) {
 /* Every eighth push, by its slot, carries clean-up of the archive beside it. */
 static void tendBeside(Ring *p, i64 iSlot, BxErr *pErr) {
   const BxStmts *pOwn = &p->base.stmts;
-  if (pErr->rc != SQLITE_OK || iSlot % 8 != 1) return;
-  if (sqlite3_stricmp(pOwn->zDb, "temp") == 0) return;
-  bxQueueTend(bxSchema(pOwn->bx, pOwn->zDb, pErr), 1, 1, pErr);
+  BxStmts *pHome;
+  if (pErr->rc != SQLITE_OK || sqlite3_stricmp(pOwn->zDb, "temp") == 0) return;
+  pHome = bxSchema(pOwn->bx, pOwn->zDb, pErr);
+  bxRoom(pHome, 1, 1, pErr);
+  if (iSlot % 8 == 1) bxQueueTend(pHome, 1, 1, pErr);
 }
 
 static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,

@@ -95,6 +95,18 @@ static const BxDue *findDue(const Bx *bx, const char *zRule) {
   return 0;
 }
 
+/* A rule for the limit of the file: up to which row. */
+static char *makeReach(const Source *pFrom, const BxDue *pDue, BxErr *pErr) {
+  char *zKey, *z = 0;
+  i64 iAt = 0;
+  if (bxRoomReach(pFrom->p, pDue, &iAt, &zKey, pErr)) {
+    z = bxPrintf(pErr, "(%s < %lld OR (%s = %lld AND %s COLLATE BINARY <= %Q))",
+        pDue->zAt, iAt, pDue->zAt, iAt, pDue->zKey, zKey);
+  }
+  sqlite3_free(zKey);
+  return z != 0 ? z : bxPrintf(pErr, "0");
+}
+
 static void makeDueRule(
     RetentionRule *pRule, const Source *pFrom, const BxDue *pDue, BxErr *pErr) {
   char *zWhere = bxExpand(pDue->zWhere, pFrom->p->zDb, 0);
@@ -107,9 +119,12 @@ static void makeDueRule(
   if (zWhere == 0 || pRule->zBlocked == 0 || pRule->zFree == 0) {
     bxFail(pErr, SQLITE_NOMEM, "out of memory");
   } else {
-    pRule->zDue = pFrom->iCut > 0 ? bxPrintf(pErr, "%s < %lld AND (%s)",
-                                        pDue->zAt, pFrom->iCut, zWhere)
-                                  : bxPrintf(pErr, "0");
+    char *zOld =
+        strstr(pDue->zRule, ".file_bytes") ? makeReach(pFrom, pDue, pErr)
+        : pFrom->iCut > 0 ? bxPrintf(pErr, "%s < %lld", pDue->zAt, pFrom->iCut)
+                          : bxPrintf(pErr, "0");
+    pRule->zDue = bxPrintf(pErr, "%s AND (%s)", zOld, zWhere);
+    sqlite3_free(zOld);
   }
   pRule->zUpTo = bxPrintf(pErr, "%s <= ?1", pDue->zAt);
   pRule->zNote = pDue->zNote;

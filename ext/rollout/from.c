@@ -377,6 +377,7 @@ void bxRolloutImportFrom(BxCall *pCall) {
   if (p->pErr->rc != SQLITE_OK) return;
   bxReportBegin(&p->report);
   importSessions(p);
+  bxRoom(p->pHome, p->report.nNew, pCall->pCtx == 0, p->pErr);
   bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
   bxReportReturn(&p->report, p->pProgram->zFormat, pCall);
 }

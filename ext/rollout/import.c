@@ -792,6 +792,7 @@ void bxRolloutImport(BxCall *pCall) {
   bxReportBegin(&report);
   if (p->pRules != 0) findFormat(p, bxArg(pCall, 3), zId);
   importLines(p, zId);
+  bxRoom(p->pHome, report.nNew, pCall->pCtx == 0, p->pErr);
   bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
   bxReportReturn(&report, formatName(p), pCall);
 }

@@ -182,6 +182,17 @@ void bxRolloutDelete(BxCall *p) {
   }
 }
 
+/* Conversations that have expired, but not one that is being written. */
+const BxRoom bxRolloutRoom = {.zRule = "rollout.expired",
+    .zOldest =
+        "SELECT no, bytes, expires_at, EXISTS (SELECT 1 FROM"
+        " main.retention__holds WHERE kind = 'rollout' AND \"key\" = h.id)"
+        " FROM main.retention_now CROSS JOIN main.rollout__heads AS h"
+        " WHERE expires_at >= ?1 AND expires_at < now AND updated < now - 60000"
+        " ORDER BY expires_at LIMIT ?2",
+    .zRemove = "DELETE FROM main.rollout_due WHERE key ="
+               " (SELECT id FROM main.rollout__heads WHERE no = ?1)"};
+
 /* The triggers add up what they remove in the open row of the bulk act. */
 static const char zActBegin[] = "UPDATE main.rollout__act SET rule = "
                                 "'rollout.expired', rows = 1";

@@ -481,6 +481,7 @@ void bxRolloutSearchRemove(BxCall *p);
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
 extern const BxRecords bxRolloutRecords[]; /* manage.c */
+extern const BxRoom bxRolloutRoom;         /* manage.c */
 /* Before and after an erasure: BxDomain.xErase. */
 void bxRolloutErase(BxStmts *p, int bDone, BxErr *pErr);
 

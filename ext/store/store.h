@@ -187,6 +187,7 @@ void bxStoreErase(BxCall *p); /* store_erase() */
 /* shared.c, check.c */
 sqlite3_stmt *bxStoreShared(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 void bxStoreCheck(BxStmts *p, BxProblems *pOut);
+extern const BxRoom bxStoreRoom; /* sweep.c */
 void bxStoreLeave(BxStmts *p, BxErr *pErr);
 /* The keys of some rows whose texts need a pack, to sqlite3_free(). */
 char *bxStoreConcerned(BxStmts *p, i64 iPack, BxErr *pErr);

@@ -249,6 +249,8 @@ void bxStoreSweep(BxCall *p) {
           0, &p->err));
 }
 
+const BxRoom bxStoreRoom = {.zTend = "SELECT store_tend(?1)"};
+
 /* A small part of that: returns 1 if it did anything. */
 void bxStoreTend(BxCall *p) {
   static const char zSome[] =

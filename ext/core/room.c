@@ -1,0 +1,278 @@
+/*
+** room.c: blackbox.max_file_bytes, the limit of the pages in use of a file.
+**
+** Each row and each call of the module that writes looks afterwards (bxRoom): at least
+** after ROOM_STEP rows of a connection, and after each row when the file is near its limit.
+** If it is above, about as many bytes go as it is above: of the first domain that has
+** some, the oldest rows first. It looks at ROOM_LOOK rows at most, for each row that was
+** written. Packed texts become free pages only when the store is swept: so that goes
+** before, and nothing else is removed meanwhile.
+**
+** The share of blackbox: the rows that it may remove stay while they take less than a
+** ROOM_SHARE-th of the limit, however large the tables of others are. What they take is
+** known from the sums that are kept, about.
+**
+** All of it runs inside an INSERT that inserts nothing, for which SQLite makes a
+** savepoint also where the module cannot: in xUpdate. A row that a hold keeps, or whose
+** removal fails, is passed over, and the log says so once a day.
+*/
+#include "core.h"
+SQLITE_EXTENSION_INIT3
+
+#include <string.h>
+
+#define ROOM_LOOK 100
+#define ROOM_SHARE 4
+#define ROOM_STEP 64
+#define ROOM_AGAIN 600000 /* ms after which kept rows are looked at again */
+#define LIMIT_SETTING "blackbox.max_file_bytes"
+
+/* What one write removes. */
+typedef struct Making {
+  BxStmts *p;
+  i64 nGone, nHeld, nRefused; /* rows */
+  char *zWhy;                 /* the first refusal */
+} Making;
+
+static i64 roomLimit(BxStmts *p, BxErr *pErr) {
+  static const char zLimit[] =
+      "SELECT value FROM main.blackbox_settings WHERE name = '" LIMIT_SETTING
+      "'";
+  return bxAsk(p, zLimit, pErr, "");
+}
+
+/* The bytes that the file has above its limit; less than 0: below it. */
+static i64 roomOver(BxStmts *p, i64 nLimit, BxErr *pErr) {
+  static const char zCount[] = "PRAGMA main.page_count";
+  static const char zFree[] = "PRAGMA main.freelist_count";
+  static const char zSize[] = "PRAGMA main.page_size";
+  i64 nPage;
+  if (nLimit == 0) return 0;
+  nPage = bxAsk(p, zCount, pErr, "") - bxAsk(p, zFree, pErr, "");
+  return nPage * bxAsk(p, zSize, pErr, "") - nLimit;
+}
+
+static int roomHas(BxStmts *p, const char *zDomain, BxErr *pErr) {
+  static const char zHas[] =
+      "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1";
+  return bxAsk(p, zHas, pErr, "t", zDomain) != 0;
+}
+
+/* Whether a trigger or a key of somebody could refuse: it could end the transaction. */
+static int roomRefused(BxStmts *p, const BxRoom *pRoom, BxErr *pErr) {
+  static const char zRefuser[] =
+      "SELECT EXISTS (SELECT 1 FROM main.retention_refusers WHERE rule = ?1)";
+  return bxAsk(p, zRefuser, pErr, "t",
+             pRoom->pDue ? pRoom->pDue->zRule : pRoom->zRule) != 0;
+}
+
+static void roomNote(BxStmts *p, const BxRoom *pRoom, int bBegin, BxErr *pErr) {
+  const BxDue *pDue = pRoom->pDue;
+  if (pDue == 0) return;
+  bxDo(p, pDue->zNote, pErr, "t", bBegin ? strchr(pDue->zRule, '.') + 1 : 0);
+}
+
+static void removeRow(Making *m, const BxRoom *pRoom, i64 iRow, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  bxDo(m->p, pRoom->zRemove, &err, "i", iRow);
+  if (err.rc == SQLITE_OK) {
+    m->nGone++;
+  } else if (bxMayPassOver(m->p, &err)) {
+    m->nRefused++;
+    if (m->zWhy == 0) m->zWhy = sqlite3_mprintf("%s", err.zMsg);
+    bxClear(&err);
+  }
+  bxPass(pErr, &err);
+}
+
+/* Removes the oldest rows of a domain, of so many bytes. Returns about how many bytes
+** went. Rows that are all kept are not looked at again for a while. */
+static i64 removeOldest(
+    Making *m, BxSlot *pSlot, const BxRoom *pRoom, i64 nWant, BxErr *pErr) {
+  i64 aRow[ROOM_LOOK], n = 0, nByte = 0, nLook = 0, nGone = m->nGone, iAt = 0,
+                       i;
+  sqlite3_stmt *pStmt;
+  if (nWant <= 0) return 0;
+  if (pSlot->pRoom != m->p || bxNow() > pSlot->iRoomUntil) {
+    pSlot->pRoom = m->p;
+    pSlot->iRoom = -BX_MAX_TIME * 100;
+    pSlot->iRoomUntil = bxNow() + ROOM_AGAIN;
+  }
+  pStmt = bxStmt(m->p, pRoom->zOldest, pErr);
+  bxBind(pStmt, pErr, "ii", pSlot->iRoom, (i64)ROOM_LOOK);
+  while (nByte < nWant && bxRow(pStmt, pErr)) {
+    iAt = sqlite3_column_int64(pStmt, 2);
+    nLook++;
+    if (sqlite3_column_int(pStmt, 3)) {
+      m->nHeld++;
+    } else {
+      aRow[n++] = sqlite3_column_int64(pStmt, 0);
+      nByte += sqlite3_column_int64(pStmt, 1);
+    }
+  }
+  bxDone(pStmt, pErr);
+  if (n > 0 && roomRefused(m->p, pRoom, pErr)) {
+    m->nRefused += n;
+    return 0;
+  }
+  if (n > 0) roomNote(m->p, pRoom, 1, pErr);
+  for (i = 0; i < n; i++) removeRow(m, pRoom, aRow[i], pErr);
+  if (n > 0) roomNote(m->p, pRoom, 0, pErr);
+  if (nLook == ROOM_LOOK && m->nGone == nGone) {
+    pSlot->iRoom = iAt > pSlot->iRoom ? iAt : pSlot->iRoom + 1;
+  }
+  return m->nGone > nGone ? nByte : 0;
+}
+
+/* Says in the log once a day that rows stay. */
+static void sayKept(const Making *m, i64 nOver, BxErr *pErr) {
+  static const char zSay[] =
+      "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason)"
+      " SELECT ?1, 'core', 'refusal', '" LIMIT_SETTING "', printf('the file has"
+      " %lld bytes more than the limit; of the rows that were looked at %lld "
+      "are"
+      " held, and %lld cannot be removed%s; what is pinned, or of others, or"
+      " less than the share of blackbox, stays too', ?2, ?3, ?4, ': ' || ?5)"
+      " WHERE NOT EXISTS (SELECT 1 FROM main.blackbox__log WHERE subject ="
+      " '" LIMIT_SETTING "' AND at > ?1 - ?6 AND kind = 'refusal')";
+  bxDo(m->p, zSay, pErr, "iiiiti", bxNow(), nOver, m->nHeld, m->nRefused,
+      m->zWhy, (i64)BX_MS_PER_DAY);
+}
+
+/* Gives back what is removed already. Returns whether there was something. */
+static int tendDomains(BxStmts *p, BxErr *pErr) {
+  int i, bDone = 0;
+  for (i = 0; i < p->bx->nDomain && !bDone && pErr->rc == SQLITE_OK; i++) {
+    const BxRoom *pRoom = p->bx->aDomain[i].pRoom;
+    sqlite3_stmt *pStmt;
+    if (pRoom == 0 || pRoom->zTend == 0) continue;
+    if (!roomHas(p, p->bx->aDomain[i].zName, pErr)) continue;
+    pStmt = bxStmt(p, pRoom->zTend, pErr);
+    bxBind(pStmt, pErr, "t", p->zDb);
+    p->bx->bInner = 1;
+    if (bxRow(pStmt, pErr)) bDone = sqlite3_column_int(pStmt, 0);
+    p->bx->bInner = 0;
+    bxDone(pStmt, pErr);
+  }
+  return bDone;
+}
+
+/* What blackbox may remove beyond its share. */
+static i64 beyondShare(BxStmts *p, i64 nLimit, BxErr *pErr) {
+  i64 nHas = 0;
+  int i;
+  for (i = 0; i < p->bx->nDomain; i++) {
+    const BxRoom *pRoom = p->bx->aDomain[i].pRoom;
+    if (pRoom == 0 || pRoom->zHas == 0) continue;
+    if (!roomHas(p, p->bx->aDomain[i].zName, pErr)) continue;
+    nHas += bxAsk(p, pRoom->zHas, pErr, "");
+  }
+  return nHas - nLimit / ROOM_SHARE;
+}
+
+void bxRoomMake(BxCall *pCall) {
+  BxErr *pErr = &pCall->err;
+  const char *zDb = bxText(pCall->aArg[0], "schema", 1000, 0, pErr);
+  Making m = {zDb ? bxSchema(pCall->bx, zDb, pErr) : 0, 0, 0, 0, 0};
+  i64 nLimit, nOver, nBeyond;
+  int i;
+  bxRefuseInside(pCall);
+  if (pErr->rc != SQLITE_OK) return;
+  nLimit = roomLimit(m.p, pErr);
+  nOver = roomOver(m.p, nLimit, pErr);
+  bxReturnInt(pCall, 0);
+  if (nOver <= 0 || tendDomains(m.p, pErr)) return;
+  nBeyond = beyondShare(m.p, nLimit, pErr);
+  for (i = 0; i < m.p->bx->nDomain && pErr->rc == SQLITE_OK; i++) {
+    const BxRoom *pRoom = m.p->bx->aDomain[i].pRoom;
+    i64 nWant, nByte;
+    if (pRoom == 0 || pRoom->zOldest == 0) continue;
+    if (!roomHas(m.p, m.p->bx->aDomain[i].zName, pErr)) continue;
+    nWant = pRoom->pDue == 0 || nOver < nBeyond ? nOver : nBeyond;
+    nByte = removeOldest(&m, &m.p->bx->aSlot[i], pRoom, nWant, pErr);
+    nOver -= nByte;
+    nBeyond -= nByte;
+  }
+  if (m.nGone == 0 || m.nHeld + m.nRefused > 0) sayKept(&m, nOver, pErr);
+  sqlite3_free(m.zWhy);
+}
+
+/* When to look again: if the file has grown as since the last time, by a sixteenth of
+** what is left. */
+static void setStep(BxStmts *p, i64 nLimit, i64 nOver, int bStuck) {
+  i64 nGrown = nOver - p->room.nOver, nStep = p->room.nStep;
+  if (nLimit == 0 || nGrown <= 0 || bStuck) {
+    nStep = nStep > 0 ? ROOM_STEP : 1;
+  } else {
+    nStep = -nOver * nStep / (16 * nGrown);
+  }
+  if (nOver >= 0 && nLimit > 0 && !bStuck) nStep = 1;
+  p->room.nStep = nStep > ROOM_STEP ? ROOM_STEP : nStep < 1 ? 1 : nStep;
+  p->room.nLeft = p->room.nStep;
+  p->room.nOver = nOver;
+}
+
+void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
+  static const char zTry[] =
+      "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
+      " WHERE blackbox_room(?1)";
+  int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db);
+  BxErr err = {SQLITE_OK, 0};
+  i64 nLimit, nOver, nWas = 0;
+  if (pErr->rc != SQLITE_OK || p == 0 || (p->room.nLeft -= nRow) > 0) return;
+  nLimit = roomLimit(p, &err);
+  nOver = roomOver(p, nLimit, &err);
+  while (nOver > 0 && nOver != nWas && nRow-- > 0 && err.rc == SQLITE_OK) {
+    sqlite3_stmt *pStmt = bxStmt(p, zTry, &err);
+    bxBind(pStmt, &err, "t", p->zDb);
+    p->bx->bInner = 1;
+    if (err.rc == SQLITE_OK) bxRun(pStmt, &err);
+    p->bx->bInner = 0;
+    nWas = nOver;
+    nOver = roomOver(p, nLimit, &err);
+  }
+  setStep(p, nLimit, nOver, nOver > 0 && nOver == nWas);
+  if ((bAlone && !bxInWriter(p->bx)) || bxMayPassOver(p, &err)) bxClear(&err);
+  bxPass(pErr, &err);
+}
+
+/* Adds rows of a domain from the oldest on. Returns the bytes of them. */
+static i64 reach(BxStmts *p, const BxRoom *pRoom, i64 nWant, i64 *piAt,
+    char **pzKey, BxErr *pErr) {
+  const BxDue *pDue = pRoom->pDue;
+  char *zSql = bxPrintf(pErr,
+      "SELECT %s, %s, %s FROM main.%s %s WHERE %s AND %s ORDER BY %s, %s"
+      " COLLATE BINARY",
+      pDue->zAt, pDue->zKey, pRoom->zTakes, pDue->zTable, pRoom->zIndexed,
+      pDue->zWhere, pDue->zFree, pDue->zAt, pDue->zKey);
+  sqlite3_stmt *pStmt = zSql ? bxPrepare(p, zSql, pErr) : 0;
+  i64 nByte = 0;
+  sqlite3_free(*pzKey);
+  *pzKey = 0;
+  while (nByte < nWant && bxRow(pStmt, pErr)) {
+    *piAt = sqlite3_column_int64(pStmt, 0);
+    sqlite3_free(*pzKey);
+    *pzKey = bxColumnCopy(pStmt, 1, pErr);
+    nByte += sqlite3_column_int64(pStmt, 2);
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zSql);
+  return nByte;
+}
+
+int bxRoomReach(
+    BxStmts *p, const BxDue *pDue, i64 *piAt, char **pzKey, BxErr *pErr) {
+  i64 nLimit = roomLimit(p, pErr), nOver = roomOver(p, nLimit, pErr);
+  i64 nBeyond = nOver > 0 ? beyondShare(p, nLimit, pErr) : 0;
+  const BxRoom *pRoom = 0;
+  int i;
+  *pzKey = 0;
+  if (nOver > nBeyond) nOver = nBeyond;
+  for (i = 0; i < p->bx->nDomain && (!pRoom || pRoom->pDue != pDue); i++) {
+    pRoom = p->bx->aDomain[i].pRoom;
+    if (pRoom == 0 || pRoom->pDue == 0) continue;
+    if (!roomHas(p, p->bx->aDomain[i].zName, pErr)) continue;
+    nOver -= reach(p, pRoom, nOver, piAt, pzKey, pErr);
+  }
+  return *pzKey != 0;
+}

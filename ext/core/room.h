@@ -1,0 +1,34 @@
+/*
+** room.h: the limit of a file, and what goes for it.
+*/
+#ifndef BX_ROOM_H
+#define BX_ROOM_H
+
+#include "command.h"
+#include "domain.h"
+
+/* What a domain removes when the file is above its limit. */
+struct BxRoom {
+  const BxDue
+      *pDue; /* its rule, of those in aDue; NULL: its rows are due anyway, */
+  const char *zRule; /* by this rule */
+  /* Of that table: how the oldest rows are found; about how many bytes a row takes. */
+  const char *zIndexed, *zTakes;
+  /* Queries: about how many bytes all rows take, and of the oldest since time ?1, at most
+  ** ?2: the rowid, the bytes, the time, and whether a hold keeps it. */
+  const char *zHas, *zOldest;
+  const char *zRemove; /* the DELETE of rowid ?1 */
+  /* Or a call, with schema ?1, that gives back some of what is removed already, and
+  ** returns whether it has. */
+  const char *zTend;
+};
+
+/* After so many rows were written: removes something if the file is above its limit. bRow:
+** by xUpdate. An error is passed over if the record is still there. */
+void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr);
+void bxRoomMake(BxCall *p); /* blackbox_room(schema) */
+/* Of the rows of a rule, those up to the time and the key go; 0: none. Free the key. */
+int bxRoomReach(
+    BxStmts *p, const BxDue *pDue, i64 *piAt, char **pzKey, BxErr *pErr);
+
+#endif
