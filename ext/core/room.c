@@ -197,16 +197,11 @@ void bxRoomMake(BxCall *pCall) {
   sqlite3_free(m.zWhy);
 }
 
-/* When to look again: if the file has grown as since the last time, by a sixteenth of
-** what is left. */
-static void setStep(BxStmts *p, i64 nLimit, i64 nOver, int bStuck) {
-  i64 nGrown = nOver - p->room.nOver, nStep = p->room.nStep;
-  if (nLimit == 0 || nGrown <= 0 || bStuck) {
-    nStep = nStep > 0 ? ROOM_STEP : 1;
-  } else {
-    nStep = -nOver * nStep / (16 * nGrown);
-  }
-  if (nOver >= 0 && nLimit > 0 && !bStuck) nStep = 1;
+/* When to look again: before the file has grown by a sixteenth of what is left, if it
+** grows as since the last time; nGrown 0: it has no limit, or nothing can go. */
+static void setStep(BxStmts *p, i64 nOver, i64 nGrown) {
+  i64 nStep = ROOM_STEP;
+  if (nGrown > 0) nStep = -nOver * p->room.nStep / (16 * nGrown);
   p->room.nStep = nStep > ROOM_STEP ? ROOM_STEP : nStep < 1 ? 1 : nStep;
   p->room.nLeft = p->room.nStep;
   p->room.nOver = nOver;
@@ -217,21 +212,25 @@ void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
       "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
       " WHERE blackbox_room(?1)";
   int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db);
+  int nChange, bMore = 1;
   BxErr err = {SQLITE_OK, 0};
-  i64 nLimit, nOver, nWas = 0;
+  i64 nLimit, nOver, nGrown;
   if (pErr->rc != SQLITE_OK || p == 0 || (p->room.nLeft -= nRow) > 0) return;
   nLimit = roomLimit(p, &err);
   nOver = roomOver(p, nLimit, &err);
-  while (nOver > 0 && nOver != nWas && nRow-- > 0 && err.rc == SQLITE_OK) {
+  nGrown = nOver - p->room.nOver;
+  for (nRow += 2; nOver > 0 && bMore && nRow > 0; nRow--) {
     sqlite3_stmt *pStmt = bxStmt(p, zTry, &err);
     bxBind(pStmt, &err, "t", p->zDb);
+    nChange = sqlite3_total_changes(p->bx->db);
     p->bx->bInner = 1;
     if (err.rc == SQLITE_OK) bxRun(pStmt, &err);
     p->bx->bInner = 0;
-    nWas = nOver;
+    bMore = err.rc == SQLITE_OK && sqlite3_total_changes(p->bx->db) != nChange;
     nOver = roomOver(p, nLimit, &err);
   }
-  setStep(p, nLimit, nOver, nOver > 0 && nOver == nWas);
+  if (nGrown < 4096) nGrown = 4096; /* a page */
+  setStep(p, nOver, nLimit == 0 || !bMore ? 0 : nGrown);
   if ((bAlone && !bxInWriter(p->bx)) || bxMayPassOver(p, &err)) bxClear(&err);
   bxPass(pErr, &err);
 }
