@@ -72,7 +72,7 @@ static void roomNote(BxStmts *p, const BxRoom *pRoom, int bBegin, BxErr *pErr) {
   bxDo(p, pDue->zNote, pErr, "t", bBegin ? strchr(pDue->zRule, '.') + 1 : 0);
 }
 
-static void removeRow(Making *m, const BxRoom *pRoom, i64 iRow, BxErr *pErr) {
+static void roomRemove(Making *m, const BxRoom *pRoom, i64 iRow, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   bxDo(m->p, pRoom->zRemove, &err, "i", iRow);
   if (err.rc == SQLITE_OK) {
@@ -87,7 +87,7 @@ static void removeRow(Making *m, const BxRoom *pRoom, i64 iRow, BxErr *pErr) {
 
 /* Removes the oldest rows of a domain, of so many bytes. Returns about how many bytes
 ** went. Rows that are all kept are not looked at again for a while. */
-static i64 removeOldest(
+static i64 roomOldest(
     Making *m, BxSlot *pSlot, const BxRoom *pRoom, i64 nWant, BxErr *pErr) {
   i64 aRow[ROOM_LOOK], n = 0, nByte = 0, nLook = 0, nGone = m->nGone, iAt = 0,
                        i;
@@ -116,7 +116,7 @@ static i64 removeOldest(
     return 0;
   }
   if (n > 0) roomNote(m->p, pRoom, 1, pErr);
-  for (i = 0; i < n; i++) removeRow(m, pRoom, aRow[i], pErr);
+  for (i = 0; i < n; i++) roomRemove(m, pRoom, aRow[i], pErr);
   if (n > 0) roomNote(m->p, pRoom, 0, pErr);
   if (nLook == ROOM_LOOK && m->nGone == nGone) {
     pSlot->iRoom = iAt > pSlot->iRoom ? iAt : pSlot->iRoom + 1;
@@ -125,22 +125,26 @@ static i64 removeOldest(
 }
 
 /* Says in the log once a day that rows stay. */
-static void sayKept(const Making *m, i64 nOver, BxErr *pErr) {
+static void roomSay(const Making *m, i64 nOver, BxErr *pErr) {
+  static const char zSaid[] =
+      "SELECT EXISTS (SELECT 1 FROM main.blackbox__log WHERE subject ="
+      " '" LIMIT_SETTING "' AND at > ?1 - ?2 AND kind = 'refusal')";
   static const char zSay[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason)"
-      " SELECT ?1, 'core', 'refusal', '" LIMIT_SETTING "', printf('the file has"
+      " VALUES(?1, 'core', 'refusal', '" LIMIT_SETTING "', printf('the file has"
       " %lld bytes more than the limit; of the rows that were looked at %lld "
       "are"
       " held, and %lld cannot be removed%s; what is pinned, or of others, or"
-      " less than the share of blackbox, stays too', ?2, ?3, ?4, ': ' || ?5)"
-      " WHERE NOT EXISTS (SELECT 1 FROM main.blackbox__log WHERE subject ="
-      " '" LIMIT_SETTING "' AND at > ?1 - ?6 AND kind = 'refusal')";
-  bxDo(m->p, zSay, pErr, "iiiiti", bxNow(), nOver, m->nHeld, m->nRefused,
-      m->zWhy, (i64)BX_MS_PER_DAY);
+      " less than the share of blackbox, stays too', ?2, ?3, ?4, ': ' || ?5))";
+  i64 iNow = bxNow();
+  if (bxAsk(m->p, zSaid, pErr, "ii", iNow, (i64)BX_MS_PER_DAY)) return;
+  bxLogBegin(m->p, pErr);
+  bxDo(m->p, zSay, pErr, "iiiit", iNow, nOver, m->nHeld, m->nRefused, m->zWhy);
+  bxLogProve(m->p, ROOM_LOOK, pErr);
 }
 
 /* Gives back what is removed already. Returns whether there was something. */
-static int tendDomains(BxStmts *p, BxErr *pErr) {
+static int roomTend(BxStmts *p, BxErr *pErr) {
   int i, bDone = 0;
   for (i = 0; i < p->bx->nDomain && !bDone && pErr->rc == SQLITE_OK; i++) {
     const BxRoom *pRoom = p->bx->aDomain[i].pRoom;
@@ -158,7 +162,7 @@ static int tendDomains(BxStmts *p, BxErr *pErr) {
 }
 
 /* What blackbox may remove beyond its share. */
-static i64 beyondShare(BxStmts *p, i64 nLimit, BxErr *pErr) {
+static i64 roomBeyond(BxStmts *p, i64 nLimit, BxErr *pErr) {
   i64 nHas = 0;
   int i;
   for (i = 0; i < p->bx->nDomain; i++) {
@@ -181,25 +185,25 @@ void bxRoomMake(BxCall *pCall) {
   nLimit = roomLimit(m.p, pErr);
   nOver = roomOver(m.p, nLimit, pErr);
   bxReturnInt(pCall, 0);
-  if (nOver <= 0 || tendDomains(m.p, pErr)) return;
-  nBeyond = beyondShare(m.p, nLimit, pErr);
+  if (nOver <= 0 || roomTend(m.p, pErr)) return;
+  nBeyond = roomBeyond(m.p, nLimit, pErr);
   for (i = 0; i < m.p->bx->nDomain && pErr->rc == SQLITE_OK; i++) {
     const BxRoom *pRoom = m.p->bx->aDomain[i].pRoom;
     i64 nWant, nByte;
     if (pRoom == 0 || pRoom->zOldest == 0) continue;
     if (!roomHas(m.p, m.p->bx->aDomain[i].zName, pErr)) continue;
     nWant = pRoom->pDue == 0 || nOver < nBeyond ? nOver : nBeyond;
-    nByte = removeOldest(&m, &m.p->bx->aSlot[i], pRoom, nWant, pErr);
+    nByte = roomOldest(&m, &m.p->bx->aSlot[i], pRoom, nWant, pErr);
     nOver -= nByte;
     nBeyond -= nByte;
   }
-  if (m.nGone == 0 || m.nHeld + m.nRefused > 0) sayKept(&m, nOver, pErr);
+  if (m.nGone == 0 || m.nHeld + m.nRefused > 0) roomSay(&m, nOver, pErr);
   sqlite3_free(m.zWhy);
 }
 
 /* When to look again: before the file has grown by a sixteenth of what is left, if it
 ** grows as since the last time; nGrown 0: it has no limit, or nothing can go. */
-static void setStep(BxStmts *p, i64 nOver, i64 nGrown) {
+static void roomStep(BxStmts *p, i64 nOver, i64 nGrown) {
   i64 nStep = ROOM_STEP;
   if (nGrown > 0) nStep = -nOver * p->room.nStep / (16 * nGrown);
   p->room.nStep = nStep > ROOM_STEP ? ROOM_STEP : nStep < 1 ? 1 : nStep;
@@ -230,13 +234,13 @@ void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
     nOver = roomOver(p, nLimit, &err);
   }
   if (nGrown < 4096) nGrown = 4096; /* a page */
-  setStep(p, nOver, nLimit == 0 || !bMore ? 0 : nGrown);
+  roomStep(p, nOver, nLimit == 0 || !bMore ? 0 : nGrown);
   if ((bAlone && !bxInWriter(p->bx)) || bxMayPassOver(p, &err)) bxClear(&err);
   bxPass(pErr, &err);
 }
 
 /* Adds rows of a domain from the oldest on. Returns the bytes of them. */
-static i64 reach(BxStmts *p, const BxRoom *pRoom, i64 nWant, i64 *piAt,
+static i64 roomReach(BxStmts *p, const BxRoom *pRoom, i64 nWant, i64 *piAt,
     char **pzKey, BxErr *pErr) {
   const BxDue *pDue = pRoom->pDue;
   char *zSql = bxPrintf(pErr,
@@ -262,7 +266,7 @@ static i64 reach(BxStmts *p, const BxRoom *pRoom, i64 nWant, i64 *piAt,
 int bxRoomReach(
     BxStmts *p, const BxDue *pDue, i64 *piAt, char **pzKey, BxErr *pErr) {
   i64 nLimit = roomLimit(p, pErr), nOver = roomOver(p, nLimit, pErr);
-  i64 nBeyond = nOver > 0 ? beyondShare(p, nLimit, pErr) : 0;
+  i64 nBeyond = nOver > 0 ? roomBeyond(p, nLimit, pErr) : 0;
   const BxRoom *pRoom = 0;
   int i;
   *pzKey = 0;
@@ -271,7 +275,7 @@ int bxRoomReach(
     pRoom = p->bx->aDomain[i].pRoom;
     if (pRoom == 0 || pRoom->pDue == 0) continue;
     if (!roomHas(p, p->bx->aDomain[i].zName, pErr)) continue;
-    nOver -= reach(p, pRoom, nOver, piAt, pzKey, pErr);
+    nOver -= roomReach(p, pRoom, nOver, piAt, pzKey, pErr);
   }
   return *pzKey != 0;
 }

@@ -68,7 +68,7 @@ const BxDue bxPayloadDue[] = {
 
 /* A row takes its bodies, as the store keeps them, and about 400 bytes with its indexes. */
 #define ROW_BYTES "400"
-#define NEWEST(order)                                                          \
+#define ROW_AT(order)                                                          \
   "(SELECT rowid FROM main.event_payloads INDEXED BY payload_by_age WHERE"     \
   " purpose = 'archive' AND pinned = 0 ORDER BY created_ms " order " LIMIT 1)"
 #define ROW_TAKES                                                              \
@@ -80,7 +80,7 @@ const BxRoom bxPayloadRoom = {.pDue = &bxPayloadDue[1],
     .zIndexed = "INDEXED BY payload_by_age",
     .zTakes = ROW_TAKES,
     .zHas = "SELECT CAST(bytes - packed * (1 - share) AS INTEGER) + " ROW_BYTES
-            " * max(1 + " NEWEST("DESC") " - " NEWEST(
+            " * max(1 + " ROW_AT("DESC") " - " ROW_AT(
                 "") ", 0)"
                     " FROM main.payload__state",
     .zOldest = "SELECT rowid, " ROW_TAKES ", created_ms, " HELD_PAYLOAD(

@@ -50,7 +50,7 @@ LAYERS = ({"error", "value", "hash", "digest", "ways", "zip", "merkle"},
           {"transaction"},
           {"schema", "clock", "model", "vtable", "shadow"},
           {"log", "log_leaf", "log_tree", "log_fold"},
-          {"command", "table", "check", "install", "uninstall", "prices"})
+          {"command", "room", "table", "check", "install", "uninstall", "prices"})
 
 
 def symbols(path):

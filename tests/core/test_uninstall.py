@@ -168,7 +168,7 @@ def test_force_leaves_receipts_while_core_stays(db):
     assert {domain for domain, *_ in log} == {"cache", "payload"}
     assert rows(db, "SELECT DISTINCT substr(name, 1, instr(name, '.') - 1) "
                     "FROM blackbox_settings ORDER BY 1") == [
-        ("evidence",), ("retention",), ("rollout",)]
+        ("blackbox",), ("evidence",), ("retention",), ("rollout",)]
     assert rows(db, "SELECT id FROM rollouts") == [(ROLLOUT,)]
 
 

@@ -1,0 +1,186 @@
+"""blackbox.max_file_bytes: the pages in use that a file may have, and what goes for it."""
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import ROOT, connect, one, problems, rows
+from retention_helpers import DAY
+from test_space import PUSH, WRITES, exchanges, installed
+
+sys.path.insert(0, str(ROOT / "tests/differential"))
+from clock import Clock  # noqa: E402
+
+MB = 1_000_000
+LIMIT = "blackbox.max_file_bytes"
+
+
+def used(db):
+    pages, free, size = (one(db, f"PRAGMA {name}")
+                         for name in ("page_count", "freelist_count", "page_size"))
+    return (pages - free) * size
+
+
+def limited(path, limit, pack=0, *settings):
+    return installed(path, pack, (LIMIT, limit), *settings)
+
+
+def fill(db, count, seed=1, how="row"):
+    for exchange in exchanges(count, seed):
+        db.execute(WRITES[how], exchange).fetchall()
+
+
+@pytest.mark.parametrize("how", WRITES)
+@pytest.mark.parametrize("pack", [0, 1])
+def test_writes_keep_the_file_at_its_limit(path, pack, how):
+    db = limited(path, 2 * MB, pack)
+    fill(db, 1500, how=how)
+    assert used(db) <= 2 * MB + 8192
+    kept = one(db, "SELECT count(*) FROM event_payloads")
+    assert 1500 > kept > 0 and one(db, "PRAGMA page_count") * 4096 <= 2.2 * MB
+    # the newest stay
+    assert one(db, "SELECT event_id FROM event_payloads ORDER BY rowid DESC LIMIT 1") == "e1499"
+    assert one(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'payload.file_bytes'") == (
+        1500 - kept)
+    if not pack:  # as much as there is room for
+        assert one(db, "SELECT sum(size_bytes) FROM event_payloads") > 0.9 * MB
+    one(db, "SELECT proof_head()")
+    assert problems(db) == []
+
+
+def test_a_table_of_the_host_that_is_larger_leaves_blackbox_its_share(path):
+    """A quarter of the limit stays, whatever others use."""
+    db = limited(path, 4 * MB)
+    db.execute("CREATE TABLE host AS WITH c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE"
+               " i < 6000) SELECT i, randomblob(1000) AS data FROM c")
+    fill(db, 200)
+    assert one(db, "SELECT count(*) FROM event_payloads") == 200  # less than the share
+    fill(db, 1000, seed=2)
+    kept = one(db, "SELECT sum(size_bytes) + 400 * count(*) FROM event_payloads")
+    assert 0.9 * MB < kept < 1.5 * MB and one(db, "SELECT count(*) FROM host") == 6000
+    assert [row[0] for row in rows(db, "SELECT times FROM retention_refusals")] == [1]
+    assert "bytes more than the limit" in one(db, "SELECT message FROM retention_refusals")
+    db.execute("DROP TABLE host")
+    fill(db, 900, seed=3)
+    assert one(db, "SELECT sum(size_bytes) FROM event_payloads") > 2 * MB and problems(db) == []
+
+
+def test_pinned_and_held_rows_stay_and_the_log_says_so_once_a_day(path):
+    db = limited(path, 1 * MB)
+    fill(db, 150)
+    db.execute("UPDATE event_payloads SET pinned = 1 WHERE rowid <= 20")
+    one(db, "SELECT retention_hold('agent', 'a3', 'case', 'ann', 'asked for')")
+    held = one(db, "SELECT count(*) FROM event_payloads WHERE agent_id = 'a3'")
+    fill(db, 400, seed=2)
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE pinned") == 20
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE agent_id = 'a3'") >= held > 5
+    assert used(db) <= 1 * MB + 8192
+    assert rows(db, "SELECT domain, kind, subject FROM blackbox_log WHERE kind = 'refusal'") == [
+        ("core", "refusal", LIMIT)]
+    assert " are held" in one(db, "SELECT reason FROM blackbox_log WHERE kind = 'refusal'")
+    one(db, "SELECT proof_head()")
+    assert problems(db) == []
+
+
+def test_more_held_rows_than_are_looked_at_do_not_protect_the_others(path):
+    db = limited(path, 1 * MB)
+    db.execute("UPDATE blackbox_settings SET value = 0 WHERE name = ?", (LIMIT,))
+    db.executemany(WRITES["row"], [(f"h{i}", "held", "q", "r" * 100) for i in range(450)])
+    one(db, "SELECT retention_hold('agent', 'held', 'case', 'ann', 'asked for')")
+    db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?", (MB, LIMIT))
+    fill(db, 600)
+    assert used(db) <= 1 * MB + 8192
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE agent_id = 'held'") == 450
+
+
+@pytest.mark.parametrize("refuse", [
+    "CREATE TRIGGER mine BEFORE DELETE ON event_payloads BEGIN SELECT RAISE(ROLLBACK, 'no'); END",
+    "CREATE TEMP TRIGGER mine BEFORE DELETE ON main.event_payloads"
+    " WHEN OLD.event_id <> 'e3' BEGIN SELECT RAISE(ABORT, 'not this'); END",
+])
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("how", WRITES)
+def test_what_a_trigger_refuses_fails_no_write(path, how, begin, refuse):
+    db = limited(path, MB)
+    db.execute(refuse)
+    if begin:
+        db.execute(begin)
+    fill(db, 400, how=how)
+    if begin:
+        db.execute("COMMIT")
+    assert one(db, "SELECT count(*) FROM event_payloads") >= 399
+    said = one(db, "SELECT reason FROM blackbox_log WHERE kind = 'refusal'")
+    assert "cannot be removed" in said and ("not this" in said or "ROLLBACK" in refuse)
+    assert one(db, "SELECT coalesce(max(rule), 0) FROM payload__state") == 0
+
+
+def domains(path):
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'all')")
+    db.execute("PRAGMA synchronous = OFF")
+    for name, value in (("payload.enabled", 1), ("cache.strict_session_ids", 0),
+                        (LIMIT, 2 * MB)):
+        db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?", (value, name))
+    return db
+
+
+CACHE = "SELECT cache_write('s', 't', ?, ?, 'd', ?)"
+
+
+def test_the_archive_goes_first_then_the_cache_then_what_has_expired(path):
+    db = domains(path)
+    for i in range(150):
+        db.execute(CACHE, (f"u{i}", json.dumps("x" * 3000), None)).fetchall()
+    one(db, CACHE, "result", json.dumps("y" * 3000), '{"kind":"tool_result"}')
+    fill(db, 150)
+    new, old = (f"5973b6c0-94b8-487b-a530-2aeb6098ae0{i}" for i in range(2))
+    one(db, "SELECT rollout_create(?)", new)
+    one(db, "SELECT rollout_create(?, NULL, 1, NULL, ?)", old, int(time.time() * 1000) - 3 * DAY)
+    item = json.dumps({"type": "event_msg",
+                       "payload": {"type": "agent_message", "message": "m" * 20000}})
+    seen = []
+    for _ in range(110):
+        one(db, "SELECT rollout_append(?, ?)", new, item)
+        now = (one(db, "SELECT count(*) FROM event_payloads"),
+               one(db, "SELECT count(*) FROM cache_items"),
+               one(db, "SELECT count(*) FROM rollouts"))
+        if now not in seen:
+            seen.append(now)
+    archive, cache, rollouts = zip(*seen, strict=True)
+    assert (archive[0], cache[0], rollouts[0]) == (150, 151, 2)
+    assert archive[-1] == 0 and cache[-1] < 151 and rollouts[-1] == 1
+    assert all(items == 151 for left, items, _ in seen if left > 5)
+    assert all(left < 5 and items < 151 for left, items, both in seen if both == 1)
+    assert one(db, "SELECT count(*) FROM cache_items WHERE protected") == 1
+    assert {"payload.file_bytes", "file_bytes", "rollout.expired"} == {
+        rule for rule, in rows(db, "SELECT rule FROM retention_log")}
+    one(db, "SELECT proof_head()")
+    assert problems(db) == []
+
+
+def test_the_sweep_removes_what_the_plan_lists(path):
+    db = domains(path)
+    db.execute("UPDATE blackbox_settings SET value = 0 WHERE name = ?", (LIMIT,))
+    for i in range(100):
+        db.execute(CACHE, (f"u{i}", json.dumps("x" * 3000), None)).fetchall()
+    fill(db, 300)
+    one(db, "SELECT retention_hold('agent', 'a3', 'case', 'ann', 'asked for')")
+    for limit, parts in ((1_800_000, {"payload"}), (1_250_000, {"payload", "cache"})):
+        db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?", (limit, LIMIT))
+        plan = rows(db, 'SELECT rule, "table", key, bytes, reason, due - at, blocked_by'
+                        " FROM retention_plan")
+        assert {row[0] for row in plan} == {f"{part}.file_bytes" for part in parts}
+        assert {row[4:] for row in plan if row[6] is None} == {(f"{LIMIT} = {limit}", 0, None)}
+        going = {row[2] for row in plan if row[6] is None}
+        before = {key for key, in rows(db, "SELECT id FROM event_payloads UNION ALL"
+                                           " SELECT storage_key FROM cache_items")}
+        swept = json.loads(one(db, "SELECT retention_sweep(10000)"))
+        assert swept["removed"] == len(going) and not swept["more"]
+        assert swept["bytes"] == sum(row[3] for row in plan if row[6] is None)
+        assert before - going == {key for key, in rows(
+            db, "SELECT id FROM event_payloads UNION ALL SELECT storage_key FROM cache_items")}
+        assert abs(used(db) - limit) < 0.1 * MB
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE agent_id = 'a3'") > 20
+    assert rows(db, "SELECT * FROM blackbox_check") == []
