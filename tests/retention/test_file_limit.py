@@ -167,7 +167,7 @@ def test_the_sweep_removes_what_the_plan_lists(path):
         db.execute(CACHE, (f"u{i}", json.dumps("x" * 3000), None)).fetchall()
     fill(db, 300)
     one(db, "SELECT retention_hold('agent', 'a3', 'case', 'ann', 'asked for')")
-    for limit, parts in ((1_800_000, {"payload"}), (1_250_000, {"payload", "cache"})):
+    for limit, parts in ((1_800_000, {"payload"}), (850_000, {"payload", "cache"})):
         db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?", (limit, LIMIT))
         plan = rows(db, 'SELECT rule, "table", key, bytes, reason, due - at, blocked_by'
                         " FROM retention_plan")
@@ -181,6 +181,6 @@ def test_the_sweep_removes_what_the_plan_lists(path):
         assert swept["bytes"] == sum(row[3] for row in plan if row[6] is None)
         assert before - going == {key for key, in rows(
             db, "SELECT id FROM event_payloads UNION ALL SELECT storage_key FROM cache_items")}
-        assert abs(used(db) - limit) < 0.1 * MB
+        assert limit - 0.2 * MB < used(db) <= limit
     assert one(db, "SELECT count(*) FROM event_payloads WHERE agent_id = 'a3'") > 20
     assert rows(db, "SELECT * FROM blackbox_check") == []
