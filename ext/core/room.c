@@ -125,21 +125,20 @@ static i64 roomOldest(
 }
 
 /* Says in the log once a day that rows stay. */
-static void roomSay(const Making *m, i64 nOver, BxErr *pErr) {
+static void roomSay(const Making *m, BxErr *pErr) {
   static const char zSaid[] =
       "SELECT EXISTS (SELECT 1 FROM main.blackbox__log WHERE subject ="
       " '" LIMIT_SETTING "' AND at > ?1 - ?2 AND kind = 'refusal')";
   static const char zSay[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason)"
       " VALUES(?1, 'core', 'refusal', '" LIMIT_SETTING "', printf('the file has"
-      " %lld bytes more than the limit; of the rows that were looked at %lld "
-      "are"
+      " more bytes than its limit; of the rows that were looked at %lld are"
       " held, and %lld cannot be removed%s; what is pinned, or of others, or"
-      " less than the share of blackbox, stays too', ?2, ?3, ?4, ': ' || ?5))";
+      " less than the share of blackbox, stays too', ?2, ?3, ': ' || ?4))";
   i64 iNow = bxNow();
   if (bxAsk(m->p, zSaid, pErr, "ii", iNow, (i64)BX_MS_PER_DAY)) return;
   bxLogBegin(m->p, pErr);
-  bxDo(m->p, zSay, pErr, "iiiit", iNow, nOver, m->nHeld, m->nRefused, m->zWhy);
+  bxDo(m->p, zSay, pErr, "iiit", iNow, m->nHeld, m->nRefused, m->zWhy);
   bxLogProve(m->p, ROOM_LOOK, pErr);
 }
 
@@ -197,7 +196,7 @@ void bxRoomMake(BxCall *pCall) {
     nOver -= nByte;
     nBeyond -= nByte;
   }
-  if (m.nGone == 0 || m.nHeld + m.nRefused > 0) roomSay(&m, nOver, pErr);
+  if (m.nGone == 0 || m.nHeld + m.nRefused > 0) roomSay(&m, pErr);
   sqlite3_free(m.zWhy);
 }
 
@@ -234,7 +233,8 @@ void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
     nOver = roomOver(p, nLimit, &err);
   }
   if (nGrown < 4096) nGrown = 4096; /* a page */
-  roomStep(p, nOver, nLimit == 0 || !bMore ? 0 : nGrown);
+  if (err.rc == SQLITE_OK)
+    roomStep(p, nOver, nLimit == 0 || !bMore ? 0 : nGrown);
   if ((bAlone && !bxInWriter(p->bx)) || bxMayPassOver(p, &err)) bxClear(&err);
   bxPass(pErr, &err);
 }

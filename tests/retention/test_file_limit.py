@@ -61,7 +61,7 @@ def test_a_table_of_the_host_that_is_larger_leaves_blackbox_its_share(path):
     kept = one(db, "SELECT sum(size_bytes) + 400 * count(*) FROM event_payloads")
     assert 0.9 * MB < kept < 1.5 * MB and one(db, "SELECT count(*) FROM host") == 6000
     assert [row[0] for row in rows(db, "SELECT times FROM retention_refusals")] == [1]
-    assert "bytes more than the limit" in one(db, "SELECT message FROM retention_refusals")
+    assert "more bytes than its limit" in one(db, "SELECT message FROM retention_refusals")
     db.execute("DROP TABLE host")
     fill(db, 900, seed=3)
     assert one(db, "SELECT sum(size_bytes) FROM event_payloads") > 2 * MB and problems(db) == []

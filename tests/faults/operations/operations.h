@@ -27,6 +27,10 @@
 #define ARCHIVE_LIMIT(bytes)                                                   \
   "INSERT INTO blackbox_settings(name, value) "                                \
   "VALUES('payload.max_bytes', " bytes ");"
+/* The file is above its limit, and of the archive there is more than its share. */
+#define FILE_LIMIT                                                             \
+  "UPDATE blackbox_settings SET value = 400 WHERE name ="                     \
+  " 'blackbox.max_file_bytes';"
 #define ARCHIVED                                                               \
   "INSERT INTO event_payloads(event_id, agent_id, request_body,"               \
   "  response_body, purpose, created_at) SELECT event_id, agent_id,"           \

@@ -135,6 +135,18 @@ const Operation aPayloadOperation[] = {
     {"rename", 0, 0, "ALTER TABLE ring RENAME TO tape", 0},
     {"drop", 0, 0, "DROP TABLE ring", 0},
     {"archive a row", 0, QUEUE_NEW("w0"), QUEUE_NEW("w1"), OP_CARRIES},
+    {"archive a row, which makes room in the file", ARCHIVE FILE_LIMIT, 0,
+        QUEUE_NEW("w1"), OP_CARRIES | OP_STAGES},
+    {"archive a row by a row, which makes room in the file", ARCHIVE FILE_LIMIT,
+        0,
+        "INSERT INTO payload_queue(event_id, agent_id, request_body, "
+        "timestamp) VALUES('w1','a','q',32472144000000)",
+        0},
+    {"push that makes room in the file", ARCHIVE FILE_LIMIT, 0,
+        PUSH("ring", "a", "e9"), 0},
+    {"push that cannot make room in the file",
+        ARCHIVE FILE_LIMIT "UPDATE event_payloads SET pinned = 1;", 0,
+        PUSH("ring", "a", "e9"), 0},
     {"archive a row by a row", 0, 0,
         "INSERT INTO payload_queue(event_id, agent_id, request_body, "
         "timestamp) VALUES('w1','a','q',32472144000000)",

@@ -77,6 +77,11 @@ const Operation aRolloutOperation[] = {
     {"append", ROLLOUT, 0, APPEND(SAID "," DROPPED "," USER), 0},
     {"append, statements kept", ROLLOUT, APPEND(SAID),
         APPEND(SAID "," DROPPED "," USER), 0},
+    {"append that makes room in the file",
+        ROLLOUT FILE_LIMIT "UPDATE rollouts SET expires_at = 5;"
+                           "INSERT INTO rollouts(id, created) VALUES(" NEW
+                           ", 3000);",
+        0, "SELECT rollout_append(" NEW ", '[" USER "]', 3000)", 0},
     {"append what is odd", ROLLOUT, 0, APPEND(ODD "," SAID), 0},
     {"append as a command", ROLLOUT, 0,
         "INSERT INTO blackbox_call(command, arguments) VALUES("
