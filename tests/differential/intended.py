@@ -39,6 +39,8 @@ DIFFERENCES = [
     Difference(
         r"FROM blackbox_limits", GONE, None, "these settings are gone: nobody needs to set them"),
     Difference(
+        r"FROM blackbox_limits", None, r"^\('blackbox.max_file_bytes', ", "a new setting"),
+    Difference(
         r"FROM blackbox_limits", r"^\('(cache.max_(age|idle)_days|rollout.policy)', ",
         r"^\('(cache.max_(age|idle)_days', .*'0.0 to 36500.0'|rollout.policy', .*'a preset of "
         r"rollout_policy')",
