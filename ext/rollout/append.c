@@ -251,11 +251,11 @@ void bxRolloutAppend(BxCall *p) {
   }
   bxRolloutWorkPut(&pWork, 1, append.pHome, append.iNow, &p->err);
   if (pWork->head.bAnyBehind) bxRolloutCatchUp(append.pHome, 0, &p->err);
-  bxRoom(
-      append.pHome, bxRolloutBatchCount(pWork->pBatch), p->pCtx == 0, &p->err);
-  bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) {
-    bxReturnInt(p, bxRolloutBatchCount(pWork->pBatch));
+    i64 n = bxRolloutBatchCount(pWork->pBatch);
+    bxReturnInt(p, n);
+    bxRoom(append.pHome, n, p->pCtx == 0, &p->err);
   }
+  bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   bxRolloutWorkEnd(pWork);
 }

@@ -41,6 +41,8 @@ DIFFERENCES = [
     Difference(
         r"FROM blackbox_limits", None, r"^\('blackbox.max_file_bytes', ", "a new setting"),
     Difference(
+        r"FROM retention_rules", None, r"^\('(cache|payload)\.file_bytes', ", "new rules"),
+    Difference(
         r"FROM blackbox_limits", r"^\('(cache.max_(age|idle)_days|rollout.policy)', ",
         r"^\('(cache.max_(age|idle)_days', .*'0.0 to 36500.0'|rollout.policy', .*'a preset of "
         r"rollout_policy')",
