@@ -63,30 +63,26 @@ CREATE TABLE IF NOT EXISTS main.cache_sessions(
 -- The columns that lists show come first in the row, so that a list does not
 -- read the overflow pages of the data.
 CREATE TABLE IF NOT EXISTS main.cache_items(
-  id INTEGER PRIMARY KEY,
+  id INTEGER PRIMARY KEY CHECK (id > 0),
   storage_key TEXT AS (session_id || '_' || task_id || '_' || turn_id) STORED UNIQUE,
   session_id TEXT,
   task_id TEXT DEFAULT (lower(hex(randomblob(4)))),
   turn_id TEXT DEFAULT (lower(hex(randomblob(4)))),
-  timestamp INTEGER DEFAULT (round((julianday('now') - 2440587.5) * 864e5)),
+  timestamp INTEGER DEFAULT (round(julianday('now') * 864e5 - 210866760e6)),
   data_size INTEGER AS (length(CAST(data AS BLOB))) STORED,
   protected INTEGER AS (replace(custom_metadata, ' ', '') GLOB '*"kind":"tool_result"*' IS TRUE) STORED,
   expires_at INTEGER,
   description TEXT,
   custom_metadata TEXT,
   data TEXT,
-  CONSTRAINT "ValidationError: id is assigned by the table; omit it" CHECK (id > 0),
-  CONSTRAINT "InvalidKeyFormatError: session_id, task_id and turn_id must be 1 to 128 printable characters, the last two without an underscore; write - in place of _, or omit them"
-  CHECK (typeof(session_id) || typeof(task_id) || typeof(turn_id) = 'texttexttext'
-  AND length(session_id) BETWEEN 1 AND 128 AND length(task_id) BETWEEN 1 AND 128 AND length(turn_id) BETWEEN 1 AND 128
-  AND session_id NOT GLOB '*[^ -~ -􏿿]*' AND task_id || turn_id NOT GLOB '*[^ -^`-~ -􏿿]*' AND NOT instr(storage_key, x'00')),
+  CONSTRAINT "InvalidKeyFormatError: session_id, task_id and turn_id must be 1 to 128 printable characters, the last two without _; use - or omit them"
+  CHECK ((min(session_id, task_id, turn_id) > '' AND max(session_id, task_id, turn_id) < x'' AND max(length(session_id), length(task_id), length(turn_id)) < 129
+  AND session_id NOT GLOB '*[^ -~ -􏿿]*' AND task_id || turn_id NOT GLOB '*[^ -^`-~ -􏿿]*' AND NOT instr(storage_key, x'00')) IS TRUE),
   CONSTRAINT "ValidationError: timestamp and expires_at must be milliseconds since 1970 UTC; omit them"
-  CHECK (typeof(timestamp) = 'integer' AND timestamp BETWEEN 0 AND 253402300799999
-  AND (expires_at IS NULL OR typeof(expires_at) = 'integer' AND expires_at BETWEEN 0 AND 253402300799999)),
-  CONSTRAINT "ValidationError: description must be text that is not empty; say what the item holds"
-  CHECK (typeof(description) = 'text' AND description <> ''),
-  CONSTRAINT "ValidationError: data must be JSON text; wrap plain text with json_quote()"
-  CHECK (typeof(data) = 'text' AND length(CAST(printf('%s', data) AS BLOB)) = data_size)
+  CHECK (typeof(timestamp) || typeof(ifnull(expires_at, 0)) = 'integerinteger'
+  AND min(timestamp, ifnull(expires_at, 0)) >= 0 AND max(timestamp, ifnull(expires_at, 0)) < 253402300800000),
+  CONSTRAINT "ValidationError: data must be JSON text; use json_quote()"
+  CHECK (data = printf('%s', data))
 );
 
 -- For lists (two ordered ranges, merged) and for eviction.
@@ -103,19 +99,18 @@ ON cache_items(expires_at) WHERE expires_at IS NOT NULL;
 CREATE TABLE IF NOT EXISTS main.cache__note(item TEXT PRIMARY KEY, size) WITHOUT ROWID;
 
 -- What the statement that runs has written: the item, its session, whether its key is new,
--- by how much it grew (NULL: its data is not JSON), and when. bytes: of all sessions. rule:
+-- by how much it grew, and when. bytes: of all sessions. rule:
 -- why rows are deleted: NULL for a plain statement, 1 or 2 for the quota of the session or
 -- of all, which is exceeded.
 CREATE TABLE IF NOT EXISTS main.cache_state(
-  one INTEGER PRIMARY KEY, item, session, is_new, grown, at, bytes DEFAULT 0, rule
+  one INTEGER PRIMARY KEY, item, session, is_new, grown INTEGER, at, bytes INTEGER DEFAULT 0, rule
 );
 INSERT INTO main.cache_state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
 
 -- The settings as numbers. evict: 1 for evict_oldest.
 CREATE TABLE IF NOT EXISTS main.cache__limits(
-  max_item, max_description, session_quota, total_quota, evict, strict_ids, mark_ms
+  max_item, max_description, session_quota, total_quota, evict, strict_ids
 );
-INSERT INTO main.cache__limits(mark_ms) SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM main.cache__limits);
 
 ------------------------------------------------------------------- items --
 
@@ -125,43 +120,39 @@ CREATE TRIGGER IF NOT EXISTS main.cache_note BEFORE INSERT ON cache_items
 BEGIN
   INSERT INTO cache__note SELECT storage_key, data_size FROM cache_items
   WHERE storage_key = iif(NEW.id = -1, NEW.session_id || '_' || NEW.task_id || '_' || NEW.turn_id,
-    RAISE(ABORT, 'ValidationError: id is assigned by the table; omit it'))
+    RAISE(ABORT, 'ValidationError: id is assigned; omit it'))
   ON CONFLICT DO UPDATE SET size = excluded.size;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_insert AFTER INSERT ON cache_items
 BEGIN
-  UPDATE cache_state SET (item, session, at, is_new, bytes, grown) = (SELECT NEW.id, NEW.session_id, NEW.timestamp, size IS NULL,
-    bytes + NEW.data_size - ifnull(size, 0),
-    iif(json_valid(NEW.data) OR json_valid(NEW.data || ' '), NEW.data_size - ifnull(size, 0), NULL)
-    FROM (SELECT 1) LEFT JOIN cache__note AS n ON n.item = NEW.storage_key)
+  UPDATE cache_state SET (item, session, at, is_new, bytes, grown) = (SELECT NEW.id, NEW.session_id, NEW.timestamp, NOT count(*),
+    bytes + NEW.data_size - total(size), NEW.data_size - total(size) FROM cache__note WHERE item = NEW.storage_key)
   WHERE one = 1;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.cache_update AFTER UPDATE OF id, rowid, oid, _rowid_, session_id, task_id, turn_id,
-  timestamp, expires_at, description, custom_metadata, data ON cache_items
+CREATE TRIGGER IF NOT EXISTS main.cache_update AFTER UPDATE ON cache_items
 BEGIN
   UPDATE cache_state SET item = iif((NEW.id, NEW.storage_key) IS (OLD.id, OLD.storage_key), NEW.id,
-    RAISE(ABORT, 'ValidationError: id and key of an item cannot change; write the item again under the other key')),
+    RAISE(ABORT, 'ValidationError: id and key of an item cannot change; write another item')),
     session = NEW.session_id, at = NEW.timestamp, is_new = 0, bytes = bytes + NEW.data_size - OLD.data_size,
-    grown = iif(NEW.data IS OLD.data OR json_valid(NEW.data) OR json_valid(NEW.data || ' '), NEW.data_size - OLD.data_size, NULL)
+    grown = NEW.data_size - OLD.data_size
   WHERE one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_written AFTER UPDATE OF item ON cache_state
 BEGIN
   SELECT CASE
-  WHEN NEW.grown IS NULL THEN RAISE(ABORT, 'ValidationError: data must be JSON text; wrap plain text with json_quote()')
-  WHEN custom_metadata NOT NULL AND NOT (typeof(custom_metadata) = 'text' AND length(CAST(custom_metadata AS BLOB)) < 65537
+  WHEN NOT (json_valid(data) OR json_valid(data || ' ')) IS TRUE THEN RAISE(ABORT, 'ValidationError: data must be JSON text; use json_quote()')
+  WHEN custom_metadata NOT NULL AND NOT (custom_metadata < x'' AND length(CAST(custom_metadata AS BLOB)) < 65537
     AND (json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')) AND json_type(custom_metadata) = 'object') THEN
-    RAISE(ABORT, 'ValidationError: custom_metadata must be a JSON object of at most 65536 bytes; put larger things into data')
+    RAISE(ABORT, 'ValidationError: custom_metadata must be a JSON object of at most 65536 bytes; put more into data')
   WHEN NEW.grown > 0 AND data_size > max_item THEN RAISE(ABORT, 'DataTooLargeError: data is larger than cache.max_item_bytes; split it')
-  WHEN length(description) > max_description THEN RAISE(ABORT, 'ValidationError: description must not be longer than cache.max_description; shorten it')
+  WHEN typeof(description) <> 'text' OR length(description) NOT BETWEEN 1 AND max_description THEN
+    RAISE(ABORT, 'ValidationError: description must be 1 to cache.max_description characters; say what it holds')
   WHEN strict_ids AND (session_id NOT GLOB 'conv_????????-????-????-????-????????????' OR length(task_id) <> 8 OR length(turn_id) <> 8
     OR substr(storage_key, 6) GLOB '*[^-_a-z0-9]*' OR length(replace(replace(storage_key, '-', ''), '_', '')) <> 52) THEN
-    RAISE(ABORT, 'InvalidKeyFormatError: session_id, task_id and turn_id must be conv_ with 8-4-4-4-12 characters of a-z and 0-9, 8 and 8 of them; see cache.strict_session_ids')
-  WHEN NOT NEW.is_new AND EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = session_id) THEN
-    RAISE(ABORT, 'HeldError: a hold keeps this session; SELECT * FROM retention_holds lists the holds')
+    RAISE(ABORT, 'InvalidKeyFormatError: session_id, task_id and turn_id must be conv_ and 8-4-4-4-12, 8 and 8 characters of a-z and 0-9; see cache.strict_session_ids')
   END FROM cache_items, cache__limits WHERE id = NEW.item;
   INSERT INTO cache_sessions(session_id, kept_size, kept_count, created_at, last_accessed_at)
   VALUES (NEW.session, NEW.grown, 1, NEW.at, NEW.at)
@@ -177,37 +168,34 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.cache_work AFTER UPDATE OF rule ON cache_state WHEN NEW.rule < 3
 BEGIN
   DELETE FROM cache_items WHERE id IN (
-    WITH RECURSIVE victim(id, at, was, excess) AS (
+    WITH v(id, at, was, rest) AS (
       SELECT 0, -1, 9e15, iif(NEW.rule = 2, NEW.bytes - total_quota, kept_size - session_quota)
       FROM cache__limits, cache_sessions WHERE evict AND session_id = NEW.session
       UNION ALL
-      SELECT i.id, timestamp, excess, excess - data_size * (i.id <> NEW.item) * NOT EXISTS (SELECT 1 FROM retention__in_force, retention__clock
-        WHERE kind = 'session' AND "key" = session_id AND ifnull(until, 9e15) > seen)
-      FROM victim AS v CROSS JOIN cache_items AS i WHERE excess > 0 AND i.id = iif(NEW.rule = 2,
-        (SELECT id FROM cache_items WHERE protected = 0 AND (timestamp, id) > (v.at, v.id)
-        ORDER BY timestamp, id),
-        (SELECT id FROM cache_items WHERE session_id = NEW.session AND protected = 0 AND (timestamp, id) > (v.at, v.id)
-        ORDER BY timestamp, id)) LIMIT 1001)
-    SELECT id FROM victim WHERE excess < was);
+      SELECT i.id, timestamp, rest, rest - data_size * (i.id <> NEW.item) * NOT EXISTS (SELECT 1 FROM retention__in_force, retention__clock
+      WHERE kind = 'session' AND key = session_id AND ifnull(until, 9e15) > seen)
+      FROM v CROSS JOIN cache_items AS i WHERE rest > 0 AND i.id = iif(NEW.rule = 2,
+      (SELECT id FROM cache_items WHERE protected = 0 AND (timestamp, id) > (v.at, v.id) ORDER BY timestamp, id),
+      (SELECT id FROM cache_items WHERE session_id = NEW.session AND protected = 0 AND (timestamp, id) > (v.at, v.id) ORDER BY timestamp, id))
+      LIMIT 1001)
+    SELECT id FROM v WHERE rest < was);
   UPDATE cache_state SET rule = (SELECT CASE
   WHEN kept_size > session_quota THEN
-    RAISE(ABORT, 'QuotaExceededError: the session would exceed cache.session_quota_bytes; delete items of the session or write less')
+    RAISE(ABORT, 'QuotaExceededError: the session would exceed cache.session_quota_bytes; delete items')
   WHEN rule = 2 AND bytes > total_quota THEN
-    RAISE(ABORT, 'QuotaExceededError: all sessions together would exceed cache.total_quota_bytes; clear old sessions') END
+    RAISE(ABORT, 'QuotaExceededError: all sessions would exceed cache.total_quota_bytes; clear some') END
   FROM cache__limits, cache_sessions WHERE session_id = NEW.session) WHERE one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_delete AFTER DELETE ON cache_items
 WHEN EXISTS (SELECT 1 FROM cache_sessions WHERE session_id = OLD.session_id)
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this session; SELECT * FROM retention_holds lists the holds')
-  WHERE EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = OLD.session_id);
   DELETE FROM cache__note WHERE item = OLD.storage_key;
   UPDATE OR ABORT cache_sessions SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
   WHERE session_id = OLD.session_id;
   UPDATE cache_state SET bytes = bytes - OLD.data_size WHERE one = 1;
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest)
-  VALUES (CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER), 'cache', coalesce((SELECT iif(rule < 3, 'evict', rule) FROM cache_state), 'manual'),
+  VALUES (CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER), 'cache', ifnull((SELECT iif(rule < 3, 'evict', rule) FROM cache_state), 'manual'),
     1, OLD.data_size, OLD.timestamp);
 END;
 
@@ -218,9 +206,20 @@ CREATE TRIGGER IF NOT EXISTS main.cache_session_insert AFTER INSERT ON cache_ses
 BEGIN
   SELECT CASE
   WHEN NOT NEW.kept_count AND NEW.kept_size IS NOT 0 OR NEW.kept_count IS NOT EXISTS (SELECT 1 FROM cache_items WHERE session_id = NEW.session_id) THEN
-    RAISE(ABORT, 'ValidationError: a session that has items cannot be replaced, and its totals cannot be set; UPDATE or DELETE it')
-  WHEN EXISTS (SELECT 1 FROM retention__in_force, retention__clock WHERE kind = 'erased session' AND "key" = NEW.session_id AND until > seen) THEN
-    RAISE(ABORT, 'ErasedError: the session with this id was erased, and writes under it are refused for retention.refuse_days; use another one') END;
+    RAISE(ABORT, 'ValidationError: a session that has items cannot be replaced, and totals cannot be set; UPDATE it')
+  WHEN EXISTS (SELECT 1 FROM retention__in_force, retention__clock WHERE kind = 'erased session' AND key = NEW.session_id AND until > seen) THEN
+    RAISE(ABORT, 'ErasedError: this session was erased; use another') END;
+END;
+
+-- kept_count becomes larger by a new item. Otherwise an item has changed or gone.
+CREATE TRIGGER IF NOT EXISTS main.cache_session_update BEFORE UPDATE OF session_id, created_at, kept_count ON cache_sessions
+WHEN NEW.kept_count <= OLD.kept_count
+BEGIN
+  SELECT CASE
+  WHEN (NEW.session_id, NEW.created_at) IS NOT (OLD.session_id, OLD.created_at) THEN
+    RAISE(ABORT, 'ValidationError: session_id and created_at cannot change; use another session')
+  WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND key = OLD.session_id) THEN
+    RAISE(ABORT, 'HeldError: a hold keeps this session; see retention_holds') END;
 END;
 
 -- A time that is older than the present one changes nothing.
@@ -230,21 +229,15 @@ BEGIN
   SELECT RAISE(IGNORE);
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.cache_session_update BEFORE UPDATE OF session_id, created_at ON cache_sessions
-WHEN (NEW.session_id, NEW.created_at) IS NOT (OLD.session_id, OLD.created_at)
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: session_id and created_at of a session cannot change; write the items again in another session');
-END;
-
 -- (GROUP BY NULL: no row if there are no items; SQLite 3.38 needs it.)
 CREATE TRIGGER IF NOT EXISTS main.cache_session_delete AFTER DELETE ON cache_sessions
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this session; SELECT * FROM retention_holds lists the holds')
-  WHERE EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND "key" = OLD.session_id);
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this session; see retention_holds')
+  FROM retention__holds WHERE kind = 'session' AND key = OLD.session_id;
   INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
-  SELECT at, 'cache', coalesce((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,
+  SELECT at, 'cache', ifnull((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,
     at - min(timestamp), max(timestamp) - min(timestamp), NULL
-  FROM (SELECT CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER) AS at), cache_items WHERE session_id = OLD.session_id
+  FROM (SELECT round(julianday('now') * 864e5 - 210866760e6) AS at), cache_items WHERE session_id = OLD.session_id
   GROUP BY NULL;
   UPDATE cache_state SET bytes = bytes - OLD.total_size, session = NULL WHERE one = 1;
   DELETE FROM cache__note WHERE item IN (SELECT storage_key FROM cache_items WHERE session_id = OLD.session_id);
@@ -253,13 +246,14 @@ END;
 
 -------------------------------------------------------- rules, settings --
 
+-- (Six characters of a name tell it from the others.)
 CREATE TRIGGER IF NOT EXISTS main.cache_settings_update AFTER UPDATE OF value ON blackbox_settings
 WHEN NEW.name GLOB 'cache.*'
 BEGIN
-  UPDATE cache__limits SET (max_item, max_description, session_quota, total_quota, evict, strict_ids, mark_ms) = (
-    SELECT max(value * (n = 'max_item_bytes')), max(value * (n = 'max_description')), max(value * (n = 'session_quota_bytes')),
-    max(value * (n = 'total_quota_bytes')), max(value = 'evict_oldest'), max(value * (n = 'strict_session_ids')), max(value * (n = 'mark_interval_ms'))
-    FROM (SELECT substr(name, 7) AS n, value FROM blackbox_settings WHERE name GLOB 'cache.*'));
+  DELETE FROM cache__limits;
+  INSERT INTO cache__limits SELECT max(v * (n = 'max_it')), max(v * (n = 'max_de')), max(v * (n = 'sessio')),
+    max(v * (n = 'total_')), max(v = 'evict_oldest'), max(v * (n = 'strict'))
+    FROM (SELECT substr(name, 7, 6) AS n, value AS v FROM blackbox_settings WHERE name GLOB 'cache.*');
 END;
 
 UPDATE main.blackbox__probe SET hit = 2;

@@ -16,15 +16,14 @@ SELECT 'cache_state', 'it differs from the sessions or the settings; run blackbo
    SELECT 1 FROM main.cache_state AS t, main.cache__limits AS l
     WHERE t.rule IS NULL
       AND t.bytes = (SELECT coalesce(sum(total_size), 0) FROM main.cache_sessions)
-      AND (l.max_item, l.max_description, l.session_quota, l.total_quota, l.evict, l.strict_ids,
-           l.mark_ms) IS (
+      AND (l.max_item, l.max_description, l.session_quota, l.total_quota, l.evict, l.strict_ids)
+          IS (
           SELECT max(iif(name = 'cache.max_item_bytes', value, NULL)),
                  max(iif(name = 'cache.max_description', value, NULL)),
                  max(iif(name = 'cache.session_quota_bytes', value, NULL)),
                  max(iif(name = 'cache.total_quota_bytes', value, NULL)),
                  max(iif(name = 'cache.on_quota', value = 'evict_oldest', NULL)),
-                 max(iif(name = 'cache.strict_session_ids', value, NULL)),
-                 max(iif(name = 'cache.mark_interval_ms', value, NULL))
+                 max(iif(name = 'cache.strict_session_ids', value, NULL))
             FROM main.blackbox_settings))
 UNION ALL
 SELECT storage_key, 'it is a tool result, and not protected; write custom_metadata again with json()'

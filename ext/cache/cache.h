@@ -27,6 +27,15 @@ void bxCacheDelete(BxCall *p); /* cache_delete() */
 */
 void bxCacheMark(BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked,
     i64 nInterval, BxErr *pErr);
+/* What this connection knows of items that expire: none before iUntil, as long as it
+** has made nChange changes. */
+typedef struct CacheQuiet {
+  const BxStmts *pHome;
+  i64 iUntil;
+  int nChange;
+} CacheQuiet;
+/* NULL: out of memory. */
+CacheQuiet *bxCacheQuiet(Bx *bx);
 /* Writes the notes now. */
 void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr);
 

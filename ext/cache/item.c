@@ -70,7 +70,8 @@ static const char zCacheRead[] =
     " custom_metadata, timestamp, data_size,"
     " (SELECT last_accessed_at FROM main.cache_sessions AS s"
     " WHERE s.session_id = i.session_id),"
-    " (SELECT mark_ms FROM main.cache__limits)"
+    " (SELECT value FROM main.blackbox_settings"
+    " WHERE name = 'cache.mark_interval_ms')"
     " FROM main.cache_items AS i"
     " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)"
     LIVING_AT("?3");
@@ -143,10 +144,11 @@ static void cacheWriteItem(BxCall *p) {
       zTask ? zTask : "");
 }
 
-/* Whether an item has expired, or the file has not seen the time for an hour. */
-static const char zCacheOverdue[] =
-    "SELECT EXISTS (SELECT 1 FROM main.cache_items WHERE expires_at < ?1)"
-    " OR ?1 - seen > 3600000 FROM main.retention__clock";
+/* When the next item expires, or the file has not seen the time for an hour. */
+static const char zCacheNext[] =
+    "SELECT min(seen + 3600000, coalesce((SELECT expires_at FROM"
+    " main.cache_items WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT"
+    " 1), seen + 3600000)) FROM main.retention__clock";
 static const char zCacheExpire[] =
     "DELETE FROM main.cache_items WHERE id IN (SELECT id FROM"
     " (SELECT id, session_id FROM main.cache_items WHERE expires_at < ?1"
@@ -154,6 +156,25 @@ static const char zCacheExpire[] =
     " WHERE NOT EXISTS (SELECT 1 FROM main.retention__holds"
     " WHERE kind = 'session' AND \"key\" = d.session_id)"
     " AND NOT " BX_OTHERS_REFUSE("cache") " LIMIT 2)";
+
+/* Whether an item may have expired. What this connection changes otherwise makes it look
+** again at once, what others change after QUIET_MS. */
+#define QUIET_MS 1000
+static int mayHaveExpired(CacheQuiet *p, BxStmts *pHome, BxErr *pErr) {
+  i64 iNow = bxNow(), iNext;
+  if (p != 0 && p->pHome == pHome && p->iUntil >= iNow &&
+      p->nChange == sqlite3_total_changes(pHome->bx->db)) {
+    return 0;
+  }
+  /* in a transaction SQLite waits for no other writer after a read */
+  if (!sqlite3_get_autocommit(pHome->bx->db)) bxLock(pHome, pErr);
+  iNext = bxAsk(pHome, zCacheNext, pErr, "");
+  if (p != 0) {
+    p->pHome = pHome;
+    p->iUntil = iNext < iNow + QUIET_MS ? iNext : iNow + QUIET_MS;
+  }
+  return iNext < iNow;
+}
 
 /* Removes two items that have expired, before the write, which may need the room. Never
 ** fails because of them: it removes none while something could refuse it, or the clock
@@ -169,16 +190,20 @@ void bxCacheWrite(BxCall *p) {
   static const char *const azArg[] = {"session_id", "task_id", "turn_id",
       "data", "description", "custom_metadata", "timestamp", "expires_at", 0};
   BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
-  int bBegun = pHome != 0 && !bxInWriter(p->bx);
-  /* in a transaction SQLite waits for no other writer after a read */
-  if (bBegun && !sqlite3_get_autocommit(p->bx->db)) bxLock(pHome, &p->err);
-  bBegun = bBegun && bxAsk(pHome, zCacheOverdue, &p->err, "i", bxNow()) != 0;
+  CacheQuiet *pQuiet = bxCacheQuiet(p->bx);
+  int bBegun = pHome != 0 && !bxInWriter(p->bx) &&
+               mayHaveExpired(pQuiet, pHome, &p->err);
   if (bBegun) bxSavepoint(p->bx, "cache_write", &p->err);
   bBegun &= p->err.rc == SQLITE_OK;
   if (bBegun) removeExpired(pHome, &p->err);
   cacheWriteItem(p);
   if (bBegun) bxRelease(p->bx, &p->err);
   bxRoom(pHome, 1, p->pCtx == 0, &p->err);
+  if (pQuiet != 0) {
+    i64 iEnd = bxArg(p, 7) ? sqlite3_value_int64(p->aArg[7]) : pQuiet->iUntil;
+    if (iEnd < pQuiet->iUntil) pQuiet->iUntil = iEnd;
+    pQuiet->nChange = sqlite3_total_changes(p->bx->db);
+  }
   bxCacheExplain(p, azArg);
 }
 

@@ -45,6 +45,7 @@ typedef struct CacheMarks {
   char *zVfs;
   i64 iTried; /* time of the last write or attempt */
   i64 iFirst; /* time of the oldest note */
+  CacheQuiet quiet;
   int nMark;
   CacheMark aMark[MAX_MARKS];
 } CacheMarks;
@@ -194,6 +195,11 @@ static CacheMarks *marksOf(Bx *bx) {
     pSlot->xFree = marksFree;
   }
   return (CacheMarks *)pSlot->p;
+}
+
+CacheQuiet *bxCacheQuiet(Bx *bx) {
+  CacheMarks *p = marksOf(bx);
+  return p != 0 ? &p->quiet : 0;
 }
 
 /* Stores the schema of the notes, and its file, because at the close it is too

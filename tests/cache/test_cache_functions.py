@@ -150,7 +150,7 @@ def test_each_error_names_what_was_given_and_what_is_expected(db):
         (dict(session=""), "InvalidKeyFormatError: session_id"),
         (dict(session=A + "\0"), "InvalidKeyFormatError: session_id.*NUL"),
         (dict(task="x"), "InvalidKeyFormatError: session_id, task_id and turn_id must be .*got '.*_x_turn0001'; "),
-        (dict(turn="a_b"), "InvalidKeyFormatError: session_id, task_id and turn_id .*got '.*_a_b'; write -"),
+        (dict(turn="a_b"), "InvalidKeyFormatError: session_id, task_id and turn_id .*got '.*_a_b'; use -"),
         (dict(data="{'a'}"), "ValidationError: data must be JSON text, got '{''a''}'; "),
         (dict(data=None), "ValidationError: data must be text, got NULL"),
         (dict(data=b"{}"), "ValidationError: data must be text, got a blob of 2"),

@@ -2,6 +2,7 @@
 import json
 import random
 import sqlite3
+import time
 
 import pytest
 
@@ -259,7 +260,7 @@ def test_the_format_of_a_key_is_the_same_in_sql_and_in_c(db, strict):
 
 def test_an_underscore_in_a_part_is_refused_with_a_hint(db):
     setting(db, "strict_session_ids", 0)
-    with pytest.raises(sqlite3.IntegrityError, match="underscore, got 's_a_b_c'; write - in place of _"):
+    with pytest.raises(sqlite3.IntegrityError, match="the last two without _, got 's_a_b_c'; use -"):
         one(db, "SELECT cache_write('s','a_b','c','1','d')")
     one(db, "SELECT cache_write('s',replace('a_b','_','-'),'c','1','d')")
 
@@ -277,3 +278,24 @@ def test_a_clock_in_doubt_stops_no_write(db):
     one(db, "SELECT cache_write(?, 'task0001', 'turn0001', '1', 'd', NULL, NULL, 5)", A)
     one(db, "SELECT cache_write(?, 'task0001', 'turn0002', '1', 'd')", A)
     assert one(db, "SELECT count(*) FROM cache_items") == 2  # nothing is removed, either
+
+
+def test_a_write_finds_what_expired_at_once_or_after_a_second(db):
+    """It looks once in a second, and again after each change of its own connection."""
+    past = "UPDATE cache_items SET expires_at = 5 WHERE task_id IN ('task0001', 'task0002')"
+    for i in range(5):
+        put(db, A, "task000%d" % i, text(10), now=T0 + i)
+    write = "SELECT cache_write(?,'task0009','turn0000','1','d',NULL,?)"
+    one(db, write, A, T0)
+    db.execute(past)
+    one(db, write, A, T0)
+    assert one(db, "SELECT count(*) FROM cache_items") == 4
+    other = sqlite3.connect(one(db, "SELECT file FROM pragma_database_list WHERE name = 'main'"),
+                            isolation_level=None)
+    other.execute(past.replace("01'", "03'"))
+    other.close()
+    for _ in range(40):  # two seconds
+        one(db, write, A, T0)
+        time.sleep(0.05)
+    assert one(db, "SELECT count(*) FROM cache_items") == 3
+    exact(db)

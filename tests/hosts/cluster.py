@@ -42,7 +42,7 @@ INSERT INTO blackbox_call(command, arguments) VALUES('evidence_prune_for_approva
 """
 REFUSED = """\
 error: PinnedError: a pinned row cannot be deleted; unpin it with INSERT INTO payload_unpins
-error: QuotaExceededError: the session would exceed cache.session_quota_bytes; delete items of the session or write less
+error: QuotaExceededError: the session would exceed cache.session_quota_bytes; delete items
 """
 THEN = """\
 SELECT event_id, purpose, pinned FROM payload_rows ORDER BY created_ms;
