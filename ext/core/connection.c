@@ -38,7 +38,9 @@ i64 bxEnter(Bx *bx) {
 
 void bxLeave(Bx *bx, i64 iOuter) {
   bx->iCall = iOuter;
-  if (iOuter == 0) bx->nTotal = sqlite3_total_changes(bx->db);
+  if (iOuter != 0) return;
+  bx->nTotal = sqlite3_total_changes(bx->db);
+  if (bx->pGone != 0) bx->xFreeGone(bx);
 }
 
 const BxDomain *bxDomainOf(const Bx *bx, const char *zDomain) {

@@ -46,18 +46,37 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
   return p;
 }
 
-void bxVtabLeave(BxVtab *p) {
-  BxVtab **pp = &p->stmts.bx->pVtabs;
-  while (*pp != 0 && *pp != p) pp = &(*pp)->pNext;
-  if (*pp != 0) *pp = p->pNext;
-}
-
-void bxVtabFree(BxVtab *p) {
-  if (p == 0) return;
-  bxVtabLeave(p);
+static void freeVtab(BxVtab *p) {
+  if (p->xFree != 0) p->xFree(p);
   bxStmtsFree(&p->stmts);
   sqlite3_free(p->base.zErrMsg); /* SQLite does not read an error of xDestroy */
   sqlite3_free(p);
+}
+
+static void freeGone(Bx *bx) {
+  BxVtab *p;
+  while ((p = bx->pGone) != 0) {
+    bx->pGone = p->pNext;
+    freeVtab(p);
+  }
+}
+
+void bxVtabFree(BxVtab *p) {
+  Bx *bx;
+  BxVtab **pp;
+  if (p == 0) return;
+  bx = p->stmts.bx;
+  for (pp = &bx->pVtabs; *pp != p; pp = &(*pp)->pNext) {
+    assert(*pp != 0); /* it is on the list */
+  }
+  *pp = p->pNext;
+  if (bx->iCall == 0) {
+    freeVtab(p);
+    return;
+  }
+  p->pNext = bx->pGone;
+  bx->pGone = p;
+  bx->xFreeGone = freeGone;
 }
 
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor) {
@@ -67,12 +86,6 @@ int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor) {
   memset(p, 0, nByte);
   *ppCursor = (sqlite3_vtab_cursor *)p;
   return SQLITE_OK;
-}
-
-int bxVtabLives(const Bx *bx, const BxVtab *pVtab) {
-  const BxVtab *p = bx->pVtabs;
-  while (p != 0 && p != pVtab) p = p->pNext;
-  return p != 0;
 }
 
 /* The connected table zName of schema zDb. */

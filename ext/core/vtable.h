@@ -29,7 +29,8 @@ struct BxModule {
 struct BxVtab {
   sqlite3_vtab base; /* must be first, for SQLite */
   const BxModule *pModule;
-  BxStmts stmts; /* schema and table name; kept statements */
+  BxStmts stmts;            /* schema and table name; kept statements */
+  void (*xFree)(BxVtab *p); /* frees what is its own; may be NULL */
   BxVtab *pNext;
 };
 
@@ -37,13 +38,10 @@ struct BxVtab {
 ** VersionError if a build before 1.0 made it, or its file. */
 BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
-/* Finalizes its statements, removes it from the list, frees it. */
+/* Removes it from the list, finalizes its statements, and frees it: at the end of the
+** call that runs, which may use it. An error in a statement of that call may roll
+** back, and then SQLite forgets a schema that was changed, and disconnects its tables. */
 void bxVtabFree(BxVtab *p);
-/* Removes it from the list. It is freed later, by a call that still uses it. */
-void bxVtabLeave(BxVtab *p);
-/* Whether a table is still connected: after an error SQLite may have forgotten the
-** schema, and with it the table. */
-int bxVtabLives(const Bx *bx, const BxVtab *pVtab);
 /* A cursor of nByte zero bytes, for xOpen. */
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor);
 /* Whether schema zDb has a table of that name, which need not work. */

@@ -233,7 +233,6 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
   p->bFiring = 1;
   nSaved = pullSwitch(p, zAgent, zEvent, pPuller, pErr);
   p->bFiring = 0;
-  if (!bxVtabLives(p->base.stmts.bx, &p->base)) bxRingFree(p);
   return nSaved;
 }
 

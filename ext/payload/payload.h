@@ -137,7 +137,6 @@ void bxRingCorrupt(Ring *p, BxErr *pErr, const char *zSuffix);
 /* VersionError if a newer version of blackbox made the ring. */
 void bxRingKnown(BxVtab *p, BxErr *pErr);
 void bxRingWatchFree(Ring *p);
-void bxRingFree(Ring *p);
 /* Reads the window and the bounds. */
 void bxRingReadConfig(Ring *p, BxErr *pErr);
 /* Before a write: reads them, and what is on, if that may have changed. While this

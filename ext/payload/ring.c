@@ -150,22 +150,15 @@ static void declare(sqlite3 *db, const char *zName, BxErr *pErr) {
   sqlite3_vtab_config(db, SQLITE_VTAB_CONSTRAINT_SUPPORT, 1);
 }
 
-void bxRingFree(Ring *p) {
+static void freeRing(BxVtab *pVtab) {
+  Ring *p = (Ring *)pVtab;
   bxStmtsFree(&p->saving);
   bxRingWatchFree(p);
   bxBodyFree(p);
-  bxVtabFree(&p->base);
 }
 
-/* An error in a statement of a kill switch may bring SQLite to disconnect the ring
-** before that statement ends. To finalize it then would end it twice. */
 static int ringDisconnect(sqlite3_vtab *pVtab) {
-  Ring *p = (Ring *)pVtab;
-  if (p->bFiring) {
-    bxVtabLeave(&p->base);
-  } else {
-    bxRingFree(p);
-  }
+  bxVtabFree((BxVtab *)pVtab);
   return SQLITE_OK;
 }
 
@@ -175,7 +168,10 @@ static int openTable(sqlite3 *db, Bx *bx, int bCreate, int argc,
   Ring *p;
   int rc;
   p = (Ring *)bxVtabNew(sizeof(*p), bx, "payload_ring", argv[1], argv[2], &err);
-  if (p != 0) bxRingForget(p);
+  if (p != 0) {
+    p->base.xFree = freeRing;
+    bxRingForget(p);
+  }
   refuseColumnName(argv[2], &err);
   declare(db, argv[2], &err);
   if (bCreate && err.rc == SQLITE_OK) {

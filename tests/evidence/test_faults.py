@@ -137,3 +137,41 @@ def test_close_with_kept_statements_is_clean(path):
     again = sqlite3.connect(path)
     again.execute("BEGIN EXCLUSIVE")
     assert again.execute("SELECT count(*) FROM rec_rows").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("call", [
+    "SELECT payload_extract('ring', 'a')", "SELECT payload_kill_switch('ring', 'a', 'k')",
+    "SELECT evidence_prune_for_approval('rec', 1)", "SELECT evidence_prune('rec')",
+    "DELETE FROM rec", "DELETE FROM ring",
+    "SELECT blackbox_erase('agent', 'a', 'me', 'why')"])
+def test_a_table_that_sqlite_disconnects_is_freed_at_the_end_of_the_call(path, call):
+    """An interrupt of a write rolls back, and a changed schema is forgotten with its tables."""
+    db = connect(path)
+    db.execute("SELECT blackbox_install('main', 'all')")
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    db.execute(MAKE)
+    for i in range(8):
+        db.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('a', 'e', ?)",
+                   ("x" * (3000 + i),))
+        db.execute(ADD, (f"i{i}", i, json.dumps(action(i)), b"x" * 3000))
+    stopped = 0
+    for stop in (*range(1, 40, 3), *range(40, 1500, 70)):
+        one(db, "SELECT count(*) FROM ring")
+        db.execute("BEGIN")
+        db.execute("CREATE TABLE more(a)")
+        calls = iter(range(stop))
+        db.set_progress_handler(lambda: next(calls, None) is None, 3)
+        try:
+            db.execute(call).fetchall()
+        except sqlite3.OperationalError:
+            stopped += not db.in_transaction
+        db.set_progress_handler(None, 0)
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        db.execute("BEGIN")
+        db.execute("CREATE TABLE more(a)")
+        db.execute("DROP TABLE more")
+        db.execute("COMMIT")
+    assert stopped > 0
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    db.close()
