@@ -74,7 +74,8 @@ UPDATE main.blackbox__probe SET hit = 0;
 -- and three digits of a fraction. Two versions of SQLite may compute julianday() and
 -- round() differently, and then an index that one has made is damaged for the other;
 -- this expression is the same in all. SQLite compiles it wherever a statement needs
--- it, so that one index alone has it.
+-- it, so that one index alone has it. An INSERT computes it four times: what strftime()
+-- would write the same has a short way.
 CREATE TABLE IF NOT EXISTS main.event_payloads(
   id TEXT PRIMARY KEY NOT NULL DEFAULT (
     printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
@@ -90,10 +91,10 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
   created_at TEXT NOT NULL
     DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
   meta TEXT,
-  created_ms INTEGER GENERATED ALWAYS AS (CASE WHEN created_at > '0' AND substr(created_at, 5, 1) = '-'
-          AND substr(created_at, 8, 1) = '-' AND substr(created_at, 12, 2) < '24'
-         THEN unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
-            + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER) END) VIRTUAL
+  created_ms INTEGER GENERATED ALWAYS AS (CASE WHEN created_at LIKE '____-__-__%' AND substr(created_at, 12, 2) < '24' AND created_at < x''
+         THEN iif(strftime('%Y-%m-%dT%H:%M:%fZ', created_at) = created_at, unixepoch(created_at) * 1000 + substr(created_at, 21, 3),
+           unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
+           + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)) END) VIRTUAL
 );
 
 -- These five have the names and the columns of AgentGazer's, so that it makes no
@@ -239,11 +240,11 @@ BEGIN
    WHERE changes() = 0 AND (NEW.purpose = 'evidence' OR NEW.pinned <> 0);
   UPDATE payload__state
      SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0),
-         wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
+         wake = iif(NEW.created_ms > since, min(wake, NEW.created_ms + kept_ms), wake),
          pack = min(pack, NEW.rowid - 1)
-   WHERE one = 1 AND (NEW.size_bytes <> 0 OR pack >= NEW.rowid OR (NEW.created_ms > since AND NEW.created_ms + kept_ms < wake));
-  UPDATE payload__state SET work = 1, rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, -1)
-   WHERE one = 1 AND (bytes > most OR (NEW.purpose = 'archive' AND NEW.pinned = 0 AND wake <= unixepoch() * 1000));
+   WHERE one = 1 AND (NEW.size_bytes <> 0 OR pack >= NEW.rowid OR NEW.created_ms + kept_ms < wake);
+  UPDATE payload__state SET work = 1, rid = NEW.rowid, ms = NEW.created_ms
+   WHERE one = 1 AND NEW.purpose = 'archive' AND NEW.pinned = 0 AND (bytes > most OR wake <= unixepoch() * 1000);
 END;
 
 ----------------------------------------------------------------- updates --
@@ -318,7 +319,7 @@ BEGIN
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it')
    WHERE changes() = 0 AND NEW.purpose = 'evidence' AND OLD.purpose IS NOT NEW.purpose;
   UPDATE payload__state
-     SET rid = NULL, wake = min(wake, iif(NEW.created_ms > since, NEW.created_ms + kept_ms, wake)),
+     SET rid = NULL, wake = iif(NEW.created_ms > since, min(wake, NEW.created_ms + kept_ms), wake),
          pack = min(pack, NEW.rowid - 1)
    WHERE one = 1;
   UPDATE payload__state SET work = 1, rid = NEW.rowid, ms = -(OLD.purpose IS NOT 'archive' OR OLD.pinned IS NOT 0)
@@ -408,7 +409,7 @@ END;
 -- it no row is due. till is -9e15, too, if the clock is in doubt.
 --
 -- Two rows that are due, and as many as payload.max_bytes wants, the oldest first: it
--- looks at three, or at 100 if their bytes are not enough, or holds are in force. The
+-- looks at three, or at 100 if the bytes of one are not enough, or holds are in force. The
 -- guard passes over rows that are held. That something refuses is told once a day.
 -- It works once an hour at least, for the clock.
 CREATE TRIGGER IF NOT EXISTS main.payload_work
@@ -424,8 +425,8 @@ BEGIN
      SET till = iif(min(NEW.ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= unixepoch() * 1000,
                     unixepoch() * 1000 - kept_ms, -9e15),
          due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
-           WHERE iif(type = 'trigger', lower(tbl_name) = 'event_payloads' AND substr(name, 1, 8) <> 'payload_' AND instr(lower(sql), 'delete'),
-                     type = 'table' AND instr(lower(sql), 'references') AND instr(lower(sql), 'event_payloads')))
+           WHERE iif(type = 'trigger', tbl_name = 'event_payloads' COLLATE NOCASE AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%',
+                     type = 'table' AND sql LIKE '%references%event_payloads%'))
    WHERE one = 1;
   SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
     FROM event_payloads
@@ -435,9 +436,9 @@ BEGIN
    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.most, -9e15, NEW.since)
    ORDER BY created_ms, size_bytes
    LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.most > min(1, NEW.share) * (
-              SELECT sum(size_bytes) FROM (SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
-                WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
-                ORDER BY created_ms, size_bytes LIMIT 3)), 100, 3)) FROM payload__state);
+              SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
+               WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
+               ORDER BY created_ms, size_bytes LIMIT 1), 100, 3)) FROM payload__state);
   UPDATE payload__state
      SET work = 0, rid = NULL, wake = iif(till < 0 AND NEW.ms <> -1, wake, min(unixepoch() * 1000 + 3600000, kept_ms +
            coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
