@@ -91,7 +91,7 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
   created_at TEXT NOT NULL
     DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
   meta TEXT,
-  created_ms INTEGER GENERATED ALWAYS AS (CASE WHEN created_at LIKE '____-__-__%' AND substr(created_at, 12, 2) < '24' AND created_at < x''
+  created_ms INTEGER GENERATED ALWAYS AS (CASE WHEN created_at LIKE '____-__-__%' AND substr(created_at, 12, 2) < '24' AND created_at BETWEEN '0' AND x''
          THEN iif(strftime('%Y-%m-%dT%H:%M:%fZ', created_at) = created_at, unixepoch(created_at) * 1000 + substr(created_at, 21, 3),
            unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
            + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)) END) VIRTUAL
@@ -113,7 +113,7 @@ CREATE INDEX IF NOT EXISTS main.payload_by_age ON event_payloads(purpose, pinned
 -- the file may number rows anew.)
 CREATE TABLE IF NOT EXISTS main.payload__pins(
   id TEXT PRIMARY KEY,
-  n  INTEGER NOT NULL
+  n
 ) WITHOUT ROWID;
 
 -- key: the id of the row. text: the number of the text in the store; or less than 0, only while the module
@@ -122,10 +122,7 @@ CREATE TABLE IF NOT EXISTS main.payload__pins(
 -- payload.max_bytes.
 CREATE TABLE IF NOT EXISTS main.payload__packed(
   text INTEGER PRIMARY KEY,
-  "key" TEXT NOT NULL,
-  reference BLOB NOT NULL,
-  bytes INTEGER NOT NULL,
-  counted INTEGER NOT NULL
+  "key", reference, bytes, counted
 );
 CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 
@@ -139,11 +136,11 @@ CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 -- 'bulk' while the module removes many, or the rule by which it does. most: max_bytes, and
 -- what packing saves: if there are more bytes, rows go.
 CREATE TABLE IF NOT EXISTS main.payload__state(
-  one INTEGER PRIMARY KEY CHECK (one = 1),
-  bytes INTEGER DEFAULT 0,
-  packed INTEGER DEFAULT 0,
-  share REAL DEFAULT 1,
-  pack INTEGER DEFAULT 0,
+  one INTEGER PRIMARY KEY,
+  bytes DEFAULT 0,
+  packed DEFAULT 0,
+  share DEFAULT 1,
+  pack DEFAULT 0,
   kept_ms, since, max_bytes,
   wake DEFAULT 0,
   rid, ms,
@@ -243,8 +240,8 @@ BEGIN
          wake = iif(NEW.created_ms > since, min(wake, NEW.created_ms + kept_ms), wake),
          pack = min(pack, NEW.rowid - 1)
    WHERE one = 1 AND (NEW.size_bytes <> 0 OR pack >= NEW.rowid OR NEW.created_ms + kept_ms < wake);
-  UPDATE payload__state SET work = 1, rid = NEW.rowid, ms = NEW.created_ms
-   WHERE one = 1 AND NEW.purpose = 'archive' AND NEW.pinned = 0 AND (bytes > most OR wake <= unixepoch() * 1000);
+  UPDATE payload__state SET work = 1, rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, -1)
+   WHERE one = 1 AND (bytes > most OR wake <= unixepoch() * 1000);
 END;
 
 ----------------------------------------------------------------- updates --
@@ -428,7 +425,7 @@ BEGIN
            WHERE iif(type = 'trigger', tbl_name = 'event_payloads' COLLATE NOCASE AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%',
                      type = 'table' AND sql LIKE '%references%event_payloads%'))
    WHERE one = 1;
-  SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes, the limit of the whole archive; store less, or set a higher limit')
+  SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes; store less, or set a higher limit')
     FROM event_payloads
    WHERE rowid = NEW.rid AND NEW.ms <> -1 AND size_bytes > NEW.max_bytes;
   INSERT INTO payload__held(rid, at)
@@ -441,9 +438,8 @@ BEGIN
                ORDER BY created_ms, size_bytes LIMIT 1), 100, 3)) FROM payload__state);
   UPDATE payload__state
      SET work = 0, rid = NULL, wake = iif(till < 0 AND NEW.ms <> -1, wake, min(unixepoch() * 1000 + 3600000, kept_ms +
-           coalesce((SELECT created_ms FROM event_payloads INDEXED BY payload_by_age
-                      WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since
-                      ORDER BY created_ms LIMIT 1), 9e15)))
+           ifnull((SELECT min(created_ms) FROM event_payloads INDEXED BY payload_by_age
+                    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since), 9e15)))
    WHERE one = 1;
   INSERT INTO retention_log(at, domain, minute, rule, rows, bytes)
   SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440,
@@ -457,8 +453,8 @@ AFTER UPDATE OF value ON blackbox_settings
 BEGIN
   UPDATE payload__state
      SET kept_ms = iif(NEW.name = 'payload.retention_days', NEW.value * 86400000, kept_ms),
-         since = iif(NEW.name = 'payload.history_until', ifnull(nullif(NEW.value, 0), -9e15), since),
-         max_bytes = iif(NEW.name = 'payload.max_bytes', ifnull(nullif(NEW.value, 0), 9e15), max_bytes)
+         since = iif(NEW.name = 'payload.history_until', iif(NEW.value, NEW.value, -9e15), since),
+         max_bytes = iif(NEW.name = 'payload.max_bytes', iif(NEW.value, NEW.value, 9e15), max_bytes)
    WHERE one = 1;
   UPDATE payload__state
      SET most = max_bytes + packed * (1 - share), wake = 0, rid = -1, ms = 0,

@@ -50,7 +50,7 @@ CREATE TABLE IF NOT EXISTS main.payload_rules(
   threshold NUMERIC NOT NULL CHECK (threshold > 0 AND threshold < 9e15),
   span INTEGER NOT NULL CHECK (span BETWEEN 1 AND 100),
   pause_ms INTEGER CHECK (pause_ms BETWEEN 1 AND 9e15),
-  meaning TEXT NOT NULL,
+  meaning TEXT,
   CONSTRAINT "ValidationError: no rule of this name is known"
   CHECK (rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
                   'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
@@ -84,11 +84,10 @@ ON CONFLICT (rule) DO NOTHING;
 
 -- on_loop: NULL is the setting. starts counts how often it was started again.
 CREATE TABLE IF NOT EXISTS main.payload_agents(
-  agent_id TEXT PRIMARY KEY CHECK (typeof(agent_id) = 'text'),
-  on_loop TEXT CHECK (on_loop IN ('off', 'record', 'kill_switch')),
-  stopped_at INTEGER,
-  stopped_by TEXT,
-  starts INTEGER NOT NULL DEFAULT 0
+  agent_id TEXT PRIMARY KEY,
+  on_loop CHECK (on_loop IN ('off', 'record', 'kill_switch')),
+  stopped_at, stopped_by,
+  starts DEFAULT 0
 ) WITHOUT ROWID;
 
 -- seqs: a JSON array of the seq of each exchange of the ring that is part of it.
@@ -96,41 +95,25 @@ CREATE TABLE IF NOT EXISTS main.payload_agents(
 -- the same in words. action: 'record', or 'kill_switch' with its id.
 CREATE TABLE IF NOT EXISTS main.payload_verdicts(
   id INTEGER PRIMARY KEY,
-  at INTEGER NOT NULL,
-  ring TEXT NOT NULL,
-  agent_id TEXT NOT NULL,
-  rule TEXT NOT NULL,
-  level TEXT NOT NULL,
-  count NUMERIC NOT NULL,
-  threshold NUMERIC NOT NULL,
-  tool TEXT,
-  turn INTEGER NOT NULL,
-  thing INTEGER NOT NULL,
-  seqs TEXT NOT NULL,
-  tokens INTEGER NOT NULL,
-  sentence TEXT NOT NULL,
-  action TEXT NOT NULL CHECK (action IN ('record', 'kill_switch')),
-  kill_switch_event_id TEXT
+  at, ring, agent_id, rule, level,
+  count NUMERIC, threshold NUMERIC,
+  tool, turn, thing, seqs, tokens, sentence, action,
+  kill_switch_event_id
 );
 
 -- NULL in agent_id, rule or tool is any. until: milliseconds since 1970 UTC;
 -- NULL is for ever.
 CREATE TABLE IF NOT EXISTS main.payload_allows(
   id INTEGER PRIMARY KEY,
-  at INTEGER NOT NULL
-    DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
-  agent_id TEXT,
-  rule TEXT,
-  tool TEXT,
+  at DEFAULT (unixepoch() * 1000),
+  agent_id TEXT, rule TEXT, tool TEXT,
   until INTEGER CHECK (until < 9e18),
-  actor TEXT,
-  reason TEXT,
+  actor, reason,
   CONSTRAINT "ValidationError: no rule of this name is known; SELECT rule FROM payload_rules"
-  CHECK (rule IS NULL OR
-         rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
+  CHECK (rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
                   'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
   CONSTRAINT "ValidationError: to allow something, give actor and reason as text"
-  CHECK (ifnull(min(trim(actor), trim(reason)) > '' AND max(actor, reason) < x'', 0))
+  CHECK ((min(trim(actor), trim(reason)) > '' AND max(actor, reason) < x'') IS TRUE)
 );
 
 ------------------------------------------------------- stops and starts --

@@ -1,6 +1,8 @@
 """The time of a row is the same number in every version of SQLite, because indexes store it.
 
 `make test-versions` runs these tests with each version. The expected numbers are fixed."""
+import json
+import random
 import re
 
 import pytest
@@ -74,3 +76,28 @@ def test_each_millisecond_is_read_as_it_was_written(db):
                     f"FROM n WHERE ms < ?1 + 1999) SELECT * FROM (SELECT ms, "
                     f"{expression()} AS got FROM (SELECT ms, {written} AS "
                     "created_at FROM n)) WHERE got IS NOT ms", start) == []
+
+
+LONG = ("CASE WHEN created_at > '0' AND substr(created_at, 5, 1) = '-' AND substr(created_at, 8, 1) = '-'"
+        " AND substr(created_at, 12, 2) < '24' THEN unixepoch(substr(created_at, 1, 19) ||"
+        " ltrim(substr(created_at, 20), '.0123456789')) * 1000 + (substr(created_at, 20, 1) = '.') *"
+        " CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER) END")
+
+
+def test_the_short_way_gives_what_the_long_one_gives(db):
+    """Texts as strftime() writes them take it; here they are also changed in places."""
+    rng = random.Random(1)
+    texts = [*DATES, *OTHERS]
+    for _ in range(5000):
+        text = "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ" % tuple(
+            rng.randrange(low, high) for low, high in ((0, 10000), (0, 14), (0, 33), (0, 26), (0, 62),
+                                                       (0, 62), (0, 1000)))
+        at, length = rng.randrange(len(text)), rng.randrange(2)
+        texts += [text, text[:at] + rng.choice("0159-:.TZ +é") + text[at + length:], text[:at],
+                  text.encode()]
+    found = rows(db, "SELECT created_at FROM (SELECT CAST(value AS TEXT) AS created_at FROM"
+                 f" json_each(?)) WHERE ({expression()}) IS NOT ({LONG})",
+                 json.dumps([t for t in texts if isinstance(t, str)]))
+    found += [t for t in texts if isinstance(t, bytes) and one(
+        db, f"SELECT {expression()} FROM (SELECT ? AS created_at)", t) is not None]
+    assert found == []
