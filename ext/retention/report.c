@@ -15,144 +15,101 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 #include <sys/stat.h>
 
-typedef struct Report {
-  BxStmts *p;
-  RetentionRules rules;
-  int bPages;
-  char *zJson; /* the rows so far: arrays, with commas between them */
-} Report;
+/* The bytes of the pages of a domain's tables and indexes: of schema %Q and domain %Q. A
+** table that another program made may belong to a domain: the rules name it. */
+#define DOMAIN_PAGES                                                           \
+  "(SELECT sum(s.pgsize) FROM (SELECT %Q AS d) CROSS JOIN dbstat(%Q, 1) AS s"  \
+  " JOIN \"%w\".sqlite_schema AS m ON m.name = s.name"                         \
+  " WHERE substr(m.tbl_name, 1, length(d) + 1) = d || '_'"                     \
+  " OR m.tbl_name = (SELECT max(\"table\") FROM \"%w\".retention_rules"        \
+  "  WHERE domain = d AND \"table\" = m.tbl_name)"                             \
+  " OR EXISTS (SELECT 1 FROM \"%w\".sqlite_schema AS v WHERE v.type = 'table'" \
+  "  AND v.sql LIKE 'CREATE VIRTUAL TABLE%%USING%%' || d || '\\_%%' ESCAPE "   \
+  "'\\'"                                                                       \
+  "  AND substr(m.tbl_name, 1, length(v.name) + 1) = v.name || '_'))"
 
-/* A row: part, rows, bytes, due rows, due bytes, pages' bytes, and what gives
-** them back. -1 is NULL. */
-static void addPart(Report *p, const char *zPart, const i64 a[5],
-    const char *zHow, BxErr *pErr) {
-  static const char zRow[] =
-      "SELECT json_array(?1, nullif(?2, -1), nullif(?3, -1), nullif(?4, -1),"
-      " nullif(?5, -1), nullif(?6, -1), ?7)";
-  char *zOne = bxAskText(
-      p->p, zRow, pErr, "tiiiiit", zPart, a[0], a[1], a[2], a[3], a[4], zHow);
-  char *zAll = zOne ? bxPrintf(pErr, "%s%s%s", p->zJson ? p->zJson : "",
-                          p->zJson ? "," : "", zOne)
-                    : 0;
-  sqlite3_free(zOne);
-  sqlite3_free(p->zJson);
-  p->zJson = zAll;
-}
-
-/* Adds up what the sweep would remove for a domain. */
-static void addDue(Report *p, const char *zDomain, i64 a[5], BxErr *pErr) {
+/* A row of the report for a domain, as a part of the query. */
+static void addDomain(sqlite3_str *pSql, const BxStmts *p,
+    const RetentionRules *pRules, const char *zDomain, const char *zSize,
+    int bPages) {
+  const char *z = p->zDb;
   int i;
-  for (i = 0; i < p->rules.n && pErr->rc == SQLITE_OK; i++) {
-    const RetentionRule *pRule = &p->rules.a[i];
-    sqlite3_stmt *pStmt;
-    char *zSql;
-    if (pRule->zProblem || strcmp(pRule->zDomain, zDomain) != 0) continue;
-    zSql = bxPrintf(pErr, "SELECT count(*), sum(%s) FROM %s WHERE %s AND %s",
-        pRule->zBytes, pRule->zFrom, pRule->zDue, pRule->zFree);
-    pStmt = zSql ? bxPlain(p->p->bx->db, zSql, pErr) : 0;
-    sqlite3_free(zSql);
-    if (bxRow(pStmt, pErr)) {
-      a[2] += sqlite3_column_int64(pStmt, 0);
-      a[3] += sqlite3_column_int64(pStmt, 1);
+  sqlite3_str_appendf(pSql,
+      " UNION ALL SELECT %Q, s.rows, s.bytes, count(d.b), coalesce(sum(d.b), "
+      "0),",
+      zDomain);
+  if (bPages) {
+    sqlite3_str_appendf(pSql, DOMAIN_PAGES, zDomain, z, z, z, z);
+  } else {
+    sqlite3_str_appendall(pSql, "NULL");
+  }
+  sqlite3_str_appendf(pSql,
+      ", 'retention_sweep' FROM (%s) AS s LEFT JOIN (SELECT 0 AS b WHERE 0",
+      zSize);
+  for (i = 0; i < pRules->n; i++) {
+    char **az = pRules->a[i].az;
+    if (az[RULE_PROBLEM] == 0 && strcmp(az[RULE_DOMAIN], zDomain) == 0) {
+      sqlite3_str_appendf(
+          pSql, " UNION ALL SELECT bytes FROM (%s) WHERE free", az[RULE_ROWS]);
     }
-    sqlite3_finalize(pStmt);
   }
-}
-
-/* The bytes of the pages of a domain's tables and indexes; -1 if SQLite has no
-** dbstat. ?1: the schema; ?2: the domain. A table that another program made may
-** belong to a domain: the rules name it. */
-static const char zDomainPages[] =
-    "SELECT sum(s.pgsize) FROM dbstat(?1, 1) AS s"
-    " JOIN main.sqlite_schema AS m ON m.name = s.name"
-    " WHERE substr(m.tbl_name, 1, length(?2) + 1) = ?2 || '_'"
-    " OR m.tbl_name = (SELECT max(\"table\") FROM main.retention_rules"
-    "  WHERE domain = ?2 AND \"table\" = m.tbl_name)"
-    " OR EXISTS (SELECT 1 FROM main.sqlite_schema AS v WHERE v.type = 'table'"
-    "  AND v.sql LIKE 'CREATE VIRTUAL TABLE%USING%' || ?2 || '\\_%' ESCAPE '\\'"
-    "  AND substr(m.tbl_name, 1, length(v.name) + 1) = v.name || '_')";
-
-static i64 domainPages(Report *p, const char *zDomain, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  i64 n;
-  if (!p->bPages || pErr->rc != SQLITE_OK) return -1;
-  n = bxAskOnce(p->p, zDomainPages, &err, "tt", p->p->zDb, zDomain);
-  if (err.rc == SQLITE_ERROR) { /* no such table: dbstat */
-    bxClear(&err);
-    n = -1;
-  }
-  bxPass(pErr, &err);
-  return n;
-}
-
-/* A row for a domain that counts its rows and bytes. */
-static void addDomain(Report *p, const char *zDomain, BxErr *pErr) {
-  const BxDomain *pDomain = bxDomainOf(p->p->bx, zDomain);
-  i64 a[5] = {-1, -1, 0, 0, -1};
-  sqlite3_stmt *pStmt;
-  if (pDomain == 0 || pDomain->zSize == 0) return;
-  pStmt = bxPrepare(p->p, pDomain->zSize, pErr);
-  if (bxRow(pStmt, pErr)) {
-    a[0] = sqlite3_column_int64(pStmt, 0);
-    a[1] = sqlite3_column_int64(pStmt, 1);
-  }
-  sqlite3_finalize(pStmt);
-  addDue(p, zDomain, a, pErr);
-  a[4] = domainPages(p, zDomain, pErr);
-  addPart(p, zDomain, a, "retention_sweep", pErr);
+  sqlite3_str_appendall(pSql, ") AS d GROUP BY 1");
 }
 
 /* The bytes of the write-ahead log of the schema, 0 if there is none. */
-static i64 walBytes(const Report *p) {
-  const char *zFile = sqlite3_db_filename(p->p->bx->db, p->p->zDb);
+static i64 walBytes(const BxStmts *p) {
+  const char *zFile = sqlite3_db_filename(p->bx->db, p->zDb);
   struct stat info;
   if (zFile == 0 || *zFile == 0) return 0;
   return stat(sqlite3_filename_wal(zFile), &info) == 0 ? (i64)info.st_size : 0;
 }
 
-static void addFile(Report *p, BxErr *pErr) {
-  i64 nPage = bxNumber(p->p, "PRAGMA main.page_size", pErr);
-  i64 a[5] = {-1, -1, -1, -1, -1};
-  int bAuto = bxNumber(p->p, "PRAGMA main.auto_vacuum", pErr) != 0;
-  a[4] = bxNumber(p->p, "PRAGMA main.page_count", pErr) * nPage;
-  addPart(p, "file", a, 0, pErr);
-  a[4] = bxNumber(p->p, "PRAGMA main.freelist_count", pErr) * nPage;
-  addPart(p, "free", a, bAuto ? "PRAGMA incremental_vacuum" : "VACUUM", pErr);
-  a[4] = walBytes(p);
-  addPart(p, "wal", a, "PRAGMA wal_checkpoint(TRUNCATE)", pErr);
-}
-
-static void addAll(Report *p, BxErr *pErr) {
-  sqlite3_stmt *pStmt;
-  i64 a[5] = {-1, -1, 0, 0, -1};
-  pStmt = bxPrepare(
-      p->p, "SELECT domain FROM main.blackbox_domains ORDER BY 1", pErr);
-  while (bxRow(pStmt, pErr)) {
-    const char *zDomain = bxColumnText(pStmt, 0, pErr);
-    if (zDomain != 0) addDomain(p, zDomain, pErr);
-  }
-  sqlite3_finalize(pStmt);
-  addDue(p, "user", a, pErr);
-  addPart(p, "user", a, "retention_sweep", pErr);
-  addFile(p, pErr);
-}
-
 sqlite3_stmt *bxRetentionReport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  Report report = {0, {0, 0, 0}, 0, 0};
-  i64 iNow;
-  char *zRows;
-  report.p = bxHome(bx, "retention", pErr);
-  if (report.p == 0) return 0;
-  if (apArg[0]) report.bPages = (int)bxInt(apArg[0], "pages", 0, 1, pErr);
-  iNow = bxRuleTime(report.p, apArg[1], 0, pErr);
-  bxRetentionRead(&report.rules, report.p, iNow, pErr);
-  addAll(&report, pErr);
-  bxRetentionFree(&report.rules);
-  zRows = bxPrintf(pErr, "[%s]", report.zJson ? report.zJson : "");
-  sqlite3_free(report.zJson);
-  if (zRows == 0) return 0;
-  return bxJsonRows(bx,
-      "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4,"
-      " value ->> 5, value ->> 6 FROM json_each(?1)",
-      zRows, pErr);
+  BxStmts *p = bxHome(bx, "retention", pErr);
+  sqlite3_str *pSql;
+  sqlite3_stmt *pRow, *pStmt = 0;
+  RetentionRules rules;
+  i64 nPage;
+  char *zSql;
+  int bPages = 0;
+  if (p == 0) return 0;
+  if (apArg[0]) bPages = (int)bxInt(apArg[0], "pages", 0, 1, pErr);
+  bxRetentionRead(&rules, p, bxRuleTime(p, apArg[1], 0, pErr), pErr);
+  bPages = bPages &&
+           bxNumber(p,
+               "SELECT count(*) FROM pragma_module_list WHERE name = 'dbstat'",
+               pErr);
+  pSql = sqlite3_str_new(bx->db);
+  sqlite3_str_appendall(
+      pSql, "SELECT 0 AS part, 0 AS rows, 0 AS bytes, 0, 0, 0, 0 WHERE 0");
+  pRow =
+      bxPrepare(p, "SELECT domain FROM main.blackbox_domains ORDER BY 1", pErr);
+  while (bxRow(pRow, pErr)) {
+    const char *zDomain = bxColumnText(pRow, 0, pErr);
+    const BxDomain *pDomain = zDomain ? bxDomainOf(bx, zDomain) : 0;
+    char *zSize = 0;
+    if (pDomain == 0 || pDomain->zSize == 0) continue;
+    zSize = bxGot(bxExpand(pDomain->zSize, p->zDb, 0), pErr);
+    if (zSize) addDomain(pSql, p, &rules, zDomain, zSize, bPages);
+    sqlite3_free(zSize);
+  }
+  sqlite3_finalize(pRow);
+  addDomain(pSql, p, &rules, "user", "SELECT NULL AS rows, NULL AS bytes", 0);
+  bxRetentionFree(&rules);
+  nPage = bxNumber(p, "PRAGMA main.page_size", pErr);
+  sqlite3_str_appendf(pSql,
+      " UNION ALL VALUES('file', NULL, NULL, NULL, NULL, %lld, NULL),"
+      " ('free', NULL, NULL, NULL, NULL, %lld, %Q),"
+      " ('wal', NULL, NULL, NULL, NULL, %lld,"
+      " 'PRAGMA wal_checkpoint(TRUNCATE)')",
+      nPage * bxNumber(p, "PRAGMA main.page_count", pErr),
+      nPage * bxNumber(p, "PRAGMA main.freelist_count", pErr),
+      bxNumber(p, "PRAGMA main.auto_vacuum", pErr) != 0
+          ? "PRAGMA incremental_vacuum"
+          : "VACUUM",
+      walBytes(p));
+  zSql = bxFinish(pSql, pErr);
+  if (zSql != 0) pStmt = bxPlain(bx->db, zSql, pErr);
+  sqlite3_free(zSql);
+  return pStmt;
 }

@@ -8,22 +8,30 @@
 
 #include "../core/core.h"
 
-/* One row of retention_rules as SQL. The texts are expressions and conditions
-** on zFrom, and contain no parameters unless it is said. */
+/* The texts of a rule. From RULE_FROM on they are SQL without parameters. */
+enum {
+  RULE_RULE,
+  RULE_DOMAIN,
+  RULE_TABLE,
+  RULE_REASON,
+  RULE_FROM,    /* the due view or the table, quoted, with its schema */
+  RULE_KEY,     /* unique */
+  RULE_BYTES,   /* of a row */
+  RULE_AT,      /* its time */
+  RULE_BLOCKED, /* NULL, or why the row stays */
+  RULE_FREE,    /* whether that is NULL */
+  RULE_DUE,     /* whether it is due, of a pinned row too */
+  RULE_PROBLEM, /* why the rule cannot be applied, or NULL */
+  RULE_ROWS, /* a query: the rows that are due; k, bytes, at, blocked, free */
+  RULE_TEXTS
+};
+
+/* One row of retention_rules. */
 typedef struct RetentionRule {
-  char *zRule, *zDomain, *zTable, *zReason;
-  char *zFrom;       /* the due view or the table, quoted, with its schema */
-  char *zKey;        /* unique */
-  char *zBytes;      /* of a row */
-  char *zAt;         /* its time */
-  char *zBlocked;    /* NULL, or why the row stays */
-  char *zFree;       /* whether zBlocked is NULL */
-  char *zDue;        /* whether it is due, of a pinned row too */
-  char *zUpTo;       /* whether zAt <= ?1, or more; an index can serve it */
-  char *zProblem;    /* why the rule cannot be applied, or NULL */
+  char *az[RULE_TEXTS];
   const char *zNote; /* see BxDue; NULL: no note */
   int bOwn;          /* the sweep writes the receipt: no trigger does */
-  i64 nAge;          /* milliseconds from zAt until the row is due */
+  i64 nAge;          /* milliseconds from its time until a row is due */
 } RetentionRule;
 
 typedef struct RetentionRules {
