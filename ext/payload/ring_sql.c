@@ -223,6 +223,7 @@ static void rollKept(Ring *p, RingAgent *pAgent, BxErr *pErr) {
     if (iSlot == 0) setKept(p, pAgent, 0, pErr);
     if (iSlot == 0 || bxRingIsHeld(p, iSlot, pErr)) break;
     bxRingRemove(p, iSlot, 0, pErr);
+    pAgent->nRow--;
   }
 }
 
