@@ -172,13 +172,6 @@ static void addGone(Erasure *p, const char *zName, i64 nRow, i64 nByte) {
   p->nByte += nByte;
 }
 
-/* Before the first change of a domain, and after its last one. */
-static void openDomain(Erasure *p) {
-  if (p->pDomain == 0 || p->pDomain->xErase == 0 || p->bOpened) return;
-  p->bOpened = 1;
-  p->pDomain->xErase(p->pHome, 0, p->pErr);
-}
-
 /* What holds keep is told, and by whom. */
 static void tellHeld(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
     const char *zWhich, const char *zName) {
@@ -315,30 +308,31 @@ static void erasePart(
   const char *zName = pPart->zName ? pPart->zName : pOn->zTable;
   int bTemp = sqlite3_stricmp(pOn->zDb, "temp") == 0;
   char *zAll = p->pErr->rc == SQLITE_OK ? whichRows(p, pOn, pPart, bWhole) : 0;
+  /* a table in temp has its holds in no schema */
+  int bHolds = !bTemp && !p->bLook && pPart->zHolds != 0;
   char *zFree;
   i64 nRow, nByte = 0;
   if (zAll == 0) return;
-  /* a table in temp has its holds in no schema */
-  zFree = bTemp || p->bLook || pPart->zHolds == 0
-              ? bxPrintf(p->pErr, "%s", zAll)
-              : bxPrintf(p->pErr,
-                    "%s AND NOT EXISTS (SELECT 1 FROM main.retention__holds "
-                    "AS f WHERE %s)",
-                    zAll, pPart->zHolds);
+  zFree = !bHolds ? bxPrintf(p->pErr, "%s", zAll)
+                  : bxPrintf(p->pErr,
+                        "%s AND NOT EXISTS (SELECT 1 FROM"
+                        " main.retention__holds AS f WHERE %s)",
+                        zAll, pPart->zHolds);
   if (pPart->bLog) {
     if (zFree != 0) eraseLog(p, pOn, pPart, zFree);
     sqlite3_free(zFree);
     sqlite3_free(zAll);
     return;
   }
-  if (!bTemp && !p->bLook && pPart->zHolds != 0) {
-    tellHeld(p, pOn, pPart, zAll, zName);
-  }
+  if (bHolds) tellHeld(p, pOn, pPart, zAll, zName);
   if (zFree != 0 && !p->bLook) unpin(p, pOn, pPart, zFree, zName);
   nRow = zFree ? countErased(p, pOn, pPart, zFree, &nByte) : 0;
   addGone(p, zName, nRow, nByte);
   if (nRow > 0 && !p->bLook) {
-    openDomain(p);
+    if (p->pDomain != 0 && p->pDomain->xErase != 0 && !p->bOpened) {
+      p->bOpened = 1;
+      p->pDomain->xErase(p->pHome, 0, p->pErr);
+    }
     runTemplate(p, pOn, pPart->zBefore);
     if (pPart->zLoses != 0) {
       loseText(p, pOn, pPart, zFree);
@@ -355,27 +349,23 @@ static void erasePart(
 
 /*----------------------------------------------------- virtual tables ----*/
 
-/* The rows of a virtual table. Of the kind buffer, that with this name goes. */
-static void eraseVtab(Erasure *p, const BxModule *pModule, BxVtab *pVtab) {
-  int bWhole = strcmp(p->zKind, "buffer") == 0;
-  const BxRecords *pPart;
-  if (bWhole && sqlite3_stricmp(pVtab->stmts.zTable, p->zKey) != 0) return;
-  for (pPart = pModule->aRecords; pPart->zTable != 0; pPart++) {
-    erasePart(p, &pVtab->stmts, pPart, bWhole);
-  }
-}
-
-/* The virtual tables of a schema. */
+/* The virtual tables of a schema. Of the kind buffer, that with this name goes. */
 static void eraseVtabs(Erasure *p, BxStmts *pSchema) {
   const BxModule *pModule;
+  int bWhole = strcmp(p->zKind, "buffer") == 0;
   for (pModule = pSchema->bx->aModule; pModule->zName != 0; pModule++) {
     sqlite3_stmt *pStmt = bxVtabNames(pSchema, pModule->zName, p->pErr);
     while (bxRow(pStmt, p->pErr)) {
       const char *zName = bxColumnText(pStmt, 0, p->pErr);
-      BxVtab *pVtab = zName ? bxVtabIn(pSchema->bx, pModule->zName,
-                                  pSchema->zDb, zName, p->pErr)
-                            : 0;
-      if (pVtab != 0) eraseVtab(p, pModule, pVtab);
+      const BxRecords *pPart = pModule->aRecords;
+      BxVtab *pVtab = 0;
+      if (zName && (!bWhole || sqlite3_stricmp(zName, p->zKey) == 0)) {
+        pVtab =
+            bxVtabIn(pSchema->bx, pModule->zName, pSchema->zDb, zName, p->pErr);
+      }
+      for (; pVtab != 0 && pPart->zTable != 0; pPart++) {
+        erasePart(p, &pVtab->stmts, pPart, bWhole);
+      }
     }
     sqlite3_finalize(pStmt);
   }
@@ -425,23 +415,17 @@ static char *formsOf(Erasure *p) {
 
 static void readEraseOptions(Erasure *p, sqlite3_value *pVal) {
   static const char zSql[] =
-      "SELECT CASE WHEN json_valid(?1) THEN CASE WHEN json_type(?1) = 'object' "
-      "AND NOT EXISTS (SELECT 1 FROM json_each(?1) WHERE key <> 'unpin' OR "
-      "type "
-      "NOT IN ('true', 'false')) THEN coalesce(?1 ->> 'unpin', 0) END END";
-  sqlite3_stmt *pStmt;
-  if (pVal == 0) return;
-  pStmt = bxPrepare(p->pHome, zSql, p->pErr);
-  bxBind(pStmt, p->pErr, "v", pVal);
-  if (bxRow(pStmt, p->pErr) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
-    p->bUnpin = sqlite3_column_int(pStmt, 0);
-  } else {
-    bxRefuse(p->pErr,
-        "ValidationError: options must be a JSON object whose one member is "
-        "unpin, true or false, got %s; omit it, or pass '{\"unpin\":true}'",
-        pVal);
-  }
-  sqlite3_finalize(pStmt);
+      "SELECT coalesce(CASE WHEN json_valid(?1) THEN CASE WHEN json_type(?1)"
+      " = 'object' AND NOT EXISTS (SELECT 1 FROM json_each(?1) WHERE key <>"
+      " 'unpin' OR type NOT IN ('true', 'false'))"
+      " THEN coalesce(?1 ->> 'unpin', 0) END END, -1)";
+  i64 n = pVal ? bxAsk(p->pHome, zSql, p->pErr, "v", pVal) : 0;
+  p->bUnpin = n == 1;
+  if (n >= 0) return;
+  bxRefuse(p->pErr,
+      "ValidationError: options must be a JSON object whose one member is "
+      "unpin, true or false, got %s; omit it, or pass '{\"unpin\":true}'",
+      pVal);
 }
 
 /* Nothing hides in the actor and in the reason. */
@@ -469,13 +453,11 @@ static void readForms(Erasure *p) {
       " ORDER BY length(value) DESC";
   sqlite3_stmt *pRow;
   i64 nAlloc = 0;
-  if (strcmp(p->zKind, "text") == 0) {
-    p->zWhat = formsOf(p);
-  } else {
-    p->zWhat = bxAskText(p->pHome,
-        "SELECT CASE ?1 WHEN 'rollout' THEN lower(?2) ELSE ?2 END", p->pErr,
-        "tt", p->zKind, p->zKey);
-  }
+  p->zWhat =
+      strcmp(p->zKind, "text") == 0
+          ? formsOf(p)
+          : bxAskText(p->pHome, "SELECT iif(?1 = 'rollout', lower(?2), ?2)",
+                p->pErr, "tt", p->zKind, p->zKey);
   pRow = bxPrepare(p->pHome, zEach, p->pErr);
   bxBind(pRow, p->pErr, "tt", p->zKind, p->zWhat);
   while (bxRow(pRow, p->pErr)) {
@@ -528,8 +510,7 @@ static void readCall(BxCall *pCall, Erasure *p) {
 static void refuseHeld(Erasure *p) {
   char *zOwners = bxAskText(p->pHome,
       "SELECT group_concat(owner, ', ') FROM main.retention__holds WHERE "
-      "kind = ?1 AND \"key\" = CASE ?1 WHEN 'buffer' THEN lower(?2) ELSE ?2 "
-      "END",
+      "kind = ?1 AND \"key\" = iif(?1 = 'buffer', lower(?2), ?2)",
       p->pErr, "tt", p->zKind, p->zWhat);
   if (zOwners != 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
@@ -576,19 +557,14 @@ static i64 record(Erasure *p) {
       "VALUES('erased ' || ?1, ?2, '', ?3) ON CONFLICT DO UPDATE "
       "SET until = max(until, excluded.until)";
   unsigned char aSalt[16], aDigest[BX_DIGEST];
-  char zSalt[33], zDigest[65];
-  SHA256_CTX sha;
+  char zSalt[33], zDigest[65], *z;
   i64 iNumber;
-  int i;
   sqlite3_randomness(sizeof(aSalt), aSalt);
-  for (i = 0; i < 16; i++) sqlite3_snprintf(3, zSalt + 2 * i, "%02x", aSalt[i]);
-  SHA256_Init(&sha);
-  SHA256_Update(&sha, zSalt, 32);
-  SHA256_Update(&sha, "\n", 1);
-  SHA256_Update(&sha, p->zKind, strlen(p->zKind));
-  SHA256_Update(&sha, "\n", 1);
-  SHA256_Update(&sha, p->zKey, strlen(p->zKey));
-  SHA256_Final(aDigest, &sha);
+  bxHex(aSalt, sizeof(aSalt), zSalt);
+  z = bxPrintf(p->pErr, "%s\n%s\n", zSalt, p->zKind);
+  if (z == 0) return 0;
+  bxDigestTwo(z, strlen(z), p->zKey, strlen(p->zKey), aDigest);
+  sqlite3_free(z);
   bxHex(aDigest, BX_DIGEST, zDigest);
   bxDo(p->pHome, zRecord, p->pErr, "ittcttiiii", p->iNow, p->zKind, zSalt,
       zDigest, p->zActor, p->zReason, p->nRow, p->nByte, p->nHeld, p->iUntil);

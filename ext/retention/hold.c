@@ -39,103 +39,79 @@ static int isFound(
   return bFound;
 }
 
-/* One step, as the arguments of a function say. */
-typedef struct HoldStep {
-  BxStmts *pHome;
-  const char *zKind, *zKey, *zOwner, *zActor, *zReason;
-} HoldStep;
-
 /* The kinds whose keys SQLite compares without regard to case. */
 #define KEY(kind, key)                                                         \
-  "CASE WHEN " kind " IN ('rollout', 'buffer') THEN lower(" key ") "           \
-  "ELSE " key " END"
-
-static void readHoldStep(BxCall *p, HoldStep *pOut) {
-  static const char zKinds[] =
-      "agent,event,kill_switch,rollout,session,evidence,buffer";
-  memset(pOut, 0, sizeof(*pOut));
-  pOut->zKind = bxText(p->aArg[0], "kind", 100, 0, &p->err);
-  if (pOut->zKind != 0 && !bxIsColumn(pOut->zKind, zKinds)) {
-    bxRefuse(&p->err,
-        "ValidationError: kind must be agent, event, kill_switch, rollout, "
-        "session, evidence or buffer, got %s",
-        p->aArg[0]);
-  }
-  pOut->zKey = bxText(p->aArg[1], "key", 1100, 0, &p->err);
-  pOut->zOwner = bxText(p->aArg[2], "owner", 1024, 0, &p->err);
-  pOut->zActor = bxText(p->aArg[3], "actor", 1024, 0, &p->err);
-  pOut->zReason = bxText(p->aArg[4], "reason", 65536, 0, &p->err);
-  pOut->pHome = bxHome(p->bx, "retention", &p->err);
-  if (p->err.rc == SQLITE_OK) bxLogBegin(pOut->pHome, &p->err);
-}
-
-/* Returns how many owners hold the thing now. */
-static void returnOwners(BxCall *p, const HoldStep *pStep) {
-  static const char zSql[] = "SELECT count(*) FROM main.retention__holds "
-                             "WHERE kind = ?1 AND \"key\" = " KEY("?1", "?2");
-  bxReturnInt(
-      p, bxAsk(pStep->pHome, zSql, &p->err, "tt", pStep->zKind, pStep->zKey));
-}
-
+  "iif(" kind " IN ('rollout', 'buffer'), lower(" key "), " key ")"
 /* The owner's hold on that thing, as it is now. */
 #define ITS_HOLD                                                               \
   " FROM main.retention__in_force WHERE kind = ?1 AND \"key\" = " KEY(         \
       "?1", "?2") " AND owner = ?3"
 
-static void refuseShorter(
-    BxCall *p, const HoldStep *pStep, sqlite3_value *pUntil) {
-  static const char zSql[] =
+/* Makes a step, and returns how many owners hold the thing now. Errors show the values. */
+static void makeStep(
+    BxCall *p, int bRelease, sqlite3_value *pUntil, i64 iUntil) {
+  static const char *const azName[] = {
+      "kind", "key", "owner", "actor", "reason"};
+  static const int anMost[] = {100, 1100, 1024, 1024, 65536};
+  static const char zShorter[] =
       "SELECT 'HeldError: ' || owner || ' holds ' || kind || ' ' || \"key\" ||"
       " coalesce(' until ' || until, ' without an end') ||"
       " ', and a hold can be lengthened and not shortened, got ' ||"
       " coalesce(?4, 'no end') || '; give a later time, or NULL for no "
       "end'" ITS_HOLD " AND NOT coalesce(?4 IS NULL OR ?4 >= until, 0)";
-  char *z = bxAskText(pStep->pHome, zSql, &p->err, "tttv", pStep->zKind,
-      pStep->zKey, pStep->zOwner, pUntil);
-  if (z != 0) bxFail(&p->err, SQLITE_CONSTRAINT, "%s", z);
-  sqlite3_free(z);
+  static const char zNone[] =
+      "SELECT 'NotFoundError: ' || ?3 || ' has no hold on ' || ?1 || ' ' || ?2"
+      " || '; SELECT kind, key, owner FROM retention_holds lists the holds'"
+      " WHERE ?4 IS NULL AND NOT EXISTS (SELECT 1" ITS_HOLD ")";
+  static const char zStep[] =
+      "INSERT INTO main.retention__step(kind, \"key\", owner, actor, reason, "
+      "released, found, until) VALUES(?1, " KEY("?1", "?2") ", ?3, ?4, ?5, ?6,"
+                                                            " ?7, ?8)";
+  static const char zOwners[] =
+      "SELECT count(*) FROM main.retention__holds "
+      "WHERE kind = ?1 AND \"key\" = " KEY("?1", "?2");
+  const char *az[5];
+  BxStmts *pHome;
+  char *zWhy;
+  int i;
+  for (i = 0; i < 5; i++) {
+    az[i] = bxText(p->aArg[i], azName[i], anMost[i], 0, &p->err);
+    if (i == 0 && az[0] != 0 &&
+        !bxIsColumn(
+            az[0], "agent,event,kill_switch,rollout,session,evidence,buffer")) {
+      bxRefuse(&p->err,
+          "ValidationError: kind must be agent, event, kill_switch, rollout, "
+          "session, evidence or buffer, got %s",
+          p->aArg[0]);
+    }
+  }
+  pHome = bxHome(p->bx, "retention", &p->err);
+  if (p->err.rc != SQLITE_OK) return;
+  bxLogBegin(pHome, &p->err);
+  zWhy = bxAskText(pHome, bRelease ? zNone : zShorter, &p->err, "tttv", az[0],
+      az[1], az[2], pUntil);
+  if (zWhy != 0) bxFail(&p->err, SQLITE_CONSTRAINT, "%s", zWhy);
+  sqlite3_free(zWhy);
+  i = !bRelease && isFound(pHome, az[0], az[1], &p->err);
+  bxDo(pHome, zStep, &p->err, pUntil != 0 ? "tttttiii" : "tttttii", az[0],
+      az[1], az[2], az[3], az[4], (i64)bRelease, (i64)i, iUntil);
+  if (!bRelease) {
+    bxRetentionNoteHeld(pHome, &p->err);
+    bxLogNoteHeld(pHome, BX_HELD_MANY, &p->err);
+  }
+  bxReturnInt(p, bxAsk(pHome, zOwners, &p->err, "tt", az[0], az[1]));
 }
 
 void bxRetentionHold(BxCall *p) {
-  static const char zSql[] =
-      "INSERT INTO main.retention_holds(kind, \"key\", owner, actor, reason, "
-      "found, until) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
   sqlite3_value *pUntil = bxArg(p, 5);
-  i64 iUntil = 0;
-  HoldStep step;
-  if (pUntil != 0) {
-    iUntil = bxInt(pUntil, "until, the milliseconds since 1970 UTC",
-        bxNow() + 1, BX_MAX_TIME, &p->err);
-  }
-  readHoldStep(p, &step);
-  if (p->err.rc != SQLITE_OK) return;
-  refuseShorter(p, &step, pUntil);
-  bxDo(step.pHome, zSql, &p->err, pUntil != 0 ? "tttttii" : "ttttti",
-      step.zKind, step.zKey, step.zOwner, step.zActor, step.zReason,
-      (i64)isFound(step.pHome, step.zKind, step.zKey, &p->err), iUntil);
-  bxRetentionNoteHeld(step.pHome, &p->err);
-  bxLogNoteHeld(step.pHome, BX_HELD_MANY, &p->err);
-  returnOwners(p, &step);
+  i64 iUntil = pUntil ? bxInt(pUntil, "until, the milliseconds since 1970 UTC",
+                            bxNow() + 1, BX_MAX_TIME, &p->err)
+                      : 0;
+  makeStep(p, 0, pUntil, iUntil);
 }
 
 void bxRetentionRelease(BxCall *p) {
-  static const char zHas[] = "SELECT 1" ITS_HOLD;
-  static const char zSql[] =
-      "INSERT INTO main.retention__step(kind, \"key\", owner, actor, reason, "
-      "released) VALUES(?1, " KEY("?1", "?2") ", ?3, ?4, ?5, 1)";
-  HoldStep step;
-  readHoldStep(p, &step);
-  if (p->err.rc != SQLITE_OK) return;
-  if (!bxAsk(step.pHome, zHas, &p->err, "ttt", step.zKind, step.zKey,
-          step.zOwner)) {
-    bxFail(&p->err, SQLITE_CONSTRAINT,
-        "NotFoundError: %s has no hold on %s %s; SELECT kind, key, owner FROM "
-        "retention_holds lists the holds",
-        step.zOwner, step.zKind, step.zKey);
-  }
-  bxDo(step.pHome, zSql, &p->err, "ttttt", step.zKind, step.zKey, step.zOwner,
-      step.zActor, step.zReason);
-  returnOwners(p, &step);
+  makeStep(p, 1, 0, 0);
 }
 
 #define HOLD_COLUMNS "kind, \"key\", owner, until, step, found"
