@@ -155,7 +155,7 @@ static const char zCacheExpire[] =
     " ORDER BY expires_at LIMIT 100) AS d"
     " WHERE NOT EXISTS (SELECT 1 FROM main.retention__holds"
     " WHERE kind = 'session' AND \"key\" = d.session_id)"
-    " AND NOT " BX_OTHERS_REFUSE("cache") " LIMIT 2)";
+    " LIMIT 2)";
 
 /* Whether an item may have expired. What this connection changes otherwise makes it look
 ** again at once, what others change after QUIET_MS. */
@@ -181,6 +181,7 @@ static int mayHaveExpired(CacheQuiet *p, BxStmts *pHome, BxErr *pErr) {
 ** is in doubt. */
 static void removeExpired(BxStmts *pHome, BxErr *pErr) {
   i64 iNow = bxTrustedTime(pHome, 1, pErr);
+  if (bxOthersRefuse(pHome, "cache.expired", 0, pErr)) return;
   bxDo(pHome, bxCacheRule, pErr, "t", "expired");
   bxDo(pHome, zCacheExpire, pErr, "i", iNow);
   bxDo(pHome, bxCacheRule, pErr, "n");

@@ -79,3 +79,16 @@ i64 bxTrustedTime(BxStmts *p, int bWrite, BxErr *pErr) {
   bxPass(pErr, &err);
   return iNow;
 }
+
+/* (LIKE is quicker than lower().) */
+int bxOthersRefuse(
+    BxStmts *p, const char *zRule, const char *zTable, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT EXISTS (SELECT 1 FROM (SELECT substr(?1, 1, instr(?1, '.') - 1)"
+      "  || '%' AS d) CROSS JOIN main.sqlite_schema NOT INDEXED"
+      " WHERE iif(type = 'trigger', (tbl_name LIKE d OR tbl_name LIKE ?2)"
+      "  AND name NOT LIKE d AND sql LIKE '%delete%', type = 'table'"
+      "  AND (sql LIKE '%references%' || d"
+      "   OR sql LIKE '%references%' || ?2 || '%')))";
+  return bxAsk(p, zSql, pErr, "tt", zRule, zTable) != 0;
+}

@@ -16,13 +16,10 @@ i64 bxTrustedTime(BxStmts *p, int bWrite, BxErr *pErr);
 /* SQL: the clock of the machine, as in the log. */
 #define BX_CLOCK "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)"
 
-/* SQL: whether triggers or tables of others could refuse the DELETE of a row of a domain
-** by a rule. A write removes nothing then, because it could not go on after an error. */
-#define BX_OTHERS_REFUSE(domain)                                               \
-  "EXISTS (SELECT 1 FROM main.sqlite_schema NOT INDEXED WHERE "                \
-  "iif(type = 'trigger', tbl_name LIKE '" domain                               \
-  "%' AND name NOT LIKE '" domain                                              \
-  "%' AND sql LIKE '%delete%', type = 'table' AND sql LIKE "                   \
-  "'%references%" domain "%'))"
+/* Whether triggers or tables of others could refuse the DELETE of a row of a table, or of
+** the domain of a rule, such as cache.idle. A write removes nothing then by the rule,
+** because it could not go on after an error. */
+int bxOthersRefuse(
+    BxStmts *p, const char *zRule, const char *zTable, BxErr *pErr);
 
 #endif

@@ -60,10 +60,9 @@ static int roomHas(BxStmts *p, const char *zDomain, BxErr *pErr) {
 
 /* Whether a trigger or a key of somebody could refuse: it could end the transaction. */
 static int roomRefused(BxStmts *p, const BxRoom *pRoom, BxErr *pErr) {
-  static const char zRefuser[] =
-      "SELECT EXISTS (SELECT 1 FROM main.retention_refusers WHERE rule = ?1)";
-  return bxAsk(p, zRefuser, pErr, "t",
-             pRoom->pDue ? pRoom->pDue->zRule : pRoom->zRule) != 0;
+  const BxDue *pDue = pRoom->pDue;
+  return bxOthersRefuse(
+      p, pDue ? pDue->zRule : pRoom->zRule, pDue ? pDue->zTable : 0, pErr);
 }
 
 static void roomNote(BxStmts *p, const BxRoom *pRoom, int bBegin, BxErr *pErr) {

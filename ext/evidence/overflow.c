@@ -250,10 +250,10 @@ static void removeOrphans(BxStmts *pOver, BxErr *pErr) {
       " (SELECT rid, blocked_by FROM main.evidence_due WHERE at <"
       " ?1 - 86400000 * (SELECT value"
       " FROM main.blackbox_settings WHERE name = 'evidence.orphan_days')"
-      " ORDER BY at LIMIT 100) WHERE blocked_by IS NULL AND"
-      " NOT " BX_OTHERS_REFUSE("evidence") " LIMIT 2)";
+      " ORDER BY at LIMIT 100) WHERE blocked_by IS NULL LIMIT 2)";
   BxErr due = {SQLITE_OK, 0};
   i64 iNow = bxTrustedTime(pOver, 1, pErr);
+  if (bxOthersRefuse(pOver, "evidence.orphans", 0, pErr)) return;
   if (pErr->rc != SQLITE_OK) return;
   bxDo(pOver, zSql, &due, "i", iNow);
   if (bxMayPassOver(pOver, &due)) bxClear(&due);

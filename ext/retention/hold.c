@@ -63,7 +63,7 @@ static void makeStep(
       "SELECT 'NotFoundError: ' || ?3 || ' has no hold on ' || ?1 || ' ' || ?2"
       " || '; SELECT kind, key, owner FROM retention_holds lists the holds'"
       " WHERE ?4 IS NULL AND NOT EXISTS (SELECT 1" ITS_HOLD ")";
-  static const char zStep[] =
+  static const char zHoldStep[] =
       "INSERT INTO main.retention__step(kind, \"key\", owner, actor, reason, "
       "released, found, until) VALUES(?1, " KEY("?1", "?2") ", ?3, ?4, ?5, ?6,"
                                                             " ?7, ?8)";
@@ -93,7 +93,7 @@ static void makeStep(
   if (zWhy != 0) bxFail(&p->err, SQLITE_CONSTRAINT, "%s", zWhy);
   sqlite3_free(zWhy);
   i = !bRelease && isFound(pHome, az[0], az[1], &p->err);
-  bxDo(pHome, zStep, &p->err, pUntil != 0 ? "tttttiii" : "tttttii", az[0],
+  bxDo(pHome, zHoldStep, &p->err, pUntil != 0 ? "tttttiii" : "tttttii", az[0],
       az[1], az[2], az[3], az[4], (i64)bRelease, (i64)i, iUntil);
   if (!bRelease) {
     bxRetentionNoteHeld(pHome, &p->err);

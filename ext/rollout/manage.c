@@ -187,8 +187,9 @@ const BxRoom bxRolloutRoom = {.zRule = "rollout.expired",
     .zOldest =
         "SELECT no, bytes, expires_at, EXISTS (SELECT 1 FROM"
         " main.retention__holds WHERE kind = 'rollout' AND \"key\" = h.id)"
-        " FROM main.retention_now CROSS JOIN main.rollout__heads AS h"
-        " WHERE expires_at >= ?1 AND expires_at < now AND updated < now - 60000"
+        " FROM (SELECT seen, " BX_CLOCK " AS now FROM main.retention__clock)"
+        " CROSS JOIN main.rollout__heads AS h WHERE now <= seen + 604800000"
+        " AND expires_at >= ?1 AND expires_at < now AND updated < now - 60000"
         " ORDER BY expires_at LIMIT ?2",
     .zRemove = "DELETE FROM main.rollout_due WHERE key ="
                " (SELECT id FROM main.rollout__heads WHERE no = ?1)"};
