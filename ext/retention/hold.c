@@ -66,7 +66,7 @@ static void makeStep(
   static const char zHoldStep[] =
       "INSERT INTO main.retention__step(kind, \"key\", owner, actor, reason, "
       "released, found, until) VALUES(?1, " KEY("?1", "?2") ", ?3, ?4, ?5, ?6,"
-                                                            " ?7, ?8)";
+                                                            " iif(?6, NULL, ?7), ?8)";
   static const char zOwners[] =
       "SELECT count(*) FROM main.retention__holds "
       "WHERE kind = ?1 AND \"key\" = " KEY("?1", "?2");
