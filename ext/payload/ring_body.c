@@ -201,7 +201,7 @@ static BodyText *bodyOfHead(Ring *p, int i, BxErr *pErr) {
     }
     if (!bUsed && (pFree == 0 || a[k].nAlloc > pFree->nAlloc)) pFree = &a[k];
   }
-  assert(pFree != 0);
+  if (pFree == 0) pFree = &a[0];
   pFree->n = 0;
   buildText(p, pHead->iAt, pHead->n, pFree, 1, &err);
   pFree->sum = pHead->sum;
@@ -268,7 +268,8 @@ static void setHead(Ring *p, int i, BodyHead head, const unsigned char *z,
     for (i = 0; i < HEADS; i++) a[i].n = 0;
     pB->aKept[iKept].iNo = pLog->iNo;
   }
-  assert(pText != 0);
+  /* After a rollback two of them can be the same text, and each head have one. */
+  if (pText == 0) pText = &a[0];
   if (pText->n == 0) nShared = 0;
   pText->n = 0;
   if (roomFor(pB, pText, head.n, 1, pErr) == 0) return;
