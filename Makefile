@@ -8,7 +8,7 @@
 #           make test-cluster  three nodes of dqlite, primary and replica of sqld
 #           make test-browser  in Chromium: a session recorded and replayed, the
 #                           pages of reports (pictures in build/report)
-#           make fuzz       unexpected input, with libFuzzer (SECONDS=60)
+#           make fuzz       unexpected input, with libFuzzer (SECONDS=5 a target)
 #           make bench      the measurements, written to bench/RESULTS.md
 #           make weigh      what a file with blackbox costs, beside the bounds
 #           make amalgamation  the whole module as dist/blackbox.c and .h
@@ -266,10 +266,25 @@ build/fuzz: $(SRC) $(HDR) build/sql.c build/page.c tests/faults/fuzz.c
 	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	  -o $@ $(SRC) build/sql.c build/page.c tests/faults/fuzz.c -lsqlite3 $(LDLIBS)
 
-SECONDS ?= 60
-fuzz: build/fuzz
-	@mkdir -p build/found
-	build/fuzz -max_total_time=$(SECONDS) build/found tests/faults/seeds
+# Each target runs so many seconds. See tests/faults/fuzz.c for the letters.
+SECONDS ?= 5
+TARGETS ?= h o i a k p t d s r e l c
+fuzz: build/fuzz $(MODULE)
+	@for t in $(TARGETS); do \
+	  mkdir -p build/found/$$t && \
+	  for f in tests/faults/seeds/*; do \
+	    if [ "$$(head -c 1 $$f)" = $$t ]; then cp $$f build/found/$$t; fi; \
+	  done && \
+	  TARGET=$$t ASAN_OPTIONS=$(FUZZ_ASAN) build/fuzz \
+	    -max_total_time=$(SECONDS) -timeout=10 -print_final_stats=1 \
+	    -artifact_prefix=build/found/$$t- build/found/$$t > build/found/$$t.log 2>&1 || \
+	    { tail -40 build/found/$$t.log; exit 1; }; \
+	  printf '%s: %s runs, %s a second\n' $$t $$(sed -n \
+	    's/^stat::\(number_of_executed_units\|average_exec_per_sec\): *//p' \
+	    build/found/$$t.log); \
+	done
+	$(PYTHON) tests/faults/fuzz.py $(SECONDS)
+FUZZ_ASAN = detect_leaks=0:malloc_context_size=3:quarantine_size_mb=16
 
 demo: $(MODULE)
 	@$(NEED) demo

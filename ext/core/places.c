@@ -48,7 +48,8 @@ int bxPlaceFind(const BxTree *p, int iTop, int iHere, const char *zPaths) {
       z = zEnd;
     }
     z = strchr(z, '|');
-    if (z++ == 0 || (iNode >= 0 && BX_TREE_KIND(p, iNode) != 'n')) break;
+    if (iNode >= 0 && BX_TREE_KIND(p, iNode) != 'n') break;
+    if (z != 0) z++;
   }
   return iNode;
 }

@@ -389,9 +389,10 @@ void bxBodyRecord(Ring *p, i64 iAt, BodyRecord *pOut, BxErr *pErr) {
 /*--------------------------------------------------------------- places ----*/
 
 int bxBodyRef(const void *pBlob, i64 n, BodyRef *pOut) {
-  const unsigned char *z = pBlob, *zEnd = z + n;
+  const unsigned char *z = pBlob, *zEnd;
   memset(pOut, 0, sizeof(*pOut));
   if (z == 0 || n < 1 || *z > BODY_BLOB_AT) return 0;
+  zEnd = z + n;
   pOut->eKind = *z++;
   if (pOut->eKind == BODY_BLOB) return 1;
   z = bxBodyGet(z, zEnd, POSITION_MOST, &pOut->iAt);

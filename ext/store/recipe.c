@@ -74,7 +74,7 @@ static uint64_t readVarint(
 }
 
 void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
-  const unsigned char *zEnd = z + n;
+  const unsigned char *zEnd = z != 0 ? z + n : 0;
   while (pErr->rc == SQLITE_OK && z != 0 && z < zEnd) {
     uint64_t nByte = readVarint(&z, zEnd), nUse = 0;
     Piece *a;
@@ -113,7 +113,7 @@ void bxRecipeFree(Recipe *p) {
 }
 
 void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr) {
-  const unsigned char *zEnd = z + n;
+  const unsigned char *zEnd = z != 0 ? z + n : 0;
   i64 iPack = 0;
   p->eType = n > 0 ? *z++ : 0;
   if (p->eType != SQLITE_TEXT && p->eType != SQLITE_BLOB) z = 0;
