@@ -63,7 +63,9 @@ void bxUnref(void *p) {
   assert(bx->nRef > 0);
   if (--bx->nRef > 0) return;
   for (i = 0; i < bx->nDomain; i++) {
-    if (bx->aSlot[i].xFree != 0) bx->aSlot[i].xFree(bx->aSlot[i].p);
+    BxSlot *pSlot = &bx->aSlot[i];
+    if (pSlot->xFree != 0) pSlot->xFree(pSlot->p);
+    if (pSlot->xFreeKept != 0) pSlot->xFreeKept(pSlot->pKept);
   }
   bxForgetHomes(bx);
   while (bx->pStmts != 0) { /* finalized when blackbox_call disconnects */

@@ -13,6 +13,8 @@ typedef struct BxSlot {
   /* Called before it closes, when it still can be written; may be NULL. It may stay
   ** open, and be called again. */
   void (*xClosing)(void *);
+  void *pKept; /* what was read and may be read again */
+  void (*xFreeKept)(void *);
   char *zHome; /* the schema that was found for it, or NULL */
   BxStmts
       *pRoom; /* for room.c: of this schema, rows before time iRoom are passed

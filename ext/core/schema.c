@@ -159,6 +159,16 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
   return bxSchema(bx, pSlot->zHome, pErr);
 }
 
+i64 bxDataVersion(BxStmts *p, BxErr *pErr) {
+  static const char zVersion[] = "PRAGMA main.data_version";
+  sqlite3_stmt *pRow = bxStmt(p, zVersion, pErr);
+  i64 iData = bxRow(pRow, pErr) ? sqlite3_column_int64(pRow, 0) : 0;
+  bxDone(pRow, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  return iData +
+         ((i64)sqlite3_stmt_status(pRow, SQLITE_STMTSTATUS_REPREPARE, 0) << 32);
+}
+
 void bxNeedUtf8(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.encoding", pErr);
   if (bxRow(pStmt, pErr)) {

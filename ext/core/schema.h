@@ -32,6 +32,10 @@ void bxNeedKnown(Bx *bx, BxErr *pErr);
 /* The only format of a domain that this module makes. */
 #define BX_FORMAT 1
 
+/* A number that is another one after a change by another connection, and after the
+** schema was attached anew, when SQLite prepares statements again. */
+i64 bxDataVersion(BxStmts *p, BxErr *pErr);
+
 /* EncodingError unless p's schema stores text as UTF-8. */
 void bxNeedUtf8(BxStmts *p, BxErr *pErr);
 /* The value of a setting in p's schema. */

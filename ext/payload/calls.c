@@ -21,16 +21,56 @@ static sqlite3_value *bodyText(
   return bxRow(*ppHold, pErr) ? sqlite3_column_value(*ppHold, 0) : 0;
 }
 
+/* The formats are kept as long as nobody has changed anything. Those that were read
+** while this connection writes are read again, as that may be rolled back. */
+typedef struct Kept {
+  Formats formats;
+  const BxStmts *pHome; /* NULL: read them again */
+  i64 iData;
+  int nChange;
+} Kept;
+
+static void freeKept(void *p) {
+  bxFormatsFree(&((Kept *)p)->formats);
+  sqlite3_free(p);
+}
+
+static const Formats *formatsInUse(Bx *bx, BxErr *pErr) {
+  BxStmts *pHome = bxHome(bx, "payload", pErr);
+  BxSlot *pSlot = bxSlot(bx, "payload");
+  Kept *p = pSlot->pKept;
+  BxErr none = {SQLITE_OK, 0}; /* the host may forbid the PRAGMA */
+  int nChange = sqlite3_total_changes(bx->db);
+  i64 iData = pHome != 0 ? bxDataVersion(pHome, &none) : 0;
+  int bKeep = none.rc == SQLITE_OK;
+  bxClear(&none);
+  if (pHome == 0) return 0;
+  if (p != 0 && bKeep && p->pHome == pHome && p->iData == iData &&
+      p->nChange == nChange) {
+    return &p->formats;
+  }
+  if (p == 0) pSlot->pKept = p = bxNew(sizeof(*p), pErr);
+  if (p == 0) return 0;
+  pSlot->xFreeKept = freeKept;
+  bxFormatsFree(&p->formats);
+  bxFormatsRead(&p->formats, pHome, FORMATS_ALL, pErr);
+  bKeep = bKeep && pErr->rc == SQLITE_OK &&
+          sqlite3_txn_state(bx->db, pHome->zDb) != SQLITE_TXN_WRITE;
+  p->pHome = bKeep ? pHome : 0;
+  p->iData = iData;
+  p->nChange = nChange;
+  return &p->formats;
+}
+
 /* Reads an exchange with the formats in use. Free *pOut in any case. */
 static void readExchange(Bx *bx, sqlite3_value *pRequest,
     sqlite3_value *pResponse, Exchange *pOut, BxErr *pErr) {
   sqlite3_stmt *apHold[2];
-  Formats formats;
+  const Formats *pFormats;
   pRequest = bodyText(bx, pRequest, &apHold[0], pErr);
   pResponse = bodyText(bx, pResponse, &apHold[1], pErr);
-  bxFormatsRead(&formats, bxHome(bx, "payload", pErr), FORMATS_ALL, pErr);
-  bxExchangeRead(pOut, &formats, pRequest, pResponse, pErr);
-  bxFormatsFree(&formats);
+  pFormats = formatsInUse(bx, pErr);
+  bxExchangeRead(pOut, pFormats, pRequest, pResponse, pErr);
   sqlite3_finalize(apHold[0]);
   sqlite3_finalize(apHold[1]);
 }

@@ -148,22 +148,10 @@ static int areKnown(
          p->nSeen == pHome->bx->nForeign && p->iData == iData;
 }
 
-/* A number that is another one after a change by another connection, and after the
-** schema was attached anew, when SQLite prepares statements again. */
-static i64 rulesVersion(BxStmts *pHome, BxErr *pErr) {
-  static const char zVersion[] = "PRAGMA main.data_version";
-  sqlite3_stmt *pRow = bxStmt(pHome, zVersion, pErr);
-  i64 iData = bxRow(pRow, pErr) ? sqlite3_column_int64(pRow, 0) : 0;
-  bxDone(pRow, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  return iData +
-         ((i64)sqlite3_stmt_status(pRow, SQLITE_STMTSTATUS_REPREPARE, 0) << 32);
-}
-
 const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
   RolloutRules *p = pErr->rc == SQLITE_OK ? pMemory->pRules : 0;
-  i64 iData = rulesVersion(pHome, pErr);
+  i64 iData = bxDataVersion(pHome, pErr);
   sqlite3_uint64 hash;
   unsigned iCommit = 0;
   int bKnown;

@@ -403,3 +403,26 @@ def test_it_works_in_a_view_and_inside_a_transaction(db):
     assert rows(db, "SELECT * FROM used") == [("e", "f")]
     db.execute("ROLLBACK")
     assert rows(db, "SELECT * FROM used") == []
+
+
+def test_formats_that_are_kept_follow_every_change(db, path):
+    body = {"did": {"what": "f", "with": {}}}
+    new = ("INSERT INTO blackbox_places(format, source, kind, place, tool, arguments) "
+           "VALUES('mine', 'request', 'call', '$.did', '.what', '.with')")
+    gone = "DELETE FROM blackbox_places WHERE format = 'mine'"
+    assert calls(db, body) == []
+    other = sqlite3.connect(path, isolation_level=None)
+    for writer in (db, other):
+        for statement, found in ((new, 1), (gone, 0)):
+            writer.execute(statement)
+            assert len(calls(db, body)) == len(calls(db, body)) == found
+            for end, after in (("ROLLBACK", found), ("COMMIT", 1 - found)):
+                db.execute("BEGIN")
+                db.execute(gone if found else new)
+                assert len(calls(db, body)) == 1 - found
+                db.execute(end)
+                db.execute("BEGIN IMMEDIATE")
+                assert len(calls(db, body)) == after
+                db.execute("COMMIT")
+            db.execute(new if found else gone)
+    other.close()
