@@ -386,7 +386,6 @@ CREATE TABLE IF NOT EXISTS main.blackbox_places(
   call_2, model, cost, input, cache_write, cache_read, output, reasoning, cache_write_1h,
   cache_in_input DEFAULT 0, reasoning_in_output DEFAULT 1, output_recorded DEFAULT 0,
   type_key   TEXT AS (lower(replace(type, '_', ''))),
-  stamp      DEFAULT (random() >> 16), -- tells a row from one that is there no more
   PRIMARY KEY (format, source, kind, type, conditions, place),
   CONSTRAINT "ValidationError: conditions must be a JSON object such as {""$.role"":""user""}, and a place a path such as $.message.content"
   CHECK ((conditions = '{}' OR substr(conditions, 1, 3) || substr(conditions, -1) = '{"$}'

@@ -22,22 +22,30 @@
 --             event
 
 CREATE INDEX IF NOT EXISTS main.rollout_places_type
-ON blackbox_places(type_key, stamp);
+ON blackbox_places(type_key);
 
--- Rules that are kept in memory are told from others by the stamps of their rows.
-CREATE TRIGGER IF NOT EXISTS main.rollout_places_update
-BEFORE UPDATE ON blackbox_places
+-- Places that are kept in memory are those of the file as long as "places" is the same.
+CREATE TRIGGER IF NOT EXISTS main.rollout_places_insert AFTER INSERT ON blackbox_places
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: a place cannot be changed; DELETE it, and INSERT another one');
+  UPDATE rollout__act SET places = random();
+END;
+CREATE TRIGGER IF NOT EXISTS main.rollout_places_update AFTER UPDATE ON blackbox_places
+BEGIN
+  UPDATE rollout__act SET places = random();
+END;
+CREATE TRIGGER IF NOT EXISTS main.rollout_places_delete AFTER DELETE ON blackbox_places
+BEGIN
+  UPDATE rollout__act SET places = random();
 END;
 
 -- One row. rule is the rule that is now removing conversations. search is 1 if there
--- is an index of the texts.
+-- is an index of the texts. places is another number after each change of the places.
 CREATE TABLE IF NOT EXISTS main.rollout__act(
   id   INTEGER PRIMARY KEY CHECK (id = 1),
   rule TEXT,
   rows INTEGER NOT NULL DEFAULT 0,
-  search INTEGER NOT NULL DEFAULT 0
+  search INTEGER NOT NULL DEFAULT 0,
+  places INTEGER
 );
 
 INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;

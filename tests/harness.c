@@ -166,7 +166,7 @@ static int isFresh(const char *zTable, const char *zColumn) {
     return strncmp(zTable, "evidence", 8) == 0 ||
            strcmp(zTable, "rec_state") == 0;
   }
-  if (strcmp(zColumn, "stamp") == 0 || strcmp(zColumn, "digest") == 0 ||
+  if (strcmp(zColumn, "places") == 0 || strcmp(zColumn, "digest") == 0 ||
       strcmp(zColumn, "salt") == 0)
     return 1;
   if (strcmp(zTable, "retention__in_force") == 0) {

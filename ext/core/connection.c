@@ -31,6 +31,7 @@ i64 bxEnter(Bx *bx) {
       bx->nForeign++;
     if (nTotal != bx->nTotal) bx->nOwed = 0;
     bx->nTotal = nTotal;
+    bx->bClean = sqlite3_txn_state(bx->db, 0) != SQLITE_TXN_WRITE;
   }
   bx->iCall = ++bx->nCall;
   return iOuter;

@@ -26,6 +26,7 @@ struct Bx {
   sqlite3 *db;
   int nRef;      /* functions and modules that point here */
   int bAnchored; /* blackbox_call is connected: statements may be kept */
+  int bClean;    /* when the call began, nothing could be rolled back */
   int bAlone;    /* the savepoint of a call began its transaction */
   int bNewHome;  /* the format of a home was not looked at */
   int bInner;    /* the next function is a part of the call that runs */

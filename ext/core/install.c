@@ -63,6 +63,7 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   BxErr why = {SQLITE_OK, 0};
   sqlite3_stmt *pHold;
   if (pErr->rc != SQLITE_OK) return;
+  p->bx->nForeign++; /* rules that are kept are looked at again */
   pHold = bxHold(p->bx, pErr);
   bxExec(p, pDomain->zSql, pErr);
   bxLetGo(p->bx, pHold, pErr);

@@ -3,7 +3,7 @@
 ** policy.
 **
 ** They are kept in memory. When somebody else may have changed something, on this
-** connection or another, the stamps of the rows tell whether they are the same. Rows
+** connection or another, rollout__act.places tells whether they are the same. Rows
 ** that were read in a transaction which changed them may be rolled back, which no
 ** counter tells: they are compared in each call, until one finds them the same
 ** after a commit. Answers of the policy that a transaction of the host may take back
@@ -120,8 +120,7 @@ static void readAllRules(
 /* A hash of what tells the rows that the rules are read from. */
 static sqlite3_uint64 hashRows(BxStmts *pHome, int bImport, BxErr *pErr) {
   static const char *const azRows[] = {
-      "SELECT search, count(*), total(stamp) FROM main.blackbox_places, "
-      "main.rollout__act",
+      "SELECT search, places FROM main.rollout__act",
       "SELECT * FROM main.rollout_formats",
       "SELECT * FROM main.rollout_attributes",
   };
@@ -176,6 +175,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   if (p->pHome == pHome && p->hash == hash) {
     if (p->nSeen == pHome->bx->nForeign && p->iCommit != iCommit) p->bSure = 1;
+    p->bSure |= pHome->bx->bClean;
   } else {
     freeRules(p);
     readAllRules(p, pHome, bImport, pErr);
@@ -185,6 +185,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
       freeRules(p);
       return 0;
     }
+    p->bSure = pHome->bx->bClean;
   }
   p->iCall = pHome->bx->iCall;
   p->bAlone = pHome->bx->bAlone;

@@ -83,6 +83,7 @@ void bxRolloutSearchInstall(BxCall *p) {
   BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
   sqlite3_stmt *pHold;
   if (pHome == 0) return;
+  p->bx->nForeign++; /* rules that are kept are looked at again */
   bxExec(pHome, zLock, &p->err);
   pHold = bxHold(p->bx, &p->err);
   bxRolloutCatchUp(pHome, 0, &p->err);
@@ -116,6 +117,7 @@ void bxRolloutSearchRemove(BxCall *p) {
         "writes; call it as SELECT rollout_search_remove()");
   }
   bxExec(pHome, zLock, &p->err);
+  p->bx->nForeign++;
   bThere = bxNumber(pHome, HAS_INDEX, &p->err);
   bxExec(pHome, zSearchRemove, &p->err);
   explainHost(&p->err);

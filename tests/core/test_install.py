@@ -206,6 +206,8 @@ def test_check_finds_rows_that_are_gone_and_install_brings_them_back(
     if table == "blackbox_places":
         select = ("SELECT format, source, kind, type, conditions, place FROM blackbox_places "
                   "ORDER BY 1, 2, 3, 4, 5, 6")
+    if table == "rollout__act":
+        select = "SELECT id, rule, rows, search FROM rollout__act"
     before = rows(db, select)
     db.execute("DROP TRIGGER blackbox_settings_delete")
     db.execute(f"DELETE FROM {table} WHERE {where}")
@@ -242,12 +244,13 @@ def test_changes_that_the_user_may_make_are_not_reported(db):
     "blackbox_domains", "payload__state", "cache_state", "evidence_owners", "rollout__act",
     "retention_rules"])
 def test_check_sees_a_table_that_was_dropped_and_install_makes_it(db, table):
-    made = rows(db, f"SELECT * FROM {table}")
+    select = f"SELECT * FROM {table}".replace("* FROM rollout", "id, rule FROM rollout")
+    made = rows(db, select)
     db.execute(f"DROP TABLE {table}")
     found = rows(db, "SELECT object, problem FROM blackbox_check")
     assert (table, "table is missing; run blackbox_install()") in found
     one(db, "SELECT blackbox_install()")
-    assert sorted(rows(db, f"SELECT * FROM {table}")) == sorted(made)
+    assert sorted(rows(db, select)) == sorted(made)
     assert problems(db) == []
 
 

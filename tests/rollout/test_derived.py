@@ -244,6 +244,15 @@ def test_a_changed_reading_counts_from_the_next_call_on_even_after_a_rollback(db
     db.execute("DELETE FROM blackbox_places WHERE place = '<mine>'")
     append(db, ID, user("c"), {"type": "compacted", "payload": {"y": "<mine>"}})
     assert one(db, "SELECT turns FROM rollouts") == 4
+    compacted = {"type": "compacted", "payload": {"y": "d"}}
+    for end, turns in ("ROLLBACK", 5), ("COMMIT", 6):
+        db.execute("BEGIN")
+        append(db, ID, compacted)
+        db.execute("UPDATE blackbox_places SET type = 'other' WHERE format = 'mine'")
+        append(db, ID, compacted)
+        db.execute(end)
+        append(db, ID, compacted)
+        assert one(db, "SELECT turns FROM rollouts") == turns
 
 
 def test_a_file_that_is_attached_in_place_of_another_has_its_own_rules(db, tmp_path):
