@@ -30,7 +30,7 @@ typedef struct Kept {
   int nChange;
 } Kept;
 
-static void freeKept(void *p) {
+static void freeFormats(void *p) {
   bxFormatsFree(&((Kept *)p)->formats);
   sqlite3_free(p);
 }
@@ -51,7 +51,7 @@ static const Formats *formatsInUse(Bx *bx, BxErr *pErr) {
   }
   if (p == 0) pSlot->pKept = p = bxNew(sizeof(*p), pErr);
   if (p == 0) return 0;
-  pSlot->xFreeKept = freeKept;
+  pSlot->xFreeKept = freeFormats;
   bxFormatsFree(&p->formats);
   bxFormatsRead(&p->formats, pHome, FORMATS_ALL, pErr);
   bKeep = bKeep && pErr->rc == SQLITE_OK &&
