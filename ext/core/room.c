@@ -52,6 +52,10 @@ static i64 roomOver(BxStmts *p, i64 nLimit, BxErr *pErr) {
   return nPage * bxAsk(p, zSize, pErr, "") - nLimit;
 }
 
+i64 bxRoomAbove(BxStmts *p, BxErr *pErr) {
+  return roomOver(p, roomLimit(p, pErr), pErr);
+}
+
 static int roomHas(BxStmts *p, const char *zDomain, BxErr *pErr) {
   static const char zHas[] =
       "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1";
@@ -207,6 +211,10 @@ static void roomStep(BxStmts *p, i64 nOver, i64 nGrown) {
   p->room.nStep = nStep > ROOM_STEP ? ROOM_STEP : nStep < 1 ? 1 : nStep;
   p->room.nLeft = p->room.nStep;
   p->room.nOver = nOver;
+}
+
+void bxRoomNow(BxStmts *p) {
+  p->room.nLeft = 0;
 }
 
 void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {

@@ -26,6 +26,10 @@ struct BxRoom {
 /* After so many rows were written: removes something if the file is above its limit. bRow:
 ** by xUpdate. An error is passed over if the record is still there. */
 void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr);
+/* The next call of it looks. */
+void bxRoomNow(BxStmts *p);
+/* The bytes that the file has above its limit; 0 or less: none. */
+i64 bxRoomAbove(BxStmts *p, BxErr *pErr);
 void bxRoomMake(BxCall *p); /* blackbox_room(schema) */
 /* Of the rows of a rule, those up to the time and the key go; 0: none. Free the key. */
 int bxRoomReach(

@@ -12,38 +12,77 @@ SQLITE_EXTENSION_INIT3
 
 /*------------------------------------------------------------ clean-up ----*/
 
+/* What was removed; and what stays, as a trigger or a key of the user refuses it. */
+typedef struct Removed {
+  i64 nRow, nByte, nRefused;
+  i64 nFile;  /* rows of nRow that went for the limit of the file */
+  int bWhole; /* a refusal is an error */
+} Removed;
+
+/* Deletes the rows whose rowids the query has, one after the other. */
+static void removeEach(
+    BxStmts *p, const char *zRows, i64 i1, i64 i2, Removed *pOut, BxErr *pErr) {
+  static const char zOne[] = "DELETE FROM main.event_payloads WHERE rowid = ?1";
+  char *zSql =
+      bxPrintf(pErr, "SELECT json_group_array(rowid) FROM (%s)", zRows);
+  sqlite3_stmt *pStmt = zSql ? bxPrepare(p, zSql, pErr) : 0;
+  char *zAll = 0;
+  bxBind(pStmt, pErr, &"ii"[2 - sqlite3_bind_parameter_count(pStmt)], i1, i2);
+  if (bxRow(pStmt, pErr)) zAll = bxColumnCopy(pStmt, 0, pErr);
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zSql);
+  if (zAll == 0) return;
+  pStmt = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)", zAll, pErr);
+  while (bxRow(pStmt, pErr)) {
+    BxErr err = {SQLITE_OK, 0};
+    bxDo(p, zOne, &err, "i", sqlite3_column_int64(pStmt, 0));
+    if (bxMayPassOver(p, &err)) {
+      pOut->nRefused++;
+      bxClear(&err);
+    }
+    bxPass(pErr, &err);
+  }
+  sqlite3_finalize(pStmt);
+}
+
 /* Removes rows, with one receipt for all: zRows is the SQL of their rowids, in which
-** ?1 and ?2 are two numbers. Returns how many. A trigger of the user may keep some. */
-static i64 removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
-    const char *zRule, const char *zActor, BxErr *pErr) {
+** ?1 and ?2 are two numbers. A trigger of the user may keep some. */
+static void removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
+    const char *zRule, const char *zActor, Removed *pOut, BxErr *pErr) {
+#define BULK "domain = 'payload' AND rule = 'bulk' AND minute = 0"
   static const char zBegin[] =
       "UPDATE main.payload__state SET rule = 'bulk' WHERE one = 1";
   static const char zReceipt[] =
       "INSERT INTO main.blackbox__log(at, domain, detail, actor, rows,"
       " bytes, oldest, newest, salt) SELECT at, iif(?1 GLOB 'payload.*', NULL,"
       " 'payload'), ?1, ?2, rows, bytes, at - oldest, newest - oldest, NULL"
-      " FROM main.blackbox__open"
-      " WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0";
-  static const char zEnd[] =
-      "DELETE FROM main.blackbox__open"
-      " WHERE domain = 'payload' AND rule = 'bulk' AND minute = 0";
+      " FROM main.blackbox__open WHERE " BULK;
+  static const char zRow[] = "SELECT rows FROM main.blackbox__open WHERE " BULK;
+  static const char zByte[] =
+      "SELECT bytes FROM main.blackbox__open WHERE " BULK;
+  static const char zEnd[] = "DELETE FROM main.blackbox__open WHERE " BULK;
   static const char zOver[] =
       "UPDATE main.payload__state SET rule = NULL WHERE one = 1";
   char *zSql = bxPrintf(
       pErr, "DELETE FROM main.event_payloads WHERE rowid IN (%s)", zRows);
+  BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  i64 nRow = 0;
   bxDo(p, zBegin, pErr, "");
   pStmt = zSql ? bxPrepare(p, zSql, pErr) : 0;
   bxBind(pStmt, pErr, &"ii"[2 - sqlite3_bind_parameter_count(pStmt)], i1, i2);
-  bxRow(pStmt, pErr);
-  if (pErr->rc == SQLITE_OK) nRow = sqlite3_changes64(p->bx->db);
+  if (pErr->rc == SQLITE_OK) bxRow(pStmt, &err);
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
+  if (!pOut->bWhole && bxMayPassOver(p, &err)) {
+    bxClear(&err);
+    removeEach(p, zRows, i1, i2, pOut, pErr);
+  }
+  bxPass(pErr, &err);
+  pOut->nRow += bxAsk(p, zRow, pErr, "");
+  pOut->nByte += bxAsk(p, zByte, pErr, "");
   bxDo(p, zReceipt, pErr, "tt", zRule, zActor);
   bxDo(p, zEnd, pErr, "");
   bxDo(p, zOver, pErr, "");
-  return nRow;
 }
 
 #define HELD_PAYLOAD(table)                                                    \
@@ -95,8 +134,9 @@ const BxRoom bxPayloadRoom = {.pDue = &bxPayloadDue[1],
   " WHERE purpose = 'archive' AND pinned = 0 AND NOT " HELD_PAYLOAD("e")
 #define REMOVABLE "SELECT rowid" REMOVABLE_ROWS
 
-/* Removes the oldest rows beyond payload.max_bytes. Returns how many. */
-static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
+/* Removes the oldest rows beyond payload.max_bytes. */
+static void trimArchive(
+    BxStmts *pHome, i64 nLimit, Removed *pOut, BxErr *pErr) {
   static const char zBeyond[] =
       "SELECT CAST(bytes - most AS INTEGER) FROM main.payload__state";
   /* (A sum over a window: as many as needed, and no more.) */
@@ -110,8 +150,8 @@ static i64 trimArchive(BxStmts *pHome, i64 nLimit, BxErr *pErr) {
       " AS taken" REMOVABLE_ROWS " AND created_ms > -9e15 ORDER BY created_ms,"
       " size_bytes, rowid LIMIT ?2)) WHERE coalesce(freed, 0) < ?1";
   i64 nBeyond = nLimit > 0 ? bxAsk(pHome, zBeyond, pErr, "") : 0;
-  if (nBeyond <= 0) return 0;
-  return removeRows(pHome, zRows, nBeyond, nLimit, "payload.bytes", "", pErr);
+  if (nBeyond <= 0) return;
+  removeRows(pHome, zRows, nBeyond, nLimit, "payload.bytes", "", pOut, pErr);
 }
 
 /* The time that lies "days" before "now"; both may be given or not. What is given is
@@ -179,6 +219,17 @@ static int isWhole(const BxCall *p) {
   return p->pCtx != 0 || sqlite3_get_autocommit(p->bx->db);
 }
 
+/* The pages of the file, and of these the free ones. */
+typedef struct Pages {
+  i64 nAll, nFree;
+} Pages;
+
+static Pages countPages(BxStmts *p, BxErr *pErr) {
+  Pages pages = {bxNumber(p, "PRAGMA main.page_count", pErr),
+      bxNumber(p, "PRAGMA main.freelist_count", pErr)};
+  return pages;
+}
+
 /* Gives at most 1,000 free pages back to the file system, where the file can do
 ** that. */
 static void giveBack(BxStmts *pHome, BxErr *pErr) {
@@ -186,35 +237,103 @@ static void giveBack(BxStmts *pHome, BxErr *pErr) {
   bxExec(pHome, "PRAGMA main.incremental_vacuum(1000)", pErr);
 }
 
+/* What a clean-up has done, as JSON. There is more only if it has done something. */
+static void returnCleanup(BxCall *p, BxStmts *pHome, const Removed *pGone,
+    Pages was, i64 iBefore, i64 nLimit) {
+#define DUE(is)                                                                \
+  " FROM main.event_payloads AS e INDEXED BY payload_by_age WHERE purpose ="   \
+  " 'archive' AND pinned = " is " AND created_ms < ?1 "
+  static const char zPinned[] = "SELECT count(*)" DUE("1");
+  static const char zDue[] = "SELECT count(*) FROM (SELECT 1" DUE("0") "LIMIT"
+                                                                       " ?2)";
+  static const char zHeld[] =
+      "SELECT count(*) FROM (SELECT e.rowid AS rowid" DUE(
+          "0") "LIMIT ?2) AS e"
+               " WHERE " HELD_PAYLOAD("e");
+  static const char zMore[] =
+      "SELECT EXISTS (SELECT 1" DUE("0") "AND NOT " HELD_PAYLOAD(
+          "e") ") OR (bytes > most AND EXISTS (SELECT 1 " REMOVABLE_ROWS "))"
+               " FROM main.payload__state";
+  static const char zDropped[] =
+      "SELECT EXISTS (SELECT 1 FROM main.store_dropped WHERE text > 0)";
+  Pages is = countPages(pHome, &p->err);
+  i64 nSize = bxNumber(pHome, "PRAGMA main.page_size", &p->err);
+  i64 nFreed = was.nAll - was.nFree - (is.nAll - is.nFree);
+  i64 nBack = was.nAll - is.nAll, nRefused = pGone->nRefused;
+  i64 nPinned = bxAskOnce(pHome, zPinned, &p->err, "i", iBefore);
+  i64 nHeld = bxAskOnce(pHome, zHeld, &p->err, "ii", iBefore, (i64)SWEEP_LIMIT);
+  int bMore = nBack > 0 && is.nFree > 0;
+  if (nFreed < 0) nFreed = 0;
+  if (nBack < 0) nBack = 0;
+  if (pGone->nRow >= nLimit) {
+    bMore |= bxAskOnce(pHome, zMore, &p->err, "i", iBefore) != 0;
+  } else { /* (a trigger may keep rows without an error) */
+    nRefused = bxAskOnce(pHome, zDue, &p->err, "ii", iBefore, (i64)SWEEP_LIMIT);
+    nRefused = nRefused > nHeld ? nRefused - nHeld : 0;
+  }
+  if (pGone->nRow + nFreed > 0 && bxNumber(pHome, zDropped, &p->err)) bMore = 1;
+  if (pGone->nFile > 0 && bxRoomAbove(pHome, &p->err) > 0) bMore = 1;
+  if (p->err.rc != SQLITE_OK) return;
+  bxReturnJson(
+      p, sqlite3_mprintf(
+             "{\"rows\":%lld,\"bytes\":%lld,\"freed\":%lld,\"givenBack\":%lld,"
+             "\"left\":{\"pinned\":%lld,\"held\":%lld,\"refused\":%lld},"
+             "\"more\":%s}",
+             pGone->nRow, pGone->nByte, nFreed * nSize, nBack * nSize, nPinned,
+             nHeld, nRefused, bMore ? "true" : "false"));
+}
+
+/* Removes what is due for the limit of the file. */
+static void trimFile(BxCall *p, BxStmts *pHome, i64 nLimit, Removed *pOut) {
+  static const char zRow[] =
+      "SELECT sum(rows) FROM main.blackbox__open WHERE"
+      " domain = 'payload' AND rule = 'payload.file_bytes'";
+  static const char zByte[] =
+      "SELECT sum(bytes) FROM main.blackbox__open WHERE"
+      " domain = 'payload' AND rule = 'payload.file_bytes'";
+  i64 nRow = bxAsk(pHome, zRow, &p->err, "");
+  i64 nByte = bxAsk(pHome, zByte, &p->err, "");
+  if (nLimit <= 0 || p->err.rc != SQLITE_OK) return;
+  bxRoomNow(pHome);
+  bxRoom(pHome, nLimit / 100, p->pCtx == 0, &p->err);
+  pOut->nFile = bxAsk(pHome, zRow, &p->err, "") - nRow;
+  pOut->nRow += pOut->nFile;
+  pOut->nByte += bxAsk(pHome, zByte, &p->err, "") - nByte;
+}
+
 void bxPayloadCleanup(BxCall *p) {
   static const char zRows[] =
       REMOVABLE " AND created_ms < ?1 ORDER BY created_ms LIMIT ?2";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
-  i64 iBefore, nRow, nLimit = SWEEP_LIMIT;
+  Removed gone = {0, 0, 0, 0, 0};
+  i64 iBefore, nLimit = SWEEP_LIMIT;
+  Pages was;
   if (pHome == 0) return;
   if (bxArg(p, 2)) {
     nLimit = bxInt(p->aArg[2], "limit", 1, 1000000000, &p->err);
   }
   bxLock(pHome, &p->err); /* before the first read, so that it waits */
+  was = countPages(pHome, &p->err);
   iBefore = cutOff(p, pHome);
   bxLogBegin(pHome, &p->err);
-  nRow = removeRows(pHome, zRows, iBefore, nLimit, "payload.age", "", &p->err);
-  nRow += trimArchive(pHome, nLimit - nRow, &p->err);
+  removeRows(pHome, zRows, iBefore, nLimit, "payload.age", "", &gone, &p->err);
+  trimArchive(pHome, nLimit - gone.nRow, &gone, &p->err);
   if (isWhole(p)) bxPackSome(pHome, &p->err);
   if (isWhole(p)) bxPackSweep(pHome, 2 * nLimit, &p->err);
+  if (isWhole(p)) trimFile(p, pHome, nLimit - gone.nRow, &gone);
   giveBack(pHome, &p->err);
-  bxReturnInt(p, nRow);
+  returnCleanup(p, pHome, &gone, was, iBefore, nLimit);
 }
 
 void bxPayloadClearArchive(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
-  i64 nRow;
+  Removed gone = {0, 0, 0, 0, 1};
   if (pHome == 0) return;
   bxQueueFlush(pHome, &p->err);
-  nRow = removeRows(
-      pHome, REMOVABLE, 0, 0, "clear", "payload_clear_archive", &p->err);
+  removeRows(
+      pHome, REMOVABLE, 0, 0, "clear", "payload_clear_archive", &gone, &p->err);
   if (isWhole(p)) bxPackSweep(pHome, 2 * SWEEP_LIMIT, &p->err);
-  bxReturnInt(p, nRow);
+  bxReturnInt(p, gone.nRow);
 }
 
 /*------------------------------------------------------------ evidence ----*/

@@ -385,6 +385,9 @@ INNER = "|".join(sorted(INNER.difference(re.findall(r"\w+", SQL))))
 # What the checkout is given in place of a statement of the oracle.
 TRANSLATIONS = [
     Translation(
+        r"SELECT payload_cleanup\(([^()]*)\)", r"SELECT payload_cleanup(\1) ->> '$.rows'",
+        "it returns what it has done"),
+    Translation(
         r"FROM rollout_readings", "FROM (SELECT *, kind AS fact FROM blackbox_places "
         "WHERE type <> '' AND kind NOT IN ('usage', 'line', 'start'))", "one table of formats"),
     Translation(

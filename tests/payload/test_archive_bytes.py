@@ -325,9 +325,9 @@ def test_payload_cleanup_removes_what_a_lower_limit_left(db):
                                        for i in range(1000)])
     limit(db, 2000)
     assert len(ids(db)) == 900
-    assert one(db, "SELECT payload_cleanup(3650, NULL, 300)") == 300
-    assert one(db, "SELECT payload_cleanup(3650)") == 400
-    assert one(db, "SELECT payload_cleanup(3650)") == 0
+    assert one(db, "SELECT payload_cleanup(3650, NULL, 300) ->> '$.rows'") == 300
+    assert one(db, "SELECT payload_cleanup(3650) ->> '$.rows'") == 400
+    assert one(db, "SELECT payload_cleanup(3650) ->> '$.rows'") == 0
     assert counted(db) == [(2000, 2000)] and receipts(db) == [("payload.bytes", 800, 8000)]
 
 

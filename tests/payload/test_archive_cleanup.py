@@ -53,7 +53,7 @@ def test_cut_off_is_by_time_strictly_before(archive, days):
         add(archive, f"after {old_form}", whole + 1000, old_form=old_form)
     add(archive, "just before", cut - 1)
     add(archive, "exactly", cut)
-    assert one(archive, "SELECT payload_cleanup(?, ?)", days, NOW) == 3
+    assert one(archive, "SELECT payload_cleanup(?, ?) ->> '$.rows'", days, NOW) == 3
     assert ids(archive) == ["after False", "after True", "exactly"]
 
 
@@ -61,14 +61,14 @@ def test_without_arguments_the_setting_and_the_clock_count(archive):
     now = int(time.time() * 1000)
     for days in (6, 8, 20, 40):
         add(archive, f"{days}", now - days * DAY)
-    assert one(archive, "SELECT payload_cleanup()") == 3
+    assert one(archive, "SELECT payload_cleanup() ->> '$.rows'") == 3
     add(archive, "20", now - 20 * DAY)
     add(archive, "40", now - 40 * DAY)
     archive.execute("INSERT INTO blackbox_settings(name, value) "
                     "VALUES('payload.retention_days', 30)")
-    assert one(archive, "SELECT payload_cleanup(NULL, NULL)") == 1
+    assert one(archive, "SELECT payload_cleanup(NULL, NULL) ->> '$.rows'") == 1
     assert ids(archive) == ["6", "20"]
-    assert one(archive, "SELECT payload_cleanup(NULL, ?)", now + 11 * DAY) == 1
+    assert one(archive, "SELECT payload_cleanup(NULL, ?) ->> '$.rows'", now + 11 * DAY) == 1
     assert ids(archive) == ["6"]
 
 
@@ -76,23 +76,23 @@ def test_pinned_rows_and_evidence_stay(archive):
     add(archive, "ev", 0, "evidence")
     add(archive, "pin", 0, pinned=1)
     add(archive, "old", 0)
-    assert one(archive, "SELECT payload_cleanup(0, ?)", NOW) == 1
+    assert one(archive, "SELECT payload_cleanup(0, ?) ->> '$.rows'", NOW) == 1
     add(archive, "old", 0)
     assert one(archive, "SELECT payload_clear_archive()") == 1
     assert ids(archive) == ["ev", "pin"]
     one(archive, "SELECT payload_unpin('ev', 'a', 'r')")
     one(archive, "SELECT payload_unpin('pin', 'a', 'r')")
-    assert one(archive, "SELECT payload_cleanup(0, ?)", NOW) == 1
+    assert one(archive, "SELECT payload_cleanup(0, ?) ->> '$.rows'", NOW) == 1
     assert ids(archive) == ["ev"]  # free, but clean-up takes archive rows only
 
 
 def test_limit_takes_the_oldest_first(archive):
     for i in range(10):
         add(archive, f"r{i}", 1000 * (10 - i))
-    assert one(archive, "SELECT payload_cleanup(0, ?, 4)", NOW) == 4
+    assert one(archive, "SELECT payload_cleanup(0, ?, 4) ->> '$.rows'", NOW) == 4
     assert ids(archive) == [f"r{i}" for i in range(6)]
-    assert one(archive, "SELECT payload_cleanup(0, ?, 100)", NOW) == 6
-    assert one(archive, "SELECT payload_cleanup(0, ?, 100)", NOW) == 0
+    assert one(archive, "SELECT payload_cleanup(0, ?, 100) ->> '$.rows'", NOW) == 6
+    assert one(archive, "SELECT payload_cleanup(0, ?, 100) ->> '$.rows'", NOW) == 0
     assert [r[2] for r in receipts(archive)] == [4, 6]
 
 
@@ -101,8 +101,8 @@ def test_one_call_is_bounded_without_a_limit(archive):
                     "i < 10050) INSERT INTO event_payloads(event_id, agent_id, "
                     "purpose, created_at) SELECT i, 'a', 'archive', '2020-01-01' "
                     "FROM n")
-    assert one(archive, "SELECT payload_cleanup()") == 10000
-    assert one(archive, "SELECT payload_cleanup()") == 50
+    assert one(archive, "SELECT payload_cleanup() ->> '$.rows'") == 10000
+    assert one(archive, "SELECT payload_cleanup() ->> '$.rows'") == 50
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_cleanup_refuses(archive, arguments, message):
 @pytest.mark.parametrize("days", [float("inf"), 1e300, 10 ** 12, 2 ** 62])
 def test_an_infinite_number_of_days_removes_nothing(archive, days):
     add(archive, "old", 0)
-    assert one(archive, "SELECT payload_cleanup(?, ?)", days, NOW) == 0
+    assert one(archive, "SELECT payload_cleanup(?, ?) ->> '$.rows'", days, NOW) == 0
 
 
 def test_cleanup_runs_though_the_archive_is_off_and_as_a_row(archive):
@@ -150,7 +150,7 @@ def test_plain_sql_cleans_up(archive, path):
 def test_cleanup_rolls_back(archive):
     add(archive, "old", 0)
     archive.execute("BEGIN")
-    assert one(archive, "SELECT payload_cleanup(0, ?)", NOW) == 1
+    assert one(archive, "SELECT payload_cleanup(0, ?) ->> '$.rows'", NOW) == 1
     archive.execute("ROLLBACK")
     assert ids(archive) == ["old"] and receipts(archive) == []
     assert rows(archive, "SELECT * FROM blackbox_check") == []
@@ -163,12 +163,52 @@ def test_a_failing_cleanup_leaves_all_as_it_was(archive):
         archive.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads WHEN "
                         f"OLD.id = 'r1' BEGIN SELECT RAISE({kind}, 'not r1'); END")
         for call in "SELECT payload_cleanup(0, 10)", "SELECT payload_clear_archive()":
+            if "cleanup" in call and kind != "ROLLBACK":
+                continue
             with pytest.raises(sqlite3.IntegrityError, match="not r1"):
                 archive.execute(call)
             assert ids(archive) == ["r0", "r1", "r2"]
             assert rows(archive, "SELECT work, rule FROM payload__state") == [(0, None)]
         archive.execute("DROP TRIGGER mine")
     assert receipts(archive) == []
+
+
+@pytest.mark.parametrize("kind", ["ABORT", "FAIL", "IGNORE"])
+def test_a_cleanup_passes_over_what_is_pinned_held_or_refused_and_counts_it(archive, kind):
+    one(archive, "SELECT blackbox_install('main', 'retention')")
+    for i in range(10):
+        add(archive, f"r{i}", i, body="12345", pinned=i == 2)
+    for key in "r3", "r4":
+        one(archive, "SELECT retention_hold('evidence', ?, 'case', 'ann', 'asked')", key)
+    text = "" if kind == "IGNORE" else ", 'not this one'"
+    archive.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads WHEN OLD.id IN"
+                    f" ('r1', 'r7', 'r9') BEGIN SELECT RAISE({kind}{text}); END")
+    done = json.loads(one(archive, "SELECT payload_cleanup(0, 10)"))
+    assert done == {"rows": 4, "bytes": 20, "freed": 0, "givenBack": 0,
+                    "left": {"pinned": 1, "held": 2, "refused": 3}, "more": False}
+    assert ids(archive) == ["r1", "r2", "r3", "r4", "r7", "r9"]
+    assert receipts(archive, "rows, bytes") == [(4, 20)]
+    assert rows(archive, "SELECT work, rule FROM payload__state") == [(0, None)]
+    done = json.loads(one(archive, "SELECT payload_cleanup(0, 10, 2)"))
+    assert done["rows"] == 0 and done["left"]["refused"] == 3 and not done["more"]
+
+
+def test_a_cleanup_says_what_it_gave_back_and_whether_more_is_due(archive):
+    archive.execute("BEGIN")
+    for i in range(3000):
+        add(archive, f"r{i}", i, body="x" * 3000)
+    archive.execute("COMMIT")
+    calls = []
+    while not calls or calls[-1]["more"]:
+        before = [one(archive, f"PRAGMA {name}") for name in ("page_count", "freelist_count")]
+        calls.append(json.loads(one(archive, "SELECT payload_cleanup(0, ?, 1000)", NOW)))
+        after = [one(archive, f"PRAGMA {name}") for name in ("page_count", "freelist_count")]
+        assert calls[-1]["givenBack"] == (before[0] - after[0]) * 4096
+        assert calls[-1]["freed"] == (before[0] - before[1] - after[0] + after[1]) * 4096
+    assert [call["rows"] for call in calls][:4] == [1000, 1000, 1000, 0]
+    assert sum(call["bytes"] for call in calls) == 9_000_000
+    assert one(archive, "PRAGMA freelist_count") == 0
+    assert sum(call["givenBack"] for call in calls) > 9_000_000
 
 
 @pytest.mark.parametrize("call, keep, gone, left", [
@@ -183,12 +223,13 @@ def test_a_receipt_counts_the_rows_and_bytes_that_were_removed(archive, call, ke
     archive.execute("CREATE TRIGGER mine BEFORE DELETE ON event_payloads WHEN OLD.id "
                     f"IN ({keep.replace('id', 'OLD.id')}) BEGIN SELECT RAISE(IGNORE); END")
     before = one(archive, "SELECT sum(size_bytes) FROM event_payloads")
-    assert one(archive, call) == gone
+    read = call + " ->> '$.rows'" * ("cleanup" in call)
+    assert one(archive, read) == gone
     after = one(archive, "SELECT sum(size_bytes) FROM event_payloads")
     assert len(ids(archive)) == left
     assert receipts(archive, "rows, bytes") == ([(gone, before - after)] if gone else [])
     archive.execute("DROP TRIGGER mine")
-    assert one(archive, call) > 0 and rows(archive, "SELECT * FROM blackbox_check") == []
+    assert one(archive, read) > 0 and rows(archive, "SELECT * FROM blackbox_check") == []
 
 
 def test_plan_lists_exactly_what_the_act_removes(archive):
@@ -206,7 +247,8 @@ def test_plan_lists_exactly_what_the_act_removes(archive):
     assert receipts(archive, "rows, bytes") == [(len(due), sum(r[1] for r in due))]
     assert rows(archive, 'SELECT rule, "view", setting, unit_ms, "table" FROM retention_rules'
                 " WHERE domain = 'payload'") \
-        == [("payload.age", None, "payload.retention_days", DAY, "event_payloads")]
+        == [("payload.age", None, "payload.retention_days", DAY, "event_payloads"),
+            ("payload.file_bytes", None, "blackbox.max_file_bytes", 0, "event_payloads")]
 
 
 # ---- receipts
@@ -556,11 +598,11 @@ def test_use_decides_where_rows_and_settings_are(archive, tmp_path):
     for schema in ("main", "other"):
         add(archive, "r", now - 50 * DAY, table=schema + ".event_payloads")
     one(archive, "SELECT blackbox_use('other')")
-    assert one(archive, "SELECT payload_cleanup()") == 0
+    assert one(archive, "SELECT payload_cleanup() ->> '$.rows'") == 0
     assert save(archive, "k", ITEM) == 1
     assert one(archive, "SELECT count(*) FROM other.event_payloads") == 2
     one(archive, "SELECT blackbox_use('main')")
-    assert one(archive, "SELECT payload_cleanup()") == 1
+    assert one(archive, "SELECT payload_cleanup() ->> '$.rows'") == 1
     assert one(archive, "SELECT count(*) FROM main.event_payloads") == 0
 
 
@@ -571,7 +613,7 @@ def test_an_archive_in_an_attached_file_with_a_quoted_name(path, tmp_path):
     schema = '"my ""pay\'loads"'
     add(db, "r", 0, table=schema + ".event_payloads")
     assert save(db, "k", ITEM) == 1
-    assert one(db, "SELECT payload_cleanup()") == 1
+    assert one(db, "SELECT payload_cleanup() ->> '$.rows'") == 1
     assert json.loads(one(db, "SELECT payload_stats()"))["evidence"] == 1
     assert json.loads(one(db, "SELECT payload_db_size()"))["databaseBytes"] \
         == os.path.getsize(tmp_path / "o.db")
@@ -674,7 +716,7 @@ SELECT event_id, pinned FROM event_payloads ORDER BY event_id;
 
 
 @pytest.mark.all_domains
-@pytest.mark.parametrize("call", ["payload_cleanup(0, 10)", "payload_clear_archive()"])
+@pytest.mark.parametrize("call", ["payload_cleanup(0, 10) ->> '$.rows'", "payload_clear_archive()"])
 def test_a_cascade_into_another_domain_has_its_own_receipt(archive, call):
     for i in range(2):
         add(archive, f"r{i}", i)

@@ -198,7 +198,7 @@ def test_a_clean_up_with_nothing_due_reads_no_row(db, path):
                "SELECT 'e' || i, 'a', 'q', 'archive' FROM n")
     steps = []
     db.set_progress_handler(lambda: steps.append(1), 100)
-    assert one(db, "SELECT payload_cleanup()") == 0
+    assert one(db, "SELECT payload_cleanup() ->> '$.rows'") == 0
     db.set_progress_handler(None, 0)
     assert len(steps) < 50
 
