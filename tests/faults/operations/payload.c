@@ -219,6 +219,12 @@ const Operation aPayloadOperation[] = {
         "WHERE event_id = 'o3'",
         0},
     {"clean up", ARCHIVE, 0, "SELECT payload_cleanup(7, 1000000000000)", 0},
+    {"clean up past a row that a trigger keeps",
+        ARCHIVE "CREATE TRIGGER mine BEFORE DELETE ON event_payloads WHEN"
+                " OLD.event_id = 'o1' BEGIN SELECT RAISE(ABORT, 'no'); END;",
+        0, "SELECT payload_cleanup(7, 1000000000000)", 0},
+    {"clean up for the limit of the file", ARCHIVE FILE_LIMIT, 0,
+        "SELECT payload_cleanup(365)", 0},
     {"clean up as a command", ARCHIVE, 0,
         CALL("payload_cleanup", "[7,1000000000000]"), 0},
     {"clear the archive", ARCHIVE, 0, "SELECT payload_clear_archive()", 0},
