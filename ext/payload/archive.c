@@ -49,18 +49,20 @@ static void removeEach(
 ** ?1 and ?2 are two numbers. A trigger of the user may keep some. */
 static void removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
     const char *zRule, const char *zActor, Removed *pOut, BxErr *pErr) {
-#define BULK "domain = 'payload' AND rule = 'bulk' AND minute = 0"
+#define PAYLOAD_BULK "domain = 'payload' AND rule = 'bulk' AND minute = 0"
   static const char zBegin[] =
       "UPDATE main.payload__state SET rule = 'bulk' WHERE one = 1";
   static const char zReceipt[] =
       "INSERT INTO main.blackbox__log(at, domain, detail, actor, rows,"
       " bytes, oldest, newest, salt) SELECT at, iif(?1 GLOB 'payload.*', NULL,"
       " 'payload'), ?1, ?2, rows, bytes, at - oldest, newest - oldest, NULL"
-      " FROM main.blackbox__open WHERE " BULK;
-  static const char zRow[] = "SELECT rows FROM main.blackbox__open WHERE " BULK;
+      " FROM main.blackbox__open WHERE " PAYLOAD_BULK;
+  static const char zRow[] =
+      "SELECT rows FROM main.blackbox__open WHERE " PAYLOAD_BULK;
   static const char zByte[] =
-      "SELECT bytes FROM main.blackbox__open WHERE " BULK;
-  static const char zEnd[] = "DELETE FROM main.blackbox__open WHERE " BULK;
+      "SELECT bytes FROM main.blackbox__open WHERE " PAYLOAD_BULK;
+  static const char zEnd[] =
+      "DELETE FROM main.blackbox__open WHERE " PAYLOAD_BULK;
   static const char zOver[] =
       "UPDATE main.payload__state SET rule = NULL WHERE one = 1";
   char *zSql = bxPrintf(
@@ -518,17 +520,20 @@ void bxPayloadUnpin(BxCall *p) {
 
 /*------------------------------------------------------------- figures ----*/
 
+/* The bytes of archive rows without a pin are kept; their number is that of all rows, of
+** which SQLite counts the entries of the smallest index, without the others. So only
+** what is pinned or has expired is read row by row. */
 void bxPayloadStats(BxCall *p) {
   static const char zSql[] =
       "SELECT json_object("
       "  'enabled', json((SELECT CASE value WHEN 1 THEN 'true' ELSE 'false' END"
       "    FROM main.blackbox_settings WHERE name = 'payload.enabled')),"
-      "  'archive', coalesce(sum(k.n) FILTER (WHERE purpose = "
-      "'archive'), 0),"
+      "  'archive', (SELECT count(*) FROM main.event_payloads) -"
+      "    coalesce(sum(k.n) FILTER (WHERE purpose = 'evidence'), 0),"
       "  'evidence', coalesce(sum(k.n) FILTER (WHERE purpose = 'evidence'), 0),"
       "  'pinned', coalesce(sum(k.n) FILTER (WHERE pinned), 0),"
-      "  'archiveBytes', coalesce(sum(k.b) FILTER (WHERE purpose = "
-      "'archive'), 0),"
+      "  'archiveBytes', (SELECT bytes FROM main.payload__state) +"
+      "    coalesce(sum(k.b) FILTER (WHERE purpose = 'archive'), 0),"
       "  'evidenceBytes', coalesce(sum(k.b) FILTER (WHERE purpose = "
       "'evidence'), 0),"
       "  'expired', (SELECT count(*) FROM main.event_payloads INDEXED BY"
@@ -543,6 +548,7 @@ void bxPayloadStats(BxCall *p) {
       "    (SELECT page_size FROM pragma_page_size(?4)))"
       "  FROM (SELECT purpose, pinned, count(*) AS n, sum(size_bytes) AS b"
       "    FROM main.event_payloads INDEXED BY payload_by_age"
+      "    WHERE (purpose = 'archive' AND pinned = 1) OR purpose = 'evidence'"
       "    GROUP BY purpose, pinned) AS k";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   sqlite3_stmt *pWaiting;
