@@ -737,3 +737,41 @@ def test_a_clean_up_as_a_row_that_is_refused_leaves_the_transaction_as_it_was(db
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
         db.execute("INSERT INTO blackbox_call VALUES('payload_cleanup', ?)", (arguments,))
     assert db.in_transaction
+
+
+def test_the_figures_are_those_of_the_rows_and_read_no_archive_row(archive):
+    """So they cost the same however many rows there are, but for those pinned or expired."""
+    one(archive, "SELECT blackbox_install()")
+    now = int(time.time() * 1000)
+    archive.execute("BEGIN")
+    for i in range(2000):
+        add(archive, f"r{i}", now, body="x" * (i % 7), pinned=i % 100 == 0)
+    for i in range(10):
+        add(archive, f"o{i}", now - 300 * DAY, body="12")
+        add(archive, f"k{i}", now, "evidence", body="123")
+    archive.execute("COMMIT")
+    archive.execute("UPDATE event_payloads SET purpose = 'evidence' WHERE id IN ('r7', 'r8')")
+    one(archive, "SELECT payload_unpin('k3', 'ann', 'r')")
+    stats = json.loads(one(archive, "SELECT payload_stats()"))
+    for key, sql in (("archive", "count(*) FROM event_payloads WHERE purpose = 'archive'"),
+                     ("evidence", "count(*) FROM event_payloads WHERE purpose = 'evidence'"),
+                     ("pinned", "count(*) FROM event_payloads WHERE pinned"),
+                     ("archiveBytes", "sum(size_bytes) FROM event_payloads WHERE purpose = 'archive'"),
+                     ("evidenceBytes", "sum(size_bytes) FROM event_payloads WHERE purpose = 'evidence'")):
+        assert stats[key] == one(archive, f"SELECT {sql}"), key
+    steps = []
+    for _ in range(2):
+        count = 0
+
+        def step():
+            nonlocal count
+            count += 1
+        archive.set_progress_handler(step, 1)
+        one(archive, "SELECT payload_stats()")
+        archive.set_progress_handler(None, 0)
+        steps.append(count)
+        archive.execute("BEGIN")
+        for i in range(2000):
+            add(archive, f"s{len(steps)}-{i}", now)
+        archive.execute("COMMIT")
+    assert abs(steps[1] - steps[0]) < 200

@@ -184,3 +184,56 @@ def test_the_sweep_removes_what_the_plan_lists(path):
         assert limit - 0.2 * MB < used(db) <= limit
     assert one(db, "SELECT count(*) FROM event_payloads WHERE agent_id = 'a3'") > 20
     assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("wal", [False, True])
+@pytest.mark.parametrize("pack", [0, 1])
+def test_in_a_year_a_file_stays_at_its_limit_and_stops_growing(path, pack, wal):
+    db = limited(path, 3 * MB, pack, ("payload.retention_days", 30))
+    if wal:
+        one(db, "PRAGMA journal_mode = WAL")
+    assert one(db, "PRAGMA auto_vacuum") == 2
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
+    files = []
+    with Clock() as clock:
+        db.execute("UPDATE retention__clock SET seen = unixepoch() * 1000")
+        for i, exchange in enumerate(exchanges(365 * 24)):
+            clock.now += 3_600_000
+            db.execute(WRITES["row"], exchange)
+            if i % 4 == 0:
+                db.execute(PUSH, exchange)
+            if i % 730 == 729:
+                files.append((used(db), one(db, "PRAGMA page_count") * 4096))
+        one(db, "SELECT proof_head()")
+        assert problems(db) == []
+    assert all(pages <= 1.03 * 3 * MB and file <= 1.1 * 3 * MB for pages, file in files)
+    assert files[-1][1] <= 1.03 * files[-4][1]
+    assert one(db, "SELECT count(*) FROM event_payloads") > 200
+
+
+WRITER = """
+import sys
+sys.path[:0] = [{tests!r}, {retention!r}]
+from conftest import connect
+from test_space import WRITES, exchanges
+db = connect({path!r})
+db.execute("PRAGMA busy_timeout = 60000")
+db.execute("PRAGMA synchronous = OFF")
+for exchange in exchanges(150, seed=int(sys.argv[1])):
+    db.execute(WRITES["row"], exchange)
+"""
+
+
+def test_twelve_writers_end_at_the_limit(path):
+    db = limited(path, 3 * MB)
+    one(db, "PRAGMA journal_mode = WAL")
+    fill(db, 500)
+    code = WRITER.format(tests=str(ROOT / "tests"), retention=str(ROOT / "tests/retention"),
+                         path=str(path))
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(i)]) for i in range(12)]
+    assert [writer.wait() for writer in writers] == [0] * 12
+    assert used(db) <= 3 * MB + 12 * 12_000
+    assert one(db, "PRAGMA page_count") * 4096 <= 3.3 * MB
+    assert one(db, "SELECT count(*) FROM event_payloads") > 300
+    one(db, "SELECT proof_head()")
+    assert problems(db) == []
