@@ -25,7 +25,7 @@
 --                   there itself if it is short; else a reference to @_texts
 --         @_texts   what the bodies of an agent have, once: see ring_log.c
 --         @_steps   the last 128 steps of each agent, while the ring looks for
---                   loops. id is no << 16 | n % 128. Every push changes hash of
+--                   loops. id is no << 16 | n % 128. Every push changes sum of
 --                   the newest. head, step: see steps.c
 --
 -- The id of a slot is no << 29 | window << 14 | seq % window, where no and window
@@ -56,4 +56,4 @@ CREATE TABLE main.@_slots(id INTEGER PRIMARY KEY,seq,timestamp,size_bytes,agent_
 
 CREATE TABLE main.@_texts(id INTEGER PRIMARY KEY,body);
 
-CREATE TABLE IF NOT EXISTS main.@_steps(id INTEGER PRIMARY KEY,n,seq,hash,head,step);
+CREATE TABLE IF NOT EXISTS main.@_steps(id INTEGER PRIMARY KEY,n,seq,sum,head,step);

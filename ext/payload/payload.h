@@ -139,6 +139,8 @@ void bxRingKnown(BxVtab *p, BxErr *pErr);
 void bxRingWatchFree(Ring *p);
 /* Reads the window and the bounds. */
 void bxRingReadConfig(Ring *p, BxErr *pErr);
+/* A window that was read, if it can be one. */
+i64 bxRingWindow(Ring *p, i64 iVal, BxErr *pErr);
 /* Before a write: reads them, and what is on, if that may have changed. While this
 ** connection writes, nobody else can change them. */
 void bxRingSettings(Ring *p, BxErr *pErr);

@@ -64,7 +64,7 @@ typedef struct RingCursor {
   sqlite3_stmt *pSlots;         /* id, then the columns in their order */
   const char *zAgents, *zSlots; /* their templates */
   RingAgent agent;              /* the agent whose slots are being read */
-  i64 nWindow;                  /* window of the ring when the query began */
+  i64 nWindow;                  /* window of the ring */
   i64 iLow, iHigh;              /* bounds of seq */
   int idxNum;
   int iPart; /* of the layout, from 0 to 2 */
@@ -314,19 +314,21 @@ static int ringClose(sqlite3_vtab_cursor *pCursor) {
 
 /* Binds part iPart of the agent's layout: the slots of an interval of seq. By rising
 ** seq, the first one has the rows beyond the window, and the second one those after
-** the newest one, which are older than those before it. */
-static void bindPart(RingCursor *p, BxErr *pErr) {
+** the newest one, which are older than those before it. Returns whether there may be
+** some. */
+static int bindPart(RingCursor *p, BxErr *pErr) {
   const RingAgent *pAgent = &p->agent;
   i64 iSplit = pAgent->nGiven - pAgent->nGiven % pAgent->nWindow;
   int iPart = p->idxNum & NEWEST ? 2 - p->iPart : p->iPart;
   i64 iFirst = iPart == 1 ? iSplit - pAgent->nWindow : iSplit;
   i64 iLast = iPart == 1 ? iSplit - 1 : pAgent->nGiven;
   assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
-  sqlite3_reset(p->pSlots);
+  if (iPart == 0 && !pAgent->bKept) return 0;
   if (iPart == 0) {
+    sqlite3_reset(p->pSlots);
     bxBind(p->pSlots, pErr, "iiii", RING_KEPT(pAgent->iNo),
-        pAgent->bKept ? RING_LAST(pAgent->iNo) : 0, p->iLow, p->iHigh);
-    return;
+        RING_LAST(pAgent->iNo), p->iLow, p->iHigh);
+    return 1;
   }
   if (iFirst <= pAgent->nGiven - p->nWindow) {
     iFirst = pAgent->nGiven - p->nWindow + 1;
@@ -334,27 +336,35 @@ static void bindPart(RingCursor *p, BxErr *pErr) {
   if (iFirst < p->iLow) iFirst = p->iLow;
   if (iLast > p->iHigh) iLast = p->iHigh;
   if (iFirst < 1) iFirst = 1;
-  if (iFirst > iLast) iFirst = iLast = 0; /* no row */
+  if (iFirst > iLast) return 0;
+  sqlite3_reset(p->pSlots);
   bxBind(p->pSlots, pErr, "iiii", RING_AT(pAgent, iFirst),
       RING_AT(pAgent, iLast), iFirst, iLast);
+  return 1;
+}
+
+/* Reads the next agent, and begins its log if bodies are read. */
+static int nextAgentOf(RingCursor *p, BxErr *pErr) {
+  Ring *pRing = (Ring *)p->base.pVtab;
+  if (!bxRow(p->pAgents, pErr)) return 0;
+  bxRingReadAgent(pRing, p->pAgents, &p->agent, pErr);
+  p->nWindow = bxRingWindow(pRing, sqlite3_column_int64(p->pAgents, 5), pErr);
+  if (pErr->rc == SQLITE_OK && p->idxNum & BODIES) {
+    bxBodyBegin(pRing, p->agent.iNo, p->pAgents, 6, pErr);
+  }
+  return pErr->rc == SQLITE_OK;
 }
 
 /* Advances to the next row, over parts and agents. */
 static void nextRow(RingCursor *p, BxErr *pErr) {
-  Ring *pRing = (Ring *)p->base.pVtab;
+  int bBound = p->agent.iNo != 0;
   while (pErr->rc == SQLITE_OK) {
-    if (p->agent.iNo != 0) {
-      if (bxRow(p->pSlots, pErr)) return;
-      if (p->iPart < 2) {
-        p->iPart++;
-        bindPart(p, pErr);
-        continue;
-      }
+    if (bBound && bxRow(p->pSlots, pErr)) return;
+    if (p->agent.iNo == 0 || ++p->iPart > 2) {
+      if (!nextAgentOf(p, pErr)) break;
+      p->iPart = 0;
     }
-    if (!bxRow(p->pAgents, pErr)) break;
-    bxRingReadAgent(pRing, p->pAgents, &p->agent, pErr);
-    p->iPart = 0;
-    if (pErr->rc == SQLITE_OK) bindPart(p, pErr);
+    bBound = bindPart(p, pErr);
   }
   p->bEof = 1;
 }
@@ -373,12 +383,16 @@ static const char *const azSlots[] = {
 
 static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
-  static const char zAgent[] = RING_AGENTS_SQL "WHERE agent_id = ?1";
-  static const char zAgents[] = RING_AGENTS_SQL "ORDER BY agent_id";
+#define AGENTS                                                                 \
+  "SELECT no, window, kept, given, rows, (SELECT value FROM main.@_config "    \
+  "WHERE name = 'window'), page FROM main.@_agents "
+  static const char zAgent[] = AGENTS "WHERE agent_id = ?1";
+  static const char zAgents[] = AGENTS "ORDER BY agent_id";
   RingCursor *p = (RingCursor *)pCursor;
   Ring *pRing = (Ring *)pCursor->pVtab;
   BxErr err = {SQLITE_OK, 0};
   int i = !!(idxNum & BY_AGENT) + !!(idxNum & BY_EVENT), m;
+  i64 iOuter;
   (void)idxStr;
   (void)argc;
   clearCursor(p);
@@ -393,9 +407,8 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     if (m != SEQ_HIGH) p->iLow = sqlite3_value_int64(pVal);
     if (m != SEQ_LOW) p->iHigh = sqlite3_value_int64(pVal);
   }
+  iOuter = bxEnter(pRing->base.stmts.bx);
   bxBodyForget(pRing);
-  bxRingReadConfig(pRing, &err);
-  p->nWindow = pRing->nWindow;
   p->zAgents = idxNum & BY_AGENT ? zAgent : zAgents;
   p->pAgents = bxStmtTake(&pRing->base.stmts, p->zAgents, &err);
   if (idxNum & BY_AGENT) bxBind(p->pAgents, &err, "v", argv[0]);
@@ -403,6 +416,7 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   p->pSlots = bxStmtTake(&pRing->base.stmts, p->zSlots, &err);
   if (idxNum & BY_EVENT) bxBind(p->pSlots, &err, "----v", argv[1]);
   nextRow(p, &err);
+  bxLeave(pRing->base.stmts.bx, iOuter);
   return bxReportVtab(&err, pCursor->pVtab);
 }
 
@@ -423,9 +437,12 @@ static int ringColumn(
   assert(!p->bEof);
   if (i > META || sqlite3_vtab_nochange(pCtx)) return SQLITE_OK;
   if (i == REQUEST || i == RESPONSE) {
-    bxBodyResult((Ring *)pCursor->pVtab, pCtx, p->agent.iNo,
+    Ring *pRing = (Ring *)pCursor->pVtab;
+    i64 iOuter = bxEnter(pRing->base.stmts.bx);
+    bxBodyResult(pRing, pCtx, p->agent.iNo,
         sqlite3_column_value(p->pSlots, i + 1),
         i == RESPONSE ? BODY_RESPONSE : 0, &err);
+    bxLeave(pRing->base.stmts.bx, iOuter);
     return bxReportVtab(&err, pCursor->pVtab);
   }
   sqlite3_result_value(pCtx, sqlite3_column_value(p->pSlots, i + 1));

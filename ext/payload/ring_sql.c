@@ -58,6 +58,10 @@ static i64 checkedSetting(Ring *p, i64 iVal, i64 iLow, i64 iHigh, BxErr *pErr) {
   return 0;
 }
 
+i64 bxRingWindow(Ring *p, i64 iVal, BxErr *pErr) {
+  return checkedSetting(p, iVal, 1, BX_RING_MAX_WINDOW, pErr);
+}
+
 void bxRingReadConfig(Ring *p, BxErr *pErr) {
   static const char zSql[] = "SELECT name, value FROM main.@_config";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
@@ -73,7 +77,7 @@ void bxRingReadConfig(Ring *p, BxErr *pErr) {
   }
   bxDone(pStmt, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  p->nWindow = checkedSetting(p, nWindow, 1, BX_RING_MAX_WINDOW, pErr);
+  p->nWindow = bxRingWindow(p, nWindow, pErr);
   checkedSetting(p, p->nMaxByte, 0, BX_RING_MAX_BYTES, pErr);
   checkedSetting(p, p->nIdleDay, 0, BX_RING_MAX_IDLE, pErr);
 }
@@ -468,14 +472,14 @@ void bxRingRemove(Ring *p, i64 iSlot, int bCleared, BxErr *pErr) {
   }
 }
 
-/* The steps of an exchange go with it. Another hash makes other connections read
+/* The steps of an exchange go with it. Another sum makes other connections read
 ** the steps again. */
 void bxRingDelete(Ring *p, i64 iSlot, BxErr *pErr) {
   static const char zSeq[] = "SELECT seq FROM main.@_slots WHERE id = ?1";
   static const char zSteps[] =
       "DELETE FROM main.@_steps WHERE id BETWEEN ?1 AND ?1 + 127 AND seq = ?2";
   static const char zChain[] =
-      "UPDATE main.@_steps SET hash = hash + 1 WHERE id BETWEEN ?1 AND "
+      "UPDATE main.@_steps SET sum = sum + 1 WHERE id BETWEEN ?1 AND "
       "?1 + 127 AND n = (SELECT max(n) FROM main.@_steps "
       "WHERE id BETWEEN ?1 AND ?1 + 127)";
   i64 iFirst = iSlot >> 29 << 16;

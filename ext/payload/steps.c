@@ -3,7 +3,7 @@
 **
 ** The steps of an agent stay in memory as long as they are those of the table.
 ** While nothing but pushes of this connection has changed the file, they are.
-** Else the newest row tells: every push changes its column hash.
+** Else the newest row tells: every push changes its column sum.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
@@ -113,7 +113,7 @@ static void readStep(Track *p, sqlite3_stmt *pStmt) {
 
 void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT n, seq, hash, head, step FROM main.@_steps "
+      "SELECT n, seq, sum, head, step FROM main.@_steps "
       "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
   sqlite3_stmt *pStmt = bxStmt(pRing, zSql, pErr);
   int i;
@@ -134,7 +134,7 @@ void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr) {
 /* The agent's steps, as the table has them. */
 Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
   static const char zChain[] =
-      "SELECT hash FROM main.@_steps WHERE id = ?1 AND n = ?2";
+      "SELECT sum FROM main.@_steps WHERE id = ?1 AND n = ?2";
   BxStmts *pRing = &p->base.stmts;
   Track **ppTrack = &p->pWatch->apTrack[pAgent->iNo % TRACKS_KEPT], *pTrack;
   if (*ppTrack == 0) *ppTrack = bxNew(sizeof(Track), pErr);
@@ -173,9 +173,9 @@ static void writeStep(
 
 void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr) {
   static const char zSql[] =
-      "INSERT INTO main.@_steps(id, n, seq, hash, head, step) "
+      "INSERT INTO main.@_steps(id, n, seq, sum, head, step) "
       "VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(id) DO UPDATE SET "
-      "head = iif(n = ?2, head, ?5), n = ?2, seq = ?3, hash = ?4, step = ?6";
+      "head = iif(n = ?2, head, ?5), n = ?2, seq = ?3, sum = ?4, step = ?6";
   sqlite3_stmt *pStmt = bxStmt(pRing, zSql, pErr);
   i64 n = p->iDirty > p->iLow ? p->iDirty : p->iLow;
   for (; n <= p->nStep && pErr->rc == SQLITE_OK; n++) {
