@@ -145,7 +145,7 @@ def kill_switch():
         def run_side(folder):
             db = open_(folder / "kill.db")
             db.executescript(ddl.format(schema="", temp=""))
-            db.executemany(PUSH, itertools.islice(exchanges(10), 520))
+            db.executemany(PUSH, ((*row[:4], None) for row in itertools.islice(exchanges(10), 520)))
             checkpoint(db)
 
             def run():

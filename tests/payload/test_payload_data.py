@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import ring_reader
 from conftest import DATA, connect, needs_data, one, rows
 from payload_helpers import extracted
 
@@ -67,6 +68,9 @@ def test_the_ring_holds_the_newest_of_each_agent_byte_for_byte(db, exchanges, sc
         assert rows(db, "SELECT agent_id, event_id, request_body, response_body, "
                     "timestamp FROM ring WHERE agent_id = ? ORDER BY seq", agent) \
             == list(its)
+    if schema == "main":
+        assert [(row[0], *row[2:3], *row[4:6], row[3]) for row in ring_reader.read(db)] \
+            == [each for agent in sorted(kept) for each in kept[agent]]
     assert dict(rows(db, "SELECT agent_id, given FROM ring_agents")) == given
     assert dict(rows(db, "SELECT agent_id, sum(size_bytes) FROM ring "
                      "GROUP BY agent_id")) \

@@ -159,6 +159,38 @@ def test_random_conversations_read_the_same(path, seed):
     assert sorted(map(repr, saved)) == sorted(repr(row[:5]) for row in run.model.evidence)
 
 
+# ---- a full disk ----
+
+@pytest.mark.parametrize("seed", range(12 if FULL else 3))
+def test_a_full_disk_loses_no_exchange_that_was_taken(path, seed):
+    """A push that does not fit fails whole; with it goes at most its own transaction."""
+    run = Run(path, seed)
+    run.db, refused = run.dbs[0], 0
+    for turn in range(30):
+        pages = one(run.db, "PRAGMA page_count") - one(run.db, "PRAGMA freelist_count")
+        one(run.db, f"PRAGMA max_page_count={pages + run.dice.randrange(12)}")
+        before = run.model.copy()
+        if turn % 2:
+            run.db.execute("BEGIN")
+        for _ in range(12):
+            last = run.model.copy()
+            try:
+                run.dice.choice([run.push] * 9 + [run.complete, run.delete])()
+            except sqlite3.OperationalError as error:
+                assert "full" in str(error)
+                refused += 1
+                # either the statement was undone or the transaction
+                run.model = last if run.db.in_transaction or turn % 2 == 0 else before
+                break
+        if run.db.in_transaction:
+            run.db.execute("COMMIT")
+        one(run.db, "PRAGMA max_page_count=1000000")
+        run.compare()
+    assert refused > 3
+    assert rows(run.db, "SELECT * FROM blackbox_check") == []
+    assert one(run.db, "PRAGMA integrity_check") == "ok"
+
+
 # ---- what a connection keeps in memory ----
 
 def of_another(path, sql, *values):
