@@ -97,18 +97,25 @@ static int clearBytes(unsigned char *z, i64 n) {
   return 1;
 }
 
-/* Fills what is from position iFrom to iTo with zeros. */
-static void clearLog(Ring *p, i64 iFrom, i64 iTo, BxErr *pErr) {
+/* Writes a chunk that was cleared, if there is one. It is still in memory. */
+static void putDirty(Ring *p, i64 *piDirty, BxErr *pErr) {
+  unsigned char *z = *piDirty >= 0 ? bxBodyGetChunk(p, *piDirty, pErr) : 0;
+  if (z != 0) bxBodyPutChunk(p, *piDirty, z, pErr);
+  *piDirty = -1;
+}
+
+/* Fills what is from position iFrom to iTo with zeros. A chunk is written when another
+** one is looked at. */
+static void clearLog(Ring *p, i64 iFrom, i64 iTo, i64 *piDirty, BxErr *pErr) {
   BodyLog *pLog = &p->pBodies->log;
   while (iFrom < iTo && pErr->rc == SQLITE_OK) {
     i64 iChunk = iFrom / CHUNK, iIn = iFrom % CHUNK;
     i64 nIn = iTo - iFrom < CHUNK - iIn ? iTo - iFrom : CHUNK - iIn;
-    if (iChunk == pLog->iOpen) {
-      clearBytes(pLog->aOpen + iIn, nIn);
-    } else {
-      unsigned char *z = bxBodyGetChunk(p, iChunk, pErr);
-      if (z != 0 && clearBytes(z + iIn, nIn))
-        bxBodyPutChunk(p, iChunk, z, pErr);
+    unsigned char *z;
+    if (*piDirty != iChunk) putDirty(p, piDirty, pErr);
+    z = iChunk == pLog->iOpen ? pLog->aOpen : bxBodyGetChunk(p, iChunk, pErr);
+    if (z != 0 && clearBytes(z + iIn, nIn) && z != pLog->aOpen) {
+      *piDirty = iChunk;
     }
     iFrom += nIn;
   }
@@ -143,7 +150,7 @@ static void scrub(Ring *p, BxErr *pErr) {
   BodyLog *pLog = &pB->log;
   BodySpans spans = {0};
   BxErr err = {SQLITE_OK, 0};
-  i64 i, iFrom = bxBodyEnd(pLog);
+  i64 i, iFrom = bxBodyEnd(pLog), iDirty = -1;
   int bDamaged;
   if (pErr->rc != SQLITE_OK) return;
   findSpans(p, &spans, &err);
@@ -155,10 +162,11 @@ static void scrub(Ring *p, BxErr *pErr) {
     bxBodyFreeBefore(pLog, iFrom);
     iFrom = (pLog->iOpen - pLog->nLive) * CHUNK;
     for (i = 0; i < spans.n; i++) {
-      clearLog(p, iFrom, spans.a[i].iFrom, pErr);
+      clearLog(p, iFrom, spans.a[i].iFrom, &iDirty, pErr);
       if (spans.a[i].iTo > iFrom) iFrom = spans.a[i].iTo;
     }
-    clearLog(p, iFrom, bxBodyEnd(pLog), pErr);
+    clearLog(p, iFrom, bxBodyEnd(pLog), &iDirty, pErr);
+    putDirty(p, &iDirty, pErr);
   }
   sqlite3_free(spans.a);
 }
