@@ -148,6 +148,7 @@ static const BxDomain aDomain[] = {
         .zPins = "payload__pins",
         .xNoteHeld = bxPayloadNoteHeld,
         .xCheckHeld = bxPayloadCheckHeld,
+        .zPlaces = "source NOT IN ('item', 'event')",
         .xLeave = bxQueueFlush},
     {.zName = "evidence",
         .zTable = "evidence_owners",
@@ -182,6 +183,7 @@ static const BxDomain aDomain[] = {
         .zSize = "SELECT count(*) AS rows, coalesce(sum(bytes), 0) AS bytes "
                  "FROM main.rollout__heads",
         .zFailed = "WriteError: Write failed: ",
+        .zPlaces = "source IN ('item', 'event')",
         .zOptional = BX_ROLLOUT_SEARCH},
     {.zName = "retention",
         .zTable = "retention_refusals",

@@ -103,6 +103,8 @@ struct BxDomain {
   /* The prefix of errors of its functions if beginning or ending their
   ** savepoint fails ("Write failed: "); may be NULL. */
   const char *zFailed;
+  /* Which rows of blackbox_places are its own: an uninstall removes them. NULL: none. */
+  const char *zPlaces;
   /* The objects that it creates on request, outside its SQL, in the order of
   ** dropping: names between commas; may be NULL. */
   const char *zOptional;

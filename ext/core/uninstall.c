@@ -307,6 +307,12 @@ static void forgetDomain(Leaving *p) {
   for (i = 0; i < sizeof(azSql) / sizeof(azSql[0]); i++) {
     bxAskOnce(p->p, azSql[i], p->pErr, "t", p->pDomain->zName);
   }
+  if (p->pDomain->zPlaces != 0) {
+    char *zSql = bxPrintf(p->pErr, "DELETE FROM main.blackbox_places WHERE %s",
+        p->pDomain->zPlaces);
+    if (zSql != 0) bxAskOnce(p->p, zSql, p->pErr, "");
+    sqlite3_free(zSql);
+  }
 }
 
 static void removeDomain(Leaving *p) {

@@ -327,3 +327,20 @@ def test_functions_say_that_the_domain_is_not_installed_any_more(db):
         one(db, "SELECT cache_stats()")
     one(db, "SELECT blackbox_install('main', 'cache')")
     assert one(db, "SELECT cache_stats() ->> '$.totalItems'") == 0
+
+
+@pytest.mark.parametrize("domain, gone, left", [
+    ("rollout", ("item", "event"), ("request", "response", "stream")),
+    ("payload", ("request", "response", "stream"), ("item", "event"))])
+def test_a_domain_takes_its_places_along_and_a_new_install_brings_them_back(
+        path, domain, gone, left):
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'payload,rollout')")
+    places = "SELECT source, count(*) FROM blackbox_places GROUP BY source"
+    before = dict(rows(db, places))
+    assert set(before) == {*gone, *left}
+    one(db, "SELECT blackbox_uninstall('main', ?)", domain)
+    assert dict(rows(db, places)) == {source: before[source] for source in left}
+    one(db, "SELECT blackbox_install('main', ?)", domain)
+    assert dict(rows(db, places)) == before
+    assert rows(db, "SELECT * FROM blackbox_check") == []
