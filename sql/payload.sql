@@ -196,7 +196,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
 BEFORE INSERT ON event_payloads
 WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
   OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
-  OR (SELECT hit FROM blackbox__probe) = 1
+  OR (SELECT hit FROM blackbox__probe)
 BEGIN
   INSERT INTO payload__held(rid)
   SELECT NEW.rowid UNION ALL SELECT rowid FROM event_payloads WHERE id = NEW.id;
@@ -234,12 +234,12 @@ BEGIN
    WHERE rowid = NEW.rowid AND (NEW.purpose = 'evidence' OR NEW.pinned IS NOT 0
       OR NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0));
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it')
-   WHERE changes() = 0 AND (NEW.purpose = 'evidence' OR NEW.pinned <> 0);
+   WHERE changes() < (NEW.purpose = 'evidence' OR NEW.pinned);
   UPDATE payload__state
      SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0),
          wake = iif(NEW.created_ms > since, min(wake, NEW.created_ms + kept_ms), wake),
          pack = min(pack, NEW.rowid - 1)
-   WHERE one = 1 AND (NEW.size_bytes <> 0 OR pack >= NEW.rowid OR NEW.created_ms + kept_ms < wake);
+   WHERE one = 1 AND (NEW.size_bytes OR pack >= NEW.rowid OR NEW.created_ms + kept_ms < wake);
   UPDATE payload__state SET work = 1, rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, -1)
    WHERE one = 1 AND (bytes > most OR wake <= unixepoch() * 1000);
 END;
@@ -328,7 +328,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
 AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
 BEGIN
   SELECT CASE
-    WHEN NEW.pinned NOT IN (0, 1)
+    WHEN NEW.pinned <> (NEW.pinned = 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
     WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins')
@@ -387,8 +387,8 @@ BEGIN
   INSERT OR IGNORE INTO blackbox__probe(one, hit) SELECT 1, 1 WHERE NEW.at IS NULL;
   DELETE FROM event_payloads WHERE rowid = NEW.rid AND (NEW.at NOTNULL OR (SELECT hit FROM blackbox__probe));
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop it')
-   WHERE changes() = 0 AND (SELECT hit FROM blackbox__probe) AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid);
-  UPDATE blackbox__probe SET hit = 0 WHERE one = 1;
+   WHERE changes() = 0 AND EXISTS (SELECT 1 FROM event_payloads, blackbox__probe WHERE event_payloads.rowid = NEW.rid AND hit);
+  UPDATE blackbox__probe SET hit = 0 WHERE one = 1 AND NEW.at IS NULL;
 END;
 
 -- The store sweeps what no row names any more.
@@ -422,8 +422,8 @@ BEGIN
      SET till = iif(min(NEW.ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= unixepoch() * 1000,
                     unixepoch() * 1000 - kept_ms, -9e15),
          due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
-           WHERE iif(type = 'trigger', tbl_name = 'event_payloads' COLLATE NOCASE AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%',
-                     type = 'table' AND sql LIKE '%references%event_payloads%'))
+           WHERE (type = 'table' AND sql LIKE '%references%event_payloads%')
+              OR (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%'))
    WHERE one = 1;
   SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes; store less, or set a higher limit')
     FROM event_payloads
@@ -432,7 +432,7 @@ BEGIN
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.most, -9e15, NEW.since)
    ORDER BY created_ms, size_bytes
-   LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.most > min(1, NEW.share) * (
+   LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.most > NEW.share * (
               SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
                WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
                ORDER BY created_ms, size_bytes LIMIT 1), 100, 3)) FROM payload__state);

@@ -565,3 +565,27 @@ def test_what_replace_takes_is_guarded_in_whatever_order_the_triggers_fire(db, a
     assert rows(db, "SELECT id, purpose FROM event_payloads ORDER BY id") == [
         ("ev", "evidence"), ("one", "archive"), ("two", "archive")]
     assert rows(db, "SELECT hit FROM blackbox__probe") == [(0,)]
+
+
+@pytest.mark.parametrize("nested", [
+    "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('e', 'a', 'archive')",
+    "UPDATE event_payloads SET request_body = 'x' WHERE id = 'ev'",
+    "UPDATE OR REPLACE event_payloads SET id = 'ev' WHERE id = 'free'",
+    "UPDATE OR REPLACE event_payloads SET rowid = (SELECT rowid FROM event_payloads WHERE id = 'ev')"
+    " WHERE id = 'free'"])
+@pytest.mark.parametrize("sql", [
+    "REPLACE INTO event_payloads(id, event_id, agent_id, purpose) VALUES('one', 'e', 'a', 'archive')",
+    "UPDATE OR REPLACE event_payloads SET id = 'one' WHERE id = 'two'"])
+def test_nothing_is_written_while_replace_takes_a_row(db, sql, nested):
+    """The guards that take the row do not fire then, as they run."""
+    add(db, "ev", "evidence")
+    for id in "one", "two", "free":
+        add(db, id)
+    db.execute(f"CREATE TRIGGER mine AFTER DELETE ON event_payloads BEGIN {nested}; END")
+    before = table(db)
+    with pytest.raises(sqlite3.IntegrityError, match="MisuseError: while REPLACE|PinnedError"):
+        db.execute(sql)
+    assert table(db) == before and rows(db, "SELECT * FROM retention_log") == []
+    db.execute("DROP TRIGGER mine")
+    db.execute(sql)
+    assert rows(db, "SELECT rows FROM retention_log WHERE rule = 'manual'") == [(1,)]
