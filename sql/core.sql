@@ -34,15 +34,15 @@
 -- What blackbox did: pins, unpins, kill switches, holds, removals. It is a view, so
 -- that a plain INSERT cannot write into the log. r: it is a receipt; d: its domain.
 CREATE VIEW IF NOT EXISTS main.blackbox_log AS
-SELECT n, at, d AS domain, coalesce(kind, 'removal') AS kind,
-       iif(r, coalesce(subject, detail), subject) AS subject,
+SELECT n, at, d AS domain, ifnull(kind, 'removal') AS kind,
+       iif(r, ifnull(subject, detail), subject) AS subject,
        iif(r AND actor = '', d || '_cleanup', actor) AS actor,
        reason, rows, bytes, iif(r, at - oldest, oldest) AS oldest,
        iif(r, at - oldest + newest, newest) AS newest,
        iif(r AND subject IS NULL, NULL, detail) AS detail,
        agent_id, event_id, kill_switch_event_id
   FROM (SELECT *, kind IS NULL AS r,
-               coalesce(domain, substr(detail, 1, instr(detail, '.') - 1)) AS d
+               ifnull(domain, substr(detail, 1, instr(detail, '.') - 1)) AS d
           FROM blackbox__log)
 UNION ALL
 SELECT NULL, at, domain, 'removal', rule, NULL, NULL, rows, bytes, oldest, newest, NULL,
@@ -58,10 +58,10 @@ SELECT NULL, seen, 'core', 'clock', 'trusted', NULL, NULL, NULL, NULL, was, seen
 -- the same as oldest.
 CREATE VIEW IF NOT EXISTS main.retention_log AS
 SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
-       iif(coalesce(detail, actor) IS NULL, at / 60000, NULL) AS minute
+       iif(ifnull(detail, actor) IS NULL, at / 60000, NULL) AS minute
   FROM blackbox_log WHERE kind = 'removal' AND n
 UNION ALL
-SELECT (SELECT coalesce(max(n), 0) FROM blackbox__log) + row_number() OVER (),
+SELECT (SELECT ifnull(max(n), 0) FROM blackbox__log) + row_number() OVER (),
        at, domain, rule, NULL, rows, bytes, oldest, newest, minute
   FROM blackbox__open WHERE minute > 0;
 
@@ -127,8 +127,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_delete
 BEFORE DELETE ON blackbox_settings
 WHEN EXISTS (SELECT 1 FROM blackbox_domains
-              WHERE domain = substr(OLD.name, 1, instr(OLD.name, '.') - 1)
-                 OR OLD.name GLOB 'blackbox.*')
+              WHERE OLD.name GLOB domain || '.*' OR OLD.name GLOB 'blackbox.*')
 BEGIN
   UPDATE blackbox_settings SET value = "default" WHERE name = OLD.name;
   SELECT RAISE(IGNORE);
@@ -209,7 +208,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox__open(
   minute INTEGER,
   at     INTEGER,
   rows   INTEGER,
-  bytes  INTEGER CHECK ((min(rows, bytes) >= 0) IS TRUE),
+  bytes  INTEGER CHECK (min(rows, bytes) >= 0 IS TRUE),
   oldest INTEGER,
   newest INTEGER,
   PRIMARY KEY (domain, rule, minute)
@@ -219,12 +218,11 @@ CREATE TRIGGER IF NOT EXISTS main.retention_log_insert
 INSTEAD OF INSERT ON retention_log
 BEGIN
   INSERT INTO blackbox__open
-  VALUES (NEW.domain, NEW.rule, coalesce(NEW.minute, NEW.at / 60000), NEW.at, NEW.rows,
-          NEW.bytes, NEW.oldest, coalesce(NEW.newest, NEW.oldest))
+  VALUES (NEW.domain, NEW.rule, ifnull(NEW.minute, NEW.at / 60000), NEW.at, NEW.rows,
+          NEW.bytes, NEW.oldest, ifnull(NEW.newest, NEW.oldest))
   ON CONFLICT DO UPDATE
-     SET at = excluded.at, rows = rows + excluded.rows,
-         bytes = bytes + excluded.bytes,
-         oldest = coalesce(min(oldest, excluded.oldest), oldest, excluded.oldest),
+     SET at = NEW.at, rows = rows + NEW.rows, bytes = bytes + NEW.bytes,
+         oldest = coalesce(min(oldest, NEW.oldest), oldest, NEW.oldest),
          newest = coalesce(max(newest, excluded.newest), newest, excluded.newest);
 END;
 
