@@ -20,6 +20,7 @@
 #include "retention.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdarg.h>
 #include <string.h>
 
 #define ERASED_TEXT "[erased]"
@@ -52,6 +53,33 @@ typedef struct Erasure {
 
 /*------------------------------------------------------- one part ----*/
 
+/* Prepares SQL about a part, as for bxPrintf(), with all that is known of the erasure. */
+static sqlite3_stmt *prepareErase(
+    Erasure *p, BxStmts *pOn, const char *zForm, ...) {
+  const char *azValue[] = {p->zWhat, p->zActor, p->zReason, p->zRows};
+  sqlite3_stmt *pStmt = 0;
+  va_list ap;
+  char *zSql;
+  int i;
+  if (p->pErr->rc != SQLITE_OK) return 0;
+  va_start(ap, zForm);
+  zSql = bxGot(sqlite3_vmprintf(zForm, ap), p->pErr);
+  va_end(ap);
+  if (zSql != 0) pStmt = bxPrepare(pOn, zSql, p->pErr);
+  sqlite3_free(zSql);
+  for (i = pStmt ? sqlite3_bind_parameter_count(pStmt) : 0; i > 0; i--) {
+    bxFailDb(p->pErr, p->pHome->bx->db,
+        sqlite3_bind_text(pStmt, i, azValue[i - 1], -1, SQLITE_STATIC));
+  }
+  return pStmt;
+}
+
+/* Runs it to its end. */
+static void finishErase(Erasure *p, sqlite3_stmt *pStmt) {
+  while (bxRow(pStmt, p->pErr)) continue;
+  sqlite3_finalize(pStmt);
+}
+
 /* How often it is in n bytes. */
 static i64 countNeedle(const Needle *p, const void *pIn, size_t n) {
   const char *z = pIn, *zEnd = z + n;
@@ -77,11 +105,9 @@ static int hasNeedle(const Erasure *p, sqlite3_stmt *pRow, int i) {
 /* Lists the rows of a part that have the text in zRows. Returns the condition. */
 static char *findRows(Erasure *p, BxStmts *pOn, const BxRecords *pPart) {
   const char *zKey = pPart->zKey ? pPart->zKey : "t.rowid";
-  char *zSql = bxPrintf(p->pErr, "SELECT %s, %s FROM %s AS t", pPart->zTexts,
-      zKey, pPart->zTable);
   sqlite3_str *pRows = sqlite3_str_new(p->pHome->bx->db);
-  sqlite3_stmt *pRow = zSql ? bxPrepare(pOn, zSql, p->pErr) : 0;
-  sqlite3_free(zSql);
+  sqlite3_stmt *pRow = prepareErase(
+      p, pOn, "SELECT %s, %s FROM %s AS t", pPart->zTexts, zKey, pPart->zTable);
   while (bxRow(pRow, p->pErr)) {
     int i, n = sqlite3_column_count(pRow) - 1;
     for (i = 0; i < n && !hasNeedle(p, pRow, i); i++) continue;
@@ -133,30 +159,6 @@ static char *whichRows(
   return bxFinish(pOut, p->pErr);
 }
 
-/* Prepares SQL about a part, and frees it. */
-static sqlite3_stmt *prepareErase(Erasure *p, BxStmts *pOn, char *zOwned) {
-  sqlite3_stmt *pStmt = zOwned ? bxPrepare(pOn, zOwned, p->pErr) : 0;
-  int n = pStmt ? sqlite3_bind_parameter_count(pStmt) : 0;
-  const char *azValue[] = {p->zWhat, p->zActor, p->zReason, p->zRows};
-  int i;
-  sqlite3_free(zOwned);
-  for (i = 0; i < n && p->pErr->rc == SQLITE_OK; i++) {
-    bxFailDb(p->pErr, p->pHome->bx->db,
-        sqlite3_bind_text(pStmt, i + 1, azValue[i], -1, SQLITE_STATIC));
-  }
-  return pStmt;
-}
-
-static void run(Erasure *p, BxStmts *pOn, char *zOwned) {
-  sqlite3_stmt *pStmt = prepareErase(p, pOn, zOwned);
-  while (bxRow(pStmt, p->pErr)) continue;
-  sqlite3_finalize(pStmt);
-}
-
-static void runTemplate(Erasure *p, BxStmts *pOn, const char *zSql) {
-  if (zSql != 0) run(p, pOn, bxPrintf(p->pErr, "%s", zSql));
-}
-
 static void addErased(sqlite3_str *pOut, const char *zName, i64 nRow) {
   sqlite3_str_appendall(
       pOut, sqlite3_str_length(pOut) > 0 ? ",{\"from\":" : "{\"from\":");
@@ -176,14 +178,13 @@ static void addGone(Erasure *p, const char *zName, i64 nRow, i64 nByte) {
 static void tellHeld(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
     const char *zWhich, const char *zName) {
   sqlite3_stmt *pStmt = prepareErase(p, pOn,
-      bxPrintf(p->pErr,
-          "SELECT (SELECT count(*) FROM %s AS t WHERE %s AND EXISTS (SELECT 1"
-          " FROM main.retention__holds AS f WHERE %s)),"
-          " json_group_array(DISTINCT f.kind || ' ' || f.\"key\" || ' by ' ||"
-          " f.owner) FROM %s AS t JOIN main.retention__holds AS f ON %s"
-          " WHERE %s",
-          pPart->zTable, zWhich, pPart->zHolds, pPart->zTable, pPart->zHolds,
-          zWhich));
+      "SELECT (SELECT count(*) FROM %s AS t WHERE %s AND EXISTS (SELECT 1"
+      " FROM main.retention__holds AS f WHERE %s)),"
+      " json_group_array(DISTINCT f.kind || ' ' || f.\"key\" || ' by ' ||"
+      " f.owner) FROM %s AS t JOIN main.retention__holds AS f ON %s"
+      " WHERE %s",
+      pPart->zTable, zWhich, pPart->zHolds, pPart->zTable, pPart->zHolds,
+      zWhich);
   if (bxRow(pStmt, p->pErr) && sqlite3_column_int64(pStmt, 0) > 0) {
     p->nHeld += sqlite3_column_int64(pStmt, 0);
     addErased(p->pHeld, zName, sqlite3_column_int64(pStmt, 0));
@@ -197,9 +198,8 @@ static void tellHeld(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
 static i64 countErased(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
     const char *zWhich, i64 *pnByte) {
   sqlite3_stmt *pStmt = prepareErase(p, pOn,
-      bxPrintf(p->pErr,
-          "SELECT count(*), coalesce(sum(%s), 0) FROM %s AS t WHERE %s",
-          pPart->zBytes, pPart->zTable, zWhich));
+      "SELECT count(*), coalesce(sum(%s), 0) FROM %s AS t WHERE %s",
+      pPart->zBytes, pPart->zTable, zWhich);
   i64 nRow = 0;
   if (bxRow(pStmt, p->pErr)) {
     nRow = sqlite3_column_int64(pStmt, 0);
@@ -215,7 +215,7 @@ static void unpin(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
   char *zPinned;
   if (pPart->zPinned == 0) {
     if (pPart->zUnpin == 0) return;
-    run(p, pOn, bxPrintf(p->pErr, "%s AND %s", pPart->zUnpin, zWhich));
+    finishErase(p, prepareErase(p, pOn, "%s AND %s", pPart->zUnpin, zWhich));
     return;
   }
   zPinned = bxPrintf(p->pErr, "%s AND %s", zWhich, pPart->zPinned);
@@ -229,7 +229,7 @@ static void unpin(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
         nRow, zName);
   }
   if (nRow > 0) {
-    run(p, pOn, bxPrintf(p->pErr, "%s WHERE %s", pPart->zUnpin, zPinned));
+    finishErase(p, prepareErase(p, pOn, "%s WHERE %s", pPart->zUnpin, zPinned));
     p->nUnpinned += nRow;
   }
   sqlite3_free(zPinned);
@@ -238,11 +238,9 @@ static void unpin(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
 /* Rows that stay lose each form of the text, the longest first. */
 static void loseText(
     Erasure *p, BxStmts *pOn, const BxRecords *pPart, const char *zWhich) {
-  char *zSql = bxPrintf(p->pErr, "UPDATE %s AS t SET %s WHERE %s",
+  sqlite3_stmt *pStmt = prepareErase(p, pOn, "UPDATE %s AS t SET %s WHERE %s",
       pPart->zTable, pPart->zLoses, zWhich);
-  sqlite3_stmt *pStmt = zSql ? bxPrepare(pOn, zSql, p->pErr) : 0;
   int i;
-  sqlite3_free(zSql);
   for (i = 0; i < p->nForm && p->pErr->rc == SQLITE_OK; i++) {
     bxBind(pStmt, p->pErr, "tt-t", p->aForm[i].z, ERASED_TEXT, p->zRows);
     bxRun(pStmt, p->pErr);
@@ -282,9 +280,9 @@ static void eraseLog(
   sqlite3_stmt *pRow;
   char *zRows;
   i64 nRow = 0, nByte = 0;
-  pRow = prepareErase(p, pOn,
-      bxPrintf(p->pErr, "SELECT json_group_array(%s) FROM %s AS t WHERE %s",
-          pPart->zKey, pPart->zTable, zWhich));
+  pRow =
+      prepareErase(p, pOn, "SELECT json_group_array(%s) FROM %s AS t WHERE %s",
+          pPart->zKey, pPart->zTable, zWhich);
   zRows = bxRow(pRow, p->pErr) ? bxColumnCopy(pRow, 0, p->pErr) : 0;
   sqlite3_finalize(pRow);
   pRow = bxPrepare(pOn, pPart->zLoses, p->pErr);
@@ -333,16 +331,19 @@ static void erasePart(
       p->bOpened = 1;
       p->pDomain->xErase(p->pHome, 0, p->pErr);
     }
-    runTemplate(p, pOn, pPart->zBefore);
+    if (pPart->zBefore != 0) {
+      finishErase(p, prepareErase(p, pOn, "%s", pPart->zBefore));
+    }
     if (pPart->zLoses != 0) {
       loseText(p, pOn, pPart, zFree);
     } else {
-      run(p, pOn,
-          bxPrintf(
-              p->pErr, "DELETE FROM %s AS t WHERE %s", pPart->zTable, zFree));
+      finishErase(p, prepareErase(p, pOn, "DELETE FROM %s AS t WHERE %s",
+                         pPart->zTable, zFree));
     }
   }
-  if (!p->bLook) runTemplate(p, pOn, pPart->zAfter);
+  if (!p->bLook && pPart->zAfter != 0) {
+    finishErase(p, prepareErase(p, pOn, "%s", pPart->zAfter));
+  }
   sqlite3_free(zFree);
   sqlite3_free(zAll);
 }
