@@ -190,7 +190,7 @@ SELECT rowid AS rid, NULL AS at FROM event_payloads
 ----------------------------------------------------------------- inserts --
 
 -- SQLite fires no DELETE trigger for what REPLACE takes. So it is deleted before, by
--- which the guard sees it, and the receipt (payload_leaving). hit is asked, because RAISE(FAIL)
+-- which the guard sees it, and the receipt (payload_leaving). hit is asked, because a RAISE of FAIL
 -- of a user's trigger leaves it. (rowid -1 means none: no row has it.)
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
 BEFORE INSERT ON event_payloads
