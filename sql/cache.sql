@@ -80,7 +80,7 @@ CREATE TABLE IF NOT EXISTS main.cache_items(
   AND session_id NOT GLOB '*[^ -~ -􏿿]*' AND task_id || turn_id NOT GLOB '*[^ -^`-~ -􏿿]*' AND NOT instr(storage_key, x'00')) IS TRUE),
   CONSTRAINT "ValidationError: timestamp and expires_at must be milliseconds since 1970 UTC; omit them"
   CHECK (typeof(timestamp) || typeof(ifnull(expires_at, 0)) = 'integerinteger'
-  AND min(timestamp, ifnull(expires_at, 0)) >= 0 AND max(timestamp, ifnull(expires_at, 0)) < 253402300800000),
+  AND min(timestamp, ifnull(expires_at, 0)) >= 0 AND max(timestamp, ifnull(expires_at, 0)) <= 253402300799999),
   CONSTRAINT "ValidationError: data must be JSON text; use json_quote()"
   CHECK (data = printf('%s', data))
 );
