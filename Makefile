@@ -262,7 +262,7 @@ test-browser: $(MODULE) build/browser/node_modules/.done
 
 build/fuzz: $(SRC) $(HDR) build/sql.c build/page.c tests/faults/fuzz.c
 	@$(NEED) fuzz
-	clang -std=c11 $(WARN) -O1 -g -DSQLITE_CORE -DBX_DEBUG \
+	clang -std=c11 $(WARN) -O2 -g -DSQLITE_CORE -DBX_DEBUG \
 	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
 	  -o $@ $(SRC) build/sql.c build/page.c tests/faults/fuzz.c -lsqlite3 $(LDLIBS)
 

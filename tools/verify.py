@@ -264,9 +264,8 @@ class Verifier:
                 words = [repr(row.get(name)) for name in ("subject", "actor", "reason")]
                 told.append(f"row {n}: {act!r} {' '.join(words)}")
         for n in sorted(n for n, row in self.rows.items() if row is None):
-            by = ended.get(str(n))
-            need(not self.bundle or by, f"row {n} is only a hash, and no row ends its pin")
-            told.append(f"HASH ONLY: row {n}, see row {by}")
+            need(not self.bundle or str(n) in ended, f"row {n} is only a hash, and no row says why")
+            told.append(f"HASH ONLY: row {n}, see row {ended.get(str(n))}")
         for (n, name), by in sorted(self.erased.items()):
             need(not self.bundle or by, f"{name} of row {n} has no salt, and no row erases it")
             told.append(f"ERASED: {name} of row {n}, see row {by or None}")
@@ -275,8 +274,9 @@ class Verifier:
              "the bundle has more or fewer rows than it says")
         need(not (self.bundle and self.hidden), "a bundle shows what was not erased")
         need(len(pins) >= taken, f"the switch took {taken} rows, and {len(pins)} are here")
-        return "\n".join([f"{rows} of {self.head[1]} leaves of {self.head[0]}; {waiting} pins have "
-                          f"no proof; {self.hidden} values are not shown"] + told)
+        told[:0] = [f"{rows} of {self.head[1]} leaves of {self.head[0]}; {taken} taken, {len(pins)}"
+                    f" pinned; {waiting} pins have no proof; {self.hidden} values are not shown"]
+        return "\n".join(told)
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)

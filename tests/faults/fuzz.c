@@ -455,6 +455,8 @@ static void begin(void) {
   static char aPages[2400 * 4400];
   sqlite3_config(SQLITE_CONFIG_PAGECACHE, aPages, 4400, 2400);
   sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 1200, 500);
+  sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+  sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
   openDb();
   dbWhole = db;
   must("SELECT blackbox_install('main', 'all')");

@@ -79,7 +79,7 @@ def test_what_was_completed_unpinned_held_and_erased_is_said(fired):
     lines = bundle(fired)
     unpin = next(n for n in range(1, 20) if values(lines, n).get("kind") == "unpin")
     said = told(lines)
-    assert said[0].endswith("; 0 pins have no proof; 0 values are not shown")
+    assert said[0].endswith("; 3 taken, 3 pinned; 0 pins have no proof; 0 values are not shown")
     assert f"row {unpin}: 'payload unpin' '{values(lines, unpin)['subject']}' 'ann' None" in said
     assert [s for s in said if s.startswith("HASH ONLY")] == [
         f"HASH ONLY: row 1, see row {unpin}", f"HASH ONLY: row 3, see row {unpin + 2}"]
@@ -127,6 +127,12 @@ def test_pins_that_wait_for_their_leaf_are_named(db, path):
     assert "; 1 pins have no proof;" in said[0] and said[-1] == "NO PROOF: 'later', pinned by row 5"
     head(db)
     assert bundle(db)[0]["unproven"] == 0
+
+
+def test_a_row_of_the_switch_that_is_left_out_is_not_in_the_sum(fired):
+    lines = [line for line in bundle(fired) if line.get("n") not in (3, 4)]
+    lines[0]["rows"] = 2
+    assert "; 0 taken, 2 pinned;" in told(lines)[0]
 
 
 def test_a_kill_switch_that_is_not_there_is_not_found(fired):
@@ -197,7 +203,7 @@ FORGED = {
     "a pin left out": (drop(2), "the switch took 3 rows, and 2 are here"),
     "a pin of another switch": (other, "row 7 is of another kill switch"),
     "a row left out that is counted": (lambda x: x.pop(2), "more or fewer rows than it says"),
-    "an unpin left out": (cut_unpin, "row 1 is only a hash, and no row ends its pin"),
+    "an unpin left out": (cut_unpin, "row 1 is only a hash, and no row says why"),
     "the same row twice": (lambda x: x.append(x[2]), "row 2 is there twice"),
     "a body made blank": (blank(2, "row.response_body"), "has no salt, and no row erases it"),
     "a reason made blank": (blank(5, "reason"), "reason of row 6 has no salt"),
