@@ -183,7 +183,8 @@ typedef struct RolloutRules {
   sqlite3_uint64 hash; /* of these rows */
   int bImport;         /* those are among them that only an import needs */
   int bSure;           /* no rollback can undo them */
-  int bAlone;          /* nor the answers of the policy */
+  int bSolid;          /* nor the answers of the policy: since a call that began */
+  i64 nSolid;          /* with nothing to roll back, nobody else changed anything */
   unsigned iCommit;
   int bSearch; /* there is an index of the texts */
   BxPlaces places;

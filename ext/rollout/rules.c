@@ -153,6 +153,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   i64 iData = bxDataVersion(pHome, pErr);
   sqlite3_uint64 hash;
   unsigned iCommit = 0;
+  i64 nSolid;
   int bKnown;
   if (pErr->rc != SQLITE_OK) return 0;
   if (p == 0) p = pMemory->pRules = bxNew(sizeof(*p), pErr);
@@ -163,8 +164,9 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
     return p;
   }
   bKnown = areKnown(p, pHome, bImport, iData);
-  if (!bKnown || !p->bAlone) forgetAnswers(p);
-  p->bAlone = pHome->bx->bAlone;
+  if (!bKnown || !p->bSolid) forgetAnswers(p);
+  nSolid = p->nSolid = pHome->bx->bClean ? pHome->bx->nForeign : p->nSolid;
+  p->bSolid = nSolid == pHome->bx->nForeign;
   p->iCall = bKnown ? pHome->bx->iCall : 0;
   if (bKnown) return p;
   sqlite3_file_control(
@@ -188,7 +190,8 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
     p->bSure = pHome->bx->bClean;
   }
   p->iCall = pHome->bx->iCall;
-  p->bAlone = pHome->bx->bAlone;
+  p->nSolid = nSolid;
+  p->bSolid = nSolid == pHome->bx->nForeign;
   p->pHome = pHome;
   p->hash = hash;
   p->bImport = bImport;

@@ -77,7 +77,15 @@ def test_an_append_applies_the_policy_that_is_in_force_now(db):
         assert append(db, ID, item) == now, sql
         db.execute("ROLLBACK")
         assert append(db, ID, item) == kept, sql
-        db.execute(sql)
+        for end, found in ("ROLLBACK", kept), ("COMMIT", now):
+            db.execute("BEGIN")
+            assert append(db, ID, item) == append(db, ID, item) == kept, sql
+            db.execute(sql)
+            assert append(db, ID, item) == append(db, ID, item) == now, sql
+            db.execute(end)
+            db.execute("BEGIN IMMEDIATE")
+            assert append(db, ID, item) == append(db, ID, item) == found, sql
+            db.execute("COMMIT")
         assert append(db, ID, item) == now, sql
         kept = now
     well(db)
