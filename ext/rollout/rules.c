@@ -203,16 +203,23 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
 
 /*--------------------------------------------------------------- policy ----*/
 
-/* The same query as in the trigger rollout_log_insert, which cannot be called
-** from here; a test compares both. ?2 is '' for an item without a payload, and
-** NULL for a payload without a type. */
+/* What the trigger rollout_log_insert looks up, which cannot be called from here; a
+** test compares both. ?2 is '' for an item without a payload, and NULL for a payload
+** without a type. Four look-ups are faster than lists of keys. */
+#define KEEP_ITEM "lower(replace(?1, '_', ''))"
+#define KEEP_PAYLOAD "coalesce(lower(replace(?2, '_', '')), '*')"
+#define KEEP_ANY "iif(?2 IS '', NULL, '*')"
+#define KEEP_OF(item, payload)                                                 \
+  "(SELECT keep FROM main.rollout_policy WHERE preset = p.preset "             \
+  "AND item_key = " item " AND payload_key = " payload "), "
+/* clang-format off */
 static const char zKeep[] =
-    "SELECT coalesce(max(4 * (item_key <> '*') + 2 * (payload_key <> '*') "
-    "+ keep) & 1, 0) FROM main.rollout_policy WHERE preset = "
-    "(SELECT CAST(value AS TEXT) FROM main.blackbox_settings WHERE name = "
-    "'rollout.policy') "
-    "AND item_key IN (lower(replace(?1, '_', '')), '*') AND payload_key IN "
-    "(coalesce(lower(replace(?2, '_', '')), '*'), iif(?2 IS '', NULL, '*'))";
+    "SELECT coalesce("
+    KEEP_OF(KEEP_ITEM, KEEP_PAYLOAD) KEEP_OF(KEEP_ITEM, KEEP_ANY)
+    KEEP_OF("'*'", KEEP_PAYLOAD) KEEP_OF("'*'", KEEP_ANY) "0) "
+    "FROM (SELECT CAST(value AS TEXT) AS preset FROM main.blackbox_settings "
+    "WHERE name = 'rollout.policy') AS p";
+/* clang-format on */
 
 int bxRolloutKeeps(
     BxStmts *pHome, const char *zType, const char *zPayloadType, BxErr *pErr) {
