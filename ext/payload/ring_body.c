@@ -177,40 +177,56 @@ static i64 common(const unsigned char *a, const unsigned char *b, i64 n) {
   return i;
 }
 
+/* The texts that are in memory of the loaded log. */
+static BodyText *textsInMemory(RingBodies *pB) {
+  i64 iKept = pB->log.iNo % AGENTS_KEPT;
+  BodyText *a = pB->aKept[iKept].a;
+  int i;
+  for (i = 0; i < HEADS && pB->aKept[iKept].iNo != pB->log.iNo; i++) a[i].n = 0;
+  pB->aKept[iKept].iNo = pB->log.iNo;
+  return a;
+}
+
+static int isOfHead(const BodyText *pText, const BodyHead *pHead) {
+  return pText->n > 0 && pText->sum == pHead->sum && pText->n == pHead->n;
+}
+
+/* The text of head iHead that is in memory; else one that no other head needs. (After a
+** rollback the same text may be made again: then two are equal.) */
+static BodyText *textForHead(RingBodies *pB, int iHead) {
+  BodyText *a = textsInMemory(pB), *pFree = 0;
+  int i, k, mUsed = 0;
+  for (k = 0; k < pB->log.nHead; k++) {
+    for (i = 0; i < HEADS && !isOfHead(&a[i], &pB->log.aHead[k]); i++) {
+    }
+    if (i < HEADS && k == iHead) return &a[i];
+    if (i < HEADS) mUsed |= 1 << i;
+  }
+  for (i = 0; i < HEADS; i++) {
+    if (mUsed & 1 << i) continue;
+    if (pFree == 0 || a[i].nAlloc > pFree->nAlloc) pFree = &a[i];
+  }
+  assert(pFree != 0);
+  return pFree;
+}
+
 /* The body of head i; NULL if it cannot be read. */
 static BodyText *bodyOfHead(Ring *p, int i, BxErr *pErr) {
-  RingBodies *pB = p->pBodies;
-  BodyLog *pLog = &pB->log;
-  const BodyHead *pHead = &pLog->aHead[i];
-  i64 iKept = pLog->iNo % AGENTS_KEPT;
-  BodyText *a = pB->aKept[iKept].a, *pFree = 0;
+  const BodyHead *pHead = &p->pBodies->log.aHead[i];
+  BodyText *pText;
   BxErr err = {SQLITE_OK, 0};
-  int k;
   if (pErr->rc != SQLITE_OK) return 0;
-  if (pB->aKept[iKept].iNo != pLog->iNo) {
-    for (k = 0; k < HEADS; k++) a[k].n = 0;
-    pB->aKept[iKept].iNo = pLog->iNo;
-  }
-  for (k = 0; k < HEADS; k++) {
-    int bUsed = 0, m;
-    if (a[k].n > 0 && a[k].sum == pHead->sum && a[k].n == pHead->n) {
-      return &a[k];
-    }
-    for (m = 0; m < pLog->nHead; m++) {
-      bUsed |= a[k].n > 0 && a[k].sum == pLog->aHead[m].sum;
-    }
-    if (!bUsed && (pFree == 0 || a[k].nAlloc > pFree->nAlloc)) pFree = &a[k];
-  }
-  if (pFree == 0) pFree = &a[0];
-  pFree->n = 0;
-  buildText(p, pHead->iAt, pHead->n, pFree, 1, &err);
-  pFree->sum = pHead->sum;
+  pText = textForHead(p->pBodies, i);
+  if (isOfHead(pText, pHead)) return pText;
+  pText->n = 0;
+  buildText(p, pHead->iAt, pHead->n, pText, 1, &err);
+  pText->sum = pHead->sum;
   if ((err.rc & 0xff) == SQLITE_CORRUPT) {
     bxClear(&err);
     return 0;
   }
   bxPass(pErr, &err);
-  return pErr->rc == SQLITE_OK ? pFree : 0;
+  return pErr->rc == SQLITE_OK ? pText : 0;
 }
 
 /* The head with which a body has the most in common: its number; -1: none. */
@@ -241,36 +257,21 @@ static int findHead(Ring *p, const unsigned char *z, i64 n,
   return iBest;
 }
 
-/* The body becomes the first head, in place of head i, or of the last one for -1. */
+/* The body becomes the first head, in place of head i, or of the last one for -1. Its
+** text takes the place of that one's, with which it shares its beginning. */
 static void setHead(Ring *p, int i, BodyHead head, const unsigned char *z,
     i64 nShared, BxErr *pErr) {
   RingBodies *pB = p->pBodies;
   BodyLog *pLog = &pB->log;
-  i64 iKept = pLog->iNo % AGENTS_KEPT;
-  BodyText *pText = 0, *a = pB->aKept[iKept].a;
-  int k;
-  if (i < 0 && pLog->nHead < HEADS) pLog->nHead++;
-  k = i < 0 ? (int)pLog->nHead - 1 : i;
-  for (i = 0; i < HEADS; i++) { /* the memory of the one that goes */
-    if (a[i].n > 0 && a[i].sum == pLog->aHead[k].sum) pText = &a[i];
+  BodyText *pText;
+  if (i < 0 && pLog->nHead < HEADS) {
+    memset(&pLog->aHead[pLog->nHead++], 0, sizeof(head));
   }
-  if (pText == 0) nShared = 0;
-  for (i = 0; i < HEADS && pText == 0; i++) {
-    int m, bUsed = 0;
-    for (m = 0; m < pLog->nHead; m++) {
-      bUsed |= m != k && a[i].n > 0 && a[i].sum == pLog->aHead[m].sum;
-    }
-    if (!bUsed) pText = &a[i];
-  }
-  memmove(&pLog->aHead[1], &pLog->aHead[0], sizeof(head) * (size_t)k);
+  if (i < 0) i = (int)pLog->nHead - 1;
+  pText = textForHead(pB, i);
+  if (!isOfHead(pText, &pLog->aHead[i])) nShared = 0;
+  memmove(&pLog->aHead[1], &pLog->aHead[0], sizeof(head) * (size_t)i);
   pLog->aHead[0] = head;
-  if (pB->aKept[iKept].iNo != pLog->iNo) {
-    for (i = 0; i < HEADS; i++) a[i].n = 0;
-    pB->aKept[iKept].iNo = pLog->iNo;
-  }
-  /* After a rollback two of them can be the same text, and each head have one. */
-  if (pText == 0) pText = &a[0];
-  if (pText->n == 0) nShared = 0;
   pText->n = 0;
   if (roomFor(pB, pText, head.n, 1, pErr) == 0) return;
   memcpy(pText->z + nShared, z + nShared, (size_t)(head.n - nShared));
@@ -278,7 +279,7 @@ static void setHead(Ring *p, int i, BodyHead head, const unsigned char *z,
   pText->sum = head.sum;
   pText->iAt = head.iAt;
   pText->iParent = -1;
-  if (pB->nKept > KEPT_MOST) freeKept(pB, iKept);
+  if (pB->nKept > KEPT_MOST) freeKept(pB, pLog->iNo % AGENTS_KEPT);
 }
 
 void bxBodyAppend(

@@ -171,15 +171,12 @@ static void scrub(Ring *p, BxErr *pErr) {
   sqlite3_free(spans.a);
 }
 
-/* Whether SQLite fills what is deleted with zeros. */
-static int isSecure(Ring *p, BxErr *pErr) {
-  return bxAsk(&p->base.stmts, "PRAGMA main.secure_delete", pErr, "") == 1;
-}
-
 void bxBodyRolled(Ring *p, i64 iSeq, BxErr *pErr) {
   const BodyLog *pLog = &p->pBodies->log;
   if (pErr->rc != SQLITE_OK || bxBodyEnd(pLog) == 0) return;
-  if (iSeq % (p->nWindow + 2) != 0 || !isSecure(p, pErr)) return;
+  if (iSeq % (p->nWindow + 2) != 0 ||
+      bxAsk(&p->base.stmts, "PRAGMA main.secure_delete", pErr, "") != 1)
+    return;
   scrub(p, pErr);
   /* the next pushes overwrite some places */
   if (pLog->nPlace > 2 * pLog->nLive + 8) clearPlaces(p, pErr);

@@ -159,6 +159,28 @@ def test_random_conversations_read_the_same(path, seed):
     assert sorted(map(repr, saved)) == sorted(repr(row[:5]) for row in run.model.evidence)
 
 
+@pytest.mark.parametrize("seed", range(120 if FULL else 30))
+def test_a_push_that_is_rolled_back_and_made_again(path, seed):
+    """The connection then has the same text twice in memory."""
+    dice, db, talks = random.Random(seed), connect(path), []
+    db.execute("PRAGMA synchronous=OFF")
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=8)")
+    for i in range(120):
+        if len(talks) < 2 or dice.random() < 0.1:
+            talks = [*talks, f"{i} " + "w" * dice.randrange(300, 9000)][-5:]
+        talk = dice.randrange(len(talks))
+        talks[talk] += f" more {i}" * dice.randrange(1, 60)
+        if dice.random() < 0.5:
+            db.execute("BEGIN")
+            push(db, "a", f"e{i}", talks[talk])
+            db.execute("ROLLBACK")
+        push(db, "a", f"e{i}", talks[talk])
+        assert one(db, "SELECT request_body FROM ring ORDER BY seq DESC LIMIT 1") == talks[talk]
+        if dice.random() < 0.06:
+            db.execute("DELETE FROM ring WHERE seq % ? = 0", (dice.choice([1, 2, 3]),))
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
 # ---- a full disk ----
 
 @pytest.mark.parametrize("seed", range(12 if FULL else 3))
