@@ -330,7 +330,7 @@ BEGIN
   SELECT CASE
     WHEN NEW.pinned <> (NEW.pinned = 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-    WHEN NEW.pinned IS NOT 1 AND OLD.pinned IS NOT 0 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
+    WHEN OLD.pinned AND NEW.pinned IS NOT 1 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins')
     WHEN NEW.size_bytes IS NOT OLD.size_bytes AND (SELECT rid FROM payload__state) IS NOT NEW.rowid
      AND NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
@@ -344,7 +344,7 @@ END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_update_pin
 AFTER UPDATE OF id, pinned ON event_payloads
-WHEN NEW.pinned <> 0 AND NEW.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
+WHEN NEW.pinned AND NEW.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
 BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
   VALUES ('payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id);
