@@ -195,12 +195,40 @@ static void sweep(SweepRun *pRun, BxErr *pErr) {
   } while (pRun->bMore && pRun->nLeft > 0 && pErr->rc == SQLITE_OK);
 }
 
-/* {"removed":3,"bytes":120,"byRule":{"payload.age":3},"more":false} */
-static void returnSweep(BxCall *p, const SweepRun *pRun) {
+/* How many rows stay that are due, and why, as a JSON object: {"held":2}. If more are
+** due, nobody has looked at all of them: then NULL. */
+static char *leftRows(SweepRun *pRun, int bMore, BxErr *pErr) {
+  sqlite3_str *pSql = sqlite3_str_new(pRun->p->bx->db);
+  char *zSql, *zLeft = 0;
+  int i;
+  sqlite3_str_appendall(pSql,
+      "SELECT json_group_object(why, n) FROM (SELECT why, count(*) AS n FROM"
+      " (SELECT NULL AS why");
+  for (i = 0; i < pRun->rules.n && !bMore; i++) {
+    const RetentionRule *pRule = &pRun->rules.a[i];
+    if (pRule->az[RULE_PROBLEM] != 0) continue;
+    sqlite3_str_appendf(pSql,
+        " UNION ALL SELECT coalesce(blocked, 'refused') FROM (%s) WHERE NOT"
+        " free%s",
+        pRule->az[RULE_ROWS], pRun->aShare[i].bStuck ? " OR 1" : "");
+  }
+  sqlite3_str_appendall(pSql, ") WHERE why IS NOT NULL GROUP BY why)");
+  zSql = bxFinish(pSql, pErr);
+  if (zSql != 0 && !bMore) {
+    sqlite3_stmt *pStmt = bxPlain(pRun->p->bx->db, zSql, pErr);
+    if (bxRow(pStmt, pErr)) zLeft = bxColumnCopy(pStmt, 0, pErr);
+    sqlite3_finalize(pStmt);
+  }
+  sqlite3_free(zSql);
+  return zLeft;
+}
+
+/* {"removed":3,"bytes":120,"byRule":{"payload.age":3},"left":{"held":1},"more":false} */
+static void returnSweep(BxCall *p, SweepRun *pRun) {
   sqlite3_str *pBy = sqlite3_str_new(p->bx->db);
   i64 nGone = 0, nByte = 0;
-  char *zByRule;
-  int i;
+  char *zByRule, *zLeft;
+  int i, bMore;
   for (i = 0; i < pRun->rules.n; i++) {
     const Share *pShare = &pRun->aShare[i];
     const char *zRule = pRun->rules.a[i].az[RULE_RULE];
@@ -212,12 +240,16 @@ static void returnSweep(BxCall *p, const SweepRun *pRun) {
     nByte += pShare->nByte;
   }
   zByRule = bxFinish(pBy, &p->err);
+  bMore = pRun->bMore && nGone > 0;
+  zLeft = leftRows(pRun, bMore, &p->err);
   if (p->err.rc == SQLITE_OK) {
-    bxReturnJson(p, sqlite3_mprintf("{\"removed\":%lld,\"bytes\":%lld,"
-                                    "\"byRule\":{%s},\"more\":%s}",
-                        nGone, nByte, zByRule ? zByRule : "",
-                        pRun->bMore && nGone > 0 ? "true" : "false"));
+    bxReturnJson(
+        p, sqlite3_mprintf("{\"removed\":%lld,\"bytes\":%lld,\"byRule\":{%s},"
+                           "\"left\":%s,\"more\":%s}",
+               nGone, nByte, zByRule ? zByRule : "", zLeft ? zLeft : "null",
+               bMore ? "true" : "false"));
   }
+  sqlite3_free(zLeft);
   sqlite3_free(zByRule);
 }
 

@@ -388,6 +388,9 @@ TRANSLATIONS = [
         r"SELECT payload_cleanup\(([^()]*)\)", r"SELECT payload_cleanup(\1) ->> '$.rows'",
         "it returns what it has done"),
     Translation(
+        r"SELECT retention_sweep\(([^()]*)\)", r"SELECT json_remove(retention_sweep(\1), '$.left')",
+        "it returns what stays, too"),
+    Translation(
         r"FROM rollout_readings", "FROM (SELECT *, kind AS fact FROM blackbox_places "
         "WHERE type <> '' AND kind NOT IN ('usage', 'line', 'start'))", "one table of formats"),
     Translation(

@@ -42,7 +42,7 @@ def receipts(db):
 
 
 def test_nothing_due_is_no_work(db):
-    assert sweep(db) == {"removed": 0, "bytes": 0, "byRule": {}, "more": False}
+    assert sweep(db) == {"removed": 0, "bytes": 0, "byRule": {}, "left": {}, "more": False}
     assert receipts(db) == []
 
 
@@ -150,7 +150,7 @@ def test_a_view_of_the_user_is_swept_through_its_trigger(db):
     db.execute("CREATE TRIGGER draft INSTEAD OF DELETE ON drafts BEGIN"
                " DELETE FROM notes WHERE id = OLD.key; END")
     db.execute("INSERT INTO retention_rules(rule, \"view\", age_ms) VALUES('d', 'drafts', 10)")
-    assert sweep(db) == {"removed": 1, "bytes": 3, "byRule": {"d": 1}, "more": False}
+    assert sweep(db) == {"removed": 1, "bytes": 3, "byRule": {"d": 1}, "left": {}, "more": False}
     assert rows(db, "SELECT id FROM notes") == [(1,)]
     assert receipts(db) == [("user", "d", "retention_sweep", 1, 3)]
 
@@ -189,7 +189,8 @@ def test_idle_sessions_with_a_tool_result_go_by_a_rule_of_their_own(db):
     report = "SELECT due_rows, due_bytes FROM retention_report(0, ?) WHERE part = 'cache'"
     assert rows(db, report, now) == [(1, 6)]
     assert sweep(db, 10, now) == {
-        "removed": 1, "bytes": 6, "byRule": {"cache.abandoned": 1}, "more": False}
+        "removed": 1, "bytes": 6, "byRule": {"cache.abandoned": 1},
+        "left": {"held": 1, "tool_result": 1}, "more": False}
     assert receipts(db) == [("cache", "abandoned", None, 2, 6)]
     assert rows(db, "SELECT session_id, item_count FROM cache_sessions") == [(OTHER, 2)]
     db.execute("INSERT INTO blackbox_settings(name, value) VALUES('cache.max_idle_days', 36500)")
@@ -298,9 +299,11 @@ def test_rows_that_a_trigger_keeps_silently_do_not_count(db):
     own_rule(db)
     db.execute("CREATE TRIGGER mine BEFORE DELETE ON notes WHEN OLD.id < 3"
                " BEGIN SELECT RAISE(IGNORE); END")
-    assert sweep(db) == {"removed": 1, "bytes": 12, "byRule": {"mine": 1}, "more": False}
+    assert sweep(db) == {"removed": 1, "bytes": 12, "byRule": {"mine": 1},
+                         "left": {"refused": 2}, "more": False}
     assert receipts(db) == [("user", "mine", "retention_sweep", 1, 12)]
-    assert sweep(db, 1) == {"removed": 0, "bytes": 0, "byRule": {}, "more": False}
+    assert sweep(db, 1) == {"removed": 0, "bytes": 0, "byRule": {}, "left": {"refused": 2},
+                            "more": False}
     assert len(receipts(db)) == 1
 
 
