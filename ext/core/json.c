@@ -298,7 +298,7 @@ char *bxPutJson(char *zOut, const char *z, int n) {
 }
 
 void bxAppendJson(sqlite3_str *pOut, const char *z, int n) {
-  const char *zEnd = z + n;
+  const char *zEnd = z != 0 ? z + n : 0;
   sqlite3_str_appendchar(pOut, 1, '"');
   while (z < zEnd) {
     char aOut[BX_JSON_ROOM];
