@@ -28,6 +28,7 @@ typedef struct PackReader {
   Pack a[READER_PACKS];
   i64 iClock;
   void *pZip; /* bxStoreZip() */
+  Met *pMet;
 } PackReader;
 
 static void freeReader(void *pArg) {
@@ -40,6 +41,7 @@ static void freeReader(void *pArg) {
   }
   ZSTD_freeDCtx(p->pUnzip);
   ZSTD_freeCCtx(p->pZip);
+  bxMetFree(p->pMet);
   sqlite3_free(p);
 }
 
@@ -53,6 +55,12 @@ static PackReader *readerOf(Bx *bx, BxErr *pErr) {
 void **bxStoreZip(Bx *bx, BxErr *pErr) {
   PackReader *p = readerOf(bx, pErr);
   return p != 0 ? &p->pZip : 0;
+}
+
+Met *bxStoreMet(Bx *bx, BxErr *pErr) {
+  PackReader *p = readerOf(bx, pErr);
+  if (p != 0 && p->pMet == 0) p->pMet = bxMetNew(pErr);
+  return p != 0 ? p->pMet : 0;
 }
 
 const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr) {
@@ -109,8 +117,10 @@ static void failPack(BxStmts *p, i64 iPack, const char *zWhy, BxErr *pErr) {
 }
 
 void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
-  sqlite3_stmt *pStmt =
-      bxStmt(p, "SELECT list FROM main.store__uses WHERE pack = ?1", pErr);
+  sqlite3_stmt *pStmt = bxStmt(p,
+      "SELECT list, (SELECT token FROM main.store__packs WHERE pack = ?1)"
+      " FROM main.store__uses WHERE pack = ?1",
+      pErr);
   int bThere;
   memset(pOut, 0, sizeof(*pOut));
   pOut->iPack = iPack;
@@ -120,31 +130,35 @@ void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
     const unsigned char *z = sqlite3_column_blob(pStmt, 0);
     pOut->nStored = sqlite3_column_bytes(pStmt, 0);
     if (z == 0 && pOut->nStored > 0) bxGot(0, pErr);
+    pOut->iToken = sqlite3_column_int64(pStmt, 1);
     bxListDecode(pOut, z, pOut->nStored, pErr);
   }
   bxDone(pStmt, pErr);
   if (!bThere) failPack(p, iPack, "has no list", pErr);
 }
 
-/* Decompresses data up to nWant bytes at least. If that is all of it, the checksum
-** at its end is tested. Returns 0 if it is damaged. */
+/* Decompresses data, of one frame or several, up to nWant bytes at least. The checksum
+** at the end of a frame is tested if what comes after is wanted, or nothing does.
+** Returns 0 if it is damaged. */
 static int unzip(
     ZSTD_DCtx *pUnzip, Pack *p, const unsigned char *z, size_t n, i64 nWant) {
-  size_t nNext;
+  size_t nNext = 0;
   p->nDone = 0;
-  if (ZSTD_isError(ZSTD_decompressBegin(pUnzip))) return 0;
-  while ((nNext = ZSTD_nextSrcSizeToDecompress(pUnzip)) > 0 &&
-         (p->nDone < nWant || p->nDone == p->nByte)) {
-    size_t nDone = nNext > n
-                       ? (size_t)-1
-                       : ZSTD_decompressContinue(pUnzip, p->bytes.a + p->nDone,
-                             (size_t)(p->nByte - p->nDone), z, nNext);
+  while (p->nDone < nWant || p->nDone == p->nByte) {
+    size_t nDone;
+    if (nNext == 0 && n == 0) return p->nDone == p->nByte;
+    if (nNext == 0 && ZSTD_isError(ZSTD_decompressBegin(pUnzip))) return 0;
+    nNext = ZSTD_nextSrcSizeToDecompress(pUnzip);
+    nDone = nNext > n ? (size_t)-1
+                      : ZSTD_decompressContinue(pUnzip, p->bytes.a + p->nDone,
+                            (size_t)(p->nByte - p->nDone), z, nNext);
     if (ZSTD_isError(nDone)) return 0;
     p->nDone += (i64)nDone;
     z += nNext;
     n -= nNext;
+    nNext = ZSTD_nextSrcSizeToDecompress(pUnzip);
   }
-  return nNext > 0 || (n == 0 && p->nDone == p->nByte);
+  return 1;
 }
 
 /* Fills the place of a pack with its first nPiece pieces. Returns 0 on error, or if

@@ -83,7 +83,8 @@ typedef struct List {
   Piece *a;
   i64 nStored; /* length of the row's list; 0: it has no row yet */
   int bChanged;
-  int bDead; /* a piece has no use any more */
+  int bDead;  /* a piece has no use any more */
+  i64 iToken; /* of the pack; 0: it has no row yet */
 } List;
 
 /* Parts of a text: count pieces of a pack from first on. */
@@ -128,9 +129,13 @@ typedef struct Pack {
   char *zDb;     /* its schema */
 } Pack;
 
-/* A context of zstd that is kept between calls that concern a few rows: where it is,
-** or is to be. */
+/* What is kept between calls that concern a few rows: a context of zstd, where it is
+** or is to be, and what was met (write.c). */
+typedef struct Met Met;
 void **bxStoreZip(Bx *bx, BxErr *pErr);
+Met *bxStoreMet(Bx *bx, BxErr *pErr);
+Met *bxMetNew(BxErr *pErr);
+void bxMetFree(Met *p);
 
 /* The domain whose values the store of p's schema has. Fails if it is not there. */
 const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr);
@@ -169,10 +174,11 @@ void bxStoreSame(BxCall *p); /* store_same() */
 
 /* write.c */
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr);
-/* Writes the bytes of a pack. *pnKept grows by what they take. *ppZip: a context of
-** zstd, or NULL at first; bxZipFree() frees it. */
-void bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
-    i64 *pnKept, BxErr *pErr);
+/* Writes the bytes of a pack, or adds those from iFrom on. *pnKept grows by what they
+** take. *ppZip: a context of zstd, or NULL at first; bxZipFree() frees it. Returns the
+** new token. */
+i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
+    i64 iFrom, i64 *pnKept, BxErr *pErr);
 void bxZipFree(void *pZip);
 /* Adds to the totals of store__state. */
 void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,

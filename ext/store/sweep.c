@@ -158,7 +158,7 @@ static void cleanPack(Sweep *s, List *pList) {
     for (i = 0; i < 3; i++) bxDo(s->p, azRemove[i], s->pErr, "i", iPack);
     pList->bChanged = 0;
   } else if (s->pErr->rc == SQLITE_OK) {
-    bxPackWrite(s->p, iPack, &s->pZip, &left, &s->nKept, s->pErr);
+    bxPackWrite(s->p, iPack, &s->pZip, &left, 0, &s->nKept, s->pErr);
   }
   sqlite3_free(all.a);
   sqlite3_free(left.a);

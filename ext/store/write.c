@@ -4,18 +4,21 @@
 ** rows. Each value is replaced by a reference. Returns JSON: rows and texts that were
 ** packed, their bytes, and the bytes that the store grew by.
 **
-** A call remembers the pieces that it has met, with their bytes. Most of a text is
+** The pieces that were met are remembered, with their bytes. Most of a text is
 ** usually a part of the one before, and then comparing the bytes is all that is
-** done for it: neither cutting nor hashing. What is new to the call is hashed, looked
-** up in store__pieces, and compared with the bytes of the piece that was found; what
-** is new to the store is added to the pack that has room.
+** done for it: neither cutting nor hashing. What is new is hashed, looked up in
+** store__pieces, and compared with the bytes of the piece that was found; what is new
+** to the store is added to the pack that has room.
 **
 ** The lists of the packs are changed in memory and written at the end, or when too
 ** many are held (settle()). New pieces are written in the order of their keys when
 ** what was met is forgotten.
 **
-** With "few", which is not NULL, packs have STORE_FEW_BYTES: a call compresses the
-** pack that has room anew.
+** With "few", which is not NULL, packs have STORE_FEW_BYTES, and a connection keeps
+** what it has met, and the bytes of the pack that has room. A piece is as it was met
+** if its pack has the same token: a rollback, a sweep or another connection changes
+** that. What is new is compressed for itself and added to the data of the pack, which
+** is compressed as a whole when the next one is begun.
 */
 #include "store.h"
 SQLITE_EXTENSION_INIT3
@@ -28,15 +31,16 @@ SQLITE_EXTENSION_INIT3
 #define KNOWN_PIECES 16384     /* most pieces */
 #define MAX_LISTS 1024         /* lists that are held at most */
 #define N_BUCKET 32768
-#define FEW_PIECES 1024 /* the same for a few rows */
-#define FEW_BUCKETS 1024
+#define FEW_ARENA (4 << 20) /* the same for a few rows */
+#define FEW_PIECES 2048
+#define FEW_BUCKETS 2048
 #define MAX_PIECES 4096 /* of a pack, with those that were removed from it */
 
-/* A piece that this call has met. */
+/* A piece that was met. */
 typedef struct Known {
   uint64_t uFast; /* bxHashOf() */
   unsigned char aHash[STORE_HASH];
-  List *pList;
+  i64 iPack, iToken; /* its pack, as it was then */
   i64 iPiece;
   i64 iByte, nByte; /* where its bytes are in the arena */
   int bEnd;         /* the end of a text ended it */
@@ -49,24 +53,33 @@ typedef struct NewPiece {
   i64 iKey, iPlace;
 } NewPiece;
 
+/* What was met: for a few rows the connection keeps it. */
+struct Met {
+  char *zDb;     /* the schema */
+  Known *aKnown; /* from 1 on */
+  int nKnown, nKnownMost;
+  int *aBucket, nBucket;
+  Bytes arena;
+  i64 nArenaMost;
+  i64 iOpen, iOpenToken; /* the pack of these bytes, as it was then */
+  Bytes open;
+  i64 nOpenDone; /* of them, that are written */
+};
+
 typedef struct Writer {
   BxStmts *p;
   BxErr *pErr;
   const BxBodies *pBodies;
+  Met *pMet, own;
+  int bFew;
   i64 nPackMost;
-  int nKnownMost, nBucket;
   NewPiece *aNew; /* pieces that are not written yet */
   i64 nNew, nNewAlloc;
   Gear gear;
-  Known *aKnown; /* from 1 on */
-  int nKnown;
-  int *aBucket;
-  Bytes arena;
   List **apList; /* in no order */
   i64 nList, nListAlloc;
-  List *pOpen; /* the pack that has room, or NULL */
-  Bytes open;  /* its bytes */
-  int bOpenChanged;
+  List *pLast;   /* the one that was asked for last */
+  List *pOpen;   /* the pack that has room, or NULL; pMet has its bytes */
   i64 iOpenSaid; /* the pack that store__state calls open */
   i64 iNextPack; /* its number, if it becomes another */
   i64 iNextText, iFirstText;
@@ -97,10 +110,11 @@ void bxZipFree(void *pZip) {
 
 /* Compresses in blocks of STORE_BLOCK_BYTES, after each of which a reader can
 ** stop. */
-static void zip(void **ppZip, const Bytes *pIn, Bytes *pOut, BxErr *pErr) {
-  size_t n = (size_t)pIn->n, rc;
+static void zip(
+    void **ppZip, const Bytes *pIn, i64 iFrom, Bytes *pOut, BxErr *pErr) {
+  size_t n = (size_t)(pIn->n - iFrom), rc;
   i64 nMost = (i64)ZSTD_compressBound(n) + pIn->n / STORE_BLOCK_BYTES * 16;
-  ZSTD_inBuffer in = {pIn->a, 0, 0};
+  ZSTD_inBuffer in = {pIn->a + iFrom, 0, 0};
   ZSTD_outBuffer out = {0, 0, 0};
   ZSTD_CCtx *p = *ppZip;
   if (p == 0) {
@@ -124,21 +138,29 @@ static void zip(void **ppZip, const Bytes *pIn, Bytes *pOut, BxErr *pErr) {
   pOut->n = (i64)out.pos;
 }
 
-void bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
-    i64 *pnKept, BxErr *pErr) {
-  Bytes out = {0, 0, 0};
-  i64 nOld =
-      bxAsk(p, "SELECT length(data) FROM main.store__packs WHERE pack = ?1",
-          pErr, "i", iPack);
-  zip(ppZip, pBytes, &out, pErr);
-  bxDo(p,
-      "INSERT INTO main.store__packs(pack, token, data)"
-      " VALUES(?1, abs(random() / 2), ?2)"
+i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
+    i64 iFrom, i64 *pnKept, BxErr *pErr) {
+  static const char zAll[] =
+      "INSERT INTO main.store__packs(pack, token, data) VALUES(?1, ?2, ?3)"
       " ON CONFLICT(pack) DO UPDATE SET token = excluded.token,"
-      "  data = excluded.data",
-      pErr, "ix", iPack, out.a, out.n);
+      "  data = excluded.data";
+  static const char zMore[] =
+      "UPDATE main.store__packs SET token = ?2,"
+      " data = CAST(data || ?3 AS BLOB) WHERE pack = ?1";
+  Bytes out = {0, 0, 0};
+  i64 iToken, nOld = 0;
+  if (iFrom == 0) {
+    nOld =
+        bxAsk(p, "SELECT length(data) FROM main.store__packs WHERE pack = ?1",
+            pErr, "i", iPack);
+  }
+  sqlite3_randomness(sizeof(iToken), &iToken);
+  iToken &= INT64_MAX;
+  zip(ppZip, pBytes, iFrom, &out, pErr);
+  bxDo(p, iFrom > 0 ? zMore : zAll, pErr, "iix", iPack, iToken, out.a, out.n);
   if (pErr->rc == SQLITE_OK) *pnKept += out.n - nOld;
   sqlite3_free(out.a);
+  return iToken;
 }
 
 void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,
@@ -167,33 +189,79 @@ static List *addList(Writer *w, i64 iPack) {
 static List *needList(Writer *w, i64 iPack) {
   List *pList;
   i64 i;
+  if (w->pLast != 0 && w->pLast->iPack == iPack) return w->pLast;
   /* the newest lists are wanted most often */
   for (i = w->nList - 1; i >= 0; i--) {
-    if (w->apList[i]->iPack == iPack) return w->apList[i];
+    if (w->apList[i]->iPack == iPack) return w->pLast = w->apList[i];
   }
   pList = addList(w, iPack);
   if (pList != 0) bxListRead(w->p, iPack, pList, w->pErr);
-  return w->pErr->rc == SQLITE_OK ? pList : 0;
+  return w->pLast = w->pErr->rc == SQLITE_OK ? pList : 0;
 }
 
-/* Writes the bytes of the open pack. */
-static void writeOpen(Writer *w) {
-  if (w->pOpen == 0 || !w->bOpenChanged) return;
-  bxPackWrite(w->p, w->pOpen->iPack, w->ppZip, &w->open, &w->nKept, w->pErr);
-  w->bOpenChanged = 0;
+static const char zPackToken[] =
+    "SELECT token FROM main.store__packs WHERE pack = ?1";
+
+/* The list of a piece that was met. NULL on error, and if its pack has changed. */
+static List *listOf(Writer *w, const Known *p) {
+  List *pList = w->pLast;
+  i64 i;
+  if (pList != 0 && pList->iPack == p->iPack && pList->iToken == p->iToken) {
+    return pList;
+  }
+  for (i = w->nList - 1; i >= 0 && w->apList[i]->iPack != p->iPack; i--) {
+  }
+  if (i < 0 && bxAsk(w->p, zPackToken, w->pErr, "i", p->iPack) != p->iToken) {
+    return 0;
+  }
+  pList = needList(w, p->iPack);
+  return pList != 0 && pList->iToken == p->iToken ? pList : 0;
+}
+
+/* Writes the bytes of the open pack: those that are new, or with bWhole all, so that
+** they are compressed together. */
+static void writeOpen(Writer *w, int bWhole) {
+  Met *pMet = w->pMet;
+  i64 iFrom = bWhole || !w->bFew ? 0 : pMet->nOpenDone, iToken;
+  int i;
+  if (w->pOpen == 0 ||
+      (pMet->nOpenDone == pMet->open.n && !(bWhole && w->bFew))) {
+    return;
+  }
+  iToken = bxPackWrite(
+      w->p, w->pOpen->iPack, w->ppZip, &pMet->open, iFrom, &w->nKept, w->pErr);
+  for (i = 1; i <= pMet->nKnown; i++) {
+    Known *p = &pMet->aKnown[i];
+    if (p->iPack == w->pOpen->iPack && p->iToken == w->pOpen->iToken) {
+      p->iToken = iToken;
+    }
+  }
+  w->pOpen->iToken = pMet->iOpenToken = iToken;
+  pMet->iOpen = w->pOpen->iPack;
+  pMet->nOpenDone = pMet->open.n;
 }
 
 /* Takes up the pack that an earlier call has left open, unless it is damaged. Its
 ** pieces that were removed stay so: their places are not used again. */
 static void resumeOpen(Writer *w) {
+  Met *pMet = w->pMet;
   const Pack *pPack;
-  if (w->iOpenSaid == 0 || w->pErr->rc != SQLITE_OK) return;
-  pPack = bxPackTry(w->p, w->iOpenSaid, STORE_ALL, w->pErr);
-  if (pPack != 0) w->pOpen = needList(w, w->iOpenSaid);
+  i64 iPack = w->iOpenSaid;
+  if (iPack == 0 || w->pErr->rc != SQLITE_OK) return;
   w->iOpenSaid = 0;
+  if (pMet->iOpen == iPack &&
+      bxAsk(w->p, zPackToken, w->pErr, "i", iPack) == pMet->iOpenToken) {
+    w->pOpen = needList(w, iPack);
+    return;
+  }
+  pPack = bxPackTry(w->p, iPack, STORE_ALL, w->pErr);
+  if (pPack != 0) w->pOpen = needList(w, iPack);
   if (w->pOpen == 0) return;
-  w->open.n = 0;
-  bxBytesAdd(&w->open, pPack->bytes.a, pPack->nByte, w->pErr);
+  pMet->open.n = 0;
+  bxBytesAdd(&pMet->open, pPack->bytes.a, pPack->nByte, w->pErr);
+  pMet->nOpenDone = pMet->open.n;
+  pMet->iOpen = iPack;
+  pMet->iOpenToken = w->pOpen->iToken;
 }
 
 static int compareNew(const void *pLeft, const void *pRight) {
@@ -225,37 +293,40 @@ static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
   NewPiece *pNew;
   if (w->pOpen == 0) resumeOpen(w);
   if (w->pOpen != 0 &&
-      (w->open.n + n > w->nPackMost || w->pOpen->n >= MAX_PIECES)) {
-    writeOpen(w);
+      (w->pMet->open.n + n > w->nPackMost || w->pOpen->n >= MAX_PIECES)) {
+    writeOpen(w, 1);
     bxListWrite(w->p, w->pOpen, &w->nKept, w->pErr); /* a reader needs it */
     w->pOpen = 0;
   }
   if (w->pOpen == 0 && w->pErr->rc == SQLITE_OK) {
     w->pOpen = addList(w, w->iNextPack++);
-    w->open.n = 0;
+    w->pMet->open.n = w->pMet->nOpenDone = 0;
   }
   pList = w->pOpen;
   if (w->pErr->rc != SQLITE_OK) return;
-  bxBytesAdd(&w->open, z, n, w->pErr);
+  bxBytesAdd(&w->pMet->open, z, n, w->pErr);
   pPiece =
       bxAdd(&pList->a, &pList->n, &pList->nAlloc, sizeof(*pPiece), w->pErr);
   pNew = bxAdd(&w->aNew, &w->nNew, &w->nNewAlloc, sizeof(*pNew), w->pErr);
   if (pNew == 0) return;
   pPiece->nByte = (uint32_t)n;
-  pKnown->pList = pList;
+  pKnown->iPack = pList->iPack;
+  pKnown->iToken = pList->iToken;
   pKnown->iPiece = pList->n - 1;
   pNew->iKey = bxPieceKey(pKnown->aHash);
   pNew->iPlace = pList->iPack << 16 | pKnown->iPiece;
-  w->bOpenChanged = 1;
   w->nPiece++;
   w->nPieceByte += n;
 }
 
 static void forgetKnown(Writer *w) {
+  Met *pMet = w->pMet;
   writePieces(w);
-  w->nKnown = 0;
-  w->arena.n = 0;
-  if (w->aBucket != 0) memset(w->aBucket, 0, (size_t)w->nBucket * sizeof(int));
+  pMet->nKnown = 0;
+  pMet->arena.n = 0;
+  if (pMet->aBucket != 0) {
+    memset(pMet->aBucket, 0, (size_t)pMet->nBucket * sizeof(int));
+  }
 }
 
 /* Whether a place has a piece with these bytes. 0 as well if its pack is damaged. */
@@ -265,7 +336,7 @@ static int isPieceAt(
   if (iPiece >= pList->n || pList->a[iPiece].nByte != n) return 0;
   if (pList == w->pOpen) {
     i64 i;
-    zPiece = w->open.a;
+    zPiece = w->pMet->open.a;
     for (i = 0; i < iPiece; i++) zPiece += pList->a[i].nByte;
   } else {
     const Pack *pPack = bxPackTry(w->p, pList->iPack, iPiece + 1, w->pErr);
@@ -278,21 +349,21 @@ static int isPieceAt(
 ** where the one before it is followed by one. Returns its index, 0 on error. */
 static int meetPiece(Writer *w, uint64_t uFast, const unsigned char *z, i64 n,
     int bEnd, int iBefore) {
-  int i = w->nKnown + 1, *piBucket = &w->aBucket[uFast % (unsigned)w->nBucket];
-  Known *p = &w->aKnown[i];
-  const Known *pBefore = iBefore ? &w->aKnown[iBefore] : 0;
-  List *pList = 0;
-  i64 iPiece = 0, iPlace = 0;
-  assert(i <= w->nKnownMost);
+  Met *pMet = w->pMet;
+  int i = pMet->nKnown + 1;
+  int *piBucket = &pMet->aBucket[uFast % (unsigned)pMet->nBucket];
+  Known *p = &pMet->aKnown[i];
+  const Known *pBefore = iBefore ? &pMet->aKnown[iBefore] : 0;
+  List *pList = pBefore ? listOf(w, pBefore) : 0;
+  i64 iPiece = pList ? pBefore->iPiece + 1 : 0, iPlace = 0;
+  assert(i <= pMet->nKnownMost);
   memset(p, 0, sizeof(*p));
   p->uFast = uFast;
   p->nByte = n;
   p->bEnd = bEnd;
   bxDigestTwo(z, (size_t)n, "", 0, p->aHash);
-  if (pBefore != 0 && isPieceAt(w, pBefore->pList, pBefore->iPiece + 1, z, n)) {
-    pList = pBefore->pList;
-    iPiece = pBefore->iPiece + 1;
-  } else {
+  if (pList == 0 || !isPieceAt(w, pList, iPiece, z, n)) {
+    pList = 0;
     iPlace =
         bxAsk(w->p, "SELECT place FROM main.store__pieces WHERE \"key\" = ?1",
             w->pErr, "i", bxPieceKey(p->aHash));
@@ -300,47 +371,55 @@ static int meetPiece(Writer *w, uint64_t uFast, const unsigned char *z, i64 n,
     if (iPlace > 0) pList = needList(w, iPlace >> 16);
     if (pList != 0 && !isPieceAt(w, pList, iPiece, z, n)) pList = 0;
   }
-  p->pList = pList;
-  p->iPiece = iPiece;
-  if (pList == 0) newPiece(w, p, z);
-  p->iByte = w->arena.n;
-  bxBytesAdd(&w->arena, z, n, w->pErr);
+  if (pList == 0) {
+    newPiece(w, p, z);
+  } else {
+    p->iPack = pList->iPack;
+    p->iToken = pList->iToken;
+    p->iPiece = iPiece;
+  }
+  p->iByte = pMet->arena.n;
+  bxBytesAdd(&pMet->arena, z, n, w->pErr);
   if (w->pErr->rc != SQLITE_OK) return 0;
   p->iChain = *piBucket;
   *piBucket = i;
-  return w->nKnown = i;
+  return pMet->nKnown = i;
 }
 
 /* The next piece of a text, after piece iBefore of it. If the bytes of the piece
 ** that followed iBefore the last time are here again, it is that one: a piece
 ** ends where its own bytes say so. */
 static int nextPiece(Writer *w, const unsigned char *z, i64 n, int iBefore) {
-  int i = iBefore ? w->aKnown[iBefore].iNext : 0, bEnd;
-  const Known *p = &w->aKnown[i];
+  Met *pMet = w->pMet;
+  int i = iBefore ? pMet->aKnown[iBefore].iNext : 0, bEnd;
+  const Known *p = &pMet->aKnown[i];
   uint64_t uFast;
   i64 nPiece;
   if (i != 0 && (p->nByte == n || (p->nByte < n && !p->bEnd)) &&
-      memcmp(w->arena.a + p->iByte, z, (size_t)p->nByte) == 0) {
+      memcmp(pMet->arena.a + p->iByte, z, (size_t)p->nByte) == 0 &&
+      listOf(w, p) != 0) {
     return i;
   }
   nPiece = bxGearCut(&w->gear, z, n, &bEnd);
   uFast = bxHashOf((const char *)z, nPiece);
-  for (i = w->aBucket[uFast % (unsigned)w->nBucket]; i != 0; i = p->iChain) {
-    p = &w->aKnown[i];
+  for (i = pMet->aBucket[uFast % (unsigned)pMet->nBucket]; i != 0;
+       i = p->iChain) {
+    p = &pMet->aKnown[i];
     if (p->uFast == uFast && p->nByte == nPiece &&
-        memcmp(w->arena.a + p->iByte, z, (size_t)nPiece) == 0) {
+        memcmp(pMet->arena.a + p->iByte, z, (size_t)nPiece) == 0 &&
+        listOf(w, p) != 0) {
       break;
     }
   }
   if (i == 0) i = meetPiece(w, uFast, z, nPiece, bEnd, iBefore);
-  if (i != 0 && iBefore != 0) w->aKnown[iBefore].iNext = i;
+  if (i != 0 && iBefore != 0) pMet->aKnown[iBefore].iNext = i;
   return i;
 }
 
 /* Writes all that is held in memory. */
 static void settle(Writer *w) {
   i64 i;
-  writeOpen(w);
+  writeOpen(w, 0);
   writePieces(w);
   for (i = 0; i < w->nList && w->pErr->rc == SQLITE_OK; i++) {
     List *p = w->apList[i];
@@ -356,9 +435,8 @@ static void forgetLists(Writer *w) {
     sqlite3_free(w->apList[i]);
   }
   w->nList = 0;
-  w->pOpen = 0;
+  w->pOpen = w->pLast = 0;
   w->iOpenSaid = iOpen;
-  forgetKnown(w);
 }
 
 /* Cuts a text, and makes its recipe and its hash. A text of many pieces may need
@@ -368,19 +446,22 @@ static void cutWhole(Writer *w, const unsigned char *z, i64 n, Ref *pRef) {
   int iBefore = 0;
   bxTextHashBegin(&sha, w->recipe.eType);
   while (n > 0 && w->pErr->rc == SQLITE_OK) {
-    Known *p;
-    if (w->nKnown == w->nKnownMost ||
-        w->arena.n + STORE_PIECE_MAX > ARENA_BYTES) {
+    const Known *p;
+    List *pList;
+    if (w->pMet->nKnown == w->pMet->nKnownMost ||
+        w->pMet->arena.n + STORE_PIECE_MAX > w->pMet->nArenaMost) {
       forgetKnown(w);
       iBefore = 0;
     }
     iBefore = nextPiece(w, z, n, iBefore);
     if (iBefore == 0) return;
-    p = &w->aKnown[iBefore];
+    p = &w->pMet->aKnown[iBefore];
+    pList = listOf(w, p);
+    if (pList == 0) return; /* on error */
     SHA256_Update(&sha, p->aHash, STORE_HASH);
-    bxRecipeAdd(&w->recipe, p->pList->iPack, p->iPiece, w->pErr);
-    p->pList->a[p->iPiece].nUse++;
-    p->pList->bChanged = 1;
+    bxRecipeAdd(&w->recipe, p->iPack, p->iPiece, w->pErr);
+    pList->a[p->iPiece].nUse++;
+    pList->bChanged = 1;
     z += p->nByte;
     n -= p->nByte;
   }
@@ -393,13 +474,14 @@ static void packText(
   static const char zText[] =
       "INSERT INTO main.store__texts VALUES(?1, ?2, ?3, ?4, ?5, ?6)";
   i64 iFresh; /* the place that the next new piece gets at the earliest */
-  if (w->arena.n + n > ARENA_BYTES ||
-      w->nKnown + n / STORE_PIECE_MIN + 1 > w->nKnownMost) {
+  if (w->pMet->arena.n + n > w->pMet->nArenaMost ||
+      w->pMet->nKnown + n / STORE_PIECE_MIN + 1 > w->pMet->nKnownMost) {
     forgetKnown(w);
   }
   if (w->nList > MAX_LISTS) {
     settle(w);
     forgetLists(w);
+    forgetKnown(w);
   }
   if (w->pOpen == 0) resumeOpen(w);
   iFresh = w->pOpen != 0
@@ -418,6 +500,37 @@ static void packText(
   w->nKept += w->scratch.n;
 }
 
+static void metClear(Met *p) {
+  sqlite3_free(p->zDb);
+  sqlite3_free(p->aKnown);
+  sqlite3_free(p->aBucket);
+  sqlite3_free(p->arena.a);
+  sqlite3_free(p->open.a);
+  memset(p, 0, sizeof(*p));
+}
+
+Met *bxMetNew(BxErr *pErr) {
+  return bxNew(sizeof(Met), pErr);
+}
+
+void bxMetFree(Met *p) {
+  if (p != 0) metClear(p);
+  sqlite3_free(p);
+}
+
+/* Makes room for what is met, unless there is. */
+static void metBegin(Writer *w, BxErr *pErr) {
+  Met *p = w->pMet;
+  if (p == 0 || (p->zDb != 0 && strcmp(p->zDb, w->p->zDb) == 0)) return;
+  metClear(p);
+  p->nArenaMost = w->bFew ? FEW_ARENA : ARENA_BYTES;
+  p->nKnownMost = w->bFew ? FEW_PIECES : KNOWN_PIECES;
+  p->nBucket = w->bFew ? FEW_BUCKETS : N_BUCKET;
+  p->aKnown = bxNew(((size_t)p->nKnownMost + 1) * sizeof(Known), pErr);
+  p->aBucket = bxNew((size_t)p->nBucket * sizeof(int), pErr);
+  p->zDb = bxPrintf(pErr, "%s", w->p->zDb);
+}
+
 /* Prepares to pack rows. */
 static void beginWriter(Writer *w, BxStmts *p, int bFew, BxErr *pErr) {
   sqlite3_stmt *pStmt;
@@ -425,13 +538,12 @@ static void beginWriter(Writer *w, BxStmts *p, int bFew, BxErr *pErr) {
   w->p = p;
   w->pErr = pErr;
   w->pBodies = bxStoreBodies(p, pErr);
+  w->bFew = bFew;
   w->ppZip = bFew ? bxStoreZip(p->bx, pErr) : &w->pZip;
+  w->pMet = bFew ? bxStoreMet(p->bx, pErr) : &w->own;
   w->nPackMost = bFew ? STORE_FEW_BYTES : STORE_PACK_BYTES;
-  w->nKnownMost = bFew ? FEW_PIECES : KNOWN_PIECES;
-  w->nBucket = bFew ? FEW_BUCKETS : N_BUCKET;
   bxGearInit(&w->gear);
-  w->aKnown = bxNew(((size_t)w->nKnownMost + 1) * sizeof(Known), pErr);
-  w->aBucket = bxNew((size_t)w->nBucket * sizeof(int), pErr);
+  metBegin(w, pErr);
   bxStoreCount(p, 0, 0, 0, 0, 0, pErr); /* the first statement must write */
   pStmt = bxStmt(p,
       "SELECT next, open, (SELECT max(pack) FROM main.store__uses)"
@@ -544,12 +656,11 @@ void bxStorePack(BxCall *p) {
                nRow, w.iNextText - w.iFirstText, w.nTextByte, w.nKept));
   }
   forgetLists(&w);
+  if (w.pMet != 0 && (w.pMet == &w.own || p->err.rc != SQLITE_OK)) {
+    metClear(w.pMet);
+  }
   sqlite3_free(w.aNew);
   sqlite3_free(w.apList);
-  sqlite3_free(w.aKnown);
-  sqlite3_free(w.aBucket);
-  sqlite3_free(w.arena.a);
-  sqlite3_free(w.open.a);
   sqlite3_free(w.scratch.a);
   sqlite3_free(w.recipe.a);
   bxZipFree(w.pZip);
