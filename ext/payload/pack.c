@@ -23,9 +23,8 @@ SQLITE_EXTENSION_INIT3
 #define PACK_ROWS 1000        /* the default limits */
 #define UNPACK_ROWS 100
 #define CLEANUP_ROWS 200 /* rows that a clean-up packs */
-#define TEND_ROWS 4      /* rows that a write packs, */
-#define TEND_LOOK 5      /* of so many that it looks at */
-#define TEND_LEAVES 30   /* leaves that it gives to rows of the log */
+#define TEND_ROWS 2      /* rows that a write looks at, to pack them */
+#define TEND_LEAVES 5    /* leaves that it gives to rows of the log */
 #define TEND_FREE 128    /* free pages that a file keeps */
 
 int bxPacks(BxStmts *p, BxErr *pErr) {
@@ -56,8 +55,12 @@ const BxBodies bxPayloadBodies = {
     .zRemove = "DELETE FROM main.event_payloads WHERE id = ?1",
 };
 
+static int hasStore(BxStmts *p) {
+  return bxIsThere(p->bx, p->zDb, "store__state");
+}
+
 static void needStore(BxStmts *p, BxErr *pErr) {
-  if (pErr->rc == SQLITE_OK && !bxCarries(p->bx, p->zDb, "store", pErr)) {
+  if (pErr->rc == SQLITE_OK && !hasStore(p)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotInstalledError: schema %s has no body store; run SELECT "
         "blackbox_install(%Q, 'store')",
@@ -65,14 +68,15 @@ static void needStore(BxStmts *p, BxErr *pErr) {
   }
 }
 
-/* What the store takes for a byte of its texts: payload.max_bytes counts it. */
-static void noteShare(BxStmts *p, BxErr *pErr) {
+/* What the store takes for a byte of its texts: payload.max_bytes counts it. And up to
+** which row it was looked for rows to pack; 0: as before. */
+static void noteShare(BxStmts *p, i64 iLooked, BxErr *pErr) {
   static const char zShare[] =
       "UPDATE main.payload__state SET (share, most) = (SELECT s, max_bytes +"
-      " packed * (1 - s) FROM (SELECT 1.0 * kept_bytes / max(text_bytes, 1) AS"
-      " s FROM main.store__state)) WHERE packed > 0";
-  if (!bxCarries(p->bx, p->zDb, "store", pErr)) return;
-  bxDo(p, zShare, pErr, "");
+      " packed * (1 - s) FROM (SELECT coalesce(1.0 * kept_bytes /"
+      " nullif(text_bytes, 0), 1) AS s FROM main.store__state)),"
+      " pack = iif(?1, ?1, pack) WHERE one = 1";
+  if (hasStore(p)) bxDo(p, zShare, pErr, "i", iLooked);
 }
 
 /*------------------------------------------------------------ packing ----*/
@@ -109,9 +113,6 @@ static char *keysToPack(
   return zAll;
 }
 
-static const char zLooked[] =
-    "UPDATE main.payload__state SET pack = ?1 WHERE one = 1";
-
 /* Packs rows that are older than *piUntil, or any if that is NULL. Returns what
 ** store_pack() says, to sqlite3_free(). */
 static char *packRows(BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
@@ -123,8 +124,7 @@ static char *packRows(BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   zSome = keysToPack(p, piUntil, nLimit, &iLast, pErr);
   if (zSome != 0) zSaid = bxCallInner(p, zPack, pErr, "tt", zSome, p->zDb);
-  if (piUntil == 0 && iLast > 0) bxDo(p, zLooked, pErr, "i", iLast);
-  noteShare(p, pErr);
+  noteShare(p, piUntil == 0 ? iLast : 0, pErr);
   sqlite3_free(zSome);
   return zSaid;
 }
@@ -170,13 +170,10 @@ void bxPackSome(BxStmts *p, BxErr *pErr) {
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
   static const char zSweep[] = "SELECT store_sweep(?1, ?2)";
   static const char zAny[] = "SELECT EXISTS (SELECT 1 FROM main.store_dropped)";
-  if (!bxAskOnce(p, zAny, pErr, "") ||
-      !bxCarries(p->bx, p->zDb, "store", pErr)) {
-    return;
-  }
+  if (!bxAskOnce(p, zAny, pErr, "") || !hasStore(p)) return;
   if (nLimit > SWEEP_MOST) nLimit = SWEEP_MOST;
   sqlite3_free(bxCallInner(p, zSweep, pErr, "it", nLimit, p->zDb));
-  noteShare(p, pErr);
+  noteShare(p, 0, pErr);
 }
 
 /*------------------------------------------------- with each write ----*/
@@ -213,40 +210,40 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
   i64 iLast = 0, nRow = 0;
   needStore(p, pErr);
   pStmt = bxStmt(p, zLook, pErr);
-  bxBind(pStmt, pErr, "i", (i64)TEND_LOOK);
+  bxBind(pStmt, pErr, "i", (i64)TEND_ROWS);
   if (bxRow(pStmt, pErr)) {
     zKeys = bxColumnCopy(pStmt, 0, pErr);
     iLast = sqlite3_column_int64(pStmt, 1);
     nRow = sqlite3_column_int64(pStmt, 2);
   }
   bxDone(pStmt, pErr);
-  if (nRow > 0) {
-    askStore(p, zPack, zKeys, pErr);
-    noteShare(p, pErr);
-  }
-  if (iLast > 0) bxDo(p, zLooked, pErr, "i", iLast);
+  if (nRow > 0) askStore(p, zPack, zKeys, pErr);
+  if (iLast > 0) noteShare(p, iLast, pErr);
   sqlite3_free(zKeys);
   return nRow > 0;
 }
 
 /* The kinds of job: the numbers that zJob returns. */
-enum { TEND_NOTHING, TEND_PACK, TEND_SWEEP, TEND_LOG, TEND_SHRINK };
+enum { TEND_NOTHING, TEND_PACK, TEND_SWEEP, TEND_LOG, TEND_DUE, TEND_SHRINK };
 
-/* What is due. (Rows that are due go with a write of the archive itself.) */
-static i64 tendJob(BxStmts *p, BxErr *pErr) {
+/* What is due. ?1: what this write may do, in which order: 0 packs first, 1 last, and
+** 2 does neither that nor writes a pack anew, as it is a push, but removes rows that are
+** due. (They go with each write of the archive itself.) */
+static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
   static const char zJob[] =
-      "SELECT CASE"
-      " WHEN (SELECT max(rowid) FROM main.event_payloads) >= pack + ?1 AND"
-      "  (SELECT value FROM main.blackbox_settings WHERE name = 'payload.pack')"
-      "  = 1 THEN 1"
-      " WHEN EXISTS (SELECT 1 FROM main.store_dropped WHERE text > 0"
-      "   LIMIT 1 OFFSET 9)"
-      "  OR EXISTS (SELECT 1 FROM main.store_dropped WHERE text < -1 << 48)"
-      "  THEN 2 WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET"
-      "   20) THEN 3 END FROM main.payload__state";
+      "SELECT CASE WHEN packs AND ?1 = 0 THEN 1 WHEN EXISTS (SELECT 1 FROM"
+      " main.store_dropped WHERE text > 0 LIMIT 1 OFFSET 5) OR (?1 < 2 AND"
+      " EXISTS (SELECT 1 FROM main.store_dropped WHERE text < -1 << 48))"
+      " THEN 2 WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET"
+      " 20) THEN 3 WHEN packs AND ?1 < 2 THEN 1 WHEN ?1 = 2 AND (wake <= ?2 OR"
+      " bytes > most) THEN 4 END FROM (SELECT wake, bytes, most, (SELECT "
+      "max(rowid) FROM"
+      " main.event_payloads) > pack AND (SELECT value FROM"
+      " main.blackbox_settings WHERE name = 'payload.pack') = 1 AS packs"
+      " FROM main.payload__state)";
   static const char zFree[] = "PRAGMA main.freelist_count";
   static const char zShrinks[] = "PRAGMA main.auto_vacuum";
-  i64 eJob = bxAsk(p, zJob, pErr, "i", (i64)TEND_ROWS);
+  i64 eJob = bxAsk(p, zJob, pErr, "ii", eTurn, bxNow());
   if (eJob == TEND_NOTHING && bxAsk(p, zFree, pErr, "") > TEND_FREE &&
       bxAsk(p, zShrinks, pErr, "") == 2) {
     eJob = TEND_SHRINK;
@@ -258,6 +255,9 @@ static i64 tendJob(BxStmts *p, BxErr *pErr) {
 void bxPayloadTend(BxCall *p) {
   static const char zSweep[] = "SELECT store_tend(?1)";
   static const char zShrink[] = "PRAGMA main.incremental_vacuum(8)"; /* pages */
+  static const char zDue[] = /* as an insert does, see payload_look */
+      "UPDATE main.payload__state SET rid = -1, ms = ?1, fix = NULL"
+      " WHERE one = 1";
   const char *zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   i64 eJob = sqlite3_value_int64(p->aArg[1]);
   BxStmts *pHome = zDb ? bxSchema(p->bx, zDb, &p->err) : 0;
@@ -265,31 +265,33 @@ void bxPayloadTend(BxCall *p) {
   bxRefuseInside(p);
   if (pHome == 0) return;
   if (eJob == TEND_PACK && !tendRows(pHome, pErr)) eJob = TEND_SWEEP;
-  if (eJob == TEND_SWEEP && bxCarries(p->bx, zDb, "store", pErr) &&
+  if (eJob == TEND_SWEEP && hasStore(pHome) &&
       askStore(pHome, zSweep, 0, pErr)) {
-    noteShare(pHome, pErr);
+    noteShare(pHome, 0, pErr);
   }
   if (eJob == TEND_LOG) {
     bxLogBegin(pHome, pErr);
     bxLogProve(pHome, TEND_LEAVES, pErr);
   }
+  if (eJob == TEND_DUE) bxDo(pHome, zDue, pErr, "i", bxNow());
   if (eJob == TEND_SHRINK) bxDo(pHome, zShrink, pErr, "");
   bxReturnInt(p, 0);
 }
 
-void bxTend(BxStmts *p, BxErr *pErr) {
+int bxTend(BxStmts *p, i64 eTurn, BxErr *pErr) {
   static const char zTry[] =
       "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
       " WHERE payload_tend(?1, ?2)";
-  i64 eJob = tendJob(p, pErr);
+  i64 eJob = tendJob(p, eTurn, pErr);
   sqlite3_stmt *pStmt;
-  if (eJob == TEND_NOTHING || pErr->rc != SQLITE_OK) return;
+  if (eJob == TEND_NOTHING || pErr->rc != SQLITE_OK) return 0;
   pStmt = bxStmt(p, zTry, pErr);
   bxBind(pStmt, pErr, "ti", p->zDb, eJob);
-  if (pErr->rc != SQLITE_OK) return;
+  if (pErr->rc != SQLITE_OK) return 0;
   p->bx->bInner = 1;
   bxRun(pStmt, pErr);
   p->bx->bInner = 0;
+  return 1;
 }
 
 /*---------------------------------------------------------- unpacking ----*/

@@ -52,8 +52,9 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
 int bxPacks(BxStmts *p, BxErr *pErr);
 /* With the setting payload.pack: packs a small number of rows. */
 void bxPackSome(BxStmts *p, BxErr *pErr);
-/* The clean-up that a write carries along. If it fails it has changed nothing. */
-void bxTend(BxStmts *p, BxErr *pErr);
+/* The clean-up that a write carries along: one job, if one is due. eTurn: see tendJob().
+** If it fails it has changed nothing. Returns whether there was one. */
+int bxTend(BxStmts *p, i64 eTurn, BxErr *pErr);
 void bxPayloadTend(BxCall *p);
 /* Removes texts of rows that are gone. */
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr);
@@ -74,8 +75,9 @@ void bxPayloadFlush(BxCall *p);
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxQueueRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr);
-/* After so many rows were written: a job for each (bxTend()). An error is passed over
-** if they stay; in autocommit, and without bRow, they are committed. */
+/* After so many rows were written, or one push (-1): a job for each (bxTend()), unless
+** there was none a few writes ago. An error is passed over if they stay; in autocommit,
+** and without bRow, they are committed. */
 void bxQueueTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr);
 /* Writes what waits, before the archive is cleared or removed. */
 void bxQueueFlush(BxStmts *p, BxErr *pErr);

@@ -44,13 +44,16 @@ static const char *const azFlush[] = {
     "  response_body, bytes, 'archive', created_at" FROM FIRST " ON CONFLICT (id) DO NOTHING"};
 /* clang-format on */
 
+#define QUIET 7 /* writes after one for which no clean-up was due */
+
 typedef struct Queue {
   Bx *bx;
   /* the settings of schema pKnown, in the order of the query */
   i64 bEnabled, bIgnore, bMemory, nKept, nBatch, nInterval, nArchive;
   BxStmts *pKnown;
   i64 nRow, iFirst, iLast; /* that wait; when their time began; the last came */
-  i64 iTend;               /* no clean-up before this time */
+  i64 iTend;               /* no clean-up before this time, */
+  int nQuiet, nTurn;       /* nor for so many writes; those that had one */
   i64 iRetry;              /* no flush by itself before this time */
   char *zFailed;           /* message of the last flush, if it failed */
 } Queue;
@@ -58,17 +61,12 @@ typedef struct Queue {
 #define queueOf(bx) ((Queue *)bxSlot(bx, "payload")->p)
 
 /* Whether there is the table, whose creation may have been rolled back. */
-static int hasTable(Queue *p, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT 1 FROM temp.sqlite_schema WHERE name = 'payload__waiting'";
-  BxStmts *pTemp = bxSchema(p->bx, "temp", pErr);
-  return pTemp != 0 && bxAsk(pTemp, zSql, pErr, "") != 0;
-}
+#define hasTable(bx) bxIsThere(bx, "temp", "payload__waiting")
 
 /* The schema for which the first of some rows waits. NULL if there is none. */
 static BxStmts *homeOf(Queue *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zSql[] = "SELECT home" FROM "n BETWEEN ?1 AND ?2 LIMIT 1";
-  BxStmts *pTemp = hasTable(p, pErr) ? bxSchema(p->bx, "temp", pErr) : 0;
+  BxStmts *pTemp = hasTable(p->bx) ? bxSchema(p->bx, "temp", pErr) : 0;
   char *zHome = pTemp ? bxAskText(pTemp, zSql, pErr, "ii", iFirst, iLast) : 0;
   BxStmts *pHome = zHome ? bxSchema(p->bx, zHome, pErr) : 0;
   sqlite3_free(zHome);
@@ -109,8 +107,13 @@ void bxQueueTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
   Queue *p = pHome != 0 ? queueOf(pHome->bx) : 0;
   int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db);
   BxErr err = {SQLITE_OK, 0};
-  if (pErr->rc != SQLITE_OK || p == 0 || bxNow() < p->iTend) return;
-  while (nRow-- > 0 && err.rc == SQLITE_OK) bxTend(pHome, &err);
+  if (pErr->rc != SQLITE_OK || p == 0 || nRow == 0) return;
+  if ((nRow <= 1 && p->nQuiet-- > 0) || bxNow() < p->iTend) return;
+  p->nQuiet = 0;
+  do {
+    if (!bxTend(pHome, nRow < 0 ? 2 : ++p->nTurn % 2, &err)) p->nQuiet = QUIET;
+  } while (--nRow > 0 && p->nQuiet == 0 && err.rc == SQLITE_OK);
+  if (err.rc != SQLITE_OK) p->nQuiet = 0;
   if (err.rc == SQLITE_OK && p->iTend == 0) return;
   if ((err.rc & 0xff) != SQLITE_BUSY) noteFailure(p, &err, &p->iTend);
   if (bRow ? bxMayPassOver(pHome, &err)
@@ -180,7 +183,7 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
   char zId[37], zTime[25];
   bxTimeUuid(iTime, zId);
   bxIso(iTime, zTime);
-  if (p->bMemory && !hasTable(p, pErr)) {
+  if (p->bMemory && !hasTable(p->bx)) {
     /* or each commit writes the journal into a file once it was 64 KB */
     sqlite3_exec(p->bx->db, "PRAGMA temp.journal_mode=MEMORY", 0, 0, 0);
     bxExec(pHome, zQueueTable, pErr);
@@ -261,7 +264,7 @@ void bxQueueFlush(BxStmts *pHome, BxErr *pErr) {
 /* clang-format off */
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   Queue *p = queueOf(bx);
-  sqlite3_stmt *pStmt = bxPlain(bx->db, hasTable(p, pErr)
+  sqlite3_stmt *pStmt = bxPlain(bx->db, hasTable(bx)
       ? "SELECT count(*), ifnull(sum(bytes), 0), min(staged), ?1, 'this connection'" FROM "1"
       : "SELECT 0, 0, NULL, ?1, 'this connection'", pErr);
   (void)apArg;
@@ -271,7 +274,7 @@ sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 
 sqlite3_stmt *bxQueueRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   (void)apArg; /* sorted, so that it reads what waits when it begins */
-  return bxPlain(bx->db, hasTable(queueOf(bx), pErr)
+  return bxPlain(bx->db, hasTable(bx)
       ? "SELECT event_id, agent_id, request_body, response_body, ms, bytes, id, created_at, n"
         FROM "1 ORDER BY +n"
       : "SELECT 1 WHERE 0", pErr);

@@ -561,14 +561,14 @@ static void updateExchange(Ring *p, sqlite3_value **argv, BxErr *pErr) {
   bxRingCompleteSlot(p, sqlite3_value_int64(argv[0]), &done, pErr);
 }
 
-/* Every eighth push, by its slot, carries clean-up of the archive beside it. */
-static void tendBeside(Ring *p, i64 iSlot, BxErr *pErr) {
+/* A push carries clean-up of the archive beside it. */
+static void tendBeside(Ring *p, BxErr *pErr) {
   const BxStmts *pOwn = &p->base.stmts;
   BxStmts *pHome;
   if (pErr->rc != SQLITE_OK || sqlite3_stricmp(pOwn->zDb, "temp") == 0) return;
   pHome = bxSchema(pOwn->bx, pOwn->zDb, pErr);
   bxRoom(pHome, 1, 1, pErr);
-  if (iSlot % 8 == 1) bxQueueTend(pHome, 1, 1, pErr);
+  bxQueueTend(pHome, -1, 1, pErr);
 }
 
 static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
@@ -588,7 +588,7 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     runCommand(p, argv + 2, &err);
   } else {
     insertRow(p, argv, piRowid, &err);
-    tendBeside(p, *piRowid, &err);
+    tendBeside(p, &err);
     bPush = err.rc == SQLITE_OK;
   }
   if (!bPush) p->iKnown++;

@@ -67,8 +67,7 @@ const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr) {
   const BxDomain *pDomain = p->bx->aDomain, *pEnd = pDomain + p->bx->nDomain;
   while (pDomain < pEnd && pDomain->pBodies == 0) pDomain++;
   assert(pDomain < pEnd);
-  if (pErr->rc == SQLITE_OK &&
-      !bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) {
+  if (pErr->rc == SQLITE_OK && !bxIsThere(p->bx, p->zDb, pDomain->zTable)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotInstalledError: schema %s has no rows whose texts the store has; "
         "run SELECT blackbox_install(%Q, '%s')",

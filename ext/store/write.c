@@ -579,8 +579,9 @@ static int isPackable(Bx *bx, sqlite3_value *pVal, BxErr *pErr) {
   return !bFound;
 }
 
-/* Packs a value of a row, announces its reference, and binds that. */
-static void packValue(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
+/* Packs a value of a row, announces its reference, and binds that. Returns its
+** length. */
+static i64 packValue(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
     sqlite3_stmt *pInto, int iParam) {
   int eType = sqlite3_value_type(pVal);
   const void *z = eType == SQLITE_TEXT ? (const void *)sqlite3_value_text(pVal)
@@ -589,22 +590,23 @@ static void packValue(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
   unsigned char aRef[STORE_REF_MAX];
   Ref ref;
   int nRef;
-  if (bxGot((void *)z, w->pErr) == 0) return;
+  if (bxGot((void *)z, w->pErr) == 0) return 0;
   packText(w, z, n, eType, &ref);
-  if (w->pErr->rc != SQLITE_OK) return;
+  if (w->pErr->rc != SQLITE_OK) return 0;
   nRef = bxRefWrite(&ref, aRef);
   bxDo(w->p, w->pBodies->zRefer, w->pErr, "vixi", pKey, ref.iText, aRef,
       (i64)nRef, n);
-  bxDo(w->p, w->pBodies->zCount, w->pErr, "vi", pKey, n);
   bxFailDb(w->pErr, w->p->bx->db,
       sqlite3_bind_blob(pInto, iParam, aRef, nRef, SQLITE_TRANSIENT));
+  return n;
 }
 
 /* Packs the values of a row. Returns whether there was anything to pack. */
 static int packRow(Writer *w, sqlite3_value *pKey) {
   sqlite3_stmt *pFrom = bxStmt(w->p, w->pBodies->zRow, w->pErr);
   sqlite3_stmt *pInto = bxStmt(w->p, w->pBodies->zReplace, w->pErr);
-  int i, bAny = 0;
+  i64 nByte = 0;
+  int i;
   bxBind(pFrom, w->pErr, "v", pKey);
   bxBind(pInto, w->pErr, "v", pKey);
   if (bxRow(pFrom, w->pErr)) {
@@ -612,18 +614,18 @@ static int packRow(Writer *w, sqlite3_value *pKey) {
       sqlite3_value *pVal = sqlite3_column_value(pFrom, i);
       if (w->pErr->rc != SQLITE_OK) break;
       if (isPackable(w->p->bx, pVal, w->pErr)) {
-        packValue(w, pKey, pVal, pInto, i + 2);
-        bAny = 1;
+        nByte += packValue(w, pKey, pVal, pInto, i + 2);
       } else {
         bxFailDb(w->pErr, w->p->bx->db, sqlite3_bind_value(pInto, i + 2, pVal));
       }
     }
   }
   bxDone(pFrom, w->pErr);
-  if (!bAny) {
+  if (nByte == 0) {
     bxDone(pInto, w->pErr);
     return 0;
   }
+  bxDo(w->p, w->pBodies->zCount, w->pErr, "vi", pKey, nByte);
   bxRun(pInto, w->pErr);
   bxStoreReplaced(w->p, w->pErr);
   return 1;
@@ -645,10 +647,12 @@ void bxStorePack(BxCall *p) {
   }
   bxDone(pKeys, &p->err);
   settle(&w);
-  bxDo(pStore, "UPDATE main.store__state SET next = ?1, open = ?2", &p->err,
-      "ii", w.iNextText, w.pOpen ? w.pOpen->iPack : w.iOpenSaid);
-  bxStoreCount(pStore, w.iNextText - w.iFirstText, w.nTextByte, w.nPiece,
-      w.nPieceByte, w.nKept, &p->err);
+  bxDo(pStore,
+      "UPDATE main.store__state SET texts = texts + ?1 - next, next = ?1,"
+      " open = ?2, text_bytes = text_bytes + ?3, pieces = pieces + ?4,"
+      " piece_bytes = piece_bytes + ?5, kept_bytes = kept_bytes + ?6",
+      &p->err, "iiiiii", w.iNextText, w.pOpen ? w.pOpen->iPack : w.iOpenSaid,
+      w.nTextByte, w.nPiece, w.nPieceByte, w.nKept);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(
         p, sqlite3_mprintf("{\"rows\":%lld,\"texts\":%lld,\"rawBytes\":%lld,"
