@@ -25,6 +25,7 @@ SQLITE_EXTENSION_INIT3
 #define CLEANUP_ROWS 200 /* rows that a clean-up packs */
 #define TEND_ROWS 2      /* rows that a write looks at, to pack them */
 #define TEND_LEAVES 5    /* leaves that it gives to rows of the log */
+#define TEND_QUIET 7     /* writes after one for which nothing was due */
 #define TEND_FREE 128    /* free pages that a file keeps */
 
 int bxPacks(BxStmts *p, BxErr *pErr) {
@@ -232,11 +233,15 @@ enum { TEND_NOTHING, TEND_PACK, TEND_SWEEP, TEND_LOG, TEND_DUE, TEND_SHRINK };
 static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
   static const char zJob[] =
       "SELECT CASE WHEN packs AND ?1 = 0 THEN 1 WHEN EXISTS (SELECT 1 FROM"
-      " main.store_dropped WHERE text > 0 LIMIT 1 OFFSET 5) OR (?1 < 2 AND"
+      " main.store_dropped WHERE text > 0 LIMIT 1 OFFSET 7) OR (?1 < 2 AND"
       " EXISTS (SELECT 1 FROM main.store_dropped WHERE text < -1 << 48))"
       " THEN 2 WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET"
-      " 20) THEN 3 WHEN packs AND ?1 < 2 THEN 1 WHEN ?1 = 2 AND (wake <= ?2 OR"
-      " bytes > most) THEN 4 END FROM (SELECT wake, bytes, most, (SELECT "
+      " 20) THEN 3 WHEN packs AND ?1 < 2 THEN 1 WHEN ?1 = 2 AND (bytes > most "
+      "OR"
+      " (wake <= ?2 AND EXISTS (SELECT 1 FROM main.event_payloads INDEXED BY"
+      " payload_by_age WHERE purpose = 'archive' AND pinned = 0 AND created_ms"
+      " > since AND created_ms < ?2 - kept_ms))) THEN 4 END FROM (SELECT *, "
+      "(SELECT "
       "max(rowid) FROM"
       " main.event_payloads) > pack AND (SELECT value FROM"
       " main.blackbox_settings WHERE name = 'payload.pack') = 1 AS packs"
@@ -278,7 +283,9 @@ void bxPayloadTend(BxCall *p) {
   bxReturnInt(p, 0);
 }
 
-int bxTend(BxStmts *p, i64 eTurn, BxErr *pErr) {
+/* One job, if one is due. If it fails it has changed nothing. Returns whether there was
+** one. */
+static int tendOnce(BxStmts *p, i64 eTurn, BxErr *pErr) {
   static const char zTry[] =
       "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
       " WHERE payload_tend(?1, ?2)";
@@ -292,6 +299,27 @@ int bxTend(BxStmts *p, i64 eTurn, BxErr *pErr) {
   bxRun(pStmt, pErr);
   p->bx->bInner = 0;
   return 1;
+}
+
+void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
+  Queue *p = pHome != 0 ? bxSlot(pHome->bx, "payload")->p : 0;
+  int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db), bAny;
+  BxErr err = {SQLITE_OK, 0};
+  bxRoom(pHome, nRow < 0 ? 1 : nRow, bRow, pErr);
+  if (pErr->rc != SQLITE_OK || p == 0 || nRow == 0) return;
+  if ((nRow <= 1 && p->nQuiet-- > 0) || bxNow() < p->iTend) return;
+  do {
+    bAny = tendOnce(pHome, nRow < 0 ? 2 : ++p->nTurn % 2, &err) && nRow > 0;
+  } while (bAny && --nRow > 0);
+  p->nQuiet = bAny || err.rc != SQLITE_OK ? 0 : TEND_QUIET;
+  if (err.rc == SQLITE_OK && p->iTend == 0) return;
+  if ((err.rc & 0xff) != SQLITE_BUSY) bxQueueFailed(p, &err, &p->iTend);
+  if (bRow ? bxMayPassOver(pHome, &err)
+           : bAlone ||
+                 sqlite3_txn_state(p->bx->db, pHome->zDb) == SQLITE_TXN_WRITE) {
+    bxClear(&err);
+  }
+  bxPass(pErr, &err);
 }
 
 /*---------------------------------------------------------- unpacking ----*/

@@ -52,9 +52,10 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
 int bxPacks(BxStmts *p, BxErr *pErr);
 /* With the setting payload.pack: packs a small number of rows. */
 void bxPackSome(BxStmts *p, BxErr *pErr);
-/* The clean-up that a write carries along: one job, if one is due. eTurn: see tendJob().
-** If it fails it has changed nothing. Returns whether there was one. */
-int bxTend(BxStmts *p, i64 eTurn, BxErr *pErr);
+/* After so many rows were written, or one push (-1): small jobs of clean-up, one for
+** each, unless none was due a few writes ago. An error is passed over if what was
+** written stays; in autocommit, and without bRow, it is committed. */
+void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr);
 void bxPayloadTend(BxCall *p);
 /* Removes texts of rows that are gone. */
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr);
@@ -68,17 +69,26 @@ void bxPayloadSaveEvidence(BxCall *p);
 void bxPayloadStats(BxCall *p);
 void bxPayloadDbSize(BxCall *p);
 void bxPayloadUnpin(BxCall *p);
-/* queue.c: rows that wait for the archive */
+/* queue.c: rows that wait for the archive. What a connection keeps of it: */
+typedef struct Queue {
+  Bx *bx;
+  /* the settings of schema pKnown, in the order of the query */
+  i64 bEnabled, bIgnore, bMemory, nKept, nBatch, nInterval, nArchive;
+  BxStmts *pKnown;
+  i64 nRow, iFirst, iLast; /* that wait; when their time began; the last came */
+  i64 iTend;               /* no clean-up before this time, */
+  int nQuiet, nTurn;       /* nor for so many writes; those that had one */
+  i64 iRetry;              /* no flush by itself before this time */
+  char *zFailed;           /* message of the last flush, if it failed */
+} Queue;
 int bxQueueRegister(Bx *bx);
 void bxPayloadQueue(BxCall *p);
 void bxPayloadFlush(BxCall *p);
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxQueueRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr);
-/* After so many rows were written, or one push (-1): a job for each (bxTend()), unless
-** there was none a few writes ago. An error is passed over if they stay; in autocommit,
-** and without bRow, they are committed. */
-void bxQueueTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr);
+/* payload_waiting shows the error; there is no other attempt before *piRetry. */
+void bxQueueFailed(Queue *p, const BxErr *pErr, i64 *piRetry);
 /* Writes what waits, before the archive is cleared or removed. */
 void bxQueueFlush(BxStmts *p, BxErr *pErr);
 

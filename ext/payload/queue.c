@@ -42,21 +42,21 @@ static const char *const azFlush[] = {
     "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body, response_body,"
     "  size_bytes, purpose, created_at) SELECT id, event_id, agent_id, request_body,"
     "  response_body, bytes, 'archive', created_at" FROM FIRST " ON CONFLICT (id) DO NOTHING"};
+
+/* The settings that Queue has, in its order; and what writes a row, or lets it wait. */
+static const char zQueueSettings[] = "SELECT " SETTING("enabled") ", " SETTING("on_disabled")
+    " = 'ignore', " SETTING("queue_mode") " = 'memory', " SETTING("retention_days")
+    " * 86400000, " SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
+    SETTING("max_bytes");
+static const char zQueueStore[] =
+    "INSERT INTO main.event_payloads(created_at, id, size_bytes, event_id, agent_id, request_body,"
+    "  response_body, purpose) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 'archive')";
+static const char zQueueWait[] =
+    "INSERT INTO temp.payload__waiting(created_at, id, bytes, event_id, agent_id, request_body,"
+    "  response_body, home, file, staged, ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11";
+static const char zQueueHistory[] = "UPDATE main.blackbox_settings SET value = max(1, ?1)"
+    " WHERE name = 'payload.history_until' AND value < max(1, ?1)";
 /* clang-format on */
-
-#define QUIET 7 /* writes after one for which no clean-up was due */
-
-typedef struct Queue {
-  Bx *bx;
-  /* the settings of schema pKnown, in the order of the query */
-  i64 bEnabled, bIgnore, bMemory, nKept, nBatch, nInterval, nArchive;
-  BxStmts *pKnown;
-  i64 nRow, iFirst, iLast; /* that wait; when their time began; the last came */
-  i64 iTend;               /* no clean-up before this time, */
-  int nQuiet, nTurn;       /* nor for so many writes; those that had one */
-  i64 iRetry;              /* no flush by itself before this time */
-  char *zFailed;           /* message of the last flush, if it failed */
-} Queue;
 
 #define queueOf(bx) ((Queue *)bxSlot(bx, "payload")->p)
 
@@ -64,17 +64,16 @@ typedef struct Queue {
 #define hasTable(bx) bxIsThere(bx, "temp", "payload__waiting")
 
 /* The schema for which the first of some rows waits. NULL if there is none. */
-static BxStmts *homeOf(Queue *p, i64 iFirst, i64 iLast, BxErr *pErr) {
+static BxStmts *homeOf(Bx *bx, i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zSql[] = "SELECT home" FROM "n BETWEEN ?1 AND ?2 LIMIT 1";
-  BxStmts *pTemp = hasTable(p->bx) ? bxSchema(p->bx, "temp", pErr) : 0;
+  BxStmts *pTemp = hasTable(bx) ? bxSchema(bx, "temp", pErr) : 0;
   char *zHome = pTemp ? bxAskText(pTemp, zSql, pErr, "ii", iFirst, iLast) : 0;
-  BxStmts *pHome = zHome ? bxSchema(p->bx, zHome, pErr) : 0;
+  BxStmts *pHome = zHome ? bxSchema(bx, zHome, pErr) : 0;
   sqlite3_free(zHome);
   return pHome;
 }
 
-/* payload_waiting shows the error; there is no other attempt for a while. */
-static void noteFailure(Queue *p, const BxErr *pErr, i64 *piRetry) {
+void bxQueueFailed(Queue *p, const BxErr *pErr, i64 *piRetry) {
   sqlite3_free(p->zFailed);
   p->zFailed = pErr->zMsg ? sqlite3_mprintf("%s", pErr->zMsg) : 0;
   *piRetry = pErr->rc != SQLITE_OK ? bxNow() + p->nInterval : 0;
@@ -88,40 +87,19 @@ static i64 flush(Queue *p, int bPart, BxErr *pErr) {
   int i;
   if (!bPart) bxSavepoint(p->bx, "payload_flush", pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  pHome = homeOf(p, 1, BX_MAX_TIME, pErr);
+  pHome = homeOf(p->bx, 1, BX_MAX_TIME, pErr);
   iLast = pHome ? bxAsk(pHome, "SELECT max(n)" FROM "1", pErr, "") : 0;
   p->iRetry = BX_MAX_TIME;
   while (pHome != 0) {
     for (i = 0; i < 4; i++) bxDo(pHome, azFlush[i], pErr, "");
     nRow += sqlite3_changes(p->bx->db);
     bxDo(pHome, "DELETE" FROM FIRST " AND n <= ?1", pErr, "i", iLast);
-    pHome = homeOf(p, 1, iLast, pErr);
+    pHome = homeOf(p->bx, 1, iLast, pErr);
   }
   if (!bPart) bxRelease(p->bx, pErr);
-  noteFailure(p, pErr, &p->iRetry);
+  bxQueueFailed(p, pErr, &p->iRetry);
   if (pErr->rc == SQLITE_OK) p->nRow = 0;
   return nRow;
-}
-
-void bxQueueTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
-  Queue *p = pHome != 0 ? queueOf(pHome->bx) : 0;
-  int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db);
-  BxErr err = {SQLITE_OK, 0};
-  if (pErr->rc != SQLITE_OK || p == 0 || nRow == 0) return;
-  if ((nRow <= 1 && p->nQuiet-- > 0) || bxNow() < p->iTend) return;
-  p->nQuiet = 0;
-  do {
-    if (!bxTend(pHome, nRow < 0 ? 2 : ++p->nTurn % 2, &err)) p->nQuiet = QUIET;
-  } while (--nRow > 0 && p->nQuiet == 0 && err.rc == SQLITE_OK);
-  if (err.rc != SQLITE_OK) p->nQuiet = 0;
-  if (err.rc == SQLITE_OK && p->iTend == 0) return;
-  if ((err.rc & 0xff) != SQLITE_BUSY) noteFailure(p, &err, &p->iTend);
-  if (bRow ? bxMayPassOver(pHome, &err)
-           : bAlone ||
-                 sqlite3_txn_state(p->bx->db, pHome->zDb) == SQLITE_TXN_WRITE) {
-    bxClear(&err);
-  }
-  bxPass(pErr, &err);
 }
 
 /* The same outside BEGIN, with success although it fails, as the rows still wait. */
@@ -130,8 +108,7 @@ static void flushQuietly(Queue *p, int bRow, BxErr *pErr) {
   i64 nRow;
   if (pErr->rc != SQLITE_OK || !sqlite3_get_autocommit(p->bx->db)) return;
   nRow = flush(p, bRow, &err);
-  bxRoom(p->pKnown, nRow, bRow, &err);
-  bxQueueTend(p->pKnown, nRow, bRow, &err);
+  if (err.rc == SQLITE_OK) bxTend(p->pKnown, nRow, bRow, &err);
   if (bRow ? bxMayPassOver(bxSchema(p->bx, "main", pErr), &err)
            : err.rc != SQLITE_NOMEM && err.rc != SQLITE_INTERRUPT) {
     bxClear(&err);
@@ -142,20 +119,13 @@ static void flushQuietly(Queue *p, int bRow, BxErr *pErr) {
 /* Those that are known stay if the file is locked. A write lock comes first if a row
 ** will be written, as SQLite waits for no other writer after a read. */
 static void readSettings(Queue *p, BxStmts *pHome, BxErr *pErr) {
-  /* clang-format off */
-  static const char zSql[] = "SELECT " SETTING("enabled") ", " SETTING("on_disabled")
-      " = 'ignore', " SETTING("queue_mode") " = 'memory', " SETTING("retention_days")
-      " * 86400000, " SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
-      SETTING("max_bytes");
-  /* clang-format on */
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  i64 *aOut = &p->bEnabled;
   int i, bWaits = p->pKnown == pHome && p->bMemory;
   if (!bWaits && !sqlite3_get_autocommit(p->bx->db)) bxLock(pHome, &err);
-  pStmt = bxStmt(pHome, zSql, &err);
+  pStmt = bxStmt(pHome, zQueueSettings, &err);
   if (bxRow(pStmt, &err)) {
-    for (i = 0; i < 7; i++) aOut[i] = sqlite3_column_int64(pStmt, i);
+    for (i = 0; i < 7; i++) (&p->bEnabled)[i] = sqlite3_column_int64(pStmt, i);
     p->pKnown = pHome;
   }
   bxDone(pStmt, &err);
@@ -167,17 +137,6 @@ static void readSettings(Queue *p, BxStmts *pHome, BxErr *pErr) {
 ** savepoint in temp: SQLite takes rows back if the statement around xUpdate fails.) */
 static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
     i64 nByte, int bRow, BxErr *pErr) {
-  /* clang-format off */
-  static const char zStore[] =
-      "INSERT INTO main.event_payloads(created_at, id, size_bytes, event_id, agent_id,"
-      "  request_body, response_body, purpose) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 'archive')";
-  static const char zWait[] =
-      "INSERT INTO temp.payload__waiting(created_at, id, bytes, event_id, agent_id,"
-      "  request_body, response_body, home, file, staged, ms)"
-      " SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11";
-  static const char zHistory[] = "UPDATE main.blackbox_settings SET value = max(1, ?1)"
-      " WHERE name = 'payload.history_until' AND value < max(1, ?1)";
-  /* clang-format on */
   int bOld = !p->bMemory && iTime < bxNow() - p->nKept;
   sqlite3_stmt *pStmt;
   char zId[37], zTime[25];
@@ -191,21 +150,20 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
   if (bOld && !bRow) bxSavepoint(p->bx, "payload_queue", pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxNeedKnown(p->bx, pErr); /* not after it, as the row may stay */
-  pStmt = bxStmt(pHome, p->bMemory ? zWait : zStore, pErr);
+  pStmt = bxStmt(pHome, p->bMemory ? zQueueWait : zQueueStore, pErr);
   bxBind(pStmt, pErr, p->bMemory ? "ttissssttii" : "ttissss", zTime, zId, nByte,
       aVal[0], aVal[1], aVal[2], aVal[3], pHome->zDb,
       sqlite3_db_filename(p->bx->db, pHome->zDb), bxNow(), iTime);
   bxRun(pStmt, pErr);
   bxWriteNote(p->bx, pErr);
-  if (bOld) bxDo(pHome, zHistory, pErr, "i", iTime);
+  if (bOld) bxDo(pHome, zQueueHistory, pErr, "i", iTime);
   if (bOld && !bRow) bxRelease(p->bx, pErr);
 }
 
 /* Takes a row. Returns 0 if the archive is disabled, and that is to be ignored. */
-static int put(
-    Queue *p, sqlite3_value **aVal, int nVal, int bRow, BxErr *pErr) {
+static int put(Queue *p, sqlite3_value **aVal, int n, int bRow, BxErr *pErr) {
   BxStmts *pHome = bxHome(p->bx, "payload", pErr);
-  i64 iTime = bxTime(nVal > 4 ? aVal[4] : 0, "timestamp", pErr);
+  i64 iTime = bxTime(n > 4 ? aVal[4] : 0, "timestamp", pErr);
   i64 nByte = bxBytes(aVal[2]) + bxBytes(aVal[3]), iNow = bxNow();
   bxText(aVal[0], "event_id", 1024, 0, pErr);
   bxText(aVal[1], "agent_id", 1024, 0, pErr);
@@ -228,18 +186,16 @@ static int put(
   if (pErr->rc != SQLITE_OK) return 0;
   if (p->nRow > 0 && !p->bMemory) flushQuietly(p, bRow, pErr);
   store(p, pHome, aVal, iTime, nByte, bRow, pErr);
-  if (p->bMemory) {
+  if (!p->bMemory) {
+    bxTend(pHome, 1, bRow, pErr);
+  } else {
     i64 iSince = p->nRow > 0 ? p->iFirst : p->iLast;
-    if (p->nRow++ == 0) p->iFirst = iNow;
     p->iLast = iNow;
+    if (p->nRow++ == 0) p->iFirst = iNow;
     if (iNow >= p->iRetry && (p->nRow >= p->nBatch || iNow < iSince ||
                                  iNow - iSince > p->nInterval)) {
       flushQuietly(p, bRow, pErr);
     }
-  }
-  if (!p->bMemory) {
-    bxRoom(pHome, 1, bRow, pErr);
-    bxQueueTend(pHome, 1, bRow, pErr);
   }
   return pErr->rc == SQLITE_OK;
 }
@@ -253,8 +209,7 @@ void bxPayloadFlush(BxCall *p) {
   i64 nRow = flush(pQueue, p->pCtx == 0, &p->err);
   bxReturnInt(p, nRow);
   bxPrefix(&p->err, "FlushError: Flush failed: ");
-  bxRoom(pQueue->pKnown, nRow, p->pCtx == 0, &p->err);
-  bxQueueTend(pQueue->pKnown, nRow, p->pCtx == 0, &p->err);
+  bxTend(pQueue->pKnown, nRow, p->pCtx == 0, &p->err);
 }
 
 void bxQueueFlush(BxStmts *pHome, BxErr *pErr) {
@@ -263,12 +218,11 @@ void bxQueueFlush(BxStmts *pHome, BxErr *pErr) {
 
 /* clang-format off */
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  Queue *p = queueOf(bx);
   sqlite3_stmt *pStmt = bxPlain(bx->db, hasTable(bx)
       ? "SELECT count(*), ifnull(sum(bytes), 0), min(staged), ?1, 'this connection'" FROM "1"
       : "SELECT 0, 0, NULL, ?1, 'this connection'", pErr);
   (void)apArg;
-  bxBind(pStmt, pErr, "c", p->zFailed);
+  bxBind(pStmt, pErr, "c", queueOf(bx)->zFailed);
   return pStmt;
 }
 
@@ -288,7 +242,7 @@ void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr) {
   i64 n = sqlite3_value_int64(argv[0]);
   int i;
   if (argc == 1) {
-    BxStmts *pHome = homeOf(queueOf(bx), n, n, pErr);
+    BxStmts *pHome = homeOf(bx, n, n, pErr);
     for (i = 0; i < 3 && pHome != 0; i++) bxDo(pHome, azDrop[i], pErr, "i", n);
     return;
   }
@@ -325,9 +279,7 @@ static void queueClosing(void *pArg) {
   }
   sqlite3_exec(db, zAttach, 0, 0, 0); /* fails if it is there */
   flush(p, 1, &err);
-  if (err.rc != SQLITE_OK) {
-    sqlite3_log(err.rc, "blackbox: queued rows lost at close: %s", err.zMsg);
-  }
+  if (err.rc) sqlite3_log(err.rc, "blackbox: queued rows lost: %s", err.zMsg);
   bxClear(&err);
 }
 

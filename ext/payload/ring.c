@@ -564,11 +564,8 @@ static void updateExchange(Ring *p, sqlite3_value **argv, BxErr *pErr) {
 /* A push carries clean-up of the archive beside it. */
 static void tendBeside(Ring *p, BxErr *pErr) {
   const BxStmts *pOwn = &p->base.stmts;
-  BxStmts *pHome;
   if (pErr->rc != SQLITE_OK || sqlite3_stricmp(pOwn->zDb, "temp") == 0) return;
-  pHome = bxSchema(pOwn->bx, pOwn->zDb, pErr);
-  bxRoom(pHome, 1, 1, pErr);
-  bxQueueTend(pHome, -1, 1, pErr);
+  bxTend(bxSchema(pOwn->bx, pOwn->zDb, pErr), -1, 1, pErr);
 }
 
 static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,

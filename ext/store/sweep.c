@@ -20,7 +20,7 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define SWEEP_TEXTS 1000 /* the default limit */
-#define TEND_TEXTS 6
+#define TEND_TEXTS 8
 #define SWEEP_THIN ((i64)1 << 48)
 
 typedef struct Sweep {

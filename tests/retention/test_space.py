@@ -108,6 +108,7 @@ def test_pushes_remove_rows_of_the_archive_that_are_due(path):
             db.execute(PUSH, exchange)
         assert rows(db, "SELECT count(*) FROM event_payloads") == [(0,)]
         assert rows(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'payload.age'") == [(60,)]
+        one(db, "SELECT proof_head()")
         assert problems(db) == []
 
 
