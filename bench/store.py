@@ -203,7 +203,7 @@ def cases():
         Case("a row of 3 KB is queued: the median of 400",
              {"packs": queued(1), "plain": queued(0), "packs, the mean": queued(1, mean=True)},
              [("packs", "plain", 2.0), ("packs, the mean", "plain", None)],
-             note="Each fourth row packs four, and each fourth or fifth removes texts."),
+             note="Each row is packed when it is written, or with the next one."),
         Case("a random body of about 25 KB is read",
              {"packed": random_bodies(packed, "store_text(request_body)"),
               "plain": random_bodies(plain, "request_body"), "300 us": limit(300e-6)},

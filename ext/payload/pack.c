@@ -236,13 +236,8 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
       " main.store_dropped WHERE text > 0 LIMIT 1 OFFSET 7) OR (?1 < 2 AND"
       " EXISTS (SELECT 1 FROM main.store_dropped WHERE text < -1 << 48))"
       " THEN 2 WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET"
-      " 20) THEN 3 WHEN packs AND ?1 < 2 THEN 1 WHEN ?1 = 2 AND (bytes > most "
-      "OR"
-      " (wake <= ?2 AND EXISTS (SELECT 1 FROM main.event_payloads INDEXED BY"
-      " payload_by_age WHERE purpose = 'archive' AND pinned = 0 AND created_ms"
-      " > since AND created_ms < ?2 - kept_ms))) THEN 4 END FROM (SELECT *, "
-      "(SELECT "
-      "max(rowid) FROM"
+      " 20) THEN 3 WHEN packs AND ?1 < 2 THEN 1 WHEN ?1 = 2 AND (wake <= ?2 OR"
+      " bytes > most) THEN 4 END FROM (SELECT *, (SELECT max(rowid) FROM"
       " main.event_payloads) > pack AND (SELECT value FROM"
       " main.blackbox_settings WHERE name = 'payload.pack') = 1 AS packs"
       " FROM main.payload__state)";
@@ -256,13 +251,29 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
   return eJob;
 }
 
+/* Rows that are due go, as with an insert (payload_look), or it is noted when the next
+** one is. The clock is looked at each hour. */
+static void tendDue(BxStmts *p, BxErr *pErr) {
+  static const char zWake[] =
+      "UPDATE main.payload__state SET wake = min(?1 + 3600000, kept_ms +"
+      " coalesce((SELECT created_ms FROM main.event_payloads INDEXED BY"
+      " payload_by_age WHERE purpose = 'archive' AND pinned = 0 AND created_ms"
+      " > since ORDER BY created_ms LIMIT 1), 9e15)) WHERE one = 1";
+  static const char zDue[] =
+      "UPDATE main.payload__state SET rid = -1, ms = ?1, fix = NULL"
+      " WHERE one = 1 AND (wake <= ?1 OR bytes > most)";
+  BxErr clock = {SQLITE_OK, 0};
+  bxRuleTime(p, 0, 1, &clock);
+  if (bxMayPassOver(p, &clock)) bxClear(&clock); /* it has jumped */
+  bxPass(pErr, &clock);
+  bxDo(p, zWake, pErr, "i", bxNow());
+  bxDo(p, zDue, pErr, "i", bxNow());
+}
+
 /* payload_tend(schema, job) */
 void bxPayloadTend(BxCall *p) {
   static const char zSweep[] = "SELECT store_tend(?1)";
   static const char zShrink[] = "PRAGMA main.incremental_vacuum(8)"; /* pages */
-  static const char zDue[] = /* as an insert does, see payload_look */
-      "UPDATE main.payload__state SET rid = -1, ms = ?1, fix = NULL"
-      " WHERE one = 1";
   const char *zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   i64 eJob = sqlite3_value_int64(p->aArg[1]);
   BxStmts *pHome = zDb ? bxSchema(p->bx, zDb, &p->err) : 0;
@@ -278,7 +289,7 @@ void bxPayloadTend(BxCall *p) {
     bxLogBegin(pHome, pErr);
     bxLogProve(pHome, TEND_LEAVES, pErr);
   }
-  if (eJob == TEND_DUE) bxDo(pHome, zDue, pErr, "i", bxNow());
+  if (eJob == TEND_DUE) tendDue(pHome, pErr);
   if (eJob == TEND_SHRINK) bxDo(pHome, zShrink, pErr, "");
   bxReturnInt(p, 0);
 }
@@ -303,15 +314,17 @@ static int tendOnce(BxStmts *p, i64 eTurn, BxErr *pErr) {
 
 void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
   Queue *p = pHome != 0 ? bxSlot(pHome->bx, "payload")->p : 0;
-  int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db), bAny;
+  int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db);
+  int bPush = nRow < 0, bAny;
   BxErr err = {SQLITE_OK, 0};
   bxRoom(pHome, nRow < 0 ? 1 : nRow, bRow, pErr);
   if (pErr->rc != SQLITE_OK || p == 0 || nRow == 0) return;
-  if ((nRow <= 1 && p->nQuiet-- > 0) || bxNow() < p->iTend) return;
+  if (nRow <= 1 && p->anQuiet[bPush]-- > 0) return;
+  if (bxNow() < p->iTend) return;
   do {
-    bAny = tendOnce(pHome, nRow < 0 ? 2 : ++p->nTurn % 2, &err) && nRow > 0;
+    bAny = tendOnce(pHome, bPush ? 2 : ++p->nTurn % 2, &err);
   } while (bAny && --nRow > 0);
-  p->nQuiet = bAny || err.rc != SQLITE_OK ? 0 : TEND_QUIET;
+  p->anQuiet[bPush] = (bAny && !bPush) || err.rc ? 0 : TEND_QUIET;
   if (err.rc == SQLITE_OK && p->iTend == 0) return;
   if ((err.rc & 0xff) != SQLITE_BUSY) bxQueueFailed(p, &err, &p->iTend);
   if (bRow ? bxMayPassOver(pHome, &err)

@@ -77,7 +77,7 @@ typedef struct Queue {
   BxStmts *pKnown;
   i64 nRow, iFirst, iLast; /* that wait; when their time began; the last came */
   i64 iTend;               /* no clean-up before this time, */
-  int nQuiet, nTurn;       /* nor for so many writes; those that had one */
+  int anQuiet[2], nTurn;   /* nor for so many writes; those that had one */
   i64 iRetry;              /* no flush by itself before this time */
   char *zFailed;           /* message of the last flush, if it failed */
 } Queue;
