@@ -52,7 +52,7 @@ const BxBodies bxPayloadBodies = {
         "SELECT reference, \"key\" FROM main.payload__packed WHERE text = ?1",
     .zAll = "SELECT reference, \"key\" FROM main.payload__packed",
     .zTexts = "SELECT nullif(json_group_array(text), '[]')"
-              " FROM main.payload__packed WHERE \"key\" = ?1",
+              " FROM main.payload__packed WHERE \"key\" = CAST(?1 AS TEXT)",
     .zRemove = "DELETE FROM main.event_payloads WHERE id = ?1",
 };
 
