@@ -251,7 +251,7 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
   return eJob;
 }
 
-/* Rows that are due go, as with an insert (payload_look), or it is noted when the next
+/* Rows that are due go, as with an insert (payload_work), or it is noted when the next
 ** one is. The clock is looked at each hour. */
 static void tendDue(BxStmts *p, BxErr *pErr) {
   static const char zWake[] =
@@ -260,7 +260,7 @@ static void tendDue(BxStmts *p, BxErr *pErr) {
       " payload_by_age WHERE purpose = 'archive' AND pinned = 0 AND created_ms"
       " > since ORDER BY created_ms LIMIT 1), 9e15)) WHERE one = 1";
   static const char zDue[] =
-      "UPDATE main.payload__state SET rid = -1, ms = ?1, fix = NULL"
+      "UPDATE main.payload__state SET work = 1, rid = -1, ms = ?1"
       " WHERE one = 1 AND (wake <= ?1 OR bytes > most)";
   BxErr clock = {SQLITE_OK, 0};
   bxRuleTime(p, 0, 1, &clock);

@@ -5,9 +5,8 @@
 ** is durable, it is written at once. If it is memory, it is a row of a TEMP table, and
 ** all that wait are written with one INSERT..SELECT: when flush_batch_size rows wait,
 ** the oldest has waited for flush_interval_ms, or the one before came longer ago than
-** that, outside BEGIN; and when the connection closes. A ROLLBACK takes rows back that
-** were queued, and brings those back that left. A flush that fails keeps them. If it has
-** written some in xUpdate (RAISE(FAIL)), the next passes over these: a row keeps its id.
+** that, outside BEGIN; and when the connection closes. A ROLLBACK takes queued rows back,
+** and brings those back that left. A flush that fails keeps them, also those it wrote.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
@@ -59,7 +58,6 @@ static const char zQueueHistory[] = "UPDATE main.blackbox_settings SET value = m
 /* clang-format on */
 
 #define queueOf(bx) ((Queue *)bxSlot(bx, "payload")->p)
-
 /* Whether there is the table, whose creation may have been rolled back. */
 #define hasTable(bx) bxIsThere(bx, "temp", "payload__waiting")
 
