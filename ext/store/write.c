@@ -144,9 +144,8 @@ i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
       "INSERT INTO main.store__packs(pack, token, data) VALUES(?1, ?2, ?3)"
       " ON CONFLICT(pack) DO UPDATE SET token = excluded.token,"
       "  data = excluded.data";
-  static const char zMore[] =
-      "UPDATE main.store__packs SET token = ?2,"
-      " data = CAST(data || ?3 AS BLOB) WHERE pack = ?1";
+  static const char zAdd[] = "UPDATE main.store__packs SET token = ?2,"
+                             " data = CAST(data || ?3 AS BLOB) WHERE pack = ?1";
   Bytes out = {0, 0, 0};
   i64 iToken, nOld = 0;
   if (iFrom == 0) {
@@ -157,7 +156,7 @@ i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
   sqlite3_randomness(sizeof(iToken), &iToken);
   iToken &= INT64_MAX;
   zip(ppZip, pBytes, iFrom, &out, pErr);
-  bxDo(p, iFrom > 0 ? zMore : zAll, pErr, "iix", iPack, iToken, out.a, out.n);
+  bxDo(p, iFrom > 0 ? zAdd : zAll, pErr, "iix", iPack, iToken, out.a, out.n);
   if (pErr->rc == SQLITE_OK) *pnKept += out.n - nOld;
   sqlite3_free(out.a);
   return iToken;
