@@ -79,6 +79,27 @@ def test_in_a_year_of_writes_a_file_grows_to_what_it_keeps(path, tmp_path, pack,
         assert kept <= 1.8 * one(db, "SELECT kept_bytes FROM store_stats") + 0.1 * MB
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+@pytest.mark.parametrize("pack", [0, 1])
+def test_no_write_takes_more_than_four_times_the_steps_of_the_median(path, pack, leaves):
+    """Steps of the virtual machine, in tens, with those of what a write carries along."""
+    db = installed(path, pack, ("payload.retention_days", 7))
+    steps = []
+
+    def step():
+        steps[-1] += 1
+
+    with Clock() as clock:
+        db.execute("UPDATE retention__clock SET seen = unixepoch() * 1000")
+        for i, exchange in enumerate(exchanges(500)):
+            clock.now += 8_640_000 * leaves
+            db.set_progress_handler(step if i > 100 else None, 10)
+            steps.append(0)
+            db.execute(WRITES["row"], exchange)
+    steps = sorted(steps[101:])
+    assert 0 < steps[-1] <= 4 * steps[len(steps) // 2], steps
+
+
 def test_pushes_sweep_the_texts_of_rows_that_are_gone(path):
     db = installed(path, 1)
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
