@@ -260,14 +260,15 @@ static void tendDue(BxStmts *p, BxErr *pErr) {
       " payload_by_age WHERE purpose = 'archive' AND pinned = 0 AND created_ms"
       " > since ORDER BY created_ms LIMIT 1), 9e15)) WHERE one = 1";
   static const char zDue[] =
-      "UPDATE main.payload__state SET work = 1, rid = -1, ms = ?1"
+      "UPDATE main.payload__state SET work = 1, rid = -1, ms = ?2"
       " WHERE one = 1 AND (wake <= ?1 OR bytes > most)";
   BxErr clock = {SQLITE_OK, 0};
   bxRuleTime(p, 0, 1, &clock);
   if (bxMayPassOver(p, &clock)) bxClear(&clock); /* it has jumped */
   bxPass(pErr, &clock);
   bxDo(p, zWake, pErr, "i", bxNow());
-  bxDo(p, zDue, pErr, "i", bxNow());
+  bxDo(p, zDue, pErr, "ii", bxNow(),
+      ((Queue *)bxSlot(p->bx, "payload")->p)->iPush);
 }
 
 /* payload_tend(schema, job) */
@@ -321,6 +322,7 @@ void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || p == 0 || nRow == 0) return;
   if (nRow <= 1 && p->anQuiet[bPush]-- > 0) return;
   if (bxNow() < p->iTend) return;
+  p->iPush = -1 - nRow;
   do {
     bAny = tendOnce(pHome, bPush ? 2 : ++p->nTurn % 2, &err);
   } while (bAny && --nRow > 0);

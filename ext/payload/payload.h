@@ -52,7 +52,7 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
 int bxPacks(BxStmts *p, BxErr *pErr);
 /* With the setting payload.pack: packs a small number of rows. */
 void bxPackSome(BxStmts *p, BxErr *pErr);
-/* After so many rows were written, or one push (-1): small jobs of clean-up, one for
+/* After so many rows were written, or one push (-1 - its time): small jobs of clean-up, one for
 ** each, unless none was due a few writes ago. An error is passed over if what was
 ** written stays; in autocommit, and without bRow, it is committed. */
 void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr);
@@ -77,6 +77,7 @@ typedef struct Queue {
   BxStmts *pKnown;
   i64 nRow, iFirst, iLast; /* that wait; when their time began; the last came */
   i64 iTend;               /* no clean-up before this time, */
+  i64 iPush;               /* the time of a push that carries clean-up */
   int anQuiet[2], nTurn;   /* nor for so many writes; those that had one */
   i64 iRetry;              /* no flush by itself before this time */
   char *zFailed;           /* message of the last flush, if it failed */

@@ -522,6 +522,13 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
   }
 }
 
+/* A push carries clean-up of the archive beside it. */
+static void tendBeside(Ring *p, i64 iTime, BxErr *pErr) {
+  const BxStmts *pOwn = &p->base.stmts;
+  if (pErr->rc != SQLITE_OK || sqlite3_stricmp(pOwn->zDb, "temp") == 0) return;
+  bxTend(bxSchema(pOwn->bx, pOwn->zDb, pErr), -1 - iTime, 1, pErr);
+}
+
 static void insertRow(
     Ring *p, sqlite3_value **argv, i64 *piRowid, BxErr *pErr) {
   sqlite3_value **aCol = argv + 2;
@@ -541,6 +548,7 @@ static void insertRow(
         "timestamp and meta only");
   }
   if (pErr->rc == SQLITE_OK) bxRingPush(p, &push, piRowid, pErr);
+  tendBeside(p, push.iTime, pErr);
 }
 
 /* UPDATE ring SET response_body = ?, meta = ? */
@@ -561,13 +569,6 @@ static void updateExchange(Ring *p, sqlite3_value **argv, BxErr *pErr) {
   bxRingCompleteSlot(p, sqlite3_value_int64(argv[0]), &done, pErr);
 }
 
-/* A push carries clean-up of the archive beside it. */
-static void tendBeside(Ring *p, BxErr *pErr) {
-  const BxStmts *pOwn = &p->base.stmts;
-  if (pErr->rc != SQLITE_OK || sqlite3_stricmp(pOwn->zDb, "temp") == 0) return;
-  bxTend(bxSchema(pOwn->bx, pOwn->zDb, pErr), -1, 1, pErr);
-}
-
 static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     sqlite3_int64 *piRowid) {
   Ring *p = (Ring *)pVtab;
@@ -585,7 +586,6 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
     runCommand(p, argv + 2, &err);
   } else {
     insertRow(p, argv, piRowid, &err);
-    tendBeside(p, &err);
     bPush = err.rc == SQLITE_OK;
   }
   if (!bPush) p->iKnown++;
