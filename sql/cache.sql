@@ -146,7 +146,7 @@ BEGIN
   WHEN NOT (json_valid(data) OR json_valid(data || ' ')) IS TRUE THEN RAISE(ABORT, 'ValidationError: data must be JSON text; use json_quote()')
   WHEN custom_metadata NOT NULL AND NOT (custom_metadata < x'' AND length(CAST(custom_metadata AS BLOB)) < 65537
     AND (json_valid(custom_metadata) OR json_valid(custom_metadata || ' ')) AND json_type(custom_metadata) = 'object') THEN
-    RAISE(ABORT, 'ValidationError: custom_metadata must be a JSON object of at most 65536 bytes; put more into data')
+    RAISE(ABORT, 'ValidationError: custom_metadata must be a JSON object of at most 65536 bytes; use data')
   WHEN NEW.grown > 0 AND data_size > max_item THEN RAISE(ABORT, 'DataTooLargeError: data is larger than cache.max_item_bytes; split it')
   WHEN typeof(description) <> 'text' OR length(description) NOT BETWEEN 1 AND max_description THEN
     RAISE(ABORT, 'ValidationError: description must be 1 to cache.max_description characters; say what it holds')
