@@ -26,8 +26,7 @@
 --   rollout__marks    turns, compactions and rollbacks, by the key of their item
 --   rollout_drops     what the policy dropped, by type
 --   rollout__act      one row: the rule that is running, for its receipt
---   rollout_facts     view: what an item says; rollout_texts: parts of it
---   rollout__meta     view: the columns that come from the session_meta
+--   rollout__own      view: the ranges of items that no other conversation shows
 --   rollout_due       view: the conversations that expire, and when; DELETE
 --                     removes them
 --
@@ -57,43 +56,9 @@
 -- Limits: 2,147,483,647 conversations in the life of a database, 4,294,967,295
 -- items in one, 67,108,864 bytes in a payload.
 
--- Damaged JSON gives NULLs.
-CREATE VIEW IF NOT EXISTS main.rollout__meta AS
-SELECT h.no AS no,
-       d.payload ->> 'title' AS title,
-       d.payload ->> 'source' AS source,
-       d.payload ->> 'cwd' AS cwd,
-       d.payload ->> 'originator' AS originator,
-       coalesce(d.payload ->> 'cli_version',
-                d.payload ->> 'cliVersion') AS cli_version,
-       coalesce(d.payload ->> 'model_provider',
-                d.payload ->> 'modelProvider') AS model_provider,
-       coalesce(d.payload ->> 'forked_from_id',
-                d.payload ->> 'forkedFromId') AS forked_from,
-       coalesce(d.payload ->> '$.blackbox.format', 'codex') AS format,
-       coalesce(d.payload ->> '$.blackbox.id',
-         CASE WHEN lower(coalesce(d.payload ->> 'id',
-                                  d.payload ->> 'session_id')) <> h.id
-              THEN coalesce(d.payload ->> 'id', d.payload ->> 'session_id')
-              END) AS source_id,
-       coalesce(d.payload ->> '$.blackbox.parent',
-                d.payload ->> 'parent_thread_id',
-                CASE json_type(d.payload, '$.source') WHEN 'object' THEN
-                  d.payload ->> '$.source.subagent.thread_spawn.parent_thread_id'
-                  END) AS parent,
-       coalesce(d.payload ->> '$.blackbox.agent',
-                CASE json_type(d.payload, '$.source') WHEN 'object' THEN
-                  d.payload ->> '$.source.subagent.thread_spawn.agent_nickname'
-                  END) AS agent,
-       d.payload ->> '$.git.branch' AS branch
-  FROM rollout__heads AS h
-  JOIN rollout__data AS d
-    ON d.id = h.no << 32
-   AND (json_valid(d.payload) OR json_valid(d.payload || ' '));
-
 -- "at" is the time of expiry. A row is due when that time is in the past.
 CREATE VIEW IF NOT EXISTS main.rollout_due AS
-SELECT id AS key, bytes AS bytes, expires_at AS at,
+SELECT id AS key, bytes, expires_at AS at,
        CASE WHEN EXISTS (SELECT 1 FROM retention__holds AS k
                           WHERE k.kind = 'rollout' AND k."key" = h.id)
             THEN 'held' END AS blocked_by
@@ -109,40 +74,21 @@ BEGIN
 END;
 
 CREATE VIEW IF NOT EXISTS main.rollouts AS
-SELECT h.id AS id,
-       h.created AS created,
-       h.updated AS updated,
-       h.expires_at AS expires_at,
-       h.status AS status,
-       h.last_sequence + 1 AS item_count,
-       h.last_sequence AS last_sequence,
-       h.user_sequence IS NOT NULL AS has_user_event,
-       h.turns AS turns,
-       h.bytes AS bytes,
-       coalesce(h.title, a.title) AS title,
-       a.source AS source,
-       a.cwd AS cwd,
-       a.originator AS originator,
-       a.cli_version AS cli_version,
-       a.model_provider AS model_provider,
-       a.forked_from AS forked_from,
-       a.first_user_message AS first_user_message,
-       a.format AS format,
-       a.source_id AS source_id,
-       a.parent AS parent,
-       a.agent AS agent,
-       a.model AS model,
-       a.branch AS branch,
-       (SELECT d.payload ->> 'instructions' FROM rollout__data AS d
-         WHERE d.id = h.no << 32
-           AND (json_valid(d.payload) OR json_valid(d.payload || ' '))) AS instructions,
-       (SELECT d.payload FROM rollout__data AS d
-         WHERE d.id = h.no << 32) AS session_meta
+SELECT h.id, created, updated, expires_at, status, last_sequence + 1 AS item_count,
+       last_sequence, user_sequence IS NOT NULL AS has_user_event, turns, bytes,
+       coalesce(h.title, a.title) AS title, source, cwd, originator, cli_version,
+       model_provider, forked_from, first_user_message, coalesce(format, 'codex') AS format,
+       source_id, parent, agent, model, branch,
+       (SELECT payload ->> 'instructions' FROM rollout__data
+         WHERE id = h.no << 32
+           AND (json_valid(payload) OR json_valid(payload || ' '))) AS instructions,
+       (SELECT payload FROM rollout__data WHERE id = h.no << 32) AS session_meta
   FROM rollout__heads AS h
   LEFT JOIN rollout__about AS a ON a.no = h.no;
 
 -- A conversation that exists gets a status that its table refuses: REPLACE would take it.
--- (json_patch omits the NULLs of its second argument.)
+-- (json_patch omits the NULLs of its second argument.) The module completes what lists
+-- show of the session_meta: the next call that writes finds no format there.
 CREATE TRIGGER IF NOT EXISTS main.rollouts_insert
 INSTEAD OF INSERT ON rollouts
 BEGIN
@@ -154,42 +100,36 @@ BEGIN
     WHEN NEW.session_meta IS NULL THEN NULL
     WHEN CASE WHEN NOT (json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')) THEN 1
               WHEN json_type(NEW.session_meta) <> 'object' THEN 1
-              ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id) END
-    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, and its id, if any, must be the id of the conversation')
-    WHEN coalesce(NEW.source, NEW.cwd, NEW.originator, NEW.cli_version, NEW.model_provider,
-           NEW.forked_from) IS NOT NULL
-      OR NEW.session_meta ->> 'instructions' <> NEW.instructions
-    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: if session_meta is given, omit the columns that are parts of it (instructions may be given if it has none)')
+              ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id)
+                OR NEW.session_meta ->> 'instructions' <> NEW.instructions
+                OR coalesce(NEW.source, NEW.cwd, NEW.originator, NEW.cli_version,
+                            NEW.model_provider, NEW.forked_from) IS NOT NULL END
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object; omit the columns that are parts of it (id and instructions may be given if it has no others)')
     END;
   INSERT INTO rollout__heads(id, created, expires_at, title, named, status)
   SELECT n.id, at,
-         CASE WHEN NEW.expires_at IS NULL
-                THEN at + 86400000 * (SELECT value FROM blackbox_settings
-                                       WHERE name = 'rollout.ttl_days')
-              ELSE nullif(NEW.expires_at, 'permanent') END,
+         iif(NEW.expires_at IS NULL, at + 86400000 * (SELECT value FROM blackbox_settings
+                                                       WHERE name = 'rollout.ttl_days'),
+             nullif(NEW.expires_at, 'permanent')),
          NEW.title, NEW.title IS NOT NULL,
          iif(EXISTS (SELECT 1 FROM rollout__heads AS h WHERE h.id = n.id), 'exists',
              coalesce(NEW.status, 'active'))
     FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'),
-                   lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4'
-                     || substr(hex(randomblob(2)), 2) || '-'
-                     || substr('89AB', 1 + (random() & 3), 1)
-                     || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6)))) AS id,
+                   printf('%08x-%04x-4%03x-%x%03x-%012x', random() & 4294967295,
+                     random() & 65535, random() & 4095, 8 + (random() & 3), random() & 4095,
+                     random() & 281474976710655)) AS id,
                  coalesce(NEW.created, CAST(round((julianday('now') - 2440587.5)
                    * 86400000.0) AS INTEGER)) AS at LIMIT 1) AS n;
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT no << 32, created, 'session_meta',
          CASE WHEN NEW.session_meta IS NULL THEN
                 json_patch(
-                  json_object('id', id, 'timestamp', iso, 'cwd', '',
-                    'originator', 'blackbox', 'cli_version', '1.0.0',
-                    'instructions', NULL),
-                  json_patch('{}',
-                  json_object('cwd', NEW.cwd, 'originator', NEW.originator,
-                    'cli_version', NEW.cli_version,
-                    'instructions', NEW.instructions, 'source', NEW.source,
-                    'model_provider', NEW.model_provider,
-                    'forked_from_id', NEW.forked_from)))
+                  json_object('id', id, 'timestamp', iso, 'cwd', coalesce(NEW.cwd, ''),
+                    'originator', coalesce(NEW.originator, 'blackbox'),
+                    'cli_version', coalesce(NEW.cli_version, '1.0.0'),
+                    'instructions', NEW.instructions),
+                  json_patch('{}', json_object('source', NEW.source,
+                    'model_provider', NEW.model_provider, 'forked_from_id', NEW.forked_from)))
               WHEN NEW.session_meta ->> 'id' IS NOT NULL
                AND NEW.session_meta ->> 'timestamp' IS NOT NULL
                AND (NEW.instructions IS NULL OR
@@ -203,20 +143,22 @@ BEGIN
                                            'unixepoch') AS iso
             FROM rollout__heads WHERE changes() = 1 AND no = last_insert_rowid());
   UPDATE rollout__heads
-     SET last_sequence = 0,
-         (bytes, updated) = (SELECT length(CAST(payload AS BLOB)), timestamp
-                               FROM rollout__data WHERE id = last_insert_rowid())
+     SET last_sequence = 0, behind = 1, updated = created,
+         bytes = (SELECT length(CAST(payload AS BLOB)) FROM rollout__data
+                   WHERE id = last_insert_rowid())
    WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
   INSERT INTO rollout__about(no, title, source, cwd, originator, cli_version,
-                            model_provider, forked_from, format, source_id,
-                            parent, agent, branch)
-  SELECT * FROM rollout__meta WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
+                             model_provider, forked_from)
+  SELECT id >> 32, payload ->> 'title', payload ->> 'source', payload ->> 'cwd',
+         payload ->> 'originator', payload ->> 'cli_version', payload ->> 'model_provider',
+         payload ->> 'forked_from_id'
+    FROM rollout__data WHERE changes() = 1 AND id = last_insert_rowid();
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_update
 INSTEAD OF UPDATE ON rollouts
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed; its items determine the other columns')
+  SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed')
    WHERE (NEW.id, NEW.created, NEW.updated, NEW.item_count, NEW.last_sequence, NEW.has_user_event,
           NEW.turns, NEW.bytes, NEW.source, NEW.cwd, NEW.originator, NEW.cli_version,
           NEW.model_provider, NEW.forked_from, NEW.instructions, NEW.first_user_message,
@@ -247,11 +189,7 @@ END;
 -- index of its own, which it would do for a condition on the type. (With an ORDER BY
 -- in the view, rollout = (SELECT ...) would read the items of all conversations.)
 CREATE VIEW IF NOT EXISTS main.rollout_items AS
-SELECT h.id AS rollout,
-       d.id & 4294967295 AS sequence,
-       d.timestamp AS timestamp,
-       d.type AS type,
-       d.payload AS payload
+SELECT h.id AS rollout, d.id & 4294967295 AS sequence, timestamp, type, payload
   FROM rollout__heads AS h
  CROSS JOIN rollout__segments AS s ON s.rollout = h.no
  CROSS JOIN rollout__data AS d NOT INDEXED
@@ -290,9 +228,7 @@ CREATE VIEW IF NOT EXISTS main.rollout_log AS
 SELECT rollout AS rollout_id,
        '{"type":' || json_quote(type)
          || coalesce(',"payload":' || payload, '') || '}' AS item,
-       type AS type,
-       payload AS payload,
-       timestamp AS timestamp
+       type, payload, timestamp
   FROM rollout_items;
 
 -- The one way in which plain SQL writes an item, which is given whole, or as type and
@@ -300,13 +236,16 @@ SELECT rollout AS rollout_id,
 -- tested. The item is counted after it was stored: OR IGNORE and OR FAIL leave no item
 -- that is counted and is not there. What a list shows is kept here; what else follows
 -- from the item is derived in C, from "behind" on. (Half a surrogate pair cannot be
--- written in UTF-8. What surely does not fit is passed over without reading the
--- conditions. No subquery is joined and no IN has a list: each would be a temporary table.)
+-- written in UTF-8. No subquery is joined and no IN has a list: each would be a temporary
+-- table.)
 CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
   SELECT CASE
-    WHEN CASE WHEN NEW.item IS x'' THEN instr(NEW.type, char(0))
+    WHEN iif(typeof(NEW.payload) = 'text',
+             NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')),
+             typeof(NEW.payload) GLOB '[ir]*')
+      OR CASE WHEN NEW.item IS x'' THEN instr(NEW.type, char(0))
               WHEN NEW.item IS NULL
               THEN typeof(NEW.type) <> 'text' OR NEW.type = '' OR instr(NEW.type, char(0))
               WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
@@ -314,14 +253,8 @@ BEGIN
               ELSE json_type(NEW.item, '$.type') IS NOT 'text' OR NEW.item ->> 'type' = ''
                 OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
                 OR lower(replace(NEW.item -> 'type', '\\', '')) GLOB '*\ud[89a-f]*' END
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type, which cannot contain a NUL character, and payload, which is JSON')
-    WHEN iif(typeof(NEW.payload) = 'text',
-             NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')),
-             typeof(NEW.payload) GLOB '[ir]*')
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-    WHEN NEW.timestamp IS NOT CAST(NEW.timestamp AS INTEGER)
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a timestamp must be an integer of milliseconds since 1970')
-    WHEN expires_at < coalesce(NEW.timestamp, (julianday('now') - 2440587.5) * 86400000.0)
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type, without NUL characters, and payload, which is JSON, not nested too deeply')
+    WHEN expires_at < coalesce(NEW.timestamp + 0, (julianday('now') - 2440587.5) * 86400000.0)
     THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     WHEN last_sequence >= 4294967295
     THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it, or start another one')
@@ -341,15 +274,12 @@ BEGIN
                          (SELECT CAST(value AS TEXT) FROM blackbox_settings
                            WHERE name = 'rollout.policy') AS preset
                     FROM rollout__heads WHERE id = lower(NEW.rollout_id) LIMIT 1) LIMIT 1) AS i
-   WHERE NEW.item IS x'' OR coalesce(
-           (SELECT keep FROM rollout_policy AS y
-             WHERE y.preset = i.preset AND item_key = t AND payload_key = p),
-           (SELECT keep FROM rollout_policy AS y
-             WHERE y.preset = i.preset AND item_key = t AND payload_key = '*' AND p IS NOT ''),
-           (SELECT keep FROM rollout_policy AS y
-             WHERE y.preset = i.preset AND item_key = '*' AND payload_key = p),
-           (SELECT keep FROM rollout_policy AS y
-             WHERE y.preset = i.preset AND item_key = '*' AND payload_key = '*' AND p IS NOT ''));
+   WHERE NEW.item IS x''
+      OR (SELECT max(4 * (item_key <> '*') + 2 * (payload_key <> '*') + keep) & 1
+            FROM rollout_policy AS y
+           WHERE y.preset = i.preset AND (+item_key = t OR +item_key = '*')
+             AND (+payload_key = p OR +payload_key = '*' AND p IS NOT ''))
+      OR NOT EXISTS (SELECT 1 FROM rollout_policy AS y WHERE y.preset = i.preset);
   UPDATE rollout__heads
      SET last_sequence = last_sequence + 1, behind = coalesce(behind, last_sequence + 1),
          (bytes, updated) =
@@ -359,29 +289,25 @@ BEGIN
          (SELECT coalesce(user_sequence,
                           iif(max(r.kind <> 'title'), last_sequence + 1, NULL)),
                  iif(named, title, coalesce(max(iif(r.kind = 'title',
-                   nullif(coalesce(d.payload ->> r.place, d.payload ->> r.other), ''), NULL)),
-                   title))
+                   nullif(coalesce(payload ->> place, payload ->> other), ''), NULL)), title))
             FROM rollout__data AS d CROSS JOIN blackbox_places AS r
-           WHERE d.id = last_insert_rowid() AND r.type_key = lower(replace(d.type, '_', ''))
+           WHERE id = last_insert_rowid() AND type_key = lower(replace(d.type, '_', ''))
              AND (r.kind = 'title' OR (user_sequence IS NULL AND r.kind IN ('user', 'goal')))
-             AND (instr(r.conditions, '"$.type":"') = 0
-                  OR instr(lower(replace(r.conditions, '_', '')), '"$.type":"' || lower(replace(
-                       coalesce(d.payload ->> '$.type', ''), '_', '')) || '"'))
-             AND json_valid(r.conditions) AND NOT EXISTS (
-                   SELECT 1 FROM json_each(r.conditions) AS c
+             AND json_valid(conditions) AND NOT EXISTS (
+                   SELECT 1 FROM json_each(conditions) AS c
                     WHERE CASE c.type
                       WHEN 'text' THEN
-                        lower(replace(coalesce(d.payload ->> c.key, ''), '_', ''))
+                        lower(replace(coalesce(payload ->> c.key, ''), '_', ''))
                         <> lower(replace(c.value, '_', ''))
-                      ELSE (c.type = 'true') = (coalesce(json_type(d.payload, c.key), 'null')
+                      ELSE (c.type = 'true') = (coalesce(json_type(payload, c.key), 'null')
                                                 IN ('null', 'false')) END))
    WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
-  INSERT INTO rollout_drops(no, item_type, payload_type, items, bytes)
+  INSERT INTO rollout_drops
   SELECT CASE
            WHEN no IS NULL
            THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
            WHEN NEW.item IS x''
-           THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a type is text of 1 to 100 bytes, a timestamp is whole milliseconds since 1970, and a payload is JSON text of at most 67108864 bytes')
+           THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; omit OR IGNORE to see why')
            ELSE no END,
          substr(coalesce(NEW.type, NEW.item ->> 'type'), 1, 100),
          iif(json_type(payload, '$.type') = 'text', substr(payload ->> 'type', 1, 100), ''),
@@ -390,6 +316,6 @@ BEGIN
                  coalesce(NEW.payload, nullif(NEW.item, x'') -> 'payload') AS payload
            WHERE changes() = 0 LIMIT 1)
    WHERE 1
-      ON CONFLICT (no, item_type, payload_type) DO UPDATE
-     SET items = items + excluded.items, bytes = bytes + excluded.bytes;
+      ON CONFLICT DO UPDATE
+     SET items = items + 1, bytes = bytes + excluded.bytes;
 END;

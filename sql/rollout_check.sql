@@ -31,15 +31,6 @@ SELECT h.id, 'its row in rollout__about is missing; rollout_rebuild() derives it
  WHERE h.last_sequence >= 0
    AND NOT EXISTS (SELECT 1 FROM main.rollout__about AS a WHERE a.no = h.no)
 UNION ALL
-SELECT h.id, 'source and the like are not those of its session_meta; rollout_rebuild() derives them'
-  FROM main.rollout__heads AS h
-  JOIN main.rollout__about AS a ON a.no = h.no
-  JOIN main.rollout__meta AS m ON m.no = h.no
- WHERE (a.source, a.originator, a.cli_version, a.model_provider, a.forked_from,
-        a.format, a.source_id, a.parent, a.agent) IS NOT
-       (m.source, m.originator, m.cli_version, m.model_provider, m.forked_from,
-        m.format, m.source_id, m.parent, m.agent)
-UNION ALL
 SELECT 'rollout__about', 'row ' || a.no || ' belongs to no conversation'
   FROM main.rollout__about AS a
  WHERE NOT EXISTS (SELECT 1 FROM main.rollout__heads AS h WHERE h.no = a.no)
@@ -62,7 +53,7 @@ SELECT 'rollout__segments', 'conversation ' || s.rollout || ' has no head'
   FROM main.rollout__segments AS s
  WHERE NOT EXISTS (SELECT 1 FROM main.rollout__heads AS h WHERE h.no = s.rollout)
 UNION ALL
-SELECT 'rollout_policy', 'the preset in force has no row: everything is dropped'
+SELECT 'rollout_policy', 'the preset in force has no row: everything is kept'
  WHERE NOT EXISTS (SELECT 1 FROM main.rollout_policy
                     WHERE preset = (SELECT value FROM main.blackbox_settings
                                      WHERE name = 'rollout.policy'))

@@ -124,25 +124,21 @@ ON CONFLICT DO NOTHING;
 --               the rows of a database
 
 CREATE TABLE IF NOT EXISTS main.rollout_formats(
-  format       TEXT PRIMARY KEY NOT NULL CHECK (format <> ''),
-  kind         TEXT NOT NULL DEFAULT 'lines' CHECK (kind IN ('lines', 'store')),
-  rank         INTEGER NOT NULL DEFAULT 100,
-  mark         TEXT NOT NULL,
-  items        TEXT,
-  type         TEXT NOT NULL DEFAULT '$.type' CHECK (type <> ''),
-  payload      TEXT,
-  time         TEXT,
-  names        TEXT NOT NULL DEFAULT '{}',
-  conversation TEXT,
-  once         INTEGER NOT NULL DEFAULT 0 CHECK (once IN (0, 1)),
-  agent        TEXT,
-  trace        TEXT,
-  item_id      TEXT,
-  item_parent  TEXT,
-  spans        INTEGER NOT NULL DEFAULT 0 CHECK (spans IN (0, 1)),
-  newest       TEXT,
-  apart        INTEGER NOT NULL DEFAULT 0 CHECK (apart IN (0, 1)),
-  description  TEXT,
+  format PRIMARY KEY CHECK (format <> ''),
+  kind DEFAULT 'lines' CHECK (kind IN ('lines', 'store')),
+  rank DEFAULT 100,
+  mark NOT NULL,
+  items,
+  type NOT NULL DEFAULT '$.type' CHECK (type <> ''),
+  payload, time,
+  names NOT NULL DEFAULT '{}',
+  conversation,
+  once DEFAULT 0,
+  agent, trace, item_id, item_parent,
+  spans DEFAULT 0,
+  newest,
+  apart DEFAULT 0,
+  description,
   CONSTRAINT "ValidationError: Invalid format: mark and names must be JSON objects of places and values, such as {""$.role"":""user""}"
     CHECK (mark LIKE '{%}' AND names LIKE '{%}')
 ) WITHOUT ROWID;
@@ -204,13 +200,13 @@ ON CONFLICT DO NOTHING;
 -- value      the span also has an attribute with this name and value
 
 CREATE TABLE IF NOT EXISTS main.rollout_attributes(
-  format    TEXT NOT NULL,
-  attribute TEXT NOT NULL CHECK (attribute <> ''),
-  name      TEXT NOT NULL CHECK (name <> ''),
-  json      INTEGER NOT NULL DEFAULT 0 CHECK (json IN (0, 1)),
-  only      TEXT NOT NULL DEFAULT '',
-  value     TEXT,
-  rank      INTEGER NOT NULL DEFAULT 100,
+  format,
+  attribute CHECK (attribute <> ''),
+  name CHECK (name <> ''),
+  json DEFAULT 0,
+  only DEFAULT '',
+  value,
+  rank DEFAULT 100,
   PRIMARY KEY (format, attribute, name, only)
 ) WITHOUT ROWID;
 

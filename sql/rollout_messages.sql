@@ -28,27 +28,17 @@
 -- item_call, item_result  places in the payload, if the message is one itself
 
 CREATE TABLE IF NOT EXISTS main.rollout_messages(
-  format      TEXT NOT NULL,
-  type        TEXT NOT NULL,
-  conditions  TEXT NOT NULL DEFAULT '{}',
-  part        INTEGER NOT NULL DEFAULT 0,
-  role        TEXT,
-  whole       TEXT,
-  content     TEXT,
-  member      TEXT NOT NULL DEFAULT 'content',
-  calls       TEXT,
-  results     TEXT,
-  summary     TEXT,
-  since       TEXT,
-  rewind      TEXT,
-  parts       TEXT,
-  call_type   TEXT NOT NULL DEFAULT '',
-  call_id     TEXT,
-  result_type TEXT NOT NULL DEFAULT '',
-  result_id   TEXT,
-  item_call   TEXT,
-  item_result TEXT,
-  type_key    TEXT AS (lower(replace(type, '_', ''))) VIRTUAL,
+  format, type,
+  conditions DEFAULT '{}',
+  part DEFAULT 0,
+  role, whole, content,
+  member NOT NULL DEFAULT 'content',
+  calls, results, summary, since, rewind, parts,
+  call_type NOT NULL DEFAULT '',
+  call_id,
+  result_type NOT NULL DEFAULT '',
+  result_id, item_call, item_result,
+  type_key AS (lower(replace(type, '_', ''))),
   PRIMARY KEY (format, type, conditions, part)
 ) WITHOUT ROWID;
 

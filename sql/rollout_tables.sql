@@ -15,8 +15,7 @@
 CREATE TABLE IF NOT EXISTS main.rollout__heads(
   no            INTEGER PRIMARY KEY,
   id            TEXT NOT NULL UNIQUE,
-  created       INTEGER NOT NULL DEFAULT (
-    CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)),
+  created       INTEGER NOT NULL DEFAULT 0,
   updated       INTEGER NOT NULL DEFAULT 0,
   expires_at    INTEGER,
   status        TEXT NOT NULL DEFAULT 'active',
@@ -25,22 +24,20 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
   turns         INTEGER NOT NULL DEFAULT 0,
   bytes         INTEGER NOT NULL DEFAULT 0,
   title         TEXT,
-  named         INTEGER NOT NULL DEFAULT 0,
+  named         DEFAULT 0,
   behind        INTEGER,
-  CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case, such as 5973b6c0-94b8-487b-a530-2aeb6098ae0e"
+  CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case"
     CHECK (typeof(id) = 'text' AND id GLOB '????????-????-[1-8]???-[89ab]???-????????????'
            AND length(replace(id, '-', '')) = 32
            AND trim(replace(id, '-', ''), '0123456789abcdef') = ''),
   CONSTRAINT "RangeError: rollout numbers end at 2147483647"
     CHECK (no BETWEEN 1 AND 2147483647),
-  CONSTRAINT "ValidationError: Invalid time: created and updated are whole milliseconds since 1970"
-    CHECK (typeof(created) = 'integer' AND typeof(updated) = 'integer'
-           AND created BETWEEN 0 AND 253402300799999
-           AND updated BETWEEN 0 AND 253402300799999),
-  CONSTRAINT "ValidationError: Invalid expiry: whole milliseconds since 1970, or NULL (permanent)"
-    CHECK (expires_at IS NULL OR (typeof(expires_at) = 'integer'
-           AND expires_at BETWEEN 0 AND 253402300799999)),
-  CONSTRAINT "RolloutExistsError: a conversation with this id exists, and cannot be replaced; UPDATE it, or DELETE it first"
+  CONSTRAINT "ValidationError: Invalid time: created and expires_at (NULL: never) are whole milliseconds since 1970"
+    CHECK (typeof(created) || typeof(updated) || typeof(coalesce(expires_at, 0))
+             = 'integerintegerinteger'
+           AND min(created, updated, coalesce(expires_at, 0)) >= 0
+           AND max(created, updated, coalesce(expires_at, 0)) <= 253402300799999),
+  CONSTRAINT "RolloutExistsError: a conversation with this id exists; UPDATE it, or DELETE it first"
     CHECK (status <> 'exists'),
   CONSTRAINT "ValidationError: Invalid status: 'active' or 'archived'"
     CHECK (status IN ('active', 'archived'))
@@ -56,21 +53,53 @@ ON rollout__heads(behind) WHERE behind IS NOT NULL;
 CREATE INDEX IF NOT EXISTS main.rollout_expiry
 ON rollout__heads(expires_at, id) WHERE expires_at IS NOT NULL;
 
+-- The start of a conversation remembers the time, and removes a little of what is
+-- due: among the oldest 100, the first that nothing blocks. It takes only what
+-- nothing can refuse, because a trigger cannot go on after an error. A conversation
+-- that is itself past its time removes nothing: it is history that is being loaded.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
 AFTER INSERT ON rollout__heads
 BEGIN
-  SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and writes under it are refused for retention.refuse_days; use another one, or wait until the time in retention_erasures')
+  SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and writes under it are refused for retention.refuse_days; use another one')
     FROM retention__holds WHERE kind = 'erased rollout' AND "key" = NEW.id;
-  INSERT INTO rollout__segments(rollout, first, owner, last)
-  VALUES (NEW.no, 0, NEW.no, 4294967295);
+  INSERT INTO rollout__segments VALUES (NEW.no, 0, NEW.no, 4294967295);
+  UPDATE retention__clock
+     SET (seen, due, was) = (
+           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
+            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
+           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
+   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
+  DELETE FROM rollout_due
+   WHERE coalesce(NEW.expires_at, NEW.created) >= unixepoch() * 1000 - 60000
+     AND key IN (
+           SELECT d.key
+             FROM (SELECT key, blocked_by FROM rollout_due
+                    WHERE at < (SELECT unixepoch() * 1000 FROM retention__clock
+                                 WHERE unixepoch() * 1000 <= seen + 604800000)
+                    ORDER BY at LIMIT 100) AS d
+            WHERE d.blocked_by IS NULL
+              AND NOT EXISTS (SELECT 1 FROM sqlite_schema
+                               WHERE iif(type = 'trigger', tbl_name LIKE 'rollout%' AND name NOT LIKE 'rollout%' AND sql LIKE '%delete%',
+                                         type = 'table' AND sql LIKE '%references%rollout%'))
+            LIMIT 2)
+     AND key <> NEW.id;
 END;
 
--- Items that a fork shows stay, with what was derived from them: of each owner those up
--- to the last one that others show, but for the session_meta. A hold keeps the items
--- of a conversation, also those that it shares with others; its status, title and expiry
--- can change, and items can be appended. The conversation is counted in the receipt of
--- the clean-up that now runs, whose times are those of expiry. If none runs, it is
--- counted in the receipt that the deletes of one minute share.
+-- The keys of items that nobody else shows, in ranges: of each owner those after the
+-- last one that others show. (The session_meta of an owner is always its own.)
+CREATE VIEW IF NOT EXISTS main.rollout__own AS
+SELECT s.rollout AS no, (s.owner << 32) + s.last AS high,
+       (s.owner << 32) + max(s.first, 1 + coalesce((
+         SELECT max(last) FROM rollout__segments AS o
+          WHERE o.owner = s.owner AND o.rollout <> s.rollout), -1)) AS low
+  FROM rollout__segments AS s;
+
+-- Items that a fork shows stay, with what was derived from them, but for the
+-- session_meta. A hold keeps the items of a conversation, also those that it shares
+-- with others; its status, title and expiry can change, and items can be appended. The
+-- conversation is counted in the receipt of the clean-up that now runs, whose times are
+-- those of expiry. If none runs, it is counted in the receipt that the deletes of one
+-- minute share.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 AFTER DELETE ON rollout__heads
 BEGIN
@@ -83,33 +112,23 @@ BEGIN
                       WHERE (owner = OLD.no OR rollout = OLD.no) AND owner <> rollout),
              (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0) FROM rollout__data
                WHERE id = OLD.no << 32 OR id IN (
-                       SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d
-                         ON d.id BETWEEN (s.owner << 32) + max(s.first, 1 + coalesce((
-                                   SELECT max(last) FROM rollout__segments AS o
-                                    WHERE o.owner = s.owner AND o.rollout <> OLD.no), -1))
-                             AND (s.owner << 32) + s.last
-                          WHERE s.rollout = OLD.no)),
+                       SELECT d.id FROM rollout__own CROSS JOIN rollout__data AS d
+                         ON d.id BETWEEN low AND high WHERE no = OLD.no)),
              OLD.bytes),
          iif(bulk, OLD.expires_at, OLD.created), iif(bulk, OLD.expires_at, OLD.updated)
     FROM (SELECT max(rule) AS rule, max(rule IS NOT NULL AND rows) AS bulk FROM rollout__act);
   DELETE FROM rollout__data
    WHERE id = OLD.no << 32 OR id IN (
-           SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d
-             ON d.id BETWEEN (s.owner << 32) + max(s.first, 1 + coalesce((
-                       SELECT max(last) FROM rollout__segments AS o
-                        WHERE o.owner = s.owner AND o.rollout <> OLD.no), -1))
-                 AND (s.owner << 32) + s.last
-              WHERE s.rollout = OLD.no);
+           SELECT d.id FROM rollout__own CROSS JOIN rollout__data AS d
+             ON d.id BETWEEN low AND high WHERE no = OLD.no);
   DELETE FROM rollout_calls
-   WHERE id IN (SELECT c.id FROM rollout__segments AS s CROSS JOIN rollout_calls AS c
-                    ON c.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
-                 WHERE s.rollout = OLD.no
-                   AND NOT EXISTS (SELECT 1 FROM rollout__data AS d WHERE d.id = c.id));
+   WHERE id = OLD.no << 32 OR id IN (
+           SELECT d.id FROM rollout__own CROSS JOIN rollout_calls AS d
+             ON d.id BETWEEN low AND high WHERE no = OLD.no);
   DELETE FROM rollout__marks
-   WHERE id IN (SELECT m.id FROM rollout__segments AS s CROSS JOIN rollout__marks AS m
-                    ON m.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
-                 WHERE s.rollout = OLD.no
-                   AND NOT EXISTS (SELECT 1 FROM rollout__data AS d WHERE d.id = m.id));
+   WHERE id = OLD.no << 32 OR id IN (
+           SELECT d.id FROM rollout__own CROSS JOIN rollout__marks AS d
+             ON d.id BETWEEN low AND high WHERE no = OLD.no);
   DELETE FROM rollout__about WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
   DELETE FROM rollout__segments WHERE rollout = OLD.no;
@@ -119,10 +138,7 @@ END;
 
 -- The sequences from first to last are the items of the conversation with number owner.
 CREATE TABLE IF NOT EXISTS main.rollout__segments(
-  rollout INTEGER NOT NULL,
-  first   INTEGER NOT NULL,
-  owner   INTEGER NOT NULL,
-  last    INTEGER NOT NULL,
+  rollout, first, owner, last,
   PRIMARY KEY (rollout, first)
 ) WITHOUT ROWID;
 
@@ -143,22 +159,17 @@ CREATE TABLE IF NOT EXISTS main.rollout__data(
   id        INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,
   type      TEXT,
-  before    BLOB,
-  after     BLOB,
-  quiet     INTEGER,
-  changed   INTEGER,
+  before, after, quiet, changed,
   payload   TEXT,
-  CONSTRAINT "InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970"
-    CHECK (typeof(timestamp) = 'integer'
-           AND timestamp BETWEEN 0 AND 253402300799999),
-  CONSTRAINT "InvalidItemError: Invalid item format: a type is text of 1 to 100 bytes"
-    CHECK (typeof(type) = 'text' AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100),
-  CONSTRAINT "InvalidItemError: Invalid item format: a payload is JSON text of at most 67108864 bytes"
-    CHECK (payload IS NULL OR (typeof(payload) = 'text'
-           AND length(CAST(payload AS BLOB)) <= 67108864))
+  CONSTRAINT "InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970, a type is text of 1 to 100 bytes, and a payload is JSON text of at most 67108864 bytes"
+    CHECK (typeof(timestamp) || typeof(type) || typeof(coalesce(payload, '')) = 'integertexttext'
+           AND timestamp BETWEEN 0 AND 253402300799999
+           AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100
+           AND (payload IS NULL OR length(CAST(payload AS BLOB)) <= 67108864))
 );
 
--- A payload can be redacted or repaired, but its kind must stay the same.
+-- A payload can be redacted or repaired, but its kind must stay the same. What was read
+-- from it goes: the next call of the module that writes reads it again.
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_update
 AFTER UPDATE OF payload ON rollout__data
 BEGIN
@@ -172,11 +183,9 @@ BEGIN
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
     WHEN NEW.id & 4294967295 = 0
      AND (json_type(NEW.payload) <> 'object'
-          OR CASE WHEN json_valid(OLD.payload) OR json_valid(OLD.payload || ' ')
-                  THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END)
+          OR iif(was, NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id', 0))
     THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id')
-    WHEN OLD.payload IS NOT NULL AND NOT (json_valid(OLD.payload) OR json_valid(OLD.payload || ' '))
-    THEN NULL
+    WHEN NOT was THEN NULL
     WHEN (NEW.payload ->> 'type', NEW.payload ->> 'role')
          IS NOT (OLD.payload ->> 'type', OLD.payload ->> 'role')
      AND (SELECT rule FROM rollout__act) IS NOT 'erase'
@@ -184,29 +193,30 @@ BEGIN
      AND coalesce(NEW.payload ->> 'num_turns', NEW.payload ->> 'numTurns')
          IS NOT coalesce(OLD.payload ->> 'num_turns', OLD.payload ->> 'numTurns')
       OR lower(NEW.type) = 'compacted'
-     AND ('array' IN (coalesce(json_type(OLD.payload, '$.replacement_history'), ''),
-                      coalesce(json_type(OLD.payload, '$.replacementHistory'), '')))
-      <> ('array' IN (coalesce(json_type(NEW.payload, '$.replacement_history'), ''),
-                      coalesce(json_type(NEW.payload, '$.replacementHistory'), '')))
+     AND coalesce(json_type(OLD.payload, '$.replacement_history'),
+                  json_type(OLD.payload, '$.replacementHistory'))
+         IS NOT coalesce(json_type(NEW.payload, '$.replacement_history'),
+                         json_type(NEW.payload, '$.replacementHistory'))
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role; a rollback must have the same number of turns, and a compaction must keep its replacement history, an array (redact its elements)')
-    END;
+    END
+    FROM (SELECT OLD.payload IS NULL
+                 OR json_valid(OLD.payload) OR json_valid(OLD.payload || ' ') AS was);
   UPDATE rollout__heads
-     SET bytes = bytes + length(CAST(NEW.payload AS BLOB))
-                 - coalesce(length(CAST(OLD.payload AS BLOB)), 0)
-   WHERE no = NEW.id >> 32;
+     SET behind = coalesce(behind, last_sequence + 1),
+         bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB))
+                          - coalesce(length(CAST(OLD.payload AS BLOB)), 0))
+   WHERE no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__about SET first_user_message = NULL
    WHERE prompt_id = NEW.id
      AND no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
-  UPDATE rollout__heads SET behind = coalesce(behind, last_sequence + 1)
-   WHERE no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__about
-     SET (title, source, cwd, originator, cli_version, model_provider,
-          forked_from, format, source_id, parent, agent) =
-         (SELECT title, source,
-                 iif(NOT coalesce(json_valid(OLD.payload), 0)
-                     OR OLD.payload ->> 'cwd' IS rollout__about.cwd, m.cwd, rollout__about.cwd),
-                 originator, cli_version, model_provider, forked_from, format, source_id, parent, agent
-            FROM rollout__meta AS m WHERE m.no = rollout__about.no)
+     SET title = NEW.payload ->> 'title', source = NEW.payload ->> 'source',
+         cwd = iif(NOT coalesce(json_valid(OLD.payload), 0) OR OLD.payload ->> 'cwd' IS cwd,
+                   NEW.payload ->> 'cwd', cwd),
+         originator = NEW.payload ->> 'originator', cli_version = NEW.payload ->> 'cli_version',
+         model_provider = NEW.payload ->> 'model_provider',
+         forked_from = NEW.payload ->> 'forked_from_id',
+         format = NULL, source_id = NULL, parent = NULL, agent = NULL
    WHERE no << 32 = NEW.id AND no = NEW.id >> 32;
 END;
 
@@ -216,29 +226,27 @@ END;
 -- to a table with increasing ids faster than to any index.)
 --
 -- id      of the item; of a turn, of the one with which it begins
+-- kind    'turn', 'compaction' or 'rollback'
 -- number  of a turn; of a rollback the sequence from which on it takes back
 CREATE TABLE IF NOT EXISTS main.rollout__marks(
   id     INTEGER PRIMARY KEY,
-  kind   TEXT NOT NULL CHECK (kind IN ('turn', 'compaction', 'rollback')),
-  number INTEGER
+  kind, number
 );
 
 -------------------------------------------------------------------- policy
 
 -- In payload_type, '*' stands for every type, and '' for none. Names match in
 -- both spellings, some_name and SomeName. A row with two names takes precedence
--- over a row with '*'.
+-- over a row with '*'. A preset without rows keeps everything.
 CREATE TABLE IF NOT EXISTS main.rollout_policy(
   preset       TEXT NOT NULL CHECK (preset <> '' AND instr(preset, ',') = 0),
   item_type    TEXT NOT NULL,
   payload_type TEXT NOT NULL DEFAULT '*',
   keep         INTEGER NOT NULL DEFAULT 1 CHECK (keep IN (0, 1)),
-  item_key     TEXT AS (lower(replace(item_type, '_', ''))) VIRTUAL,
-  payload_key  TEXT AS (lower(replace(payload_type, '_', ''))) VIRTUAL
+  item_key     AS (lower(replace(item_type, '_', ''))),
+  payload_key  AS (lower(replace(payload_type, '_', ''))),
+  UNIQUE (preset, item_key, payload_key)
 );
-
-CREATE UNIQUE INDEX IF NOT EXISTS main.rollout_policy_key
-ON rollout_policy(preset, item_key, payload_key);
 
 UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
@@ -314,30 +322,8 @@ BEGIN
   SELECT RAISE(ABORT, 'ValidationError: rollout.policy must be a preset of rollout_policy');
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_update
-AFTER UPDATE ON rollout_policy
-BEGIN
-  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-    FROM blackbox_settings
-   WHERE name = 'rollout.policy' AND OLD.preset IN (value, "default")
-     AND NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = OLD.preset);
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_policy_delete
-AFTER DELETE ON rollout_policy
-BEGIN
-  SELECT RAISE(ABORT, 'PolicyError: the preset in force and the default preset must each keep at least one row; set rollout.policy to another preset first')
-    FROM blackbox_settings
-   WHERE name = 'rollout.policy' AND OLD.preset IN (value, "default")
-     AND NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = OLD.preset);
-END;
-
 CREATE TABLE IF NOT EXISTS main.rollout_drops(
-  no           INTEGER NOT NULL,
-  item_type    TEXT NOT NULL,
-  payload_type TEXT NOT NULL,
-  items        INTEGER NOT NULL,
-  bytes        INTEGER NOT NULL,
+  no, item_type, payload_type, items, bytes,
   PRIMARY KEY (no, item_type, payload_type)
 ) WITHOUT ROWID;
 
@@ -371,40 +357,6 @@ CREATE TABLE IF NOT EXISTS main.rollout__about(
 
 CREATE INDEX IF NOT EXISTS main.rollout_parent
 ON rollout__about(parent) WHERE parent IS NOT NULL;
-
--- The start of a conversation remembers the time, and removes a little of what is
--- due: among the oldest 100, the first that nothing blocks. It takes only what
--- nothing can refuse, because a trigger cannot go on after an error. A conversation
--- that is itself past its time removes nothing: it is history that is being loaded.
-CREATE TRIGGER IF NOT EXISTS main.rollout_work
-AFTER INSERT ON rollout__heads
-WHEN EXISTS (SELECT 1 FROM retention__clock
-              WHERE unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due)
-  OR EXISTS (SELECT 1 FROM rollout__heads
-              WHERE expires_at < (julianday('now') - 2440587.5) * 86400000.0)
-BEGIN
-  UPDATE retention__clock
-     SET (seen, due, was) = (
-           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
-            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
-           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
-   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
-  DELETE FROM rollout_due
-   WHERE coalesce(NEW.expires_at, NEW.created, 9e18)
-         >= (julianday('now') - 2440587.5) * 86400000.0 - 60000
-     AND key IN (
-           SELECT d.key
-             FROM (SELECT key, blocked_by FROM rollout_due
-                    WHERE at < (SELECT unixepoch() * 1000 FROM retention__clock
-                                 WHERE unixepoch() * 1000 <= seen + 604800000)
-                    ORDER BY at LIMIT 100) AS d
-            WHERE d.blocked_by IS NULL
-              AND NOT EXISTS (SELECT 1 FROM sqlite_schema
-                               WHERE iif(type = 'trigger', tbl_name LIKE 'rollout%' AND name NOT LIKE 'rollout%' AND sql LIKE '%delete%',
-                                         type = 'table' AND sql LIKE '%references%rollout%'))
-            LIMIT 2)
-     AND key <> NEW.id;
-END;
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
 VALUES ('rollout.expired', 'rollout', 'rollout_due', NULL, NULL, 'rollouts')

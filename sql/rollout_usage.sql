@@ -59,16 +59,8 @@ ON CONFLICT DO NOTHING;
 
 -- id is that of the item that told it, and cost is in USD, as it was told.
 CREATE TABLE IF NOT EXISTS main.rollout_calls(
-  id          INTEGER PRIMARY KEY,
-  call        TEXT NOT NULL UNIQUE,
-  at          INTEGER NOT NULL,
-  model       TEXT NOT NULL,
-  input_fresh INTEGER NOT NULL,
-  cache_write INTEGER NOT NULL,
-  cache_read  INTEGER NOT NULL,
-  output      INTEGER NOT NULL,
-  reasoning   INTEGER NOT NULL,
-  cost        REAL,
-  format      TEXT NOT NULL,
-  cache_write_1h INTEGER NOT NULL
+  id   INTEGER PRIMARY KEY,
+  call TEXT NOT NULL UNIQUE,
+  at, model, input_fresh, cache_write, cache_read, output, reasoning, cost, format,
+  cache_write_1h
 );

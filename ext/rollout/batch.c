@@ -243,10 +243,7 @@ static const char zStart[] =
 static const char zCountFirst[] =
     "UPDATE main.rollout__heads SET last_sequence = 0, bytes = ?2, "
     "updated = ?3 WHERE no = ?1";
-static const char zPutAbout[] =
-    "INSERT INTO main.rollout__about(no, title, source, cwd, originator, "
-    "cli_version, model_provider, forked_from, format, source_id, parent, "
-    "agent, branch) SELECT * FROM main.rollout__meta WHERE no = ?1";
+static const char zPutAbout[] = ROLLOUT_PUT_META;
 
 /* What lists show of a conversation whose session_meta was stored. */
 static void putMeta(
@@ -311,11 +308,9 @@ static void putInSteps(
   bxDone(pStmt, pErr);
   if (head.no > 0 && head.iBehind >= 0) {
     bxDo(pHome, zDerived, pErr, "iii", head.no, pTale->nTurn, pTale->iUser);
-  }
-  bxRolloutTalePut(pTale, pErr);
-  if (head.no > 0 && head.iBehind >= 0) {
     bxRolloutTellRedacted(pHome, head.no, pErr);
   }
+  bxRolloutTalePut(pTale, pErr);
   bxRolloutSearchPut(pHome, pTale->pRules, head.no,
       head.iBehind >= 0 ? head.iBehind : head.iLast + 1, iNext - 1, pErr);
   putTail(p, pHome, head.no, pErr);

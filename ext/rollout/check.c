@@ -50,6 +50,15 @@ static const char zDiffers[] =
     " rollout_rebuild() derives it' FROM x WHERE prompt_id IS NOT ?6"
     "  OR first_user_message IS NOT substr(?7, 1, 200)"
     "   AND NOT (first_user_message IS NULL AND behind IS NOT NULL) "
+    "UNION ALL SELECT x.id, 'source and the like are not those of its"
+    " session_meta; rollout_rebuild() derives them'"
+    " FROM x JOIN main.rollout__about AS a ON a.no = ?1"
+    " JOIN " ROLLOUT_META " AS m ON m.no = ?1"
+    " WHERE (a.format IS NOT NULL OR x.behind IS NULL)"
+    "  AND (a.source, a.originator, a.cli_version, a.model_provider,"
+    "   a.forked_from, a.format, a.source_id, a.parent, a.agent) IS NOT"
+    "  (m.source, m.originator, m.cli_version, m.model_provider, m.forked_from,"
+    "   m.format, m.source_id, m.parent, m.agent) "
     "UNION ALL SELECT id, 'item ' || ?12 || ': its usage is missing or wrong;"
     " rollout_rebuild() derives it' FROM x WHERE ?12 IS NOT NULL";
 /* clang-format on */

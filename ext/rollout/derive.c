@@ -581,6 +581,17 @@ void bxRolloutTellRedacted(BxStmts *pHome, i64 no, BxErr *pErr) {
       "UPDATE main.rollout__about SET first_user_message = " ROLLOUT_PROMPT(
           "prompt_id") " WHERE no = ?1 AND prompt_id IS NOT NULL "
                        "AND first_user_message IS NULL";
+  static const char zMeta[] =
+      "UPDATE main.rollout__about SET (title, source, cwd, originator, "
+      "cli_version, model_provider, forked_from, format, source_id, parent, "
+      "agent, branch) = (SELECT m.title, m.source, "
+      "coalesce(rollout__about.cwd, "
+      "m.cwd), m.originator, m.cli_version, m.model_provider, m.forked_from, "
+      "m.format, m.source_id, m.parent, m.agent, "
+      "coalesce(rollout__about.branch, m.branch) FROM " ROLLOUT_META
+      " AS m WHERE m.no = ?1) WHERE no = (SELECT no FROM " ROLLOUT_META
+      " WHERE no = ?1) AND format IS NULL";
+  bxDo(pHome, zMeta, pErr, "i", no);
   bxDo(pHome, zPrompt, pErr, "i", no);
 }
 
@@ -598,8 +609,8 @@ static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
   bxRolloutTellStored(&tale, pHead->no, pHead->iBehind, iTo, pErr);
   bxDo(pHome, zDone, pErr, "iiii", pHead->no, tale.nTurn, tale.iUser,
       iTo < pHead->iLast ? iTo + 1 : -1);
-  bxRolloutTalePut(&tale, pErr);
   bxRolloutTellRedacted(pHome, pHead->no, pErr);
+  bxRolloutTalePut(&tale, pErr);
   bxRolloutSearchPut(pHome, tale.pRules, pHead->no, pHead->iBehind, iTo, pErr);
   pHead->nTurn = tale.nTurn;
   pHead->iUser = tale.iUser;

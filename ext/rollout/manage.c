@@ -278,10 +278,7 @@ static const char zForkRest[] =
     "INSERT INTO main.rollout__segments(rollout, first, owner, last)"
     " SELECT no, last_sequence + 1, no, 4294967295 FROM main.rollout__heads"
     " WHERE no = ?1";
-static const char zForkMeta2[] =
-    "INSERT INTO main.rollout__about(no, title, source, cwd, originator,"
-    "  cli_version, model_provider, forked_from, format, source_id, parent,"
-    "  agent, branch) SELECT * FROM main.rollout__meta WHERE no = ?1";
+static const char zForkMeta2[] = ROLLOUT_PUT_META;
 static const char zForkAbout[] =
     "UPDATE main.rollout__about SET (cwd, model, branch,"
     "  prompt_id, first_user_message) ="
@@ -387,7 +384,7 @@ static const char zRecount[] =
 static const char zNewAbout[] =
     "INSERT INTO main.rollout__about(no, title) SELECT h.no, m.title"
     " FROM main.rollout__heads AS h"
-    " LEFT JOIN main.rollout__meta AS m ON m.no = h.no"
+    " LEFT JOIN " ROLLOUT_META " AS m ON m.no = h.no"
     " WHERE h.no = ?1 AND h.last_sequence >= 0 AND NOT EXISTS (SELECT 1"
     "  FROM main.rollout__about AS a WHERE a.no = h.no)";
 static const char zAboutMeta[] =
@@ -399,8 +396,8 @@ static const char zAboutMeta[] =
     "   m.originator, m.cli_version, m.model_provider, m.forked_from, m.format,"
     "   m.source_id, m.parent, m.agent, coalesce(m.branch, rollout__about.branch),"
     "   CASE WHEN m.forked_from IS NOT NULL THEN rollout__about.model END"
-    "  FROM main.rollout__meta AS m WHERE m.no = ?1)"
-    " WHERE no = (SELECT no FROM main.rollout__meta WHERE no = ?1)";
+    "  FROM " ROLLOUT_META " AS m WHERE m.no = ?1)"
+    " WHERE no = (SELECT no FROM " ROLLOUT_META " WHERE no = ?1)";
 /* clang-format on */
 
 void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {

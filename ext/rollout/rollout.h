@@ -58,6 +58,34 @@ extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
   "<> lower(replace(c.value, '_', '')) "                                       \
   "ELSE (c.type = 'true') = (coalesce(json_type(d.payload, c.key), 'null') "   \
   "IN ('null', 'false')) END) "
+/* SQL: what lists show of each session_meta that is JSON. */
+#define ROLLOUT_META                                                           \
+  "(SELECT h.no AS no, d.payload ->> 'title' AS title, "                       \
+  "d.payload ->> 'source' AS source, d.payload ->> 'cwd' AS cwd, "             \
+  "d.payload ->> 'originator' AS originator, "                                 \
+  "coalesce(d.payload ->> 'cli_version', d.payload ->> 'cliVersion') "         \
+  "AS cli_version, coalesce(d.payload ->> 'model_provider', "                  \
+  "d.payload ->> 'modelProvider') AS model_provider, "                         \
+  "coalesce(d.payload ->> 'forked_from_id', d.payload ->> 'forkedFromId') "    \
+  "AS forked_from, coalesce(d.payload ->> '$.blackbox.format', 'codex') "      \
+  "AS format, coalesce(d.payload ->> '$.blackbox.id', "                        \
+  "CASE WHEN lower(coalesce(d.payload ->> 'id', d.payload ->> 'session_id')) " \
+  "<> h.id THEN coalesce(d.payload ->> 'id', d.payload ->> 'session_id') END) " \
+  "AS source_id, coalesce(d.payload ->> '$.blackbox.parent', "                 \
+  "d.payload ->> 'parent_thread_id', "                                         \
+  "CASE json_type(d.payload, '$.source') WHEN 'object' THEN "                  \
+  "d.payload ->> '$.source.subagent.thread_spawn.parent_thread_id' END) "      \
+  "AS parent, coalesce(d.payload ->> '$.blackbox.agent', "                     \
+  "CASE json_type(d.payload, '$.source') WHEN 'object' THEN "                  \
+  "d.payload ->> '$.source.subagent.thread_spawn.agent_nickname' END) "        \
+  "AS agent, d.payload ->> '$.git.branch' AS branch "                          \
+  "FROM main.rollout__heads AS h JOIN main.rollout__data AS d "                \
+  "ON d.id = h.no << 32 AND " BX_JSON_VALID("d.payload") ")"
+/* SQL: the row of rollout__about for conversation ?1 begins with it. */
+#define ROLLOUT_PUT_META                                                       \
+  "INSERT INTO main.rollout__about(no, title, source, cwd, originator, "       \
+  "cli_version, model_provider, forked_from, format, source_id, parent, "      \
+  "agent, branch) SELECT * FROM " ROLLOUT_META " WHERE no = ?1"
 /* SQL: what the first message of a user says, whose item has this key. */
 #define ROLLOUT_PROMPT(key)                                                    \
   "(SELECT substr(value, 1, 200) FROM (" ROLLOUT_FACTS ") WHERE id = " key     \
@@ -316,7 +344,8 @@ void bxRolloutTellStored(
 /* Derives what the items say that plain SQL has written: all of one conversation,
 ** which may be NULL, and a bounded number of items of others. */
 void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr);
-/* Reads what a redaction took from the list, of a conversation that was behind. */
+/* Reads what lists show of a conversation that was behind: what plain SQL has not
+** read from its session_meta, and what a redaction took away. */
 void bxRolloutTellRedacted(BxStmts *pHome, i64 no, BxErr *pErr);
 /* The same in memory, for a call that reads. p must be zeroed; end it as well. */
 void bxRolloutTellPending(

@@ -205,7 +205,8 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
 
 /* What the trigger rollout_log_insert looks up, which cannot be called from here; a
 ** test compares both. ?2 is '' for an item without a payload, and NULL for a payload
-** without a type. Four look-ups are faster than lists of keys. */
+** without a type. Four look-ups are faster than lists of keys. A preset without rows
+** keeps everything. */
 #define KEEP_ITEM "lower(replace(?1, '_', ''))"
 #define KEEP_PAYLOAD "coalesce(lower(replace(?2, '_', '')), '*')"
 #define KEEP_ANY "iif(?2 IS '', NULL, '*')"
@@ -216,7 +217,8 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
 static const char zKeep[] =
     "SELECT coalesce("
     KEEP_OF(KEEP_ITEM, KEEP_PAYLOAD) KEEP_OF(KEEP_ITEM, KEEP_ANY)
-    KEEP_OF("'*'", KEEP_PAYLOAD) KEEP_OF("'*'", KEEP_ANY) "0) "
+    KEEP_OF("'*'", KEEP_PAYLOAD) KEEP_OF("'*'", KEEP_ANY)
+    "NOT EXISTS (SELECT 1 FROM main.rollout_policy WHERE preset = p.preset)) "
     "FROM (SELECT CAST(value AS TEXT) AS preset FROM main.blackbox_settings "
     "WHERE name = 'rollout.policy') AS p";
 /* clang-format on */
