@@ -253,7 +253,7 @@ BEGIN
               ELSE json_type(NEW.item, '$.type') IS NOT 'text' OR NEW.item ->> 'type' = ''
                 OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
                 OR lower(replace(NEW.item -> 'type', '\\', '')) GLOB '*\ud[89a-f]*' END
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type, without NUL characters, and payload, which is JSON, not nested too deeply')
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type, without NUL characters, and payload, which must be well-formed JSON, not nested too deeply')
     WHEN expires_at < coalesce(NEW.timestamp + 0, (julianday('now') - 2440587.5) * 86400000.0)
     THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     WHEN last_sequence >= 4294967295
@@ -307,7 +307,7 @@ BEGIN
            WHEN no IS NULL
            THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
            WHEN NEW.item IS x''
-           THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; omit OR IGNORE to see why')
+           THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a timestamp is whole milliseconds, a type has 1 to 100 bytes, and a payload is JSON text')
            ELSE no END,
          substr(coalesce(NEW.type, NEW.item ->> 'type'), 1, 100),
          iif(json_type(payload, '$.type') = 'text', substr(payload ->> 'type', 1, 100), ''),

@@ -124,7 +124,7 @@ ON CONFLICT DO NOTHING;
 --               the rows of a database
 
 CREATE TABLE IF NOT EXISTS main.rollout_formats(
-  format PRIMARY KEY CHECK (format <> ''),
+  format TEXT PRIMARY KEY CHECK (format <> ''),
   kind DEFAULT 'lines' CHECK (kind IN ('lines', 'store')),
   rank DEFAULT 100,
   mark NOT NULL,
@@ -200,8 +200,8 @@ ON CONFLICT DO NOTHING;
 -- value      the span also has an attribute with this name and value
 
 CREATE TABLE IF NOT EXISTS main.rollout_attributes(
-  format,
-  attribute CHECK (attribute <> ''),
+  format TEXT,
+  attribute TEXT CHECK (attribute <> ''),
   name CHECK (name <> ''),
   json DEFAULT 0,
   only DEFAULT '',

@@ -28,7 +28,7 @@
 -- item_call, item_result  places in the payload, if the message is one itself
 
 CREATE TABLE IF NOT EXISTS main.rollout_messages(
-  format, type,
+  format TEXT, type TEXT,
   conditions DEFAULT '{}',
   part DEFAULT 0,
   role, whole, content,

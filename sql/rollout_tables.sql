@@ -138,7 +138,7 @@ END;
 
 -- The sequences from first to last are the items of the conversation with number owner.
 CREATE TABLE IF NOT EXISTS main.rollout__segments(
-  rollout, first, owner, last,
+  rollout INTEGER, first INTEGER, owner INTEGER, last INTEGER,
   PRIMARY KEY (rollout, first)
 ) WITHOUT ROWID;
 
@@ -323,7 +323,7 @@ BEGIN
 END;
 
 CREATE TABLE IF NOT EXISTS main.rollout_drops(
-  no, item_type, payload_type, items, bytes,
+  no INTEGER, item_type TEXT, payload_type TEXT, items, bytes,
   PRIMARY KEY (no, item_type, payload_type)
 ) WITHOUT ROWID;
 

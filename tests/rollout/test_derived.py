@@ -59,7 +59,7 @@ def test_a_plain_insert_puts_no_payload_that_is_not_json(told, payload, verb):
 
 @pytest.mark.parametrize("values, reason", [
     ("-1, 'x', '1'", "whole milliseconds"),
-    ("1.5, 'x', '1'", "integer of milliseconds"), ("1, '', '1'", "1 to 100 bytes"),
+    ("1.5, 'x', '1'", "whole milliseconds"), ("1, '', '1'", "1 to 100 bytes"),
     ("1, NULL, '1'", "1 to 100 bytes"), ("1, x'61', '1'", "1 to 100 bytes"),
     ("1, 'x', x'31'", "payload is JSON text")])
 @pytest.mark.parametrize("verb", ["INSERT", "INSERT OR IGNORE", "INSERT OR FAIL"])

@@ -369,8 +369,6 @@ def test_policy_is_data(plain):
     log(plain, "TokenCount", item_type="EventMsg")
     log(plain, "anything", item_type="whatever")
     assert [p for _, p in texts(plain, ID)][1:] == ['{"type": "anything"}']
-    with pytest.raises(IntegrityError, match="PolicyError"):
-        plain.execute("DELETE FROM rollout_policy WHERE preset = 'mine'")
     plain.execute("UPDATE blackbox_settings SET value = 'everything' "
                   "WHERE name = 'rollout.policy'")
     plain.execute("DELETE FROM rollout_policy WHERE preset = 'mine'")
@@ -515,14 +513,20 @@ def test_a_type_has_100_bytes(plain, view):
     assert head(plain, "item_count") == (2,)
 
 
-def test_the_default_preset_cannot_go(plain):
-    plain.execute("INSERT INTO rollout_policy(preset, item_type) VALUES ('mine', '*')")
-    plain.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'mine')")
-    with pytest.raises(IntegrityError, match="PolicyError"):
-        plain.execute("DELETE FROM rollout_policy WHERE preset = 'codex'")
-    with pytest.raises(IntegrityError, match="PolicyError"):
-        plain.execute("UPDATE rollout_policy SET preset = 'other' WHERE preset = 'codex'")
-    plain.execute("DELETE FROM rollout_policy WHERE preset = 'everything'")
+@pytest.mark.parametrize("change", [
+    "DELETE FROM rollout_policy", "UPDATE rollout_policy SET preset = 'other' WHERE preset = 'codex'"])
+def test_a_preset_without_rows_keeps_everything(plain, change):
+    start(plain)
+    log(plain, "exec_command_begin")
+    assert head(plain, "item_count") == (1,)
+    plain.execute(change)
+    log(plain, "exec_command_begin")
+    assert head(plain, "item_count") == (2,)
+    module(plain, "SELECT rollout_append(?, ?)", ID,
+           '{"type":"event_msg","payload":{"type":"exec_command_begin"}}')
+    assert head(plain, "item_count") == (3,)
+    assert any("has no row" in problem for _, problem in rollout_faults(plain))
+    plain.execute("INSERT INTO rollout_policy(preset, item_type) VALUES ('codex', 'compacted')")
 
 
 @pytest.mark.parametrize("key", ["replacement_history", "replacementHistory"])
