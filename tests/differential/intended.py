@@ -214,9 +214,12 @@ DIFFERENCES = [
     Difference(
         r"cache_sessions", r"ErasedError: ", r"^0 changes$", "OR IGNORE looks at the key first"),
     Difference(
-        r"", r"InvalidItemError: Invalid item format: (a payload is JSON text of|use either item)",
-        r"InvalidItemError: Invalid item format: the payload must be well-formed JSON, ",
-        "of two messages, the other one"),
+        r"rollout",
+        r"Error: Invalid (item format|expiry|time|session meta|conversation ID): |"
+        r"ReadOnlyError: only status, |RolloutExistsError: ",
+        r"Error: Invalid (item format|time|session meta|conversation ID): |"
+        r"ReadOnlyError: only status, |RolloutExistsError: ",
+        "shorter messages, and one for two reasons"),
     Difference(
         r"FROM retention_erasures\b", r"\|\d+\|\d+$|, \d+, \d+", r"\|\d+\|\d+$|, \d+, \d+",
         "fields of the log that name the key, or have the text, are erased, too"),
