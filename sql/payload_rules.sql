@@ -37,10 +37,10 @@ SELECT n AS id, at, subject AS agent_id, kind AS act, actor, reason,
 
 -- level  'stop' pulls the switch, where on_loop is kill_switch; 'alert' only
 --        writes the verdict
--- span   the last calls (or exchanges) of a turn that are looked at; the last
---        ones of the agent for repeated_text
+-- span   the last calls of a conversation that are looked at; no_progress looks at all
+--        that the ring has
 -- pause_ms  if the calls are as far apart as this on average, they are polls,
---        and nothing is raised; NULL never
+--        and nothing is raised (by no_progress after four times as many); NULL never
 -- A rule that no ring knows would never be raised, nor would a threshold that the
 -- span cannot reach.
 CREATE TABLE IF NOT EXISTS main.payload_rules(
@@ -52,28 +52,22 @@ CREATE TABLE IF NOT EXISTS main.payload_rules(
   pause_ms INTEGER CHECK (pause_ms BETWEEN 1 AND 9e15),
   meaning TEXT,
   CONSTRAINT "ValidationError: no rule of this name is known"
-  CHECK (rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
-                  'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
-  CONSTRAINT "ValidationError: a rule cannot reach a threshold above its span, cycle one above half of it minus 1"
-  CHECK (substr(rule, 1, 6) = 'budget' OR iif(rule = 'cycle', 2 * (threshold + 1), threshold) <= span)
+  CHECK (rule IN ('no_progress', 'same_error', 'errors', 'repeat',
+                  'budget_tokens', 'budget_calls', 'budget_cost')),
+  CONSTRAINT "ValidationError: a rule cannot reach a threshold above its span"
+  CHECK (substr(rule, 1, 6) = 'budget' OR threshold <= span)
 ) WITHOUT ROWID;
 
 INSERT INTO main.payload_rules(rule, enabled, level, threshold, span, pause_ms, meaning)
 VALUES
-  ('no_progress', 1, 'stop', 4, 30, NULL,
-   'the same call with the same result'),
-  ('masked', 1, 'stop', 6, 30, 30000,
-   'the same call with the same result but for numbers, ids and times'),
-  ('cycle', 1, 'stop', 3, 40, NULL,
-   'a block of 2 to 8 calls is repeated, with the same results'),
-  ('same_error', 1, 'stop', 4, 30, NULL,
-   'the same call fails each time'),
+  ('no_progress', 1, 'stop', 4, 100, 5000,
+   'nothing new: each of the newest calls had this result before, so often'),
+  ('same_error', 1, 'stop', 6, 30, NULL,
+   'the same error in a row, whatever was called'),
   ('errors', 1, 'alert', 6, 12, NULL,
    'many of the last calls fail'),
   ('repeat', 1, 'alert', 10, 30, 10000,
    'the same call in a row, with other results'),
-  ('repeated_text', 1, 'alert', 3, 30, NULL,
-   'the model says the same thing in a row, and calls nothing'),
   ('budget_tokens', 0, 'stop', 5000000, 1, NULL,
    'tokens since the user spoke'),
   ('budget_calls', 0, 'stop', 500, 1, NULL,
@@ -110,8 +104,8 @@ CREATE TABLE IF NOT EXISTS main.payload_allows(
   until INTEGER CHECK (until < 9e18),
   actor, reason,
   CONSTRAINT "ValidationError: no rule of this name is known; SELECT rule FROM payload_rules"
-  CHECK (rule IN ('no_progress', 'masked', 'cycle', 'same_error', 'errors', 'repeat',
-                  'repeated_text', 'budget_tokens', 'budget_calls', 'budget_cost')),
+  CHECK (rule IN ('no_progress', 'same_error', 'errors', 'repeat',
+                  'budget_tokens', 'budget_calls', 'budget_cost')),
   CONSTRAINT "ValidationError: to allow something, give actor and reason as text"
   CHECK ((min(trim(actor), trim(reason)) > '' AND max(actor, reason) < x'') IS TRUE)
 );

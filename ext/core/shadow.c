@@ -159,8 +159,7 @@ char *bxShadowMend(BxVtab *p, BxErr *pErr) {
 
 /*--------------------------------------------------------------- renamed ----*/
 
-/* Replaces the table name in the statements. */
-static void takeName(BxVtab *p, const char *zNew, BxErr *pErr) {
+void bxShadowTakeName(BxVtab *p, const char *zNew, BxErr *pErr) {
   BxStmts fresh;
   if (pErr->rc != SQLITE_OK) return;
   bxStmtsInit(&fresh, p->stmts.bx, p->stmts.zDb, zNew, pErr);
@@ -203,5 +202,5 @@ void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
       "SELECT printf('ALTER TABLE \"%w\".\"%w\" RENAME TO \"%w%w\"', ?1, name,"
       " ?3, substr(name, length(?2) + 1))" OWN " AND type = 'table'",
       zNew, pErr);
-  takeName(p, zNew, pErr);
+  bxShadowTakeName(p, zNew, pErr);
 }

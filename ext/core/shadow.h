@@ -15,6 +15,8 @@ void bxShadowCreate(BxVtab *p, BxErr *pErr);
 void bxShadowDrop(BxVtab *p, BxErr *pErr);
 /* Renames them, and p. */
 void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr);
+/* Replaces the table name in the statements. */
+void bxShadowTakeName(BxVtab *p, const char *zNew, BxErr *pErr);
 /* Whether the tables equal the template, but some indexes are missing. A table that
 ** the template creates IF NOT EXISTS may be missing, too. */
 int bxShadowIsStale(BxVtab *p, BxErr *pErr);

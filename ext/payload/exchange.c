@@ -202,7 +202,12 @@ static void addUser(Reader *p, const Hit *pHit) {
     if (pNear->pPlace->eKind == BX_KIND_RESULT) return;
   }
   p->pOut->nUser++;
-  if (p->iItem >= p->nSeen) p->pOut->nTurn++;
+  if (p->iItem < p->nSeen) return;
+  p->pOut->nTurn++;
+  if (!p->bReply) return;
+  bxTextSet(
+      &p->pOut->reply, bxTextMessage(&p->tree, pHit->iNode, &nOther, p->pErr));
+  p->pOut->bRefused = saysError(p, p->pOut->reply);
 }
 
 static void addSaid(Reader *p, const Hit *pHit) {
@@ -342,19 +347,23 @@ static void moveHead(
   pHead->hash = (i64)bxHashUpTo(pHash, z, pHead->nByte);
 }
 
-/* The first text of the messages: it is the same while a conversation goes on. */
-static i64 firstText(Reader *p) {
-  i64 i, h = 0;
-  int nOther;
-  for (i = 0; i < p->nHit && h == 0; i++) {
+/* A hash of the first text of the messages and of the first one by a user: they are
+** the same while a conversation goes on, and differ where agents share a prompt of
+** the system. 0 if there is none. */
+static i64 firstTexts(Reader *p) {
+  sqlite3_uint64 h = 0;
+  i64 i;
+  int nOther, bUser = 0;
+  for (i = 0; i < p->nHit && !bUser; i++) {
     BxKind eKind = p->aHit[i].pPlace->eKind;
     Text text;
-    if (eKind != BX_KIND_USER && eKind != BX_KIND_MESSAGE) continue;
+    if (eKind != BX_KIND_USER && (eKind != BX_KIND_MESSAGE || h != 0)) continue;
     text = bxTextMessage(&p->tree, p->aHit[i].iNode, &nOther, p->pErr);
-    if (text.z != 0) h = (i64)bxHashOf(text.z, text.n);
+    if (text.z != 0) h = bxHashMix(h, bxHashOf(text.z, text.n));
+    bUser = eKind == BX_KIND_USER && text.z != 0;
     bxTextFree(&text);
   }
-  return h;
+  return (i64)h;
 }
 
 static void readRequest(Reader *p, const char *z, i64 n, Head *pHead) {
@@ -374,7 +383,7 @@ static void readRequest(Reader *p, const char *z, i64 n, Head *pHead) {
   fallBack(p);
   if (pHead == 0) return;
   p->pOut->bResumed = nBefore > 0;
-  if (nBefore == 0) p->pOut->hFirst = firstText(p);
+  if (nBefore == 0) p->pOut->hFirst = firstTexts(p);
   moveHead(p, zBegin, pHead, nBefore, &hash);
 }
 
@@ -501,6 +510,7 @@ static void readBodies(Exchange *pOut, const Formats *pFormats,
   reader.pFormats = pFormats;
   reader.pErr = pErr;
   reader.nSeen = pReading->nSeen;
+  reader.bReply = pReading->pHead != 0;
   reader.tree = pFormats->pRoom->tree;
   reader.aHit = pFormats->pRoom->aHit;
   reader.nHitAlloc = pFormats->pRoom->nHitAlloc;
@@ -541,6 +551,7 @@ void bxExchangeFree(Exchange *p) {
   sqlite3_free(p->a);
   sqlite3_free(p->prompt.zOwn);
   sqlite3_free(p->said.zOwn);
+  sqlite3_free(p->reply.zOwn);
   sqlite3_free(p->model.zOwn);
   sqlite3_free(p->tools.zOwn);
   sqlite3_free(p->azCopy[0]);

@@ -76,6 +76,8 @@ typedef struct Exchange {
   int nItem;    /* messages of the request */
   Text prompt;  /* the last of them, if formats of prompts were read */
   Text said;    /* by the model, in the response */
+  Text reply;   /* by the user, in the last message that was not read before */
+  int bRefused; /* and it tells of an error */
   Text model;
   Text tools; /* offered and demanded, as payload_tools() has it */
   BxTokens usage;

@@ -1,5 +1,5 @@
 /*
-** loops.c: payload_loops(), what each rule sees now; and payload_replay(), what
+** loops.c: payload_loops(), what each rule sees now; and payload_backtest(), what
 ** the rules would have found in exchanges of the archive.
 **
 ** Both only read. They use the rules as they stand, whether on_loop is off or
@@ -76,7 +76,9 @@ static void putFinding(LoopReport *p, const Finding *pFinding, BxErr *pErr) {
   putJsonNumber(p->pRows, pRule->rThreshold);
   putJsonNumber(p->pRows, rLeft > 0 ? rLeft : 0.0);
   putJsonText(p->pRows, ",",
-      bSeen && pFinding->eRule <= RULE_REPEAT ? pStep->zTool : 0);
+      bSeen && pFinding->eRule <= RULE_REPEAT && pStep->zTool[0] != 0
+          ? pStep->zTool
+          : 0);
   putJsonText(p->pRows, ",", zSeqs);
   sqlite3_str_appendf(
       p->pRows, ",%lld,", bSeen ? bxRuleTokens(pFinding, &p->track) : (i64)0);
@@ -151,9 +153,9 @@ sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   return pStmt;
 }
 
-/*------------------------------------------------------- payload_replay ----*/
+/*------------------------------------------------------- payload_backtest ----*/
 
-/* What was found before in this replay. */
+/* What was found before in this backtest. */
 typedef struct Found {
   i64 *aThing;
   i64 n, nAlloc;
@@ -174,7 +176,7 @@ static int isNew(
   return 1;
 }
 
-static void replayRule(LoopReport *p, Found *pFound, RuleKind eRule, i64 n,
+static void backtestRule(LoopReport *p, Found *pFound, RuleKind eRule, i64 n,
     sqlite3_stmt *pStmt, BxErr *pErr) {
   Finding finding;
   i64 iTime = sqlite3_column_int64(pStmt, 4);
@@ -191,7 +193,7 @@ static void replayRule(LoopReport *p, Found *pFound, RuleKind eRule, i64 n,
 }
 
 /* One exchange: number iSeq of its agent. */
-static void replayOne(
+static void backtestOne(
     LoopReport *p, Found *pFound, sqlite3_stmt *pStmt, i64 iSeq, BxErr *pErr) {
   Moment moment;
   i64 aDone[TRACK_STEPS];
@@ -204,16 +206,16 @@ static void replayOne(
           sqlite3_column_value(pStmt, 3), aDone, pErr);
   for (i = 0; i < nDone; i++) {
     for (eRule = 0; eRule <= RULE_REPEAT; eRule++) {
-      replayRule(p, pFound, (RuleKind)eRule, aDone[i], pStmt, pErr);
+      backtestRule(p, pFound, (RuleKind)eRule, aDone[i], pStmt, pErr);
     }
   }
-  for (eRule = RULE_TEXT; eRule < N_RULE; eRule++) {
-    replayRule(p, pFound, (RuleKind)eRule, p->track.nStep, pStmt, pErr);
+  for (eRule = RULE_TOKENS; eRule < N_RULE; eRule++) {
+    backtestRule(p, pFound, (RuleKind)eRule, p->track.nStep, pStmt, pErr);
   }
 }
 
 /* All exchanges of the query, which are in the order of their agents. */
-static void replayAll(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+static void backtestAll(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   Found found = {0, 0, 0};
   char *zAgent = 0;
   i64 iSeq = 0;
@@ -227,13 +229,13 @@ static void replayAll(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
       found.n = 0;
       iSeq = 0;
     }
-    replayOne(p, &found, pStmt, ++iSeq, pErr);
+    backtestOne(p, &found, pStmt, ++iSeq, pErr);
   }
   sqlite3_free(zAgent);
   sqlite3_free(found.aThing);
 }
 
-sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+sqlite3_stmt *bxPayloadBacktest(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zKill[] =
       "SELECT r.agent_id, r.event_id, r.request_body, r.response_body, "
       "r.created_ms "
@@ -269,7 +271,7 @@ sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   if (pHome != 0) pStmt = bxPrepare(pHome, bKill ? zKill : zAgent, pErr);
   bxBind(pStmt, pErr, "t", zWhat);
   if (!bKill) bxBind(pStmt, pErr, "-ii", iFrom, iTo);
-  replayAll(pReport, pStmt, pErr);
+  backtestAll(pReport, pStmt, pErr);
   sqlite3_finalize(pStmt);
   pStmt = endReport(pReport, bx, zSql, pErr);
   sqlite3_free(pReport);

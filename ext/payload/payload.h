@@ -105,6 +105,7 @@ typedef struct Ring {
   int bNoRoom;                     /* a push found less room than it needs */
   int bFiring;                     /* its kill switch is running */
   int bWatching;                   /* its rules are asked */
+  char *zBefore;  /* its name before a rename in this transaction, or NULL */
   BxStmts saving; /* statements on the archive, if the ring is in temp */
   int mWatch;     /* what is on; 0: nothing */
   /* When all that was read: the counts of changes by this connection and by others,
@@ -325,7 +326,7 @@ sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
 /* loops.c: looks for loops in what a ring holds, and in what was archived */
 sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-sqlite3_stmt *bxPayloadReplay(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+sqlite3_stmt *bxPayloadBacktest(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
 extern const BxRecords bxPayloadRecords[]; /* archive.c */
 

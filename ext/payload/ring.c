@@ -152,6 +152,7 @@ static void declare(sqlite3 *db, const char *zName, BxErr *pErr) {
 
 static void freeRing(BxVtab *pVtab) {
   Ring *p = (Ring *)pVtab;
+  sqlite3_free(p->zBefore);
   bxStmtsFree(&p->saving);
   bxRingWatchFree(p);
   bxBodyFree(p);
@@ -598,10 +599,18 @@ static int ringBegin(sqlite3_vtab *pVtab) {
   return SQLITE_OK;
 }
 
-/* What was deleted is filled with zeros. */
+/* What was deleted is filled with zeros. (After ROLLBACK TO a savepoint before a rename
+** SQLite still has this object, with the new name.) */
 static int ringSync(sqlite3_vtab *pVtab) {
+  Ring *p = (Ring *)pVtab;
+  BxStmts *pStmts = &p->base.stmts;
   BxErr err = {SQLITE_OK, 0};
-  bxBodySync((Ring *)pVtab, &err);
+  if (p->zBefore != 0 && !bxIsThere(pStmts->bx, pStmts->zDb, pStmts->zTable)) {
+    bxShadowTakeName(&p->base, p->zBefore, &err);
+  }
+  bxBodySync(p, &err);
+  sqlite3_free(p->zBefore);
+  p->zBefore = 0;
   return bxReportVtab(&err, pVtab);
 }
 
@@ -618,14 +627,19 @@ static int ringRollbackTo(sqlite3_vtab *pVtab, int iSavepoint) {
 }
 
 static int ringRollback(sqlite3_vtab *pVtab) {
+  Ring *p = (Ring *)pVtab;
+  sqlite3_free(p->zBefore);
+  p->zBefore = 0;
   return ringRollbackTo(pVtab, 0);
 }
 
 static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
+  Ring *p = (Ring *)pVtab;
   BxErr err = {SQLITE_OK, 0};
   refuseColumnName(zNew, &err);
-  refuseIfHeld((Ring *)pVtab, "renamed", &err);
-  bxShadowRename((BxVtab *)pVtab, zNew, &err);
+  refuseIfHeld(p, "renamed", &err);
+  if (p->zBefore == 0) p->zBefore = bxPrintf(&err, "%s", p->base.stmts.zTable);
+  bxShadowRename(&p->base, zNew, &err);
   return bxReportVtab(&err, pVtab);
 }
 

@@ -275,11 +275,10 @@ static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   sqlite3_free(zThreshold);
 }
 
-/* Asks one rule when step n is the newest. nLike: see bxRuleMay(), or -1. */
-static void askRule(Watched *p, RuleKind eRule, i64 n, int nLike, BxErr *pErr) {
+/* Asks one rule when step n is the newest. */
+static void askRule(Watched *p, RuleKind eRule, i64 n, BxErr *pErr) {
   Finding finding;
   if (!p->pRules->a[eRule].bEnabled || pErr->rc != SQLITE_OK) return;
-  if (nLike >= 0 && !bxRuleMay(p->pRules, eRule, nLike)) return;
   bxRuleLook(p->pRules, eRule, p->pTrack, n, &finding);
   if (finding.n > 0 && finding.rCount >= p->pRules->a[eRule].rThreshold) {
     raiseVerdict(p, &finding, pErr);
@@ -291,13 +290,12 @@ static void askRule(Watched *p, RuleKind eRule, i64 n, int nLike, BxErr *pErr) {
 static void judge(Watched *p, const i64 *aDone, int nDone, BxErr *pErr) {
   int i, eRule;
   for (i = 0; i < nDone; i++) {
-    int nLike = bxRuleLike(p->pTrack, aDone[i]);
     for (eRule = 0; eRule <= RULE_REPEAT; eRule++) {
-      askRule(p, (RuleKind)eRule, aDone[i], nLike, pErr);
+      askRule(p, (RuleKind)eRule, aDone[i], pErr);
     }
   }
-  for (eRule = RULE_TEXT; eRule < N_RULE; eRule++) {
-    askRule(p, (RuleKind)eRule, p->pTrack->nStep, -1, pErr);
+  for (eRule = RULE_TOKENS; eRule < N_RULE; eRule++) {
+    askRule(p, (RuleKind)eRule, p->pTrack->nStep, pErr);
   }
 }
 

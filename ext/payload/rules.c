@@ -1,19 +1,28 @@
 /*
 ** rules.c: what each rule of payload_rules sees in the steps of an agent.
 **
-** A rule looks at calls that have their result, within the user's turn and since
-** the agent was started last; repeated_text looks at exchanges, across
-** turns. It counts, and names the steps that it counted. Reading a rule changes
-** nothing, so that pushes, payload_loops() and payload_replay() use the same.
+** A rule looks at the steps of one conversation that have their result, since the
+** agent was started last. It counts, and names the steps that it counted. Reading a
+** rule changes nothing, so that pushes, payload_loops() and payload_backtest() use the
+** same.
+**
+** no_progress is what tells a loop from work: nothing new appears. A step is new if no
+** earlier one had the same call and the same result:
+**
+**     read a   edit a   test    edit a   test    test    test    test
+**     new      new      new     new      again   again   again   again
+**                                        \______ the stretch ______/
+**
+** The stretch are the newest steps of which none is new. The loop is there when each
+** distinct step of it came often enough, with the one that was new.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-static const char *const azRule[N_RULE] = {"no_progress", "masked", "cycle",
-    "same_error", "errors", "repeat", "repeated_text", "budget_tokens",
-    "budget_calls", "budget_cost"};
+static const char *const azRule[N_RULE] = {"no_progress", "same_error",
+    "errors", "repeat", "budget_tokens", "budget_calls", "budget_cost"};
 
 const char *bxRuleName(RuleKind eRule) {
   return azRule[eRule];
@@ -57,21 +66,26 @@ void bxRulesFree(Rules *p) {
 
 /*-------------------------------------------------------------- windows ----*/
 
-/* The calls that a rule looks at, the newest first. */
+/* The steps that a rule looks at, the newest first. */
 typedef struct Window {
   int n;
   const Step *ap[TRACK_STEPS];
 } Window;
 
+/* bText: if the newest step has no call, others without one are looked at, too. */
 static void openWindow(
-    Window *p, const Track *pTrack, i64 n, i64 nSpan, int bTurn) {
+    Window *p, const Track *pTrack, i64 n, i64 nSpan, int bText) {
   const Step *pNew = TRACK_STEP(pTrack, n);
   p->n = 0;
+  if (pNew->hArguments != 0)
+    bText = 0; /* what is said between calls is no news */
   for (; n >= pTrack->iLow && n > 0 && p->n < nSpan; n--) {
     const Step *pStep = TRACK_STEP(pTrack, n);
-    if (pStep->iStart != pNew->iStart) break;
-    if (bTurn && pStep->iTurn != pNew->iTurn) break;
-    if (pStep->hArguments != 0 && pStep->iError >= 0) p->ap[p->n++] = pStep;
+    if (pStep->iTalk != pNew->iTalk || pStep->iError < 0) continue;
+    if (pStep->iStart != pNew->iStart && !pStep->bOld) continue;
+    if (pStep->hArguments != 0 || (bText && pStep->hSaid != 0)) {
+      p->ap[p->n++] = pStep;
+    }
   }
 }
 
@@ -80,114 +94,134 @@ static void count(Finding *p, const Step *pStep) {
   p->aStep[p->n++] = pStep->n;
 }
 
+/* The time between n steps, the newest first. */
+static i64 meanPause(const Step *pLast, const Step *pFirst, int n) {
+  return n > 1 ? (pLast->iTime - pFirst->iTime) / (n - 1) : 0;
+}
+
 /* Calls that are far apart are polls: they are not counted. */
 static void forgetPolls(Finding *p, const Rule *pRule, const Track *pTrack) {
-  i64 iLast, iFirst;
-  if (pRule->iPause == 0 || p->n < 2) return;
-  iLast = TRACK_STEP(pTrack, p->aStep[0])->iTime;
-  iFirst = TRACK_STEP(pTrack, p->aStep[p->n - 1])->iTime;
-  if ((iLast - iFirst) / (p->n - 1) >= pRule->iPause) {
-    p->n = 0;
-    p->rCount = 0;
+  if (pRule->iPause == 0 || p->n < 2 ||
+      meanPause(TRACK_STEP(pTrack, p->aStep[0]),
+          TRACK_STEP(pTrack, p->aStep[p->n - 1]), p->n) < pRule->iPause) {
+    return;
   }
+  p->n = 0;
+  p->rCount = 0;
 }
 
 /*---------------------------------------------------------------- rules ----*/
 
-/* Results that are the same without a mask are counted by no_progress. */
-static void lookSame(Finding *p, const Window *pWindow, int bMasked) {
-  const Step *pNew = pWindow->n > 0 ? pWindow->ap[0] : 0;
-  int i, bVaried = !bMasked;
-  for (i = 0; i < pWindow->n; i++) {
-    const Step *pStep = pWindow->ap[i];
-    if (pStep->hArguments == pNew->hArguments &&
-        (bMasked ? pStep->hMasked == pNew->hMasked
-                 : pStep->hResult == pNew->hResult)) {
-      count(p, pStep);
-      if (pStep->hResult != pNew->hResult) bVaried = 1;
+static i64 callOf(const Step *p) {
+  return p->hArguments != 0 ? p->hArguments : p->hSaid;
+}
+
+/* Whether two steps say the same: the same call, or the same but for numbers and ids,
+** with the same result; or the same call, which failed both times. */
+static int isSame(const Step *p, const Step *q) {
+  if (callOf(p) == callOf(q)) {
+    return p->hResult == q->hResult || (p->iError == 1 && q->iError == 1);
+  }
+  return p->hResult == q->hResult && p->hLoose == q->hLoose;
+}
+
+#define PATIENCE 4 /* times as many of slow calls, and of calls that vary */
+
+/* Whether each class of the stretch has a step right before it: that which was new. */
+static int countOwn(
+    Finding *p, const Window *pWindow, int n, const int *aiClass) {
+  int i, k, nFound = 0, nStep = p->n;
+  for (k = n; k < pWindow->n && nFound < p->nDistinct; k++) {
+    const Step *pStep = pWindow->ap[k];
+    for (i = 0; i < n; i++) {
+      if (aiClass[i] == i && isSame(pWindow->ap[i], pStep)) break;
     }
+    if (i == n || pStep->bOld) break;
+    nFound++;
+    p->aStep[p->n++] = pStep->n;
   }
-  if (pNew != 0) p->hThing = pNew->hArguments;
-  if (!bVaried) p->n = 0;
+  if (nFound == p->nDistinct) return 1;
+  p->n = nStep;
+  return 0;
 }
 
-static int sameCalls(const Step *p, const Step *q) {
-  return p->hArguments == q->hArguments && p->hResult == q->hResult;
-}
-
-/* How often the newest nBlock calls were repeated; 0 if they are all the same
-** call, which other rules count. */
-static int countBlocks(const Window *p, int nBlock) {
-  int i, nSame = 0, bVaried = 0;
-  for (i = 1; i < nBlock && i < p->n; i++) {
-    if (p->ap[0]->hArguments != p->ap[i]->hArguments) bVaried = 1;
-  }
-  if (!bVaried || p->n < nBlock) return 0;
-  while (
-      nSame + nBlock < p->n && sameCalls(p->ap[nSame], p->ap[nSame + nBlock])) {
-    nSame++;
-  }
-  return nSame / nBlock;
-}
-
-/* The thing is the block, wherever it begins: so the sum of its calls. */
-static void lookCycle(Finding *p, const Window *pWindow) {
-  int nBlock, nBest = 0, nMost = 0, i;
-  for (nBlock = 2; nBlock <= 8; nBlock++) {
-    int nTimes = countBlocks(pWindow, nBlock);
-    if (nTimes > nMost) {
-      nMost = nTimes;
-      nBest = nBlock;
+/* The steps of the stretch become classes of the same; iClass is the newest of each. */
+static void lookNoProgress(
+    Finding *p, const Window *pWindow, const Rule *pRule) {
+  int aiClass[TRACK_STEPS], anStep[TRACK_STEPS] = {0};
+  int n = 0, i, k, nLeast = TRACK_STEPS, nOwn, bError = 1, nNeed;
+  for (; n < pWindow->n && !pWindow->ap[n]->bOld; n++) {
+    const Step *pStep = pWindow->ap[n];
+    for (k = n + 1; k < pWindow->n && !isSame(pStep, pWindow->ap[k]); k++) {
     }
+    if (k == pWindow->n) break; /* it was new */
+    for (i = 0; i < n && !isSame(pWindow->ap[i], pStep); i++) {
+    }
+    aiClass[n] = i;
+    anStep[i]++;
+    if (callOf(pStep) != callOf(pWindow->ap[k])) p->bVaried = 1;
+    if (pStep->iError != 1) bError = 0;
   }
-  for (i = 0; i < nBest * (nMost + 1); i++)
-    p->aStep[p->n++] = pWindow->ap[i]->n;
-  p->rCount = nMost;
-  for (i = 0; i < nBest; i++) {
+  for (i = 0; i < n; i++) {
+    count(p, pWindow->ap[i]);
+    if (aiClass[i] != i) continue;
+    p->nDistinct++;
     p->hThing = (i64)((sqlite3_uint64)p->hThing +
-                      (sqlite3_uint64)pWindow->ap[i]->hArguments);
+                      (sqlite3_uint64)pWindow->ap[i]->hLoose);
+    if (anStep[i] < nLeast) nLeast = anStep[i];
+  }
+  if (n == 0) {
+    if (pWindow->n > 0) count(p, pWindow->ap[0]);
+    return;
+  }
+  /* one that comes seldom does not hide a long stretch */
+  nNeed = (int)pRule->rThreshold - 1;
+  if (n >= 2 * nNeed * p->nDistinct && nLeast < n / (2 * p->nDistinct)) {
+    nLeast = n / (2 * p->nDistinct);
+  }
+  /* what was new at its beginning counts as well */
+  nOwn = countOwn(p, pWindow, n, aiClass);
+  p->rCount = nLeast + nOwn;
+  if (!bError) {
+    i64 iPause = meanPause(pWindow->ap[0], pWindow->ap[n - 1], n);
+    if (pRule->iPause > 0 && iPause >= pRule->iPause) {
+      iPause /= 3 * pRule->iPause;
+      nNeed *= PATIENCE * (iPause < 1 ? 1 : iPause < 10 ? (int)iPause : 10);
+    } else if (p->bVaried) {
+      nNeed *= PATIENCE;
+    }
+  }
+  if (nLeast + nOwn <= nNeed && p->rCount >= pRule->rThreshold) {
+    p->rCount = pRule->rThreshold - 1;
   }
 }
 
+/* The same failure in a row, whatever was called. */
 static void lookSameError(Finding *p, const Window *pWindow) {
-  const Step *pNew = pWindow->n > 0 ? pWindow->ap[0] : 0;
   int i;
   for (i = 0; i < pWindow->n; i++) {
     const Step *pStep = pWindow->ap[i];
-    if (pStep->hArguments != pNew->hArguments) continue;
-    if (pStep->iError != 1) break;
+    if (pStep->iError != 1 || pStep->bOld) break;
+    if (pStep->hResult != pWindow->ap[0]->hResult) break;
     count(p, pStep);
+    p->hThing = pStep->hResult;
   }
-  if (pNew != 0) p->hThing = pNew->hArguments;
 }
 
 static void lookErrors(Finding *p, const Window *pWindow) {
   int i;
-  for (i = 0; i < pWindow->n; i++) {
+  for (i = 0; i < pWindow->n && !pWindow->ap[i]->bOld; i++) {
     if (pWindow->ap[i]->iError == 1) count(p, pWindow->ap[i]);
   }
 }
 
 static void lookRepeat(Finding *p, const Window *pWindow) {
   int i;
-  for (i = 0; i < pWindow->n; i++) {
+  for (i = 0; i < pWindow->n && !pWindow->ap[i]->bOld; i++) {
     if (pWindow->ap[i]->hArguments != pWindow->ap[0]->hArguments) break;
     count(p, pWindow->ap[i]);
   }
   if (pWindow->n > 0) p->hThing = pWindow->ap[0]->hArguments;
-}
-
-static void lookText(
-    Finding *p, const Track *pTrack, i64 n, const Rule *pRule) {
-  i64 hSaid = 0, iStart = TRACK_STEP(pTrack, n)->iStart;
-  for (; n >= pTrack->iLow && n > 0 && p->n < pRule->nSpan; n--) {
-    const Step *pStep = TRACK_STEP(pTrack, n);
-    if (pStep->iStart != iStart || pStep->hArguments != 0) break;
-    if (pStep->hSaid == 0 || (hSaid != 0 && pStep->hSaid != hSaid)) break;
-    hSaid = pStep->hSaid;
-    count(p, pStep);
-  }
-  p->hThing = hSaid;
 }
 
 /* Tokens, calls or cost of this turn. */
@@ -203,40 +237,23 @@ static void lookBudget(Finding *p, const Track *pTrack, i64 n) {
   }
 }
 
-int bxRuleLike(const Track *pTrack, i64 n) {
-  const Step *pNew;
-  int nLike = 0;
-  if (n < pTrack->iLow || n > pTrack->nStep || n <= 0) return 0;
-  pNew = TRACK_STEP(pTrack, n);
-  for (; n >= pTrack->iLow && n > 0; n--) {
-    const Step *pStep = TRACK_STEP(pTrack, n);
-    if (pStep->iTurn != pNew->iTurn) break;
-    nLike += pStep->hArguments == pNew->hArguments;
-  }
-  return nLike;
-}
-
-int bxRuleMay(const Rules *p, RuleKind eRule, int nLike) {
-  if (eRule == RULE_ERRORS) return 1;
-  return nLike - (eRule == RULE_CYCLE) >= p->a[eRule].rThreshold;
-}
-
 void bxRuleLook(
     const Rules *p, RuleKind eRule, const Track *pTrack, i64 n, Finding *pOut) {
   const Rule *pRule = &p->a[eRule];
+  int bText = eRule == RULE_NO_PROGRESS || eRule == RULE_SAME_ERROR;
   Window window;
   memset(pOut, 0, offsetof(Finding, aStep));
   pOut->eRule = eRule;
   if (n < pTrack->iLow || n > pTrack->nStep || n <= 0) return;
-  if (eRule <= RULE_REPEAT) openWindow(&window, pTrack, n, pRule->nSpan, 1);
+  if (eRule <= RULE_REPEAT) {
+    openWindow(&window, pTrack, n,
+        eRule == RULE_NO_PROGRESS ? TRACK_STEPS : pRule->nSpan, bText);
+  }
   switch (eRule) {
-    case RULE_NO_PROGRESS: lookSame(pOut, &window, 0); break;
-    case RULE_MASKED: lookSame(pOut, &window, 1); break;
-    case RULE_CYCLE: lookCycle(pOut, &window); break;
+    case RULE_NO_PROGRESS: lookNoProgress(pOut, &window, pRule); return;
     case RULE_SAME_ERROR: lookSameError(pOut, &window); break;
     case RULE_ERRORS: lookErrors(pOut, &window); break;
     case RULE_REPEAT: lookRepeat(pOut, &window); break;
-    case RULE_TEXT: lookText(pOut, pTrack, n, pRule); break;
     default: lookBudget(pOut, pTrack, n);
   }
   forgetPolls(pOut, pRule, pTrack);
@@ -247,27 +264,44 @@ void bxRuleLook(
 /* In the order of RuleKind: agent, tool, count. */
 static const char *const azSay[N_RULE] = {
     "%s called %s %s times with the same arguments and got the same result",
-    "%s called %s %s times with the same arguments and got the same result but "
-    "for numbers, ids and times",
-    "%s repeated a block of calls that ends with %s %s times, with the same "
-    "results",
-    "%s called %s %s times with the same arguments, and it failed each time",
+    "%s got the same error (the last time from %s) %s times in a row",
     "%s got errors (the last one from %s) from %s of its last calls",
     "%s called %s %s times in a row with the same arguments",
-    "%s%.0s said the same thing %s times in a row, and called nothing",
     "%s%.0s used %s tokens since the user spoke",
     "%s%.0s made %s calls since the user spoke",
     "%s%.0s cost %s since the user spoke"};
 
+/* Of no_progress in other cases. */
+static const char *sayNoProgress(const Finding *p, const char *zTool) {
+  if (p->nDistinct > 1) {
+    return zTool[0] != 0
+               ? "%s repeated a block of calls that ends with %s %s times, and "
+                 "nothing new came back"
+               : "%s%.0s repeated a block of answers %s times, and nothing new "
+                 "came back";
+  }
+  if (zTool[0] == 0) {
+    return "%s%.0s said the same thing %s times, and nothing new came back";
+  }
+  return p->bVaried ? "%s called %s %s times with the same arguments but for "
+                      "numbers and ids, and nothing new came back"
+                    : azSay[RULE_NO_PROGRESS];
+}
+
 char *bxRuleSay(
     const Finding *p, const Track *pTrack, const char *zAgent, BxErr *pErr) {
   const char *zTool = TRACK_STEP(pTrack, p->aStep[0])->zTool;
+  const char *zSay = azSay[p->eRule];
   char *zNumber = bxPrintf(pErr, "%!.15g", p->rCount), *z;
   if (zNumber == 0) return 0;
   if (strstr(zNumber, ".0") == zNumber + strlen(zNumber) - 2) {
     zNumber[strlen(zNumber) - 2] = 0;
   }
-  z = bxPrintf(pErr, azSay[p->eRule], zAgent, zTool, zNumber);
+  if (p->eRule == RULE_NO_PROGRESS) zSay = sayNoProgress(p, zTool);
+  if (p->eRule == RULE_SAME_ERROR && zTool[0] == 0) {
+    zSay = "%s%.0s got the same error %s times in a row";
+  }
+  z = bxPrintf(pErr, zSay, zAgent, zTool, zNumber);
   sqlite3_free(zNumber);
   return z;
 }
@@ -285,9 +319,8 @@ int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
 /* What repeats, in this turn, since the last start. */
 i64 bxRuleThing(const Finding *p, const Track *pTrack) {
   const Step *pStep = TRACK_STEP(pTrack, p->aStep[0]);
-  i64 iTurn = p->eRule == RULE_TEXT ? 0 : pStep->iTurn;
   return (i64)bxHashMix((sqlite3_uint64)p->hThing,
-      bxHashMix((sqlite3_uint64)iTurn, (sqlite3_uint64)pStep->iStart));
+      bxHashMix((sqlite3_uint64)pStep->iTurn, (sqlite3_uint64)pStep->iStart));
 }
 
 /* The exchanges of a finding, as a JSON array, to sqlite3_free(). */

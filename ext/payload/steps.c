@@ -16,15 +16,16 @@ SQLITE_EXTENSION_INIT3
 ** column head. */
 enum {
   STEP_TURN,
-  STEP_ERROR_1, /* and 1 more */
+  STEP_ERROR_1, /* and 1 more, and 4 more if it is old */
   STEP_ARGUMENTS,
   STEP_MADE,
   STEP_TIME,
   STEP_START,
   STEP_CALL,
   STEP_RESULT,
-  STEP_MASKED,
+  STEP_LOOSE,
   STEP_SAID,
+  STEP_TALK,
   STEP_SPENT,
   STEP_COST,
   STEP_SPENT_BEFORE,
@@ -80,15 +81,17 @@ static void readStep(Track *p, sqlite3_stmt *pStmt) {
   *pStep = (Step){.n = n,
       .iSeq = sqlite3_column_int64(pStmt, 1),
       .iTurn = (int)a[STEP_TURN],
-      .iError = (int)a[STEP_ERROR_1] - 1,
+      .iError = (int)(a[STEP_ERROR_1] & 3) - 1,
+      .bOld = a[STEP_ERROR_1] > 3,
       .hArguments = a[STEP_ARGUMENTS],
       .nMade = (int)a[STEP_MADE],
       .iTime = a[STEP_TIME],
       .iStart = (int)a[STEP_START],
       .hCall = a[STEP_CALL],
       .hResult = a[STEP_RESULT],
-      .hMasked = a[STEP_MASKED],
+      .hLoose = a[STEP_LOOSE],
       .hSaid = a[STEP_SAID],
+      .iTalk = (int)a[STEP_TALK],
       .nSpent = a[STEP_SPENT],
       .nCost = a[STEP_COST],
       .nSpentBefore = a[STEP_SPENT_BEFORE],
@@ -153,10 +156,11 @@ Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
 
 static void writeStep(
     sqlite3_stmt *pStmt, const Track *p, const Step *pStep, BxErr *pErr) {
-  const i64 a[] = {pStep->iTurn, pStep->iError + 1, pStep->hArguments,
-      pStep->nMade, pStep->iTime, pStep->iStart, pStep->hCall, pStep->hResult,
-      pStep->hMasked, pStep->hSaid, pStep->nSpent, pStep->nCost,
-      pStep->nSpentBefore, pStep->nMadeBefore, pStep->nCostBefore};
+  const i64 a[] = {pStep->iTurn, pStep->iError + 1 + 4 * pStep->bOld,
+      pStep->hArguments, pStep->nMade, pStep->iTime, pStep->iStart,
+      pStep->hCall, pStep->hResult, pStep->hLoose, pStep->hSaid, pStep->iTalk,
+      pStep->nSpent, pStep->nCost, pStep->nSpentBefore, pStep->nMadeBefore,
+      pStep->nCostBefore};
   const i64 aHead[] = {p->head.nByte, p->head.hash, p->head.iKey, p->head.nItem,
       p->nItem, p->hFirst};
   unsigned char zHead[9 * N_HEAD], zBlob[9 * N_STEP + TOOL_BYTES];

@@ -5,6 +5,10 @@
 ** a request says nothing new but what is behind the messages that were read
 ** before. A result finds its call by its id or, if the format has none, by its
 ** order and the name of the tool.
+**
+** The rules ask whether a call and its result are new. So a result is compared without
+** what changes from run to run: times, durations, ids. Its other numbers are news. The
+** arguments are compared as they are, and without their numbers.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
@@ -38,13 +42,142 @@ static const char *findDigit(const char *z, const char *zEnd) {
   return z;
 }
 
-/* Masks a word with a digit: a hexadecimal one becomes '#', as do the digits of
-** any other. Returns the end of what was written. */
+static const char *skipDigits(const char *z, const char *zEnd) {
+  while (z < zEnd && MASK_OF(z) == MASK_DIGIT) z++;
+  return z;
+}
+
+/* Whether a word that stands here is this one, in lower case. */
+static int isWord(const char *z, const char *zEnd, const char *zWord) {
+  for (; *zWord != 0; z++, zWord++) {
+    if (z >= zEnd || (*z | 0x20) != *zWord) return 0;
+  }
+  return z >= zEnd || MASK_OF(z) == 0;
+}
+
+/* Where a unit of time ends that stands here; NULL if none does. */
+static const char *skipUnit(const char *z, const char *zEnd) {
+  static const char *const azUnit[] = {"ms", "s", "sec", "secs", "second",
+      "seconds", "us", "\xc2\xb5s", "ns", "m", "min", "mins", "minute",
+      "minutes", "h", "hr", "hour", "hours"};
+  const char *zUnit = z;
+  size_t i;
+  if (z < zEnd && *z == ' ') zUnit++;
+  for (i = 0; i < sizeof(azUnit) / sizeof(azUnit[0]); i++) {
+    size_t n = strlen(azUnit[i]);
+    /* "3 m" may be metres, and "2m3s" goes on with a digit */
+    if (zUnit > z && (n == 1 && azUnit[i][0] != 's')) continue;
+    if (isWord(zUnit, zEnd, azUnit[i])) return zUnit + n;
+    if (zUnit == z && n <= 2 && (size_t)(zEnd - z) > n &&
+        memcmp(z, azUnit[i], n) == 0 && MASK_OF(z + n) == MASK_DIGIT) {
+      return z + n;
+    }
+  }
+  return 0;
+}
+
+/* Where a time of day ends that begins here: 12:34, 12:34:56.789; or NULL. */
+static const char *skipClock(const char *z, const char *zEnd) {
+  const char *zAt = skipDigits(z, zEnd);
+  int n;
+  for (n = 0; n < 2 && zAt - z <= 2 + 3 * n && zEnd - zAt >= 3 && *zAt == ':' &&
+              skipDigits(zAt + 1, zEnd) == zAt + 3;
+       n++) {
+    zAt += 3;
+  }
+  if (n == 0) return 0;
+  if (zEnd - zAt >= 2 && (*zAt == '.' || *zAt == ',')) {
+    zAt = skipDigits(zAt + 1, zEnd);
+  }
+  return zAt;
+}
+
+/* Where a date ends that begins here: 2026-01-31, with a time behind a T; or NULL. */
+static const char *skipDate(const char *z, const char *zEnd) {
+  const char *zAt = z + 10, *zClock;
+  if (zEnd - z < 10 || skipDigits(z, zEnd) != z + 4 ||
+      (z[4] != '-' && z[4] != '/') || z[7] != z[4] ||
+      skipDigits(z + 5, zEnd) != z + 7 || skipDigits(z + 8, zEnd) != zAt) {
+    return 0;
+  }
+  if (zAt < zEnd && (*zAt | 0x20) == 't') {
+    zClock = skipClock(zAt + 1, zEnd);
+    if (zClock != 0) zAt = zClock;
+    if (zAt < zEnd && (*zAt | 0x20) == 'z') zAt++;
+  }
+  return zAt;
+}
+
+/* Where a number with a unit of time ends: 0.12s, 3 seconds, 1m20s; or NULL. */
+static const char *skipDuration(const char *z, const char *zEnd) {
+  const char *zAt = z, *zUnit = 0;
+  do {
+    const char *zNumber = skipDigits(zAt, zEnd);
+    if (zNumber == zAt) break;
+    if (zEnd - zNumber >= 2 && *zNumber == '.') {
+      zNumber = skipDigits(zNumber + 1, zEnd);
+    }
+    zAt = skipUnit(zNumber, zEnd);
+    if (zAt != 0) zUnit = zAt;
+  } while (zAt != 0 && zAt < zEnd);
+  return zUnit;
+}
+
+/* Whether a word of letters and digits looks like an id that was drawn: hexadecimal, or
+** long with digits in several places. */
+static int isId(const char *z, const char *zEnd) {
+  int mAll = 0, nChange = 0, bBefore = 0, bDigit;
+  const char *zAt;
+  if (zEnd - z > 2 && *z == '0' && (z[1] | 0x20) == 'x') return 1;
+  for (zAt = z; zAt < zEnd; zAt++, bBefore = bDigit) {
+    bDigit = MASK_OF(zAt) == MASK_DIGIT;
+    nChange += zAt > z && bDigit != bBefore;
+    mAll |= MASK_OF(zAt);
+  }
+  if (mAll == MASK_DIGIT) return zEnd - z >= 10;
+  if (!(mAll & MASK_LETTER)) return zEnd - z >= 7;
+  return zEnd - z >= 8 && nChange >= 3;
+}
+
+/* Whether what stands before a number says that it is drawn anew each time. */
+static int isNamed(const char *zBegin, const char *z) {
+  static const char *const azName[] = {"pid", "port", "tid"};
+  size_t i;
+  while (z > zBegin && strchr(" :=#[(\"'", z[-1]) != 0) z--;
+  for (i = 0; i < sizeof(azName) / sizeof(azName[0]); i++) {
+    i64 n = (i64)strlen(azName[i]);
+    if (z - zBegin >= n && isWord(z - n, z, azName[i]) &&
+        (z - zBegin == n || MASK_OF(z - n - 1) == 0)) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+/* Where that ends which changes from run to run, if a word with a digit begins with
+** it; NULL if there is nothing of that kind. zAfter: the end of the word. */
+static const char *skipVolatile(
+    const char *zBegin, const char *z, const char *zAfter, const char *zEnd) {
+  const char *zOut = skipDate(z, zEnd);
+  if (zOut != 0) return zOut;
+  if (z > zBegin && z[-1] == ':') return 0; /* a line and a column */
+  zOut = skipClock(z, zEnd);
+  if (zOut == 0) zOut = skipDuration(z, zEnd);
+  if (zOut != 0) return zOut;
+  if (zAfter - z == 8 && zEnd - z >= 36 && z[8] == '-' && z[13] == '-' &&
+      z[18] == '-' && z[23] == '-') {
+    return z + 36;
+  }
+  return isId(z, zAfter) || isNamed(zBegin, z) ? zAfter : 0;
+}
+
+/* Writes a word with a digit so that neither numbers nor ids tell it from others.
+** Returns the end of what was written. */
 static char *maskWord(char *zOut, const char *z, const char *zEnd) {
   int mAll = 0, bDigit, bBefore = 0;
   const char *zAt;
   for (zAt = z; zAt < zEnd; zAt++) mAll |= MASK_OF(zAt);
-  if (!(mAll & MASK_LETTER)) {
+  if (!(mAll & MASK_LETTER) || isId(z, zEnd)) {
     *zOut++ = '#';
     return zOut;
   }
@@ -59,35 +192,69 @@ static char *maskWord(char *zOut, const char *z, const char *zEnd) {
   return zOut;
 }
 
-/* Writes the text without its numbers, ids and times to zOut, which may be where
-** it is. Returns the end. */
-static char *maskText(char *zOut, const char *z, const char *zEnd) {
+/* Writes the text without times, durations and ids to zOut; and without numbers, if
+** bNumbers. Returns the end. */
+static char *maskText(
+    char *zOut, const char *z, const char *zEnd, int bNumbers) {
+  const char *zBegin = z;
   while (z < zEnd) {
-    const char *zWord = findDigit(z, zEnd), *zAfter = zWord;
+    const char *zWord = findDigit(z, zEnd), *zAfter = zWord, *zNext;
     while (zWord > z && zWord < zEnd && MASK_OF(zWord - 1) != 0) zWord--;
-    memmove(zOut, z, (size_t)(zWord - z));
+    memcpy(zOut, z, (size_t)(zWord - z));
     zOut += zWord - z;
     while (zAfter < zEnd && MASK_OF(zAfter) != 0) zAfter++;
-    if (zAfter > zWord) zOut = maskWord(zOut, zWord, zAfter);
     z = zAfter;
+    if (zAfter == zWord) continue;
+    zNext = skipVolatile(zBegin, zWord, zAfter, zEnd);
+    if (zNext != 0) {
+      *zOut++ = '#';
+      z = zNext;
+    } else if (bNumbers) {
+      zOut = maskWord(zOut, zWord, zAfter);
+    } else {
+      memcpy(zOut, zWord, (size_t)(zAfter - zWord));
+      zOut += zAfter - zWord;
+    }
   }
   return zOut;
 }
 
-/* The hash of a text without its numbers, ids and times. h: the hash of the text,
-** which may be changed. */
-static i64 maskedHash(Text text, i64 h, BxErr *pErr) {
+/* The hash of a text without what maskText() leaves out; 0 for no text. */
+static i64 maskedHash(Text text, int bNumbers, BxErr *pErr) {
   const char *zEnd = text.z + text.n;
-  char *zOut = text.zOwn, *zNew = 0;
-  if (text.z == 0 || findDigit(text.z, zEnd) == zEnd) return h;
+  char *zOut;
+  i64 h;
+  if (text.z == 0) return 0;
+  if (findDigit(text.z, zEnd) == zEnd) return hashText(text);
+  zOut = sqlite3_malloc64((sqlite3_uint64)text.n);
   if (zOut == 0) {
-    zOut = zNew = sqlite3_malloc64((sqlite3_uint64)text.n);
-    if (zNew == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    if (zNew == 0) return h;
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    return 0;
   }
-  h = (i64)bxHashOf(zOut, maskText(zOut, text.z, zEnd) - zOut);
-  sqlite3_free(zNew);
+  h = (i64)bxHashOf(zOut, maskText(zOut, text.z, zEnd, bNumbers) - zOut);
+  sqlite3_free(zOut);
   return h;
+}
+
+/* The part of what a model said that is its act, where calls are written as text: from
+** "Action:" on, or the elements of XML. */
+static Text actOf(Text said) {
+  const char *zEnd = said.z + said.n, *z, *zLast = 0;
+  for (z = said.z; zEnd - z >= 7; z++) {
+    if (*z == 'A' && memcmp(z, "Action:", 7) == 0 &&
+        (z == said.z || z[-1] == '\n')) {
+      return (Text){z, zEnd - z, 0, 0};
+    }
+  }
+  for (z = said.z; zEnd - z >= 2; z++) {
+    if (*z == '<' && z[1] == '/') zLast = z;
+  }
+  for (z = said.z; zLast != 0 && z < zLast; z++) {
+    if (*z == '<' && MASK_OF(z + 1) >= MASK_HEX) {
+      return (Text){z, zLast - z, 0, 0};
+    }
+  }
+  return said;
 }
 
 /*---------------------------------------------------------------- steps ----*/
@@ -100,7 +267,9 @@ typedef struct Adding {
   i64 iFirst;  /* the first step of this exchange */
   i64 iTurn;   /* before it */
   i64 nSeen;   /* messages that were read before */
-  int bGoesOn; /* the conversation is the same */
+  int bGoesOn; /* the conversation is that of the exchange before */
+  int iTalk;   /* the number of the conversation */
+  int bFirst;  /* it was not seen before */
   i64 *aDone;
   int nDone;
   BxErr *pErr;
@@ -120,6 +289,7 @@ static Step *newStep(Adding *p, i64 iTurn) {
   pStep->iTime = p->pMoment->iTime;
   pStep->iStart = (int)p->pMoment->iStart;
   pStep->iTurn = (int)iTurn;
+  pStep->iTalk = p->iTalk;
   pStep->iError = -1;
   mark(pTrack, pStep);
   if (pTrack->nStep - pTrack->iLow >= TRACK_STEPS) pTrack->iLow++;
@@ -181,25 +351,56 @@ static Step *findPending(Adding *p, const Call *pResult) {
   return pFound;
 }
 
+#define LOOSE_BYTES                                                            \
+  4096 /* of arguments; longer ones are compared as they are */
+
 static void addStep(Adding *p, Call *pCall) {
   i64 h = hashText(pCall->id);
   Step *pStep;
   if (!pCall->bResponse && findCall(p, pCall, h) != 0) return;
   pStep = newStep(p, p->iTurn + (p->bGoesOn ? pCall->iTurn : 0));
   pStep->hCall = h;
-  pStep->hArguments = argumentsHash(p, pCall);
+  pStep->hArguments = pStep->hLoose = argumentsHash(p, pCall);
+  if (pCall->arguments.n <= LOOSE_BYTES) {
+    pStep->hLoose = (i64)bxHashMix((sqlite3_uint64)hashText(pCall->tool),
+        (sqlite3_uint64)maskedHash(pCall->arguments, 1, p->pErr));
+  }
   putTool(pStep->zTool, pCall->tool);
 }
 
-static void addOutcome(Adding *p, const Call *pResult) {
-  Step *pStep = findPending(p, pResult);
-  if (pStep == 0) return;
-  pStep->hResult = hashText(pResult->result) | 1;
-  pStep->hMasked = maskedHash(pResult->result, pStep->hResult, p->pErr) | 1;
-  pStep->iError = pResult->iError;
+/* What came back in step pStep, which was written before. */
+static void putResult(Adding *p, Step *pStep, Text result, int iError) {
+  pStep->hResult = maskedHash(result, 0, p->pErr) | 1;
+  pStep->iError = iError;
   pStep->iStart = (int)p->pMoment->iStart;
   mark(p->p, pStep);
   if (p->nDone < TRACK_STEPS) p->aDone[p->nDone++] = pStep->n;
+}
+
+#define LONG_RESULT 400 /* bytes that say the same, whatever was asked */
+
+/* iLast: the last message of the request that has a call. What a conversation brings
+** along that was not seen before is history, but for the newest results. */
+static void addOutcome(Adding *p, const Call *pResult, int iLast) {
+  Step *pStep = findPending(p, pResult);
+  if (pStep == 0) return;
+  pStep->bOld = p->bFirst && !pResult->bResponse && pResult->iItem < iLast;
+  if (pResult->result.n >= LONG_RESULT) {
+    pStep->hLoose = (i64)bxHashOf(pStep->zTool, (i64)strlen(pStep->zTool));
+  }
+  putResult(p, pStep, pResult->result, pResult->iError);
+}
+
+/* What the user replied to a text of the model. */
+static void addReply(Adding *p) {
+  i64 n = p->p->nStep;
+  Step *pStep;
+  while (n >= p->p->iLow && n > 0 && TRACK_STEP(p->p, n)->iTalk != p->iTalk)
+    n--;
+  if (n < p->p->iLow || n <= 0) return;
+  pStep = TRACK_STEP(p->p, n);
+  if (pStep->hSaid == 0 || pStep->iError >= 0) return;
+  putResult(p, pStep, p->exchange.reply, p->exchange.bRefused);
 }
 
 /* A message that was read before says nothing new. In a conversation that begins
@@ -211,18 +412,82 @@ static int isOld(const Adding *p, const Call *pCall) {
 }
 
 static void addSteps(Adding *p) {
+  const Exchange *pExchange = &p->exchange;
+  int iLast = -1;
   i64 i;
   p->iFirst = p->p->nStep + 1;
-  for (i = 0; i < p->exchange.n; i++) {
+  addReply(p);
+  for (i = 0; i < pExchange->n; i++) {
+    const Call *pCall = &pExchange->a[i];
+    if (!pCall->bResult && !pCall->bResponse) iLast = pCall->iItem;
+  }
+  for (i = 0; i < pExchange->n; i++) {
     Call *pCall = &p->exchange.a[i];
     if (isOld(p, pCall)) continue;
     if (pCall->bResult) {
-      addOutcome(p, pCall);
+      addOutcome(p, pCall, iLast);
     } else {
       addStep(p, pCall);
     }
   }
-  if (p->p->nStep < p->iFirst) newStep(p, p->iTurn + p->exchange.nTurn);
+}
+
+/* An exchange without a call is a step, too: what the model said, to which the next
+** request may have a reply; or, if it said nothing, and the request is the same as
+** before, a retry. */
+static void addText(Adding *p, int bAgain) {
+  const Exchange *pExchange = &p->exchange;
+  Step *pStep;
+  if (p->p->nStep >= p->iFirst) return;
+  pStep = newStep(p, p->iTurn + pExchange->nTurn);
+  if (pExchange->said.n > 0) {
+    pStep->hSaid = maskedHash(actOf(pExchange->said), 1, p->pErr) | 2;
+    pStep->hLoose = pStep->hSaid;
+  } else if (bAgain && p->nDone == 0) {
+    pStep->hSaid = RETRY;
+    putResult(p, pStep, (Text){0, 0, 0, 0}, 1);
+  }
+}
+
+/* Whether a request begins a conversation once more that begins as one before did: a
+** job that runs again, and no retry. */
+static int isRestart(const Exchange *p, const Step *pLast) {
+  i64 i;
+  if (p->nItem - p->nUser > 1) return 0;
+  for (i = 0; i < p->n && p->a[i].bResponse; i++) {
+  }
+  return i == p->n &&
+         (pLast->hArguments != 0 || pLast->hSaid > RETRY || pLast->hSaid < 0);
+}
+
+/* The number of the conversation that a request goes on with: by the ids of its calls
+** and results, as a program may leave out or sum up what was before; else by how it
+** begins. */
+static void findTalk(Adding *p, const Step *pLast) {
+  const Exchange *pExchange = &p->exchange;
+  Track *pTrack = p->p;
+  i64 i, n;
+  p->iTalk = pLast->iTalk;
+  if (p->bGoesOn && pTrack->nStep > 0) return;
+  for (i = pExchange->n - 1; i >= 0; i--) {
+    i64 h = hashText(pExchange->a[i].id);
+    if (pExchange->a[i].bResponse || h == 0) continue;
+    for (n = pTrack->nStep; n >= pTrack->iLow && n > 0; n--) {
+      if (TRACK_STEP(pTrack, n)->hCall != h) continue;
+      p->iTalk = TRACK_STEP(pTrack, n)->iTalk;
+      return;
+    }
+  }
+  if (pExchange->hFirst != 0) p->iTalk = (int)(pExchange->hFirst & 0x7fffffff);
+  for (n = pTrack->nStep; n >= pTrack->iLow && n > 0; n--) {
+    if (TRACK_STEP(pTrack, n)->iTalk != p->iTalk) continue;
+    if (!isRestart(pExchange, pLast)) return;
+    p->iTalk = (int)(bxHashMix((sqlite3_uint64)pExchange->hFirst,
+                         (sqlite3_uint64)p->pMoment->iSeq) &
+                     0x7fffffff);
+    break;
+  }
+  p->bFirst = 1;
 }
 
 /*---------------------------------------------------------------- sums ----*/
@@ -266,15 +531,6 @@ static void addSums(Adding *p, const Step *pLast) {
   }
 }
 
-/* Sets what only the first step of the exchange has. */
-static void addTexts(Adding *p) {
-  const Exchange *pExchange = &p->exchange;
-  Step *pStep;
-  if (p->iFirst < p->p->iLow) return;
-  pStep = TRACK_STEP(p->p, p->iFirst);
-  pStep->hSaid = pExchange->said.n > 0 ? hashText(pExchange->said) : 0;
-}
-
 /* Every change of the track changes the chain. */
 static void addToChain(Track *p) {
   sqlite3_uint64 h = (sqlite3_uint64)p->hChain;
@@ -295,6 +551,7 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
     BxErr *pErr) {
   Adding adding;
   Step last;
+  int bLate = 0, bBegins;
   memset(&adding, 0, sizeof(adding));
   memset(&last, 0, sizeof(last));
   adding.p = p;
@@ -307,6 +564,7 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   if (p->iLow == 0) p->iLow = 1;
   adding.iTurn = last.iTurn;
   if (p->nStep > 0 && last.iSeq == pMoment->iSeq && last.hArguments == 0) {
+    bLate = 1;
     p->nStep--; /* the step of a request whose response has come now */
     memset(&last, 0, sizeof(last));
     if (p->nStep >= p->iLow) last = *TRACK_STEP(p, p->nStep);
@@ -316,17 +574,20 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   if (pRules->a[RULE_COST].bEnabled) memset(&p->head, 0, sizeof(p->head));
   bxExchangeReadOn(&adding.exchange, &pRules->formats, pRequest, pResponse,
       &p->head, (int)p->nItem, pErr);
-  adding.bGoesOn =
-      p->nStep == 0 || adding.exchange.bResumed ||
-      (adding.exchange.hFirst != 0 && adding.exchange.hFirst == p->hFirst &&
-          adding.exchange.nItem >= p->nItem);
+  bBegins = adding.exchange.hFirst != 0 && adding.exchange.hFirst == p->hFirst;
+  /* as many messages as before: a retry, or a window that moves; ids tell */
+  adding.bGoesOn = p->nStep == 0 || adding.exchange.bResumed ||
+                   (bBegins && adding.exchange.nItem > p->nItem);
+  findTalk(&adding, &last);
   if (!adding.bGoesOn) {
-    adding.iTurn += adding.exchange.nUser > 0;
+    adding.iTurn += adding.exchange.nUser > 0 && adding.bFirst;
     adding.exchange.nTurn = 0;
   }
   if (pErr->rc == SQLITE_OK) {
     addSteps(&adding);
-    addTexts(&adding);
+    addText(&adding, !bLate && (bBegins || adding.exchange.bResumed) &&
+                         adding.exchange.nItem > 0 &&
+                         adding.exchange.nItem == p->nItem);
     addSums(&adding, &last);
     if (adding.exchange.nItem > 0) p->nItem = adding.exchange.nItem;
     if (adding.exchange.hFirst != 0) p->hFirst = adding.exchange.hFirst;

@@ -19,16 +19,21 @@ typedef struct Step {
   i64 iSeq, iTime;
   i64 hCall;      /* id of the call */
   i64 hArguments; /* tool and arguments; 0 if there is no call */
-  i64 hResult, hMasked;
-  i64 hSaid; /* text of the model; in the first step of an exchange */
+  i64 hLoose;  /* the same without numbers and ids; the tool alone if its result
+                  ** is long */
+  i64 hResult; /* the result without times, durations and ids */
+  i64 hSaid;   /* of a step without a call: what the model said, or RETRY */
   /* tokens, calls and cost (in millionths) ever, and before this turn */
   i64 nSpent, nSpentBefore, nCost, nCostBefore;
   int nMade, nMadeBefore;
   int iTurn, iStart; /* turn; and how often the agent was started again */
+  int iTalk;         /* the conversation */
   int iError;        /* 1 an error, 0 none, -1 no result yet */
+  int bOld;          /* it was history when the conversation was first seen */
   int bDirty;        /* it differs from its row */
   char zTool[TOOL_BYTES];
 } Step;
+#define RETRY 1 /* the same request once more, without an answer */
 
 typedef struct Track {
   i64 iNo;    /* the agent's number in the ring; 0 for none */
@@ -46,12 +51,9 @@ typedef struct Track {
 
 typedef enum {
   RULE_NO_PROGRESS,
-  RULE_MASKED,
-  RULE_CYCLE,
   RULE_SAME_ERROR,
   RULE_ERRORS,
   RULE_REPEAT,
-  RULE_TEXT,
   RULE_TOKENS,
   RULE_CALLS,
   RULE_COST,
@@ -77,8 +79,10 @@ typedef struct Rules {
 typedef struct Finding {
   RuleKind eRule;
   double rCount;
-  i64 hThing; /* what repeats */
-  int n;      /* steps that are part of it, the newest first */
+  i64 hThing;    /* what repeats */
+  int nDistinct; /* of no_progress: how many calls differ */
+  int bVaried;   /* and whether numbers or ids of theirs do */
+  int n;         /* steps that are part of it, the newest first */
   i64 aStep[TRACK_STEPS];
 } Finding;
 
@@ -87,10 +91,6 @@ const char *bxRuleName(RuleKind eRule);
 /* Reads the rules and formats of p's schema. Free *pOut in any case. */
 void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr);
 void bxRulesFree(Rules *p);
-/* How many of the steps in the turn of step n are the same call. */
-int bxRuleLike(const Track *pTrack, i64 n);
-/* Whether a rule of calls can reach its threshold with so many like calls. */
-int bxRuleMay(const Rules *p, RuleKind eRule, int nLike);
 /* What a rule sees when step n is the newest one. */
 void bxRuleLook(
     const Rules *p, RuleKind eRule, const Track *pTrack, i64 n, Finding *pOut);

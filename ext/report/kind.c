@@ -25,7 +25,7 @@ static const char zCaseBodies[] =
 
 /* Reads the verdict whose id a query returns, and marks the items that it names. It
 ** names them by their numbers in the ring, which evidence has no more:
-** payload_replay() finds the same loop in the evidence, and numbers its rows from 1. */
+** payload_backtest() finds the same loop in the evidence, and numbers its rows from 1. */
 static void readVerdict(ReportRun *p, BxStmts *pHome, const char *zSql) {
   static const char zVerdictItems[] =
       "WITH v AS (SELECT rule, agent_id, kill_switch_event_id AS k,"
@@ -37,7 +37,7 @@ static void readVerdict(ReportRun *p, BxStmts *pHome, const char *zSql) {
                   "  FROM v JOIN main.event_payloads AS e"
                   "   ON e.kill_switch_event_id = v.k AND e.agent_id = "
                   "v.agent_id)"
-                  " SELECT e.id FROM v JOIN payload_replay(v.k) AS r ON r.rule "
+                  " SELECT e.id FROM v JOIN payload_backtest(v.k) AS r ON r.rule "
                   "= v.rule"
                   "   AND r.agent_id = v.agent_id"
                   "  JOIN json_each(r.seqs) AS j JOIN e ON e.n = j.value"

@@ -261,7 +261,11 @@ DIFFERENCES = [
         r"", r"HeldError: a hold keeps this buffer, ", r"HeldError: a hold keeps this buffer \(by ",
         "the message names the hold"),
     Difference(
-        r"FROM payload_rules\b", r"^\('similar', ", None, "the rule similar is gone"),
+        r"FROM payload_rules\b", r"^\('(similar|cycle|masked|repeated_text)', ", None,
+        "one rule looks for what is new"),
+    Difference(
+        r"FROM payload_rules\b", r"^\('(no_progress|same_error)', ", r"^\('(no_progress|same_error)', ",
+        "one rule looks for what is new"),
     Difference(
         r"FROM payload_rules\b", r"^\('budget_cost', .*, by payload_prices'\)$",
         r"^\('budget_cost', .*, by blackbox_prices'\)$", "one table of prices"),
@@ -390,6 +394,7 @@ INNER = "|".join(sorted(INNER.difference(re.findall(r"\w+", SQL))))
 
 # What the checkout is given in place of a statement of the oracle.
 TRANSLATIONS = [
+    Translation(r"\bpayload_replay\b", "payload_backtest", "replay is what is done to an agent"),
     Translation(
         r"SELECT payload_cleanup\(([^()]*)\)", r"SELECT payload_cleanup(\1) ->> '$.rows'",
         "it returns what it has done"),

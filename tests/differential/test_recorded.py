@@ -46,7 +46,7 @@ def test_exchanges_in_ring_archive_and_evidence(tmp_path):
     assert len(agents) > 5
     with Pair(tmp_path, "core,payload,retention,store", strict=True) as pair:
         pair.run("CREATE VIRTUAL TABLE ring USING payload_ring(window=10)")
-        for name, value in [("enabled", 1), ("retention_days", 365), ("on_loop", "record"),
+        for name, value in [("enabled", 1), ("retention_days", 365),
                             ("max_bytes", 20_000_000), ("queue_mode", "memory")]:
             pair.run("INSERT INTO blackbox_settings VALUES(?, ?)", "payload." + name, value)
         for i, (agent, event, request, response, at) in enumerate(found):
@@ -66,9 +66,7 @@ def test_exchanges_in_ring_archive_and_evidence(tmp_path):
             pair.clock.now += 1000
         pair.run("SELECT payload_flush()")
         contents.compare(pair, PAYLOAD)
-        pair.run("SELECT * FROM payload_loops('ring')")
         for i, agent in enumerate(agents):
-            pair.run("SELECT * FROM payload_replay(?)", agent)
             if i % 2:
                 pair.run("SELECT payload_kill_switch('ring', ?, ?)", agent, f"k{i}")
                 pair.run("SELECT blackbox_erase('agent', ?, 'ann', 'asked', '{\"unpin\":true}') "

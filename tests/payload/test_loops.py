@@ -4,6 +4,7 @@ import sqlite3
 
 import pytest
 
+import scenarios
 import sessions
 from conftest import DATA, by_hand, connect, needs_data, one, protects, rows, shell
 from payload_helpers import calls_of, setting, steps
@@ -88,22 +89,12 @@ def test_no_recorded_session_is_stopped(db):
     assert sum(made.values()) > 2500
 
 
-def texts(answers):
-    return [(json.dumps({"messages": [{"role": "user", "content": str(i)}]}),
-             json.dumps({"choices": [{"message": {"content": answer}}],
-                         "usage": {"prompt_tokens": 90, "completion_tokens": 10}}), i)
-            for i, answer in enumerate(answers)]
-
-
 # rule: exchanges of which the last one makes it reach its threshold
 REACHED = {
     "no_progress": list(sessions.chat(SAME)),
-    "masked": list(sessions.chat(sessions.LOOPS["clock in the result"][:6])),
-    "cycle": list(sessions.chat(sessions.cycle(2, 8))),
-    "same_error": list(sessions.chat(sessions.LOOPS["same error"][:4])),
-    "errors": list(sessions.chat(calls(6, arguments=lambda i: {"x": i}, result="Error: no"))),
+    "same_error": list(sessions.chat(calls(6, arguments=lambda i: {"x": "abcdef"[i]}, result="Error: no"))),
+    "errors": list(sessions.chat(calls(6, arguments=lambda i: {"x": i}, result=lambda i: f"Error: {i}"))),
     "repeat": list(sessions.chat(calls(10, result=lambda i: "abcdefghij"[i]))),
-    "repeated_text": texts(["I will now try."] * 3),
 }
 
 
@@ -142,7 +133,7 @@ def test_what_makes_progress_is_not_found(db):
     assert found(db) == []
 
 
-def test_a_user_who_speaks_begins_the_count_anew(db):
+def test_what_a_user_says_between_does_not_hide_a_loop(db):
     watch(db)
     messages, exchanges = [], []
     for i in range(8):
@@ -153,8 +144,19 @@ def test_a_user_who_speaks_begins_the_count_anew(db):
             {"role": "tool", "tool_call_id": f"c{i}", "content": "same"}]
         exchanges.append((json.dumps({"messages": messages}), "{}", i))
     push(db, exchanges)
-    assert found(db) == []
+    assert [(v[0], v[2]) for v in found(db)] == [("no_progress", 4), ("no_progress", 7)]  # once a turn
     assert [step["turn"] for step in calls_of(db)] == [1 + i // 3 for i in range(8)]
+
+
+SCENARIOS = [(name, make, True) for name, make in scenarios.LOOPS.items()] \
+    + [(name, make, False) for name, make in scenarios.INNOCENT.items()]
+
+
+@pytest.mark.parametrize("make, loops", [row[1:] for row in SCENARIOS], ids=[row[0] for row in SCENARIOS])
+def test_scenarios(db, make, loops):
+    watch(db)
+    push(db, make())
+    assert bool([row for row in found(db) if row[1] == "stop"]) is loops, rows(db, "SELECT sentence FROM payload_verdicts")
 
 
 # ---- the wire formats
@@ -224,7 +226,9 @@ def test_parallel_calls_find_their_results_by_id_in_any_order(db):
     results = [{"role": "tool", "tool_call_id": f"c{i}", "content": f"result {'ab'[i % 2]}"}
                for i in reversed(range(8))]
     push(db, [(json.dumps({"messages": [{"role": "user", "content": "go"}, said, *results]}), None, 1)])
-    assert [v[:3] for v in found(db, "no_progress")] == [("no_progress", "stop", 4)] * 2
+    assert [v[:3] for v in found(db, "no_progress")] == [("no_progress", "stop", 4)]
+    assert one(db, "SELECT sentence FROM payload_verdicts") == (
+        "a repeated a block of calls that ends with f 4 times, and nothing new came back")
 
 
 def test_an_exchange_that_is_none_is_pushed_and_says_nothing(db):
@@ -286,7 +290,7 @@ def test_the_same_loop_is_raised_once_a_turn(db):
 @pytest.mark.parametrize("agent, rule, tool, until, allowed", [
     ("a", "no_progress", "f", None, True), (None, None, None, None, True),
     ("a", None, None, 4001, True), ("a", None, None, 3999, False),
-    ("b", None, None, None, False), ("a", "cycle", None, None, False), (None, None, "g", None, False)])
+    ("b", None, None, None, False), ("a", "errors", None, None, False), (None, None, "g", None, False)])
 def test_what_a_human_allowed_is_not_raised(db, agent, rule, tool, until, allowed):
     watch(db, "kill_switch")
     db.execute("INSERT INTO payload_allows(agent_id, rule, tool, until, actor, reason) "
@@ -633,21 +637,21 @@ def test_the_log_keeps_the_verdicts_and_stops(db):
 
 @pytest.mark.parametrize("sql", [
     "INSERT INTO payload_rules VALUES('mine', 1, 'stop', 1, 1, NULL, 'x')",
-    "UPDATE payload_rules SET rule = 'mine' WHERE rule = 'cycle'",
+    "UPDATE payload_rules SET rule = 'mine' WHERE rule = 'repeat'",
     "INSERT INTO payload_allows(rule, actor, reason) VALUES('no_progess', 'Ann', 'a poll')",
-    "INSERT INTO payload_allows(rule, actor) VALUES('cycle', 'Ann')",
-    "INSERT INTO payload_allows(rule, actor, reason) VALUES('cycle', ' ', 'a poll')"])
+    "INSERT INTO payload_allows(rule, actor) VALUES('repeat', 'Ann')",
+    "INSERT INTO payload_allows(rule, actor, reason) VALUES('repeat', ' ', 'a poll')"])
 def test_a_rule_that_nobody_knows_and_an_allow_without_a_reason_are_refused(db, sql):
     with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
         db.execute(sql)
-    assert one(db, "SELECT count(*) FROM payload_rules") == 10
-    db.execute("DELETE FROM payload_rules WHERE rule = 'cycle'")
+    assert one(db, "SELECT count(*) FROM payload_rules") == 7
+    db.execute("DELETE FROM payload_rules WHERE rule = 'repeat'")
     one(db, "SELECT blackbox_install()")
-    assert one(db, "SELECT count(*) FROM payload_rules") == 10
+    assert one(db, "SELECT count(*) FROM payload_rules") == 7
 
 
 @pytest.mark.parametrize("change", [
-    "threshold = 31", "threshold = 0", "threshold = 'x'", "span = 0", "span = 101", "level = 'warn'",
+    "threshold = 101", "threshold = 0", "threshold = 'x'", "span = 0", "span = 101", "level = 'warn'",
     "enabled = 2", "pause_ms = -1"])
 def test_a_rule_that_could_not_be_reached_is_refused(db, change):
     with pytest.raises(sqlite3.IntegrityError):
@@ -661,7 +665,7 @@ def test_the_ranges_of_an_agent(db, column, value):
         db.execute(f"INSERT INTO payload_agents(agent_id, {column}) VALUES('a', ?)", (value,))
 
 
-# ---- loops and replay
+# ---- loops and backtest
 
 
 LOOPS = 'SELECT rule, count, "left", tool, seqs, sentence FROM payload_loops(?, ?) WHERE enabled'
@@ -673,7 +677,7 @@ def test_payload_loops_says_how_far_a_rule_is_from_its_threshold(db):
     seen = {row[0]: row[1:] for row in rows(db, LOOPS, "ring", "a")}
     assert seen["no_progress"] == (3, 1, "f", "[1,2,3]",
                                    "a called f 3 times with the same arguments and got the same result")
-    assert seen["cycle"] == (0, 3, None, None, None)
+    assert seen["errors"] == (0, 6, None, None, None)
     assert rows(db, LOOPS, "ring", "nobody") == []
     push(db, sessions.chat(SAME), "b")
     assert one(db, "SELECT count(DISTINCT agent_id) FROM payload_loops('ring')") == 2
@@ -681,32 +685,32 @@ def test_payload_loops_says_how_far_a_rule_is_from_its_threshold(db):
         rows(db, LOOPS, "rong", None)
 
 
-def test_replay_finds_in_the_evidence_what_was_found(db):
+def test_backtest_finds_in_the_evidence_what_was_found(db):
     watch(db, "kill_switch")
     push(db, sessions.chat(SAME))
     kill = one(db, "SELECT kill_switch_event_id FROM payload_verdicts")
     before = one(db, "SELECT total_changes()")
     for what in (kill, None, None), ("a", None, None), ("a", 0, 4000):
         assert rows(db, "SELECT agent_id, event_id, at, rule, count, threshold, tool, seqs, tokens "
-                    "FROM payload_replay(?, ?, ?)", *what) \
+                    "FROM payload_backtest(?, ?, ?)", *what) \
             == [("a", "e4", 4000, "no_progress", 4, 4, "f", "[1,2,3,4]", 330)]
-    assert rows(db, "SELECT * FROM payload_replay('a', 0, 3999)") == []
-    assert rows(db, "SELECT * FROM payload_replay('nobody')") == []
+    assert rows(db, "SELECT * FROM payload_backtest('a', 0, 3999)") == []
+    assert rows(db, "SELECT * FROM payload_backtest('nobody')") == []
     db.execute("UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress'")
-    assert rows(db, "SELECT event_id, count FROM payload_replay('a')") == [("e3", 3)]
+    assert rows(db, "SELECT event_id, count FROM payload_backtest('a')") == [("e3", 3)]
     assert one(db, "SELECT total_changes()") - before == 1  # the rule
 
 
-def test_replay_of_the_archive_keeps_agents_apart(db):
+def test_backtest_of_the_archive_keeps_agents_apart(db):
     for agent in "ab":
         for i, (request, response, at) in enumerate(sessions.chat(calls(3))):
             db.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, response_body, "
                        "purpose, created_at) VALUES(?, ?, ?, ?, 'archive', "
                        "strftime('%Y-%m-%dT%H:%M:%fZ', ?, 'unixepoch'))",
                        (f"{agent}{i}", agent, request, response, 1790000000 + at / 1000))
-    assert rows(db, "SELECT * FROM payload_replay('a')") == []
+    assert rows(db, "SELECT * FROM payload_backtest('a')") == []
     db.execute("UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress'")
-    assert rows(db, "SELECT agent_id, event_id FROM payload_replay('b')") == [("b", "b3")]
+    assert rows(db, "SELECT agent_id, event_id FROM payload_backtest('b')") == [("b", "b3")]
 
 
 # ---- what fails beside the record
@@ -716,7 +720,7 @@ def test_replay_of_the_archive_keeps_agents_apart(db):
 @pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
 def test_an_erased_event_does_not_stop_the_switch(db, inside):
     watch(db, "kill_switch")
-    exchanges = list(sessions.chat(SAME))
+    exchanges = list(sessions.chat(calls(5)))  # the first is history, as the erasure forgets the steps
     push(db, exchanges[:2])
     one(db, "SELECT blackbox_erase('event', 'e1', 'ann', 'asked')")
     db.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', 'e1')")
@@ -726,9 +730,9 @@ def test_an_erased_event_does_not_stop_the_switch(db, inside):
     if inside:
         db.execute("COMMIT")
     assert [v[-1] for v in found(db)] == ["kill_switch"]
-    assert rows(db, "SELECT event_id FROM ring WHERE seq < 6") == [("e1",)]
+    assert rows(db, "SELECT event_id FROM ring WHERE seq < 7") == [("e1",)]
     assert one(db, "SELECT count(*) FROM event_payloads WHERE pinned") \
-        == one(db, "SELECT saved FROM ring_agents") == 3
+        == one(db, "SELECT saved FROM ring_agents") == 4
     assert rows(db, "SELECT rows, agent_id FROM blackbox_log WHERE kind = 'passed_over'") == [(1, "a")]
     assert rows(db, "SELECT * FROM blackbox_check") == []
 

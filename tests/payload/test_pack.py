@@ -475,7 +475,7 @@ def test_readers_of_exchanges_see_texts(db):
         "SELECT payload_prompt(request_body), payload_tools(request_body) FROM event_payloads",
         "SELECT c.* FROM event_payloads, payload_calls(request_body, response_body) AS c",
         "SELECT u.* FROM event_payloads, payload_usage(request_body, response_body) AS u",
-        "SELECT * FROM payload_replay('a', 0)"]
+        "SELECT * FROM payload_backtest('a', 0)"]
     before = [rows(db, sql) for sql in queries]
     pack(db)
     assert packed(db) == ["a1"]

@@ -303,7 +303,7 @@ const Operation aPayloadOperation[] = {
                               "WHERE event_id = 'l2';",
         0,
         "SELECT * FROM payload_loops('ring'); "
-        "SELECT * FROM payload_replay('a')",
+        "SELECT * FROM payload_backtest('a')",
         0},
     {"read an exchange with a stream", 0, 0,
         "SELECT * FROM payload_calls(NULL, '" STREAM
