@@ -616,6 +616,21 @@ def test_names_of_columns_are_refused(db, name):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
+def test_a_rename_that_is_rolled_back_leaves_the_transaction_whole(ring):
+    push(ring, "a", "e0", request="x" * 3000)
+    ring.execute("BEGIN")
+    push(ring, "a", "e1", request="y" * 3000)
+    ring.execute("SAVEPOINT s")
+    ring.execute("DELETE FROM ring WHERE event_id = 'e0'")
+    ring.execute("ALTER TABLE ring RENAME TO tape")
+    ring.execute("ROLLBACK TO s")
+    ring.execute("DELETE FROM ring WHERE event_id = 'e0'")
+    ring.execute("COMMIT")
+    push(ring, "a", "e2")
+    assert rows(ring, "SELECT event_id FROM ring") == [("e1",), ("e2",)]
+    assert rows(ring, "SELECT * FROM blackbox_check") == []
+
+
 @pytest.mark.parametrize("name", ["the 'other'", "n@me", "main.x", '"%w"'])
 def test_rename_to_and_back_then_a_new_ring_under_the_old_name(ring, name):
     other = quoted(name)

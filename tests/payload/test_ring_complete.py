@@ -321,12 +321,10 @@ def test_steps_are_the_same_whether_a_response_comes_at_once_or_later(db, begin,
 def test_a_response_that_comes_later_is_seen_at_once(main):
     ring = main
     setting(ring, "on_loop", "kill_switch")
-    ring.execute("UPDATE payload_rules SET enabled = rule = 'repeated_text', threshold = 3, level = 'stop'")
-    said = json.dumps({"choices": [{"message": {"role": "assistant", "content": "I try it again."}}]})
-    asked = [json.dumps({"messages": [{"role": "user", "content": str(i)}]}) for i in range(3)]
-    completes(ring, [(request, said, i) for i, request in enumerate(asked)])
+    ring.execute("UPDATE payload_rules SET enabled = rule = 'budget_calls', threshold = 3")
+    completes(ring, list(sessions.chat([("f", {"x": i}, str(i)) for i in range(5)]))[:3])
     assert rows(ring, "SELECT rule, action FROM payload_verdicts") \
-        == [("repeated_text", "kill_switch")]
+        == [("budget_calls", "kill_switch")]
     assert rows(ring, "SELECT event_id, response_body IS NULL FROM event_payloads ORDER BY rowid") \
         == [("e0", 0), ("e1", 0), ("e2", 0)]
     assert rows(ring, "SELECT * FROM ring") == rows(ring, "SELECT * FROM blackbox_check") == []

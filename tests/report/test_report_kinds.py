@@ -64,7 +64,7 @@ def test_a_kill_switch_says_why_it_was_pulled(db):
 def test_the_exchanges_of_a_verdict_are_found_when_the_ring_had_others_before(db):
     ring(db)
     for i in range(60):
-        push(db, f"x{i}", '{"messages":[{"role":"user","content":"old"}]}', "{}", time=1000 + i)
+        push(db, f"x{i}", '{"messages":[{"role":"user","content":"old %d"}]}' % i, "{}", time=1000 + i)
     switch = looped(db)
     report = as_json(db, "kill_switch", switch)
     assert [i["id"] for i in report["items"] if i.get("verdict")] == ["e0", "e1", "e2", "e3"]

@@ -95,7 +95,9 @@
   "INSERT INTO " ring "(agent_id, event_id, request_body, response_body,"      \
   "  timestamp) VALUES('a', '" event "', '{\"messages\":[{\"role\":\"user\","  \
   "\"content\":\"go\"}" calls "]}', '{}', 9000);"
-#define LOOP_FIRST(ring) LOOP_PUSH(ring, "l1", LOOPED("c1") LOOPED("c2"))
+#define LOOP_FIRST(ring)                                                       \
+  LOOP_PUSH(ring, "l0", LOOPED("c1"))                                          \
+  LOOP_PUSH(ring, "l1", LOOPED("c1") LOOPED("c2"))
 #define LOOP_LAST(ring)                                                        \
   LOOP_PUSH(ring, "l2", LOOPED("c1") LOOPED("c2") LOOPED("c3"))
 #define STREAM                                                                 \

@@ -96,7 +96,7 @@ const Operation aRetentionOperation[] = {
         "INSERT INTO payload_agents(agent_id, stopped_at) VALUES('a', 1);"
         "INSERT INTO payload_verdicts(at, ring, agent_id, rule, level, count, "
         "threshold, turn, thing, seqs, tokens, sentence, action) VALUES(1, 'r',"
-        " 'a', 'cycle', 'stop', 1, 1, 1, 1, '[]', 1, 'a question', 'record');",
+        " 'a', 'no_progress', 'stop', 1, 1, 1, 1, '[]', 1, 'a question', 'record');",
         0, ERASE("agent", "'a'"), 0},
     {"look for what was erased", ARCHIVE RING ROLLOUT CACHED BUFFER, 0,
         "SELECT blackbox_erased('{\"kind\":\"text\",\"key\":\"question\"}')",
