@@ -429,6 +429,7 @@ def test_the_rules_of_the_cache_have_no_views(pdb):
         ("cache.abandoned", None, "cache.max_idle_days", 86_400_000, "cache_sessions"),
         ("cache.age", None, "cache.max_age_days", 86_400_000, "cache_items"),
         ("cache.expired", None, None, None, "cache_items"),
+        ("cache.file_bytes", None, "blackbox.max_file_bytes", 0, "cache_items"),
         ("cache.idle", None, "cache.idle_ms", 1, "cache_sessions")]
     assert one(pdb, "SELECT count(*) FROM sqlite_schema WHERE type = 'view'"
                " AND name GLOB 'cache_*'") == 0
