@@ -112,14 +112,14 @@ static void forgetPolls(Finding *p, const Rule *pRule, const Track *pTrack) {
 
 /*---------------------------------------------------------------- rules ----*/
 
-static i64 callOf(const Step *p) {
+static i64 madeOf(const Step *p) {
   return p->hArguments != 0 ? p->hArguments : p->hSaid;
 }
 
 /* Whether two steps say the same: the same call, or the same but for numbers and ids,
 ** with the same result; or the same call, which failed both times. */
 static int isSame(const Step *p, const Step *q) {
-  if (callOf(p) == callOf(q)) {
+  if (madeOf(p) == madeOf(q)) {
     return p->hResult == q->hResult || (p->iError == 1 && q->iError == 1);
   }
   return p->hResult == q->hResult && p->hLoose == q->hLoose;
@@ -159,7 +159,7 @@ static void lookNoProgress(
     }
     aiClass[n] = i;
     anStep[i]++;
-    if (callOf(pStep) != callOf(pWindow->ap[k])) p->bVaried = 1;
+    if (madeOf(pStep) != madeOf(pWindow->ap[k])) p->bVaried = 1;
     if (pStep->iError != 1) bError = 0;
   }
   for (i = 0; i < n; i++) {

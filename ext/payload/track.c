@@ -48,7 +48,7 @@ static const char *skipDigits(const char *z, const char *zEnd) {
 }
 
 /* Whether a word that stands here is this one, in lower case. */
-static int isWord(const char *z, const char *zEnd, const char *zWord) {
+static int isLowerWord(const char *z, const char *zEnd, const char *zWord) {
   for (; *zWord != 0; z++, zWord++) {
     if (z >= zEnd || (*z | 0x20) != *zWord) return 0;
   }
@@ -67,7 +67,7 @@ static const char *skipUnit(const char *z, const char *zEnd) {
     size_t n = strlen(azUnit[i]);
     /* "3 m" may be metres, and "2m3s" goes on with a digit */
     if (zUnit > z && (n == 1 && azUnit[i][0] != 's')) continue;
-    if (isWord(zUnit, zEnd, azUnit[i])) return zUnit + n;
+    if (isLowerWord(zUnit, zEnd, azUnit[i])) return zUnit + n;
     if (zUnit == z && n <= 2 && (size_t)(zEnd - z) > n &&
         memcmp(z, azUnit[i], n) == 0 && MASK_OF(z + n) == MASK_DIGIT) {
       return z + n;
@@ -146,7 +146,7 @@ static int isNamed(const char *zBegin, const char *z) {
   while (z > zBegin && strchr(" :=#[(\"'", z[-1]) != 0) z--;
   for (i = 0; i < sizeof(azName) / sizeof(azName[0]); i++) {
     i64 n = (i64)strlen(azName[i]);
-    if (z - zBegin >= n && isWord(z - n, z, azName[i]) &&
+    if (z - zBegin >= n && isLowerWord(z - n, z, azName[i]) &&
         (z - zBegin == n || MASK_OF(z - n - 1) == 0)) {
       return 1;
     }
