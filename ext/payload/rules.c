@@ -118,7 +118,7 @@ static i64 madeOf(const Step *p) {
 
 /* Whether two steps say the same: the same call, or the same but for numbers and ids,
 ** with the same result; or the same call, which failed both times. */
-static int isSame(const Step *p, const Step *q) {
+static int saysSame(const Step *p, const Step *q) {
   if (madeOf(p) == madeOf(q)) {
     return p->hResult == q->hResult || (p->iError == 1 && q->iError == 1);
   }
@@ -134,7 +134,7 @@ static int countOwn(
   for (k = n; k < pWindow->n && nFound < p->nDistinct; k++) {
     const Step *pStep = pWindow->ap[k];
     for (i = 0; i < n; i++) {
-      if (aiClass[i] == i && isSame(pWindow->ap[i], pStep)) break;
+      if (aiClass[i] == i && saysSame(pWindow->ap[i], pStep)) break;
     }
     if (i == n || pStep->bOld) break;
     nFound++;
@@ -152,10 +152,10 @@ static void lookNoProgress(
   int n = 0, i, k, nLeast = TRACK_STEPS, nOwn, bError = 1, nNeed;
   for (; n < pWindow->n && !pWindow->ap[n]->bOld; n++) {
     const Step *pStep = pWindow->ap[n];
-    for (k = n + 1; k < pWindow->n && !isSame(pStep, pWindow->ap[k]); k++) {
+    for (k = n + 1; k < pWindow->n && !saysSame(pStep, pWindow->ap[k]); k++) {
     }
     if (k == pWindow->n) break; /* it was new */
-    for (i = 0; i < n && !isSame(pWindow->ap[i], pStep); i++) {
+    for (i = 0; i < n && !saysSame(pWindow->ap[i], pStep); i++) {
     }
     aiClass[n] = i;
     anStep[i]++;

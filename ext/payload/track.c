@@ -42,7 +42,7 @@ static const char *findDigit(const char *z, const char *zEnd) {
   return z;
 }
 
-static const char *skipDigits(const char *z, const char *zEnd) {
+static const char *afterDigits(const char *z, const char *zEnd) {
   while (z < zEnd && MASK_OF(z) == MASK_DIGIT) z++;
   return z;
 }
@@ -78,16 +78,16 @@ static const char *skipUnit(const char *z, const char *zEnd) {
 
 /* Where a time of day ends that begins here: 12:34, 12:34:56.789; or NULL. */
 static const char *skipClock(const char *z, const char *zEnd) {
-  const char *zAt = skipDigits(z, zEnd);
+  const char *zAt = afterDigits(z, zEnd);
   int n;
   for (n = 0; n < 2 && zAt - z <= 2 + 3 * n && zEnd - zAt >= 3 && *zAt == ':' &&
-              skipDigits(zAt + 1, zEnd) == zAt + 3;
+              afterDigits(zAt + 1, zEnd) == zAt + 3;
        n++) {
     zAt += 3;
   }
   if (n == 0) return 0;
   if (zEnd - zAt >= 2 && (*zAt == '.' || *zAt == ',')) {
-    zAt = skipDigits(zAt + 1, zEnd);
+    zAt = afterDigits(zAt + 1, zEnd);
   }
   return zAt;
 }
@@ -95,9 +95,9 @@ static const char *skipClock(const char *z, const char *zEnd) {
 /* Where a date ends that begins here: 2026-01-31, with a time behind a T; or NULL. */
 static const char *skipDate(const char *z, const char *zEnd) {
   const char *zAt = z + 10, *zClock;
-  if (zEnd - z < 10 || skipDigits(z, zEnd) != z + 4 ||
+  if (zEnd - z < 10 || afterDigits(z, zEnd) != z + 4 ||
       (z[4] != '-' && z[4] != '/') || z[7] != z[4] ||
-      skipDigits(z + 5, zEnd) != z + 7 || skipDigits(z + 8, zEnd) != zAt) {
+      afterDigits(z + 5, zEnd) != z + 7 || afterDigits(z + 8, zEnd) != zAt) {
     return 0;
   }
   if (zAt < zEnd && (*zAt | 0x20) == 't') {
@@ -112,10 +112,10 @@ static const char *skipDate(const char *z, const char *zEnd) {
 static const char *skipDuration(const char *z, const char *zEnd) {
   const char *zAt = z, *zUnit = 0;
   do {
-    const char *zNumber = skipDigits(zAt, zEnd);
+    const char *zNumber = afterDigits(zAt, zEnd);
     if (zNumber == zAt) break;
     if (zEnd - zNumber >= 2 && *zNumber == '.') {
-      zNumber = skipDigits(zNumber + 1, zEnd);
+      zNumber = afterDigits(zNumber + 1, zEnd);
     }
     zAt = skipUnit(zNumber, zEnd);
     if (zAt != 0) zUnit = zAt;
@@ -435,7 +435,7 @@ static void addSteps(Adding *p) {
 /* An exchange without a call is a step, too: what the model said, to which the next
 ** request may have a reply; or, if it said nothing, and the request is the same as
 ** before, a retry. */
-static void addText(Adding *p, int bAgain) {
+static void addTextStep(Adding *p, int bAgain) {
   const Exchange *pExchange = &p->exchange;
   Step *pStep;
   if (p->p->nStep >= p->iFirst) return;
@@ -585,9 +585,9 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   }
   if (pErr->rc == SQLITE_OK) {
     addSteps(&adding);
-    addText(&adding, !bLate && (bBegins || adding.exchange.bResumed) &&
-                         adding.exchange.nItem > 0 &&
-                         adding.exchange.nItem == p->nItem);
+    addTextStep(&adding, !bLate && (bBegins || adding.exchange.bResumed) &&
+                             adding.exchange.nItem > 0 &&
+                             adding.exchange.nItem == p->nItem);
     addSums(&adding, &last);
     if (adding.exchange.nItem > 0) p->nItem = adding.exchange.nItem;
     if (adding.exchange.hFirst != 0) p->hFirst = adding.exchange.hFirst;
