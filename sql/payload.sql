@@ -387,7 +387,7 @@ BEGIN
   INSERT OR IGNORE INTO blackbox__probe(one, hit) SELECT 1, 1 WHERE NEW.at IS NULL;
   DELETE FROM event_payloads WHERE rowid = NEW.rid AND (NEW.at NOTNULL OR (SELECT hit FROM blackbox__probe));
   SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop it')
-   WHERE changes() = 0 AND EXISTS (SELECT 1 FROM event_payloads, blackbox__probe WHERE event_payloads.rowid = NEW.rid AND hit);
+   WHERE changes() = 0 AND (SELECT hit FROM event_payloads, blackbox__probe WHERE event_payloads.rowid = NEW.rid);
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1 AND NEW.at IS NULL;
 END;
 

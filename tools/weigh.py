@@ -60,7 +60,7 @@ FIGURES = {
     "bytes of text: each ring": (510, 500),
     "bytes of text: each evidence buffer": (1_000, 1_000),
     "bytes of an empty file: all, a ring": (548_864, 400_000),
-    "opcodes of INSERT: archive": (2_102, 2_100),
+    "opcodes of INSERT: archive": (2_100, 2_100),
     "opcodes of INSERT: rollout_log": (800, 800),
     "opcodes of INSERT: cache": (1_200, 1_200),
     "INSERT prepared anew, time of plain's: archive": (None, 20),
