@@ -53,7 +53,7 @@ static const char zCacheWrite[] =
     " description = excluded.description, timestamp = excluded.timestamp,"
     " data = excluded.data, custom_metadata = excluded.custom_metadata,"
     " expires_at = excluded.expires_at"
-    " WHERE NOT ?8 RETURNING " CACHE_METADATA;
+    " WHERE NOT ?8 RETURNING " CACHE_METADATA ", id";
 
 /* An item that has expired does not exist. */
 #define LIVING_AT(now) " AND coalesce(expires_at >= " now ", 1)"
@@ -63,7 +63,7 @@ static const char zCacheUpdate[] =
     ", custom_metadata = coalesce(?5, custom_metadata), timestamp = ?6,"
     " expires_at = coalesce(?7, expires_at)"
     " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = ?3)"
-    LIVING_AT("?6") " RETURNING " CACHE_METADATA;
+    LIVING_AT("?6") " RETURNING " CACHE_METADATA ", id";
 
 static const char zCacheRead[] =
     "SELECT storage_key, data, description, session_id, task_id, turn_id,"
@@ -103,9 +103,11 @@ static const char zCacheDelete[] =
 
 /* Steps a statement that returns one row of JSON, and makes that the result.
 ** Returns whether there was a row. */
-static int returnRow(BxCall *p, sqlite3_stmt *pStmt) {
+static int returnRow(BxCall *p, BxStmts *pHome, sqlite3_stmt *pStmt) {
   int bRow = bxRow(pStmt, &p->err);
+  i64 id = bRow ? sqlite3_column_int64(pStmt, 1) : 0;
   if (bRow) bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
+  if (bRow) bxRoomWrote(pHome, &bxCacheRoom, id, id);
   bxRun(pStmt, &p->err);
   return bRow;
 }
@@ -131,7 +133,7 @@ static void cacheWriteItem(BxCall *p) {
         zTask ? zTask : cachePart(zTaskMade),
         zTurn ? zTurn : cachePart(zTurnMade), zDescription, iNow, zMetadata,
         zData, (i64)bMade, iEnd);
-    if (returnRow(p, pStmt)) {
+    if (returnRow(p, pHome, pStmt)) {
       /* the schema has found both to be JSON */
       bxSawJson(p->bx, zData, (i64)strlen(zData));
       if (zMetadata) bxSawJson(p->bx, zMetadata, (i64)strlen(zMetadata));
@@ -222,7 +224,7 @@ static void cacheUpdateItem(BxCall *p) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheUpdate, &p->err);
   bxBind(pStmt, &p->err, bxArg(p, 6) ? "tttttii" : "tttttin", zKey, zData,
       zSession, zDescription, zMetadata, iNow, iEnd);
-  if (!returnRow(p, pStmt) && p->err.rc == SQLITE_OK) {
+  if (!returnRow(p, pHome, pStmt) && p->err.rc == SQLITE_OK) {
     bxCacheNotFound(pHome, p->aArg[0], bxArg(p, 4), &p->err);
   }
 }

@@ -14,7 +14,8 @@
 **
 ** All of it runs inside an INSERT that inserts nothing, for which SQLite makes a
 ** savepoint also where the module cannot: in xUpdate. A row that a hold keeps, or whose
-** removal fails, is passed over, and the log says so once a day.
+** removal fails, is passed over, and the log says so once a day. The rows that the write
+** has just written stay, however old their times are: it has acknowledged them.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3
@@ -104,12 +105,17 @@ static i64 roomOldest(
   pStmt = bxStmt(m->p, pRoom->zOldest, pErr);
   bxBind(pStmt, pErr, "ii", pSlot->iRoom, (i64)ROOM_LOOK);
   while (nByte < nWant && bxRow(pStmt, pErr)) {
+    i64 iRow = sqlite3_column_int64(pStmt, 0);
+    if (pRoom == m->p->room.pNew && iRow >= m->p->room.iNew &&
+        iRow <= m->p->room.iNewLast) {
+      continue;
+    }
     iAt = sqlite3_column_int64(pStmt, 2);
     nLook++;
     if (sqlite3_column_int(pStmt, 3)) {
       m->nHeld++;
     } else {
-      aRow[n++] = sqlite3_column_int64(pStmt, 0);
+      aRow[n++] = iRow;
       nByte += sqlite3_column_int64(pStmt, 1);
     }
   }
@@ -136,8 +142,9 @@ static void roomSay(const Making *m, BxErr *pErr) {
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason)"
       " VALUES(?1, 'core', 'refusal', '" LIMIT_SETTING "', printf('the file has"
       " more bytes than its limit; of the rows that were looked at %lld are"
-      " held, and %lld cannot be removed%s; what is pinned, or of others, or"
-      " less than the share of blackbox, stays too', ?2, ?3, ': ' || ?4))";
+      " held, and %lld cannot be removed%s; what is pinned, or new, or of"
+      " others, or less than the share of blackbox, stays too', ?2, ?3, ': ' "
+      "|| ?4))";
   i64 iNow = bxNow();
   if (bxAsk(m->p, zSaid, pErr, "ii", iNow, (i64)BX_MS_PER_DAY)) return;
   bxLogBegin(m->p, pErr);
@@ -213,8 +220,15 @@ static void roomStep(BxStmts *p, i64 nOver, i64 nGrown) {
   p->room.nOver = nOver;
 }
 
+void bxRoomWrote(BxStmts *p, const BxRoom *pRoom, i64 iFirst, i64 iLast) {
+  p->room.pNew = pRoom;
+  p->room.iNew = iFirst;
+  p->room.iNewLast = iLast;
+}
+
 void bxRoomNow(BxStmts *p) {
   p->room.nLeft = 0;
+  p->room.pNew = 0;
 }
 
 void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
@@ -225,7 +239,11 @@ void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   int nChange, bMore = 1;
   BxErr err = {SQLITE_OK, 0};
   i64 nLimit, nOver, nGrown;
-  if (pErr->rc != SQLITE_OK || p == 0 || (p->room.nLeft -= nRow) > 0) return;
+  if (p == 0) return;
+  if (pErr->rc != SQLITE_OK || (p->room.nLeft -= nRow) > 0) {
+    p->room.pNew = 0;
+    return;
+  }
   nLimit = roomLimit(p, &err);
   nOver = roomOver(p, nLimit, &err);
   nGrown = nOver - p->room.nOver;
@@ -239,6 +257,7 @@ void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
     bMore = err.rc == SQLITE_OK && sqlite3_total_changes(p->bx->db) != nChange;
     nOver = roomOver(p, nLimit, &err);
   }
+  p->room.pNew = 0;
   if (nGrown < 4096) nGrown = 4096; /* a page */
   if (err.rc == SQLITE_OK)
     roomStep(p, nOver, nLimit == 0 || !bMore ? 0 : nGrown);

@@ -26,7 +26,9 @@ struct BxRoom {
 /* After so many rows were written: removes something if the file is above its limit. bRow:
 ** by xUpdate. An error is passed over if the record is still there. */
 void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr);
-/* The next call of it looks. */
+/* Before it: rows iFirst to iLast have just been written, and stay. */
+void bxRoomWrote(BxStmts *p, const BxRoom *pRoom, i64 iFirst, i64 iLast);
+/* The next call of it looks, and no row is new. */
 void bxRoomNow(BxStmts *p);
 /* The bytes that the file has above its limit; 0 or less: none. */
 i64 bxRoomAbove(BxStmts *p, BxErr *pErr);

@@ -24,8 +24,11 @@ struct BxStmts {
   struct {
     i64 nLeft, nStep; /* rows until bxRoom() looks at the file, of so many */
     i64 nOver;        /* what it has found */
+    const BxRoom
+        *pNew; /* of these, the rows that were written last: they stay */
+    i64 iNew, iNewLast;
   } room;
-  i64 iFound;   /* the call in which its statements were last looked up */
+  i64 iFound; /* the call in which its statements were last looked up */
   struct BxStmt *aStmt;
   BxStmts *pNext; /* next schema of the same Bx */
 };

@@ -318,6 +318,10 @@ void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
   int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db);
   int bPush = nRow < 0, bAny;
   BxErr err = {SQLITE_OK, 0};
+  if (p != 0 && nRow > 0) {
+    i64 iLast = sqlite3_last_insert_rowid(p->bx->db);
+    bxRoomWrote(pHome, &bxPayloadRoom, iLast - nRow + 1, iLast);
+  }
   bxRoom(pHome, nRow < 0 ? 1 : nRow, bRow, pErr);
   if (pErr->rc != SQLITE_OK || p == 0 || nRow == 0) return;
   if (nRow <= 1 && p->anQuiet[bPush]-- > 0) return;

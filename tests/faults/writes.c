@@ -196,8 +196,8 @@ static char *undisturbed(const Run *r) {
 ** out. */
 static void judgeSuccess(Run *r) {
   static const char *const azBeside[] = {"blackbox__tree|", "blackbox__leaves|",
-      "blackbox__log|", "payload_verdicts|",
-      "payload_agents|", "fast_steps|", "ring_steps|"};
+      "blackbox__log|", "payload_verdicts|", "payload_agents|", "fast_steps|",
+      "ring_steps|"};
   int nBeside = r->pFailure->flags & MUTES && !r->p->bTiny ? 7 : 2;
   char *zAll;
   int i;
@@ -210,7 +210,7 @@ static void judgeSuccess(Run *r) {
   if (r->pFailure->flags & SILENT && !r->p->bTiny) return;
   if (strstr(r->zNow, "|3 refusal|") || strstr(r->zNow, "|3 passed_over|"))
     return;
-  if (r->p->pOp->flags & (OP_CARRIES | OP_STAGES | OP_MARKS)) return;
+  if (r->p->pOp->flags & (OP_CARRIES | OP_STAGES | OP_MARKS | OP_LATER)) return;
   if (strstr(r->p->zSql, "OR IGNORE") && strcmp(r->zNow, r->zBefore) == 0)
     return;
   zAll = undisturbed(r);

@@ -95,6 +95,42 @@ def test_more_held_rows_than_are_looked_at_do_not_protect_the_others(path):
     assert one(db, "SELECT count(*) FROM event_payloads WHERE agent_id = 'held'") == 450
 
 
+@pytest.mark.parametrize("mode", ["durable", "memory"])
+@pytest.mark.parametrize("sql", [
+    "SELECT payload_queue(?, 'a', 'q', 'r', 9000)",
+    "INSERT INTO payload_queue(event_id, agent_id, request_body, timestamp)"
+    " VALUES(?, 'a', 'q', 9000)"])
+def test_a_row_is_not_what_its_own_write_removes(path, mode, sql):
+    db = limited(path, 0, 0, ("payload.queue_mode", mode))
+    fill(db, 20)
+    one(db, "SELECT payload_flush()")
+    db.execute("UPDATE blackbox_settings SET value = 4096 WHERE name = ?", (LIMIT,))
+    for i in range(3):  # the oldest row of the file
+        db.close()
+        db = connect(path)
+        db.execute(sql, (f"h{i}",)).fetchall()
+        one(db, "SELECT payload_flush()")
+        ids = {key for key, in rows(db, "SELECT event_id FROM event_payloads")}
+        assert f"h{i}" in ids and len(ids) < 4
+    assert problems(db) == []
+
+
+def test_an_item_is_not_what_its_own_write_removes(path):
+    db = domains(path)
+    for i in range(20):
+        db.execute(CACHE, (f"u{i}", json.dumps("x" * 3000), None)).fetchall()
+    db.execute("UPDATE blackbox_settings SET value = 4096 WHERE name = ?", (LIMIT,))
+    for sql in ("SELECT cache_update('s_t_u9', '[1]', 'd', NULL, NULL, 3000)",
+                "SELECT cache_write('s', 't', 'u9', '[1]', 'd', NULL, 2000)",
+                "SELECT cache_write('s', 't', 'new', '[1]', 'd', NULL, 1000)"):
+        db.close()
+        db = connect(path)
+        key = json.loads(one(db, sql))["storageKey"]
+        keys = {kept for kept, in rows(db, "SELECT storage_key FROM cache_items")}
+        assert key in keys and len(keys) < 20
+    assert problems(db) == []
+
+
 @pytest.mark.parametrize("refuse", [
     "CREATE TRIGGER mine BEFORE DELETE ON event_payloads BEGIN SELECT RAISE(ROLLBACK, 'no'); END",
     "CREATE TEMP TRIGGER mine BEFORE DELETE ON main.event_payloads"

@@ -9,7 +9,7 @@ const Operation aCacheOperation[] = {
         "INSERT INTO blackbox_call(command, arguments) VALUES('cache_write', "
         "json_array(" SESSION ", 'a7b3c9d2', 'f4e8g1h3', '[3]', 'next', NULL, "
         "4000))",
-        0},
+        OP_LATER},
     {"cache it again", CACHED, 0, CACHE(SESSION, "f4e8g1h1", "[3]", "4000"), 0},
     {"cache as a row", CACHED, 0,
         "INSERT INTO cache_items(session_id, task_id, turn_id, description, "

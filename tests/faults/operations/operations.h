@@ -29,7 +29,7 @@
   "VALUES('payload.max_bytes', " bytes ");"
 /* The file is above its limit, and of the archive there is more than its share. */
 #define FILE_LIMIT                                                             \
-  "UPDATE blackbox_settings SET value = 400 WHERE name ="                     \
+  "UPDATE blackbox_settings SET value = 400 WHERE name ="                      \
   " 'blackbox.max_file_bytes';"
 #define ARCHIVED                                                               \
   "INSERT INTO event_payloads(event_id, agent_id, request_body,"               \
@@ -83,10 +83,12 @@
   "('a', '2026-01-01', 1, 2), ('m', '2026-01-01', 1, 2);"
 /* Exchanges of one conversation; the last one brings the third result, with
 ** which the rule no_progress is at its threshold here. */
+/* (No push is due to look for old rows.) */
 #define LOOP_MODE(mode)                                                        \
   "UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress';"         \
   "INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', "      \
-  "'" mode "');"
+  "'" mode "');"                                                               \
+  "UPDATE payload__state SET wake = 9000000000000000;"
 #define LOOPED(id)                                                             \
   ",{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"" id "\",\"function\":{" \
   "\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\","                \

@@ -81,7 +81,7 @@ const Operation aRolloutOperation[] = {
         ROLLOUT FILE_LIMIT "UPDATE rollouts SET expires_at = 5;"
                            "INSERT INTO rollouts(id, created) VALUES(" NEW
                            ", 3000);",
-        0, "SELECT rollout_append(" NEW ", '[" USER "]', 3000)", 0},
+        0, "SELECT rollout_append(" NEW ", '[" USER "]', 3000)", OP_LATER},
     {"append what is odd", ROLLOUT, 0, APPEND(ODD "," SAID), 0},
     {"append as a command", ROLLOUT, 0,
         "INSERT INTO blackbox_call(command, arguments) VALUES("
