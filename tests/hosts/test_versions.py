@@ -11,7 +11,7 @@ from conftest import MODULE
 PART = ["tests/hosts/test_reopen.py", "tests/hosts/test_loading.py",
         "tests/core/test_refused_calls.py", "tests/evidence/test_buffer.py",
         "tests/payload/test_ring.py",
-        "tests/payload/test_loops.py::test_replay_finds_in_the_evidence_what_was_found",
+        "tests/payload/test_loops.py::test_backtest_finds_in_the_evidence_what_was_found",
         "tests/retention/test_plan.py::"
         "test_a_rule_that_cannot_be_applied_is_a_problem_and_stops_no_other"]
 

@@ -278,8 +278,8 @@ def looping(db, event, calls):
 def test_a_verdict_and_what_it_does_have_leaves(db, mode):
     db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', ?)", (mode,))
     db.execute(RING.format("ring"))
-    looping(db, "e1", 3)
-    looping(db, "e2", 5)
+    for n in range(1, 6):
+        looping(db, f"e{n}", n)
     assert size(db) == one(db, "SELECT count(*) FROM blackbox__log") == len(log(db)) > 0
     assert "verdict" in log(db) and ("pin" in log(db)) == (mode == "kill_switch")
     assert problems(db) == []

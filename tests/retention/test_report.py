@@ -82,6 +82,7 @@ def test_pages_of_a_domain_are_counted_where_sqlite_can(db):
         can = True
     except sqlite3.OperationalError:
         can = False
+    one(db, "UPDATE blackbox_settings SET value = ? WHERE name = 'payload.history_until' RETURNING 1", T0)
     archive(db, "p", T0, body="x" * 100_000)
     db.execute("CREATE VIRTUAL TABLE tape USING payload_ring")
     before = report(db, "page_bytes", pages=1)
