@@ -57,10 +57,13 @@ i64 bxRoomAbove(BxStmts *p, BxErr *pErr) {
   return roomOver(p, roomLimit(p, pErr), pErr);
 }
 
-static int roomHas(BxStmts *p, const char *zDomain, BxErr *pErr) {
+/* What domain i removes; NULL: nothing, or it is not installed. */
+static const BxRoom *roomOf(BxStmts *p, int i, BxErr *pErr) {
   static const char zHas[] =
       "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1";
-  return bxAsk(p, zHas, pErr, "t", zDomain) != 0;
+  const BxDomain *pDomain = &p->bx->aDomain[i];
+  if (pDomain->pRoom == 0) return 0;
+  return bxAsk(p, zHas, pErr, "t", pDomain->zName) ? pDomain->pRoom : 0;
 }
 
 /* Whether a trigger or a key of somebody could refuse: it could end the transaction. */
@@ -156,16 +159,9 @@ static void roomSay(const Making *m, BxErr *pErr) {
 static int roomTend(BxStmts *p, BxErr *pErr) {
   int i, bDone = 0;
   for (i = 0; i < p->bx->nDomain && !bDone && pErr->rc == SQLITE_OK; i++) {
-    const BxRoom *pRoom = p->bx->aDomain[i].pRoom;
-    sqlite3_stmt *pStmt;
+    const BxRoom *pRoom = roomOf(p, i, pErr);
     if (pRoom == 0 || pRoom->zTend == 0) continue;
-    if (!roomHas(p, p->bx->aDomain[i].zName, pErr)) continue;
-    pStmt = bxStmt(p, pRoom->zTend, pErr);
-    bxBind(pStmt, pErr, "t", p->zDb);
-    p->bx->bInner = 1;
-    if (bxRow(pStmt, pErr)) bDone = sqlite3_column_int(pStmt, 0);
-    p->bx->bInner = 0;
-    bxDone(pStmt, pErr);
+    bDone = bxAskInner(p, pRoom->zTend, pErr, "t", p->zDb) != 0;
   }
   return bDone;
 }
@@ -175,9 +171,8 @@ static i64 roomBeyond(BxStmts *p, i64 nLimit, BxErr *pErr) {
   i64 nHas = 0;
   int i;
   for (i = 0; i < p->bx->nDomain; i++) {
-    const BxRoom *pRoom = p->bx->aDomain[i].pRoom;
+    const BxRoom *pRoom = roomOf(p, i, pErr);
     if (pRoom == 0 || pRoom->zHas == 0) continue;
-    if (!roomHas(p, p->bx->aDomain[i].zName, pErr)) continue;
     nHas += bxAsk(p, pRoom->zHas, pErr, "");
   }
   return nHas - nLimit / ROOM_SHARE;
@@ -197,10 +192,9 @@ void bxRoomMake(BxCall *pCall) {
   if (nOver <= 0 || roomTend(m.p, pErr)) return;
   nBeyond = roomBeyond(m.p, nLimit, pErr);
   for (i = 0; i < m.p->bx->nDomain && pErr->rc == SQLITE_OK; i++) {
-    const BxRoom *pRoom = m.p->bx->aDomain[i].pRoom;
+    const BxRoom *pRoom = roomOf(m.p, i, pErr);
     i64 nWant, nByte;
     if (pRoom == 0 || pRoom->zOldest == 0) continue;
-    if (!roomHas(m.p, m.p->bx->aDomain[i].zName, pErr)) continue;
     nWant = pRoom->pDue == 0 || nOver < nBeyond ? nOver : nBeyond;
     nByte = roomOldest(&m, &m.p->bx->aSlot[i], pRoom, nWant, pErr);
     nOver -= nByte;
@@ -248,12 +242,8 @@ void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   nOver = roomOver(p, nLimit, &err);
   nGrown = nOver - p->room.nOver;
   for (nRow += 2; nOver > 0 && bMore && nRow > 0; nRow--) {
-    sqlite3_stmt *pStmt = bxStmt(p, zTry, &err);
-    bxBind(pStmt, &err, "t", p->zDb);
     nChange = sqlite3_total_changes(p->bx->db);
-    p->bx->bInner = 1;
-    if (err.rc == SQLITE_OK) bxRun(pStmt, &err);
-    p->bx->bInner = 0;
+    bxAskInner(p, zTry, &err, "t", p->zDb);
     bMore = err.rc == SQLITE_OK && sqlite3_total_changes(p->bx->db) != nChange;
     nOver = roomOver(p, nLimit, &err);
   }
@@ -298,9 +288,8 @@ int bxRoomReach(
   *pzKey = 0;
   if (nOver > nBeyond) nOver = nBeyond;
   for (i = 0; i < p->bx->nDomain && (!pRoom || pRoom->pDue != pDue); i++) {
-    pRoom = p->bx->aDomain[i].pRoom;
+    pRoom = roomOf(p, i, pErr);
     if (pRoom == 0 || pRoom->pDue == 0) continue;
-    if (!roomHas(p, p->bx->aDomain[i].zName, pErr)) continue;
     nOver -= roomReach(p, pRoom, nOver, piAt, pzKey, pErr);
   }
   return *pzKey != 0;

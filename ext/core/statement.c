@@ -465,6 +465,23 @@ char *bxCallInner(
   return z;
 }
 
+i64 bxAskInner(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
+  sqlite3_stmt *pStmt = bxStmt(p, zTemplate, pErr);
+  va_list ap;
+  i64 n = 0;
+  va_start(ap, zTypes);
+  bindAll(pStmt, pErr, zTypes, ap);
+  va_end(ap);
+  if (pErr->rc == SQLITE_OK) {
+    p->bx->bInner = 1;
+    if (bxRow(pStmt, pErr)) n = sqlite3_column_int64(pStmt, 0);
+    p->bx->bInner = 0;
+  }
+  bxDone(pStmt, pErr);
+  return n;
+}
+
 i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   return bxAskOnce(p, zTemplate, pErr, "");
 }

@@ -108,6 +108,9 @@ char *bxAskText(
 ** savepoint, so the caller must fail if it fails. */
 char *bxCallInner(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
+/* The same with a kept statement, for a number; 0 when there is none. */
+i64 bxAskInner(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* A query on a JSON text, its ?1, which it frees. */
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr);
 /* Notes what has changed until now, when a statement has ended with *pErr, or is

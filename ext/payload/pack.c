@@ -182,15 +182,7 @@ void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
 /* Calls a function of the store as a part of this call. */
 static i64 askStore(
     BxStmts *p, const char *zSql, const char *zKeys, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
-  i64 n = 0;
-  bxBind(pStmt, pErr, zKeys ? "tt" : "t", p->zDb, zKeys);
-  if (pErr->rc != SQLITE_OK) return 0;
-  p->bx->bInner = 1;
-  if (bxRow(pStmt, pErr)) n = sqlite3_column_int64(pStmt, 0);
-  p->bx->bInner = 0;
-  bxDone(pStmt, pErr);
-  return n;
+  return bxAskInner(p, zSql, pErr, zKeys ? "tt" : "t", p->zDb, zKeys);
 }
 
 /* Looks at some rows, and packs those that are not packed. Returns whether it has. */
@@ -302,14 +294,8 @@ static int tendOnce(BxStmts *p, i64 eTurn, BxErr *pErr) {
       "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
       " WHERE payload_tend(?1, ?2)";
   i64 eJob = tendJob(p, eTurn, pErr);
-  sqlite3_stmt *pStmt;
   if (eJob == TEND_NOTHING || pErr->rc != SQLITE_OK) return 0;
-  pStmt = bxStmt(p, zTry, pErr);
-  bxBind(pStmt, pErr, "ti", p->zDb, eJob);
-  if (pErr->rc != SQLITE_OK) return 0;
-  p->bx->bInner = 1;
-  bxRun(pStmt, pErr);
-  p->bx->bInner = 0;
+  bxAskInner(p, zTry, pErr, "ti", p->zDb, eJob);
   return 1;
 }
 
