@@ -25,7 +25,7 @@ static const char zQueueTable[] =
 /* A receipt for rows that leave the queue, and their DELETE. */
 #define LEAVE(rule, which)                                                                     \
   "INSERT INTO main.retention_log(at, domain, rule, rows, bytes, oldest, newest)"             \
-  " SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload', " rule ","  \
+  " SELECT " BX_CLOCK ", 'payload', " rule ","  \
   " * FROM (SELECT count(*) AS n, sum(bytes), min(ms), max(ms)" FROM which ") WHERE n > 0",    \
   "DELETE" FROM which
 

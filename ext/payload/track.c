@@ -456,8 +456,8 @@ static int isRestart(const Exchange *p, const Step *pLast) {
   if (p->nItem - p->nUser > 1) return 0;
   for (i = 0; i < p->n && p->a[i].bResponse; i++) {
   }
-  return i == p->n &&
-         (pLast->hArguments != 0 || pLast->hSaid > RETRY || pLast->hSaid < 0);
+  return i == p->n && (pLast->hArguments != 0 ||
+                          (pLast->hSaid != 0 && pLast->hSaid != RETRY));
 }
 
 /* The number of the conversation that a request goes on with: by the ids of its calls
