@@ -179,7 +179,7 @@ def _failures(name, make, n=10, **how):
 
 _failures("an edit whose text is not there", lambda i: ("Edit", {"old_string": word(i), "new_string": "x"}, "Error: String to replace not found in file."))
 _failures("a tool that times out", lambda i: ("query", {"sql": f"SELECT {word(i)} FROM t"}, "Error: timeout after 30000 ms"))
-_failures("no permission", lambda i: ("Bash", {"command": f"cat /root/{word(i)}"}, "Error: permission denied"))
+_failures("no permission", lambda i: ("Bash", {"command": f"cat secrets/{word(i)}"}, "Error: permission denied"))
 _failures("a quota that is used up", lambda i: ("generate_image", {"prompt": word(i, 20)}, '{"error":{"code":429,"message":"quota exceeded"}}'))
 _failures("arguments that are refused", lambda i: ("create_issue", {"title": word(i), "labels": [word(i)]}, "Error: invalid arguments: labels must be numbers"))
 _failures("a server that is down", lambda i: ("http_get", {"url": f"https://api.example/{word(i)}"}, "Error: connect ECONNREFUSED 10.0.0.7:443"))
@@ -353,7 +353,7 @@ def a_loop_after_a_resume():
 def thoughts_that_differ_beside_one_call():
     talk = Talk()
     for i in range(9):
-        talk.call(("Grep", {"pattern": "TODO"}, "No matches found"), text=f"{word(i, 20)} {word(i + 50, 12)}")
+        talk.call(("Grep", {"pattern": "deprecated"}, "No matches found"), text=f"{word(i, 20)} {word(i + 50, 12)}")
     return talk.end()
 
 
