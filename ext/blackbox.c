@@ -175,7 +175,6 @@ static const BxDomain aDomain[] = {
         .aRecords = bxRolloutRecords,
         .pRoom = &bxRolloutRoom,
         .xErase = bxRolloutErase,
-        .xMend = bxRolloutMend,
         .zFaults = bxSqlRolloutCheck,
         .xCheck = bxRolloutCheck,
         .zGuarded = ",rollout__about,rollout__segments,"

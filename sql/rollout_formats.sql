@@ -5,7 +5,7 @@
 --                            its type, time and conversation
 --         rollout_attributes other names of the attributes of spans
 -- Rows    of blackbox_places, which core.sql describes
--- What each item says by these rows is a table of the module (ext/rollout/facts.c).
+-- What each item says by these rows is a table of the module (ext/rollout/search.c).
 --
 -- kind        'user', 'assistant', 'tool': what was said, by whom. What a user
 --             says begins a turn, unless it begins with a preamble

@@ -458,57 +458,18 @@ static void putAbout(RolloutTale *p, BxErr *pErr) {
   }
 }
 
-/* Writes n turns, with a statement for as many. */
-static void putTurns(
-    sqlite3_stmt *pStmt, i64 no, const RolloutMark *a, int n, BxErr *pErr) {
-  int i;
-  if (pErr->rc != SQLITE_OK) return;
-  for (i = 0; i < n; i++) {
-    sqlite3_bind_int64(pStmt, 2 * i + 1, bxRolloutKey(no, a[i].iSequence));
-    sqlite3_bind_int64(pStmt, 2 * i + 2, a[i].iFirst);
-  }
-  bxRun(pStmt, pErr);
-}
-
-/* Several rows in one statement take a fraction of the time. OR FAIL: a
-** statement that could ABORT would keep a copy of each page that it changes, and
-** the savepoint of the call undoes everything anyway. */
-static void putAllTurns(RolloutTale *p, BxErr *pErr) {
-#define TURN_ROWS                                                              \
-  "INSERT OR FAIL INTO main.rollout__marks(id, kind, number) VALUES "
-  static const struct {
-    int n;
-    const char *zSql;
-  } aWay[] = {
-      {10, TURN_ROWS "(?1, 'turn', ?2), (?3, 'turn', ?4), (?5, 'turn', ?6), "
-                     "(?7, 'turn', ?8), (?9, 'turn', ?10), "
-                     "(?11, 'turn', ?12), (?13, 'turn', ?14), (?15, 'turn', "
-                     "?16), (?17, 'turn', ?18), "
-                     "(?19, 'turn', ?20)"},
-      {3, TURN_ROWS "(?1, 'turn', ?2), (?3, 'turn', ?4), (?5, 'turn', ?6)"},
-      {1, TURN_ROWS "(?1, 'turn', ?2)"},
-  };
-  const RolloutMark *a = p->aTurn, *aEnd;
-  size_t i;
-  if (p->nTurnNew == 0) return;
-  aEnd = a + p->nTurnNew;
-  a += p->nTurnOld;
-  for (i = 0; a < aEnd; i++) {
-    sqlite3_stmt *pStmt = 0;
-    assert(i < sizeof(aWay) / sizeof(aWay[0]));
-    if (aEnd - a >= aWay[i].n) pStmt = bxStmt(p->pHome, aWay[i].zSql, pErr);
-    for (; aEnd - a >= aWay[i].n; a += aWay[i].n) {
-      putTurns(pStmt, p->no, a, aWay[i].n, pErr);
-    }
-  }
-}
-
 void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
+  static const char zTurn[] =
+      "INSERT INTO main.rollout__marks(id, kind, number) "
+      "VALUES (?1, 'turn', ?2)";
   static const char zMark[] =
       "INSERT INTO main.rollout__marks(id, kind, number) "
       "VALUES (?1, iif(?2 < 0, 'compaction', 'rollback'), nullif(?2, -1))";
   i64 i;
-  putAllTurns(p, pErr);
+  for (i = p->nTurnOld; i < p->nTurnNew; i++) {
+    bxDo(p->pHome, zTurn, pErr, "ii",
+        bxRolloutKey(p->no, p->aTurn[i].iSequence), p->aTurn[i].iFirst);
+  }
   for (i = p->nMarkOld; i < p->nMark; i++) {
     bxDo(p->pHome, zMark, pErr, "ii",
         bxRolloutKey(p->no, p->aMark[i].iSequence), p->aMark[i].iFirst);

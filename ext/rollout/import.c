@@ -24,7 +24,36 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define MAX_LISTED 100 /* the most bad lines in the result */
+#define MAX_IDS 1000   /* the most ids in the result */
 #define ENOUGH 60      /* bytes that tell a file from others */
+
+/*--------------------------------------------------------------- report ----*/
+
+void bxReportBegin(RolloutReport *p) {
+  memset(p, 0, sizeof(*p));
+  p->pBad = sqlite3_str_new(0);
+  p->pIds = sqlite3_str_new(0);
+}
+
+void bxReportId(RolloutReport *p, const char *zId) {
+  if (p->nId++ >= MAX_IDS) return;
+  sqlite3_str_appendf(p->pIds, "%s\"%s\"", p->nId > 1 ? "," : "", zId);
+}
+
+void bxReportReturn(RolloutReport *p, const char *zFormat, BxCall *pCall) {
+  char *zBad = bxFinish(p->pBad, &pCall->err);
+  char *zIds = bxFinish(p->pIds, &pCall->err);
+  if (pCall->err.rc == SQLITE_OK) {
+    bxReturnJson(pCall,
+        sqlite3_mprintf("{\"rolloutId\":%.38s,\"rolloutIds\":[%s],"
+                        "\"format\":\"%w\",\"lines\":%lld,\"items\":%lld,"
+                        "\"new\":%lld,\"bad\":%lld,\"errors\":[%s]}",
+            zIds ? zIds : "null", zIds ? zIds : "", zFormat, p->nLine, p->nItem,
+            p->nNew, p->nBad, zBad ? zBad : ""));
+  }
+  sqlite3_free(zBad);
+  sqlite3_free(zIds);
+}
 
 static const char *formatName(const Import *p) {
   return p->pFormat != 0 ? p->pFormat->az[ROLLOUT_FORMAT_NAME] : "unknown";

@@ -55,7 +55,7 @@ int bxPartSeen(RolloutPart *p, RolloutSpan payload, BxErr *pErr);
 int bxPartHas(
     RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr);
 
-/*-------------------------------------------------------- report.c ----*/
+/*-------------------------------------------------------- import.c ----*/
 
 /* What an import tells. */
 typedef struct RolloutReport {
@@ -69,7 +69,7 @@ void bxReportId(RolloutReport *p, const char *zId);
 /* Returns the report as JSON, unless there is an error, and frees it. */
 void bxReportReturn(RolloutReport *p, const char *zFormat, BxCall *pCall);
 
-/* import.c: imports n bytes of lines that were made here. */
+/* Imports n bytes of lines that were made here. */
 void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
     const char *z, i64 n, i64 iNow, RolloutReport *pReport, BxErr *pErr);
 

@@ -211,8 +211,8 @@ typedef struct RolloutRules {
   sqlite3_uint64 hash; /* of these rows */
   int bImport;         /* those are among them that only an import needs */
   int bSure;           /* no rollback can undo them */
-  int bSolid;          /* nor the answers of the policy: since a call that began */
-  i64 nSolid;          /* with nothing to roll back, nobody else changed anything */
+  int bSolid; /* nor the answers of the policy: since a call that began */
+  i64 nSolid; /* with nothing to roll back, nobody else changed anything */
   unsigned iCommit;
   int bSearch; /* there is an index of the texts */
   BxPlaces places;
@@ -460,9 +460,6 @@ void bxRolloutFork(BxCall *p);
 void bxRolloutRebuild(BxCall *p);
 /* Computes the counters, turns, marks, usage and texts of conversation no anew. */
 void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr);
-/* install.c: rebuilds the conversations whose derived rows were lost with a
-** table. */
-void bxRolloutMend(BxStmts *p, BxErr *pErr);
 /* check.c */
 void bxRolloutCheck(BxStmts *p, BxProblems *pOut);
 /* flush.c */
@@ -474,9 +471,6 @@ void bxRolloutAppend(BxCall *p);
 void bxRolloutImport(BxCall *p);
 /* from.c */
 void bxRolloutImportFrom(BxCall *p);
-/* unzip.c: the text that data is, which may be compressed, to sqlite3_free(); NULL
-** if it is damaged, or not a text. */
-char *bxRolloutUnzip(const void *pData, int nData, BxErr *pErr);
 /* read.c */
 void bxRolloutHistory(BxCall *p);
 void bxRolloutPage(BxCall *p);
@@ -489,7 +483,7 @@ sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutUsageDays(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutUsageSums(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-/* facts.c: rollout_facts and rollout_texts. */
+/* search.c */
 sqlite3_stmt *bxRolloutFacts(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutTexts(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* context.c */
@@ -502,7 +496,6 @@ int bxRolloutHasMessages(BxStmts *p, i64 no, BxErr *pErr);
 sqlite3_stmt *bxRolloutMessages(Bx *bx, BxStmts *p, const RolloutHead *pHead,
     RolloutMessages eWhat, BxErr *pErr);
 sqlite3_stmt *bxRolloutTree(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-/* search.c */
 /* What rollout_search_install() makes, in the order in which it is dropped. */
 #define BX_ROLLOUT_SEARCH                                                      \
   "rollout_fts_update,rollout_fts_delete,rollout_fts,rollout__fts_due"

@@ -1,5 +1,6 @@
 /*
-** search.c: full-text search over what users, assistants and tools said.
+** search.c: what items say, as the tables rollout_facts and rollout_texts; and the
+** full-text search over what users, assistants and tools said.
 **
 ** rollout_search_install() runs sql/rollout_search.sql, which creates and fills
 ** the index rollout_fts. New items are put there when they are derived; what is
@@ -13,6 +14,35 @@
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
+
+/*---------------------------------------------------------------- facts ----*/
+
+/* Of the item with this key or, if it is none, of all. */
+static sqlite3_stmt *factRows(
+    Bx *bx, const char *zSql, sqlite3_value *pKey, BxErr *pErr) {
+  sqlite3_stmt *pRow = bxRolloutQuery(bx, zSql, pErr);
+  i64 iFirst = 0, iLast = 0x7fffffffffffffff;
+  if (pKey != 0 && sqlite3_value_type(pKey) == SQLITE_INTEGER) {
+    iFirst = iLast = sqlite3_value_int64(pKey);
+  }
+  bxBind(pRow, pErr, "ii", iFirst, iLast);
+  return pRow;
+}
+
+sqlite3_stmt *bxRolloutFacts(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zFacts[] =
+      "SELECT * FROM (" ROLLOUT_FACTS ") WHERE id BETWEEN ?1 AND ?2";
+  return factRows(bx, zFacts, apArg[0], pErr);
+}
+
+sqlite3_stmt *bxRolloutTexts(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zTexts[] =
+      "SELECT * FROM (" ROLLOUT_FACTS ") WHERE id BETWEEN ?1 AND ?2 "
+      "AND fact IN ('user', 'assistant')";
+  return factRows(bx, zTexts, apArg[0], pErr);
+}
+
+/*--------------------------------------------------------------- search ----*/
 
 extern const char bxSqlRolloutSearch[]; /* sql/rollout_search.sql */
 

@@ -190,8 +190,6 @@ const Operation aRolloutOperation[] = {
         "SELECT rollout_fork(" OLD ", 1, " NEW
         ", 4000);DELETE FROM rollout__about;DELETE FROM rollout__marks;",
         0, "SELECT rollout_rebuild()", 0},
-    {"install mends a lost table", ROLLOUT "DROP TABLE rollout__about;", 0,
-        "SELECT blackbox_install()", 0},
     {"archive a rollout", ROLLOUT, 0, "SELECT rollout_archive(" OLD ")", 0},
     {"delete a rollout", ROLLOUT, 0, "SELECT rollout_delete(" OLD ")", 0},
     {"delete the parent of a fork",
