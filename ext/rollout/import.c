@@ -414,7 +414,8 @@ i64 bxImportInner(Import *p, int iNode, const char *zPaths) {
 
 /*----------------------------------------------------------------- lines ----*/
 
-/* A byte order mark at the beginning of a file is not part of its first line. */
+/* A byte order mark at the beginning of a file is not part of its first line. Files
+** that were joined, as an export may be, have one at the beginning of another line. */
 static const char *skipMark(const char *z) {
   return strncmp(z, "\xef\xbb\xbf", 3) == 0 ? z + 3 : z;
 }
@@ -433,7 +434,7 @@ const char *bxImportValue(Import *p, const char *z, const char *zEnd) {
 }
 
 int bxImportFirst(Import *p, const char *z, const char *zEnd) {
-  z = bxImportSkipBlank(z == p->z ? skipMark(z) : z, zEnd);
+  z = bxImportSkipBlank(skipMark(z), zEnd);
   return z < zEnd && bxIsUtf8((const unsigned char *)z, (int)(zEnd - z)) &&
          bxImportValue(p, z, zEnd) != 0;
 }
@@ -504,6 +505,7 @@ static int isJsonLine(Import *p, const char *z, const char *zEnd) {
 ** nothing is known of the file, the whole line is a text. */
 static void readLine(Import *p, const char *z, const char *zEnd) {
   int bUtf8 = bxIsUtf8((const unsigned char *)z, (int)(zEnd - z));
+  z = skipMark(z);
   if (bUtf8 && p->pFormat == 0 && !isJsonLine(p, z, zEnd) &&
       memchr(z, 0, (size_t)(zEnd - z)) == 0) {
     keepText(p, bxImportSkipBlank(z, zEnd), zEnd);

@@ -228,6 +228,13 @@ def test_an_export_gives_back_the_file(db, data, way):
     well(db)
 
 
+def test_a_file_that_begins_with_a_mark_may_follow_another_one(db):
+    data = CODEX.encode() + b"\xef\xbb\xbf" + CODEX.replace("yesterday", "today").encode()
+    report = load(db, data, ID)
+    assert (report["bad"], report["items"]) == (0, 8)
+    assert exported(db, ID) == data
+
+
 @pytest.mark.parametrize("text", [CODEX, CLAUDE], ids=["codex", "claude"])
 def test_a_file_that_grows_is_taken_up_at_every_byte(db, text):
     data = text.encode()
