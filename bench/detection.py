@@ -1,5 +1,6 @@
 """detection.py: what it costs to look for loops, and what the rules find in recorded sessions."""
 import itertools
+import re
 import sys
 
 from run import DATA, ROOT, Case, checkpoint, connect, install, installed, timed
@@ -27,16 +28,26 @@ def recorded(kept={}):
     return kept
 
 
+TEXT = re.compile(r'"(content|text|output|id|call_id|tool_call_id|tool_use_id)"\s*:\s*"')
+
+
+def anew(batch, n):
+    """The same exchanges with other texts and ids, so that they are other conversations."""
+    return [(agent, event, *(body and TEXT.sub(lambda found: f"{found[0]}{n} ", body) for body in bodies),
+             at + n * 10**8) for agent, event, *bodies, at in batch]
+
+
 def pushes(size, mode, count):
     def side(folder):
         db = installed(folder / "ring.db")
         db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
         db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.on_loop', ?)", (mode,))
         batch = conversations(size, count)
-        # once, so that every slot is there, then as other agents
+        # once, so that every slot is there, then as other conversations
         db.executemany(INSERT, batch)
+        more = [row for n in range(1 + 400 // len(batch)) for row in anew(batch, n)]
         checkpoint(db)
-        return timed(lambda: db.executemany(INSERT, batch * (1 + 400 // len(batch))))
+        return timed(lambda: db.executemany(INSERT, more))
 
     return side
 
@@ -47,7 +58,8 @@ def record_case(size, limit, count):
         {"record": pushes(size, "record", count), "off": pushes(size, "off", count)},
         [("record", "off", limit)],
         rounds=7,
-        note="Exchanges of recorded conversations in their order, autocommit.",
+        note="Exchanges of recorded conversations in their order, autocommit, again and again with "
+        "other texts.",
         why="Looking reads the new end of the request and all of the response, and writes one "
         "row for each step.",
     )

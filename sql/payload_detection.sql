@@ -19,56 +19,76 @@
 -- part   in a stream, the events of one call have the same value here; their
 --        arguments are pieces of one text
 
+-- What one element of a list may be, wherever the list stands.
+INSERT INTO main.blackbox_places(format, source, kind, place, conditions, part, call_id, tool, arguments, result, is_error)
+SELECT w.column1, w.column2, k.column2, w.column3, '{' || w.column4 || '"' || w.column3 || '.type":"' || k.column3 || '"}',
+       iif(k.column2 = 'call', w.column5, NULL), k.column4, k.column5, k.column6, k.column7, k.column8
+  FROM (VALUES
+  ('anthropic', 'request', '$.messages[].content[]', '', NULL),
+  ('anthropic', 'response', '$.content[]', '"$.type":"message",', NULL),
+  ('anthropic', 'stream', '$.content_block', '"$.type":"content_block_start",', '$.index'),
+  ('openai.responses', 'request', '$.input[]', '', NULL),
+  ('openai.responses', 'response', '$.output[]', '', NULL),
+  ('openai.responses', 'stream', '$.item', '"$.type":"response.output_item.done",', NULL)) AS w
+  JOIN (VALUES
+  ('anthropic', 'call', 'tool_use', '.id', '.name', '.input', NULL, NULL),
+  ('anthropic', 'call', 'server_tool_use', '.id', '.name', '.input', NULL, NULL),
+  ('anthropic', 'call', 'mcp_tool_use', '.id', '.name', '.input', NULL, NULL),
+  ('anthropic', 'result', 'tool_result', '.tool_use_id', NULL, NULL, '.content', '.is_error'),
+  ('anthropic', 'result', 'mcp_tool_result', '.tool_use_id', NULL, NULL, '.content', '.is_error'),
+  ('anthropic', 'result', 'tool_search_tool_result', '.tool_use_id', NULL, NULL, '.content', '.content.type=tool_search_tool_result_error'),
+  ('anthropic', 'result', 'web_search_tool_result', '.tool_use_id', NULL, NULL, '.content', '.content.type=web_search_tool_result_error'),
+  ('openai.responses', 'call', 'function_call', '.call_id', '.name', '.arguments', NULL, NULL),
+  ('openai.responses', 'call', 'custom_tool_call', '.call_id', '.name', '.input', NULL, NULL),
+  ('openai.responses', 'call', 'tool_search_call', '.call_id|.id', '.name|.type', '.arguments', NULL, NULL),
+  ('openai.responses', 'call', 'local_shell_call', '.call_id|.id', '.type', '.action', NULL, NULL),
+  ('openai.responses', 'call', 'shell_call', '.call_id|.id', '.type', '.action', NULL, NULL),
+  ('openai.responses', 'call', 'computer_call', '.call_id|.id', '.type', '.action|.actions', NULL, NULL),
+  ('openai.responses', 'call', 'apply_patch_call', '.call_id|.id', '.type', '.operation', NULL, NULL),
+  ('openai.responses', 'call', 'mcp_call', '.id', '.name', '.arguments', NULL, NULL),
+  ('openai.responses', 'result', 'function_call_output', '.call_id', NULL, NULL, '.output', NULL),
+  ('openai.responses', 'result', 'custom_tool_call_output', '.call_id', NULL, NULL, '.output', NULL),
+  ('openai.responses', 'result', 'tool_search_output', '.call_id|.id', NULL, NULL, '.tools', NULL),
+  ('openai.responses', 'result', 'local_shell_call_output', '.call_id|.id', NULL, NULL, '.output', NULL),
+  ('openai.responses', 'result', 'shell_call_output', '.call_id|.id', NULL, NULL, '.output', NULL),
+  ('openai.responses', 'result', 'computer_call_output', '.call_id|.id', NULL, NULL, '.output', NULL),
+  ('openai.responses', 'result', 'apply_patch_call_output', '.call_id|.id', NULL, NULL, '.output|.status', '.status=failed'),
+  ('openai.responses', 'result', 'mcp_call', '.id', '.name', NULL, '.output|.error', '.status=failed')) AS k
+    ON k.column1 = w.column1 WHERE 1
+ON CONFLICT DO NOTHING;
+
 INSERT INTO main.blackbox_places(format, source, kind, place, conditions, part, call_id, tool, arguments)
 VALUES
-  ('anthropic', 'request', 'call', '$.messages[].content[]', '{"$.messages[].content[].type":"server_tool_use"}', NULL, '.id', '.name', '.input'),
-  ('anthropic', 'request', 'call', '$.messages[].content[]', '{"$.messages[].content[].type":"tool_use"}', NULL, '.id', '.name', '.input'),
-  ('anthropic', 'response', 'call', '$.content[]', '{"$.type":"message","$.content[].type":"server_tool_use"}', NULL, '.id', '.name', '.input'),
-  ('anthropic', 'response', 'call', '$.content[]', '{"$.type":"message","$.content[].type":"tool_use"}', NULL, '.id', '.name', '.input'),
   ('anthropic', 'stream', 'call', '$.delta', '{"$.type":"content_block_delta","$.delta.type":"input_json_delta"}', '$.index', NULL, NULL, '.partial_json'),
-  ('anthropic', 'stream', 'call', '$.content_block', '{"$.type":"content_block_start","$.content_block.type":"server_tool_use"}', '$.index', '.id', '.name', '.input'),
-  ('anthropic', 'stream', 'call', '$.content_block', '{"$.type":"content_block_start","$.content_block.type":"tool_use"}', '$.index', '.id', '.name', '.input'),
   ('bedrock.converse', 'request', 'call', '$.messages[].content[].toolUse', '{}', NULL, '.toolUseId', '.name', '.input'),
   ('bedrock.converse', 'response', 'call', '$.output.message.content[].toolUse', '{}', NULL, '.toolUseId', '.name', '.input'),
   ('gemini', 'request', 'call', '$.contents[].parts[].functionCall', '{}', NULL, '.id', '.name', '.args'),
   ('gemini', 'request', 'call', '$.contents[].parts[].function_call', '{}', NULL, '.id', '.name', '.args'),
   ('gemini', 'response', 'call', '$.candidates[].content.parts[].functionCall', '{}', NULL, '.id', '.name', '.args'),
   ('gemini', 'stream', 'call', '$.candidates[].content.parts[].functionCall', '{}', NULL, '.id', '.name', '.args'),
+  ('langchain', 'request', 'call', '$.messages[].data.tool_calls[]', '{}', NULL, '.id', '.name', '.args'),
+  ('langchain', 'request', 'call', '$.messages[].kwargs.tool_calls[]', '{}', NULL, '.id', '.name', '.args'),
+  ('langchain', 'response', 'call', '$.tool_calls[]', '{}', NULL, '.id', '.name', '.args'),
+  ('langchain', 'response', 'call', '$.data.tool_calls[]', '{}', NULL, '.id', '.name', '.args'),
+  ('langchain', 'response', 'call', '$.kwargs.tool_calls[]', '{}', NULL, '.id', '.name', '.args'),
+  ('ollama', 'response', 'call', '$.message.tool_calls[]', '{}', NULL, '.id', '.function.name', '.function.arguments'),
+  ('ollama', 'stream', 'call', '$.message.tool_calls[]', '{}', NULL, '.id', '.function.name', '.function.arguments'),
   ('openai.chat', 'request', 'call', '$.messages[].function_call', '{}', NULL, NULL, '.name', '.arguments'),
-  ('openai.chat', 'request', 'call', '$.messages[].tool_calls[]', '{}', NULL, '.id', '.function.name|.custom.name', '.function.arguments|.custom.input'),
+  ('openai.chat', 'request', 'call', '$.messages[].tool_calls[]', '{}', NULL, '.id', '.function.name|.custom.name|.name', '.function.arguments|.custom.input|.args'),
   ('openai.chat', 'response', 'call', '$.choices[].message.function_call', '{}', NULL, NULL, '.name', '.arguments'),
   ('openai.chat', 'response', 'call', '$.choices[].message.tool_calls[]', '{}', NULL, '.id', '.function.name|.custom.name', '.function.arguments|.custom.input'),
-  ('openai.chat', 'stream', 'call', '$.choices[].delta.tool_calls[]', '{}', '.index', '.id', '.function.name|.custom.name', '.function.arguments|.custom.input'),
-  ('openai.responses', 'request', 'call', '$.input[]', '{"$.input[].type":"custom_tool_call"}', NULL, '.call_id', '.name', '.input'),
-  ('openai.responses', 'request', 'call', '$.input[]', '{"$.input[].type":"function_call"}', NULL, '.call_id', '.name', '.arguments'),
-  ('openai.responses', 'request', 'call', '$.input[]', '{"$.input[].type":"tool_search_call"}', NULL, '.call_id|.id', '.name|.type', '.arguments'),
-  ('openai.responses', 'response', 'call', '$.output[]', '{"$.output[].type":"custom_tool_call"}', NULL, '.call_id', '.name', '.input'),
-  ('openai.responses', 'response', 'call', '$.output[]', '{"$.output[].type":"function_call"}', NULL, '.call_id', '.name', '.arguments'),
-  ('openai.responses', 'response', 'call', '$.output[]', '{"$.output[].type":"tool_search_call"}', NULL, '.call_id|.id', '.name|.type', '.arguments'),
-  ('openai.responses', 'stream', 'call', '$.item', '{"$.type":"response.output_item.done","$.item.type":"custom_tool_call"}', NULL, '.call_id', '.name', '.input'),
-  ('openai.responses', 'stream', 'call', '$.item', '{"$.type":"response.output_item.done","$.item.type":"function_call"}', NULL, '.call_id', '.name', '.arguments'),
-  ('openai.responses', 'stream', 'call', '$.item', '{"$.type":"response.output_item.done","$.item.type":"tool_search_call"}', NULL, '.call_id|.id', '.name|.type', '.arguments')
+  ('openai.chat', 'stream', 'call', '$.choices[].delta.tool_calls[]', '{}', '.index', '.id', '.function.name|.custom.name', '.function.arguments|.custom.input')
 ON CONFLICT DO NOTHING;
 
 INSERT INTO main.blackbox_places(format, source, kind, place, conditions, call_id, tool, result, is_error)
 VALUES
-  ('anthropic', 'request', 'result', '$.messages[].content[]', '{"$.messages[].content[].type":"tool_result"}', '.tool_use_id', NULL, '.content', '.is_error'),
-  ('anthropic', 'request', 'result', '$.messages[].content[]', '{"$.messages[].content[].type":"tool_search_tool_result"}', '.tool_use_id', NULL, '.content', '.content.type=tool_search_tool_result_error'),
-  ('anthropic', 'request', 'result', '$.messages[].content[]', '{"$.messages[].content[].type":"web_search_tool_result"}', '.tool_use_id', NULL, '.content', '.content.type=web_search_tool_result_error'),
-  ('anthropic', 'response', 'result', '$.content[]', '{"$.type":"message","$.content[].type":"tool_search_tool_result"}', '.tool_use_id', NULL, '.content', '.content.type=tool_search_tool_result_error'),
-  ('anthropic', 'response', 'result', '$.content[]', '{"$.type":"message","$.content[].type":"web_search_tool_result"}', '.tool_use_id', NULL, '.content', '.content.type=web_search_tool_result_error'),
-  ('anthropic', 'stream', 'result', '$.content_block', '{"$.type":"content_block_start","$.content_block.type":"tool_search_tool_result"}', '.tool_use_id', NULL, '.content', '.content.type=tool_search_tool_result_error'),
-  ('anthropic', 'stream', 'result', '$.content_block', '{"$.type":"content_block_start","$.content_block.type":"web_search_tool_result"}', '.tool_use_id', NULL, '.content', '.content.type=web_search_tool_result_error'),
   ('bedrock.converse', 'request', 'result', '$.messages[].content[].toolResult', '{}', '.toolUseId', NULL, '.content', '.status=error'),
   ('gemini', 'request', 'result', '$.contents[].parts[].functionResponse', '{}', '.id', '.name', '.response', NULL),
   ('gemini', 'request', 'result', '$.contents[].parts[].function_response', '{}', '.id', '.name', '.response', NULL),
+  ('langchain', 'request', 'result', '$.messages[]', '{"$.messages[].type":"tool"}', '.tool_call_id|.data.tool_call_id', '.name|.data.name', '.content|.data.content', '.status=error'),
+  ('langchain', 'request', 'result', '$.messages[].kwargs', '{"$.messages[].kwargs.tool_call_id":true}', '.tool_call_id', '.name', '.content', '.status=error'),
   ('openai.chat', 'request', 'result', '$.messages[]', '{"$.messages[].role":"function"}', NULL, '.name', '.content', NULL),
-  ('openai.chat', 'request', 'result', '$.messages[]', '{"$.messages[].role":"tool"}', '.tool_call_id|.tool_call_ids[0]', '.name', '.content', NULL),
-  ('openai.responses', 'request', 'result', '$.input[]', '{"$.input[].type":"custom_tool_call_output"}', '.call_id', NULL, '.output', NULL),
-  ('openai.responses', 'request', 'result', '$.input[]', '{"$.input[].type":"function_call_output"}', '.call_id', NULL, '.output', NULL),
-  ('openai.responses', 'request', 'result', '$.input[]', '{"$.input[].type":"tool_search_output"}', '.call_id|.id', NULL, '.tools', NULL),
-  ('openai.responses', 'response', 'result', '$.output[]', '{"$.output[].type":"tool_search_output"}', '.call_id|.id', NULL, '.tools', NULL),
-  ('openai.responses', 'stream', 'result', '$.item', '{"$.type":"response.output_item.done","$.item.type":"tool_search_output"}', '.call_id|.id', NULL, '.tools', NULL)
+  ('openai.chat', 'request', 'result', '$.messages[]', '{"$.messages[].role":"tool"}', '.tool_call_id|.tool_call_ids[0]', '.name|.tool_name', '.content', NULL)
 ON CONFLICT DO NOTHING;
 
 INSERT INTO main.blackbox_places(format, source, kind, place, conditions)
@@ -88,6 +108,14 @@ VALUES
   ('gemini', 'response', 'model', '$.modelVersion', '{}'),
   ('gemini', 'stream', 'assistant', '$.candidates[].content.parts', '{}'),
   ('gemini', 'stream', 'model', '$.modelVersion', '{}'),
+  ('langchain', 'request', 'user', '$.messages[].content', '{"$.messages[].type":"human"}'),
+  ('langchain', 'request', 'user', '$.messages[].data.content', '{"$.messages[].type":"human"}'),
+  ('langchain', 'request', 'user', '$.messages[].kwargs.content', '{"$.messages[].id[#-1]":"HumanMessage"}'),
+  ('langchain', 'response', 'assistant', '$.content', '{"$.type":"ai"}'),
+  ('langchain', 'response', 'assistant', '$.data.content', '{"$.type":"ai"}'),
+  ('langchain', 'response', 'assistant', '$.kwargs.content', '{"$.type":"constructor"}'),
+  ('ollama', 'response', 'assistant', '$.message.content', '{"$.message.role":"assistant","$.type":null}'),
+  ('ollama', 'stream', 'assistant', '$.message.content', '{"$.message.role":"assistant","$.type":null}'),
   ('openai.chat', 'request', 'user', '$.messages[].content', '{"$.messages[].role":"user"}'),
   ('openai.chat', 'request', 'message', '$.messages[].content', '{}'),
   ('openai.chat', 'request', 'prompt', '$.prompt', '{}'),
@@ -116,6 +144,9 @@ VALUES
   ('usage', 'bedrock.converse', 'response', '$.usage', '{}', '.inputTokens', '.cacheWriteInputTokens', '.cacheReadInputTokens', '.outputTokens', NULL, NULL, 0, 1),
   ('usage', 'gemini', 'stream', '$.usageMetadata', '{}', '.promptTokenCount', NULL, '.cachedContentTokenCount', '.candidatesTokenCount', '.thoughtsTokenCount', NULL, 1, 0),
   ('usage', 'gemini', 'response', '$.usageMetadata', '{}', '.promptTokenCount', NULL, '.cachedContentTokenCount', '.candidatesTokenCount', '.thoughtsTokenCount', NULL, 1, 0),
+  ('usage', 'langchain', 'response', '$.usage_metadata', '{}', '.input_tokens', '.input_token_details.cache_creation', '.input_token_details.cache_read', '.output_tokens', '.output_token_details.reasoning', NULL, 1, 1),
+  ('usage', 'ollama', 'stream', '$.eval_count', '{}', '$.prompt_eval_count', NULL, NULL, '$.eval_count', NULL, NULL, 0, 1),
+  ('usage', 'ollama', 'response', '$.eval_count', '{}', '$.prompt_eval_count', NULL, NULL, '$.eval_count', NULL, NULL, 0, 1),
   ('usage', 'openai.chat', 'stream', '$.usage', '{}', '.prompt_tokens', NULL, '.prompt_tokens_details.cached_tokens', '.completion_tokens', '.completion_tokens_details.reasoning_tokens', NULL, 1, 1),
   ('usage', 'openai.chat', 'response', '$.usage', '{}', '.prompt_tokens', NULL, '.prompt_tokens_details.cached_tokens', '.completion_tokens', '.completion_tokens_details.reasoning_tokens', NULL, 1, 1),
   ('usage', 'openai.responses', 'stream', '$.response.usage', '{"$.response.object":"response"}', '.input_tokens', '.input_tokens_details.cache_write_tokens', '.input_tokens_details.cached_tokens', '.output_tokens', '.output_tokens_details.reasoning_tokens', NULL, 1, 1),
@@ -127,5 +158,5 @@ SELECT 'text', 'request', 'error', column1 FROM (VALUES
   ('[Ee]rror:*'), ('[Ee]rror [a-z]*'), ('Traceback (most recent call last)*'),
        ('Exit code: [1-9]*'), ('Exit code [1-9]*'),
        ('*Process exited with code [1-9]*'), ('{"error":*'),
-       ('*"metadata":{"exit_code":[1-9]*')) WHERE 1
+       ('*"exit_code":[1-9]*'), ('*"exit_code": [1-9]*')) WHERE 1
 ON CONFLICT DO NOTHING;

@@ -262,7 +262,7 @@ void bxPlacesFree(BxPlaces *p) {
 /* A number at a path. A text is read as CAST reads it. */
 static void readTokens(
     i64 *pn, const char *zPath, const BxTree *p, int iHere, BxErr *pErr) {
-  int i = bxPlaceFind(p, iHere, iHere, zPath);
+  int i = bxPlaceFind(p, 0, iHere, zPath);
   char cKind = i < 0 ? 'n' : BX_TREE_KIND(p, i);
   if (cKind == '"') {
     char *z = bxPlaceText(p, i, pErr);

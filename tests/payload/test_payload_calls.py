@@ -426,3 +426,106 @@ def test_formats_that_are_kept_follow_every_change(db, path):
                 db.execute("COMMIT")
             db.execute(new if found else gone)
     other.close()
+
+
+# ---- the tools that a provider has, and other programs' formats
+
+RESPONSES = {  # the call, its result, and the tool, arguments, result and error that they are
+    "local_shell_call": (
+        {"type": "local_shell_call", "id": "lsh_1", "call_id": "c1", "status": "completed",
+         "action": {"type": "exec", "command": ["ls"], "env": {}}},
+        {"type": "local_shell_call_output", "id": "c1", "output": "a.c"},
+        ("local_shell_call", '{"command":["ls"],"env":{},"type":"exec"}', "a.c", 0)),
+    "shell_call": (
+        {"type": "shell_call", "id": "sh_1", "call_id": "c1", "status": "completed",
+         "action": {"commands": ["make"], "timeout_ms": 1000, "max_output_length": 4096}},
+        {"type": "shell_call_output", "call_id": "c1", "max_output_length": 4096, "output": [
+            {"stdout": "", "stderr": "no rule", "outcome": {"type": "exit", "exit_code": 2}}]},
+        ("shell_call", '{"commands":["make"],"max_output_length":4096,"timeout_ms":1000}',
+         '[{"outcome":{"exit_code":2,"type":"exit"},"stderr":"no rule","stdout":""}]', 1)),
+    "computer_call": (
+        {"type": "computer_call", "id": "cu_1", "call_id": "c1", "status": "completed",
+         "action": {"type": "click", "button": "left", "x": 405, "y": 157}},
+        {"type": "computer_call_output", "call_id": "c1", "output": {
+            "type": "computer_screenshot", "image_url": "data:image/png;base64,iVBOR"}},
+        ("computer_call", '{"button":"left","type":"click","x":405,"y":157}',
+         '{"image_url":"data:image/png;base64,iVBOR","type":"computer_screenshot"}', 0)),
+    "apply_patch_call": (
+        {"type": "apply_patch_call", "id": "apc_1", "call_id": "c1", "status": "completed",
+         "operation": {"type": "update_file", "path": "a.py", "diff": "@@\n-x\n+y"}},
+        {"type": "apply_patch_call_output", "call_id": "c1", "status": "failed", "output": "no such text"},
+        ("apply_patch_call", '{"diff":"@@\\n-x\\n+y","path":"a.py","type":"update_file"}', "no such text", 1)),
+}
+
+
+@pytest.mark.parametrize("kind", RESPONSES)
+def test_the_tools_of_the_responses_format(db, kind):
+    item, output, (tool, arguments, result, error) = RESPONSES[kind]
+    response = {"object": "response", "output": [item]}
+    stream = f"data: {json.dumps({'type': 'response.output_item.done', 'item': item})}\n\n"
+    for body in response, stream:
+        assert [row[:6] for row in calls(db, {"input": [item, output]}, body)] == [
+            ("call", "c1", tool, arguments, None, None), ("result", "c1", tool, None, result, error),
+            ("call", "c1", tool, arguments, None, None)]
+
+
+@pytest.mark.parametrize("end, result, error", [
+    ({"status": "completed", "output": "3 issues", "error": None}, "3 issues", 0),
+    ({"status": "failed", "output": None, "error": "not found"}, "not found", 1)])
+def test_a_call_of_mcp_has_its_result(db, end, result, error):
+    item = {"type": "mcp_call", "id": "mcp_1", "server_label": "tracker", "name": "list", "arguments": "{}", **end}
+    for bodies in ({"input": [item]}, None), (None, {"object": "response", "output": [item]}):
+        assert [row[:6] for row in calls(db, *bodies)] == [
+            ("call", "mcp_1", "list", "{}", None, None), ("result", "mcp_1", "list", None, result, error)]
+
+
+def test_mcp_and_others_run_by_the_server_of_anthropic(db):
+    blocks = [{"type": "mcp_tool_use", "id": "m1", "name": "echo", "server_name": "s", "input": {"a": 1}},
+              {"type": "mcp_tool_result", "tool_use_id": "m1", "is_error": True,
+               "content": [{"type": "text", "text": "no"}]}]
+    found = [("call", "m1", "echo", '{"a":1}', None, None), ("result", "m1", "echo", None, "no", 1)]
+    stream = "".join(f"data: {json.dumps({'type': 'content_block_start', 'index': i, 'content_block': b})}\n\n"
+                     for i, b in enumerate(blocks))
+    for bodies in (chat({"role": "assistant", "content": blocks}), None), \
+            (None, {"type": "message", "content": blocks}), (None, stream):
+        assert [row[:6] for row in calls(db, *bodies)] == found
+
+
+def test_ollama_whole_and_as_lines(db):
+    made = [{"function": {"name": "f", "arguments": {"b": 1, "a": 2}}}]
+    request = chat(USER, {"role": "assistant", "content": "", "tool_calls": made},
+                   {"role": "tool", "tool_name": "f", "content": "11 degrees"})
+    response = {"model": "llama", "message": {"role": "assistant", "content": "", "tool_calls": made},
+                "done": True, "prompt_eval_count": 26, "eval_count": 7}
+    lines = [{"model": "llama", "message": {"role": "assistant", "content": "", "tool_calls": made}, "done": False},
+             {"model": "llama", "message": {"role": "assistant", "content": ""}, "done": True,
+              "prompt_eval_count": 26, "eval_count": 7}]
+    for body in json.dumps(response), "\n".join(map(json.dumps, lines)):
+        assert [row[:6] for row in calls(db, request, body)] == [
+            ("call", None, "f", '{"a":2,"b":1}', None, None),
+            ("result", None, "f", None, "11 degrees", 0),
+            ("call", None, "f", '{"a":2,"b":1}', None, None)]
+        assert rows(db, USAGE, None, body) == [("llama", 26, None, None, 7, None)]
+
+
+def constructor(kind, **values):
+    return {"lc": 1, "type": "constructor", "id": ["langchain_core", "messages", kind], "kwargs": values}
+
+
+def test_langchain_in_its_three_spellings(db):
+    said = {"content": "", "tool_calls": [{"name": "f", "args": {"a": 1}, "id": "c1", "type": "tool_call"}],
+            "usage_metadata": {"input_tokens": 10, "output_tokens": 5, "input_token_details": {"cache_read": 4}}}
+    result = {"content": "bad", "tool_call_id": "c1", "name": "f", "status": "error"}
+    spellings = [
+        ([{"type": "human", "content": "go"}, {"type": "ai", **said}, {"type": "tool", **result}], {"type": "ai", **said}),
+        ([{"type": "human", "data": {"content": "go"}}, {"type": "ai", "data": said},
+          {"type": "tool", "data": {**result, "content": "Error: bad"}}], {"type": "ai", "data": said}),
+        ([constructor("HumanMessage", content="go"), constructor("AIMessage", **said),
+          constructor("ToolMessage", **result)], constructor("AIMessage", **said))]
+    for messages, response in spellings:
+        request = {"messages": messages}
+        assert [row[:4] + row[5:7] for row in calls(db, request, response)] == [
+            ("call", "c1", "f", '{"a":1}', None, 1), ("result", "c1", "f", None, 1, 1),
+            ("call", "c1", "f", '{"a":1}', None, 1)]
+        assert one(db, "SELECT payload_prompt(?)", json.dumps(request)) == "go"
+    assert rows(db, USAGE, None, json.dumps(spellings[0][1])) == [(None, 6, None, 4, 5, None)]
