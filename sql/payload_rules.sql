@@ -20,9 +20,7 @@ UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('payload.on_loop', 'off', 'off, record, kill_switch',
-   'what a ring does when an agent loops'),
-  ('payload.refuse_stopped', 0, '0 to 1',
-   'whether a ring refuses the exchanges of an agent that is stopped'))
+   'what a ring does when an agent loops'))
  WHERE 1
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range,
@@ -76,12 +74,15 @@ VALUES
    'cost since the user spoke, by blackbox_prices')
 ON CONFLICT (rule) DO NOTHING;
 
--- on_loop: NULL is the setting. starts counts how often it was started again.
+-- on_loop: NULL is the setting. starts counts how often it was started again, went_on
+-- the exchanges that came after the stop. These are added to the evidence of
+-- kill_switch_event_id, as many as the ring's window.
 CREATE TABLE IF NOT EXISTS main.payload_agents(
   agent_id TEXT PRIMARY KEY,
   on_loop CHECK (on_loop IN ('off', 'record', 'kill_switch')),
   stopped_at, stopped_by,
-  starts DEFAULT 0
+  starts DEFAULT 0,
+  kill_switch_event_id, went_on DEFAULT 0
 ) WITHOUT ROWID;
 
 -- seqs: a JSON array of the seq of each exchange of the ring that is part of it.
@@ -123,9 +124,9 @@ BEGIN
   INSERT INTO blackbox__log(at, domain, kind, subject, actor, reason, detail, agent_id)
   SELECT coalesce(NEW.at, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
          'payload', 'start', agent_id, NEW.actor, NEW.reason,
-         '{"starts":' || (starts + 1) || '}', agent_id
+         '{"starts":' || (starts + 1) || ',"went_on":' || went_on || '}', agent_id
     FROM payload_agents WHERE agent_id = NEW.agent_id;
   UPDATE payload_agents
-     SET stopped_at = NULL, stopped_by = NULL, starts = starts + 1
+     SET stopped_at = NULL, stopped_by = NULL, kill_switch_event_id = NULL, went_on = 0, starts = starts + 1
    WHERE agent_id = NEW.agent_id;
 END;

@@ -5,7 +5,8 @@
 ** Evidence is written first, in one statement, and the ring emptied second, in
 ** another. Both are undone together: as a function by its savepoint, as a row
 ** put into the ring as core/write.c says. An exchange of the archive is not stored
-** twice: see pins.c.
+** twice: see pins.c. What the agent pushes after its stop is added to the evidence,
+** one exchange at a time, and stays in the ring.
 **
 ** Where: the archive must be in the ring's own file, or the ring in temp. Two
 ** files that use a write-ahead log commit one after the other; had the ring's
@@ -99,23 +100,18 @@ static const char zDropMain[] =
 static const char zDropTemp[] =
     "DELETE" OF_AGENT("temp") " AND NOT " IS_REFUSED;
 
-static void bindRows(Ring *p, sqlite3_stmt *pStmt, const char *zEvent,
-    const RingAgent *pAgent, BxErr *pErr) {
-  bxBodyUse(p, pStmt, pErr);
-  assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
-  bxBind(pStmt, pErr, "tii", zEvent, RING_FIRST(pAgent->iNo),
-      RING_LAST(pAgent->iNo));
-}
-
-/* Saves the agent's rows, with pins after row iLast of the log. Returns how many. */
+/* Saves the rows of slots iFirst to iEnd, with pins after row iLast of the log. Returns
+** how many. */
 static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent, i64 iLast,
-    const RingAgent *pAgent, BxErr *pErr) {
+    i64 iFirst, i64 iEnd, BxErr *pErr) {
   BxStmts *pSaving = savingOf(p, pArchive, pErr);
   int bTemp = pSaving == &p->saving;
   sqlite3_stmt *pRows = bxStmt(pSaving, bTemp ? zFindTemp : zFindMain, pErr);
   sqlite3_stmt *pSave = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
-  bindRows(p, pRows, zEvent, pAgent, pErr);
-  bindRows(p, pSave, zEvent, pAgent, pErr);
+  bxBodyUse(p, pRows, pErr);
+  bxBodyUse(p, pSave, pErr);
+  bxBind(pRows, pErr, "tii", zEvent, iFirst, iEnd);
+  bxBind(pSave, pErr, "tii", zEvent, iFirst, iEnd);
   return bxPinsSave(pArchive, zEvent, iLast, pRows, pSave, pErr);
 }
 
@@ -160,7 +156,8 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
   bxRingSettle(p, &agent, pErr);
   bxRingAgent(p, zAgent, &agent, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  nSaved = save(p, pArchive, zEvent, iLast, &agent, pErr);
+  nSaved = save(p, pArchive, zEvent, iLast, RING_FIRST(agent.iNo),
+      RING_LAST(agent.iNo), pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   bxRingAgent(p, zAgent, &after, pErr);
   if (memcmp(&after, &agent, sizeof(agent)) != 0) {
@@ -234,6 +231,31 @@ i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
   nSaved = pullSwitch(p, zAgent, zEvent, pPuller, pErr);
   p->bFiring = 0;
   return nSaved;
+}
+
+void bxRingWentOn(Ring *p, const char *zAgent, i64 iSlot, BxErr *pErr) {
+  static const char zCount[] = "UPDATE main.payload_agents SET went_on = "
+                               "went_on + 1 WHERE agent_id = ?1";
+  static const char zStop[] =
+      "SELECT kill_switch_event_id FROM main.payload_agents "
+      "WHERE agent_id = ?1 AND kill_switch_event_id > '' AND went_on <= ?2";
+  BxStmts *pArchive = bxRingArchive(p, pErr);
+  sqlite3_stmt *pStmt;
+  char *zEvent = 0;
+  if (pArchive == 0) return;
+  bxLogBegin(pArchive, pErr);
+  bxDo(pArchive, zCount, pErr, "t", zAgent);
+  pStmt = bxStmt(pArchive, zStop, pErr);
+  bxBind(pStmt, pErr, "ti", zAgent, p->nWindow);
+  if (bxRow(pStmt, pErr)) zEvent = bxColumnCopy(pStmt, 0, pErr);
+  bxDone(pStmt, pErr);
+  if (zEvent != 0 && !p->bFiring) {
+    p->bFiring = 1; /* a trigger on event_payloads may push more */
+    save(p, pArchive, zEvent, bxPinsLast(pArchive, pErr), iSlot, iSlot, pErr);
+    p->bFiring = 0;
+  }
+  sqlite3_free(zEvent);
+  bxLogFollow(pArchive->bx, pErr);
 }
 
 void bxPayloadKillSwitch(BxCall *p) {

@@ -120,9 +120,8 @@ typedef struct Ring {
 
 /* Bits of mWatch. */
 #define RING_MODE 3   /* what happens with loops: 0 nothing */
-#define RING_REFUSE 4 /* agents that are stopped are refused */
 #define RING_AGENTS 8 /* an agent has settings */
-#define RING_WATCH 15 /* one of these */
+#define RING_WATCH 11 /* one of these */
 #define RING_HOLDS 16 /* the file has holds, or refuses keys that were erased */
 
 /* An agent in a ring. iNo is 0 if the agent has never pushed. */
@@ -317,6 +316,9 @@ void bxRingPuller(sqlite3_value *pActor, sqlite3_value *pReason,
 /* Saves the exchanges of an agent. Returns how many. */
 i64 bxRingKillSwitch(Ring *p, const char *zAgent, const char *zEvent,
     const RingPuller *pPuller, BxErr *pErr);
+/* An agent that is stopped has pushed into a slot: that is counted, and added to the
+** evidence of its stop, if that has not more of it than the window. */
+void bxRingWentOn(Ring *p, const char *zAgent, i64 iSlot, BxErr *pErr);
 
 /* calls.c: the prompt, the tool calls and the usage of an exchange */
 extern const BxRows bxCallsRows; /* calls.c: payload_calls() */

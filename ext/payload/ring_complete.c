@@ -132,7 +132,7 @@ static void complete(
     Ring *p, i64 iSlot, RingAgent *pAgent, RingPush *pDone, BxErr *pErr) {
   int bDone = 0;
   if (pErr->rc != SQLITE_OK) return;
-  if (iSlot == 0 || p->mWatch & RING_HOLDS) {
+  if (iSlot == 0 || p->mWatch & (RING_HOLDS | RING_AGENTS)) {
     bDone = completeEvidence(p, iSlot, pDone, pErr);
     /* a trigger on it may have pushed something */
     if (bDone && iSlot != 0) iSlot = findOpen(p, pDone, pAgent, pErr);

@@ -14,6 +14,10 @@
 ** exchange was written is passed over, and the log says so: a trigger of the user
 ** on payload_verdicts can refuse a verdict and its kill switch, not the exchange.
 ** A kill switch that fails can be fired by hand with the id of the verdict.
+**
+** An agent that is stopped may go on. What it pushes is recorded, counted in
+** payload_agents.went_on, and saved to the evidence of its stop, as many exchanges as
+** the ring's window; no rule pulls the switch again before it is started.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
@@ -48,8 +52,7 @@ void bxRingForget(Ring *p) {
 /* clang-format off */
 #define RULE_FLAGS                                                             \
   "CASE " SETTING("on_loop") " WHEN 'record' THEN 1 WHEN 'kill_switch' THEN 2" \
-  " ELSE 0 END + 4 * " SETTING("refuse_stopped")                               \
-  " + 8 * EXISTS (SELECT 1 FROM main.payload_agents)"
+  " ELSE 0 END + 8 * EXISTS (SELECT 1 FROM main.payload_agents)"
 #define CORE_FLAGS                                                             \
   "16 * EXISTS (SELECT 1 FROM main.retention__in_force)"
 /* clang-format on */
@@ -212,15 +215,18 @@ static void tellVerdict(Watched *p, const Finding *pFinding, const char *zSay,
       "detail, agent_id, kill_switch_event_id) VALUES(?1, 'payload', "
       "'verdict', ?2, ?3, '{\"verdict\":' || ?4 || '}', ?5, ?6)";
   static const char zStop[] =
-      "INSERT INTO main.payload_agents(agent_id, stopped_at, stopped_by) "
-      "VALUES(?1, ?2, 'rule ' || ?3) ON CONFLICT (agent_id) DO UPDATE SET "
+      "INSERT INTO main.payload_agents(agent_id, stopped_at, stopped_by, "
+      "kill_switch_event_id) VALUES(?1, ?2, 'rule ' || ?3, ?4) "
+      "ON CONFLICT (agent_id) DO UPDATE SET "
       "stopped_at = coalesce(stopped_at, excluded.stopped_at), "
-      "stopped_by = coalesce(stopped_by, excluded.stopped_by)";
+      "stopped_by = coalesce(stopped_by, excluded.stopped_by), "
+      "kill_switch_event_id = excluded.kill_switch_event_id, went_on = 0";
   static const char zLogStop[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, detail,"
-      " agent_id) SELECT ?2, 'payload', 'stop', ?1, 'rule ' || ?3,"
-      " '{\"starts\":' || coalesce((SELECT starts FROM main.payload_agents"
-      " WHERE agent_id = ?1), 0) || '}', ?1 WHERE NOT EXISTS (SELECT 1 FROM"
+      " agent_id, kill_switch_event_id) SELECT ?2, 'payload', 'stop', ?1,"
+      " 'rule ' || ?3, '{\"starts\":' || coalesce((SELECT starts FROM"
+      " main.payload_agents WHERE agent_id = ?1), 0) || '}', ?1, ?4"
+      " WHERE NOT EXISTS (SELECT 1 FROM"
       " main.payload_agents WHERE agent_id = ?1 AND stopped_at IS NOT NULL)";
   const char *zRule = bxRuleName(pFinding->eRule);
   const char *zAgent = p->pPush->zAgent;
@@ -229,8 +235,9 @@ static void tellVerdict(Watched *p, const Finding *pFinding, const char *zSay,
       zAgent, bKill ? p->zKill : 0);
   if (!bKill) return;
   if (p->iVerdict == 0) p->iVerdict = iId;
-  bxDo(p->pHome, zLogStop, pErr, "tit", zAgent, p->pPush->iTime, zRule);
-  bxDo(p->pHome, zStop, pErr, "tit", zAgent, p->pPush->iTime, zRule);
+  bxDo(p->pHome, zLogStop, pErr, "titt", zAgent, p->pPush->iTime, zRule,
+      p->zKill);
+  bxDo(p->pHome, zStop, pErr, "titt", zAgent, p->pPush->iTime, zRule, p->zKill);
 }
 
 static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
@@ -305,11 +312,11 @@ void bxRingWatchBegin(
     Ring *p, const RingPush *pPush, Watched *pOut, BxErr *pErr) {
   static const char zSql[] =
       "SELECT CASE on_loop WHEN 'off' THEN 0 WHEN 'record' THEN 1 "
-      "WHEN 'kill_switch' THEN 2 ELSE ?2 END, stopped_at IS NOT NULL, starts "
-      "FROM main.payload_agents WHERE agent_id = ?1";
+      "WHEN 'kill_switch' THEN 2 ELSE ?2 END, stopped_at IS NOT NULL, starts, "
+      "kill_switch_event_id IS NOT NULL FROM main.payload_agents "
+      "WHERE agent_id = ?1";
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  int bStopped = 0;
   memset(pOut, 0, sizeof(*pOut));
   pOut->p = p;
   pOut->pPush = pPush;
@@ -324,18 +331,15 @@ void bxRingWatchBegin(
     bxBind(pStmt, &err, "ti", pPush->zAgent, (i64)pOut->eMode);
     if (bxRow(pStmt, &err)) {
       pOut->eMode = sqlite3_column_int(pStmt, 0);
-      bStopped = sqlite3_column_int(pStmt, 1);
+      pOut->bStopped = sqlite3_column_int(pStmt, 1);
       pOut->iStart = sqlite3_column_int64(pStmt, 2);
+      if (pOut->bStopped && sqlite3_column_int(pStmt, 3) &&
+          pOut->eMode == MODE_KILL) {
+        pOut->eMode = MODE_RECORD;
+      }
     }
     bxDone(pStmt, &err);
     passOver(pOut, &err, pErr);
-  }
-  if (bStopped && (p->mWatch & RING_REFUSE) && !pPush->bLate) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "AgentStoppedError: agent %s is stopped, and payload.refuse_stopped is "
-        "1; to start it again, INSERT INTO payload_agent_log(agent_id, actor, "
-        "reason)",
-        pPush->zAgent);
   }
   if (pOut->eMode == MODE_OFF) pOut->pHome = 0;
 }
@@ -378,6 +382,10 @@ void bxRingWritten(Ring *p, const RingAgent *pNext, const RingPush *pPush,
     p->bWatching = 1;
     look(pWatched, pNext, &err, pErr);
     p->bWatching = 0;
+    passOver(pWatched, &err, pErr);
+  }
+  if (pWatched->bStopped && !pPush->bLate) {
+    bxRingWentOn(p, pPush->zAgent, iSlot, &err);
     passOver(pWatched, &err, pErr);
   }
   if (p->mWatch & RING_HOLDS) {

@@ -135,6 +135,7 @@ typedef struct Watched {
   BxStmts *pHome; /* the schema with the rules; NULL: not looked at */
   const Rules *pRules;
   int eMode;      /* what happens with loops */
+  int bStopped;   /* the agent is stopped, and goes on */
   i64 iStart;     /* how often the agent was started again */
   Track *pTrack;  /* with the exchange */
   char zKill[37]; /* id of the kill switch that is to be fired */
@@ -144,7 +145,7 @@ typedef struct Watched {
 
 /* Says in the log what was passed over beside a push; the same once a day. */
 void bxRingTell(Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr);
-/* Before a push: refuses it if the agent is stopped. */
+/* Before a push: what is looked at. */
 void bxRingWatchBegin(
     Ring *p, const RingPush *pPush, Watched *pOut, BxErr *pErr);
 /* After a push, or a completion of the newest exchange, of agent pNext in a slot:

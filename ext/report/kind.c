@@ -37,7 +37,8 @@ static void readVerdict(ReportRun *p, BxStmts *pHome, const char *zSql) {
                   "  FROM v JOIN main.event_payloads AS e"
                   "   ON e.kill_switch_event_id = v.k AND e.agent_id = "
                   "v.agent_id)"
-                  " SELECT e.id FROM v JOIN payload_backtest(v.k) AS r ON r.rule "
+                  " SELECT e.id FROM v JOIN payload_backtest(v.k) AS r ON "
+                  "r.rule "
                   "= v.rule"
                   "   AND r.agent_id = v.agent_id"
                   "  JOIN json_each(r.seqs) AS j JOIN e ON e.n = j.value"
@@ -135,10 +136,23 @@ void bxReportKillSwitch(ReportRun *p) {
       " sum(e.size_bytes) AS \"bytes:Size\", sum(e.pinned) AS \"count:Pinned\""
       " FROM main.event_payloads AS e WHERE e.kill_switch_event_id = ?1");
   bxReportFacts(p, pHome,
-      "SELECT a.stopped_at AS \"time:Agent stopped\","
-      " a.stopped_by AS \"text:Stopped by\" FROM main.payload_agents AS a"
-      " WHERE a.stopped_at IS NOT NULL AND a.agent_id IN (SELECT agent_id FROM"
-      " main.event_payloads WHERE kill_switch_event_id = ?1)");
+      "WITH stops AS (SELECT subject AS agent, at, actor, coalesce("
+      "  (SELECT went_on FROM main.payload_agents WHERE agent_id = subject"
+      "    AND kill_switch_event_id = ?1),"
+      "  (SELECT s.detail ->> '$.went_on' FROM main.blackbox__log AS s"
+      "    WHERE s.subject = l.subject AND s.kind = 'start' AND s.n > l.n"
+      "    ORDER BY s.n LIMIT 1)) AS more FROM main.blackbox__log AS l"
+      " WHERE kill_switch_event_id = ?1 AND kind = 'stop'"
+      " UNION ALL SELECT agent_id, stopped_at, stopped_by, went_on"
+      "  FROM main.payload_agents WHERE stopped_at IS NOT NULL"
+      "   AND kill_switch_event_id IS NULL AND agent_id IN"
+      "   (SELECT agent_id FROM main.event_payloads"
+      "    WHERE kill_switch_event_id = ?1))"
+      " SELECT at AS \"time:Agent stopped\", actor AS \"text:Stopped by\","
+      " 'stopped at ' || strftime('%H:%M:%S', at / 1000, 'unixepoch') ||"
+      " '; went on: ' || coalesce(more, 0) ||"
+      " iif(more = 1, ' call after', ' calls after')"
+      " AS \"text:Stop\" FROM stops");
   iSource = bxReportSource(p, pHome, "exchange", zCaseBodies);
   p->aSource[iSource].bProof = bxReportProves(p, pHome);
   bxReportItems(p, iSource, pHome,

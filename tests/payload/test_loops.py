@@ -320,19 +320,89 @@ def test_record_and_then_kill_switch(db):
     assert [v[-1] for v in found(db, "no_progress")] == ["record", "kill_switch"]
 
 
-def test_a_stopped_agent_is_refused_if_so_set_and_is_started_with_a_reason(db):
+AFTER = ("SELECT event_id, request_body, response_body FROM payload_rows "
+         "WHERE request_body LIKE 'more%' ORDER BY rowid")
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["autocommit", "BEGIN"])
+@pytest.mark.parametrize("schema", ["main", "temp"])
+def test_what_a_stopped_agent_does_is_recorded_and_added_to_the_evidence(db, schema, inside):
+    ring = f"{schema}.ring"
+    watch(db, "kill_switch", ring)
+    push(db, sessions.chat(SAME), ring=ring)
+    if inside:
+        db.execute("BEGIN")
+    more = [(f"more {i}", f"answer {i}", i) for i in range(40)]
+    push(db, more, ring=ring)
+    push(db, [("more", None, 1)], agent="b", ring=ring)
+    if inside:
+        db.execute("COMMIT")
+    assert rows(db, AFTER) == [(f"e{i}", *row[:2]) for i, row in enumerate(more[:30])]  # the window
+    assert rows(db, "SELECT DISTINCT purpose, pinned, kill_switch_event_id FROM event_payloads") \
+        == rows(db, "SELECT 'evidence', 1, kill_switch_event_id FROM payload_verdicts")
+    assert rows(db, f"SELECT request_body FROM {ring} WHERE agent_id = 'a' ORDER BY seq") \
+        == [(row[0],) for row in more[10:]]
+    assert rows(db, "SELECT went_on FROM payload_agents") == [(40,)]
+    assert len(found(db)) == 1
+    switch = one(db, "SELECT kill_switch_event_id FROM payload_verdicts")
+    assert one(db, "SELECT payload_kill_switch(?, 'a', ?)", ring, switch) == 10
+    if schema == "main":
+        assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_stopped_agent_that_loops_on_is_stopped_once(db):
+    watch(db, "kill_switch")
+    push(db, sessions.chat(calls(12)))
+    push(db, sessions.chat(calls(12, tool="g"), user="another thing"))
+    assert [v[-1] for v in found(db)].count("kill_switch") == 1
+    assert one(db, "SELECT count(*) FROM blackbox_log WHERE kind = 'kill_switch'") == 1
+    assert one(db, "SELECT count(DISTINCT kill_switch_event_id) FROM event_payloads") == 1
+
+
+def test_a_stop_by_hand_may_name_its_evidence(db):
+    watch(db, "off")
+    push(db, [("before", "answer", 1)])
+    one(db, "SELECT payload_kill_switch('ring', 'a', 'night-1')")
+    db.execute("INSERT INTO payload_agents(agent_id, stopped_at, stopped_by, kill_switch_event_id) "
+               "VALUES('a', 5, 'Ann', 'night-1'), ('b', 5, 'Ann', NULL)")
+    push(db, [("more", "answer", 6)])
+    push(db, [("more", "answer", 6)], agent="b")
+    assert rows(db, "SELECT request_body FROM payload_rows ORDER BY rowid") == [("before",), ("more",)]
+    assert rows(db, "SELECT agent_id, went_on FROM payload_agents") == [("a", 1), ("b", 1)]
+    assert one(db, "SELECT count(*) FROM ring") == 2
+
+
+def test_a_response_that_comes_after_the_stop_completes_ring_and_evidence(db):
     watch(db, "kill_switch")
     push(db, sessions.chat(SAME))
-    push(db, [("more", None, 1)])  # not refused yet
-    setting(db, "refuse_stopped", 1)
-    for ring in "ring", "temp.fast":
-        if ring != "ring":
-            db.execute("CREATE VIRTUAL TABLE temp.fast USING payload_ring")
-        with pytest.raises(sqlite3.IntegrityError, match="^AgentStoppedError: agent a is stopped"):
-            push(db, [("more", None, 1)], ring=ring)
-    db.execute("INSERT OR IGNORE INTO ring(agent_id, event_id) VALUES('a', 'x')")
+    push(db, [("more", None, 7)])
+    db.execute("INSERT INTO ring(ring, agent_id, event_id, response_body) "
+               "VALUES('complete', 'a', 'e0', 'late')")
+    assert rows(db, AFTER) == [("e0", "more", "late")]
+    assert rows(db, "SELECT request_body, response_body FROM ring") == [("more", "late")]
+    assert one(db, "SELECT went_on FROM payload_agents") == 1
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+def test_evidence_of_a_stopped_agent_that_cannot_be_saved_does_not_refuse_the_push(db):
+    watch(db, "kill_switch")
+    push(db, sessions.chat(SAME))
+    db.execute("CREATE TRIGGER refuse BEFORE INSERT ON event_payloads BEGIN "
+               "SELECT RAISE(ABORT, 'not today'); END")
+    push(db, [("more", None, 7)])
     assert one(db, "SELECT count(*) FROM ring") == 1
-    push(db, [("more", None, 1)], agent="b")
+    assert one(db, "SELECT reason FROM blackbox_log WHERE kind = 'passed_over'") == "not today"
+    db.execute("DROP TRIGGER refuse")
+    db.execute("CREATE TRIGGER echo AFTER INSERT ON event_payloads BEGIN INSERT INTO ring(agent_id, "
+               "event_id, request_body) VALUES('a', 'echo', 'echo'); END")
+    push(db, [("more", None, 8)])
+    assert rows(db, "SELECT request_body FROM ring ORDER BY seq") == [("more",), ("more",), ("echo",)]
+
+
+def test_an_agent_is_started_with_a_reason_and_a_rule_stops_it_again(db):
+    watch(db, "kill_switch")
+    push(db, sessions.chat(SAME))
+    push(db, [("more", None, 1)])
     for statement in ("UPDATE payload_agents SET stopped_at = NULL", "DELETE FROM payload_agents",
                       "REPLACE INTO payload_agents(agent_id) VALUES('a')",
                       "UPDATE payload_agents SET agent_id = 'c'"):
@@ -350,6 +420,8 @@ def test_a_stopped_agent_is_refused_if_so_set_and_is_started_with_a_reason(db):
     assert rows(db, "SELECT kind, actor, reason FROM blackbox_log "
                 "WHERE kind IN ('stop', 'start')") == [
         ("stop", "rule no_progress", None), ("start", "Ann", "mended")]
+    assert rows(db, "SELECT starts, went_on, kill_switch_event_id FROM payload_agents") == [(1, 0, None)]
+    assert rows(db, "SELECT starts FROM payload_agent_log") == [(0,), (1,)]
     assert rows(db, "SELECT actor, reason, subject FROM blackbox_log WHERE kind = 'kill_switch'") \
         == rows(db, "SELECT 'rule ' || rule, sentence, kill_switch_event_id FROM payload_verdicts")
     exchanges = list(sessions.chat(calls(4), user="after the start"))
@@ -357,6 +429,9 @@ def test_a_stopped_agent_is_refused_if_so_set_and_is_started_with_a_reason(db):
     assert len(found(db)) == 1
     push(db, exchanges[4:])
     assert [v[-1] for v in found(db)] == ["kill_switch"] * 2
+    push(db, [("more", None, 2)])
+    assert rows(db, "SELECT went_on, kill_switch_event_id FROM payload_agents") \
+        == rows(db, "SELECT 1, max(kill_switch_event_id) FROM payload_verdicts WHERE id = 2")
 
 
 def test_a_start_forgets_the_calls_before_it(db):
@@ -731,8 +806,8 @@ def test_an_erased_event_does_not_stop_the_switch(db, inside):
         db.execute("COMMIT")
     assert [v[-1] for v in found(db)] == ["kill_switch"]
     assert rows(db, "SELECT event_id FROM ring WHERE seq < 7") == [("e1",)]
-    assert one(db, "SELECT count(*) FROM event_payloads WHERE pinned") \
-        == one(db, "SELECT saved FROM ring_agents") == 4
+    assert one(db, "SELECT saved FROM ring_agents") == 4
+    assert one(db, "SELECT count(*) - 1 FROM event_payloads WHERE pinned") == 4  # one came after
     assert rows(db, "SELECT rows, agent_id FROM blackbox_log WHERE kind = 'passed_over'") == [(1, "a")]
     assert rows(db, "SELECT * FROM blackbox_check") == []
 

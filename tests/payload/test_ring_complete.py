@@ -332,7 +332,6 @@ def test_a_response_that_comes_later_is_seen_at_once(main):
 
 def test_a_rule_never_refuses_a_completion(main):
     setting(main, "on_loop", "record")
-    setting(main, "refuse_stopped", 1)
     request(main)
     main.execute("INSERT INTO payload_agents(agent_id, stopped_at, stopped_by) VALUES('a', 1, 'ann')")
     main.execute("ALTER TABLE payload_rules RENAME TO away")

@@ -52,6 +52,7 @@ def test_a_kill_switch_says_why_it_was_pulled(db):
     assert {(pin["what"], pin["actor"]) for pin in report["pins"]} == {
         ("kill switch: 5 exchanges pinned", "rule no_progress"), ("agent: stop", "rule no_progress")}
     assert facts(report)["Agent"] == "a" and facts(report)["Exchanges"] == 5
+    assert facts(report)["Stop"] == "stopped at 08:53:20; went on: 0 calls after"
     made = page(db, "kill_switch", switch)
     assert "Why it stopped a called get_order 4 times with the same arguments" in made.text
     assert "the same result Kill switch " + switch + ", a report of blackbox, made " in made.text
@@ -68,6 +69,28 @@ def test_the_exchanges_of_a_verdict_are_found_when_the_ring_had_others_before(db
     switch = looped(db)
     report = as_json(db, "kill_switch", switch)
     assert [i["id"] for i in report["items"] if i.get("verdict")] == ["e0", "e1", "e2", "e3"]
+
+
+def test_a_kill_switch_says_how_the_agent_went_on(db):
+    """Also after it was started, and stopped once more."""
+    switch = looped(db)
+    for i in range(59):
+        push(db, f"m{i}", "more", None, time=1760000060000 + i)
+    one(db, "SELECT payload_kill_switch('ring', 'a', 'by hand')")
+    for started in False, True:
+        if started:
+            db.execute("INSERT INTO payload_agent_log(agent_id, actor, reason) VALUES('a', 'Ann', 'mended')")
+        report = as_json(db, "kill_switch", switch)
+        assert facts(report)["Stop"] == "stopped at 08:53:20; went on: 59 calls after"
+        assert facts(report)["Exchanges"] == 5 + 50  # as many as the window
+        assert "stopped at 08:53:20; went on: 59 calls after" in page(db, "kill_switch", switch).text
+        assert "Stop" not in facts(as_json(db, "kill_switch", "by hand"))
+    push(db, "m", "more", None, time=1760000061000)
+    assert facts(as_json(db, "kill_switch", switch))["Stop"].endswith("went on: 59 calls after")
+    db.execute("UPDATE payload_agents SET stopped_at = 1760000070000, stopped_by = 'Ann'")
+    push(db, "n", "more", None, time=1760000071000)
+    one(db, "SELECT payload_kill_switch('ring', 'a', 'later')")
+    assert facts(as_json(db, "kill_switch", "later"))["Stop"] == "stopped at 08:54:30; went on: 1 call after"
 
 
 def test_a_kill_switch_says_who_unpinned_and_what_went(db):

@@ -282,11 +282,11 @@ const Operation aPayloadOperation[] = {
     {"push into temp that loops", LOOP_MODE("record"),
         TEMP_RING LOOP_FIRST("temp.fast"), LOOP_LAST("temp.fast"), 0},
     {"push of a stopped agent",
-        LOOP_MODE(
-            "record") "INSERT INTO payload_agents(agent_id, stopped_at)"
-                      " VALUES('a', 1); INSERT INTO blackbox_settings"
-                      "(name, value) VALUES('payload.refuse_stopped', 1);",
-        0, "INSERT OR IGNORE INTO ring(agent_id, event_id) VALUES('a', 'e')",
+        LOOP_MODE("record") "INSERT INTO payload_agents(agent_id, stopped_at, "
+                            "kill_switch_event_id) VALUES('a', 1, 'k');",
+        0,
+        "INSERT OR IGNORE INTO ring(agent_id, event_id, request_body) "
+        "VALUES('a', 'e', 'more')",
         0},
     {"start an agent",
         "INSERT INTO payload_agents(agent_id, stopped_at) VALUES('a', 1);", 0,
