@@ -29,6 +29,7 @@ SETTINGS = {
     "payload.retention_days": [1, 7, 365], "payload.queue_mode": ["durable"],
     "payload.flush_batch_size": [1, 3, 20], "payload.flush_interval_ms": [1, 5000],
     "payload.queue_max_rows": [1000, 100000],  # there is no such setting
+    "payload.refuse_nobody": [0, 1],  # nor this
     "payload.history_until": [0, START - 20 * DAY], "cache.session_quota_bytes": [1000, 3000],
     "cache.total_quota_bytes": [2000, 9000], "cache.max_item_bytes": [1000, 1500],
     "cache.on_quota": ["reject", "evict_oldest"],
