@@ -260,11 +260,14 @@ test-browser: $(MODULE) build/browser/node_modules/.done
 	  node tests/report/browser/run.js $(CURDIR)/build/report \
 	  $$(.ci/need chromium)
 
-build/fuzz: $(SRC) $(HDR) build/sql.c build/page.c tests/faults/fuzz.c
+FUZZ_SRC = $(SRC) build/sql.c build/page.c tests/faults/fuzz.c tests/faults/pool.c
+POOLED = prepare_v2 prepare_v3 finalize
+build/fuzz: $(FUZZ_SRC) $(HDR) tests/faults/fuzz.ignore
 	@$(NEED) fuzz
 	clang -std=c11 $(WARN) -O2 -g -DSQLITE_CORE -DBX_DEBUG \
 	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-	  -o $@ $(SRC) build/sql.c build/page.c tests/faults/fuzz.c -lsqlite3 $(LDLIBS)
+	  -fsanitize-coverage-ignorelist=tests/faults/fuzz.ignore \
+	  -o $@ $(FUZZ_SRC) -lsqlite3 $(LDLIBS) $(POOLED:%=-Wl,--wrap=sqlite3_%)
 
 # Each target runs so many seconds. See tests/faults/fuzz.c for the letters.
 SECONDS ?= 5
@@ -284,7 +287,7 @@ fuzz: build/fuzz $(MODULE)
 	    build/found/$$t.log); \
 	done
 	$(PYTHON) tests/faults/fuzz.py $(SECONDS)
-FUZZ_ASAN = detect_leaks=0:malloc_context_size=3:quarantine_size_mb=16
+FUZZ_ASAN = detect_leaks=0:malloc_context_size=3:quarantine_size_mb=4
 
 demo: $(MODULE)
 	@$(NEED) demo

@@ -290,7 +290,8 @@ static const char *const azStore[] = {
     "SELECT max(length(request_body)) FROM payload_rows",
     "SELECT * FROM store_stats", "SELECT * FROM store_shared('p1')",
     "SELECT payload_pack()", "SELECT payload_unpack()",
-    "DELETE FROM event_payloads WHERE pinned = 0", "SELECT retention_sweep(9)"};
+    "DELETE FROM event_payloads WHERE pinned = 0",
+    "SELECT retention_sweep(9, 4102444800000)"};
 static const char *const azLog[] = {"SELECT problem FROM proof_verify",
     "SELECT problem FROM proof_verify((SELECT proof_tile('checkpoint')))",
     "SELECT path, data FROM proof_export", "SELECT proof_of('row', 2)",
