@@ -113,23 +113,27 @@ void bxAnchor(Bx *bx, BxErr *pErr) {
   }
 }
 
-#define KEPT_BIT(p) ((sqlite3_uint64)1 << ((sqlite3_uint64)(p) >> 6 & 63))
+/* A set of pointers, which may seem to have others: there are many statements of the
+** host. */
+#define KEPT_BITS 2048
+#define KEPT_BYTE(p) ((sqlite3_uint64)(p) >> 9 & (KEPT_BITS / 8 - 1))
+#define KEPT_BIT(p) (1 << ((sqlite3_uint64)(p) >> 6 & 7))
 
 /* Forgets the entries whose statements the host has finalized. Reads SQLite's
 ** list of statements once. That has the newest first: so the next entry is mostly
 ** the one before. */
 static void findKept(BxStmts *p) {
   sqlite3_stmt *pHost = 0;
-  sqlite3_uint64 mKept = 0; /* others are not looked for */
+  unsigned char aKept[KEPT_BITS / 8] = {0}; /* others are not looked for */
   int i, k, nLost = 0, iNext = 0;
   for (i = 0; i < p->nStmt; i++) {
     p->aStmt[i].bFound = 0;
     if (p->aStmt[i].pStmt == 0) continue;
-    mKept |= KEPT_BIT(p->aStmt[i].pStmt);
+    aKept[KEPT_BYTE(p->aStmt[i].pStmt)] |= KEPT_BIT(p->aStmt[i].pStmt);
     nLost++;
   }
   while (nLost > 0 && (pHost = sqlite3_next_stmt(p->bx->db, pHost)) != 0) {
-    if (!(mKept & KEPT_BIT(pHost))) continue;
+    if (!(aKept[KEPT_BYTE(pHost)] & KEPT_BIT(pHost))) continue;
     for (k = 0, i = iNext; k < p->nStmt; k++) {
       if (--i < 0) i = p->nStmt - 1;
       if (p->aStmt[i].pStmt != pHost) continue;
