@@ -58,6 +58,7 @@ struct Met {
   char *zDb;     /* the schema */
   Known *aKnown; /* from 1 on */
   int nKnown, nKnownMost;
+  i64 nKnownAlloc;
   int *aBucket, nBucket;
   Bytes arena;
   i64 nArenaMost;
@@ -351,11 +352,14 @@ static int meetPiece(Writer *w, uint64_t uFast, const unsigned char *z, i64 n,
   Met *pMet = w->pMet;
   int i = pMet->nKnown + 1;
   int *piBucket = &pMet->aBucket[uFast % (unsigned)pMet->nBucket];
-  Known *p = &pMet->aKnown[i];
-  const Known *pBefore = iBefore ? &pMet->aKnown[iBefore] : 0;
+  Known *p = bxGrow(pMet->aKnown, i, &pMet->nKnownAlloc, sizeof(*p), w->pErr);
+  const Known *pBefore = iBefore && p ? &p[iBefore] : 0;
   List *pList = pBefore ? listOf(w, pBefore) : 0;
   i64 iPiece = pList ? pBefore->iPiece + 1 : 0, iPlace = 0;
   assert(i <= pMet->nKnownMost);
+  if (p == 0) return 0;
+  pMet->aKnown = p;
+  p += i;
   memset(p, 0, sizeof(*p));
   p->uFast = uFast;
   p->nByte = n;
@@ -525,7 +529,7 @@ static void metBegin(Writer *w, BxErr *pErr) {
   p->nArenaMost = w->bFew ? FEW_ARENA : ARENA_BYTES;
   p->nKnownMost = w->bFew ? FEW_PIECES : KNOWN_PIECES;
   p->nBucket = w->bFew ? FEW_BUCKETS : N_BUCKET;
-  p->aKnown = bxNew(((size_t)p->nKnownMost + 1) * sizeof(Known), pErr);
+  p->aKnown = bxGrow(0, 0, &p->nKnownAlloc, sizeof(Known), pErr);
   p->aBucket = bxNew((size_t)p->nBucket * sizeof(int), pErr);
   p->zDb = bxPrintf(pErr, "%s", w->p->zDb);
 }
