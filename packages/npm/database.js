@@ -52,6 +52,40 @@ export function atomically(db, act) {
   }
 }
 
+/** Runs an act that fails at once, with SQLITE_BUSY, where it would wait for the lock of another. */
+export function withoutWaiting(db, act) {
+  const { timeout } = statement(db, "PRAGMA busy_timeout").get();
+  statement(db, "PRAGMA busy_timeout = 0").get();
+  try {
+    return act();
+  } finally {
+    statement(db, `PRAGMA busy_timeout = ${timeout}`).get();
+  }
+}
+
+/** Whether an error says that another has the lock. */
+export function isBusy(error) {
+  return /^SQLITE_BUSY/.test(error.code) || (error.errcode & 255) === 5; // better-sqlite3, node:sqlite
+}
+
+/** Runs an act whose error must not reach the caller: what goes wrong, with the error, is told. */
+export function told(onError, what, act) {
+  try {
+    act();
+  } catch (cause) {
+    const error = new Error(`${what}: ${cause?.message ?? cause}`, { cause });
+    try {
+      onError(error);
+    } catch {
+      warn(error);
+    }
+  }
+}
+
+export function warn(error) {
+  process.emitWarning(error.message, "BlackboxWarning");
+}
+
 /** The time, for a column that must be an integer: numbers are bound as REAL. */
 export function now() {
   return BigInt(Date.now());

@@ -1,4 +1,5 @@
 import type { Connection } from "./database.js";
+export { AgentStoppedError } from "./stop.js";
 
 export interface RecordFetchOptions {
   /** The agent_id of the rows: a text, or a function of the arguments of fetch. */
@@ -7,6 +8,9 @@ export interface RecordFetchOptions {
   ring?: string;
   /** What sends the request. The default is the global fetch. */
   fetch?: typeof globalThis.fetch;
+  /** What a request gets while its agent is stopped: AgentStoppedError, and nothing is sent (the
+   * default); or it is sent and recorded. */
+  onStop?: "throw" | "record";
   /** Gets the errors of recording. The default writes a warning of the process. */
   onError?: (error: Error) => void;
 }

@@ -8,30 +8,48 @@
 // response, with NULL. The time of a row is that of its request. Headers are not
 // recorded, since they have keys.
 //
+// Before a request is sent it is asked whether the agent is stopped (stop.js). Then nothing is
+// sent, and the caller gets AgentStoppedError. With onStop "record" the request is sent, and
+// recorded as what the agent did after its stop.
+//
 // Invariants: the caller gets the same bytes, status, headers and errors as without
-// the recorder. An error of recording goes to onError, and never to the caller.
+// the recorder. An error of recording goes to onError, and never to the caller. Nothing waits
+// for a lock: exchanges stay in memory until it is gone, and are pushed in their order.
 //
 // Limits: a response is kept in memory until it has ended. One that nobody reads or
-// cancels, such as when the process dies, is not recorded.
+// cancels, such as when the process dies, is not recorded. While the file is locked, the
+// 1,000 newest exchanges are kept.
 import { randomUUID } from "node:crypto";
-import { now, quoted } from "./database.js";
+import { isBusy, now, quoted, told, warn, withoutWaiting } from "./database.js";
+import { throwIfStopped } from "./stop.js";
+export { AgentStoppedError } from "./stop.js";
+
+const WAITING = 1000; // exchanges at most
+const AGAIN_MS = 20;
 
 /** A fetch that records. */
-export function recordFetch(db, { agent, ring = "ring", fetch = globalThis.fetch, onError = warn }) {
+export function recordFetch(
+  db, { agent, ring = "ring", fetch = globalThis.fetch, onError = warn, onStop = "throw" },
+) {
+  if (onStop !== "throw" && onStop !== "record") {
+    throw new RangeError(`ValidationError: onStop must be throw or record, got ${onStop}`);
+  }
   const insert = db.prepare(
     `INSERT INTO ${quoted(ring)}(agent_id, event_id, request_body, response_body, timestamp)` +
       " VALUES(?, ?, ?, ?, ?)",
   );
+  const write = writer(db, insert, onError);
 
   return async function recordingFetch(input, init) {
     const started = now();
+    let who; // undefined if there is no telling
+    told(onError, NOT_RECORDED, () => (who = typeof agent === "function" ? agent(input, init) : agent));
+    if (onStop === "throw" && who !== undefined) throwIfStopped(db, who, { ring, onError });
     const request = watchRequest(input, init);
     const record = (response) => {
-      const push = () =>
-        told(onError, () => {
-          const who = typeof agent === "function" ? agent(input, init) : agent;
-          insert.run(who, randomUUID(), kept(request.body), kept(response), started);
-        });
+      const push = () => {
+        if (who !== undefined) write([who, randomUUID(), kept(request.body), kept(response), started]);
+      };
       if (request.ready) request.ready.then(push);
       else push();
     };
@@ -51,21 +69,34 @@ export function recordFetch(db, { agent, ring = "ring", fetch = globalThis.fetch
   };
 }
 
-function warn(error) {
-  process.emitWarning(`an exchange was not recorded: ${error.message}`, "BlackboxWarning");
-}
+const NOT_RECORDED = "an exchange was not recorded";
 
-/** Runs an act whose error must not reach the caller. */
-function told(onError, act) {
-  try {
-    act();
-  } catch (error) {
-    try {
-      onError(error);
-    } catch {
-      warn(error);
+/** A function that writes rows in their order, and those again that met a lock. */
+function writer(db, insert, onError) {
+  const rows = [];
+  let timer;
+  const write = () => {
+    timer = clearTimeout(timer);
+    for (; rows.length > 0; rows.shift()) {
+      let isLocked = false;
+      told(onError, NOT_RECORDED, () => {
+        try {
+          withoutWaiting(db, () => insert.run(...rows[0]));
+        } catch (error) {
+          isLocked = isBusy(error);
+          if (!isLocked || rows.length > WAITING) throw error;
+        }
+      });
+      if (isLocked && rows.length <= WAITING) {
+        timer = setTimeout(write, AGAIN_MS);
+        return;
+      }
     }
-  }
+  };
+  return (row) => {
+    rows.push(row);
+    if (timer === undefined || rows.length > WAITING) write();
+  };
 }
 
 /** The body of a request, and what to pass to fetch in its place. A body that must be read

@@ -1,14 +1,16 @@
 // The types of the packages, used as a program would. It is only compiled.
 import type { BaseCheckpointSaver } from "@langchain/langgraph-checkpoint";
-import type { Session } from "@openai/agents";
+import type { RunnableConfig } from "@langchain/core/runnables";
+import { Runner, type Session } from "@openai/agents";
 import type { SpanExporter } from "@opentelemetry/sdk-trace-base";
 import Database from "better-sqlite3";
 import { DatabaseSync } from "node:sqlite";
 import { getLoadablePath, load } from "sqlite-blackbox";
 import { BlackboxSession } from "sqlite-blackbox/agents";
-import { recordFetch } from "sqlite-blackbox/fetch";
+import { AgentStoppedError, recordFetch } from "sqlite-blackbox/fetch";
 import { BlackboxSaver } from "sqlite-blackbox/langgraph";
 import { BlackboxSpanExporter } from "sqlite-blackbox/otel";
+import { stopCallbacks, stopFilter, throwIfStopped } from "sqlite-blackbox/stop";
 
 const path: string = getLoadablePath();
 const ours: Database.Database = load(new Database(path));
@@ -20,11 +22,22 @@ for (const db of [ours, builtIn]) {
   await new BlackboxSaver(db).prune(["a"], { strategy: "delete" });
   const session: Session = new BlackboxSession(db, { sessionId: "a", ttlDays: "permanent" });
   const exporter: SpanExporter = new BlackboxSpanExporter(db);
-  void [send, saver, session, exporter];
+  const record: typeof fetch = recordFetch(db, { agent: "a", onStop: "record" });
+  void [send, record, saver, session, exporter];
+  try {
+    throwIfStopped(db, "a", { ring: "tape" });
+  } catch (error) {
+    if (error instanceof AgentStoppedError) error.stoppedAt.toFixed();
+  }
+  const runner = new Runner({ callModelInputFilter: stopFilter(db) });
+  const options: RunnableConfig = { callbacks: [stopCallbacks(db, { agent: "a" })] };
+  void [runner, options];
 }
 
 // @ts-expect-error the agent is missing
 recordFetch(ours, {});
+// @ts-expect-error there is no such way
+recordFetch(ours, { agent: "a", onStop: "stop" });
 // @ts-expect-error there is no such strategy
 void new BlackboxSaver(ours).prune(["a"], { strategy: "all" });
 // @ts-expect-error a path is not a connection
