@@ -29,6 +29,7 @@ static const char *cacheText(BxCall *p, int i, const char *zWhat, int bNull) {
 static const char *cachePart(char zOut[9]) {
   static const char zLetters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
   int n = 0;
+  assert(zOut != 0);
   while (n < 8) {
     unsigned char c;
     sqlite3_randomness(1, &c);
@@ -106,6 +107,7 @@ static const char zCacheDelete[] =
 static int returnRow(BxCall *p, BxStmts *pHome, sqlite3_stmt *pStmt) {
   int bRow = bxRow(pStmt, &p->err);
   i64 id = bRow ? sqlite3_column_int64(pStmt, 1) : 0;
+  assert(pStmt != 0 || p->err.rc != SQLITE_OK);
   if (bRow) bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
   if (bRow) bxRoomWrote(pHome, &bxCacheRoom, id, id);
   bxRun(pStmt, &p->err);
@@ -164,6 +166,7 @@ static const char zCacheExpire[] =
 #define QUIET_MS 1000
 static int mayHaveExpired(CacheQuiet *p, BxStmts *pHome, BxErr *pErr) {
   i64 iNow = bxNow(), iNext;
+  assert(pHome != 0);
   if (p != 0 && p->pHome == pHome && p->iUntil >= iNow &&
       p->nChange == sqlite3_total_changes(pHome->bx->db)) {
     return 0;
@@ -183,6 +186,7 @@ static int mayHaveExpired(CacheQuiet *p, BxStmts *pHome, BxErr *pErr) {
 ** is in doubt. */
 static void removeExpired(BxStmts *pHome, BxErr *pErr) {
   i64 iNow = bxTrustedTime(pHome, 1, pErr);
+  assert(!bxInWriter(pHome->bx));
   if (bxOthersRefuse(pHome, "cache.expired", 0, pErr)) return;
   bxDo(pHome, bxCacheRule, pErr, "t", "expired");
   bxDo(pHome, zCacheExpire, pErr, "i", iNow);
@@ -252,6 +256,7 @@ static void cacheCheckItem(
     BxStmts *pHome, sqlite3_stmt *pItem, const char *zKey, BxErr *pErr) {
   int bData = sqlite3_column_type(pItem, ITEM_DATA) == SQLITE_NULL ||
               cacheIsDamaged(pHome, pItem, ITEM_DATA, pErr);
+  assert(zKey != 0);
   if (!bData && !cacheIsDamaged(pHome, pItem, ITEM_METADATA, pErr)) return;
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: %s of item %Q is not JSON (%d bytes); the other "
@@ -266,6 +271,7 @@ static void addColumn(sqlite3_str *pOut, const char *zName, sqlite3_stmt *pItem,
     int iCol, int bJson, BxErr *pErr) {
   const char *z = bxColumnText(pItem, iCol, pErr);
   int n = sqlite3_column_bytes(pItem, iCol);
+  assert(iCol >= ITEM_KEY && iCol <= ITEM_METADATA);
   sqlite3_str_appendall(pOut, zName);
   if (z == 0) return;
   if (bJson) sqlite3_str_append(pOut, z, n);

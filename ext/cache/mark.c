@@ -232,6 +232,7 @@ static int marksBegin(CacheMarks *p, BxStmts *pHome) {
 /* Notes one read. If there is no room or memory, it is not noted. */
 static void marksNote(CacheMarks *p, const char *zSession, i64 iNow) {
   CacheMark *pMark = p->aMark;
+  assert(zSession != 0);
   while (
       pMark < &p->aMark[p->nMark] && strcmp(pMark->zSession, zSession) != 0) {
     pMark++;
@@ -251,6 +252,7 @@ static void marksNote(CacheMarks *p, const char *zSession, i64 iNow) {
 
 /* Whether that time has passed, or the clock was set back. */
 static int marksPassed(i64 iThen, i64 iNow, i64 nInterval) {
+  assert(nInterval >= 0);
   return iNow - iThen >= nInterval || iNow < iThen;
 }
 

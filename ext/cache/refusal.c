@@ -39,6 +39,7 @@ const char *bxCacheKey(
 static sqlite3_value *argumentOf(
     BxCall *p, const char *const *azArg, const char *zColumn) {
   int i;
+  assert(zColumn != 0);
   for (i = 0; azArg[i] != 0; i++) {
     if (strcmp(azArg[i], zColumn) == 0) return bxArg(p, i);
   }
@@ -71,6 +72,7 @@ static char *showArgument(const char *zColumn, sqlite3_value *pVal) {
 /* Inserts ", got <value>" before the advice of a message. */
 static void addValue(BxErr *pErr, char *zShown) {
   const char *zAdvice = strchr(pErr->zMsg, ';');
+  assert(pErr->rc != SQLITE_OK && pErr->zMsg != 0);
   if (zAdvice != 0 && zShown != 0) {
     bxReword(
         pErr, sqlite3_mprintf("%.*s, got %s%s", (int)(zAdvice - pErr->zMsg),
@@ -83,6 +85,7 @@ static void addValue(BxErr *pErr, char *zShown) {
 static void explainValue(BxCall *p, const char *const *azArg) {
   const char *z = strstr(p->err.zMsg, ": ");
   int i;
+  assert(p->err.zMsg != 0);
   if (z == 0) return;
   z += 2;
   if (strncmp(z, "session_id, ", 12) == 0) { /* the parts of a key */
@@ -103,6 +106,7 @@ static void explainValue(BxCall *p, const char *const *azArg) {
 static void explainSize(
     BxCall *p, BxStmts *pHome, const char *const *azArg, BxErr *pErr) {
   i64 nMax = bxNumber(pHome, "SELECT max_item FROM main.cache__limits", pErr);
+  assert(p->err.rc != SQLITE_OK);
   p->err.rc = SQLITE_TOOBIG;
   if (nMax == 0) return;
   bxReword(&p->err,
@@ -137,6 +141,7 @@ static void explainQuota(
   sqlite3_stmt *pStmt = bxPrepare(pHome, zCacheQuota, pErr);
   char *zKey = givenKey(p, azArg);
   i64 nByte = bxBytes(argumentOf(p, azArg, "data"));
+  assert((p->err.rc & 0xff) == SQLITE_CONSTRAINT);
   bxBind(pStmt, pErr, "vt", argumentOf(p, azArg, "session_id"), zKey);
   if (bxRow(pStmt, pErr)) {
     const char *zSession = bxColumnText(pStmt, 0, pErr);
@@ -164,6 +169,7 @@ static void explainQuota(
 
 /* Whether the code says that the file cannot be used now. */
 static int isStorage(const BxErr *pErr) {
+  assert(pErr->rc != SQLITE_OK);
   switch (pErr->rc & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -213,6 +219,7 @@ void bxCacheExplain(BxCall *p, const char *const *azArg) {
 /* Whether z up to zEnd is 1 to 128 printable characters. */
 static int fitsPart(const char *z, const char *zEnd) {
   int n = 0;
+  assert(z <= zEnd);
   for (; z < zEnd; z++) {
     unsigned char c = (unsigned char)*z;
     if (c < ' ' || c == 0x7f) return 0;

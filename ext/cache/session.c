@@ -148,6 +148,7 @@ static const char zCacheOldestOfAll[] =
 
 static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRoom, pErr);
+  assert(pRoom->zSession != 0 || pErr->rc != SQLITE_OK);
   bxBind(pStmt, pErr, "tti", pRoom->zSession, pRoom->zKey, nByte);
   if (bxRow(pStmt, pErr)) {
     pRoom->nLeft = sqlite3_column_int64(pStmt, 0);
@@ -167,6 +168,7 @@ static void evictFrom(CacheRoom *pRoom, BxStmts *pHome, int bAll, BxErr *pErr) {
   i64 *pLeft = bAll ? &pRoom->nTotalLeft : &pRoom->nLeft;
   i64 iAt = pRoom->iLastAt, iId = pRoom->iLastId;
   sqlite3_stmt *pStmt;
+  assert(pRoom->bEvict && pRoom->bGrows);
   if (*pLeft >= 0) return;
   pStmt = bxStmt(pHome, bAll ? zCacheOldestOfAll : zCacheOldest, pErr);
   bxBind(pStmt, pErr, bAll ? "ttiii" : "tti", pRoom->zSession, pRoom->zKey,
@@ -182,6 +184,7 @@ static void evictFrom(CacheRoom *pRoom, BxStmts *pHome, int bAll, BxErr *pErr) {
 }
 
 void bxCacheFindRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
+  assert(nByte >= 0);
   pRoom->iLastAt = -1;
   readRoom(pRoom, pHome, nByte, pErr);
   if (pErr->rc == SQLITE_OK && pRoom->bEvict && pRoom->bGrows) {
@@ -313,6 +316,8 @@ static int applyRule(
       pDue->zWhere, pDue->zFree, pDue->zAt);
   sqlite3_stmt *pStmt = zSql ? bxPrepare(pHome, zSql, pErr) : 0;
   i64 bMore = 0;
+  assert(strncmp(pDue->zRule, "cache.", 6) == 0);
+  assert(pDue->zNote == bxCacheRule);
   sqlite3_free(zSql);
   bxDo(pHome, pDue->zNote, pErr, "t", strchr(pDue->zRule, '.') + 1);
   bxBind(pStmt, pErr, "ii", iCut, nLimit);
@@ -331,6 +336,7 @@ static void cleanUp(BxCall *p, BxStmts *pHome, const BxDue aRule[2],
     const i64 aCut[2], i64 nLimit, int bSessions) {
   CacheCounts was, is;
   int i, bMore = 0;
+  assert(nLimit == -1 || nLimit > 0 || p->err.rc != SQLITE_OK);
   bxCacheWriteMarks(pHome, &p->err); /* what was read is not idle */
   is = was = cacheCount(pHome, &p->err);
   for (i = 0; i < 2; i++) {
@@ -352,6 +358,7 @@ static void cleanUp(BxCall *p, BxStmts *pHome, const BxDue aRule[2],
 static i64 daysIn(sqlite3_value *pVal, const char *zWhat, BxErr *pErr) {
   int eType = sqlite3_value_type(pVal);
   double rDay = sqlite3_value_double(pVal);
+  assert(pVal != 0);
   if (pErr->rc != SQLITE_OK) return 0;
   if ((eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) && rDay >= 0 &&
       rDay <= 2932896) { /* to the year 9999 */
@@ -368,6 +375,7 @@ static i64 daysSet(BxStmts *pHome, const char *zName, BxErr *pErr) {
 
 /* The limit, or -1 (which SQLite treats as no limit) if it was not given. */
 static i64 limitArgument(BxCall *p, int i) {
+  assert(i > 0);
   return bxArg(p, i) ? bxInt(p->aArg[i], "limit", 1, 1000000000, &p->err) : -1;
 }
 

@@ -25,6 +25,7 @@ static void beginAct(EvBuffer *p, EvState *pBefore, BxErr *pErr) {
 
 static char *pruneResult(const EvState *pBefore, const EvState *pAfter,
     i64 iStart, const char *zMore) {
+  assert(iStart > 0 && zMore != 0);
   return sqlite3_mprintf(
       "{\"beforeSize\":%lld,\"afterSize\":%lld,\"actionsRemoved\":%lld,"
       "\"screenshotsRemoved\":%lld,\"duration\":%lld%s}",
@@ -87,6 +88,7 @@ static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
 /* The free pages of the file with the overflow. */
 static i64 freeOver(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   BxStmts *pOver;
+  assert(p->bTemp || pState->nOverflow == 0);
   if (pState->nOverflow == 0) return 0;
   pOver = bxSchema(p->pOn->bx, pState->zOverflow, pErr);
   return pOver ? bxNumber(pOver, "PRAGMA main.freelist_count", pErr) : 0;
@@ -97,6 +99,7 @@ char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   i64 iStart = bxNow(), nFree;
   char *zFrom = 0, *zSql = 0, *zMore = 0, *zOut = 0;
   sqlite3_stmt *pStmt;
+  assert(nKeep >= 0);
   beginAct(p, &before, pErr);
   if (before.nAction > 0) bxEvRefuseHeld(p, pErr);
   bxEvOverflowClaim(p, &before, pErr);
@@ -155,6 +158,7 @@ static void act(
     BxCall *pCall, Act eAct, i64 nKeep, EvState *pBefore, EvState *pAfter) {
   EvBuffer *p = bxEvFind(pCall);
   BxErr *pErr = &pCall->err;
+  assert(nKeep >= 0);
   memset(pBefore, 0, sizeof(*pBefore));
   memset(pAfter, 0, sizeof(*pAfter));
   if (p == 0 || pErr->rc != SQLITE_OK) return;

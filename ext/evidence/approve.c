@@ -181,6 +181,7 @@ char *bxEvApproved(const char *zTime, BxErr *pErr) {
       "$.visionData", "$.evidence.vision", "$.mouseData", "$.evidence.mouse"};
   sqlite3_str *pOut = sqlite3_str_new(0);
   int i;
+  assert(zTime != 0);
   sqlite3_str_appendf(pOut,
       "coalesce((WITH slim(j) AS MATERIALIZED (SELECT evidence_slim(action)) "
       "SELECT json_replace(j, "
@@ -270,6 +271,7 @@ char *bxEvProblemsSql(const char *zFrom) {
   char *zHead = sqlite3_mprintf(zDoc, zFrom);
   char *zSql =
       zHead ? sqlite3_mprintf("%s%s%s", zHead, zMembers, zOfMember) : 0;
+  assert(zFrom != 0);
   sqlite3_free(zHead);
   return zSql;
 }

@@ -104,6 +104,7 @@ static int openBuffer(sqlite3 *db, Bx *bx, const char *const *argv,
   EvBuffer *p = 0;
   const char *zFile = sqlite3_db_filename(db, argv[1]);
   char *zSql;
+  assert(argv[1] != 0 && argv[2] != 0);
   refuseColumn(argv[2], pErr);
   zSql = bxPrintf(pErr,
       "CREATE TABLE x(id TEXT, timestamp INTEGER, action TEXT, screenshot "
@@ -276,6 +277,7 @@ static char *planText(int idxNum, int bSql) {
 /* The bit of a constraint, or 0. */
 static int constraintBit(const struct sqlite3_index_constraint *p) {
   int bEq = p->op == SQLITE_INDEX_CONSTRAINT_EQ;
+  assert(COL_TIMESTAMP == COL_ID + 1);
   if (!p->usable) return 0;
   if (p->iColumn < 0) return bEq ? BY_ROWID : 0;
   if (p->iColumn == COL_ID) return bEq ? BY_ID : 0;
@@ -343,6 +345,7 @@ static void endScan(EvCursor *p) {
 }
 
 static int bufferClose(sqlite3_vtab_cursor *pCursor) {
+  assert(pCursor != 0);
   endScan((EvCursor *)pCursor);
   sqlite3_free(pCursor);
   return SQLITE_OK;
@@ -472,6 +475,7 @@ static void checkComputed(sqlite3_value **apCol, int bUpdate, BxErr *pErr) {
   } aComputed[] = {{COL_SIZE, "size_bytes"}, {COL_PRUNED, "pruned"},
       {COL_STORAGE, "storage"}};
   int i;
+  assert(bUpdate == 0 || bUpdate == 1);
   for (i = 0; i < 3; i++) {
     sqlite3_value *pVal = apCol[aComputed[i].iCol];
     if (bUpdate ? sqlite3_value_nochange(pVal) : isNullValue(pVal)) continue;
@@ -501,6 +505,7 @@ static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   int eConflict = sqlite3_vtab_on_conflict(p->pOn->bx->db), i, bRow = 0;
   BxErr err = {SQLITE_OK, 0};
   BxWrite write;
+  assert(argc == 1 || argc == COL_VALUE + 3);
   bxWriteBegin(&write, p->pOn->bx);
   if (argc == 1) {
     bxEvDelete(p, sqlite3_value_int64(argv[0]), &err);

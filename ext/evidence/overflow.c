@@ -39,6 +39,7 @@ const BxRecords bxEvidenceRecords[] = {
 static sqlite3_stmt *prepare(
     EvBuffer *p, const char *zOverflow, const char *zSql, BxErr *pErr) {
   sqlite3_stmt *pStmt;
+  assert(zSql != 0 || pErr->rc != SQLITE_OK);
   if (pErr->rc != SQLITE_OK) return 0;
   bxWriteNote(p->pOn->bx, pErr);
   pStmt = bxPlain(p->pOn->bx->db, zSql, pErr);
@@ -92,6 +93,8 @@ sqlite3_stmt *bxEvPrepareOver(
 static void runOver(EvBuffer *p, const EvState *pState,
     const char *const *azSql, int n, i64 iRow, BxErr *pErr) {
   int i;
+  assert(pState->zOverflow != 0 || pErr->rc != SQLITE_OK);
+  assert(n > 0 && iRow >= 0);
   for (i = 0; i < n && pErr->rc == SQLITE_OK; i++) {
     sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState, azSql[i], pErr);
     bxBind(pStmt, pErr, sqlite3_bind_parameter_count(pStmt) > 1 ? "ti" : "t",
@@ -107,6 +110,7 @@ static void runOver(EvBuffer *p, const EvState *pState,
 ** lost. */
 static void handOn(BxErr *pFrom, BxErr *pErr) {
   int rc = pFrom->rc & 0xff;
+  assert(pFrom != pErr);
   if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED || rc == SQLITE_READONLY ||
       (rc == SQLITE_ERROR && !bxIs(pFrom, "OwnerError"))) { /* it is detached */
     bxClear(pFrom);
@@ -119,6 +123,7 @@ static void handOn(BxErr *pFrom, BxErr *pErr) {
 ** virtual table.) */
 static int changesRow(sqlite3_stmt *pStmt, BxErr *pErr) {
   int nChange = 0;
+  assert(pStmt != 0 || pErr->rc != SQLITE_OK);
   bxRow(pStmt, pErr);
   if (pErr->rc == SQLITE_OK) {
     nChange = sqlite3_changes(sqlite3_db_handle(pStmt));
@@ -138,6 +143,7 @@ static int writeOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
             " SET seen = max(seen, excluded.seen), removed = excluded.removed"
             " WHERE claim = excluded.claim",
       pErr);
+  assert(p->bTemp && pState->nOverflow >= 0);
   bxBind(pStmt, pErr, pState->nOverflow > 0 ? "itti" : "ittit", bxNow(),
       pState->zOwner, pState->zClaim, pState->nRemoved, p->pOn->zTable);
   return changesRow(pStmt, pErr);
@@ -149,6 +155,7 @@ static int writeOwner(EvBuffer *p, const EvState *pState, BxErr *pErr) {
 ** old one no longer belongs to it. */
 static void claim(EvBuffer *p, EvState *pState, BxErr *pErr) {
   char zOwner[37], zClaim[37];
+  assert(pState->zOverflow != 0);
   assert(p->bTemp);
   if (writeOwner(p, pState, pErr) || pErr->rc != SQLITE_OK) return;
   if (pState->nOverflow > 0) {
@@ -229,6 +236,7 @@ static void resume(EvBuffer *p, const EvState *pState, BxErr *pErr) {
       "UPDATE over.evidence_owners SET claim = ?2, buffer = ?3, "
       "seen = max(seen, ?4) WHERE owner = ?1",
       pErr);
+  assert(pState->zOwner != 0 || pErr->rc != SQLITE_OK);
   bxBind(pStmt, pErr, "ttti", pState->zOwner, pState->zClaim, p->pOn->zTable,
       bxNow());
   if (!changesRow(pStmt, pErr)) {
@@ -267,6 +275,7 @@ void bxEvOverflowOpen(
       "DELETE FROM over.evidence_owners WHERE rows = 0 AND owner <> ?1"};
   char zUuid[37], zClaim[37];
   EvState state = {0}, *pState = &state;
+  assert(zDb != 0 && zDb[0] != 0);
   bxEvOverflowExpect(p, zDb, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxUuid(zUuid);
@@ -291,6 +300,7 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
       "DELETE FROM over.evidence__overflow WHERE owner = ?1",
       "DELETE FROM over.evidence_owners WHERE owner = ?1"};
   BxErr err = {SQLITE_OK, 0};
+  assert(p->bTemp || pState->zOverflow == 0);
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
   claim(p, pState, &err);
   if (err.rc == SQLITE_ERROR) {
@@ -327,6 +337,7 @@ i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
   EvChoice chosen = {0, 0, 0};
   i64 iRow;
   int i;
+  assert(nGoal >= -1);
   if (pErr->rc == SQLITE_OK) {
     bxEvChooseMemory(p, pState, nGoal, &chosen, pErr);
   }
@@ -362,6 +373,7 @@ void bxEvOverflowBack(
       " SELECT r.rid, o.screenshot" OVER_BACK
       " AND r.screenshot_bytes > 0 AND o.screenshot IS NOT NULL"};
   sqlite3_stmt *pStmt;
+  assert(pRow->ePlace == EV_OVERFLOW);
   if (pErr->rc != SQLITE_OK) return;
   claim(p, pState, pErr);
   if (pErr->rc != SQLITE_OK) return;
@@ -400,6 +412,7 @@ static const char zOverCount[] =
                       "owner = ?1";
 
 void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  assert(p->bTemp || pState->zOverflow == 0);
 #define MARKED(whole)                                                          \
   " WHERE owner = ?1 AND id IN (SELECT id FROM main.@_gone WHERE whole "       \
   "= " whole ")"
@@ -443,6 +456,7 @@ void bxEvOverflowApprove(EvBuffer *p, EvState *pState, BxErr *pErr) {
       zOverCount};
   char *zApproved, *zSql;
   sqlite3_stmt *pLost;
+  assert(pState->nOverflow >= 0);
   if (pErr->rc != SQLITE_OK || pState->nOverflow == 0) return;
   claim(p, pState, pErr);
   zApproved = bxEvApproved("timestamp", pErr);

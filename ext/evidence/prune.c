@@ -26,6 +26,8 @@ static const char zReceiptCap[] =
     "DELETE FROM main.@_log WHERE id <= (SELECT max(id) FROM main.@_log) - ?1";
 
 void bxEvNote(EvBuffer *p, const EvReceipt *pReceipt, BxErr *pErr) {
+  assert(pReceipt->nRow >= 0 && pReceipt->nShot >= 0);
+  assert(pReceipt->zRule != 0);
   if (pReceipt->nRow == 0 && pReceipt->nByte == 0) return;
   bxDo(p->pOn, zReceiptSql, pErr, "itiiiii", bxNow(), pReceipt->zRule,
       pReceipt->nRow, pReceipt->nShot, pReceipt->nByte, pReceipt->iOldest,
@@ -36,6 +38,7 @@ void bxEvNote(EvBuffer *p, const EvReceipt *pReceipt, BxErr *pErr) {
 static void addReceipt(
     EvReceipt *pOut, i64 iTime, i64 nRow, i64 nShot, i64 nByte) {
   int bFirst = pOut->nRow == 0 && pOut->nByte == 0;
+  assert(nRow >= 0 && nRow <= 1 && nShot >= 0 && nShot <= 1);
   if (bFirst || iTime < pOut->iOldest) pOut->iOldest = iTime;
   if (bFirst || iTime > pOut->iNewest) pOut->iNewest = iTime;
   pOut->nRow += nRow;
@@ -58,6 +61,7 @@ void bxEvPrepareRemoval(EvBuffer *p, BxErr *pErr) {
 }
 
 void bxEvMarkGone(EvBuffer *p, i64 iRow, i64 bWhole, BxErr *pErr) {
+  assert(bWhole == 0 || bWhole == 1);
   bxDo(p->pOn,
       "INSERT INTO main.@_gone(id, whole) SELECT id, ?2 FROM main.@_rows"
       " WHERE rid = ?1 ON CONFLICT (id) DO UPDATE"
@@ -68,7 +72,7 @@ void bxEvMarkGone(EvBuffer *p, i64 iRow, i64 bWhole, BxErr *pErr) {
 /* Removes the screenshot of a row. bLater: a sweep will delete it. */
 static void removeShot(EvBuffer *p, EvState *pState, EvRecord *pRow, int bLater,
     EvReceipt *pReceipt, BxErr *pErr) {
-  assert(!pRow->iPinned);
+  assert(!pRow->iPinned || pErr->rc != SQLITE_OK);
   bxDo(p->pOn, zNoShot, pErr, "i", pRow->iRow);
   if (pRow->ePlace == EV_OVERFLOW) {
     bxEvMarkGone(p, pRow->iRow, 0, pErr);
@@ -88,7 +92,7 @@ void bxEvDropData(EvBuffer *p, i64 iRow, BxErr *pErr) {
 
 static void removeRow(EvBuffer *p, EvState *pState, const EvRecord *pRow,
     EvReceipt *pReceipt, BxErr *pErr) {
-  assert(!pRow->iPinned);
+  assert(!pRow->iPinned || pErr->rc != SQLITE_OK);
   if (pRow->ePlace == EV_OVERFLOW) {
     bxEvMarkGone(p, pRow->iRow, 1, pErr);
   } else {
@@ -127,6 +131,7 @@ void bxEvChooseMemory(EvBuffer *p, const EvState *pState, i64 nGoal,
       pErr);
   const EvRecord *pRow;
   i64 nMemory = pState->nMemory;
+  assert(p->bTemp && pOut->nRow == 0);
   while (nMemory > nGoal && (pRow = choose(pOut, pStmt, pErr)) != 0) {
     nMemory -= pRow->nAction + pRow->nShot + EV_ROW_BYTES;
   }
@@ -139,6 +144,7 @@ static double chooseEvidence(EvBuffer *p, const char *zSql, i64 iSpared,
     i64 nMost, double rNeed, int bShot, EvChoice *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(p->pOn, zSql, pErr);
   const EvRecord *pRow;
+  assert(pOut->nRow == 0 && nMost > 0);
   bxBind(pStmt, pErr, "ii", iSpared, nMost);
   while (rNeed > 0 && (pRow = choose(pOut, pStmt, pErr)) != 0) {
     rNeed -= (double)(bShot ? pRow->nShot : pRow->nAction + EV_ROW_BYTES);
@@ -151,6 +157,7 @@ static double chooseEvidence(EvBuffer *p, const char *zSql, i64 iSpared,
 
 double bxEvExcess(const EvState *pState, i64 nComing) {
   double rSize = (double)(pState->nBytes + nComing);
+  assert(nComing >= 0);
   return rSize - (double)pState->nMax * (pState->rThreshold - 0.1);
 }
 
@@ -160,6 +167,7 @@ void bxEvRemovePruned(EvBuffer *p, EvState *pState, const char *zRule,
   EvChoice shots = {0, 0, 0}, chosen = {0, 0, 0};
   double rNeed = bxEvExcess(pState, nComing);
   i64 i;
+  assert(iSpared >= 0);
   rNeed = chooseEvidence(
       p, zSureShots, iSpared, EV_NO_LIMIT, rNeed, 1, &shots, pErr);
   chooseEvidence(p, zOldRows, iSpared, EV_NO_LIMIT, rNeed, 0, &chosen, pErr);
@@ -181,6 +189,7 @@ void bxEvRemoveShots(EvBuffer *p, EvState *pState, const char *zRule, i64 nKeep,
   EvReceipt receipt = {zRule, 0, 0, 0, 0, 0};
   EvChoice chosen = {0, 0, 0};
   i64 i, nMost = pState->nFree - nKeep;
+  assert(nKeep >= 0);
   if (pErr->rc != SQLITE_OK || nMost <= 0) return;
   chooseEvidence(p, pState->bRated ? zOldShots : zSureShots, 0, nMost, 1e300, 1,
       &chosen, pErr);
@@ -223,6 +232,7 @@ static void listSweep(EvBuffer *p, int bAdd, BxErr *pErr) {
                              " VALUES('@') ON CONFLICT DO NOTHING";
   static const char zEnd[] =
       "DELETE FROM main.evidence__sweeps WHERE buffer = '@'";
+  assert(bAdd == 0 || bAdd == 1);
   if (!p->bTemp) bxDo(p->pOn, bAdd ? zAdd : zEnd, pErr, "");
 }
 
@@ -230,6 +240,7 @@ void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr) {
   static const char zFree[] = "PRAGMA main.freelist_count";
   sqlite3_stmt *pStmt;
   i64 nBefore, nAfter, nRow = 0;
+  assert(nPage > 0);
   if (pErr->rc != SQLITE_OK || pState->iStale == 0) return;
   nBefore = nAfter = bxAsk(p->pOn, zFree, pErr, "");
   while (pState->iStale > 0 && nRow < EV_SWEEP_ROWS &&

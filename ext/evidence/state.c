@@ -53,13 +53,15 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
       " retention_policy WHEN 'keep-last-n' THEN max_screenshots ELSE -1 END,"
       " " COUNTERS " FROM main.@_state",
       pErr);
+  assert(p->pOn != 0);
   memset(pState, 0, sizeof(*pState));
   if (bxRow(pStmt, pErr)) {
     i64 iFormat = sqlite3_column_int64(pStmt, 6);
     int i = 8;
     pState->nMax = sizeColumn(pStmt, 0);
     pState->rThreshold = sqlite3_column_double(pStmt, 1);
-    pState->zOverflow = bxColumnCopy(pStmt, 2, pErr);
+    /* (A file whose state says otherwise is damaged.) */
+    if (p->bTemp) pState->zOverflow = bxColumnCopy(pStmt, 2, pErr);
     if (pState->zOverflow != 0) {
       pState->zOwner = bxColumnCopy(pStmt, 3, pErr);
       pState->zClaim = bxColumnCopy(pStmt, 4, pErr);
@@ -76,6 +78,7 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
 #define READ(counter) pState->counter = sizeColumn(pStmt, i++);
     EACH_COUNTER(READ)
 #undef READ
+    if (!p->bTemp) pState->nOverflow = 0;
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: table %s_state of buffer %s has no row; restore "
@@ -119,6 +122,8 @@ void bxEvCountRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
 }
 
 void bxEvMove(EvState *pState, EvRecord *pRow, int ePlace) {
+  assert(pRow->ePlace != ePlace);
+  assert(ePlace == EV_MEMORY || ePlace == EV_OVERFLOW);
   bxEvCount(pState, pRow, -1);
   pRow->ePlace = ePlace;
   bxEvCount(pState, pRow, 1);
@@ -138,6 +143,7 @@ void bxEvCount(EvState *pState, const EvRecord *pRow, int iSign) {
 }
 
 void bxEvReadRecord(sqlite3_stmt *pStmt, int iCol, EvRecord *pOut) {
+  assert(iCol + 7 <= sqlite3_column_count(pStmt));
   pOut->iRow = sqlite3_column_int64(pStmt, iCol);
   pOut->iTime = sqlite3_column_int64(pStmt, iCol + 1);
   pOut->nAction = sizeColumn(pStmt, iCol + 2);

@@ -52,6 +52,7 @@ enum { SET_MAX, SET_THRESHOLD, SET_POLICY, SET_SHOTS, SETTINGS };
 static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
   const char *zDb = (const char *)sqlite3_value_text(pVal);
   EvState state;
+  assert(pVal != 0);
   bxEvLoadState(p, &state, pErr);
   if (pErr->rc == SQLITE_OK && state.nOverflow > 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -79,6 +80,7 @@ static void settleRows(EvBuffer *p, EvState *pState, int bCheck, BxErr *pErr) {
   double rLimit = (double)pState->nMax * pState->rThreshold;
   int bPrune = (double)pState->nBytes > rLimit;
   int bShots = pState->nKeep >= 0 && pState->nFree > pState->nKeep;
+  assert(bCheck == 0 || bCheck == 1);
   if (pErr->rc != SQLITE_OK) return;
   if (bCheck && pState->nPinned > pState->nMax) {
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -100,6 +102,7 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   const char *z = 0;
   double r;
   int i = 0, eType, bGood, bRated;
+  assert(pVal != 0 || pErr->rc != SQLITE_OK);
   if (pErr->rc != SQLITE_OK) return;
   if (sqlite3_stricmp(zName, "overflow") == 0) {
     setOverflow(p, pVal, pErr);
@@ -196,6 +199,7 @@ void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
 
 int bxEvIsObject(const char *z, int n) {
   int i = 0;
+  assert(n >= 0);
   while (i < n && strchr(" \t\r\n", z[i]) != 0) i++;
   return i < n && z[i] == '{';
 }
@@ -229,6 +233,7 @@ static void checkScreenshot(sqlite3_value *pVal, BxErr *pErr) {
 
 /* pinned as 0 or 1; the default is 0. */
 static i64 pinnedOf(sqlite3_value *pVal, BxErr *pErr) {
+  assert(pErr != 0);
   if (pVal == 0 || sqlite3_value_type(pVal) == SQLITE_NULL) return 0;
   return bxInt(pVal, "pinned", 0, 1, pErr);
 }
@@ -283,6 +288,7 @@ static double rateAction(
     EvBuffer *p, int bRated, sqlite3_value *pAction, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   double r = -1;
+  assert(bRated == 0 || bRated == 1);
   if (!bRated || pAction == 0) return r;
   pStmt = bxStmt(p->pOn, "SELECT " EV_BEST("?1"), pErr);
   bxBind(pStmt, pErr, "s", pAction);
@@ -294,6 +300,7 @@ static double rateAction(
 void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
   char *zAll, *zSql;
   sqlite3_stmt *pStmt;
+  assert(bRated == 0 || bRated == 1);
   if (pErr->rc != SQLITE_OK) return;
   bxDo(p->pOn, "UPDATE main.@_rows SET confidence = -1 WHERE confidence <> -1",
       pErr, "");
@@ -334,6 +341,7 @@ void bxEvRefuseHeld(EvBuffer *p, BxErr *pErr) {
 }
 
 void bxEvFinish(EvBuffer *p, EvState *pState, BxErr *pErr) {
+  assert(pErr->rc != SQLITE_OK || pState->nAction >= 0);
   bxEvSaveState(p, pState, pErr);
   bxEvOverflowSweep(p, pState, pErr);
 }
@@ -362,6 +370,8 @@ static void checkSize(EvBuffer *p, const EvState *pState, const char *zId,
 static void makeMemory(EvBuffer *p, EvState *pState, i64 nNew, BxErr *pErr) {
   double rMax = (double)pState->nMax;
   i64 nGoal;
+  assert(p->bTemp || pState->zOverflow == 0);
+  assert(nNew >= EV_ROW_BYTES);
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
   if ((double)(pState->nMemory + nNew) <= rMax * OVERFLOW_HIGH) return;
   nGoal = (i64)(rMax * OVERFLOW_LOW) - nNew;
@@ -376,6 +386,7 @@ typedef struct Growth {
 } Growth;
 
 static int mustPrune(const EvState *pState, const Growth *pGrowth) {
+  assert(pGrowth->iSpared >= 0);
   return pGrowth->nGrowth > 0 && (double)(pState->nBytes + pGrowth->nGrowth) >
                                      (double)pState->nMax * pState->rThreshold;
 }
@@ -430,6 +441,7 @@ static void pinRow(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
       "  FROM main.@_shots AS s WHERE s.rid = r.rid) END"
       " FROM main.@_rows AS r WHERE rid = ?1";
   i64 iNo = 1;
+  assert(pRow->iPinned == 0);
   if (!p->bTemp) {
     iNo = bxAsk(p->pOn,
         "SELECT coalesce(max(no), 0) + 1 FROM main.evidence__pinned", pErr, "");
@@ -451,6 +463,7 @@ static void unpinRow(
       "UPDATE main.evidence__pinned SET pinned = 0 WHERE no = ?2",
       "DELETE FROM main.evidence__pinned WHERE no = ?2"};
   int i;
+  assert(pRow->iPinned != 0);
   for (i = 0; i < 4 && !p->bTemp; i++) {
     bxDo(p->pOn, azSql[i], pErr, "ii", pRow->iRow, pRow->iPinned);
   }
@@ -484,6 +497,7 @@ static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
   EvRecord row = {0, iTime, nAction, nShot, 0, 0, 0};
   EvState state;
   double rRate;
+  assert(zId != 0 && (iPinned == 0 || iPinned == 1));
   bxEvLoadState(p, &state, pErr);
   checkSize(p, &state, zId, nNew, state.nPinned, pErr);
   rRate = rateAction(p, state.bRated, pRow->pAction, pErr);
@@ -543,6 +557,7 @@ static char *readBefore(EvBuffer *p, i64 iRow, EvRecord *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(
       p->pOn, "SELECT id, " EV_RECORD " FROM main.@_rows WHERE rid = ?1", pErr);
   char *zId = 0;
+  assert(pOut != 0);
   memset(pOut, 0, sizeof(*pOut));
   bxBind(pStmt, pErr, "i", iRow);
   if (bxRow(pStmt, pErr)) {
@@ -579,6 +594,7 @@ static void writeData(EvBuffer *p, EvState *pState, const EvRow *pRow,
     EvRecord *pNow, i64 iTime, BxErr *pErr) {
   double rRate = rateAction(p, pState->bRated, pRow->pAction, pErr);
   i64 nShot = pRow->bHasPicture ? bxBytes(pRow->pScreenshot) : pNow->nShot;
+  assert(pNow->iPinned == 0);
   if (pNow->nShot > 0 && nShot == 0) bxEvRemoveShot(p, pState, pNow, pErr);
   bxEvCount(pState, pNow, -1);
   pNow->iTime = iTime;
@@ -615,6 +631,7 @@ void bxEvChange(EvBuffer *p, i64 iRow, EvRow *pRow, BxErr *pErr) {
   int bPin = pRow->pPinned != 0 || pRow->bReplace;
   const char *zSame;
   char *zId = readBefore(p, iRow, &was, pErr);
+  assert(pRow->pScreenshot == 0 || pRow->bHasPicture);
   if (zId == 0) return;
   zSame = pRow->pId ? (const char *)sqlite3_value_text(pRow->pId) : zId;
   if (zSame == 0 || strcmp(zSame, zId) != 0) {
@@ -676,6 +693,7 @@ sqlite3_stmt *bxEvPrepareTiers(
     EvBuffer *p, const char *zHere, const char *zBoth, BxErr *pErr) {
   EvState state = {0};
   sqlite3_stmt *pStmt;
+  assert(zHere != 0 && zBoth != 0);
   if (p->bTemp) bxEvLoadState(p, &state, pErr);
   if (state.zOverflow != 0) {
     pStmt = bxEvPrepareOver(p, &state, zBoth, pErr);
