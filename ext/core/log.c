@@ -71,6 +71,20 @@ i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr) {
   return pErr->rc == SQLITE_OK ? sqlite3_last_insert_rowid(p->bx->db) : 0;
 }
 
+void bxLogRefusal(BxStmts *p, const char *zDomain, const char *zRule,
+    const char *zWhy, BxErr *pErr) {
+  static const char zSaid[] =
+      "SELECT EXISTS (SELECT 1 FROM main.blackbox__log WHERE subject = ?1 AND"
+      " at > ?2 AND kind = 'refusal' AND reason = ?3)";
+  BxLogRow row = {zDomain, "refusal", zRule, 0, zWhy, 0, bxNow()};
+  i64 iDay = row.iAt - BX_MS_PER_DAY;
+  if (bxAsk(p, zSaid, pErr, "tit", zRule, iDay, zWhy) == 0) {
+    bxLogBegin(p, pErr);
+    bxLogAppend(p, &row, pErr);
+    bxLogProve(p, BX_LOG_TILE, pErr);
+  }
+}
+
 /* Whether the SQL of core makes what SQLite names so, "main.x" or "x". */
 static int isOfCore(const Bx *bx, const char *zName) {
   static const char zBefore[] = "EXISTS main.";

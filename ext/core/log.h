@@ -26,6 +26,10 @@ typedef struct BxLogRow {
 /* Writes it; its leaf follows at the end of the call. Returns its n. */
 i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr);
 
+/* Records that a rule could not be applied, once a day for each reason. */
+void bxLogRefusal(BxStmts *p, const char *zDomain, const char *zRule,
+    const char *zWhy, BxErr *pErr);
+
 /* SQL: a row says who did it, and why, or did until that was erased. What ends a pin or
 ** a hold, and does not say so, was not written by blackbox. */
 #define BX_LOG_SIGNED(l)                                                       \

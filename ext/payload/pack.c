@@ -28,12 +28,6 @@ SQLITE_EXTENSION_INIT3
 #define TEND_QUIET 7     /* writes after one for which nothing was due */
 #define TEND_FREE 128    /* free pages that a file keeps */
 
-int bxPacks(BxStmts *p, BxErr *pErr) {
-  static const char zAny[] =
-      "SELECT EXISTS (SELECT 1 FROM main.payload__packed)";
-  return bxAskOnce(p, zAny, pErr, "") != 0;
-}
-
 const BxBodies bxPayloadBodies = {
     .zTable = "event_payloads",
     .zRow = "SELECT request_body, response_body FROM main.event_payloads"
@@ -48,6 +42,11 @@ const BxBodies bxPayloadBodies = {
     ** does not stay half empty. */
     .zReplace = "UPDATE main.event_payloads SET rowid = rowid,"
                 " request_body = ?2, response_body = ?3 WHERE id = ?1",
+    .zStays = "DELETE FROM main.payload__packed WHERE \"key\" = ?1 AND"
+              " reference NOT IN (SELECT body FROM (SELECT request_body AS body"
+              " FROM main.event_payloads WHERE id = ?1 UNION ALL SELECT"
+              " response_body FROM main.event_payloads WHERE id = ?1) WHERE"
+              " body NOTNULL)",
     .zNamed =
         "SELECT reference, \"key\" FROM main.payload__packed WHERE text = ?1",
     .zAll = "SELECT reference, \"key\" FROM main.payload__packed",
@@ -114,6 +113,19 @@ static char *keysToPack(
   return zAll;
 }
 
+/* Packs the rows with these keys, and logs a refusal. Returns what store_pack() says,
+** to sqlite3_free(). */
+static char *packKeys(
+    BxStmts *p, const char *zKeys, const char *zPack, BxErr *pErr) {
+  char *zSaid = bxCallInner(p, zPack, pErr, "tt", zKeys, p->zDb), *zWhy;
+  if (zSaid != 0 && strstr(zSaid, "\"left\":0,") == 0) {
+    zWhy = bxAskText(p, "SELECT ?1 ->> 'why'", pErr, "t", zSaid);
+    bxLogRefusal(p, "payload", "payload.pack", zWhy, pErr);
+    sqlite3_free(zWhy);
+  }
+  return zSaid;
+}
+
 /* Packs rows that are older than *piUntil, or any if that is NULL. Returns what
 ** store_pack() says, to sqlite3_free(). */
 static char *packRows(BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
@@ -124,7 +136,7 @@ static char *packRows(BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
   needStore(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   zSome = keysToPack(p, piUntil, nLimit, &iLast, pErr);
-  if (zSome != 0) zSaid = bxCallInner(p, zPack, pErr, "tt", zSome, p->zDb);
+  if (zSome != 0) zSaid = packKeys(p, zSome, zPack, pErr);
   noteShare(p, piUntil == 0 ? iLast : 0, pErr);
   sqlite3_free(zSome);
   return zSaid;
@@ -133,7 +145,8 @@ static char *packRows(BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
 void bxPayloadPack(BxCall *p) {
   static const char zResult[] =
       "SELECT json_object('rows', ?1 -> '$.rows', 'rawBytes',"
-      " ?1 -> '$.rawBytes', 'keptBytes', ?1 -> '$.keptBytes', 'more',"
+      " ?1 -> '$.rawBytes', 'keptBytes', ?1 -> '$.keptBytes', 'left',"
+      " json_object('refused', ?1 -> '$.left'), 'more',"
       " json(iif(?2, 'true', 'false')))";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   i64 nLimit = PACK_ROWS, iUntil = 0;
@@ -179,12 +192,6 @@ void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
 
 /*------------------------------------------------- with each write ----*/
 
-/* Calls a function of the store as a part of this call. */
-static i64 askStore(
-    BxStmts *p, const char *zSql, const char *zKeys, BxErr *pErr) {
-  return bxAskInner(p, zSql, pErr, zKeys ? "tt" : "t", p->zDb, zKeys);
-}
-
 /* Looks at some rows, and packs those that are not packed. Returns whether it has. */
 static int tendRows(BxStmts *p, BxErr *pErr) {
   static const char zLook[] =
@@ -197,7 +204,7 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
       "WHERE"
       " rowid > (SELECT pack FROM main.payload__state) ORDER BY rowid LIMIT ?1)"
       " AS u)";
-  static const char zPack[] = "SELECT length(store_pack(?2, ?1, 1))";
+  static const char zPack[] = "SELECT store_pack(?1, ?2, 1)";
   sqlite3_stmt *pStmt;
   char *zKeys = 0;
   i64 iLast = 0, nRow = 0;
@@ -210,7 +217,7 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
     nRow = sqlite3_column_int64(pStmt, 2);
   }
   bxDone(pStmt, pErr);
-  if (nRow > 0) askStore(p, zPack, zKeys, pErr);
+  if (nRow > 0) sqlite3_free(packKeys(p, zKeys, zPack, pErr));
   if (iLast > 0) noteShare(p, iLast, pErr);
   sqlite3_free(zKeys);
   return nRow > 0;
@@ -275,7 +282,7 @@ void bxPayloadTend(BxCall *p) {
   if (pHome == 0) return;
   if (eJob == TEND_PACK && !tendRows(pHome, pErr)) eJob = TEND_SWEEP;
   if (eJob == TEND_SWEEP && hasStore(pHome) &&
-      askStore(pHome, zSweep, 0, pErr)) {
+      bxAskInner(pHome, zSweep, pErr, "t", pHome->zDb)) {
     noteShare(pHome, 0, pErr);
   }
   if (eJob == TEND_LOG) {
@@ -329,9 +336,10 @@ void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
 
 /*---------------------------------------------------------- unpacking ----*/
 
-/* Both bodies are announced before, and the text that a body has is its own
-** reference. */
-static void unpackRow(BxStmts *p, const char *zId, BxErr *pErr) {
+/* Unpacks a row. Both bodies are announced before, and the text that a body has is its own
+** reference. Returns 0 if the row stays: it is damaged, or a trigger of somebody keeps it,
+** or it has a blob that only looks like a reference. */
+static int unpackRow(BxStmts *p, const char *zId, BxErr *pErr) {
   static const char zAnnounce[] =
       "INSERT INTO main.payload__packed SELECT -column1, id, text, 0, 0 FROM"
       " (SELECT column1, id, iif(column1 = 1, request_body, response_body) AS"
@@ -344,99 +352,59 @@ static void unpackRow(BxStmts *p, const char *zId, BxErr *pErr) {
       "  WHERE text = -1), request_body),"
       " response_body = coalesce((SELECT reference FROM main.payload__packed"
       "  WHERE text = -2), response_body) WHERE id = ?1";
-  bxDo(p, zAnnounce, pErr, "t", zId);
-  bxDo(p, zReplace, pErr, "t", zId);
-  bxDo(p, "DELETE FROM main.payload__packed WHERE text < 0", pErr, "");
-}
-
-/* What payload_unpack() does. */
-typedef struct Unpacking {
-  BxStmts *p;
-  i64 nRow;    /* rows that were unpacked */
-  i64 nLeft;   /* rows that stay as they are */
-  char *zLeft; /* their ids, a JSON array */
-} Unpacking;
-
-/* Adds an id to those that stay. */
-static void leaveRow(Unpacking *u, const char *zId, BxErr *pErr) {
-  char *z = bxAskText(
-      u->p, "SELECT json_insert(?1, '$[#]', ?2)", pErr, "tt", u->zLeft, zId);
-  u->nLeft++;
-  if (z == 0) return;
-  sqlite3_free(u->zLeft);
-  u->zLeft = z;
-}
-
-/* Unpacks a row. One that is damaged stays, and so does one with a blob that only
-** looks like a reference. */
-static void unpackOne(Unpacking *u, const char *zId, BxErr *pErr) {
+  static const char zForget[] =
+      "DELETE FROM main.payload__packed WHERE text < 0";
   static const char zStays[] =
       "SELECT EXISTS (SELECT 1 FROM main.payload__packed WHERE \"key\" = ?1)";
   BxErr err = {SQLITE_OK, 0};
-  unpackRow(u->p, zId, &err);
-  if (err.rc == SQLITE_CORRUPT_VTAB ||
-      (err.rc == SQLITE_OK && bxAsk(u->p, zStays, pErr, "t", zId))) {
+  bxDo(p, zAnnounce, &err, "t", zId);
+  if (err.rc == SQLITE_CORRUPT_VTAB) {
     bxClear(&err);
-    leaveRow(u, zId, pErr);
-    return;
-  }
-  u->nRow += err.rc == SQLITE_OK;
-  bxPass(pErr, &err);
-}
-
-/* The ids of at most so many packed rows, as a JSON array; NULL if there are none.
-** Those that stay are always the first ones. (With GROUP BY instead of nullif(),
-** SQLite 3.41.0 gives other values.) */
-static char *packedIds(const Unpacking *u, i64 nLimit, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT nullif(json_group_array(\"key\"), '[]') FROM (SELECT DISTINCT"
-      " \"key\" FROM main.payload__packed LIMIT ?1 OFFSET ?2)";
-  return bxAskText(u->p, zSql, pErr, "ii", nLimit, u->nLeft);
-}
-
-/* Unpacks rows until there are so many, or no more. Returns whether there may be
-** more. */
-static int unpackSome(Unpacking *u, i64 nLimit, BxErr *pErr) {
-  char *zIds = packedIds(u, nLimit, pErr);
-  int bMore;
-  while (zIds != 0 && u->nRow < nLimit) {
-    sqlite3_stmt *pIds =
-        bxPrepare(u->p, "SELECT value FROM json_each(?1)", pErr);
-    bxBind(pIds, pErr, "t", zIds);
-    while (bxRow(pIds, pErr)) {
-      const char *zId = bxColumnText(pIds, 0, pErr);
-      if (zId != 0) unpackOne(u, zId, pErr);
+  } else if (err.rc == SQLITE_OK) {
+    bxDo(p, zReplace, &err, "t", zId);
+    if (bxMayPassOver(p, &err)) {
+      bxLogRefusal(p, "payload", "payload.pack", err.zMsg, pErr);
+      bxClear(&err);
     }
-    sqlite3_finalize(pIds);
-    sqlite3_free(zIds);
-    zIds = packedIds(u, u->nRow < nLimit ? nLimit - u->nRow : 1, pErr);
+    bxDo(p, zForget, pErr, "");
   }
-  bMore = zIds != 0;
-  sqlite3_free(zIds);
-  return bMore;
+  bxPass(pErr, &err);
+  return !bxAsk(p, zStays, pErr, "t", zId);
 }
 
 void bxPayloadUnpack(BxCall *p) {
-  Unpacking unpacking = {bxHome(p->bx, "payload", &p->err), 0, 0, 0};
-  i64 nLimit = UNPACK_ROWS;
-  int bMore = 0;
+  static const char zNext[] = "SELECT min(\"key\") FROM main.payload__packed"
+                              " WHERE \"key\" > ?1 AND \"key\" < x''";
+  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  sqlite3_str *pLeft = sqlite3_str_new(p->bx->db); /* ids of rows that stay */
+  i64 nLimit = UNPACK_ROWS, nRow = 0;
+  char *zId = 0, *zNew, *zLeft;
   bxRefuseInside(p);
   if (bxArg(p, 0)) {
     nLimit = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
   }
-  unpacking.zLeft = bxPrintf(&p->err, "[]");
-  bxLock(unpacking.p, &p->err);
-  if (p->err.rc == SQLITE_OK && bxPacks(unpacking.p, &p->err)) {
-    bMore = unpackSome(&unpacking, nLimit, &p->err);
-    bxExec(unpacking.p, "UPDATE main.payload__state SET pack = 0", &p->err);
+  bxLock(pHome, &p->err);
+  while ((zNew = bxAskText(pHome, zNext, &p->err, "t", zId ? zId : "")) != 0 &&
+         nRow < nLimit) {
+    sqlite3_free(zId);
+    zId = zNew;
+    if (unpackRow(pHome, zId, &p->err)) {
+      nRow++;
+    } else {
+      if (sqlite3_str_length(pLeft) > 0) sqlite3_str_appendchar(pLeft, 1, ',');
+      bxAppendJson(pLeft, zId, (int)strlen(zId));
+    }
   }
+  if (nRow > 0) {
+    bxExec(pHome, "UPDATE main.payload__state SET pack = 0", &p->err);
+  }
+  if (p->err.rc == SQLITE_OK) bxPackSweep(pHome, SWEEP_MOST, &p->err);
+  zLeft = bxFinish(pLeft, &p->err);
   if (p->err.rc == SQLITE_OK) {
-    bxPackSweep(unpacking.p, SWEEP_MOST, &p->err);
+    bxReturnJson(p, sqlite3_mprintf("{\"rows\":%lld,\"left\":[%s],\"more\":%s}",
+                        nRow, zLeft ? zLeft : "", zNew ? "true" : "false"));
   }
-  if (p->err.rc == SQLITE_OK) {
-    bxReturnJson(
-        p, sqlite3_mprintf("{\"rows\":%lld,\"left\":%s,\"more\":%s}",
-               unpacking.nRow, unpacking.zLeft, bMore ? "true" : "false"));
-  }
-  sqlite3_free(unpacking.zLeft);
+  sqlite3_free(zLeft);
+  sqlite3_free(zNew);
+  sqlite3_free(zId);
 }

@@ -49,7 +49,6 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
 
 /* pack.c: bodies in the body store */
 /* Whether bodies of the archive in p's schema are references. */
-int bxPacks(BxStmts *p, BxErr *pErr);
 /* With the setting payload.pack: packs a small number of rows. */
 void bxPackSome(BxStmts *p, BxErr *pErr);
 /* After so many rows were written, or one push (-1 - its time): small jobs of clean-up, one for

@@ -115,17 +115,11 @@ static Figures measure(SweepRun *pRun, int i, BxErr *pErr) {
   return figures;
 }
 
-/* Records that a rule was not applied, once a day. */
+/* Records that a rule was not applied. */
 static void refuseRule(SweepRun *pRun, int i, const char *zWhy, BxErr *pErr) {
-  static const char zSql[] =
-      "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason)"
-      " SELECT ?1, ?2, 'refusal', ?3, ?4 WHERE NOT EXISTS (SELECT 1"
-      "  FROM main.blackbox__log WHERE subject = ?3 AND at > ?1 - ?5"
-      "  AND kind = 'refusal' AND reason = ?4)";
   char **az = pRun->rules.a[i].az;
   pRun->aShare[i].bStuck = 1;
-  bxDo(pRun->p, zSql, pErr, "ittti", bxNow(), az[RULE_DOMAIN], az[RULE_RULE],
-      zWhy, (i64)BX_MS_PER_DAY);
+  bxLogRefusal(pRun->p, az[RULE_DOMAIN], az[RULE_RULE], zWhy, pErr);
 }
 
 /* Tells the triggers of a domain which rule removes; 0: none any more. */

@@ -76,13 +76,6 @@ const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr) {
   return pDomain->pBodies;
 }
 
-void bxStoreReplaced(BxStmts *p, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK || sqlite3_changes(p->bx->db) > 0) return;
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "MisuseError: a trigger on %s prevents packing; drop it",
-      bxStoreBodies(p, pErr)->zTable);
-}
-
 BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
   const char *zDb;
   if (pDb == 0) return bxHome(bx, "store", pErr);

@@ -139,8 +139,6 @@ void bxMetFree(Met *p);
 
 /* The domain whose values the store of p's schema has. Fails if it is not there. */
 const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr);
-/* Fails if the statement before, BxBodies.zReplace, has changed no row. */
-void bxStoreReplaced(BxStmts *p, BxErr *pErr);
 /* The schema whose store is meant: the one that is named, or the home. */
 BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr);
 /* Reads the first nPiece pieces of a pack. NULL on error; CorruptedDataError if they

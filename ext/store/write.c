@@ -2,7 +2,8 @@
 ** write.c: store_pack(keys[, schema[, few]]): packs the values of rows that the
 ** domain has which uses the store (BxBodies). keys is a JSON array of the keys of the
 ** rows. Each value is replaced by a reference. Returns JSON: rows and texts that were
-** packed, their bytes, and the bytes that the store grew by.
+** packed, their bytes, the bytes that the store grew by, how many rows stay as they
+** are because something refuses the change, and why the first of them does.
 **
 ** The pieces that were met are remembered, with their bytes. Most of a text is
 ** usually a part of the one before, and then comparing the bytes is all that is
@@ -88,6 +89,9 @@ typedef struct Writer {
   Recipe recipe;
   Bytes scratch;
   i64 nTextByte, nPiece, nPieceByte, nKept;
+  i64 nText, nByte; /* of the rows that were packed */
+  i64 nLeft;        /* rows that stay as they are */
+  char *zWhy;       /* why the first of them does */
 } Writer;
 
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr) {
@@ -604,11 +608,13 @@ static i64 packValue(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
   return n;
 }
 
-/* Packs the values of a row. Returns whether there was anything to pack. */
+/* Packs the values of a row. Returns whether it did. If a trigger of somebody refuses
+** that, the row stays, and the sweep finds the texts that it does not name. */
 static int packRow(Writer *w, sqlite3_value *pKey) {
   sqlite3_stmt *pFrom = bxStmt(w->p, w->pBodies->zRow, w->pErr);
   sqlite3_stmt *pInto = bxStmt(w->p, w->pBodies->zReplace, w->pErr);
-  i64 nByte = 0;
+  BxErr err = {SQLITE_OK, 0};
+  i64 nByte = 0, iFirst = w->iNextText;
   int i;
   bxBind(pFrom, w->pErr, "v", pKey);
   bxBind(pInto, w->pErr, "v", pKey);
@@ -629,12 +635,29 @@ static int packRow(Writer *w, sqlite3_value *pKey) {
     return 0;
   }
   bxDo(w->p, w->pBodies->zCount, w->pErr, "vi", pKey, nByte);
-  bxRun(pInto, w->pErr);
-  bxStoreReplaced(w->p, w->pErr);
-  return 1;
+  if (w->pErr->rc == SQLITE_OK) bxRun(pInto, &err);
+  if (err.rc == SQLITE_OK && sqlite3_changes(w->p->bx->db) > 0) {
+    w->nText += w->iNextText - iFirst;
+    w->nByte += nByte;
+    return 1;
+  }
+  if (err.rc == SQLITE_OK || bxMayPassOver(w->p, &err)) {
+    bxDo(w->p, w->pBodies->zStays, w->pErr, "v", pKey);
+    w->nLeft++;
+    if (w->zWhy == 0) {
+      w->zWhy = bxPrintf(w->pErr, "%s",
+          err.zMsg ? err.zMsg : "a trigger keeps the row as it is");
+    }
+    bxClear(&err);
+  }
+  bxPass(w->pErr, &err);
+  return 0;
 }
 
 void bxStorePack(BxCall *p) {
+  static const char zSaid[] =
+      "SELECT json_object('rows', ?1, 'texts', ?2, 'rawBytes', ?3, 'keptBytes',"
+      " ?4, 'left', ?5, 'why', ?6)";
   BxStmts *pStore;
   sqlite3_stmt *pKeys;
   Writer w;
@@ -657,11 +680,13 @@ void bxStorePack(BxCall *p) {
       &p->err, "iiiiii", w.iNextText, w.pOpen ? w.pOpen->iPack : w.iOpenSaid,
       w.nTextByte, w.nPiece, w.nPieceByte, w.nKept);
   if (p->err.rc == SQLITE_OK) {
-    bxReturnJson(
-        p, sqlite3_mprintf("{\"rows\":%lld,\"texts\":%lld,\"rawBytes\":%lld,"
-                           "\"keptBytes\":%lld}",
-               nRow, w.iNextText - w.iFirstText, w.nTextByte, w.nKept));
+    pKeys = bxStmt(pStore, zSaid, &p->err);
+    bxBind(pKeys, &p->err, "iiiiit", nRow, w.nText, w.nByte, w.nKept, w.nLeft,
+        w.zWhy);
+    if (bxRow(pKeys, &p->err)) bxReturnJson(p, bxColumnCopy(pKeys, 0, &p->err));
+    bxDone(pKeys, &p->err);
   }
+  sqlite3_free(w.zWhy);
   forgetLists(&w);
   if (w.pMet != 0 && (w.pMet == &w.own || p->err.rc != SQLITE_OK)) {
     metClear(w.pMet);

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.all_domains  # the body store is another domain
 
 COLUMNS = ("id, event_id, agent_id, request_body, response_body, size_bytes, purpose, pinned,"
            " kill_switch_event_id, created_at")
+NOTHING = {"rows": 0, "rawBytes": 0, "keptBytes": 0, "left": {"refused": 0}, "more": False}
 
 
 def words(seed, n):
@@ -97,7 +98,7 @@ def test_rows_are_shown_as_they_were(db):
     assert [row[5] for row in rows(db, f"SELECT {COLUMNS} FROM event_payloads ORDER BY id")] \
         == [row[5] for row in before]
     whole(db)
-    assert pack(db) == {"rows": 0, "rawBytes": 0, "keptBytes": 0, "more": False}
+    assert pack(db) == NOTHING
 
 
 def test_unpacking_leaves_the_file_as_it_was(db):
@@ -122,11 +123,11 @@ def test_packing_is_bounded_oldest_first_and_by_age(db):
     for i in range(6):
         add(db, f"r{5 - i}", words(i, 2000), created_at=f"2027-01-15T08:00:0{i}.000Z")
     assert pack(db, 2) | {"rawBytes": 0, "keptBytes": 0} == \
-        {"rows": 2, "rawBytes": 0, "keptBytes": 0, "more": True}
+        NOTHING | {"rows": 2, "more": True}
     assert packed(db) == ["r4", "r5"]
     assert pack(db, 10, 2000, now + 5000)["rows"] == 1
     assert packed(db) == ["r3", "r4", "r5"]
-    assert pack(db, 10, 2000, now + 5000) == {"rows": 0, "rawBytes": 0, "keptBytes": 0, "more": False}
+    assert pack(db, 10, 2000, now + 5000) == NOTHING
     assert pack(db, 2)["more"] and not pack(db, 2)["more"]
     whole(db)
 
@@ -354,21 +355,39 @@ def test_a_row_that_is_pinned_after_packing_unpacks(db):
     whole(db)
 
 
-def test_a_trigger_that_keeps_bodies_as_they_are_stops_packing_and_its_rows_stay_packed(db):
-    keep = ("CREATE TRIGGER keep BEFORE UPDATE OF request_body ON event_payloads"
-            " WHEN OLD.id = '1' BEGIN SELECT RAISE(IGNORE); END")
+REFUSALS = [("BEFORE", "RAISE(IGNORE)", "a trigger keeps the row as it is"),
+            ("BEFORE", "RAISE(ABORT, 'not this one')", "not this one"),
+            ("AFTER", "RAISE(ABORT, 'not this one')", "not this one"),
+            ("BEFORE", "RAISE(FAIL, 'not this one')", "not this one")]
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN"])
+@pytest.mark.parametrize("when, act, why", REFUSALS)
+def test_packing_and_unpacking_pass_over_rows_that_a_trigger_keeps(db, when, act, why, begin):
+    keep = (f"CREATE TRIGGER keep {when} UPDATE OF request_body ON event_payloads"
+            f" WHEN OLD.id = '1' BEGIN SELECT {act}; END")
     for i in range(3):
         add(db, str(i), words(i, 3000))
     before = shown(db)
     db.execute(keep)
-    with pytest.raises(sqlite3.IntegrityError, match="MisuseError: a trigger on event_payloads"):
-        pack(db)
-    assert packed(db) == [] and one(db, "SELECT texts FROM store_stats") == 0
+    db.execute(begin)
+    said = pack(db)
+    assert (said["rows"], said["left"], said["more"]) == (2, {"refused": 1}, False)
+    assert said["rawBytes"] == sum(len(words(i, 3000)) for i in (0, 2))
+    assert rows(db, "SELECT rule, message, times FROM retention_refusals") == [("payload.pack", why, 1)]
+    assert packed(db) == ["0", "2"] and shown(db) == before
+    db.execute(begin and "COMMIT")
+    assert dropped(db) == 1 and one(db, "SELECT store_sweep()") == 1
     db.execute("DROP TRIGGER keep")
+    whole(db)
+    db.execute("UPDATE event_payloads SET request_body = request_body WHERE id = '1'")
     pack(db)
     db.execute(keep)
+    db.execute(begin)
     assert unpack(db) == {"rows": 2, "left": ["1"], "more": False}
     assert packed(db) == ["1"] and shown(db) == before
+    db.execute(begin and "COMMIT")
+    assert rows(db, "SELECT message FROM retention_refusals WHERE message <> ?", why) == []
     db.execute("DROP TRIGGER keep")
     whole(db)
 

@@ -159,16 +159,14 @@ def test_a_file_that_shrinks_in_steps_gives_pages_back_with_its_writes(path):
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 @pytest.mark.parametrize("how", WRITES)
 def test_a_clean_up_that_fails_is_undone_and_the_row_stays(path, how, begin):
-    """A trigger of the user refuses what packing writes, half-way."""
+    """A trigger in the store, where nobody should have one, refuses a text half-way."""
     db = installed(path, 1, ("payload.flush_interval_ms", 1000))
-    db.execute("CREATE TRIGGER keep AFTER UPDATE OF request_body ON event_payloads"
-               " WHEN NEW.event_id = 'e3' BEGIN SELECT RAISE(ABORT, 'not this one'); END")
-    if begin:
-        db.execute(begin)
+    db.execute("CREATE TRIGGER keep AFTER INSERT ON store__texts"
+               " WHEN NEW.text = 8 BEGIN SELECT RAISE(ABORT, 'not this one'); END")
+    db.execute(begin)
     for exchange in exchanges(12):
         db.execute(WRITES[how], exchange).fetchall()
-    if begin:
-        db.execute("COMMIT")
+    db.execute(begin and "COMMIT")
     assert one(db, "SELECT count(*) FROM event_payloads") == 12
     assert rows(db, "SELECT event_id FROM event_payloads WHERE id IN (SELECT key FROM"
                     " payload__packed) ORDER BY rowid") == [("e0",), ("e1",), ("e2",)]
@@ -180,6 +178,21 @@ def test_a_clean_up_that_fails_is_undone_and_the_row_stays(path, how, begin):
     db.execute(WRITES[how], ("e12", "a", "q" * 3000, "r")).fetchall()
     assert one(db, "SELECT error FROM payload_waiting") is None
     assert one(db, "SELECT count(DISTINCT key) FROM payload__packed") == 5
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_writes_pack_past_a_row_that_a_trigger_keeps(path, how):
+    db = installed(path, 1)
+    db.execute("CREATE TRIGGER keep AFTER UPDATE OF request_body ON event_payloads"
+               " WHEN NEW.event_id = 'e3' BEGIN SELECT RAISE(ABORT, 'not this one'); END")
+    for exchange in exchanges(12):
+        db.execute(WRITES[how], exchange).fetchall()
+    assert one(db, "SELECT error FROM payload_waiting") is None
+    assert rows(db, "SELECT event_id FROM event_payloads WHERE id NOT IN (SELECT key FROM"
+                    " payload__packed)") == [("e3",)]
+    assert rows(db, "SELECT rule, message FROM retention_refusals") == [("payload.pack", "not this one")]
+    db.execute("DROP TRIGGER keep")
+    assert problems(db) == []
 
 
 def test_an_erasure_cleans_packs_of_which_writes_have_left_a_part(path):
