@@ -48,7 +48,6 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
     void (*xTell)(void *, i64 n, char *zOwned), void *pArg, BxErr *pErr);
 
 /* pack.c: bodies in the body store */
-/* Whether bodies of the archive in p's schema are references. */
 /* With the setting payload.pack: packs a small number of rows. */
 void bxPackSome(BxStmts *p, BxErr *pErr);
 /* After so many rows were written, or one push (-1 - its time): small jobs of clean-up, one for
