@@ -1,11 +1,11 @@
 /*
 ** command.c: calls functions, and implements the table blackbox_call.
 **
-** A function that changes data runs in a savepoint (savepoint.c), at the top
+** A function that changes data runs in a savepoint (transaction.c), at the top
 ** level of a statement of its own. The same command as a row, INSERT INTO
 ** blackbox_call(command, arguments) VALUES('name', '[...]'), has no savepoint.
 ** Inside BEGIN, one that fails after its first write takes the transaction with it
-** (write.c).
+** (transaction.c).
 **
 ** blackbox_call also finalizes the statements that functions keep, because
 ** SQLite disconnects it before it tests whether statements are open.

@@ -15,37 +15,28 @@
 #define BX_CORE_H
 
 /* values and memory */
-#include "base.h"   /* SQLite's interface, and shared names */
 #include "error.h"  /* the first error of a chain */
 #include "value.h"  /* arguments, the time, ids */
-#include "hash.h"   /* texts recognised again */
 #include "json.h"   /* JSON: checked, written, cut */
-#include "ways.h"   /* JSON: the keys that are looked for */
 #include "tree.h"   /* JSON: looked at in many places */
 #include "digest.h" /* rows by which a change is found */
 #include "merkle.h" /* the tree of RFC 6962 */
-#include "zip.h"    /* contexts of zstd */
 /* statements */
-#include "connection.h" /* the state of a connection */
-#include "statement.h"  /* SQL templates, and kept statements */
-#include "places.h"     /* what rows of formats name */
+#include "statement.h" /* SQL templates, and kept statements */
+#include "places.h"    /* what rows of formats name */
 /* transactions */
 #include "transaction.h" /* all or nothing */
-#include "write.h"       /* what xUpdate writes */
 /* schemas */
 #include "domain.h" /* what a domain says of itself */
 #include "schema.h" /* which schema has which domain; settings */
-#include "clock.h"  /* the time for which rules are applied */
 #include "model.h"  /* a schema compared with its SQL */
 #include "vtable.h" /* virtual tables that own tables */
-#include "shadow.h" /* the tables of a virtual table */
 /* the log */
 #include "log.h" /* what blackbox did, and its tree */
 /* commands */
 #include "command.h" /* functions, and blackbox_call */
 #include "room.h"    /* the limit of a file */
 #include "table.h"   /* table-valued functions */
-#include "check.h"   /* blackbox_check() */
 #include "install.h" /* blackbox_install(), blackbox_uninstall() */
 #include "prices.h"  /* what a call costs */
 

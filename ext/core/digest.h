@@ -24,4 +24,20 @@ void bxDigestTwo(const void *a, size_t na, const void *b, size_t nb,
 /* Writes n bytes as lower-case hexadecimal digits, with a terminator. */
 void bxHex(const unsigned char *a, int n, char *zOut);
 
+/*------------------------------------------------------------ fast hash ----*/
+
+/* Never 0. It finds repetitions and damage; it does not stop a forger. */
+sqlite3_uint64 bxHashOf(const char *z, i64 n);
+/* One hash made of two. */
+sqlite3_uint64 bxHashMix(sqlite3_uint64 h, sqlite3_uint64 w);
+
+/* The hash of a text that grows. Begin with bxHashBegin(). */
+typedef struct BxHash {
+  sqlite3_uint64 aSum[4];
+  i64 n; /* bytes that are in it: a multiple of 32 */
+} BxHash;
+void bxHashBegin(BxHash *p);
+/* The hash of the first n bytes of a text, of which *p has the beginning. */
+sqlite3_uint64 bxHashUpTo(BxHash *p, const char *z, i64 n);
+
 #endif

@@ -1,10 +1,34 @@
 /*
-** error.h: the first error of a chain of calls.
+** error.h: SQLite's interface, the names that several headers use, and the first error
+** of a chain of calls.
 */
 #ifndef BX_ERROR_H
 #define BX_ERROR_H
 
-#include "base.h"
+/* assert() states what must hold; tests and fuzzing are built with BX_DEBUG. */
+#if !defined(BX_DEBUG) && !defined(NDEBUG)
+#define NDEBUG 1
+#endif
+
+#include "../blackbox.h"
+#include <assert.h>
+#include <sqlite3ext.h>
+#include <stddef.h>
+
+#ifndef SQLITE_CORE
+extern const sqlite3_api_routines *sqlite3_api;
+#endif
+
+typedef sqlite3_int64 i64;
+typedef struct Bx Bx;                 /* statement.h */
+typedef struct BxCall BxCall;         /* command.h */
+typedef struct BxDomain BxDomain;     /* domain.h */
+typedef struct BxErr BxErr;           /* error.h */
+typedef struct BxModule BxModule;     /* vtable.h */
+typedef struct BxProblems BxProblems; /* install.h */
+typedef struct BxRoom BxRoom;         /* room.h */
+typedef struct BxStmts BxStmts;       /* statement.h */
+typedef struct BxVtab BxVtab;         /* vtable.h */
 
 /* The first error of a chain. Start it as {SQLITE_OK, 0}. */
 struct BxErr {

@@ -32,7 +32,7 @@ typedef struct BxTable {
   /* Prepares the query, binds its parameters, and checks arguments. apArg[i] is
   ** NULL if not given. The cursor finalizes the statement. */
   sqlite3_stmt *(*xOpen)(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-  /* NULL, or the work of xUpdate (write.h), which gets its arguments. Then triggers
+  /* NULL, or the work of xUpdate (transaction.h), which gets its arguments. Then triggers
   ** cannot use the table, and the query has the rowid after its columns. */
   void (*xWrite)(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr);
   const BxRows *pRows; /* NULL, or what makes its rows instead of xOpen */

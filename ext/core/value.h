@@ -61,4 +61,12 @@ i64 bxTime(sqlite3_value *pVal, const char *zWhat, BxErr *pErr);
 /* The number of bytes of a text or blob as stored; 0 for NULL. */
 i64 bxBytes(sqlite3_value *pVal);
 
+/*----------------------------------------------------------------- zstd ----*/
+
+/* A ZSTD_CCtx, which compresses. NULL on error. Free it with ZSTD_freeCCtx(). */
+void *bxZipNew(BxErr *pErr);
+/* A ZSTD_DCtx, which decompresses. NULL on error. Free it with
+** ZSTD_freeDCtx(). */
+void *bxUnzipNew(BxErr *pErr);
+
 #endif

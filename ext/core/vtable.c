@@ -223,3 +223,205 @@ void bxVtabArg(
         zArg);
   }
 }
+
+/*--------------------------------------------------------- their tables ----*/
+
+/*
+** The template of the module, sql/<module>.sql, defines them. The model
+** (model.c) tells what to do with each object.
+**
+** They are tables and indexes. An index cannot be renamed, and keeps its name. So the
+** name ends in random digits, because another virtual table may later get the old
+** table name.
+*/
+
+int bxShadowIsHeld(BxVtab *p, BxErr *pErr) {
+  const BxStmts *pStmts = &p->stmts;
+  if (pErr->rc != SQLITE_OK) return 0; /* p may be freed: see runModel() */
+  if (sqlite3_stricmp(pStmts->zDb, "temp") == 0 ||
+      !bxIsThere(pStmts->bx, pStmts->zDb, "retention__in_force")) {
+    return 0;
+  }
+  return bxNumber(&p->stmts,
+             "SELECT EXISTS (SELECT 1 FROM main.retention__in_force)",
+             pErr) != 0;
+}
+
+/* Runs on the schema each statement that a query on the model returns. ?1 is
+** the schema, ?2 the name of the virtual table, ?3 another text. After an
+** error p may be freed: an error that ends the transaction makes SQLite disconnect the
+** virtual tables. */
+static void runModel(
+    BxVtab *p, const char *zQuery, const char *zOther, BxErr *pErr) {
+  sqlite3 *db, *pModel;
+  sqlite3_stmt *pStmt;
+  if (pErr->rc != SQLITE_OK) return;
+  assert(p->stmts.zTable != 0);
+  db = p->stmts.bx->db;
+  pModel = bxModel(&p->stmts, p->pModule->zSql, pErr);
+  pStmt = bxPlain(pModel, zQuery, pErr);
+  bxBind(pStmt, pErr, &"ttt"[3 - sqlite3_bind_parameter_count(pStmt)],
+      p -> stmts.zDb, p->stmts.zTable, zOther);
+  while (bxRow(pStmt, pErr)) {
+    const char *zSql = bxColumnText(pStmt, 0, pErr);
+    if (zSql != 0) bxFailDb(pErr, db, sqlite3_exec(db, zSql, 0, 0, 0));
+    if (pErr->rc == SQLITE_OK) bxWriteSchema(p->stmts.bx);
+  }
+  sqlite3_finalize(pStmt);
+  sqlite3_close(pModel);
+}
+
+/* SQL: the objects of the model that the virtual table owns. */
+#define OWN " FROM main.sqlite_schema WHERE true"
+
+/* SQL: the statements that create objects of the model; ?1 is the schema. */
+#define MAKE                                                                   \
+  "SELECT printf('CREATE %s \"%w\".\"%w%s\"%s', type, ?1, name,"               \
+  " iif(type = 'index', lower(hex(randomblob(4))), ''),"                       \
+  " substr(sql, length(printf('CREATE %s \"%w\"', type, name)) + 1))" OWN      \
+  " AND sql IS NOT NULL"
+
+/* Refuses a name with which the tables of the virtual table could have the names
+** of a domain's tables, or seem to: those begin with the name of the domain and
+** one or two underscores. Nor may it hide a table of the module. */
+static void refuseName(BxVtab *p, const char *zName, BxErr *pErr) {
+  static const char zModule[] =
+      "SELECT 1 FROM pragma_module_list WHERE name = ?1 COLLATE NOCASE";
+  const Bx *bx = p->stmts.bx;
+  size_t n = strlen(zName);
+  int i, bTaken = (n > 0 && zName[n - 1] == '_') ||
+                  sqlite3_strnicmp(zName, "blackbox_", 9) == 0;
+  bTaken |= sqlite3_stricmp(zName, "blackbox") == 0 ||
+            sqlite3_stricmp(zName, "proof") == 0 ||
+            bxAskOnce(&p->stmts, zModule, pErr, "t", zName) != 0;
+  for (i = 0; i < bx->nDomain; i++) {
+    const char *zDomain = bx->aDomain[i].zName;
+    size_t nDomain = strlen(zDomain);
+    bTaken |= sqlite3_strnicmp(zName, zDomain, (int)nDomain) == 0 &&
+              (zName[nDomain] == 0 || strncmp(zName + nDomain, "__", 2) == 0);
+  }
+  if (!bTaken) return;
+  bxFail(pErr, SQLITE_ERROR,
+      "ValidationError: a table of %s cannot be named %Q, because it or the "
+      "tables that it makes could get names of blackbox; choose a name that "
+      "does not end in _, is not that of a domain, and does not begin with "
+      "blackbox_ or with a domain and __",
+      p->pModule->zName, zName);
+}
+
+void bxShadowCreate(BxVtab *p, BxErr *pErr) {
+  refuseName(p, p->stmts.zTable, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  bxNeedUtf8(&p->stmts, pErr);
+  runModel(p, MAKE " ORDER BY rowid", 0, pErr);
+}
+
+/* DROP TABLE also drops its indexes. */
+void bxShadowDrop(BxVtab *p, BxErr *pErr) {
+  bxStmtsFinalize(&p->stmts);
+  runModel(p,
+      "SELECT printf('DROP TABLE IF EXISTS \"%w\".\"%w\"', ?1, name)" OWN
+      " AND type = 'table'",
+      0, pErr);
+}
+
+/*---------------------------------------------------------------- repair ----*/
+
+/* The comparison of all objects, and its result. */
+typedef struct Mending {
+  BxVtab *pVtab;
+  int nOther; /* number of objects that differ and can be created again */
+  int nLost;  /* number of those that cannot */
+  sqlite3_str *pMade; /* what was made */
+  BxErr *pErr;
+} Mending;
+
+static void lookAt(BxStmts *p, void *pArg, const BxObject *pObject) {
+  Mending *pMending = (Mending *)pArg;
+  (void)p;
+  if (pObject->eState == BX_SAME) return;
+  if (pObject->bLost) {
+    pMending->nLost++;
+  } else {
+    pMending->nOther++;
+  }
+}
+
+int bxShadowIsStale(BxVtab *p, BxErr *pErr) {
+  Mending mending = {p, 0, 0, 0, pErr};
+  p->pModule->xKnown(p, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  bxCompare(&p->stmts, p->pModule->zSql, 0, lookAt, &mending, pErr);
+  return mending.nOther > 0 && mending.nLost == 0;
+}
+
+/* Creates an index or a table that is missing. */
+static void makeMissing(BxStmts *p, void *pArg, const BxObject *pObject) {
+  Mending *pMending = (Mending *)pArg;
+  (void)p;
+  if (pObject->eState == BX_MISSING && !pObject->bLost &&
+      (strcmp(pObject->zType, "index") == 0 ||
+          strcmp(pObject->zType, "table") == 0)) {
+    runModel(
+        pMending->pVtab, MAKE " AND name = ?3", pObject->zName, pMending->pErr);
+    sqlite3_str_appendf(pMending->pMade, "%s%s %s",
+        sqlite3_str_length(pMending->pMade) ? ", " : "", pObject->zType,
+        pObject->zName);
+  }
+}
+
+char *bxShadowMend(BxVtab *p, BxErr *pErr) {
+  Mending mending = {p, 0, 0, 0, pErr};
+  if (pErr->rc != SQLITE_OK) return 0;
+  mending.pMade = sqlite3_str_new(p->stmts.bx->db);
+  bxCompare(&p->stmts, p->pModule->zSql, 0, makeMissing, &mending, pErr);
+  return bxFinish(mending.pMade, pErr);
+}
+
+/*--------------------------------------------------------------- renamed ----*/
+
+void bxShadowTakeName(BxVtab *p, const char *zNew, BxErr *pErr) {
+  BxStmts fresh;
+  if (pErr->rc != SQLITE_OK) return;
+  bxStmtsInit(&fresh, p->stmts.bx, p->stmts.zDb, zNew, pErr);
+  if (pErr->rc != SQLITE_OK) {
+    bxStmtsFree(&fresh);
+    return;
+  }
+  bxStmtsFree(&p->stmts);
+  p->stmts = fresh;
+}
+
+char *bxShadowHolder(BxVtab *p, BxErr *pErr) {
+  if (!bxShadowIsHeld(p, pErr)) return 0;
+  return bxAskText(&p->stmts,
+      "SELECT owner FROM main.retention__holds "
+      "WHERE kind = 'buffer' AND \"key\" = lower(?1)",
+      pErr, "t", p->stmts.zTable);
+}
+
+/* The hold on a whole virtual table has its name as key. */
+static void refuseHeldName(BxVtab *p, BxErr *pErr) {
+  char *zOwner = bxShadowHolder(p, pErr);
+  if (zOwner != 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "HeldError: %s is held by %s under this name and cannot be renamed; "
+        "end the hold with retention_release() first",
+        p->stmts.zTable, zOwner);
+  }
+  sqlite3_free(zOwner);
+}
+
+void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
+  refuseName(p, zNew, pErr);
+  refuseHeldName(p, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  bxStmtsFinalize(&p->stmts);
+  p->pModule->xKnown(p, pErr);
+  sqlite3_free(bxShadowMend(p, pErr));
+  runModel(p,
+      "SELECT printf('ALTER TABLE \"%w\".\"%w\" RENAME TO \"%w%w\"', ?1, name,"
+      " ?3, substr(name, length(?2) + 1))" OWN " AND type = 'table'",
+      zNew, pErr);
+  bxShadowTakeName(p, zNew, pErr);
+}

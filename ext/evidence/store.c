@@ -2,7 +2,7 @@
 ** store.c: writes and reads the rows of an evidence buffer, and its settings.
 **
 ** A write checks everything that can be refused before it changes anything. (After
-** that, an error undoes the statement: see core/write.c.) The second tier of a
+** that, an error undoes the statement: see core/transaction.c.) The second tier of a
 ** buffer in temp is in another schema, so that its part comes before (evidence is
 ** copied there, then deleted here) or after (evidence that was removed here is then
 ** removed there). A failure leaves an extra copy, never a loss.

@@ -4,7 +4,7 @@
 **
 ** Evidence is written first, in one statement, and the ring emptied second, in
 ** another. Both are undone together: as a function by its savepoint, as a row
-** put into the ring as core/write.c says. An exchange of the archive is not stored
+** put into the ring as core/transaction.c says. An exchange of the archive is not stored
 ** twice: see pins.c. What the agent pushes after its stop is added to the evidence,
 ** one exchange at a time, and stays in the ring.
 **

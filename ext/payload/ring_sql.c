@@ -4,7 +4,7 @@
 ** ring_bound.c has the bounds of the whole ring.
 **
 ** Each of these functions checks all that can be refused before its first write
-** (write.c). What can fail beside the record comes after it, and is passed over.
+** (transaction.c). What can fail beside the record comes after it, and is passed over.
 **
 ** A push overwrites the row of the oldest exchange, which has its bodies in the log
 ** of its agent (ring_log.c). So most pushes write two pages: that row, and the

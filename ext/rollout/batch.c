@@ -5,7 +5,7 @@
 ** and the number of items that are dropped. All items are first counted in the
 ** head, and each one is then an INSERT of its own. What follows from them is
 ** written at the end (derive.c). A function does this in a savepoint, and a row of
-** blackbox_call by the rules of core/write.c.
+** blackbox_call by the rules of core/transaction.c.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3

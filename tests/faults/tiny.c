@@ -1,4 +1,4 @@
-/* tiny.c: a virtual table that writes as ext/core/write.c says: see writes.h. */
+/* tiny.c: a virtual table that writes as ext/core/transaction.c says: see writes.h. */
 #include "writes.h"
 #define SQLITE_CORE 1 /* linked, not loaded */
 #include "../../ext/core/core.h"

@@ -6,7 +6,7 @@
 ** host's statement there is everything if it has succeeded, and nothing if it has
 ** failed. A transaction that SQLite has rolled back was told by an error.
 **
-** The virtual table tiny shows that the rule of ext/core/write.c is enough for that,
+** The virtual table tiny shows that the rule of ext/core/transaction.c is enough for that,
 ** and that without the rule these failures leave half writes.
 */
 #include "writes.h"
