@@ -74,105 +74,80 @@ BEGIN
 END;
 
 CREATE VIEW IF NOT EXISTS main.rollouts AS
-SELECT h.id, created, updated, expires_at, status, last_sequence + 1 AS item_count,
-       last_sequence, user_sequence IS NOT NULL AS has_user_event, turns, bytes,
-       coalesce(h.title, a.title) AS title, source, cwd, originator, cli_version,
-       model_provider, forked_from, first_user_message, coalesce(format, 'codex') AS format,
-       source_id, parent, agent, model, branch,
+SELECT id, created, updated, expires_at, status, last_sequence + 1 AS item_count,
+       last_sequence, user_sequence IS NOT NULL AS has_user_event, turns, bytes, title,
+       source, cwd, originator, cli_version, model_provider, forked_from,
+       first_user_message, coalesce(format, 'codex') AS format, source_id, parent, agent,
+       model, branch,
        (SELECT payload ->> 'instructions' FROM rollout__data
-         WHERE id = h.no << 32
+         WHERE id = no << 32
            AND (json_valid(payload) OR json_valid(payload || ' '))) AS instructions,
-       (SELECT payload FROM rollout__data WHERE id = h.no << 32) AS session_meta
-  FROM rollout__heads AS h
-  LEFT JOIN rollout__about AS a ON a.no = h.no;
+       (SELECT payload FROM rollout__data WHERE id = no << 32) AS session_meta
+  FROM rollout__heads LEFT JOIN rollout__about USING (no);
 
 -- A conversation that exists gets a status that its table refuses: REPLACE would take it.
--- (json_patch omits the NULLs of its second argument.) The module completes what lists
--- show of the session_meta: the next call that writes finds no format there.
+-- What lists show of the session_meta beside its title is derived by the module.
 CREATE TRIGGER IF NOT EXISTS main.rollouts_insert
 INSTEAD OF INSERT ON rollouts
 BEGIN
   SELECT CASE
     WHEN coalesce(NEW.updated, NEW.item_count, NEW.last_sequence, NEW.has_user_event, NEW.turns,
-           NEW.bytes, NEW.first_user_message, NEW.format, NEW.source_id, NEW.parent, NEW.agent,
-           NEW.model, NEW.branch) IS NOT NULL
-    THEN RAISE(ABORT, 'ReadOnlyError: the counters of a conversation are computed from its items; omit them')
+           NEW.bytes, NEW.source, NEW.cwd, NEW.originator, NEW.cli_version, NEW.model_provider,
+           NEW.forked_from, NEW.first_user_message, NEW.format, NEW.source_id, NEW.parent,
+           NEW.agent, NEW.model, NEW.branch) IS NOT NULL
+    THEN RAISE(ABORT, 'ReadOnlyError: give id, created, expires_at, status, title, instructions and session_meta; the other columns are computed from the session_meta and the items')
     WHEN NEW.session_meta IS NULL THEN NULL
     WHEN CASE WHEN NOT (json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')) THEN 1
               WHEN json_type(NEW.session_meta) <> 'object' THEN 1
               ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id)
-                OR NEW.session_meta ->> 'instructions' <> NEW.instructions
-                OR coalesce(NEW.source, NEW.cwd, NEW.originator, NEW.cli_version,
-                            NEW.model_provider, NEW.forked_from) IS NOT NULL END
-    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object; omit the columns that are parts of it (id and instructions may be given if it has no others)')
+                OR NEW.session_meta ->> 'instructions' <> NEW.instructions END
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, in which id and instructions are those of the columns')
     END;
   INSERT INTO rollout__heads(id, created, expires_at, title, named, status)
   SELECT n.id, at,
          iif(NEW.expires_at IS NULL, at + 86400000 * (SELECT value FROM blackbox_settings
                                                        WHERE name = 'rollout.ttl_days'),
              nullif(NEW.expires_at, 'permanent')),
-         NEW.title, NEW.title IS NOT NULL,
+         coalesce(NEW.title, NEW.session_meta ->> 'title'), NEW.title IS NOT NULL,
          iif(EXISTS (SELECT 1 FROM rollout__heads AS h WHERE h.id = n.id), 'exists',
              coalesce(NEW.status, 'active'))
-    FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'),
-                   printf('%08x-%04x-4%03x-%x%03x-%012x', random() & 4294967295,
-                     random() & 65535, random() & 4095, 8 + (random() & 3), random() & 4095,
-                     random() & 281474976710655)) AS id,
+    FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'), '') AS id,
                  coalesce(NEW.created, CAST(round((julianday('now') - 2440587.5)
                    * 86400000.0) AS INTEGER)) AS at LIMIT 1) AS n;
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT no << 32, created, 'session_meta',
-         CASE WHEN NEW.session_meta IS NULL THEN
-                json_patch(
-                  json_object('id', id, 'timestamp', iso, 'cwd', coalesce(NEW.cwd, ''),
-                    'originator', coalesce(NEW.originator, 'blackbox'),
-                    'cli_version', coalesce(NEW.cli_version, '1.0.0'),
-                    'instructions', NEW.instructions),
-                  json_patch('{}', json_object('source', NEW.source,
-                    'model_provider', NEW.model_provider, 'forked_from_id', NEW.forked_from)))
-              WHEN NEW.session_meta ->> 'id' IS NOT NULL
-               AND NEW.session_meta ->> 'timestamp' IS NOT NULL
-               AND (NEW.instructions IS NULL OR
-                    NEW.session_meta ->> 'instructions' IS NOT NULL)
-                THEN NEW.session_meta
-              ELSE json_set(NEW.session_meta, '$.id', id, '$.timestamp',
-                     coalesce(NEW.session_meta ->> 'timestamp', iso),
-                     iif(NEW.instructions IS NULL, '$.id', '$.instructions'),
-                     coalesce(NEW.instructions, id)) END
-    FROM (SELECT no, id, created, strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0,
-                                           'unixepoch') AS iso
+         iif(meta ->> 'id' IS NULL OR meta ->> 'timestamp' IS NULL
+             OR NEW.instructions IS NOT NULL AND meta ->> 'instructions' IS NULL,
+             json_set(meta, '$.id', id, '$.timestamp',
+               coalesce(meta ->> 'timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0,
+                                                       'unixepoch')),
+               iif(NEW.instructions IS NULL, '$.id', '$.instructions'),
+               coalesce(NEW.instructions, id)), meta)
+    FROM (SELECT no, id, created, coalesce(NEW.session_meta,
+                   '{"id":null,"timestamp":null,"cwd":"","originator":"blackbox","cli_version":"1.0.0","instructions":null}') AS meta
             FROM rollout__heads WHERE changes() = 1 AND no = last_insert_rowid());
   UPDATE rollout__heads
      SET last_sequence = 0, behind = 1, updated = created,
          bytes = (SELECT length(CAST(payload AS BLOB)) FROM rollout__data
                    WHERE id = last_insert_rowid())
    WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
-  INSERT INTO rollout__about(no, title, source, cwd, originator, cli_version,
-                             model_provider, forked_from)
-  SELECT id >> 32, payload ->> 'title', payload ->> 'source', payload ->> 'cwd',
-         payload ->> 'originator', payload ->> 'cli_version', payload ->> 'model_provider',
-         payload ->> 'forked_from_id'
-    FROM rollout__data WHERE changes() = 1 AND id = last_insert_rowid();
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.rollouts_computed
+INSTEAD OF UPDATE OF id, created, updated, item_count, last_sequence, has_user_event, turns,
+  bytes, source, cwd, originator, cli_version, model_provider, forked_from, instructions,
+  first_user_message, format, source_id, parent, agent, model, branch ON rollouts
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_update
 INSTEAD OF UPDATE ON rollouts
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed')
-   WHERE (NEW.id, NEW.created, NEW.updated, NEW.item_count, NEW.last_sequence, NEW.has_user_event,
-          NEW.turns, NEW.bytes, NEW.source, NEW.cwd, NEW.originator, NEW.cli_version,
-          NEW.model_provider, NEW.forked_from, NEW.instructions, NEW.first_user_message,
-          NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model, NEW.branch)
-  IS NOT (OLD.id, OLD.created, OLD.updated, OLD.item_count, OLD.last_sequence, OLD.has_user_event,
-          OLD.turns, OLD.bytes, OLD.source, OLD.cwd, OLD.originator, OLD.cli_version,
-          OLD.model_provider, OLD.forked_from, OLD.instructions, OLD.first_user_message,
-          OLD.format, OLD.source_id, OLD.parent, OLD.agent, OLD.model, OLD.branch);
   UPDATE rollout__heads
      SET status = NEW.status, expires_at = nullif(NEW.expires_at, 'permanent'),
-         title = iif(NEW.title IS OLD.title, title, NEW.title),
-         named = iif(NEW.title IS OLD.title, named, NEW.title IS NOT NULL)
-   WHERE id = OLD.id
-     AND (NEW.status, NEW.expires_at, NEW.title) IS NOT (OLD.status, OLD.expires_at, OLD.title);
+         title = NEW.title, named = iif(NEW.title IS OLD.title, named, NEW.title IS NOT NULL)
+   WHERE id = OLD.id;
   UPDATE rollout_items SET payload = NEW.session_meta
    WHERE NEW.session_meta IS NOT OLD.session_meta
      AND rollout = OLD.id AND sequence = 0;
@@ -291,8 +266,9 @@ BEGIN
                  iif(named, title, coalesce(max(iif(r.kind = 'title',
                    nullif(coalesce(payload ->> place, payload ->> other), ''), NULL)), title))
             FROM rollout__data AS d CROSS JOIN blackbox_places AS r
-           WHERE id = last_insert_rowid() AND type_key = lower(replace(d.type, '_', ''))
+           WHERE id = last_insert_rowid() AND format = 'codex' AND source IN ('item', 'event')
              AND (r.kind = 'title' OR (user_sequence IS NULL AND r.kind IN ('user', 'goal')))
+             AND type_key = lower(replace(d.type, '_', ''))
              AND json_valid(conditions) AND NOT EXISTS (
                    SELECT 1 FROM json_each(conditions) AS c
                     WHERE CASE c.type

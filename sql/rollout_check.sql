@@ -28,7 +28,7 @@ SELECT h.id, 'it has no session_meta; DELETE it, or append one'
 UNION ALL
 SELECT h.id, 'its row in rollout__about is missing; rollout_rebuild() derives it'
   FROM main.rollout__heads AS h
- WHERE h.last_sequence >= 0
+ WHERE h.last_sequence >= 0 AND h.behind IS NULL
    AND NOT EXISTS (SELECT 1 FROM main.rollout__about AS a WHERE a.no = h.no)
 UNION ALL
 SELECT 'rollout__about', 'row ' || a.no || ' belongs to no conversation'

@@ -21,9 +21,6 @@
 -- source      some recorders write what a user says twice, as an item and as an
 --             event
 
-CREATE INDEX IF NOT EXISTS main.rollout_places_type
-ON blackbox_places(type_key);
-
 -- Places that are kept in memory are those of the file as long as "places" is the same.
 CREATE TRIGGER IF NOT EXISTS main.rollout_places_insert AFTER INSERT ON blackbox_places
 BEGIN

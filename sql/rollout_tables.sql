@@ -85,21 +85,11 @@ BEGIN
      AND key <> NEW.id;
 END;
 
--- The keys of items that nobody else shows, in ranges: of each owner those after the
--- last one that others show. (The session_meta of an owner is always its own.)
-CREATE VIEW IF NOT EXISTS main.rollout__own AS
-SELECT s.rollout AS no, (s.owner << 32) + s.last AS high,
-       (s.owner << 32) + max(s.first, 1 + coalesce((
-         SELECT max(last) FROM rollout__segments AS o
-          WHERE o.owner = s.owner AND o.rollout <> s.rollout), -1)) AS low
-  FROM rollout__segments AS s;
-
--- Items that a fork shows stay, with what was derived from them, but for the
--- session_meta. A hold keeps the items of a conversation, also those that it shares
--- with others; its status, title and expiry can change, and items can be appended. The
--- conversation is counted in the receipt of the clean-up that now runs, whose times are
--- those of expiry. If none runs, it is counted in the receipt that the deletes of one
--- minute share.
+-- A hold keeps the items of a conversation, also those that it shares with others; its
+-- status, title and expiry can change, and items can be appended. The conversation is
+-- counted in the receipt of the clean-up that now runs, whose times are those of expiry.
+-- If none runs, it is counted in the receipt that the deletes of one minute share. Its
+-- bytes are those of the items that go: of forks they are added up.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 AFTER DELETE ON rollout__heads
 BEGIN
@@ -108,30 +98,22 @@ BEGIN
   INSERT INTO retention_log(at, domain, minute, rule, rows, bytes, oldest, newest)
   SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'rollout',
          iif(bulk, 0, NULL), iif(bulk, 'bulk', coalesce(rule, 'manual')), 1,
-         iif(EXISTS (SELECT 1 FROM rollout__segments
-                      WHERE (owner = OLD.no OR rollout = OLD.no) AND owner <> rollout),
+         iif((SELECT count(*) FROM rollout__segments WHERE owner = OLD.no OR rollout = OLD.no) < 2,
+             OLD.bytes,
              (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0) FROM rollout__data
                WHERE id = OLD.no << 32 OR id IN (
-                       SELECT d.id FROM rollout__own CROSS JOIN rollout__data AS d
-                         ON d.id BETWEEN low AND high WHERE no = OLD.no)),
-             OLD.bytes),
+                       SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d
+                         ON d.id BETWEEN (s.owner << 32) + max(s.first, 1 + coalesce((
+                              SELECT max(last) FROM rollout__segments AS o
+                               WHERE o.owner = s.owner AND o.rollout <> OLD.no), -1))
+                            AND (s.owner << 32) + s.last
+                        WHERE s.rollout = OLD.no))),
          iif(bulk, OLD.expires_at, OLD.created), iif(bulk, OLD.expires_at, OLD.updated)
     FROM (SELECT max(rule) AS rule, max(rule IS NOT NULL AND rows) AS bulk FROM rollout__act);
-  DELETE FROM rollout__data
-   WHERE id = OLD.no << 32 OR id IN (
-           SELECT d.id FROM rollout__own CROSS JOIN rollout__data AS d
-             ON d.id BETWEEN low AND high WHERE no = OLD.no);
-  DELETE FROM rollout_calls
-   WHERE id = OLD.no << 32 OR id IN (
-           SELECT d.id FROM rollout__own CROSS JOIN rollout_calls AS d
-             ON d.id BETWEEN low AND high WHERE no = OLD.no);
-  DELETE FROM rollout__marks
-   WHERE id = OLD.no << 32 OR id IN (
-           SELECT d.id FROM rollout__own CROSS JOIN rollout__marks AS d
-             ON d.id BETWEEN low AND high WHERE no = OLD.no);
+  DELETE FROM rollout__data WHERE id = OLD.no << 32;
+  DELETE FROM rollout__segments WHERE rollout = OLD.no;
   DELETE FROM rollout__about WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
-  DELETE FROM rollout__segments WHERE rollout = OLD.no;
 END;
 
 ----------------------------------------------------------------- segments
@@ -144,6 +126,24 @@ CREATE TABLE IF NOT EXISTS main.rollout__segments(
 
 CREATE INDEX IF NOT EXISTS main.rollout_owner
 ON rollout__segments(owner, last);
+
+-- The items that nobody else shows go, with what was derived from them: of an owner
+-- those after the last one that others show.
+CREATE TRIGGER IF NOT EXISTS main.rollout_segments_delete
+AFTER DELETE ON rollout__segments
+WHEN OLD.last > coalesce((SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)
+BEGIN
+  DELETE FROM rollout__data
+   WHERE id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
+           SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1))
+         AND (OLD.owner << 32) + OLD.last;
+  DELETE FROM rollout_calls
+   WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
+     AND id NOT IN (SELECT id FROM rollout__data);
+  DELETE FROM rollout__marks
+   WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
+     AND id NOT IN (SELECT id FROM rollout__data);
+END;
 
 -------------------------------------------------------------------- items
 
@@ -185,18 +185,15 @@ BEGIN
      AND (json_type(NEW.payload) <> 'object'
           OR iif(was, NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id', 0))
     THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id')
-    WHEN NOT was THEN NULL
-    WHEN (NEW.payload ->> 'type', NEW.payload ->> 'role')
-         IS NOT (OLD.payload ->> 'type', OLD.payload ->> 'role')
-     AND (SELECT rule FROM rollout__act) IS NOT 'erase'
-      OR lower(replace(NEW.type || (NEW.payload ->> 'type'), '_', '')) = 'eventmsgthreadrolledback'
-     AND coalesce(NEW.payload ->> 'num_turns', NEW.payload ->> 'numTurns')
-         IS NOT coalesce(OLD.payload ->> 'num_turns', OLD.payload ->> 'numTurns')
-      OR lower(NEW.type) = 'compacted'
-     AND coalesce(json_type(OLD.payload, '$.replacement_history'),
-                  json_type(OLD.payload, '$.replacementHistory'))
-         IS NOT coalesce(json_type(NEW.payload, '$.replacement_history'),
-                         json_type(NEW.payload, '$.replacementHistory'))
+    WHEN NOT was OR (SELECT rule FROM rollout__act) IS 'erase' THEN NULL
+    WHEN (NEW.payload ->> 'type', NEW.payload ->> 'role',
+          coalesce(NEW.payload ->> 'num_turns', NEW.payload ->> 'numTurns'),
+          coalesce(json_type(NEW.payload, '$.replacement_history'),
+                   json_type(NEW.payload, '$.replacementHistory')))
+  IS NOT (OLD.payload ->> 'type', OLD.payload ->> 'role',
+          coalesce(OLD.payload ->> 'num_turns', OLD.payload ->> 'numTurns'),
+          coalesce(json_type(OLD.payload, '$.replacement_history'),
+                   json_type(OLD.payload, '$.replacementHistory')))
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role; a rollback must have the same number of turns, and a compaction must keep its replacement history, an array (redact its elements)')
     END
     FROM (SELECT OLD.payload IS NULL
@@ -204,19 +201,18 @@ BEGIN
   UPDATE rollout__heads
      SET behind = coalesce(behind, last_sequence + 1),
          bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB))
-                          - coalesce(length(CAST(OLD.payload AS BLOB)), 0))
+                          - coalesce(length(CAST(OLD.payload AS BLOB)), 0)),
+         title = CASE WHEN no << 32 = NEW.id AND NOT named AND title IS
+                           CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'title' END
+                 THEN NEW.payload ->> 'title' ELSE title END
    WHERE no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__about SET first_user_message = NULL
    WHERE prompt_id = NEW.id
      AND no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__about
-     SET title = NEW.payload ->> 'title', source = NEW.payload ->> 'source',
-         cwd = iif(NOT coalesce(json_valid(OLD.payload), 0) OR OLD.payload ->> 'cwd' IS cwd,
-                   NEW.payload ->> 'cwd', cwd),
-         originator = NEW.payload ->> 'originator', cli_version = NEW.payload ->> 'cli_version',
-         model_provider = NEW.payload ->> 'model_provider',
-         forked_from = NEW.payload ->> 'forked_from_id',
-         format = NULL, source_id = NULL, parent = NULL, agent = NULL
+     SET source = NULL, originator = NULL, cli_version = NULL, model_provider = NULL,
+         forked_from = NULL, format = NULL, source_id = NULL, parent = NULL, agent = NULL,
+         cwd = nullif(cwd, CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'cwd' END)
    WHERE no << 32 = NEW.id AND no = NEW.id >> 32;
 END;
 
@@ -329,15 +325,14 @@ CREATE TABLE IF NOT EXISTS main.rollout_drops(
 
 ----------------------------------------------------------------------- rest
 
--- title      of the session_meta
 -- prompt_id  item of the first user message, or goal
--- format     of the lines (rollout_formats)
+-- format     of the lines (rollout_formats); NULL: the session_meta was redacted, and
+--            the module reads it again
 -- source_id  its id in another program, if that is no UUID
 -- parent     the conversation of which it is a sub-agent
 -- reviewed   sequence at which the newest review begins
 CREATE TABLE IF NOT EXISTS main.rollout__about(
   no                 INTEGER PRIMARY KEY,
-  title              TEXT,
   source             TEXT,
   cwd                TEXT,
   originator         TEXT,

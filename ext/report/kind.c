@@ -509,7 +509,7 @@ static void addOthers(ReportRun *p, BxStmts *pFrom) {
         "bytes:Bytes|text:Title",
         pFrom,
         "SELECT h.id, h.updated, h.status, h.last_sequence + 1, h.turns,"
-        " h.bytes, coalesce(h.title, a.title, a.first_user_message)"
+        " h.bytes, coalesce(h.title, a.first_user_message)"
         " FROM main.rollout__heads AS h"
         " LEFT JOIN main.rollout__about AS a ON a.no = h.no"
         " ORDER BY h.updated DESC");

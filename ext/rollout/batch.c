@@ -243,7 +243,10 @@ static const char zStart[] =
 static const char zCountFirst[] =
     "UPDATE main.rollout__heads SET last_sequence = 0, bytes = ?2, "
     "updated = ?3 WHERE no = ?1";
-static const char zPutAbout[] = ROLLOUT_PUT_META;
+static const char zTitle[] =
+    "UPDATE main.rollout__heads SET title = (SELECT payload ->> 'title' "
+    "FROM main.rollout__data WHERE id = ?1 << 32) "
+    "WHERE no = ?1 AND title IS NULL";
 
 /* What lists show of a conversation whose session_meta was stored. */
 static void putMeta(
@@ -254,7 +257,8 @@ static void putMeta(
         "InvalidItemError: Invalid item format: item 0 of a conversation must "
         "be its session_meta, and the payload must be an object");
   }
-  bxDo(pHome, zPutAbout, pErr, "i", no);
+  bxRolloutPutAbout(pHome, no, pErr);
+  bxDo(pHome, zTitle, pErr, "i", no);
 }
 
 /* Starts a conversation with its session_meta. Returns its head. */
@@ -308,7 +312,7 @@ static void putInSteps(
   bxDone(pStmt, pErr);
   if (head.no > 0 && head.iBehind >= 0) {
     bxDo(pHome, zDerived, pErr, "iii", head.no, pTale->nTurn, pTale->iUser);
-    bxRolloutTellRedacted(pHome, head.no, pErr);
+    bxRolloutPutAbout(pHome, head.no, pErr);
   }
   bxRolloutTalePut(pTale, pErr);
   bxRolloutSearchPut(pHome, pTale->pRules, head.no,

@@ -15,12 +15,12 @@ SQLITE_EXTENSION_INIT3
 ** message, ?7 its text, ?8 to ?11 title, cwd, model and branch, ?12 an item whose
 ** usage is missing. */
 static const char zDiffers[] =
-    "WITH x AS (SELECT h.*, a.cwd, a.model, a.branch, a.prompt_id,"
+    "WITH x AS (SELECT h.*, a.cwd, a.model, a.branch, a.prompt_id, a.format,"
     "  a.first_user_message, a.forked_from AS fork, (SELECT d.payload ->> 'cwd'"
     "   FROM main.rollout__data AS d WHERE d.id = ?1 << 32"
     "    AND " BX_JSON_VALID("d.payload") ") AS first_cwd"
     "  FROM main.rollout__heads AS h"
-    "  JOIN main.rollout__about AS a ON a.no = h.no WHERE h.no = ?1) "
+    "  LEFT JOIN main.rollout__about AS a ON a.no = h.no WHERE h.no = ?1) "
     "SELECT id, 'turns is ' || turns || ', the items have ' || ?4 FROM x"
     " WHERE turns <> ?4 "
     "UNION ALL SELECT id, 'user_sequence is ' || coalesce(user_sequence, 'NULL')"
@@ -43,7 +43,8 @@ static const char zDiffers[] =
     " FROM x, (VALUES ('title'), ('cwd'), ('model'), ('branch')) AS f"
     " WHERE CASE f.column1 WHEN 'title' THEN behind IS NULL"
     "   AND NOT named AND title IS NOT coalesce(?8, title)"
-    "  WHEN 'cwd' THEN cwd IS NOT coalesce(?9, iif(fork IS NULL, first_cwd, cwd))"
+    "  WHEN 'cwd' THEN format IS NOT NULL"
+    "   AND cwd IS NOT coalesce(?9, iif(fork IS NULL, first_cwd, cwd))"
     "  WHEN 'model' THEN model IS NOT coalesce(?10, model)"
     "  ELSE branch IS NOT coalesce(?11, branch) END "
     "UNION ALL SELECT id, 'first_user_message is not that of its first turn;"

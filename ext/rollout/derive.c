@@ -537,21 +537,12 @@ void bxRolloutTellPending(
   bxRolloutTellStored(p, pHead->no, pHead->iBehind, pHead->iLast, pErr);
 }
 
-void bxRolloutTellRedacted(BxStmts *pHome, i64 no, BxErr *pErr) {
+void bxRolloutPutAbout(BxStmts *pHome, i64 no, BxErr *pErr) {
+  static const char zMeta[] = ROLLOUT_PUT_META;
   static const char zPrompt[] =
       "UPDATE main.rollout__about SET first_user_message = " ROLLOUT_PROMPT(
           "prompt_id") " WHERE no = ?1 AND prompt_id IS NOT NULL "
                        "AND first_user_message IS NULL";
-  static const char zMeta[] =
-      "UPDATE main.rollout__about SET (title, source, cwd, originator, "
-      "cli_version, model_provider, forked_from, format, source_id, parent, "
-      "agent, branch) = (SELECT m.title, m.source, "
-      "coalesce(rollout__about.cwd, "
-      "m.cwd), m.originator, m.cli_version, m.model_provider, m.forked_from, "
-      "m.format, m.source_id, m.parent, m.agent, "
-      "coalesce(rollout__about.branch, m.branch) FROM " ROLLOUT_META
-      " AS m WHERE m.no = ?1) WHERE no = (SELECT no FROM " ROLLOUT_META
-      " WHERE no = ?1) AND format IS NULL";
   bxDo(pHome, zMeta, pErr, "i", no);
   bxDo(pHome, zPrompt, pErr, "i", no);
 }
@@ -570,7 +561,7 @@ static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
   bxRolloutTellStored(&tale, pHead->no, pHead->iBehind, iTo, pErr);
   bxDo(pHome, zDone, pErr, "iiii", pHead->no, tale.nTurn, tale.iUser,
       iTo < pHead->iLast ? iTo + 1 : -1);
-  bxRolloutTellRedacted(pHome, pHead->no, pErr);
+  bxRolloutPutAbout(pHome, pHead->no, pErr);
   bxRolloutTalePut(&tale, pErr);
   bxRolloutSearchPut(pHome, tale.pRules, pHead->no, pHead->iBehind, iTo, pErr);
   pHead->nTurn = tale.nTurn;

@@ -37,23 +37,19 @@ const BxRecords bxRolloutRecords[] = {
         " type = substr(replace(type, ?1, ?2), 1, 100)",
         0},
     {"rollouts", "main.rollout__about", "",
-        "t.title, t.source, t.cwd, t.originator, t.cli_version, "
-        "t.model_provider,"
-        " t.first_user_message, t.source_id, t.agent, t.branch,"
-        " t.model",
+        "t.source, t.cwd, t.originator, t.cli_version, t.model_provider,"
+        " t.first_user_message, t.source_id, t.agent, t.branch, t.model",
         "0",
         "f.kind = 'rollout' AND f.\"key\" = (SELECT id FROM main.rollout__heads"
         " WHERE no = t.no)",
         0, 0, 0, 0, 0,
-        "(title, source, cwd, originator, cli_version, model_provider,"
+        "(source, cwd, originator, cli_version, model_provider,"
         " first_user_message, source_id, agent, branch, model) ="
-        " (replace(title, ?1, ?2), replace(source, ?1, ?2), replace(cwd, ?1, "
-        "?2),"
+        " (replace(source, ?1, ?2), replace(cwd, ?1, ?2),"
         " replace(originator, ?1, ?2), replace(cli_version, ?1, ?2),"
         " replace(model_provider, ?1, ?2), replace(first_user_message, ?1, ?2),"
-        " replace(source_id, ?1, ?2),"
-        " replace(agent, ?1, ?2), replace(branch, ?1, ?2), replace(model, ?1,"
-        " ?2))",
+        " replace(source_id, ?1, ?2), replace(agent, ?1, ?2),"
+        " replace(branch, ?1, ?2), replace(model, ?1, ?2))",
         0},
     {"rollout_drops", "main.rollout_drops", "", "t.item_type, t.payload_type",
         "t.bytes", 0, 0, 0, 0, 0, "t.no || t.item_type || t.payload_type", 0,
@@ -278,7 +274,6 @@ static const char zForkRest[] =
     "INSERT INTO main.rollout__segments(rollout, first, owner, last)"
     " SELECT no, last_sequence + 1, no, 4294967295 FROM main.rollout__heads"
     " WHERE no = ?1";
-static const char zForkMeta2[] = ROLLOUT_PUT_META;
 static const char zForkAbout[] =
     "UPDATE main.rollout__about SET (cwd, model, branch,"
     "  prompt_id, first_user_message) ="
@@ -298,7 +293,7 @@ static void makeFork(
   bxRolloutFind(p, 0, zNew, &head, pErr);
   bxDo(p, zForkMeta, pErr, "ii", no, head.no);
   bxDo(p, zForkCount, pErr, "i", head.no);
-  bxDo(p, zForkMeta2, pErr, "i", head.no);
+  bxRolloutPutAbout(p, head.no, pErr);
   bxDo(p, zForkCut, pErr, iTurn < 0 ? "ii" : "iii", no, head.no, iTurn);
   bxDo(p, zForkOwn, pErr, "i", head.no);
   bxDo(p, zForkShare, pErr, "ii", no, head.no);
@@ -381,23 +376,15 @@ static const char zRecount[] =
     " (bytes, updated) = (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0),"
     "  coalesce(max(timestamp), 0) FROM main.rollout__data " OWN_KEYS ")"
     " WHERE no = ?1";
+/* A fork keeps the cwd and the model of its parent, and a damaged session_meta cannot
+** say a cwd again. */
 static const char zNewAbout[] =
-    "INSERT INTO main.rollout__about(no, title) SELECT h.no, m.title"
-    " FROM main.rollout__heads AS h"
-    " LEFT JOIN " ROLLOUT_META " AS m ON m.no = h.no"
-    " WHERE h.no = ?1 AND h.last_sequence >= 0 AND NOT EXISTS (SELECT 1"
-    "  FROM main.rollout__about AS a WHERE a.no = h.no)";
-static const char zAboutMeta[] =
-    "UPDATE main.rollout__about SET prompt_id = NULL,"
-    "  first_user_message = NULL, (source, cwd, originator, cli_version,"
-    "  model_provider, forked_from, format, source_id, parent, agent, branch,"
-    "  model) = (SELECT m.source, CASE WHEN m.forked_from IS NULL"
-    "    OR rollout__about.cwd IS NULL THEN m.cwd ELSE rollout__about.cwd END,"
-    "   m.originator, m.cli_version, m.model_provider, m.forked_from, m.format,"
-    "   m.source_id, m.parent, m.agent, coalesce(m.branch, rollout__about.branch),"
-    "   CASE WHEN m.forked_from IS NOT NULL THEN rollout__about.model END"
-    "  FROM " ROLLOUT_META " AS m WHERE m.no = ?1)"
-    " WHERE no = (SELECT no FROM " ROLLOUT_META " WHERE no = ?1)";
+    "INSERT INTO main.rollout__about(no) SELECT no FROM main.rollout__heads"
+    " WHERE no = ?1 AND last_sequence >= 0 ON CONFLICT (no) DO UPDATE"
+    " SET prompt_id = NULL, first_user_message = NULL, format = NULL,"
+    "  cwd = iif(forked_from IS NULL AND (SELECT json_valid(payload)"
+    "   FROM main.rollout__data WHERE id = ?1 << 32), NULL, cwd),"
+    "  model = iif(forked_from IS NULL, NULL, model)";
 /* clang-format on */
 
 void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {
@@ -411,7 +398,7 @@ void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {
   bxDo(p, zNoCalls, pErr, "i", no);
   bxDo(p, zRecount, pErr, "iii", no, tale.nTurn, tale.iUser);
   bxDo(p, zNewAbout, pErr, "i", no);
-  bxDo(p, zAboutMeta, pErr, "i", no);
+  bxRolloutPutAbout(p, no, pErr);
   bxRolloutTalePut(&tale, pErr);
   bxRolloutTaleEnd(&tale);
 }

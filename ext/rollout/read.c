@@ -63,11 +63,16 @@ static void readCursor(
   "LEFT JOIN main.rollout__about AS a ON a.no = h.no "                         \
   "WHERE h.user_sequence IS NOT NULL AND (h.updated, h.id) < (?1, ?2) "
 #define LIST_ORDER "ORDER BY h.updated DESC, h.id DESC LIMIT ?4"
+/* What the session_meta says, if that is not derived yet, or was redacted. */
+#define LIST_META(what)                                                        \
+  "iif(a.format IS NULL, (SELECT d.payload ->> '" what "' FROM "               \
+  "main.rollout__data AS d WHERE d.id = h.no << 32 "                           \
+  "AND " BX_JSON_VALID("d.payload") "), a." what ")"
 /* ?5 has what items say that are not derived yet: {id: [cwd, first message]}. A first
 ** message that was redacted is read again. */
 #define LIST_CWD                                                               \
-  "iif(h.behind IS NULL, a.cwd, "                                              \
-  "coalesce(?5 ->> ('$.\"' || h.id || '\"[0]'), a.cwd))"
+  "iif(h.behind IS NULL, a.cwd, coalesce(?5 ->> ('$.\"' || h.id || "           \
+  "'\"[0]'), a.cwd, " LIST_META("cwd") "))"
 #define LIST_FIRST                                                             \
   "iif(h.behind IS NULL, a.first_user_message, "                               \
   "coalesce(a.first_user_message, " ROLLOUT_PROMPT(                            \
@@ -123,9 +128,10 @@ sqlite3_stmt *bxRolloutList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   readCursor(apArg[1], &iUpdated, zId, pErr);
   pStmt = bxRolloutQuery(bx,
       "SELECT h.id, h.created, h.updated, h.last_sequence + 1, h.status, "
-      "coalesce(h.title, a.title), a.source, " LIST_CWD ", " LIST_FIRST ", "
-      "h.updated || '|' || h.id " LIST_FROM
-      "AND (h.expires_at IS NULL OR h.expires_at >= ?3) " LIST_ORDER,
+      "h.title, " LIST_META("source") ", " LIST_CWD ", " LIST_FIRST ", "
+                                      "h.updated || '|' || h.id " LIST_FROM
+                                      "AND (h.expires_at IS NULL OR "
+                                      "h.expires_at >= ?3) " LIST_ORDER,
       pErr);
   zPending = p ? pendingOf(p, iUpdated, zId, iNow, nRow, pErr) : 0;
   bxBind(pStmt, pErr, "iciic", iUpdated, zId, iNow, nRow, zPending);
@@ -139,9 +145,10 @@ static const char zScan[] =
     "h.updated || '|' || h.id, "
     "json_object('id', h.id, 'created', h.created, 'updated', h.updated, "
     "'item_count', h.last_sequence + 1, 'status', h.status, "
-    "'title', coalesce(h.title, a.title), 'source', a.source, "
-    "'cwd', " LIST_CWD ", 'first_user_message', " LIST_FIRST ", "
-    "'cursor', h.updated || '|' || h.id) " LIST_FROM LIST_ORDER;
+    "'title', h.title, 'source', " LIST_META(
+        "source") ", "
+                  "'cwd', " LIST_CWD ", 'first_user_message', " LIST_FIRST ", "
+                  "'cursor', h.updated || '|' || h.id) " LIST_FROM LIST_ORDER;
 
 typedef struct Page {
   i64 nSize;

@@ -60,7 +60,7 @@ extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
   "IN ('null', 'false')) END) "
 /* SQL: what lists show of each session_meta that is JSON. */
 #define ROLLOUT_META                                                           \
-  "(SELECT h.no AS no, d.payload ->> 'title' AS title, "                       \
+  "(SELECT h.no AS no, "                                                       \
   "d.payload ->> 'source' AS source, d.payload ->> 'cwd' AS cwd, "             \
   "d.payload ->> 'originator' AS originator, "                                 \
   "coalesce(d.payload ->> 'cli_version', d.payload ->> 'cliVersion') "         \
@@ -81,11 +81,19 @@ extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
   "AS agent, d.payload ->> '$.git.branch' AS branch "                          \
   "FROM main.rollout__heads AS h JOIN main.rollout__data AS d "                \
   "ON d.id = h.no << 32 AND " BX_JSON_VALID("d.payload") ")"
-/* SQL: the row of rollout__about for conversation ?1 begins with it. */
+/* SQL: puts it into the row of rollout__about for conversation ?1, unless it is there.
+** A cwd and a branch that are there are newer. */
 #define ROLLOUT_PUT_META                                                       \
-  "INSERT INTO main.rollout__about(no, title, source, cwd, originator, "       \
-  "cli_version, model_provider, forked_from, format, source_id, parent, "      \
-  "agent, branch) SELECT * FROM " ROLLOUT_META " WHERE no = ?1"
+  "INSERT INTO main.rollout__about(no, source, cwd, originator, cli_version, " \
+  "model_provider, forked_from, format, source_id, parent, agent, branch) "    \
+  "SELECT * FROM " ROLLOUT_META " WHERE no = ?1 AND NOT EXISTS (SELECT 1 "     \
+  "FROM main.rollout__about AS a WHERE a.no = ?1 AND a.format IS NOT NULL) "   \
+  "ON CONFLICT (no) DO UPDATE SET (source, cwd, originator, cli_version, "     \
+  "model_provider, forked_from, format, source_id, parent, agent, branch) = "  \
+  "(excluded.source, coalesce(cwd, excluded.cwd), excluded.originator, "       \
+  "excluded.cli_version, excluded.model_provider, excluded.forked_from, "      \
+  "excluded.format, excluded.source_id, excluded.parent, excluded.agent, "     \
+  "coalesce(branch, excluded.branch))"
 /* SQL: what the first message of a user says, whose item has this key. */
 #define ROLLOUT_PROMPT(key)                                                    \
   "(SELECT substr(value, 1, 200) FROM (" ROLLOUT_FACTS ") WHERE id = " key     \
@@ -346,7 +354,7 @@ void bxRolloutTellStored(
 void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr);
 /* Reads what lists show of a conversation that was behind: what plain SQL has not
 ** read from its session_meta, and what a redaction took away. */
-void bxRolloutTellRedacted(BxStmts *pHome, i64 no, BxErr *pErr);
+void bxRolloutPutAbout(BxStmts *pHome, i64 no, BxErr *pErr);
 /* The same in memory, for a call that reads. p must be zeroed; end it as well. */
 void bxRolloutTellPending(
     RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);

@@ -456,6 +456,7 @@ def test_a_title_that_a_user_gave_outlives_items_and_redaction(told):
     append(told, ID, event("thread_name_updated", thread_name="theirs"))
     told.execute("UPDATE rollouts SET session_meta = json_set(session_meta, '$.cwd', '-', "
                  "'$.title', '-') WHERE id = ?", (ID,))
+    append(told, ID)
     assert rows(told, "SELECT title, cwd FROM rollouts WHERE id = ?", ID) == [("mine", "-")]
     one(told, "SELECT rollout_rebuild()")
     assert rows(told, "SELECT title, cwd FROM rollouts WHERE id = ?", ID) == [("mine", "-")]

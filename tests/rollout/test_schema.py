@@ -70,8 +70,8 @@ def head(db, columns, rollout=ID):
     ({"last_sequence": 0}, "ReadOnlyError"), ({"bytes": 0}, "ReadOnlyError"),
     ({"has_user_event": 0}, "ReadOnlyError"),
     ({"first_user_message": "x"}, "ReadOnlyError"),
-    ({"cwd": "/w", "session_meta": "{}"}, "Invalid session meta"),
-    ({"source": "x", "session_meta": "{}"}, "Invalid session meta"),
+    ({"cwd": "/w"}, "ReadOnlyError"), ({"source": "x", "session_meta": "{}"}, "ReadOnlyError"),
+    ({"instructions": "x", "session_meta": '{"instructions":"y"}'}, "Invalid session meta"),
 ])
 def test_insert_refuses_values_that_it_could_not_keep(plain, columns, message):
     with pytest.raises(IntegrityError, match=message):
@@ -81,8 +81,10 @@ def test_insert_refuses_values_that_it_could_not_keep(plain, columns, message):
 
 def test_insert_keeps_every_column(plain):
     about = {"cwd": "/w", "originator": "me", "cli_version": "9", "source": "cli",
-             "model_provider": "p", "forked_from": OTHER, "instructions": "i"}
-    start(plain, **about)
+             "model_provider": "p", "title": "T", "forked_from": OTHER}
+    meta = {**about, "forked_from_id": OTHER}
+    start(plain, session_meta=json.dumps(meta), instructions="i")
+    assert head(plain, "title, instructions") == ("T", "i")
     assert head(plain, ", ".join(about)) == tuple(about.values())
     start(plain, THIRD)
     assert set(json.loads(head(plain, "session_meta", THIRD)[0])) == {
@@ -147,12 +149,10 @@ def test_insert_makes_session_meta_and_counters(plain):
     assert head(plain, "bytes")[0] == len(head(plain, "session_meta")[0])
 
 
-def test_insert_without_id_makes_one(plain):
-    plain.execute("INSERT INTO rollouts(title) VALUES ('a'), ('b')")
-    made = rows(plain, "SELECT id, title FROM rollouts ORDER BY title")
-    assert [title for _, title in made] == ["a", "b"]
-    for rollout, _ in made:
-        assert rollout[14] == "4" and rollout[19] in "89ab" and len(rollout) == 36
+def test_insert_without_id_is_refused(plain):
+    with pytest.raises(IntegrityError, match="Invalid conversation ID"):
+        plain.execute("INSERT INTO rollouts(title) VALUES ('a')")
+    assert rows(plain, "SELECT * FROM rollouts") == []
 
 
 def test_counters_follow_every_insert(plain):
