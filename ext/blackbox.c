@@ -173,6 +173,7 @@ static const BxDomain aDomain[] = {
         .zTable = "rollout__act",
         .zSql = bxSqlRollout,
         .aRecords = bxRolloutRecords,
+        .aDue = bxRolloutDue,
         .pRoom = &bxRolloutRoom,
         .xErase = bxRolloutErase,
         .zFaults = bxSqlRolloutCheck,

@@ -2,8 +2,7 @@
 -- keeps is not removed and not changed until every owner of a hold on it has
 -- released it.
 --
--- The rules and the log are in core.sql, and each domain says in a due view of its
--- own what its rules remove. This file runs after core.sql, any number of times.
+-- The rules and the log are in core.sql, and each domain says what its rules remove. This file runs after core.sql, any number of times.
 --
 -- Views   retention_holds     the holds in force. INSERT places a hold, or lengthens
 --                             it; UPDATE lengthens or releases it

@@ -26,9 +26,6 @@
 --   rollout__marks    turns, compactions and rollbacks, by the key of their item
 --   rollout_drops     what the policy dropped, by type
 --   rollout__act      one row: the rule that is running, for its receipt
---   rollout__own      view: the ranges of items that no other conversation shows
---   rollout_due       view: the conversations that expire, and when; DELETE
---                     removes them
 --
 -- All files run alone after core.sql, in this order, any number of times. Forks,
 -- clean-ups and rebuilds are made in C (ext/rollout/manage.c). rollout_check.sql is
@@ -55,23 +52,6 @@
 --
 -- Limits: 2,147,483,647 conversations in the life of a database, 4,294,967,295
 -- items in one, 67,108,864 bytes in a payload.
-
--- "at" is the time of expiry. A row is due when that time is in the past.
-CREATE VIEW IF NOT EXISTS main.rollout_due AS
-SELECT id AS key, bytes, expires_at AS at,
-       CASE WHEN EXISTS (SELECT 1 FROM retention__holds AS k
-                          WHERE k.kind = 'rollout' AND k."key" = h.id)
-            THEN 'held' END AS blocked_by
-  FROM rollout__heads AS h
- WHERE expires_at IS NOT NULL;
-
-CREATE TRIGGER IF NOT EXISTS main.rollout_due_delete
-INSTEAD OF DELETE ON rollout_due WHEN OLD.blocked_by IS NULL
-BEGIN
-  UPDATE rollout__act SET rule = 'rollout.expired', rows = 0;
-  DELETE FROM rollout__heads WHERE id = OLD.key;
-  UPDATE rollout__act SET rule = NULL;
-END;
 
 CREATE VIEW IF NOT EXISTS main.rollouts AS
 SELECT id, created, updated, expires_at, status, last_sequence + 1 AS item_count,

@@ -40,7 +40,6 @@ END;
 CREATE TABLE IF NOT EXISTS main.rollout__act(
   id   INTEGER PRIMARY KEY CHECK (id = 1),
   rule TEXT,
-  rows INTEGER NOT NULL DEFAULT 0,
   search INTEGER NOT NULL DEFAULT 0,
   places INTEGER
 );

@@ -69,35 +69,34 @@ BEGIN
             WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
            UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
    WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
-  DELETE FROM rollout_due
+  UPDATE rollout__act SET rule = 'rollout.expired'
    WHERE coalesce(NEW.expires_at, NEW.created) >= unixepoch() * 1000 - 60000
-     AND key IN (
-           SELECT d.key
-             FROM (SELECT key, blocked_by FROM rollout_due
-                    WHERE at < (SELECT unixepoch() * 1000 FROM retention__clock
-                                 WHERE unixepoch() * 1000 <= seen + 604800000)
-                    ORDER BY at LIMIT 100) AS d
-            WHERE d.blocked_by IS NULL
-              AND NOT EXISTS (SELECT 1 FROM sqlite_schema
-                               WHERE iif(type = 'trigger', tbl_name LIKE 'rollout%' AND name NOT LIKE 'rollout%' AND sql LIKE '%delete%',
-                                         type = 'table' AND sql LIKE '%references%rollout%'))
-            LIMIT 2)
-     AND key <> NEW.id;
+     AND EXISTS (SELECT 1 FROM rollout__heads, retention__clock
+                  WHERE expires_at < unixepoch() * 1000 AND unixepoch() * 1000 <= seen + 604800000)
+     AND NOT EXISTS (SELECT 1 FROM sqlite_schema
+                      WHERE iif(type = 'trigger', tbl_name LIKE 'rollout%' AND name NOT LIKE 'rollout%' AND sql LIKE '%delete%',
+                                type = 'table' AND sql LIKE '%references%rollout%'));
+  DELETE FROM rollout__heads
+   WHERE (SELECT rule FROM rollout__act) IS 'rollout.expired' AND no <> NEW.no AND no IN (
+           SELECT no FROM (SELECT no, id FROM rollout__heads WHERE expires_at < unixepoch() * 1000
+                            ORDER BY expires_at LIMIT 100)
+            WHERE NOT EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = id)
+            LIMIT 2);
+  UPDATE rollout__act SET rule = NULL WHERE rule IS 'rollout.expired';
 END;
 
 -- A hold keeps the items of a conversation, also those that it shares with others; its
 -- status, title and expiry can change, and items can be appended. The conversation is
--- counted in the receipt of the clean-up that now runs, whose times are those of expiry.
--- If none runs, it is counted in the receipt that the deletes of one minute share. Its
--- bytes are those of the items that go: of forks they are added up.
+-- counted in the receipt of the rule that now removes, or of deletes by hand, of one
+-- minute. Its bytes are those of the items that go: of forks they are added up.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 AFTER DELETE ON rollout__heads
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
     FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id;
-  INSERT INTO retention_log(at, domain, minute, rule, rows, bytes, oldest, newest)
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
   SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'rollout',
-         iif(bulk, 0, NULL), iif(bulk, 'bulk', coalesce(rule, 'manual')), 1,
+         coalesce((SELECT rule FROM rollout__act), 'manual'), 1,
          iif((SELECT count(*) FROM rollout__segments WHERE owner = OLD.no OR rollout = OLD.no) < 2,
              OLD.bytes,
              (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0) FROM rollout__data
@@ -108,8 +107,7 @@ BEGIN
                                WHERE o.owner = s.owner AND o.rollout <> OLD.no), -1))
                             AND (s.owner << 32) + s.last
                         WHERE s.rollout = OLD.no))),
-         iif(bulk, OLD.expires_at, OLD.created), iif(bulk, OLD.expires_at, OLD.updated)
-    FROM (SELECT max(rule) AS rule, max(rule IS NOT NULL AND rows) AS bulk FROM rollout__act);
+         OLD.created, OLD.updated;
   DELETE FROM rollout__data WHERE id = OLD.no << 32;
   DELETE FROM rollout__segments WHERE rollout = OLD.no;
   DELETE FROM rollout__about WHERE no = OLD.no;
@@ -353,11 +351,10 @@ CREATE TABLE IF NOT EXISTS main.rollout__about(
 CREATE INDEX IF NOT EXISTS main.rollout_parent
 ON rollout__about(parent) WHERE parent IS NOT NULL;
 
-INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
-VALUES ('rollout.expired', 'rollout', 'rollout_due', NULL, NULL, 'rollouts')
-ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = excluded."view",
-  setting = excluded.setting, unit_ms = excluded.unit_ms,
-  "table" = excluded."table";
+INSERT INTO main.retention_rules(rule, domain, "table")
+VALUES ('rollout.expired', 'rollout', 'rollouts')
+ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = NULL,
+  setting = NULL, unit_ms = NULL, "table" = excluded."table";
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('rollout', 1)
 ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

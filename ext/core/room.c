@@ -68,14 +68,11 @@ static const BxRoom *roomOf(BxStmts *p, int i, BxErr *pErr) {
 
 /* Whether a trigger or a key of somebody could refuse: it could end the transaction. */
 static int roomRefused(BxStmts *p, const BxRoom *pRoom, BxErr *pErr) {
-  const BxDue *pDue = pRoom->pDue;
-  return bxOthersRefuse(
-      p, pDue ? pDue->zRule : pRoom->zRule, pDue ? pDue->zTable : 0, pErr);
+  return bxOthersRefuse(p, pRoom->pDue->zRule, pRoom->pDue->zTable, pErr);
 }
 
 static void roomNote(BxStmts *p, const BxRoom *pRoom, int bBegin, BxErr *pErr) {
   const BxDue *pDue = pRoom->pDue;
-  if (pDue == 0) return;
   bxDo(p, pDue->zNote, pErr, "t", bBegin ? strchr(pDue->zRule, '.') + 1 : 0);
 }
 
@@ -195,7 +192,7 @@ void bxRoomMake(BxCall *pCall) {
     const BxRoom *pRoom = roomOf(m.p, i, pErr);
     i64 nWant, nByte;
     if (pRoom == 0 || pRoom->zOldest == 0) continue;
-    nWant = pRoom->pDue == 0 || nOver < nBeyond ? nOver : nBeyond;
+    nWant = pRoom->bDue || nOver < nBeyond ? nOver : nBeyond;
     nByte = roomOldest(&m, &m.p->bx->aSlot[i], pRoom, nWant, pErr);
     nOver -= nByte;
     nBeyond -= nByte;
@@ -289,7 +286,7 @@ int bxRoomReach(
   if (nOver > nBeyond) nOver = nBeyond;
   for (i = 0; i < p->bx->nDomain && (!pRoom || pRoom->pDue != pDue); i++) {
     pRoom = roomOf(p, i, pErr);
-    if (pRoom == 0 || pRoom->pDue == 0) continue;
+    if (pRoom == 0 || pRoom->pDue == 0 || pRoom->bDue) continue;
     nOver -= roomReach(p, pRoom, nOver, piAt, pzKey, pErr);
   }
   return *pzKey != 0;

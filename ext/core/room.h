@@ -9,9 +9,8 @@
 
 /* What a domain removes when the file is above its limit. */
 struct BxRoom {
-  const BxDue
-      *pDue; /* its rule, of those in aDue; NULL: its rows are due anyway, */
-  const char *zRule; /* by this rule */
+  const BxDue *pDue; /* its rule, of those in aDue */
+  int bDue;          /* its rows are due anyway: its share does not keep them */
   /* Of that table: how the oldest rows are found; about how many bytes a row takes. */
   const char *zIndexed, *zTakes;
   /* Queries: about how many bytes all rows take, and of the oldest since time ?1, at most

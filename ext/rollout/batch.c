@@ -243,7 +243,7 @@ static const char zStart[] =
 static const char zCountFirst[] =
     "UPDATE main.rollout__heads SET last_sequence = 0, bytes = ?2, "
     "updated = ?3 WHERE no = ?1";
-static const char zTitle[] =
+static const char zMetaTitle[] =
     "UPDATE main.rollout__heads SET title = (SELECT payload ->> 'title' "
     "FROM main.rollout__data WHERE id = ?1 << 32) "
     "WHERE no = ?1 AND title IS NULL";
@@ -258,7 +258,7 @@ static void putMeta(
         "be its session_meta, and the payload must be an object");
   }
   bxRolloutPutAbout(pHome, no, pErr);
-  bxDo(pHome, zTitle, pErr, "i", no);
+  bxDo(pHome, zMetaTitle, pErr, "i", no);
 }
 
 /* Starts a conversation with its session_meta. Returns its head. */

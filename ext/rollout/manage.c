@@ -178,37 +178,34 @@ void bxRolloutDelete(BxCall *p) {
   }
 }
 
+#define HELD_ROLLOUT                                                           \
+  "EXISTS (SELECT 1 FROM main.retention__holds"                                \
+  " WHERE kind = 'rollout' AND \"key\" = rollout__heads.id)"
+static const char zNoteRule[] =
+    "UPDATE main.rollout__act SET rule = 'rollout.' || ?1";
+const BxDue bxRolloutDue[] = {
+    {"rollout.expired", "rollout__heads", "id", "bytes", "expires_at", "1",
+        "NOT " HELD_ROLLOUT, "CASE WHEN " HELD_ROLLOUT " THEN 'held' END",
+        zNoteRule},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0},
+};
+
 /* Conversations that have expired, but not one that is being written. */
-const BxRoom bxRolloutRoom = {.zRule = "rollout.expired",
+const BxRoom bxRolloutRoom = {.pDue = bxRolloutDue,
+    .bDue = 1,
     .zOldest =
-        "SELECT no, bytes, expires_at, EXISTS (SELECT 1 FROM"
-        " main.retention__holds WHERE kind = 'rollout' AND \"key\" = h.id)"
+        "SELECT no, bytes, expires_at, " HELD_ROLLOUT
         " FROM (SELECT seen, " BX_CLOCK " AS now FROM main.retention__clock)"
-        " CROSS JOIN main.rollout__heads AS h WHERE now <= seen + 604800000"
+        " CROSS JOIN main.rollout__heads WHERE now <= seen + 604800000"
         " AND expires_at >= ?1 AND expires_at < now AND updated < now - 60000"
         " ORDER BY expires_at LIMIT ?2",
-    .zRemove = "DELETE FROM main.rollout_due WHERE key ="
-               " (SELECT id FROM main.rollout__heads WHERE no = ?1)"};
-
-/* The triggers add up what they remove in the open row of the bulk act. */
-static const char zActBegin[] = "UPDATE main.rollout__act SET rule = "
-                                "'rollout.expired', rows = 1";
-static const char zActDelete[] =
-    "DELETE FROM main.rollout__heads WHERE id IN (SELECT key FROM "
-    "main.rollout_due WHERE blocked_by IS NULL AND at < ?1 "
-    "ORDER BY at, key LIMIT ?2)";
-#define BULK "domain = 'rollout' AND rule = 'bulk' AND minute = 0"
-static const char zActReceipt[] =
-    "INSERT INTO main.blackbox__log(at, domain, detail, rows, bytes, oldest, "
-    "newest, salt) SELECT ?1, 'rollout', 'rollout.expired', rows, bytes, "
-    "?1 - oldest, newest - oldest, NULL FROM main.blackbox__open WHERE " BULK;
-static const char zActEnd[] =
-    "UPDATE main.rollout__act SET rule = NULL, rows = coalesce((SELECT rows "
-    "FROM main.blackbox__open WHERE " BULK "), 0)";
-static const char zActClear[] = "DELETE FROM main.blackbox__open WHERE " BULK;
-static const char zActRows[] = "SELECT rows FROM main.rollout__act";
+    .zRemove = "DELETE FROM main.rollout__heads WHERE no = ?1"};
 
 void bxRolloutCleanup(BxCall *p) {
+  static const char zDelete[] =
+      "DELETE FROM main.rollout__heads WHERE id IN (SELECT id FROM "
+      "main.rollout__heads WHERE expires_at < ?1 AND NOT " HELD_ROLLOUT
+      " ORDER BY expires_at, id LIMIT ?2)";
   BxStmts *pHome;
   i64 nGone, iNow;
   i64 nMax =
@@ -217,12 +214,10 @@ void bxRolloutCleanup(BxCall *p) {
   if (pHome == 0) return;
   bxLock(pHome, &p->err);
   iNow = bxRuleTime(pHome, bxArg(p, 0), 1, &p->err);
-  bxDo(pHome, zActBegin, &p->err, "");
-  bxDo(pHome, zActDelete, &p->err, "ii", iNow, nMax);
-  bxDo(pHome, zActReceipt, &p->err, "i", iNow);
-  bxDo(pHome, zActEnd, &p->err, "");
-  bxDo(pHome, zActClear, &p->err, "");
-  nGone = bxAsk(pHome, zActRows, &p->err, "");
+  bxDo(pHome, zNoteRule, &p->err, "t", "expired");
+  bxDo(pHome, zDelete, &p->err, "ii", iNow, nMax);
+  nGone = sqlite3_changes(p->bx->db);
+  bxDo(pHome, zNoteRule, &p->err, "n");
   bxRolloutExplain(&p->err, "CleanupError: Cleanup failed: ");
   bxReturnInt(p, nGone);
 }

@@ -513,6 +513,7 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
 extern const BxRecords bxRolloutRecords[]; /* manage.c */
 extern const BxRoom bxRolloutRoom;         /* manage.c */
+extern const BxDue bxRolloutDue[];
 /* Before and after an erasure: BxDomain.xErase. */
 void bxRolloutErase(BxStmts *p, int bDone, BxErr *pErr);
 

@@ -129,6 +129,7 @@ void bxRolloutSearchInstall(BxCall *p) {
 ** FTS5 knows from SQLite 3.42 on; before, it is built anew afterwards. */
 void bxRolloutErase(BxStmts *p, int bDone, BxErr *pErr) {
   int bSecure = sqlite3_libversion_number() >= 3042000;
+  if (bDone) bxRolloutCatchUp(p, 0, pErr);
   if (bDone == bSecure || bxNumber(p, HAS_INDEX, pErr) == 0) return;
   bxExec(p,
       bSecure ? "INSERT INTO main.rollout_fts(rollout_fts, rank)"

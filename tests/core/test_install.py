@@ -207,7 +207,7 @@ def test_check_finds_rows_that_are_gone_and_install_brings_them_back(
         select = ("SELECT format, source, kind, type, conditions, place FROM blackbox_places "
                   "ORDER BY 1, 2, 3, 4, 5, 6")
     if table == "rollout__act":
-        select = "SELECT id, rule, rows, search FROM rollout__act"
+        select = "SELECT id, rule, search FROM rollout__act"
     before = rows(db, select)
     db.execute("DROP TRIGGER blackbox_settings_delete")
     db.execute(f"DELETE FROM {table} WHERE {where}")
@@ -284,7 +284,7 @@ OURS_WITHOUT_COMPUTED = (
     (OURS_WITHOUT_COMPUTED + ", storage_key UNIQUE, data_size)",
      "table cache_items of another program"),
     ("CREATE VIEW cache_sessions AS SELECT 1", "cache_sessions"),
-    ("CREATE VIEW rollout_due AS SELECT 1", "view rollout_due of another program"),
+    ("CREATE VIEW rollout_log AS SELECT 1", "view rollout_log of another program"),
     ("CREATE TABLE t(x); CREATE INDEX rollout_recent ON t(x)",
      "index rollout_recent of another program"),
     ("CREATE TABLE retention_log(x)", "table retention_log of another program"),

@@ -32,7 +32,6 @@ TABLES = {
     "rollout_drops": "item_type, payload_type, items, bytes",
     "rollout_texts": "role, source, text",
     "rollout_facts": "fact, source, value",
-    "rollout_due": "key, bytes, at, blocked_by",
     "rollout_usage": "rollout, sequence, model, input_fresh, cache_write, cache_read, output, "
                      "reasoning, source, timestamp, call, cost, cost_source",
     "rollout_usage_days": "day, model, calls, input_fresh, cache_write, cache_read, output, "

@@ -398,9 +398,10 @@ class Generator(random.Random):
         return [
             *[("SELECT rollout_create(?, ?, ?, ?, ?)", id, self.of(None, "be brief"),
                self.of(None, 30, "permanent"), None, None)] * 3,
-            *[(f"{self.choice(CONFLICT)} INTO rollouts(id, created, expires_at, title, cwd) "
-               "VALUES(?, ?, ?, ?, ?)", id, None, self.of(START + 400 * DAY, "permanent"),
-               self.of(None, "title"), self.of(None, "/w"))] * 3,
+            *[(f"{self.choice(CONFLICT)} INTO rollouts(id, created, expires_at, title, "
+               "instructions) VALUES(?, ?, ?, ?, ?)", id, None,
+               self.of(START + 400 * DAY, "permanent"), self.of(None, "title"),
+               self.of(None, "be brief"))] * 3,
             *[("SELECT rollout_append(?, ?, ?)", id, self.of(self.items(), "[{}]"),
                self.time())] * 5,
             *[(f"{self.choice(CONFLICT)} INTO rollout_log(rollout_id, type, payload, timestamp) "

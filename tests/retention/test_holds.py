@@ -69,7 +69,7 @@ def test_clean_ups_skip_what_is_held_and_their_lists_say_so(full):
     assert rows(full, "SELECT key, blocked_by FROM retention_plan WHERE rule = 'payload.age'"
                 " ORDER BY key") == [
         ("p1", "held"), ("p2", "held"), ("p3", "held")]
-    assert rows(full, "SELECT key, blocked_by FROM rollout_due") == [(ID, "held")]
+    assert rows(full, "SELECT key, blocked_by FROM retention_plan WHERE rule = 'rollout.expired'") == [(ID, "held")]
     assert rows(full, "SELECT key, blocked_by FROM retention_plan WHERE rule = 'cache.idle'"
                 " ORDER BY key") == [(SESSION, "held"), (OTHER, None)]
     one(full, "SELECT cache_cleanup_orphans(0)")

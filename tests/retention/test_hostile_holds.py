@@ -59,7 +59,7 @@ def statements():
                f"data) VALUES('{SESSION}', 'a7b3c9d2', 'f4e8g1h1', 'x', '[9]')")
         yield f"INSERT {clause} INTO rollouts(id) VALUES('{ID}')"
     yield "SELECT rollout_cleanup_expired(253402300799999)"
-    for view in ("rollouts", "retention_holds", "rollout_due"):
+    for view in ("rollouts", "retention_holds"):
         yield f"DELETE FROM {view}"
 
 

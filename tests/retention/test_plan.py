@@ -104,11 +104,12 @@ def test_now_must_be_a_time(db, now):
 
 def test_a_dropped_view_leaves_the_other_rules_and_is_a_problem(db):
     archive(db, "p", T0)
-    one(db, "SELECT rollout_create('5973b6c0-94b8-487b-a530-2aeb6098ae0e', NULL, 3, NULL, ?)", T0)
-    db.execute("DROP VIEW rollout_due")
+    db.execute("CREATE VIEW mine AS SELECT 1 AS key, 1 AS bytes, 0 AS at, NULL AS blocked_by")
+    db.execute("INSERT INTO retention_rules(rule, \"view\", age_ms) VALUES('a.mine', 'mine', 10)")
+    db.execute("DROP VIEW mine")
     assert plan(db) == [("payload.age", "p", None)]
     problems = rows(db, "SELECT problem FROM blackbox_check WHERE object = 'retention_rules'")
-    assert problems == [("rule rollout.expired is not applied: no such table: main.rollout_due;"
+    assert problems == [("rule a.mine is not applied: no such table: main.mine;"
                          " correct the rule, or delete it",)]
 
 

@@ -459,12 +459,11 @@ def test_receipts_add_up_to_what_was_stored(plain):
     assert one(plain, "SELECT DISTINCT rule FROM retention_log") == "manual"
 
 
-def test_cleanup_takes_what_the_due_view_lists(plain):
+def test_cleanup_takes_the_oldest_first_with_a_receipt(plain):
     for i in range(6):
         start(plain, f"5973b6c0-94b8-487b-a530-00000000000{i}", created=10,
               expires_at=100 + i if i < 5 else "permanent")
-    plan = rows(plain, "SELECT key, bytes FROM rollout_due WHERE at < 104 "
-                "AND blocked_by IS NULL ORDER BY at")
+    plan = rows(plain, "SELECT id, bytes FROM rollouts WHERE expires_at < 104 ORDER BY expires_at")
     assert module(plain, "SELECT rollout_cleanup_expired(104, 3)") == 3
     left = {r for r, in rows(plain, "SELECT id FROM rollouts")}
     assert left.isdisjoint(key for key, _ in plan[:3]) and len(left) == 3
@@ -472,8 +471,7 @@ def test_cleanup_takes_what_the_due_view_lists(plain):
     assert module(plain, "SELECT rollout_cleanup_expired(104)") == 0
     assert rows(plain, "SELECT rule, rows, bytes, oldest, newest "
                 "FROM retention_log ORDER BY id") == [
-        ("rollout.expired", 3, sum(b for _, b in plan[:3]), 100, 102),
-        ("rollout.expired", 1, plan[3][1], 103, 103)]
+        ("rollout.expired", 4, sum(b for _, b in plan), 10, 10)]
     assert one(plain, "SELECT count(*) FROM rollouts") == 2
 
 
