@@ -101,6 +101,7 @@ static const struct {
 
 static int findOption(const char *zName) {
   int i = 0;
+  assert(zName != 0);
   while (i < N_OPTION && sqlite3_stricmp(aOption[i].zName, zName) != 0) i++;
   return i;
 }
@@ -109,6 +110,7 @@ static void readOptions(
     int argc, const char *const *argv, i64 aOut[N_OPTION], BxErr *pErr) {
   char zKey[32], zVal[32], *zEnd;
   int i, k;
+  assert(argc >= 3);
   for (i = 3; i < argc; i++) {
     bxVtabArg(argv[i], zKey, sizeof(zKey), zVal, sizeof(zVal), pErr);
     if (pErr->rc != SQLITE_OK) return;
@@ -203,6 +205,7 @@ static int ringConnect(sqlite3 *db, void *pAux, int argc,
 /* What is held prevents DROP TABLE, and keeps its name, which the log has. */
 static void refuseIfHeld(Ring *p, const char *zWhat, BxErr *pErr) {
   char *zHolder = 0;
+  assert(zWhat != 0);
   if (bxShadowIsHeld(&p->base, pErr)) {
     p->mWatch |= RING_HOLDS;
     zHolder = bxRingHolder(p, 0, (i64)1 << 62, pErr);
@@ -231,6 +234,7 @@ static int ringDestroy(sqlite3_vtab *pVtab) {
 static int ownOrder(
     const sqlite3_index_info *pInfo, int bByAgent, int *pbNewest) {
   int i = 0, n = pInfo->nOrderBy;
+  assert(pbNewest != 0);
   *pbNewest = 0;
   if (n > 0 && pInfo->aOrderBy[0].iColumn == AGENT &&
       (bByAgent || !pInfo->aOrderBy[0].desc)) {
@@ -258,6 +262,7 @@ static void useConstraints(sqlite3_index_info *pInfo) {
       {EVENT, OP_IS, BY_EVENT}, {SEQ, OP_LOW, SEQ_LOW},
       {SEQ, OP_HIGH, SEQ_HIGH}, {SEQ, OP_IS, SEQ_IS}};
   int k, i, n = 0;
+  assert(BY_EVENT == 2 * BY_AGENT && SEQ_IS == 4 * SEQ_LOW);
   for (k = 0; k < 5 && (k == 0 || pInfo->idxNum & BY_AGENT); k++) {
     for (i = 0; i < pInfo->nConstraint; i++) {
       const struct sqlite3_index_constraint *p = &pInfo->aConstraint[i];
@@ -347,6 +352,7 @@ static int bindPart(RingCursor *p, BxErr *pErr) {
 /* Reads the next agent, and begins its log if bodies are read. */
 static int nextAgentOf(RingCursor *p, BxErr *pErr) {
   Ring *pRing = (Ring *)p->base.pVtab;
+  assert(p->pAgents != 0 || pErr->rc != SQLITE_OK);
   if (!bxRow(p->pAgents, pErr)) return 0;
   bxRingReadAgent(pRing, p->pAgents, &p->agent, pErr);
   p->nWindow = bxRingWindow(pRing, sqlite3_column_int64(p->pAgents, 5), pErr);
@@ -359,6 +365,7 @@ static int nextAgentOf(RingCursor *p, BxErr *pErr) {
 /* Advances to the next row, over parts and agents. */
 static void nextRow(RingCursor *p, BxErr *pErr) {
   int bBound = p->agent.iNo != 0;
+  assert(p->iPart >= 0 && p->iPart <= 3);
   while (pErr->rc == SQLITE_OK) {
     if (bBound && bxRow(p->pSlots, pErr)) return;
     if (p->agent.iNo == 0 || ++p->iPart > 2) {
@@ -384,6 +391,7 @@ static const char *const azSlots[] = {
 
 static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
+  assert(argc <= 5);
 #define AGENTS                                                                 \
   "SELECT no, window, kept, given, rows, (SELECT value FROM main.@_config "    \
   "WHERE name = 'window'), page FROM main.@_agents "
@@ -482,6 +490,7 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
   RingPuller puller;
   RingPush done = {0};
   int iOption, i = 0;
+  assert(!isNull(aCol[COMMAND]));
   if (zCommand == 0) return;
   iOption = findOption(zCommand);
   if (iOption < N_OPTION) {
@@ -557,6 +566,7 @@ static void updateExchange(Ring *p, sqlite3_value **argv, BxErr *pErr) {
   sqlite3_value **aCol = argv + 2;
   RingPush done = {0};
   int i;
+  assert(!isNull(argv[0]));
   for (i = 0; i <= REASON && pErr->rc == SQLITE_OK; i++) {
     if (i == RESPONSE || i == META || sqlite3_value_nochange(aCol[i])) continue;
     if (i > META && isNull(aCol[i])) continue;
@@ -576,6 +586,7 @@ static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   BxErr err = {SQLITE_OK, 0};
   BxWrite write;
   int bPush = 0;
+  assert(argc == 1 || argc == REASON + 3);
   bxWriteBegin(&write, p->base.stmts.bx);
   bxRingSettings(p, &err);
   if (argc == 1) {

@@ -9,6 +9,7 @@ SQLITE_EXTENSION_INIT3
 /*-------------------------------------------------------------- memory ----*/
 
 static void freeText(RingBodies *p, BodyText *pText, int bKept) {
+  assert(!bKept || p->nKept >= pText->nAlloc);
   if (bKept) p->nKept -= pText->nAlloc;
   sqlite3_free(pText->z);
   memset(pText, 0, sizeof(*pText));
@@ -38,6 +39,7 @@ static unsigned char *roomFor(
     RingBodies *p, BodyText *pText, i64 n, int bKept, BxErr *pErr) {
   i64 nBefore = pText->nAlloc;
   unsigned char *z;
+  assert(n > 0 || pErr->rc != SQLITE_OK);
   if (pErr->rc != SQLITE_OK) return 0;
   if (n <= nBefore) return pText->z;
   z = bxGot(
@@ -58,6 +60,7 @@ static void buildText(
   BodyText was = *pText;
   unsigned char *z = roomFor(p->pBodies, pText, n, bKept, pErr);
   i64 iNext = iAt, nNeed = n;
+  assert(pText != 0 && iAt >= 0);
   pText->n = 0;
   if (was.n == 0) was.iAt = was.iParent = -1;
   while (nNeed > 0 && pErr->rc == SQLITE_OK) {
@@ -169,6 +172,7 @@ void bxBodyUse(Ring *p, sqlite3_stmt *pStmt, BxErr *pErr) {
 /* How many bytes are equal. */
 static i64 common(const unsigned char *a, const unsigned char *b, i64 n) {
   i64 i = 0, nStep = 4096;
+  assert(n >= 0);
   for (; nStep > 0; nStep /= 8) {
     while (i + nStep <= n && memcmp(a + i, b + i, (size_t)nStep) == 0) {
       i += nStep;
@@ -196,6 +200,7 @@ static int isOfHead(const BodyText *pText, const BodyHead *pHead) {
 static BodyText *textForHead(RingBodies *pB, int iHead) {
   BodyText *a = textsInMemory(pB), *pFree = 0;
   int i, k, mUsed = 0;
+  assert(iHead >= 0 && iHead < pB->log.nHead);
   for (k = 0; k < pB->log.nHead; k++) {
     for (i = 0; i < HEADS && !isOfHead(&a[i], &pB->log.aHead[k]); i++) {
     }
@@ -234,6 +239,7 @@ static int findHead(Ring *p, const unsigned char *z, i64 n,
     sqlite3_uint64 hStart, i64 *pnShared, BxErr *pErr) {
   BodyLog *pLog = &p->pBodies->log;
   int i, iBest = -1;
+  assert(n > SHORT);
   *pnShared = 0;
   for (i = 0; i < pLog->nHead && *pnShared < n / 2; i++) {
     const BodyHead *pHead = &pLog->aHead[i];
@@ -264,6 +270,7 @@ static void setHead(Ring *p, int i, BodyHead head, const unsigned char *z,
   RingBodies *pB = p->pBodies;
   BodyLog *pLog = &pB->log;
   BodyText *pText;
+  assert(nShared <= head.n && i < p->pBodies->log.nHead);
   if (i < 0 && pLog->nHead < HEADS) {
     memset(&pLog->aHead[pLog->nHead++], 0, sizeof(head));
   }
@@ -341,6 +348,7 @@ void bxBodyAppend(
 
 void bxBodyBind(sqlite3_stmt *pStmt, int i, const RingBody *pBody,
     sqlite3_value *pVal, BxErr *pErr) {
+  assert(i >= 1);
   if (pErr->rc != SQLITE_OK) return;
   if (pBody->n < 0) {
     sqlite3_bind_value(pStmt, i, pVal);

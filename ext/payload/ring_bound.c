@@ -36,6 +36,7 @@ typedef struct RingRoom {
 /* What is not from 0 to iHigh is damage. */
 static i64 checked(
     Ring *p, i64 i, i64 iHigh, const char *zSuffix, BxErr *pErr) {
+  assert(iHigh > 0);
   if (i >= 0 && i <= iHigh) return i;
   bxRingCorrupt(p, pErr, zSuffix);
   return 0;
@@ -50,6 +51,7 @@ static int rollRows(
       "ORDER BY id LIMIT 1";
   i64 iSlot, iLast, nRow = pAgent->nRow;
   int i;
+  assert(pRoom->nRow <= ROLL_ROWS);
   for (i = 0; bxRingPart(pAgent, i, &iSlot, &iLast); i++) {
     int bRow = i > 0 || pAgent->bKept;
     while (bRow && pRoom->nRow > 0 && (bAll || pRoom->nOver > 0)) {
@@ -83,6 +85,7 @@ static int nextAgent(
       "WHERE at > ?1 AND at < ?2 ORDER BY at LIMIT 1";
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   int bRow;
+  assert(piTime != 0);
   bxBind(pStmt, pErr, "ii", *piTime, iEnd);
   bRow = bxRow(pStmt, pErr);
   if (bRow) {
@@ -129,6 +132,7 @@ void bxRingMakeRoom(
   i64 iNow = bxNow(), iIdle = iNow - p->nIdleDay * BX_MS_PER_DAY, iTime, iTurn;
   int nLeave = ROLL_LEAVE, nAgent = ROLL_AGENTS;
   RingAgent agent = {0};
+  assert(iKeep >= -1);
   if ((p->nMaxByte == 0 && p->nIdleDay == 0) || pErr->rc != SQLITE_OK) return;
   iTurn = checked(
       p, bxAsk(&p->base.stmts, zLast, pErr, ""), ROLL_NUMBER, "_agents", pErr);
@@ -191,6 +195,7 @@ void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
       "SELECT 'window_bytes', coalesce(sum(bytes), 0) FROM main.@_agents";
   RingAgent nobody = {0};
   int bBefore = p->nMaxByte > 0 || p->nIdleDay > 0;
+  assert(iVal >= 0);
   if (iVal > 0) {
     bxDo(&p->base.stmts, zSet, pErr, "ti", zOption, iVal);
   } else {

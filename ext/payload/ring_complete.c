@@ -60,6 +60,7 @@ static int completeEvidence(
   BxErr err = {SQLITE_OK, 0};
   BxStmts *pArchive = pErr->rc == SQLITE_OK ? bxRingArchive(p, &err) : 0;
   i64 iTime, iRow;
+  assert(pDone->zAgent != 0 || pErr->rc != SQLITE_OK);
   if (pArchive == 0 && err.rc == SQLITE_ERROR) bxClear(&err); /* none */
   bxPass(pErr, &err);
   if (pArchive == 0 || pErr->rc != SQLITE_OK) return 0;
@@ -93,6 +94,7 @@ static void completeRow(
   Watched watched;
   RingBody response;
   sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zRow, pErr), *apStmt[2];
+  assert(iSlot != 0);
   bxBodyUse(p, pRow, pErr);
   bxBind(pRow, pErr, "i", iSlot);
   if (bxRow(pRow, pErr)) {
@@ -131,6 +133,7 @@ static void completeRow(
 static void complete(
     Ring *p, i64 iSlot, RingAgent *pAgent, RingPush *pDone, BxErr *pErr) {
   int bDone = 0;
+  assert(iSlot == 0 || iSlot >> 29 == pAgent->iNo);
   if (pErr->rc != SQLITE_OK) return;
   if (iSlot == 0 || p->mWatch & (RING_HOLDS | RING_AGENTS)) {
     bDone = completeEvidence(p, iSlot, pDone, pErr);

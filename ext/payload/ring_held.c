@@ -46,6 +46,7 @@ static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
 static char *detailOf(sqlite3_stmt *pRow, BxErr *pErr) {
   unsigned char a[BX_DIGEST];
   char zHex[2 * BX_DIGEST + 1];
+  assert(sqlite3_column_count(pRow) > 0);
   bxDigestRow(pRow, 0, sqlite3_column_count(pRow), a, pErr);
   bxHex(a, BX_DIGEST, zHex);
   return bxPrintf(pErr, "{\"digest\":\"%s\"}", zHex);
@@ -62,6 +63,7 @@ static void logHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   BxStmts *pSchema = bxSchema(p->base.stmts.bx, p->base.stmts.zDb, pErr);
   sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zHeld, pErr);
   int bWritten = 0;
+  assert(iFirst <= iLast);
   bxBodyUse(p, pRow, pErr);
   bxBind(pRow, pErr, "ii", iFirst, iLast);
   while (bxRow(pRow, pErr)) {
@@ -101,6 +103,7 @@ static int isAsNoted(
   const char *zNoted = bxColumnText(pListed, 5, pErr);
   sqlite3_stmt *pRow = bxStmt(&p->base.stmts, zExchange, pErr);
   int bSame = 0;
+  assert(pbThere != 0 && *pbThere == 0);
   bxBodyUse(p, pRow, pErr);
   bxBind(pRow, pErr, "vvi", sqlite3_column_value(pListed, 2),
       sqlite3_column_value(pListed, 4), sqlite3_column_int64(pListed, 6));

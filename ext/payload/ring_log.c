@@ -45,6 +45,7 @@ SQLITE_EXTENSION_INIT3
 /*------------------------------------------------------------- numbers ----*/
 
 unsigned char *bxBodyPut(unsigned char *z, sqlite3_uint64 u) {
+  assert(z != 0);
   for (; u > 127; u >>= 7) *z++ = (unsigned char)(u | 128);
   *z++ = (unsigned char)u;
   return z;
@@ -55,6 +56,7 @@ const unsigned char *bxBodyGet(
     const unsigned char *z, const unsigned char *zEnd, i64 iMost, i64 *piOut) {
   sqlite3_uint64 u = 0;
   int iShift = 0;
+  assert(iMost >= 0);
   *piOut = 0;
   if (z == 0) return 0;
   for (; z < zEnd && iShift < 63; iShift += 7, z++) {
@@ -73,6 +75,7 @@ sqlite3_uint64 bxBodyHash(const unsigned char *z, i64 n) {
 }
 
 i64 bxBodyEnd(const BodyLog *p) {
+  assert(p->nOpen >= 0 && p->nOpen < CHUNK);
   return p->iOpen * CHUNK + p->nOpen;
 }
 
@@ -104,6 +107,7 @@ static BodyKnown **placeOf(Ring *p, const char *zAgent, i64 n) {
 
 /* All of a log but what is after its open bytes. */
 static void copyLog(BodyLog *pTo, const BodyLog *pFrom) {
+  assert(pFrom->nOpen >= 0 && pFrom->nOpen < CHUNK);
   memcpy(pTo, pFrom, offsetof(BodyLog, aOpen) + (size_t)pFrom->nOpen);
 }
 
@@ -128,6 +132,7 @@ int bxBodyRecall(Ring *p, const char *zAgent, RingAgent *pOut) {
 void bxBodyKnow(Ring *p, const char *zAgent, const RingAgent *pAgent) {
   i64 n = (i64)strlen(zAgent);
   BodyKnown **ppKnown = placeOf(p, zAgent, n);
+  assert(p->pBodies != 0 && p->pBodies->log.iNo == pAgent->iNo);
   if (n >= NAME_KNOWN) return;
   if (*ppKnown == 0) *ppKnown = sqlite3_malloc(sizeof(BodyKnown));
   if (*ppKnown == 0) return; /* it is read again */
@@ -312,6 +317,7 @@ static const char zPutChunk[] =
 void bxBodyPutChunk(Ring *p, i64 iChunk, const unsigned char *z, BxErr *pErr) {
   unsigned char a[CHUNK + 8];
   sqlite3_uint64 hash = bxHashMix(bxBodyHash(z, CHUNK), (sqlite3_uint64)iChunk);
+  assert(iChunk >= 0 && z != 0);
   memcpy(a, z, CHUNK);
   memcpy(a + CHUNK, &hash, 8);
   bxDo(&p->base.stmts, zPutChunk, pErr, "ix",
@@ -325,6 +331,7 @@ unsigned char *bxBodyGetChunk(Ring *p, i64 iChunk, BxErr *pErr) {
   int i = (int)(iChunk % CHUNKS_KEPT);
   sqlite3_uint64 hash;
   sqlite3_stmt *pStmt;
+  assert(iChunk >= 0 || pErr->rc != SQLITE_OK);
   if (pErr->rc != SQLITE_OK) return 0;
   if (pB->aChunk[i].iChunk == iChunk) return pB->aChunk[i].a;
   if (iChunk < pB->log.iOpen - pB->log.nLive || iChunk >= pB->log.iOpen) {
@@ -409,6 +416,7 @@ int bxBodyRefOf(sqlite3_stmt *pStmt, int i, BodyRef *pOut) {
 }
 
 void bxBodyDropHead(BodyLog *p, i64 i) {
+  assert(i >= 0 && i < p->nHead);
   p->nHead--;
   memmove(&p->aHead[i], &p->aHead[i + 1],
       sizeof(p->aHead[0]) * (size_t)(p->nHead - i));
@@ -489,6 +497,7 @@ static void takePlace(BodyLog *p) {
   i64 i, iPlace = p->nPlace;
   i64 *pLast = p->nRun > 0 ? p->aRun[p->nRun - 1] : 0;
   i64 iNext = pLast != 0 ? pLast[0] + pLast[1] : 0;
+  assert(p->nRun <= RUNS && p->nLive <= p->nPlace);
   if (pLast != 0 && iNext < p->nPlace && !isTaken(p, iNext)) {
     iPlace = iNext;
   } else if (p->nRun < RUNS - 1) {
@@ -514,6 +523,7 @@ static void takePlace(BodyLog *p) {
 /* The open chunk is full. */
 static void seal(Ring *p, BxErr *pErr) {
   BodyLog *pLog = &p->pBodies->log;
+  assert(p->pBodies->log.nOpen == CHUNK);
   if (pLog->nLive >= pLog->nPlace || pLog->iOpen % 64 == 63) {
     advance(p, pErr);
     if (pLog->nPlace - pLog->nLive <= 1 + pLog->nPlace / 8) {

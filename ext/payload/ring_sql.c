@@ -26,6 +26,7 @@ SQLITE_EXTENSION_INIT3
 void bxRingCreate(Ring *p, const i64 aValue[3], BxErr *pErr) {
   static const char zSql[] = "INSERT INTO main.@_config(name, value) "
                              "VALUES('window', ?1), ('format', 1)";
+  assert(aValue[0] >= 1 || pErr->rc != SQLITE_OK);
   bxInstallMissing(p->base.stmts.bx, p->base.stmts.zDb, "payload", pErr);
   bxShadowCreate(&p->base, pErr);
   bxDo(&p->base.stmts, zSql, pErr, "i", aValue[0]);
@@ -53,6 +54,7 @@ void bxRingCorrupt(Ring *p, BxErr *pErr, const char *zSuffix) {
 /*--------------------------------------------------------- the settings ----*/
 
 static i64 checkedSetting(Ring *p, i64 iVal, i64 iLow, i64 iHigh, BxErr *pErr) {
+  assert(iLow <= iHigh);
   if (iVal >= iLow && iVal <= iHigh) return iVal;
   bxRingCorrupt(p, pErr, "_config");
   return 0;
@@ -92,6 +94,7 @@ void bxRingLock(Ring *p, BxErr *pErr) {
 
 void bxRingReadAgent(
     Ring *p, sqlite3_stmt *pStmt, RingAgent *pAgent, BxErr *pErr) {
+  assert(sqlite3_column_count(pStmt) >= 5);
   pAgent->iNo = sqlite3_column_int64(pStmt, 0);
   pAgent->nWindow = sqlite3_column_int64(pStmt, 1);
   pAgent->bKept = sqlite3_column_int64(pStmt, 2);
@@ -117,6 +120,7 @@ void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr) {
 
 int bxRingPart(const RingAgent *p, int i, i64 *piFirst, i64 *piLast) {
   i64 iBase = RING_BASE(p), iSplit = iBase + p->nGiven % p->nWindow;
+  assert(i >= 0 && i <= 3 && p->nWindow > 0);
   *piFirst = i == 0 ? RING_KEPT(p->iNo) : i == 1 ? iSplit + 1 : iBase;
   *piLast = i == 0   ? RING_LAST(p->iNo)
             : i == 1 ? iBase + p->nWindow - 1
@@ -142,6 +146,7 @@ void bxRingCount(
   static const char zSql[] =
       "UPDATE main.@_agents SET rolled = rolled + ?2, cleared = cleared + ?3, "
       "rows = rows - ?2 - ?3, bytes = bytes + ?4 WHERE no = ?1";
+  assert(nRolled >= 0 && nCleared >= 0 && nRolled + nCleared <= 1);
   bxDo(&p->base.stmts, zSql, pErr, "iiii", iNo, (i64)nRolled, (i64)nCleared,
       nByte);
   countRing(p, nByte, pErr);
@@ -160,6 +165,7 @@ char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
       "s.event_id") " UNION ALL " HELD_BY("buffer", "lower('@')") " LIMIT 1";
   sqlite3_stmt *pStmt;
   char *zHolder = 0;
+  assert(iFirst <= iLast || pErr->rc != SQLITE_OK);
   if (!(p->mWatch & RING_HOLDS)) return 0;
   pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxBind(pStmt, pErr, "ii", iFirst, iLast);
@@ -189,6 +195,7 @@ int bxRingIsHeld(Ring *p, i64 iSlot, BxErr *pErr) {
 /* Whether the agent may have rows beyond the window, which are or were held. */
 static void setKept(Ring *p, RingAgent *pAgent, i64 bKept, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_agents SET kept = ?2 WHERE no = ?1";
+  assert(bKept == 0 || bKept == 1);
   if (pAgent->bKept != bKept) {
     bxDo(&p->base.stmts, zSql, pErr, "ii", pAgent->iNo, bKept);
   }
@@ -221,6 +228,7 @@ static void rollKept(Ring *p, RingAgent *pAgent, BxErr *pErr) {
   static const char zSql[] =
       "SELECT id FROM main.@_slots WHERE id BETWEEN ?1 AND ?2 LIMIT 1";
   int i;
+  assert(pAgent->bKept || pErr->rc != SQLITE_OK);
   for (i = 0; i < 2 && pErr->rc == SQLITE_OK; i++) {
     i64 iSlot = bxAsk(&p->base.stmts, zSql, pErr, "ii", RING_KEPT(pAgent->iNo),
         RING_LAST(pAgent->iNo));
@@ -247,6 +255,7 @@ static const char zAgentBytes[] =
 static void recount(
     Ring *p, const RingAgent *pAgent, const char *zSql, BxErr *pErr) {
   i64 nByte = bxAsk(&p->base.stmts, zAgentBytes, pErr, "i", pAgent->iNo);
+  assert(zSql == zRolled || zSql == zSaved || zSql == zCleared);
   bxDo(&p->base.stmts, zSql, pErr, "iiii", pAgent->iNo, pAgent->nWindow,
       RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
   countRing(p,
@@ -266,6 +275,7 @@ static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
   sqlite3_stmt *apStmt[4];
   i64 iFirst = RING_BASE(pAgent), iLast = iFirst + 16383;
   i64 iOld = pAgent->nGiven - nWindow;
+  assert(pAgent->iNo > 0 && nWindow >= 1);
   bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
   keepHeld(p, pAgent, iFirst, iLast, iOld, pErr);
   bxDo(&p->base.stmts, zTrim, pErr, "iii", iFirst, iLast, iOld);
@@ -311,6 +321,7 @@ static void beginAgent(
   static const char zErased[] = "SELECT 1 FROM main.retention__holds "
                                 "WHERE kind = 'erased agent' AND \"key\" = ?1";
   static const char zLast[] = "SELECT max(no) FROM main.@_agents";
+  assert(pOut->iNo == 0);
   if (p->mWatch & RING_HOLDS &&
       bxAsk(&p->base.stmts, zErased, pErr, "t", zAgent)) {
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -360,6 +371,7 @@ static void findAgent(
 static int hasOld(Ring *p, const RingAgent *pNext, i64 iSlot, BxErr *pErr) {
   static const char zSql[] = "SELECT 1 FROM main.@_slots WHERE id = ?1";
   i64 nBefore = pNext->nGiven - 1;
+  assert(pNext->nGiven > 0 && iSlot > 0);
   if (!pNext->bKept &&
       pNext->nRow == (nBefore < pNext->nWindow ? nBefore : pNext->nWindow)) {
     return nBefore >= pNext->nWindow;
@@ -376,6 +388,7 @@ static void putExchange(
       "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
   static const char zOld[] =
       "SELECT size_bytes FROM main.@_slots WHERE id = ?1";
+  assert(RING_AT(pNext, pNext->nGiven) == iSlot);
 #define PUSHED                                                                 \
   "UPDATE main.@_agents SET given = given + 1, rolled = rolled + ?3, rows = "  \
   "rows + 1 - ?3, bytes = bytes + ?4 - ifnull((SELECT size_bytes FROM "        \
@@ -427,6 +440,7 @@ static void putExchange(
 
 void bxRingFits(Ring *p, i64 nByte, BxErr *pErr) {
   sqlite3 *db = p->base.stmts.bx->db;
+  assert(nByte >= 0);
   if (nByte + ROW_LEAST <= sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) return;
   bxFail(pErr, SQLITE_TOOBIG,
       "ValidationError: string or blob too big: the bodies of an exchange have "
@@ -458,6 +472,7 @@ void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
 void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr) {
   static const char zSql[] =
       "DELETE FROM main.@_steps WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
+  assert(iNo >= 0);
   bxDo(&p->base.stmts, zSql, pErr, "i", iNo);
 }
 
@@ -466,6 +481,7 @@ void bxRingRemove(Ring *p, i64 iSlot, int bCleared, BxErr *pErr) {
       "SELECT size_bytes FROM main.@_slots WHERE id = ?1";
   static const char zSql[] = "DELETE FROM main.@_slots WHERE id = ?1";
   i64 nByte = bxAsk(&p->base.stmts, zSize, pErr, "i", iSlot);
+  assert(bCleared == 0 || bCleared == 1);
   bxDo(&p->base.stmts, zSql, pErr, "i", iSlot);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) > 0) {
     bxRingCount(p, iSlot >> 29, !bCleared, bCleared, lessBytes(0, nByte), pErr);

@@ -19,6 +19,7 @@ typedef struct BodySpans {
 
 static void addSpan(BodySpans *p, i64 iFrom, i64 iTo, BxErr *pErr) {
   BodySpan *pSpan = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*p->a), pErr);
+  assert(iFrom >= 0);
   if (pSpan == 0) return;
   pSpan->iFrom = iFrom;
   pSpan->iTo = iTo;
@@ -31,6 +32,7 @@ static int compareSpans(const void *a, const void *b) {
 
 static int isLive(const BodySpans *p, i64 iAt) {
   BodySpan key = {0};
+  assert(p->nLive <= p->n);
   key.iFrom = iAt;
   return p->nLive > 0 &&
          bsearch(&key, p->a, (size_t)p->nLive, sizeof(key), compareSpans) != 0;
@@ -92,6 +94,7 @@ static void findSpans(Ring *p, BodySpans *pOut, BxErr *pErr) {
 
 /* Returns whether some of the bytes were not zero. */
 static int clearBytes(unsigned char *z, i64 n) {
+  assert(n > 0);
   if (z[0] == 0 && memcmp(z, z + 1, (size_t)(n - 1)) == 0) return 0;
   memset(z, 0, (size_t)n);
   return 1;
@@ -108,6 +111,7 @@ static void putDirty(Ring *p, i64 *piDirty, BxErr *pErr) {
 ** one is looked at. */
 static void clearLog(Ring *p, i64 iFrom, i64 iTo, i64 *piDirty, BxErr *pErr) {
   BodyLog *pLog = &p->pBodies->log;
+  assert(p->pBodies->log.iNo > 0);
   while (iFrom < iTo && pErr->rc == SQLITE_OK) {
     i64 iChunk = iFrom / CHUNK, iIn = iFrom % CHUNK;
     i64 nIn = iTo - iFrom < CHUNK - iIn ? iTo - iFrom : CHUNK - iIn;
@@ -128,6 +132,7 @@ static void clearPlaces(Ring *p, BxErr *pErr) {
       "?1 AND ?2 AND body <> zeroblob(length(body))";
   const BodyLog *pLog = &p->pBodies->log;
   i64 i, iFrom = 0;
+  assert(p->pBodies->log.nRun <= RUNS);
   while (iFrom < pLog->nPlace && pErr->rc == SQLITE_OK) {
     i64 iTo = pLog->nPlace, iNext = pLog->nPlace;
     for (i = 0; i < pLog->nRun; i++) { /* the next run */
@@ -214,6 +219,7 @@ void bxBodyScrub(Ring *p, i64 iNo, BxErr *pErr) {
 void bxBodyDeleted(Ring *p, i64 iNo, BxErr *pErr) {
   RingBodies *pB = bxBodyMemory(p, pErr);
   int i;
+  assert(iNo >= 0);
   if (pB == 0) return;
   for (i = 0; i < pB->nDirty; i++) {
     if (pB->aDirty[i] == iNo) return;
