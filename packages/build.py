@@ -133,6 +133,7 @@ def wheel(out, version, module, data):
         "Summary: The flight recorder for AI agents, inside SQLite\n"
         "License: MIT\nRequires-Python: >=3.8\nProvides-Extra: httpx\n"
         "Requires-Dist: httpx>=0.23; extra == 'httpx'\n"
+        "Provides-Extra: requests\nRequires-Dist: requests>=2.25; extra == 'requests'\n"
         f"Description-Content-Type: text/markdown\n\n{readme}").encode()
     record = "".join(f"{name},sha256={digest(body)},{len(body)}\n"
                      for name, body in sorted(files.items()))

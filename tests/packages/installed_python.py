@@ -32,6 +32,7 @@ def blackbox(venv):
     """The package as the environment has it, in this process."""
     sys.path.insert(0, str(next((venv.parent.parent / "lib").glob("*/site-packages"))))
     import blackbox
+    import blackbox.httpx
     import blackbox.recorder
     yield blackbox
     sys.path.pop(0)
@@ -51,6 +52,7 @@ def server():
 
 
 def recorded(db):
+    assert recorders[-1].flush(10)
     return db.execute("SELECT request_body, response_body FROM ring ORDER BY seq").fetchall()
 
 
@@ -86,11 +88,20 @@ def test_a_python_without_extensions_is_told(blackbox):
 # --------------------------------------------------------------- the recorder
 
 
+recorders = []
+
+
+def recorder_of(blackbox, db, **options):
+    options.setdefault("agent", "support")
+    path = db.execute("PRAGMA database_list").fetchone()[2]
+    recorders.append(blackbox.recorder.Recorder(path, **options))
+    return recorders[-1]
+
+
 def client(blackbox, db, **options):
     import httpx
-    options.setdefault("agent", "support")
-    recorder = blackbox.recorder.Recorder(db, **options)
-    return httpx.Client(transport=blackbox.recorder.RecordingTransport(recorder))
+    recorder = recorder_of(blackbox, db, **options)
+    return httpx.Client(transport=blackbox.httpx.RecordingTransport(recorder))
 
 
 def test_the_example_prints_what_it_says(venv, tmp_path):
@@ -139,7 +150,7 @@ def test_the_first_event_of_a_stream_comes_before_the_second_is_sent(blackbox, d
         with http.stream("POST", server.url + "stream", content="q") as response:
             read = response.iter_raw()
             assert next(read) == EVENTS[0]
-            assert recorded(db) == []
+            assert db.execute("SELECT * FROM ring").fetchall() == []
             server.release()
             server.release()
             assert b"".join(read) == b"".join(EVENTS[1:])
@@ -175,42 +186,55 @@ def test_an_error_of_recording_is_told_and_does_not_break_the_request(
     errors = []
     with client(blackbox, db, ring="no ring", on_error=errors.append) as http:
         assert http.post(server.url + "whole", content="q").content == WHOLE
-    assert "no such table: no ring" in str(errors[0])
+    assert recorded(db) == [] and "no such table: no ring" in str(errors[0])
     with client(blackbox, db, ring="no ring") as http:
         assert http.post(server.url + "whole", content="q").content == WHOLE
+    assert recorded(db) == []
     assert "an exchange was not recorded: no such table" in caplog.text
     with client(blackbox, db, ring="no ring", on_error=lambda error: 1 / 0) as http:
         assert http.post(server.url + "whole", content="q").content == WHOLE
+    assert recorded(db) == []
     assert caplog.text.count("an exchange was not recorded: no such table") == 2
 
 
 def test_the_agent_can_depend_on_the_request(blackbox, db, server):
     with client(blackbox, db, agent=lambda request: request.headers["x-agent"]) as http:
         http.post(server.url + "whole", headers={"X-Agent": "billing"})
+    assert recorded(db)
     assert db.execute("SELECT agent_id, request_body FROM ring").fetchall() == [("billing", None)]
 
 
-def test_a_connection_of_the_default_kind_is_committed_unless_a_transaction_is_open(
-        blackbox, tmp_path, server):
-    path = tmp_path / "default.db"
-    db = blackbox.load(sqlite3.connect(path))
-    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
+def test_nothing_is_sent_for_an_agent_that_is_stopped(blackbox, db, server):
+    """Nor by the clients that stand on httpx, which get the error from it."""
+    import httpx
+    stopped = blackbox.recorder.AgentStoppedError
+    db.execute("INSERT INTO payload_agents(agent_id, stopped_at) VALUES('support', 1)")
     with client(blackbox, db) as http:
-        http.post(server.url + "whole", content="1")
-        db.execute("BEGIN")
-        http.post(server.url + "whole", content="2")
-        db.rollback()
-    db.close()
-    db = blackbox.load(sqlite3.connect(path))
-    assert recorded(db) == [("1", WHOLE.decode())]
+        with pytest.raises(stopped):
+            http.post(server.url + "whole", content="q")
+        with pytest.raises(stopped), http.stream("POST", server.url + "stream", content="q"):
+            pass
+
+    async def use():
+        transport = blackbox.httpx.AsyncRecordingTransport(recorder_of(blackbox, db))
+        async with httpx.AsyncClient(transport=transport) as http:
+            calls = [http.post(server.url + "whole", content="q") for _ in range(3)]
+            for ended in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(ended, stopped)
+
+    asyncio.run(use())
+    assert recorded(db) == []
+    with client(blackbox, db, on_stop="record") as http:
+        assert http.post(server.url + "whole", content="q").content == WHOLE
+    assert recorded(db) == [("q", WHOLE.decode())]
 
 
 def test_the_transport_for_async_clients_records_in_the_same_way(blackbox, db, server):
     import httpx
-    recorder = blackbox.recorder.Recorder(db, agent="support")
+    recorder = recorder_of(blackbox, db)
 
     async def use():
-        transport = blackbox.recorder.AsyncRecordingTransport(recorder)
+        transport = blackbox.httpx.AsyncRecordingTransport(recorder)
         async with httpx.AsyncClient(transport=transport) as http:
             assert (await http.post(server.url + "packed", content="1")).content == WHOLE
             async with http.stream("POST", server.url + "stream", content="2") as response:

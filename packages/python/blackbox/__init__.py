@@ -4,7 +4,7 @@
     db = sqlite3.connect("flight.db", isolation_level=None)
     blackbox.load(db)
 
-blackbox.recorder has the recorder for httpx.
+blackbox.recorder has the recorder; blackbox.httpx and blackbox.requests use it.
 """
 import pathlib
 import sqlite3

@@ -5,7 +5,8 @@ import threading
 
 import blackbox
 import httpx
-from blackbox.recorder import Recorder, RecordingTransport
+from blackbox.httpx import RecordingTransport
+from blackbox.recorder import Recorder
 
 db = blackbox.load(sqlite3.connect("flight.db", isolation_level=None))
 db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS ring USING payload_ring(window=50)")
@@ -13,7 +14,6 @@ db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS ring USING payload_ring(window=50
 
 class Model(http.server.BaseHTTPRequestHandler):
     """In your program this is the API of a provider: OpenAI(http_client=client)."""
-
     def do_POST(self):
         self.send_response(200)
         self.end_headers()
@@ -22,8 +22,9 @@ class Model(http.server.BaseHTTPRequestHandler):
 
 server = http.server.HTTPServer(("127.0.0.1", 0), Model)
 threading.Thread(target=server.serve_forever, daemon=True).start()
-with httpx.Client(transport=RecordingTransport(Recorder(db, agent="support"))) as client:
-    url = f"http://127.0.0.1:{server.server_port}/v1/messages"
-    client.post(url, content='{"ask":"Where is my parcel?"}')
+recorder = Recorder("flight.db", agent="support")
+with httpx.Client(transport=RecordingTransport(recorder)) as client:
+    client.post(f"http://127.0.0.1:{server.server_port}/", content='{"ask":"Where is it?"}')
+recorder.flush()
 print(*db.execute("SELECT request_body, response_body FROM ring").fetchone())
-# {"ask":"Where is my parcel?"} {"answer":"It is on its way."}
+# {"ask":"Where is it?"} {"answer":"It is on its way."}
