@@ -19,42 +19,33 @@
 -- part   in a stream, the events of one call have the same value here; their
 --        arguments are pieces of one text
 
--- What one element of a list may be, wherever the list stands.
+-- What one element of a list may be, wherever the list stands. In the conditions @ is the
+-- element; the others of several paths go on from it, or in a stream from its top.
 INSERT INTO main.blackbox_places(format, source, kind, place, conditions, part, call_id, tool, arguments, result, is_error)
-SELECT w.column1, w.column2, k.column2, w.column3, '{' || w.column4 || '"' || w.column3 || '.type":"' || k.column3 || '"}',
+SELECT w.column1, w.column2, k.column2, w.column3, '{' || w.column4 || replace(replace(k.column3, '@', w.column3), '|.', w.column6) || '}',
        iif(k.column2 = 'call', w.column5, NULL), k.column4, k.column5, k.column6, k.column7, k.column8
   FROM (VALUES
-  ('anthropic', 'request', '$.messages[].content[]', '', NULL),
-  ('anthropic', 'response', '$.content[]', '"$.type":"message",', NULL),
-  ('anthropic', 'stream', '$.content_block', '"$.type":"content_block_start",', '$.index'),
-  ('openai.responses', 'request', '$.input[]', '', NULL),
-  ('openai.responses', 'response', '$.output[]', '', NULL),
-  ('openai.responses', 'stream', '$.item', '"$.type":"response.output_item.done",', NULL)) AS w
+  ('anthropic', 'request', '$.messages[].content[]', '', NULL, '|.'),
+  ('anthropic', 'response', '$.content[]', '"$.type":"message",', NULL, '|.'),
+  ('anthropic', 'stream', '$.content_block', '"$.type":"content_block_start",', '$.index', '|.'),
+  ('openai.responses', 'request', '$.input[]', '', NULL, '|.'),
+  ('openai.responses', 'response', '$.output[]', '', NULL, '|.'),
+  ('openai.responses', 'stream', '$.item', '"$.type":"response.output_item.done",', NULL, '|.item.')) AS w
   JOIN (VALUES
-  ('anthropic', 'call', 'tool_use', '.id', '.name', '.input', NULL, NULL),
-  ('anthropic', 'call', 'server_tool_use', '.id', '.name', '.input', NULL, NULL),
-  ('anthropic', 'call', 'mcp_tool_use', '.id', '.name', '.input', NULL, NULL),
-  ('anthropic', 'result', 'tool_result', '.tool_use_id', NULL, NULL, '.content', '.is_error'),
-  ('anthropic', 'result', 'mcp_tool_result', '.tool_use_id', NULL, NULL, '.content', '.is_error'),
-  ('anthropic', 'result', 'tool_search_tool_result', '.tool_use_id', NULL, NULL, '.content', '.content.type=tool_search_tool_result_error'),
-  ('anthropic', 'result', 'web_search_tool_result', '.tool_use_id', NULL, NULL, '.content', '.content.type=web_search_tool_result_error'),
-  ('openai.responses', 'call', 'function_call', '.call_id', '.name', '.arguments', NULL, NULL),
-  ('openai.responses', 'call', 'custom_tool_call', '.call_id', '.name', '.input', NULL, NULL),
-  ('openai.responses', 'call', 'tool_search_call', '.call_id|.id', '.name|.type', '.arguments', NULL, NULL),
-  ('openai.responses', 'call', 'local_shell_call', '.call_id|.id', '.type', '.action', NULL, NULL),
-  ('openai.responses', 'call', 'shell_call', '.call_id|.id', '.type', '.action', NULL, NULL),
-  ('openai.responses', 'call', 'computer_call', '.call_id|.id', '.type', '.action|.actions', NULL, NULL),
-  ('openai.responses', 'call', 'apply_patch_call', '.call_id|.id', '.type', '.operation', NULL, NULL),
-  ('openai.responses', 'call', 'mcp_call', '.id', '.name', '.arguments', NULL, NULL),
-  ('openai.responses', 'result', 'function_call_output', '.call_id', NULL, NULL, '.output', NULL),
-  ('openai.responses', 'result', 'custom_tool_call_output', '.call_id', NULL, NULL, '.output', NULL),
-  ('openai.responses', 'result', 'tool_search_output', '.call_id|.id', NULL, NULL, '.tools', NULL),
-  ('openai.responses', 'result', 'local_shell_call_output', '.call_id|.id', NULL, NULL, '.output', NULL),
-  ('openai.responses', 'result', 'shell_call_output', '.call_id|.id', NULL, NULL, '.output', NULL),
-  ('openai.responses', 'result', 'computer_call_output', '.call_id|.id', NULL, NULL, '.output', NULL),
-  ('openai.responses', 'result', 'apply_patch_call_output', '.call_id|.id', NULL, NULL, '.output|.status', '.status=failed'),
-  ('openai.responses', 'result', 'mcp_call', '.id', '.name', NULL, '.output|.error', '.status=failed')) AS k
-    ON k.column1 = w.column1 WHERE 1
+  ('anthropic', 'call', '"@.name":true,"@.input":true', '.id', '.name', '.input', NULL, NULL),
+  ('anthropic', 'result', '"@.type":"tool_result"', '.tool_use_id', NULL, NULL, '.content', '.is_error'),
+  ('anthropic', 'result', '"@.type":"mcp_tool_result"', '.tool_use_id', NULL, NULL, '.content', '.is_error'),
+  ('anthropic', 'result', '"@.type":"tool_search_tool_result"', '.tool_use_id', NULL, NULL, '.content', '.content.type=tool_search_tool_result_error'),
+  ('anthropic', 'result', '"@.type":"web_search_tool_result"', '.tool_use_id', NULL, NULL, '.content', '.content.type=web_search_tool_result_error'),
+  ('openai.responses', 'call', '"@.call_id":true,"@.name|.action|.actions|.operation":true', '.call_id', '.name|.type', '.arguments|.input|.action|.actions|.operation', NULL, NULL),
+  ('openai.responses', 'call', '"@.type":"tool_search_call"', '.call_id|.id', '.name|.type', '.arguments', NULL, NULL),
+  ('openai.responses', 'call', '"@.type":"mcp_call"', '.id', '.name', '.arguments', NULL, NULL),
+  ('openai.responses', 'result', '"@.type":"mcp_call"', '.id', '.name', NULL, '.output|.error', '.status=failed'),
+  ('openai.responses', 'result', '"@.type":"tool_search_output"', '.call_id|.id', NULL, NULL, '.tools', NULL),
+  ('openai.responses', 'result', '"@.output|.status":true,"@.name|.action|.actions|.operation|.arguments|.tools":null,"@.call_id":true', '.call_id', NULL, NULL, '.output|.status', '.status=failed'),
+  ('openai.responses', 'result', '"@.type":"local_shell_call_output"', '.call_id|.id', NULL, NULL, '.output', NULL)) AS k
+    ON k.column1 = w.column1
+ WHERE k.column3 NOT IN ('"@.type":"tool_result"', '"@.type":"local_shell_call_output"') OR w.column2 = 'request'
 ON CONFLICT DO NOTHING;
 
 INSERT INTO main.blackbox_places(format, source, kind, place, conditions, part, call_id, tool, arguments)

@@ -22,11 +22,9 @@
 --                   is later than that of every push before it; negative if it
 --                   has no rows. page: see ring_log.c
 --         @_slots   one row for each exchange. meta: JSON or NULL. A body is
---                   there itself if it is short; else a reference to @_texts
+--                   there itself if it is short; else a reference to @_texts.
+--                   steps: what the rules on loops see of it (steps.c), or NULL
 --         @_texts   what the bodies of an agent have, once: see ring_log.c
---         @_steps   the last 128 steps of each agent, while the ring looks for
---                   loops. id is no << 16 | n % 128. Every push changes sum of
---                   the newest. head, step: see steps.c
 --
 -- The id of a slot is no << 29 | window << 14 | seq % window, where no and window
 -- are those of the agent. What a hold keeps beyond the window is at no << 29 | 1 <<
@@ -46,14 +44,12 @@
 --
 -- No column that a push changes is NOT NULL or has a CHECK. If a constraint could
 -- stop a statement half-way, SQLite would keep a copy of every page that it
--- changes. IF NOT EXISTS: the table is created again if it is missing.
+-- changes.
 
 CREATE TABLE main.@_config(name PRIMARY KEY,value)WITHOUT ROWID;
 
 CREATE TABLE main.@_agents(no INTEGER PRIMARY KEY,agent_id TEXT UNIQUE,window,kept,given,rolled,cleared,saved,rows,bytes,at UNIQUE,page);
 
-CREATE TABLE main.@_slots(id INTEGER PRIMARY KEY,seq,timestamp,size_bytes,agent_id TEXT,event_id TEXT,meta,request_body,response_body);
+CREATE TABLE main.@_slots(id INTEGER PRIMARY KEY,seq,timestamp,size_bytes,agent_id TEXT,event_id TEXT,meta,request_body,response_body,steps);
 
 CREATE TABLE main.@_texts(id INTEGER PRIMARY KEY,body);
-
-CREATE TABLE IF NOT EXISTS main.@_steps(id INTEGER PRIMARY KEY,n,seq,sum,head,step);

@@ -25,6 +25,8 @@ void bxRoomFree(struct Room *p) {
   bxTreeFree(&p->tree);
   bxTreeFree(&p->part);
   sqlite3_free(p->aHit);
+  sqlite3_free(p->azText[0]);
+  sqlite3_free(p->azText[1]);
   sqlite3_free(p);
 }
 
@@ -302,21 +304,27 @@ static int readWhole(Reader *p, const char *z, i64 n, BxSource eBody) {
   return zEnd != 0 && bxSkipSpace(zEnd) == z + n;
 }
 
-/* The tree of what follows the head, if the request begins with it. */
+#define KEY_BYTES 256 /* of the head, from the key of the messages on */
+
+/* The tree of what follows the head, with which the request begins. Of the head only
+** the first byte and the key of the messages are copied to zText. */
 static int readOn(
-    Reader *p, const char *z, i64 n, const Head *pHead, BxHash *pHash) {
+    Reader *p, char *zText, const char *z, i64 n, const Head *pHead) {
   const Formats *pFormats = p->pFormats;
-  BxTreeRest rest;
-  if (pHead->nByte <= 0 || pHead->iKey <= 0 || pHead->iKey >= pHead->nByte ||
-      pHead->nByte > n || *z != '{' ||
-      (i64)bxHashUpTo(pHash, z, pHead->nByte) != pHead->hash) {
-    return 0;
-  }
+  i64 nKey = pHead->nByte - pHead->iKey;
+  BxTreeRest rest = {0};
+  if (*z != '{') return 0;
+  if (nKey > KEY_BYTES) nKey = KEY_BYTES;
+  *zText = *z;
+  memcpy(zText + pHead->iKey, z + pHead->iKey, (size_t)nKey);
+  zText[pHead->iKey + nKey] = 0;
+  memcpy(zText + pHead->nByte, z + pHead->nByte, (size_t)(n - pHead->nByte));
+  zText[n] = 0;
   rest.iKey = pHead->iKey;
   rest.iAt = pHead->nByte;
   rest.nByte = n;
   rest.nOld = p->nSeen > pHead->nItem ? p->nSeen - pHead->nItem : 0;
-  if (bxTreeResume(&p->tree, z, &rest, &pFormats->ways,
+  if (bxTreeResume(&p->tree, zText, &rest, &pFormats->ways,
           pFormats->aiRoot[BX_SOURCE_REQUEST], p->pErr) == 0) {
     return 0;
   }
@@ -326,14 +334,14 @@ static int readOn(
 
 /* The head of this request: all messages but the last. nBefore are not in the
 ** tree. */
-static void moveHead(
-    Reader *p, const char *z, Head *pHead, int nBefore, BxHash *pHash) {
+static void moveHead(Reader *p, Head *pHead, i64 iAt, int nBefore) {
   const BxNode *a = p->tree.a;
   int i, nKeep, nItem = nBefore;
   if (p->iList < 0) return;
   for (i = p->iList + 1; i < a[p->iList].iNext; i = a[i].iNext) nItem++;
   p->pOut->nItem = nItem;
   nKeep = nItem - HEAD_BEFORE_END - nBefore;
+  pHead->iAt = iAt;
   if (nKeep <= 0) {
     if (nBefore == 0) memset(pHead, 0, sizeof(*pHead));
     return;
@@ -343,8 +351,6 @@ static void moveHead(
   pHead->nByte = a[i].iAt + a[i].nByte;
   pHead->iKey = a[p->iList - 1].iAt;
   pHead->nItem = nItem - HEAD_BEFORE_END;
-  if (pHash->n > pHead->nByte) bxHashBegin(pHash);
-  pHead->hash = (i64)bxHashUpTo(pHash, z, pHead->nByte);
 }
 
 /* A hash of the first text of the messages and of the first one by a user: they are
@@ -366,16 +372,18 @@ static i64 firstTexts(Reader *p) {
   return (i64)h;
 }
 
-static void readRequest(Reader *p, const char *z, i64 n, Head *pHead) {
-  BxHash hash;
+/* zText has room for the n bytes and a terminator. */
+static void readRequest(Reader *p, char *zText, const char *z, i64 n,
+    const Shared *pShared, Head *pHead) {
   int nBefore = 0;
-  const char *zBegin = bxSkipSpace(z);
-  n -= zBegin - z;
-  bxHashBegin(&hash);
-  if (pHead != 0 && readOn(p, zBegin, n, pHead, &hash)) {
+  if (pHead != 0 && pHead->iKey > 0 && pHead->iKey < pHead->nByte &&
+      pShared->iFrom == pHead->iAt && pHead->nByte <= pShared->n &&
+      pHead->nByte <= n && readOn(p, zText, z, n, pHead)) {
     nBefore = pHead->nItem;
-  } else if (!readWhole(p, zBegin, n, BX_SOURCE_REQUEST)) {
-    return;
+  } else {
+    memcpy(zText, z, (size_t)n);
+    zText[n] = 0;
+    if (!readWhole(p, zText, n, BX_SOURCE_REQUEST)) return;
   }
   bxFormatsFind(p, BX_SOURCE_REQUEST, 0);
   addHits(p, nBefore);
@@ -384,7 +392,7 @@ static void readRequest(Reader *p, const char *z, i64 n, Head *pHead) {
   if (pHead == 0) return;
   p->pOut->bResumed = nBefore > 0;
   if (nBefore == 0) p->pOut->hFirst = firstTexts(p);
-  moveHead(p, zBegin, pHead, nBefore, &hash);
+  moveHead(p, pHead, pShared->iAt, nBefore);
 }
 
 static void readEvent(Reader *p, int iRoot) {
@@ -452,36 +460,43 @@ static void sortTools(Text *pTools, BxErr *pErr) {
   bxTextSet(pTools, bxTextTake(pStr, pErr));
 }
 
-/* The bytes of a body, with a terminator; NULL for none. *pzCopy: they are
-** copied. A blob always is: to ask for its text would change its type for whoever
-** reads it next. */
-static const char *bodyOf(
-    sqlite3_value *pBody, int bCopy, i64 *pn, char **pzCopy, BxErr *pErr) {
-  int eType = pBody == 0 ? SQLITE_NULL : sqlite3_value_type(pBody);
-  const void *z;
-  if (eType == SQLITE_BLOB) {
-    z = sqlite3_value_blob(pBody);
-  } else if (eType == SQLITE_TEXT) {
-    z = sqlite3_value_text(pBody);
-    if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  } else {
-    return 0;
-  }
-  *pn = sqlite3_value_bytes(pBody);
-  if (eType == SQLITE_TEXT && !bCopy) return z;
-  *pzCopy = bxNew((size_t)*pn + 1, pErr);
-  if (*pn > 0 && *pzCopy != 0) memcpy(*pzCopy, z, (size_t)*pn);
-  return *pzCopy;
-}
-
 typedef struct Reading {
   sqlite3_value *apBody[2];
-  Head *pHead;
+  const Shared *pShared;
+  Head *pHead; /* NULL to read all, into memory of the exchange */
   int nSeen;
-  int bCopy;
 } Reading;
 
-#define ROOM_MOST 100000 /* nodes and hits that are kept */
+/* The bytes of a body, without a terminator, and room for them with one; NULL for
+** none. The type of the value does not change for whoever reads it next, and a long text
+** is not copied only to end with 0. */
+static const char *bodyOf(Exchange *pOut, Room *pRoom, const Reading *p, int i,
+    i64 *pn, char **pzText, BxErr *pErr) {
+  int eType =
+      p->apBody[i] == 0 ? SQLITE_NULL : sqlite3_value_type(p->apBody[i]);
+  const char *z;
+  if ((eType != SQLITE_BLOB && eType != SQLITE_TEXT) || pErr->rc != SQLITE_OK) {
+    return 0;
+  }
+  *pn = sqlite3_value_bytes(p->apBody[i]); /* first, as it makes it UTF-8 */
+  z = sqlite3_value_blob(p->apBody[i]);
+  if (*pn == 0 || bxGot((void *)z, pErr) == 0) return 0;
+  if (p->pHead == 0) {
+    *pzText = pOut->azCopy[i] = bxNew((size_t)*pn + 1, pErr);
+  } else if (*pn >= pRoom->anText[i]) {
+    sqlite3_free(pRoom->azText[i]);
+    pRoom->anText[i] = *pn + *pn / 4 + 256;
+    *pzText = pRoom->azText[i] =
+        bxGot(sqlite3_malloc64((sqlite3_uint64)pRoom->anText[i]), pErr);
+    if (*pzText == 0) pRoom->anText[i] = 0;
+  } else {
+    *pzText = pRoom->azText[i];
+  }
+  return *pzText == 0 ? 0 : z;
+}
+
+#define ROOM_MOST 100000    /* nodes and hits that are kept */
+#define TEXT_MOST (4 << 20) /* bytes */
 
 static void keepRoom(Room *p, Reader *pReader) {
   p->tree = pReader->tree;
@@ -499,39 +514,56 @@ static void keepRoom(Room *p, Reader *pReader) {
 static void readBodies(Exchange *pOut, const Formats *pFormats,
     const Reading *pReading, BxErr *pErr) {
   static const BxTokens none = {-1, -1, -1, -1, -1, -1};
+  Room *pRoom;
   Reader reader;
   const char *z;
+  char *zText;
   i64 n;
   memset(pOut, 0, sizeof(*pOut));
   pOut->usage = none;
   if (pErr->rc != SQLITE_OK) return;
+  pRoom = pFormats->pRoom;
   memset(&reader, 0, sizeof(reader));
   reader.pOut = pOut;
   reader.pFormats = pFormats;
   reader.pErr = pErr;
   reader.nSeen = pReading->nSeen;
   reader.bReply = pReading->pHead != 0;
-  reader.tree = pFormats->pRoom->tree;
-  reader.aHit = pFormats->pRoom->aHit;
-  reader.nHitAlloc = pFormats->pRoom->nHitAlloc;
-  z = bodyOf(pReading->apBody[0], pReading->bCopy, &n, &pOut->azCopy[0], pErr);
-  if (z != 0) readRequest(&reader, z, n, pReading->pHead);
-  z = bodyOf(pReading->apBody[1], pReading->bCopy, &n, &pOut->azCopy[1], pErr);
-  if (z != 0) readResponse(&reader, z, n);
+  reader.tree = pRoom->tree;
+  reader.aHit = pRoom->aHit;
+  reader.nHitAlloc = pRoom->nHitAlloc;
+  z = bodyOf(pOut, pRoom, pReading, 0, &n, &zText, pErr);
+  if (z != 0) {
+    readRequest(&reader, zText, z, n, pReading->pShared, pReading->pHead);
+  }
+  z = bodyOf(pOut, pRoom, pReading, 1, &n, &zText, pErr);
+  if (z != 0) {
+    memcpy(zText, z, (size_t)n);
+    zText[n] = 0;
+    readResponse(&reader, zText, n);
+  }
   sortTools(&pOut->tools, pErr);
-  keepRoom(pFormats->pRoom, &reader);
+  keepRoom(pRoom, &reader);
 }
 
 void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,
-    sqlite3_value *pRequest, sqlite3_value *pResponse, Head *pHead, int nSeen,
-    BxErr *pErr) {
-  Reading reading = {{pRequest, pResponse}, pHead, nSeen, 0};
+    sqlite3_value *pRequest, sqlite3_value *pResponse, const Shared *pShared,
+    Head *pHead, int nSeen, BxErr *pErr) {
+  Reading reading = {{pRequest, pResponse}, pShared, pHead, nSeen};
+  Room *pRoom = pFormats->pRoom;
+  int i;
+  for (i = 0; i < 2; i++) { /* what a large body left behind */
+    if (pRoom->anText[i] <= TEXT_MOST) continue;
+    sqlite3_free(pRoom->azText[i]);
+    pRoom->azText[i] = 0;
+    pRoom->anText[i] = 0;
+  }
   readBodies(pOut, pFormats, &reading, pErr);
 }
 
 void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
     sqlite3_value *pRequest, sqlite3_value *pResponse, BxErr *pErr) {
-  Reading reading = {{pRequest, pResponse}, 0, 0, 1};
+  Reading reading = {{pRequest, pResponse}, 0, 0, 0};
   i64 i;
   readBodies(pOut, pFormats, &reading, pErr);
   for (i = 0; i < pOut->n && pErr->rc == SQLITE_OK; i++) {

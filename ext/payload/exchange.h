@@ -7,20 +7,12 @@
 
 #include "../core/core.h"
 
-typedef struct ErrorText {
-  char *z; /* a pattern */
-  char
-      *zHas; /* a part of it that is no pattern, after its first '*'; or NULL */
-} ErrorText;
-
 #define N_BODY 3
 typedef struct Formats {
   unsigned mKind; /* the kinds that were read: bits 1 << eKind */
   BxPlaces places;
   BxWays ways; /* the keys of all places, and of what is read there */
   int aiRoot[N_BODY];
-  ErrorText *aError; /* how the texts of errors begin */
-  i64 nError, nErrorAlloc;
   struct Room *pRoom; /* memory that is used again */
 } Formats;
 
@@ -81,7 +73,8 @@ typedef struct Exchange {
   Text model;
   Text tools; /* offered and demanded, as payload_tools() has it */
   BxTokens usage;
-  char *azCopy[2]; /* the bodies, if the texts cannot be parts of the values */
+  char
+      *azCopy[2]; /* the bodies, if they are not in the memory of the formats */
 } Exchange;
 
 /*
@@ -93,24 +86,30 @@ void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
     sqlite3_value *pRequest, sqlite3_value *pResponse, BxErr *pErr);
 void bxExchangeFree(Exchange *p);
 
-/* How far a conversation was read. The last messages of a request are not part
-** of it, as programs change their marks in the next one. */
+/* How far a request was read. The last messages are not part of it, as programs
+** change their marks in the next one. */
 typedef struct Head {
+  i64 iAt;   /* which request */
   int nByte; /* 0 for nothing */
-  i64 hash;  /* of these bytes */
   int iKey;  /* where the key of the list of messages is */
   int nItem; /* messages in these bytes */
 } Head;
 #define HEAD_BEFORE_END 4
+/* How many bytes a request has in common with an earlier one. */
+typedef struct Shared {
+  i64 iAt;   /* its own name */
+  i64 iFrom; /* that of the earlier one */
+  i64 n;
+} Shared;
 /*
 ** The same for the next exchange of a conversation: messages that *pHead has are
 ** not read again, and if the request begins with them, nothing before number
 ** nSeen. *pHead becomes that of this request. Users' messages are counted from
-** number nSeen on. The texts are parts of the values: use them before these
-** change.
+** number nSeen on. The texts are in the memory of the formats: use them before others
+** are read with these.
 */
 void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,
-    sqlite3_value *pRequest, sqlite3_value *pResponse, Head *pHead, int nSeen,
-    BxErr *pErr);
+    sqlite3_value *pRequest, sqlite3_value *pResponse, const Shared *pShared,
+    Head *pHead, int nSeen, BxErr *pErr);
 
 #endif

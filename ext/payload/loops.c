@@ -15,6 +15,8 @@ typedef struct LoopReport {
   BxStmts *pHome;
   Rules rules;
   Track track;
+  char *zLast; /* the request before */
+  i64 nLast;
   sqlite3_str *pRows; /* an array without its end */
   const char *zAgent;
 } LoopReport;
@@ -36,6 +38,7 @@ static sqlite3_stmt *endReport(
   zAll = bxFinish(p->pRows, pErr);
   if (zAll != 0) pStmt = bxJsonRows(bx, zSql, zAll, pErr);
   bxRulesFree(&p->rules);
+  sqlite3_free(p->zLast);
   return pStmt;
 }
 
@@ -120,10 +123,10 @@ static BxStmts *rulesFor(Ring *p, BxErr *pErr) {
 }
 
 sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  static const char zAgents[] =
-      "SELECT no, agent_id FROM main.@_agents ORDER BY agent_id";
-  static const char zOne[] =
-      "SELECT no, agent_id FROM main.@_agents WHERE agent_id = ?1";
+#define LOOP_AGENTS                                                            \
+  "SELECT no, window, kept, given, rows, agent_id FROM main.@_agents "
+  static const char zAgents[] = LOOP_AGENTS "ORDER BY agent_id";
+  static const char zOne[] = LOOP_AGENTS "WHERE agent_id = ?1";
   static const char zSql[] =
       "SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, "
       "value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, "
@@ -142,9 +145,10 @@ sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   pStmt = bxPrepare(&p->base.stmts, zAgent ? zOne : zAgents, pErr);
   if (zAgent != 0) bxBind(pStmt, pErr, "t", zAgent);
   while (bxRow(pStmt, pErr)) {
-    bxTrackRead(
-        &pReport->track, &p->base.stmts, sqlite3_column_int64(pStmt, 0), pErr);
-    pReport->zAgent = bxColumnText(pStmt, 1, pErr);
+    RingAgent agent;
+    bxRingReadAgent(p, pStmt, &agent, pErr);
+    if (pErr->rc == SQLITE_OK) bxTrackRead(&pReport->track, p, &agent, pErr);
+    pReport->zAgent = bxColumnText(pStmt, 5, pErr);
     if (pErr->rc == SQLITE_OK) putAgent(pReport, pErr);
   }
   sqlite3_finalize(pStmt);
@@ -192,15 +196,26 @@ static void backtestRule(LoopReport *p, Found *pFound, RuleKind eRule, i64 n,
   sqlite3_str_appendf(p->pRows, ",%lld]", iTime);
 }
 
+/* How many bytes the request has in common with the one before, whose place it
+** takes. */
+static i64 shareLast(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+  i64 i = 0, n = sqlite3_column_bytes(pStmt, 2);
+  const char *z = sqlite3_column_blob(pStmt, 2);
+  while (i < n && i < p->nLast && z[i] == p->zLast[i]) i++;
+  sqlite3_free(p->zLast);
+  p->zLast = n > 0 ? bxNew((size_t)n, pErr) : 0;
+  p->nLast = p->zLast != 0 ? n : 0;
+  if (p->nLast > 0) memcpy(p->zLast, z, (size_t)n);
+  return i;
+}
+
 /* One exchange: number iSeq of its agent. */
 static void backtestOne(
     LoopReport *p, Found *pFound, sqlite3_stmt *pStmt, i64 iSeq, BxErr *pErr) {
-  Moment moment;
+  Moment moment = {iSeq, sqlite3_column_int64(pStmt, 4), 0,
+      {iSeq, iSeq - 1, shareLast(p, pStmt, pErr)}};
   i64 aDone[TRACK_STEPS];
   int nDone, i, eRule;
-  moment.iSeq = iSeq;
-  moment.iTime = sqlite3_column_int64(pStmt, 4);
-  moment.iStart = 0;
   nDone =
       bxTrackAdd(&p->track, &p->rules, &moment, sqlite3_column_value(pStmt, 2),
           sqlite3_column_value(pStmt, 3), aDone, pErr);

@@ -190,11 +190,10 @@ char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr);
 int bxRingIsHeld(Ring *p, i64 iSlot, BxErr *pErr);
 /* HeldError if there is one on a row that is to be deleted. */
 void bxRingRefuseHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr);
-/* Removes rows of an agent, which count as saved, or as cleared; and its steps.
+/* Removes rows of an agent, which count as saved, or as cleared.
 ** zDrop: a DELETE of them; ?1 to ?2 are the ids of the agent. */
 void bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zDrop,
     const RingAgent *pAgent, int bSaved, BxErr *pErr);
-void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr);
 /* Takes the write lock on the ring's schema, and reads its settings. */
 void bxRingLock(Ring *p, BxErr *pErr);
 
@@ -227,9 +226,18 @@ void bxBodyKnow(Ring *p, const char *zAgent, const RingAgent *pAgent);
 /* The body that a slot has as pVal becomes the result. */
 void bxBodyResult(Ring *p, sqlite3_context *pCtx, i64 iNo, sqlite3_value *pVal,
     int mFlags, BxErr *pErr);
-/* Writes a body into the loaded log; bShare: it may share text with others. */
-void bxBodyAppend(
-    Ring *p, sqlite3_value *pVal, int bShare, RingBody *pOut, BxErr *pErr);
+/* What a request shares with an earlier one of the loaded log. */
+typedef struct RingShared {
+  int iHead;      /* -1: nothing */
+  i64 iAt, iFrom; /* the names of both: where they are in the log */
+  i64 n;          /* bytes */
+  sqlite3_uint64 hStart;
+} RingShared;
+void bxBodyFind(Ring *p, sqlite3_value *pVal, RingShared *pOut, BxErr *pErr);
+/* Writes a body into the loaded log; *pShared of a request, which nothing but this has
+** changed the log since; or NULL. */
+void bxBodyAppend(Ring *p, sqlite3_value *pVal, const RingShared *pShared,
+    RingBody *pOut, BxErr *pErr);
 void bxBodyBind(sqlite3_stmt *pStmt, int i, const RingBody *pBody,
     sqlite3_value *pVal, BxErr *pErr);
 /* Binds the column page of the loaded log, which the caller writes. */

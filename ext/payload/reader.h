@@ -19,6 +19,8 @@ typedef struct Room {
   BxTree tree, part;
   Hit *aHit;
   i64 nHitAlloc;
+  char *azText[2]; /* a request and a response, or what of them is read */
+  i64 anText[2];
 } Room;
 
 typedef struct Reader {

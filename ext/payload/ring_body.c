@@ -289,14 +289,32 @@ static void setHead(Ring *p, int i, BodyHead head, const unsigned char *z,
   if (pB->nKept > KEPT_MOST) freeKept(pB, pLog->iNo % AGENTS_KEPT);
 }
 
-void bxBodyAppend(
-    Ring *p, sqlite3_value *pVal, int bShare, RingBody *pOut, BxErr *pErr) {
+void bxBodyFind(Ring *p, sqlite3_value *pVal, RingShared *pOut, BxErr *pErr) {
+  int eType = sqlite3_value_type(pVal);
+  const unsigned char *z;
+  i64 n;
+  *pOut = (RingShared){.iHead = -1, .iAt = -1, .iFrom = -2};
+  if (pErr->rc != SQLITE_OK) return;
+  if (eType != SQLITE_TEXT && eType != SQLITE_BLOB) return;
+  n = sqlite3_value_bytes(pVal);
+  z = sqlite3_value_blob(pVal);
+  if (n <= SHORT || bxGot((void *)z, pErr) == 0) return;
+  pOut->hStart =
+      bxBodyHash(z, n < SHARED_LEAST ? n : SHARED_LEAST) & 0xffffffff;
+  pOut->iHead = findHead(p, z, n, pOut->hStart, &pOut->n, pErr);
+  pOut->iAt = bxBodyEnd(&p->pBodies->log);
+  if (pOut->iHead >= 0) pOut->iFrom = p->pBodies->log.aHead[pOut->iHead].iAt;
+}
+
+void bxBodyAppend(Ring *p, sqlite3_value *pVal, const RingShared *pShared,
+    RingBody *pOut, BxErr *pErr) {
   BodyLog *pLog = &p->pBodies->log;
-  int eType = sqlite3_value_type(pVal), iHead = -1;
+  int eType = sqlite3_value_type(pVal);
+  int iHead = pShared != 0 ? pShared->iHead : -1;
   const unsigned char *z = 0;
   unsigned char a[32], *zEnd = a;
   BodyHead head = {0};
-  i64 n, nShared = 0;
+  i64 n, nShared = iHead >= 0 ? pShared->n : 0;
   pOut->n = -1;
   if (pErr->rc != SQLITE_OK) return;
   if (eType != SQLITE_TEXT && eType != SQLITE_BLOB) return;
@@ -312,11 +330,7 @@ void bxBodyAppend(
   }
   assert(pLog->iNo > 0);
   p->pBodies->nChange = -1; /* it differs from the table */
-  if (bShare) {
-    head.hStart =
-        bxBodyHash(z, n < SHARED_LEAST ? n : SHARED_LEAST) & 0xffffffff;
-    iHead = findHead(p, z, n, head.hStart, &nShared, pErr);
-  }
+  if (pShared != 0) head.hStart = pShared->hStart;
   head.iAt = head.iRoot = bxBodyEnd(pLog);
   head.n = n;
   zEnd = bxBodyPut(zEnd, (sqlite3_uint64)(n - nShared));
@@ -331,7 +345,7 @@ void bxBodyAppend(
     *zEnd++ = 0;
   }
   if (head.iRoot < pLog->iPin) pLog->iPin = head.iRoot;
-  if (bShare && pErr->rc == SQLITE_OK) {
+  if (pShared != 0 && pErr->rc == SQLITE_OK) {
     head.sum =
         bxHashMix(bxHashMix(head.sum, bxBodyHash(z + nShared, n - nShared)),
             (sqlite3_uint64)n);

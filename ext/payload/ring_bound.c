@@ -116,7 +116,6 @@ static void leave(Ring *p, i64 iNo, BxErr *pErr) {
   bxDo(&p->base.stmts, zUntil, pErr, "i", iNo);
   bxBodyClear(p, iNo, pErr);
   bxDo(&p->base.stmts, zAgent, pErr, "i", iNo);
-  bxRingForgetSteps(p, iNo, pErr);
 }
 
 void bxRingMakeRoom(

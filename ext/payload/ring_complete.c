@@ -86,7 +86,7 @@ static void completeRow(
                 " WHERE id = ?1";
   static const char zWrite[] =
       "UPDATE main.@_slots SET response_body = ?2, meta = coalesce(?3, meta), "
-      "size_bytes = size_bytes + ?4 WHERE id = ?1";
+      "size_bytes = size_bytes + ?4, steps = coalesce(?5, steps) WHERE id = ?1";
   static const char zPage[] =
       "UPDATE main.@_agents SET page = ?2, at = coalesce(?3, at) WHERE no = ?1";
   static const char *const azSql[] = {zWrite, zPage};
@@ -114,6 +114,11 @@ static void completeRow(
     bxRingMakeRoom(p, pAgent, nByte, iSlot, pErr);
     bxBodyOpen(p, pAgent->iNo, pErr);
     bxBodyAppend(p, pDone->pResponse, 0, &response, pErr);
+    /* the rules see it, unless a newer request has told them */
+    if (sqlite3_column_int64(pRow, 0) == iNewest) {
+      bxRingWatchRead(&watched, pAgent, &(Shared){0, -1, 0});
+    }
+    bxRingBindSteps(&watched, apStmt[0], 5);
     bxBind(apStmt[0], pErr, "i-vi", iSlot, pDone->pMeta, nByte);
     bxBodyBind(apStmt[0], 2, &response, pDone->pResponse, pErr);
     bxRun(apStmt[0], pErr);
@@ -122,9 +127,7 @@ static void completeRow(
     if (pAgent->iTurn != 0) bxBind(apStmt[1], pErr, "--i", pAgent->iTurn);
     bxRun(apStmt[1], pErr);
     bxRingCount(p, pAgent->iNo, 0, 0, nByte, pErr);
-    /* the rules see it, unless a newer request has told them */
-    if (sqlite3_column_int64(pRow, 0) != iNewest) watched.pHome = 0;
-    bxRingWritten(p, pAgent, pDone, iSlot, &watched, pErr);
+    bxRingWritten(p, pDone, iSlot, &watched, pErr);
   }
   sqlite3_finalize(pRow);
 }

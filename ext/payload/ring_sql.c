@@ -338,9 +338,10 @@ static void beginAgent(
   bxBodyBegin(p, pOut->iNo, 0, 0, pErr);
 }
 
-/* Whether nothing but the push changes the ring with it. */
-static int isUnwatched(const Ring *p) {
-  return !p->mWatch && p->nMaxByte + p->nIdleDay == 0;
+/* Whether a push leaves the agent as it knows it: no row is held, and none goes because
+** of a bound. */
+static int isAlone(const Ring *p) {
+  return !(p->mWatch & RING_HOLDS) && p->nMaxByte + p->nIdleDay == 0;
 }
 
 /* Finds the agent of a push; a new one begins. */
@@ -350,7 +351,7 @@ static void findAgent(
                              "FROM main.@_agents WHERE agent_id = ?1";
   int nRead = 0;
   memset(pNext, 0, sizeof(*pNext));
-  if (isUnwatched(p) && bxBodyRecall(p, zAgent, pNext)) return;
+  if (isAlone(p) && bxBodyRecall(p, zAgent, pNext)) return;
   do { /* once more if its rows were laid out for another window */
     sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
     bxRingSettle(p, pNext, pErr);
@@ -380,12 +381,12 @@ static int hasOld(Ring *p, const RingAgent *pNext, i64 iSlot, BxErr *pErr) {
 }
 
 /* Writes the row of a push, and counts it. */
-static void putExchange(
-    Ring *p, RingAgent *pNext, const RingPush *pPush, i64 iSlot, BxErr *pErr) {
+static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
+    i64 iSlot, Watched *pWatched, BxErr *pErr) {
   static const char zPut[] =
       "REPLACE INTO main.@_slots(id, seq, timestamp, size_bytes, agent_id, "
-      "event_id, meta, request_body, response_body) "
-      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+      "event_id, meta, request_body, response_body, steps) "
+      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
   static const char zOld[] =
       "SELECT size_bytes FROM main.@_slots WHERE id = ?1";
   assert(RING_AT(pNext, pNext->nGiven) == iSlot);
@@ -409,12 +410,16 @@ static void putExchange(
   sqlite3_stmt *apStmt[3];
   i64 nMore = pPush->nByte;
   RingBody request, response;
+  RingShared shared;
   bxStmtSet(&p->base.stmts, azSql, bBound ? 3 : 2, apStmt, pErr);
   if (bBound) {
     nMore = lessBytes(nMore, bxAsk(&p->base.stmts, zOld, pErr, "i", iSlot));
     bxRingMakeRoom(p, pNext, nMore, iSlot, pErr);
   }
-  bxBodyAppend(p, pPush->pRequest, 1, &request, pErr);
+  bxBodyFind(p, pPush->pRequest, &shared, pErr);
+  bxRingWatchRead(
+      pWatched, pNext, &(Shared){shared.iAt, shared.iFrom, shared.n});
+  bxBodyAppend(p, pPush->pRequest, &shared, &request, pErr);
   bxBodyAppend(p, pPush->pResponse, 0, &response, pErr);
   bxBind(
       apStmt[1], pErr, "i-iii", pNext->iNo, (i64)bTaken, pPush->nByte, iSlot);
@@ -428,10 +433,11 @@ static void putExchange(
       pPush->nByte, pPush->zAgent, pPush->pEvent, pPush->pMeta);
   bxBodyBind(apStmt[0], 8, &request, pPush->pRequest, pErr);
   bxBodyBind(apStmt[0], 9, &response, pPush->pResponse, pErr);
+  bxRingBindSteps(pWatched, apStmt[0], 10);
   bxRun(apStmt[0], pErr);
   bxBodyRolled(p, pNext->nGiven, pErr);
   if (bBound) countRing(p, nMore, pErr);
-  if (pErr->rc == SQLITE_OK && isUnwatched(p) && !pNext->bKept) {
+  if (pErr->rc == SQLITE_OK && isAlone(p) && !pNext->bKept) {
     pNext->bNew = 0;
     pNext->nRow += !bTaken;
     bxBodyKnow(p, pPush->zAgent, pNext);
@@ -463,18 +469,11 @@ void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
     keepHeld(p, &next, *piRowid, *piRowid, MAX_GIVEN, pErr);
     bxBodyOpen(p, next.iNo, pErr);
   }
-  putExchange(p, &next, pPush, *piRowid, pErr);
-  bxRingWritten(p, &next, pPush, *piRowid, &watched, pErr);
+  putExchange(p, &next, pPush, *piRowid, &watched, pErr);
+  bxRingWritten(p, pPush, *piRowid, &watched, pErr);
 }
 
 /*--------------------------------------------------------------- removal ----*/
-
-void bxRingForgetSteps(Ring *p, i64 iNo, BxErr *pErr) {
-  static const char zSql[] =
-      "DELETE FROM main.@_steps WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
-  assert(iNo >= 0);
-  bxDo(&p->base.stmts, zSql, pErr, "i", iNo);
-}
 
 void bxRingRemove(Ring *p, i64 iSlot, int bCleared, BxErr *pErr) {
   static const char zSize[] =
@@ -488,24 +487,10 @@ void bxRingRemove(Ring *p, i64 iSlot, int bCleared, BxErr *pErr) {
   }
 }
 
-/* The steps of an exchange go with it. Another sum makes other connections read
-** the steps again. */
 void bxRingDelete(Ring *p, i64 iSlot, BxErr *pErr) {
-  static const char zSeq[] = "SELECT seq FROM main.@_slots WHERE id = ?1";
-  static const char zSteps[] =
-      "DELETE FROM main.@_steps WHERE id BETWEEN ?1 AND ?1 + 127 AND seq = ?2";
-  static const char zChain[] =
-      "UPDATE main.@_steps SET sum = sum + 1 WHERE id BETWEEN ?1 AND "
-      "?1 + 127 AND n = (SELECT max(n) FROM main.@_steps "
-      "WHERE id BETWEEN ?1 AND ?1 + 127)";
-  i64 iFirst = iSlot >> 29 << 16;
-  i64 iSeq = bxAsk(&p->base.stmts, zSeq, pErr, "i", iSlot);
   bxRingRefuseHeld(p, iSlot, iSlot, pErr);
-  bxDo(&p->base.stmts, zSteps, pErr, "ii", iFirst, iSeq);
-  if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) > 0) {
-    bxDo(&p->base.stmts, zChain, pErr, "i", iFirst);
-  }
   bxRingRemove(p, iSlot, 1, pErr);
+  if (p->pWatch != 0) bxTrackForget(p->pWatch, iSlot >> 29);
   bxBodyDeleted(p, iSlot >> 29, pErr);
   bxRingLooked(p);
 }
@@ -515,5 +500,4 @@ void bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zDrop,
   bxDo(pOn, zDrop, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
   recount(p, pAgent, bSaved ? zSaved : zCleared, pErr);
   bxBodyScrub(p, pAgent->iNo, pErr);
-  bxRingForgetSteps(p, pAgent->iNo, pErr);
 }

@@ -7,11 +7,11 @@
 ** pushes of this connection has changed the file. For a ring in temp, whose rules
 ** are in another schema, also after a second.
 **
-** A push that is looked at reads the steps of its agent (kept in memory, as long
-** as they are those of the table), reads what is new in the bodies, and asks the
-** rules. The order of writes: first the exchange; then the verdicts, with their rows
-** of the log, and the stop of the agent; then the steps, or the kill switch. What of this fails after the
-** exchange was written is passed over, and the log says so: a trigger of the user
+** A push that is looked at takes the steps of its agent (kept in memory, as long
+** as they are those of the table), and reads what is new in the bodies. Then it writes
+** the exchange with its steps; asks the rules; and writes the verdicts, with their rows
+** of the log, and the stop of the agent; or fires the kill switch. What of this fails
+** beside the exchange is passed over, and the log says so: a trigger of the user
 ** on payload_verdicts can refuse a verdict and its kill switch, not the exchange.
 ** A kill switch that fails can be fired by hand with the id of the verdict.
 **
@@ -294,11 +294,11 @@ static void askRule(Watched *p, RuleKind eRule, i64 n, BxErr *pErr) {
 
 /* Asks the rules of calls for each call whose result has come, and the others
 ** once. */
-static void judge(Watched *p, const i64 *aDone, int nDone, BxErr *pErr) {
+static void judge(Watched *p, BxErr *pErr) {
   int i, eRule;
-  for (i = 0; i < nDone; i++) {
+  for (i = 0; i < p->nDone; i++) {
     for (eRule = 0; eRule <= RULE_REPEAT; eRule++) {
-      askRule(p, (RuleKind)eRule, aDone[i], pErr);
+      askRule(p, (RuleKind)eRule, p->aDone[i], pErr);
     }
   }
   for (eRule = RULE_TOKENS; eRule < N_RULE; eRule++) {
@@ -317,7 +317,7 @@ void bxRingWatchBegin(
       "WHERE agent_id = ?1";
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  memset(pOut, 0, sizeof(*pOut));
+  memset(pOut, 0, offsetof(Watched, aDone));
   pOut->p = p;
   pOut->pPush = pPush;
   pOut->eMode = p->mWatch & RING_MODE;
@@ -344,46 +344,56 @@ void bxRingWatchBegin(
   if (pOut->eMode == MODE_OFF) pOut->pHome = 0;
 }
 
-/* Asks the rules, and keeps the steps. */
-static void look(
-    Watched *p, const RingAgent *pNext, BxErr *pBeside, BxErr *pErr) {
-  RingPuller rule = {0, 0, 0};
+void bxRingWatchRead(
+    Watched *p, const RingAgent *pNext, const Shared *pShared) {
   const RingPush *pPush = p->pPush;
-  Moment moment = {pNext->nGiven, pPush->iTime, p->iStart};
-  i64 aDone[TRACK_STEPS];
-  int nDone;
-  Track *pTrack;
-  p->pRules = needRules(p->p, p->pHome, pBeside);
-  if (pBeside->rc != SQLITE_OK) return;
-  p->pTrack = pTrack = bxTrackTake(p->p, pNext, pBeside);
-  if (pBeside->rc != SQLITE_OK) return;
-  nDone = bxTrackAdd(pTrack, p->pRules, &moment, pPush->pRequest,
-      pPush->pResponse, aDone, pBeside);
-  if (pBeside->rc == SQLITE_OK) judge(p, aDone, nDone, pBeside);
-  if (pBeside->rc == SQLITE_OK && p->zKill[0] == 0) {
-    bxTrackWrite(pTrack, &p->p->base.stmts, pBeside);
-  } else {
-    pTrack->iNo = 0; /* to be read again */
-  }
-  if (pBeside->rc == SQLITE_OK && p->zKill[0] != 0) {
-    bxRingForgetSteps(p->p, pNext->iNo, pBeside);
-    passOver(p, pBeside, pErr);
-    rule.iVerdict = p->iVerdict;
-    bxRingKillSwitch(p->p, pPush->zAgent, p->zKill, &rule, pBeside);
+  Moment moment = {pNext->nGiven, pPush->iTime, p->iStart, *pShared};
+  BxErr *pErr = &p->beside;
+  if (p->pHome == 0) return;
+  p->pRules = needRules(p->p, p->pHome, pErr);
+  if (pErr->rc == SQLITE_OK) p->pTrack = bxTrackTake(p->p, pNext, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  p->nDone = bxTrackAdd(p->pTrack, p->pRules, &moment, pPush->pRequest,
+      pPush->pResponse, p->aDone, pErr);
+  if (pErr->rc == SQLITE_OK) {
+    p->nSteps = bxTrackPack(p->pTrack, p->p->pWatch->aSteps);
   }
 }
 
-void bxRingWritten(Ring *p, const RingAgent *pNext, const RingPush *pPush,
-    i64 iSlot, Watched *pWatched, BxErr *pErr) {
+void bxRingBindSteps(const Watched *p, sqlite3_stmt *pStmt, int iParam) {
+  if (p->nSteps == 0) return;
+  sqlite3_bind_blob(
+      pStmt, iParam, p->p->pWatch->aSteps, (int)p->nSteps, SQLITE_STATIC);
+}
+
+/* Asks the rules, and does what they say. */
+static void look(Watched *p) {
+  RingPuller rule = {0, 0, 0};
+  BxErr *pBeside = &p->beside;
+  if (pBeside->rc == SQLITE_OK) judge(p, pBeside);
+  if (pBeside->rc == SQLITE_OK && p->zKill[0] == 0) return;
+  p->pTrack->iNo = 0; /* it is read again */
+  p->p->iKnown++;
+  if (pBeside->rc != SQLITE_OK) return;
+  rule.iVerdict = p->iVerdict;
+  bxRingKillSwitch(p->p, p->pPush->zAgent, p->zKill, &rule, pBeside);
+}
+
+void bxRingWritten(
+    Ring *p, const RingPush *pPush, i64 iSlot, Watched *pWatched, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
-  if (pErr->rc != SQLITE_OK) return;
-  if (pWatched->pHome != 0) {
+  if (pErr->rc != SQLITE_OK) {
+    if (pWatched->pTrack != 0) pWatched->pTrack->iNo = 0;
+    bxClear(&pWatched->beside);
+    return;
+  }
+  if (pWatched->pTrack != 0) {
     /* what a trigger on payload_verdicts pushes is not looked at */
     p->bWatching = 1;
-    look(pWatched, pNext, &err, pErr);
+    look(pWatched);
     p->bWatching = 0;
-    passOver(pWatched, &err, pErr);
   }
+  passOver(pWatched, &pWatched->beside, pErr);
   if (pWatched->bStopped && !pPush->bLate) {
     bxRingWentOn(p, pPush->zAgent, iSlot, &err);
     passOver(pWatched, &err, pErr);

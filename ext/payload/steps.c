@@ -1,22 +1,28 @@
 /*
-** steps.c: the table of the steps of a ring, and what of it is kept in memory.
+** steps.c: the steps of an agent, as its exchanges keep them, and what of them is
+** in memory.
 **
-** The steps of an agent stay in memory as long as they are those of the table.
-** While nothing but pushes of this connection has changed the file, they are.
-** Else the newest row tells: every push changes its column sum.
+** An exchange has in column steps of its slot what came with it: the steps that began,
+** and the older ones whose result has come. So steps cost no row of their own, and
+** go with their exchange.
+**
+**   steps: chain (8 bytes), head, { step }
+**
+** head and step are the numbers below, each a byte with the count of bytes that follow,
+** the lowest first. A step ends with the name of its tool, after its length. A chain
+** depends on all that was written before. So the chain of the newest exchange tells
+** whether the steps in memory are those of the table. While nothing but pushes of this
+** connection has changed the file, they are.
 */
 #include "watch.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* The numbers of a step, in the order in which the column step has them, with the
-** name of the tool behind them: each a byte with the count of bytes that follow, the
-** lowest first. Those of its agent, as they were after its exchange, are in the
-** column head. */
 enum {
-  STEP_TURN,
+  STEP_N,
   STEP_ERROR_1, /* and 1 more, and 4 more if it is old */
+  STEP_TURN,
   STEP_ARGUMENTS,
   STEP_MADE,
   STEP_TIME,
@@ -31,17 +37,19 @@ enum {
   STEP_SPENT_BEFORE,
   STEP_MADE_BEFORE,
   STEP_COST_BEFORE,
+  STEP_SEQ,
   N_STEP
 };
 enum {
-  TRACK_HEAD,
-  TRACK_HASH,
-  TRACK_KEY,
-  TRACK_READ,
-  TRACK_ITEMS,
-  TRACK_FIRST,
+  HEAD_AT,
+  HEAD_BYTES,
+  HEAD_KEY,
+  HEAD_READ,
+  HEAD_ITEMS,
+  HEAD_FIRST,
   N_HEAD
 };
+#define STEP_MOST ((i64)1 << 60)
 
 static unsigned char *packNumbers(unsigned char *z, const i64 *a, int n) {
   int i;
@@ -56,10 +64,7 @@ static unsigned char *packNumbers(unsigned char *z, const i64 *a, int n) {
 
 /* Returns where they end; NULL if these are none. */
 static const unsigned char *unpackNumbers(
-    sqlite3_stmt *pStmt, int iColumn, i64 *a, int n) {
-  const unsigned char *z = sqlite3_column_blob(pStmt, iColumn);
-  const unsigned char *zEnd =
-      z != 0 ? z + sqlite3_column_bytes(pStmt, iColumn) : 0;
+    const unsigned char *z, const unsigned char *zEnd, i64 *a, int n) {
   int i, k;
   for (i = 0; i < n; i++) {
     sqlite3_uint64 u = 0;
@@ -72,14 +77,22 @@ static const unsigned char *unpackNumbers(
   return z;
 }
 
-static void readStep(Track *p, sqlite3_stmt *pStmt) {
-  i64 a[N_STEP] = {0}, aHead[N_HEAD] = {0}, n = sqlite3_column_int64(pStmt, 0);
-  const unsigned char *zTool = unpackNumbers(pStmt, 4, a, N_STEP);
+/* A step. Returns where it ends; NULL if no ring wrote it. */
+static const unsigned char *readStep(
+    Track *p, i64 iPut, const unsigned char *z, const unsigned char *zEnd) {
+  i64 a[N_STEP];
   Step *pStep;
-  if (zTool == 0 || n < 1) return; /* no ring wrote it */
-  pStep = TRACK_STEP(p, n);
-  *pStep = (Step){.n = n,
-      .iSeq = sqlite3_column_int64(pStmt, 1),
+  int nTool;
+  z = unpackNumbers(z, zEnd, a, N_STEP);
+  nTool = z != 0 && z < zEnd ? *z++ : TOOL_BYTES;
+  if (nTool >= TOOL_BYTES || nTool > zEnd - z || a[STEP_N] < 1 ||
+      a[STEP_N] > STEP_MOST) {
+    return 0;
+  }
+  pStep = TRACK_STEP(p, a[STEP_N]);
+  *pStep = (Step){.n = a[STEP_N],
+      .iSeq = a[STEP_SEQ],
+      .iPut = iPut,
       .iTurn = (int)a[STEP_TURN],
       .iError = (int)(a[STEP_ERROR_1] & 3) - 1,
       .bOld = a[STEP_ERROR_1] > 3,
@@ -97,95 +110,102 @@ static void readStep(Track *p, sqlite3_stmt *pStmt) {
       .nSpentBefore = a[STEP_SPENT_BEFORE],
       .nMadeBefore = (int)a[STEP_MADE_BEFORE],
       .nCostBefore = a[STEP_COST_BEFORE]};
-  sqlite3_snprintf(TOOL_BYTES, pStep->zTool, "%.*s",
-      sqlite3_column_bytes(pStmt, 4) -
-          (int)(zTool - (const unsigned char *)sqlite3_column_blob(pStmt, 4)),
-      (const char *)zTool);
-  if (n < p->nStep) return;
-  unpackNumbers(pStmt, 3, aHead, N_HEAD);
-  p->nStep = n;
-  p->iSeq = pStep->iSeq;
-  p->head = (Head){.nByte = (int)aHead[TRACK_HEAD],
-      .hash = aHead[TRACK_HASH],
-      .iKey = (int)aHead[TRACK_KEY],
-      .nItem = (int)aHead[TRACK_READ]};
-  p->nItem = aHead[TRACK_ITEMS];
-  p->hFirst = aHead[TRACK_FIRST];
-  p->hChain = sqlite3_column_int64(pStmt, 2);
+  memcpy(pStep->zTool, z, (size_t)nTool);
+  if (pStep->n > p->nStep) p->nStep = pStep->n;
+  return z + nTool;
 }
 
-void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr) {
+static void readRow(Track *p, sqlite3_stmt *pStmt) {
+  const unsigned char *z = sqlite3_column_blob(pStmt, 1), *zEnd;
+  i64 a[N_HEAD];
+  zEnd = z + sqlite3_column_bytes(pStmt, 1);
+  if (z == 0 || zEnd - z < 8) return;
+  memcpy(&p->hChain, z, 8);
+  z = unpackNumbers(z + 8, zEnd, a, N_HEAD);
+  if (z == 0) return;
+  p->iSeq = sqlite3_column_int64(pStmt, 0);
+  p->head = (Head){.iAt = a[HEAD_AT],
+      .nByte = (int)a[HEAD_BYTES],
+      .iKey = (int)a[HEAD_KEY],
+      .nItem = (int)a[HEAD_READ]};
+  p->nItem = a[HEAD_ITEMS];
+  p->hFirst = a[HEAD_FIRST];
+  while (z != 0 && z < zEnd) z = readStep(p, p->iSeq, z, zEnd);
+}
+
+void bxTrackRead(Track *p, Ring *pRing, const RingAgent *pAgent, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT n, seq, sum, head, step FROM main.@_steps "
-      "WHERE id BETWEEN ?1 << 16 AND (?1 << 16) + 127";
-  sqlite3_stmt *pStmt = bxStmt(pRing, zSql, pErr);
+      "SELECT seq, steps FROM main.@_slots "
+      "WHERE id BETWEEN ?1 AND ?2 AND seq >= ?3 ORDER BY id";
+  i64 nRow = pAgent->nWindow < TRACK_STEPS ? pAgent->nWindow : TRACK_STEPS;
+  i64 iFirst = pAgent->nGiven - nRow + 1, iBase = RING_BASE(pAgent);
+  i64 iLow = RING_AT(pAgent, iFirst > 0 ? iFirst : 0);
+  i64 iHigh = RING_AT(pAgent, pAgent->nGiven);
   int i;
   memset(p, 0, offsetof(Track, a));
   for (i = 0; i < TRACK_STEPS; i++) p->a[i].n = 0;
-  bxBind(pStmt, pErr, "i", iNo);
-  while (bxRow(pStmt, pErr)) readStep(p, pStmt);
-  bxDone(pStmt, pErr);
+  for (i = iLow <= iHigh; i < 2; i++) { /* two parts, if they go round */
+    sqlite3_stmt *pStmt = bxStmt(&pRing->base.stmts, zSql, pErr);
+    bxBind(pStmt, pErr, "iii", i == 1 && iLow > iHigh ? iBase : iLow,
+        i == 0 ? iBase + pAgent->nWindow - 1 : iHigh, iFirst);
+    while (bxRow(pStmt, pErr)) readRow(p, pStmt);
+    bxDone(pStmt, pErr);
+  }
   if (pErr->rc != SQLITE_OK) return;
-  p->iNo = iNo;
+  p->iNo = pAgent->iNo;
   p->iLow = p->nStep;
   while (p->iLow > 1 && p->nStep - p->iLow < TRACK_STEPS - 1 &&
          TRACK_STEP(p, p->iLow - 1)->n == p->iLow - 1) {
     p->iLow--;
   }
+  p->iDirty = p->iLow;
 }
 
-/* The agent's steps, as the table has them. */
 Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
   static const char zChain[] =
-      "SELECT sum FROM main.@_steps WHERE id = ?1 AND n = ?2";
-  BxStmts *pRing = &p->base.stmts;
+      "SELECT 1 FROM main.@_slots WHERE id = ?1 AND seq = ?2 "
+      "AND substr(steps, 1, 8) = ?3";
   Track **ppTrack = &p->pWatch->apTrack[pAgent->iNo % TRACKS_KEPT], *pTrack;
   if (*ppTrack == 0) *ppTrack = bxNew(sizeof(Track), pErr);
   pTrack = *ppTrack;
   if (pTrack == 0) return 0;
   if (pTrack->iNo == pAgent->iNo && pTrack->nStep > 0 &&
       pTrack->iSeq >= pAgent->nGiven - 1 && pTrack->iSeq <= pAgent->nGiven &&
-      (p->bSame || bxAsk(pRing, zChain, pErr, "ii",
-                       pAgent->iNo << 16 | (pTrack->nStep & (TRACK_STEPS - 1)),
-                       pTrack->nStep) == pTrack->hChain)) {
+      (p->bSame || bxAsk(&p->base.stmts, zChain, pErr, "iix",
+                       RING_AT(pAgent, pTrack->iSeq), pTrack->iSeq,
+                       &pTrack->hChain, (i64)8))) {
     return pTrack;
   }
-  bxTrackRead(pTrack, pRing, pAgent->iNo, pErr);
+  bxTrackRead(pTrack, p, pAgent, pErr);
   return pTrack;
 }
 
-static void writeStep(
-    sqlite3_stmt *pStmt, const Track *p, const Step *pStep, BxErr *pErr) {
-  const i64 a[] = {pStep->iTurn, pStep->iError + 1 + 4 * pStep->bOld,
-      pStep->hArguments, pStep->nMade, pStep->iTime, pStep->iStart,
-      pStep->hCall, pStep->hResult, pStep->hLoose, pStep->hSaid, pStep->iTalk,
-      pStep->nSpent, pStep->nCost, pStep->nSpentBefore, pStep->nMadeBefore,
-      pStep->nCostBefore};
-  const i64 aHead[] = {p->head.nByte, p->head.hash, p->head.iKey, p->head.nItem,
-      p->nItem, p->hFirst};
-  unsigned char zHead[9 * N_HEAD], zBlob[9 * N_STEP + TOOL_BYTES];
-  unsigned char *zHeadEnd = packNumbers(zHead, aHead, N_HEAD);
-  unsigned char *z = packNumbers(zBlob, a, N_STEP);
-  size_t nTool = strlen(pStep->zTool);
-  memcpy(z, pStep->zTool, nTool);
-  z += nTool;
-  bxBind(pStmt, pErr, "iiiixx", p->iNo << 16 | (pStep->n & (TRACK_STEPS - 1)),
-      pStep->n, pStep->iSeq, p->hChain, zHead, (i64)(zHeadEnd - zHead), zBlob,
-      (i64)(z - zBlob));
-  bxRun(pStmt, pErr);
+void bxTrackForget(Watch *p, i64 iNo) {
+  Track *pTrack = p->apTrack[iNo % TRACKS_KEPT];
+  if (pTrack != 0) pTrack->iNo = 0;
 }
 
-void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr) {
-  static const char zSql[] =
-      "INSERT INTO main.@_steps(id, n, seq, sum, head, step) "
-      "VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(id) DO UPDATE SET "
-      "head = iif(n = ?2, head, ?5), n = ?2, seq = ?3, sum = ?4, step = ?6";
-  sqlite3_stmt *pStmt = bxStmt(pRing, zSql, pErr);
+i64 bxTrackPack(Track *p, unsigned char zOut[TRACK_BYTES]) {
+  const i64 aHead[] = {p->head.iAt, p->head.nByte, p->head.iKey, p->head.nItem,
+      p->nItem, p->hFirst};
+  unsigned char *z = packNumbers(zOut + 8, aHead, N_HEAD);
   i64 n = p->iDirty > p->iLow ? p->iDirty : p->iLow;
-  for (; n <= p->nStep && pErr->rc == SQLITE_OK; n++) {
-    Step *pStep = TRACK_STEP(p, n);
-    if (pStep->bDirty) writeStep(pStmt, p, pStep, pErr);
-    pStep->bDirty = 0;
+  for (; n <= p->nStep; n++) {
+    const Step *pStep = TRACK_STEP(p, n);
+    const i64 a[] = {n, pStep->iError + 1 + 4 * pStep->bOld, pStep->iTurn,
+        pStep->hArguments, pStep->nMade, pStep->iTime, pStep->iStart,
+        pStep->hCall, pStep->hResult, pStep->hLoose, pStep->hSaid, pStep->iTalk,
+        pStep->nSpent, pStep->nCost, pStep->nSpentBefore, pStep->nMadeBefore,
+        pStep->nCostBefore, pStep->iSeq};
+    size_t nTool = strlen(pStep->zTool);
+    if (pStep->iPut != p->iSeq) continue;
+    z = packNumbers(z, a, N_STEP);
+    *z++ = (unsigned char)nTool;
+    memcpy(z, pStep->zTool, nTool);
+    z += nTool;
   }
-  if (pErr->rc != SQLITE_OK) p->iNo = 0;
+  p->hChain = (i64)bxHashMix((sqlite3_uint64)p->hChain,
+      bxHashOf((const char *)zOut + 8, z - zOut - 8));
+  memcpy(zOut, &p->hChain, 8);
+  return z - zOut;
 }

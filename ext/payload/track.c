@@ -275,9 +275,10 @@ typedef struct Adding {
   BxErr *pErr;
 } Adding;
 
-static void mark(Track *p, Step *pStep) {
-  pStep->bDirty = 1;
-  if (pStep->n < p->iDirty) p->iDirty = pStep->n;
+/* The exchange has the step in its row. */
+static void mark(Adding *p, Step *pStep) {
+  pStep->iPut = p->pMoment->iSeq;
+  if (pStep->n < p->p->iDirty) p->p->iDirty = pStep->n;
 }
 
 static Step *newStep(Adding *p, i64 iTurn) {
@@ -291,7 +292,7 @@ static Step *newStep(Adding *p, i64 iTurn) {
   pStep->iTurn = (int)iTurn;
   pStep->iTalk = p->iTalk;
   pStep->iError = -1;
-  mark(pTrack, pStep);
+  mark(p, pStep);
   if (pTrack->nStep - pTrack->iLow >= TRACK_STEPS) pTrack->iLow++;
   return pStep;
 }
@@ -319,7 +320,7 @@ static Step *findCall(Adding *p, Call *pCall, i64 h) {
   }
   if (pLike == 0) return 0;
   pLike->hCall = h;
-  mark(p->p, pLike);
+  mark(p, pLike);
   return pLike;
 }
 
@@ -373,7 +374,7 @@ static void putResult(Adding *p, Step *pStep, Text result, int iError) {
   pStep->hResult = maskedHash(result, 0, p->pErr) | 1;
   pStep->iError = iError;
   pStep->iStart = (int)p->pMoment->iStart;
-  mark(p->p, pStep);
+  mark(p, pStep);
   if (p->nDone < TRACK_STEPS) p->aDone[p->nDone++] = pStep->n;
 }
 
@@ -531,24 +532,10 @@ static void addSums(Adding *p, const Step *pLast) {
   }
 }
 
-/* Every change of the track changes the chain. */
-static void addToChain(Track *p) {
-  sqlite3_uint64 h = (sqlite3_uint64)p->hChain;
-  i64 n = p->iDirty > p->iLow ? p->iDirty : p->iLow;
-  for (; n <= p->nStep; n++) {
-    const Step *pStep = TRACK_STEP(p, n);
-    if (!pStep->bDirty) continue;
-    h = bxHashMix(h, (sqlite3_uint64)(pStep->iSeq ^ pStep->iTime));
-    h = bxHashMix(h, (sqlite3_uint64)(pStep->hArguments ^ pStep->hSaid));
-    h = bxHashMix(h, (sqlite3_uint64)(pStep->hResult ^ pStep->nSpent));
-    h = bxHashMix(h, (sqlite3_uint64)(pStep->hCall ^ pStep->iTurn));
-  }
-  p->hChain = (i64)bxHashMix(h, (sqlite3_uint64)p->head.hash);
-}
-
 int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
     sqlite3_value *pRequest, sqlite3_value *pResponse, i64 *aDone,
     BxErr *pErr) {
+  Shared shared = pMoment->shared;
   Adding adding;
   Step last;
   int bLate = 0, bBegins;
@@ -569,11 +556,16 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
     memset(&last, 0, sizeof(last));
     if (p->nStep >= p->iLow) last = *TRACK_STEP(p, p->nStep);
   }
-  p->iDirty = p->nStep + 1;
+  if (p->iSeq == pMoment->iSeq) {
+    shared =
+        (Shared){p->head.iAt, p->head.iAt, BX_MAX_TIME}; /* it is the same */
+  } else {
+    p->iDirty = p->nStep + 1;
+  }
   /* the model may be anywhere */
   if (pRules->a[RULE_COST].bEnabled) memset(&p->head, 0, sizeof(p->head));
   bxExchangeReadOn(&adding.exchange, &pRules->formats, pRequest, pResponse,
-      &p->head, (int)p->nItem, pErr);
+      &shared, &p->head, (int)p->nItem, pErr);
   bBegins = adding.exchange.hFirst != 0 && adding.exchange.hFirst == p->hFirst;
   /* as many messages as before: a retry, or a window that moves; ids tell */
   adding.bGoesOn = p->nStep == 0 || adding.exchange.bResumed ||
@@ -592,7 +584,6 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
     if (adding.exchange.nItem > 0) p->nItem = adding.exchange.nItem;
     if (adding.exchange.hFirst != 0) p->hFirst = adding.exchange.hFirst;
     p->iSeq = pMoment->iSeq;
-    addToChain(p);
   }
   bxExchangeFree(&adding.exchange);
   return adding.nDone;

@@ -17,6 +17,7 @@
 typedef struct Step {
   i64 n; /* number of the step: 1, 2, ... */
   i64 iSeq, iTime;
+  i64 iPut;       /* the exchange whose row has it as it is */
   i64 hCall;      /* id of the call */
   i64 hArguments; /* tool and arguments; 0 if there is no call */
   i64 hLoose;  /* the same without numbers and ids; the tool alone if its result
@@ -30,7 +31,6 @@ typedef struct Step {
   int iTalk;         /* the conversation */
   int iError;        /* 1 an error, 0 none, -1 no result yet */
   int bOld;          /* it was history when the conversation was first seen */
-  int bDirty;        /* it differs from its row */
   char zTool[TOOL_BYTES];
 } Step;
 #define RETRY 1 /* the same request once more, without an answer */
@@ -43,7 +43,7 @@ typedef struct Track {
   i64 nItem;  /* messages of the last request */
   i64 hFirst; /* hash of its first message */
   i64 hChain; /* of all that was written */
-  i64 iDirty; /* the first step that differs from its row, or a later number */
+  i64 iDirty; /* no step before it came with the newest exchange */
   Head head;
   Step a[TRACK_STEPS]; /* those that are there; the others have any value */
 } Track;
@@ -108,6 +108,7 @@ i64 bxRuleTokens(const Finding *p, const Track *pTrack);
 /* track.c: an exchange becomes steps */
 typedef struct Moment {
   i64 iSeq, iTime, iStart;
+  Shared shared;
 } Moment;
 /* Adds an exchange. aDone gets the numbers of the steps whose result has come
 ** with it, at most TRACK_STEPS; the number of them is returned. */
@@ -116,16 +117,21 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
 
 /* steps.c: what a ring keeps of them. */
 #define TRACKS_KEPT 128 /* agents whose steps are in memory */
+#define TRACK_BYTES                                                            \
+  (100 + TRACK_STEPS * (170 + TOOL_BYTES)) /* of an exchange */
 typedef struct Watch {
   Rules rules;
   Track *apTrack[TRACKS_KEPT]; /* in the place of the agent's number */
+  unsigned char aSteps[TRACK_BYTES];
 } Watch;
-/* Reads the steps of an agent from the table. */
-void bxTrackRead(Track *p, BxStmts *pRing, i64 iNo, BxErr *pErr);
-/* The steps of an agent whose next push is pAgent->nGiven. */
+/* Reads the steps of an agent from its slots. */
+void bxTrackRead(Track *p, Ring *pRing, const RingAgent *pAgent, BxErr *pErr);
+/* The steps of an agent whose newest push is pAgent->nGiven, or the one before. */
 Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr);
-/* Writes what has changed. */
-void bxTrackWrite(Track *p, BxStmts *pRing, BxErr *pErr);
+/* They are to be read again. */
+void bxTrackForget(Watch *p, i64 iNo);
+/* What the slot of the newest exchange has of them. Returns how many bytes. */
+i64 bxTrackPack(Track *p, unsigned char zOut[TRACK_BYTES]);
 
 /* ring_watch.c: a ring looks for loops. */
 #define RING_NAME 1010 /* bytes of "temp." and a name */
@@ -137,9 +143,13 @@ typedef struct Watched {
   int eMode;      /* what happens with loops */
   int bStopped;   /* the agent is stopped, and goes on */
   i64 iStart;     /* how often the agent was started again */
-  Track *pTrack;  /* with the exchange */
+  Track *pTrack;  /* with the exchange; NULL if it is not looked at */
+  i64 nSteps;     /* bytes of Watch.aSteps; 0 for none */
+  BxErr beside;   /* what failed beside the record */
   char zKill[37]; /* id of the kill switch that is to be fired */
   i64 iVerdict;   /* the first verdict that fires it */
+  int nDone;
+  i64 aDone[TRACK_STEPS]; /* steps whose result has come with it */
   char zRing[RING_NAME];
 } Watched;
 
@@ -148,10 +158,13 @@ void bxRingTell(Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr);
 /* Before a push: what is looked at. */
 void bxRingWatchBegin(
     Ring *p, const RingPush *pPush, Watched *pOut, BxErr *pErr);
-/* After a push, or a completion of the newest exchange, of agent pNext in a slot:
-** writes the verdicts and the steps, or fires the kill switch; the digest of what is
-** held; and that there was no room. What of this fails is passed over, and the log
-** says so. */
-void bxRingWritten(Ring *p, const RingAgent *pNext, const RingPush *pPush,
-    i64 iSlot, Watched *pWatched, BxErr *pErr);
+/* Before the exchange of agent pNext is written: what it adds to the steps, of
+** which column steps of its slot gets nSteps bytes. */
+void bxRingWatchRead(Watched *p, const RingAgent *pNext, const Shared *pShared);
+void bxRingBindSteps(const Watched *p, sqlite3_stmt *pStmt, int iParam);
+/* After a push, or a completion of the newest exchange, in a slot:
+** writes the verdicts, or fires the kill switch; the digest of what is held; and that
+** there was no room. What of this fails is passed over, and the log says so. */
+void bxRingWritten(
+    Ring *p, const RingPush *pPush, i64 iSlot, Watched *pWatched, BxErr *pErr);
 #endif

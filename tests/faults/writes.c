@@ -196,9 +196,8 @@ static char *undisturbed(const Run *r) {
 ** out. */
 static void judgeSuccess(Run *r) {
   static const char *const azBeside[] = {"blackbox__tree|", "blackbox__leaves|",
-      "blackbox__log|", "payload_verdicts|", "payload_agents|", "fast_steps|",
-      "ring_steps|"};
-  int nBeside = r->pFailure->flags & MUTES && !r->p->bTiny ? 7 : 2;
+      "blackbox__log|", "payload_verdicts|", "payload_agents|"};
+  int nBeside = r->pFailure->flags & MUTES && !r->p->bTiny ? 5 : 2;
   char *zAll;
   int i;
   if (r->eShape != ALONE && !r->bOpen) {

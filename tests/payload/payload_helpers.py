@@ -200,22 +200,30 @@ def waiting(db):
 
 
 NUMBERS = {
-    "step": "turn error arguments made time start call result masked said spent cost "
-             "spent_before made_before cost_before",
-    "head": "head head_hash head_key head_items items first"}
+    "step": "n error turn arguments made time start call result loose said talk spent cost "
+            "spent_before made_before cost_before seq",
+    "head": "head_at head head_key head_items items first"}
 
 
-def steps(db, table="ring_steps"):
-    """What the blobs of each step say; error is 0 without a result, 1 for none, 2 for one."""
-    found = []
-    for key, n, seq, *blobs in rows(db, f"SELECT id, n, seq, step, head FROM {table} ORDER BY id >> 16, n"):
-        step = {"agent": key >> 16, "n": n, "seq": seq}
-        for names, blob in zip(NUMBERS.values(), blobs):
-            for name in names.split():
-                count, blob = blob[0], blob[1:]
-                step[name], blob = int.from_bytes(blob[:count], "little"), blob[count:]
-        found.append(step)
-    return found
+def numbers(blob, names):
+    found = {}
+    for name in names.split():
+        count, blob = blob[0], blob[1:]
+        found[name], blob = int.from_bytes(blob[:count], "little"), blob[count:]
+    return found, blob
+
+
+def steps(db, table="ring_slots"):
+    """The steps of each agent as its exchanges say them; error is 0 without a result, 1 for none,
+    2 for one."""
+    found = {}
+    for agent, blob in rows(db, f"SELECT id >> 29, steps FROM {table} WHERE steps NOT NULL ORDER BY id >> 29, seq"):
+        head, blob = numbers(blob[8:], NUMBERS["head"])
+        while blob:
+            step, blob = numbers(blob, NUMBERS["step"])
+            step["tool"], blob = blob[1:1 + blob[0]], blob[1 + blob[0]:]
+            found[agent, step["n"]] = {"agent": agent, **step, **head}
+    return [found[key] for key in sorted(found)]
 
 
 def calls_of(db, **having):

@@ -598,7 +598,7 @@ def test_rings_of_any_name(db, name):
     assert rows(db, "SELECT * FROM blackbox_check") == []
     db.execute(f"DROP TABLE {q}")
     assert rows(db, "SELECT name FROM sqlite_schema WHERE tbl_name LIKE "
-                "'%_slots' OR tbl_name LIKE '%_steps'") == []
+                "'%_slots'") == []
 
 
 @pytest.mark.parametrize("name", ["agent_id", "SEQ", "value", "timestamp",

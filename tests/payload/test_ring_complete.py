@@ -313,7 +313,7 @@ def test_steps_are_the_same_whether_a_response_comes_at_once_or_later(db, begin,
                            "timestamp) VALUES('a', ?, ?, ?, ?)", (f"e{i}", request, response, at))
         if begin:
             db.execute("COMMIT")
-        found.append(steps(db, f"{name}_steps"))
+        found.append(steps(db, f"{name}_slots"))
         db.execute(f"DROP TABLE {name}")
     assert len(found[0]) == 8 and found[0] == found[1]
 

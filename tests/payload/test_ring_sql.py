@@ -7,7 +7,7 @@ import sessions
 from conftest import by_hand, connect, one, problems, rows, shell
 from payload_helpers import push, quoted, setting
 
-TABLES = ["agents", "config", "slots", "steps", "texts"]
+TABLES = ["agents", "config", "slots", "texts"]
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def ring(db):
     return db
 
 
-def test_a_ring_has_six_objects_from_its_creation_on(ring):
+def test_a_ring_has_five_objects_from_its_creation_on(ring):
     def objects():
         return rows(ring, "SELECT type, name FROM sqlite_schema WHERE name GLOB 'ring*' "
                     "AND sql NOT NULL ORDER BY 2")
@@ -36,18 +36,6 @@ def test_a_ring_has_six_objects_from_its_creation_on(ring):
 def test_defensive_mode_protects_every_table(ring, path, table):
     assert "may not be modified" in shell(
         "-batch", path, stdin=f".load ./blackbox\n.dbconfig defensive on\nDELETE FROM ring_{table};")
-
-
-@pytest.mark.parametrize("missing", ["steps"])
-@pytest.mark.parametrize("how", ["SELECT blackbox_install('main', 'core')",
-                                 "ALTER TABLE ring RENAME TO tape"])
-def test_a_table_that_can_be_made_again_is(ring, path, missing, how):
-    push(ring, "a")
-    by_hand(path, f"DROP TABLE ring_{missing}")
-    assert [r[0] for r in rows(ring, "SELECT object FROM blackbox_check WHERE object <> 'ring'")] \
-        == [f"ring_{missing}"]
-    ring.execute(how).fetchall()
-    assert rows(ring, "SELECT * FROM blackbox_check") == []
 
 
 # ---- what it reads and writes ----
@@ -138,7 +126,7 @@ def test_payload_loops_of_an_agent_does_not_grow_with_the_others(ring):
 
 # ---- steps go with their exchanges ----
 
-STEPS = "SELECT DISTINCT seq FROM ring_steps WHERE id >> 16 = 1 ORDER BY 1"
+STEPS = "SELECT seq FROM ring_slots WHERE id >> 29 = 1 AND steps NOT NULL ORDER BY 1"
 
 
 @pytest.fixture
@@ -158,14 +146,14 @@ def test_a_deleted_exchange_takes_its_steps_along(watched):
     watched.execute("DELETE FROM ring WHERE agent_id = 'a' AND seq = ?", (seqs[-1],))
     assert [r[0] for r in rows(watched, STEPS)] == seqs[:1] + seqs[2:-1]
     watched.execute("DELETE FROM ring")
-    assert one(watched, "SELECT count(*) FROM ring_steps") == 0
+    assert one(watched, "SELECT count(steps) FROM ring_slots") == 0
 
 
 @pytest.mark.parametrize("act", ["SELECT payload_extract('ring', 'a')",
                                  "SELECT payload_kill_switch('ring', 'a', 'k')"])
 def test_what_is_taken_out_takes_its_steps_along(watched, act):
     one(watched, act)
-    assert rows(watched, STEPS) == [] and one(watched, "SELECT count(*) FROM ring_steps") == 1
+    assert rows(watched, STEPS) == [] and one(watched, "SELECT count(steps) FROM ring_slots") == 1
 
 
 def test_another_connection_sees_that_steps_went(watched, path):
@@ -184,7 +172,7 @@ def test_another_connection_sees_that_steps_went(watched, path):
 @pytest.mark.all_domains
 def test_a_ring_of_a_newer_module_is_left_alone(db, path):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
-    by_hand(path, "UPDATE ring_config SET value = 2 WHERE name = 'format'; DROP TABLE ring_steps")
+    by_hand(path, "UPDATE ring_config SET value = 2 WHERE name = 'format'; DROP TABLE ring_texts")
     schema = rows(db, "SELECT * FROM sqlite_schema")
     one(db, "SELECT blackbox_install()")
     assert rows(db, "SELECT * FROM sqlite_schema") == schema

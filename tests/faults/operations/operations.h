@@ -51,7 +51,6 @@
   "INSERT INTO ring(agent_id, event_id, request_body) SELECT 'a', 't' || "     \
   "value, printf('%.*c', 3000 * value, 'x') || value FROM "                    \
   "json_each('[1,2,3]')"
-#define BROKEN_RING "DROP TABLE ring_steps;"
 #define QUEUE(event)                                                           \
   "SELECT payload_queue('" event "', 'a', 'question', 'answer', 9000);"
 #define QUEUE_NEW(event)                                                       \

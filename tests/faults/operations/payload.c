@@ -94,9 +94,7 @@ const Operation aPayloadOperation[] = {
         "DELETE FROM ring WHERE agent_id = 'a'", 0},
     {"kill switch in a ring with a bound", BOUND("max_bytes", "80"), 0,
         "SELECT payload_kill_switch('ring', 'a', 'k1')", 0},
-    {"rename a ring, which repairs it", BROKEN_RING, 0,
-        "ALTER TABLE ring RENAME TO tape", 0},
-    {"install mends a ring", BROKEN_RING, 0, "SELECT blackbox_install()", 0},
+    {"rename a ring", 0, 0, "ALTER TABLE ring RENAME TO tape", 0},
     {"read", 0, 0,
         "SELECT * FROM ring; SELECT * FROM ring WHERE agent_id = 'a' ORDER BY "
         "seq DESC; SELECT agent_id, count(*), sum(size_bytes) FROM ring GROUP "
