@@ -429,6 +429,7 @@ static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
   }
   bxBodyPage(p, apStmt[1], 2, pErr);
   bxRun(apStmt[1], pErr);
+  bxWriteNote(p->base.stmts.bx, pErr);
   bxBind(apStmt[0], pErr, "iiiitss", iSlot, pNext->nGiven, pPush->iTime,
       pPush->nByte, pPush->zAgent, pPush->pEvent, pPush->pMeta);
   bxBodyBind(apStmt[0], 8, &request, pPush->pRequest, pErr);
