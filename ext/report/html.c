@@ -64,11 +64,6 @@ static void htmlFact(const ReportRun *p, const char *zName, const char *zValue,
       p->pOut, "<div><dt>%h</dt><dd>%v</dd></div>\n", zName, zValue, eType);
 }
 
-static void htmlCount(const ReportRun *p, const char *zName, i64 n) {
-  if (n <= 0) return;
-  bxReportPut(p->pOut, "<div><dt>%s</dt><dd>%n</dd></div>\n", zName, n);
-}
-
 /* The sentence of the verdict is what people look for first. */
 static void htmlFacts(const ReportRun *p) {
   const ReportUsage *pUsage = &p->usage;
@@ -83,14 +78,12 @@ static void htmlFacts(const ReportRun *p) {
   for (i = 0; i < p->nFact; i++) {
     htmlFact(p, p->aFact[i].zName, p->aFact[i].zValue, p->aFact[i].eType);
   }
-  if (pUsage->bAny) {
-    htmlCount(p, "Input tokens, not cached", pUsage->nInput);
-    htmlCount(p, "Input tokens, read from the cache", pUsage->nCacheRead);
-    htmlCount(p, "Input tokens, written to the cache", pUsage->nCacheWrite);
-    htmlCount(p,
-        pUsage->bRecorded ? "Output tokens, as recorded" : "Output tokens",
-        pUsage->nOutput);
-    htmlCount(p, "Reasoning tokens", pUsage->nReasoning);
+  for (i = 0; i < USAGE_NUMBERS; i++) {
+    if (pUsage->an[i] <= 0) continue;
+    bxReportPut(p->pOut, "<div><dt>%s%s</dt><dd>%n</dd></div>\n",
+        bxReportUsage[i].zLabel,
+        i == USAGE_OUTPUT && pUsage->bRecorded ? ", as recorded" : "",
+        pUsage->an[i]);
   }
   if (pUsage->bCost) {
     sqlite3_str_appendf(p->pOut, "<div><dt>Cost</dt><dd>%.4f (%s)</dd></div>\n",
@@ -100,16 +93,6 @@ static void htmlFacts(const ReportRun *p) {
 }
 
 static void htmlVerdict(const ReportRun *p) {
-  static const struct {
-    const char *zName;
-    int i;
-    ReportType eType;
-  } aFact[] = {{"Rule", VERDICT_RULE, REPORT_TEXT},
-      {"Level", VERDICT_LEVEL, REPORT_TEXT},
-      {"Count", VERDICT_COUNT, REPORT_COUNT},
-      {"Threshold", VERDICT_THRESHOLD, REPORT_COUNT},
-      {"Tool", VERDICT_TOOL, REPORT_TEXT}, {"Turn", VERDICT_TURN, REPORT_COUNT},
-      {"What was done", VERDICT_ACTION, REPORT_TEXT}};
   int bAny = 0;
   i64 i;
   if (!p->verdict.bAny) return;
@@ -117,8 +100,10 @@ static void htmlVerdict(const ReportRun *p) {
       "<section id=\"verdict\"><h2>Why it stopped</h2>\n"
       "<p class=\"reason\">%h</p>\n<dl>",
       p->verdict.az[VERDICT_REASON]);
-  for (i = 0; i < 7; i++) {
-    htmlFact(p, aFact[i].zName, p->verdict.az[aFact[i].i], aFact[i].eType);
+  for (i = 0; i < VERDICT_TEXTS; i++) {
+    if (i == VERDICT_REASON) continue;
+    htmlFact(p, bxReportVerdict[i].zLabel, p->verdict.az[i],
+        bxReportVerdict[i].eType);
   }
   bxReportPut(p->pOut, "</dl>\n");
   for (i = 0; i < p->nItem; i++) {

@@ -15,7 +15,7 @@ SQLITE_EXTENSION_INIT3
 /* The statement for a question, reset. */
 static sqlite3_stmt *askAbout(ReportRun *p, ReportQuestion eAsk) {
   static const char *const azAsk[] = {
-      ("SELECT model, input, cache_write, cache_read, output, reasoning, "
+      ("SELECT model, input, cache_read, cache_write, output, reasoning, "
        "cache_write_1h FROM payload_usage(?1, ?2)"),
       ("SELECT tool, arguments FROM payload_calls(NULL, ?1) "
        "WHERE kind = 'call'"),
@@ -196,13 +196,9 @@ static void readUsage(ReportRun *p, ReportItem *pItem,
     if (pItem->zModel != 0) bxReportFirstLine(pItem->zModel, 100);
   }
   if (bTold) {
-    BxTokens tokens = {a[0], a[1], a[2], a[3], a[4], a[5]};
+    BxTokens tokens = {a[0], a[2], a[1], a[3], a[4], a[5]};
     pUsage->bAny = 1;
-    pUsage->nInput += a[0];
-    pUsage->nCacheWrite += a[1];
-    pUsage->nCacheRead += a[2];
-    pUsage->nOutput += a[3];
-    pUsage->nReasoning += a[4];
+    for (i = 0; i < USAGE_NUMBERS; i++) pUsage->an[i] += a[i];
     pItem->nInput = a[0] + a[1] + a[2];
     pItem->nOutput = a[3];
     pHome = bxReportNeed(p, "payload");
@@ -433,21 +429,16 @@ static void numberRepeats(ReportRun *p) {
   if (ap == 0) return;
   for (i = 0; i < p->nItem; i++) ap[i] = &p->aItem[i];
   qsort(ap, (size_t)p->nItem, sizeof(*ap), compareSame);
-  for (i = 1; i < p->nItem; i++) { /* -k - 1: k is the first of the group */
-    if (ap[i]->hSame == 0 || ap[i]->hSame != ap[i - 1]->hSame) continue;
-    if (ap[i - 1]->iRepeat == 0) {
-      ap[i - 1]->iRepeat = -(int)(ap[i - 1] - p->aItem) - 1;
-    }
-    ap[i]->iRepeat = ap[i - 1]->iRepeat;
+  for (i = 1; i < p->nItem; i++) {
+    ReportItem *pLast = ap[i - 1];
+    if (ap[i]->hSame == 0 || ap[i]->hSame != pLast->hSame) continue;
+    if (pLast->pFirst == 0) pLast->pFirst = pLast;
+    ap[i]->pFirst = pLast->pFirst;
   }
   for (i = 0; i < p->nItem; i++) {
     ReportItem *pItem = &p->aItem[i];
-    if (pItem->iRepeat == 0) continue;
-    if (pItem->iRepeat == -(int)i - 1) {
-      pItem->iRepeat = ++nGroup;
-    } else {
-      pItem->iRepeat = p->aItem[-pItem->iRepeat - 1].iRepeat;
-    }
+    if (pItem->pFirst == 0) continue;
+    pItem->iRepeat = pItem->pFirst == pItem ? ++nGroup : pItem->pFirst->iRepeat;
   }
   sqlite3_free(ap);
 }

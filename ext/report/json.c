@@ -6,7 +6,6 @@
 #include "report.h"
 SQLITE_EXTENSION_INIT3
 
-#include <stdlib.h>
 #include <string.h>
 
 /* A member that is omitted if there is no text. */
@@ -17,20 +16,6 @@ static void jsonKnown(sqlite3_str *pOut, const char *zBefore, const char *z) {
 /* The same for a number that is not negative. */
 static void jsonNumber(sqlite3_str *pOut, const char *zBefore, i64 i) {
   if (i >= 0) bxReportPut(pOut, "%s%i", zBefore, i);
-}
-
-/* Whether a text is a number that every reader of JSON has exactly. */
-static int isJsonNumber(const char *z) {
-  const char *zEnd = bxSkipScalar(z, z + strlen(z));
-  if (strchr("-0123456789", *z) == 0 || *z == 0) return 0;
-  return zEnd != 0 && *zEnd == 0 && strtod(z, 0) <= 9007199254740992.0 &&
-         strtod(z, 0) >= -9007199254740992.0;
-}
-
-static void jsonValue(
-    sqlite3_str *pOut, const char *zBefore, const char *z, ReportType eType) {
-  int bNumber = z != 0 && eType >= REPORT_TIME && isJsonNumber(z);
-  bxReportPut(pOut, bNumber ? "%s%s" : "%s%j", zBefore, z);
 }
 
 static void jsonTable(const ReportRun *p, const ReportTable *pTable) {
@@ -48,7 +33,7 @@ static void jsonTable(const ReportRun *p, const ReportTable *pTable) {
   bxReportPut(p->pOut, "],\"leftOut\":%i,\"rows\":[", pTable->nLeft);
   for (iCell = 0; iCell < pTable->nCell; iCell++) {
     i = (int)(iCell % pTable->nColumn);
-    jsonValue(p->pOut,
+    bxReportPut(p->pOut, "%s%x",
         i       ? ","
         : iCell ? "],["
                 : "[",
@@ -58,21 +43,17 @@ static void jsonTable(const ReportRun *p, const ReportTable *pTable) {
 }
 
 static void jsonVerdict(const ReportRun *p) {
-  char *const *az = p->verdict.az;
   int bAny = 0;
   i64 i;
   if (!p->verdict.bAny) {
     bxReportPut(p->pOut, ",\n\"verdict\":null");
     return;
   }
-  bxReportPut(p->pOut, ",\n\"verdict\":{\"rule\":%j,\"level\":%j",
-      az[VERDICT_RULE], az[VERDICT_LEVEL]);
-  jsonValue(p->pOut, ",\"count\":", az[VERDICT_COUNT], REPORT_COUNT);
-  jsonValue(p->pOut, ",\"threshold\":", az[VERDICT_THRESHOLD], REPORT_COUNT);
-  bxReportPut(p->pOut, ",\"tool\":%j", az[VERDICT_TOOL]);
-  jsonValue(p->pOut, ",\"turn\":", az[VERDICT_TURN], REPORT_COUNT);
-  bxReportPut(p->pOut, ",\"reason\":%j,\"action\":%j,\"items\":[",
-      az[VERDICT_REASON], az[VERDICT_ACTION]);
+  for (i = 0; i < VERDICT_TEXTS; i++) {
+    bxReportPut(p->pOut, "%s\"%s\":%x", i ? "," : ",\n\"verdict\":{",
+        bxReportVerdict[i].zName, p->verdict.az[i], bxReportVerdict[i].eType);
+  }
+  bxReportPut(p->pOut, ",\"items\":[");
   for (i = 0; i < p->nItem; i++) {
     if (!p->aItem[i].bVerdict) continue;
     bxReportPut(p->pOut, "%s%i", bAny ? "," : "", i + 1);
@@ -81,12 +62,31 @@ static void jsonVerdict(const ReportRun *p) {
   bxReportPut(p->pOut, "]}");
 }
 
+static void jsonUsage(const ReportRun *p) {
+  const ReportUsage *pUsage = &p->usage;
+  sqlite3_str *pOut = p->pOut;
+  int i;
+  if (!pUsage->bAny) {
+    bxReportPut(pOut, ",\n\"usage\":null");
+    return;
+  }
+  for (i = 0; i < USAGE_NUMBERS; i++) {
+    bxReportPut(pOut, "%s\"%s\":%i", i ? "," : ",\n\"usage\":{",
+        bxReportUsage[i].zName, pUsage->an[i]);
+  }
+  bxReportPut(
+      pOut, ",\"outputSource\":%j", pUsage->bRecorded ? "as recorded" : 0);
+  if (pUsage->bCost)
+    sqlite3_str_appendf(pOut, ",\"cost\":%!.6f", pUsage->rCost);
+  bxReportPut(pOut, "%s,\"costSource\":%j}",
+      pUsage->bCost ? "" : ",\"cost\":null", pUsage->zSource);
+}
+
 void bxReportJsonHead(ReportRun *p) {
   /* Pins are objects, whose members are the columns in small letters. */
-  static const char *const azPin[] = {"{\"time\":", ",\"what\":", ",\"actor\":",
-      ",\"reason\":", ",\"status\":"};
+  static const char *const azPin[] = {
+      "time", "what", "actor", "reason", "status"};
   const ReportTable *pPins = &p->pins;
-  const ReportUsage *pUsage = &p->usage;
   sqlite3_str *pOut = p->pOut;
   const char *zName;
   i64 n;
@@ -98,32 +98,22 @@ void bxReportJsonHead(ReportRun *p) {
       p->zTitle, p->iMade);
   for (n = 0; n < p->nFact; n++) {
     const ReportFact *pFact = &p->aFact[n];
-    bxReportPut(pOut, "%s{\"name\":%j", n ? "," : "", pFact->zName);
-    jsonValue(pOut, ",\"value\":", pFact->zValue, pFact->eType);
-    bxReportPut(pOut, ",\"type\":\"%s\"}", bxReportTypeName(pFact->eType));
+    bxReportPut(pOut, "%s{\"name\":%j,\"value\":%x,\"type\":\"%s\"}",
+        n ? "," : "", pFact->zName, pFact->zValue, pFact->eType,
+        bxReportTypeName(pFact->eType));
   }
   bxReportPut(pOut, "]");
   jsonVerdict(p);
-  if (pUsage->bAny) {
-    bxReportPut(pOut,
-        ",\n\"usage\":{\"input\":%i,\"cacheRead\":%i,\"cacheWrite\":%i,"
-        "\"output\":%i,\"reasoning\":%i,\"outputSource\":%s",
-        pUsage->nInput, pUsage->nCacheRead, pUsage->nCacheWrite,
-        pUsage->nOutput, pUsage->nReasoning,
-        pUsage->bRecorded ? "\"as recorded\"" : "null");
-    if (pUsage->bCost) {
-      sqlite3_str_appendf(pOut, ",\"cost\":%!.6f", pUsage->rCost);
-    }
-    bxReportPut(pOut, "%s,\"costSource\":%j}",
-        pUsage->bCost ? "" : ",\"cost\":null",
-        pUsage->bCost ? pUsage->zSource : 0);
-  }
-  bxReportPut(pOut, "%s,\n\"pins\":[", pUsage->bAny ? "" : ",\n\"usage\":null");
+  jsonUsage(p);
+  bxReportPut(pOut, ",\n\"pins\":[");
   for (n = 0; n < pPins->nCell; n++) {
     i = (int)(n % pPins->nColumn);
-    if (n > 0 && i == 0) bxReportPut(pOut, ",");
-    jsonValue(pOut, azPin[i], pPins->azCell[n], pPins->aColumn[i].eType);
-    if (i == pPins->nColumn - 1) bxReportPut(pOut, "}");
+    bxReportPut(pOut, "%s\"%s\":%x%s",
+        i   ? ","
+        : n ? ",{"
+            : "{",
+        azPin[i], pPins->azCell[n], pPins->aColumn[i].eType,
+        i == pPins->nColumn - 1 ? "}" : "");
   }
   bxReportPut(pOut, "],\n\"tables\":[");
   for (i = 0; i < p->nTable; i++) {

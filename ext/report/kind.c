@@ -184,30 +184,33 @@ static const char zAgentPins[] =
 
 /* clang-format on */
 
-/* The exchanges of the agent in the rings of a schema, and the counters of these. */
-static void addRings(ReportRun *p, ReportTable *pRings, BxStmts *pFrom) {
+/* The counters of the rings of a schema. bItems: and the exchanges of the agent. */
+static void addRings(ReportRun *p, ReportTable *pRings, BxStmts *pFrom,
+    const char *zCounters, int bItems) {
   sqlite3_stmt *pStmt = pFrom ? bxVtabNames(pFrom, "payload_ring", &p->err) : 0;
   while (bxReportRow(p, pStmt)) {
     const char *zName = bxColumnText(pStmt, 0, &p->err);
     BxVtab *pRing =
         zName ? bxVtabIn(p->bx, "payload_ring", pFrom->zDb, zName, &p->err) : 0;
-    int iSource;
     if (pRing == 0 || p->nSource == REPORT_SOURCES) continue;
-    iSource = bxReportSource(p, &pRing->stmts, "exchange",
-        "SELECT 'request', request_body, 'response', response_body"
-        " FROM main.@ WHERE agent_id = ?2 AND seq = CAST(?1 AS INTEGER)");
-    bxReportItems(p, iSource, &pRing->stmts,
-        "SELECT seq, event_id, timestamp, size_bytes, 'in the ring ' || '@',"
-        " NULL, NULL, NULL, NULL FROM main.@ WHERE agent_id = ?1"
-        " ORDER BY seq DESC");
-    bxReportRows(p, pRings, &pRing->stmts,
-        "SELECT '@', given, rolled, cleared, saved, rows, bytes"
-        " FROM main.@_agents WHERE agent_id = ?1");
+    if (bItems) {
+      int iSource = bxReportSource(p, &pRing->stmts, "exchange",
+          "SELECT 'request', request_body, 'response', response_body"
+          " FROM main.@ WHERE agent_id = ?2 AND seq = CAST(?1 AS INTEGER)");
+      bxReportItems(p, iSource, &pRing->stmts,
+          "SELECT seq, event_id, timestamp, size_bytes, 'in the ring ' || '@',"
+          " NULL, NULL, NULL, NULL FROM main.@ WHERE agent_id = ?1"
+          " ORDER BY seq DESC");
+    }
+    bxReportRows(p, pRings, &pRing->stmts, zCounters);
   }
   sqlite3_finalize(pStmt);
 }
 
 void bxReportAgent(ReportRun *p) {
+  static const char zCounters[] =
+      "SELECT '@', given, rolled, cleared, saved, rows, bytes"
+      " FROM main.@_agents WHERE agent_id = ?1";
   BxStmts *pHome = bxReportNeed(p, "payload");
   ReportTable *pRings;
   int iSource;
@@ -238,8 +241,8 @@ void bxReportAgent(ReportRun *p) {
       "SELECT max(count(*) - ?2, 0) FROM main.event_payloads"
       " WHERE agent_id = ?1",
       &p->err, "ti", p->zKey, p->opt.nItem);
-  addRings(p, pRings, pHome);
-  addRings(p, pRings, bxSchema(p->bx, "temp", &p->err));
+  addRings(p, pRings, pHome, zCounters, 1);
+  addRings(p, pRings, bxSchema(p->bx, "temp", &p->err), zCounters, 1);
   if (p->nItem == 0 && pRings->nCell == 0) {
     bxReportNotFound(p, "agent",
         "SELECT DISTINCT agent_id FROM event_payloads lists those of the "
@@ -299,17 +302,18 @@ static void readTaleUsage(ReportRun *p, BxStmts *pHome) {
       " max(cost_source = 'computed'), max(output_source) IS NOT NULL"
       " FROM main.rollout_usage WHERE rollout = lower(?1)");
   ReportUsage *pUsage = &p->usage;
+  i64 i;
   if (bxReportRow(p, pStmt) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
     pUsage->bAny = 1;
-    pUsage->nInput = sqlite3_column_int64(pStmt, 0);
-    pUsage->nCacheRead = sqlite3_column_int64(pStmt, 1);
-    pUsage->nCacheWrite = sqlite3_column_int64(pStmt, 2);
-    pUsage->nOutput = sqlite3_column_int64(pStmt, 3);
-    pUsage->nReasoning = sqlite3_column_int64(pStmt, 4);
+    for (i = 0; i < USAGE_NUMBERS; i++) {
+      pUsage->an[i] = sqlite3_column_int64(pStmt, (int)i);
+    }
     pUsage->bCost = sqlite3_column_type(pStmt, 5) != SQLITE_NULL;
     pUsage->rCost = sqlite3_column_double(pStmt, 5);
-    pUsage->zSource =
-        sqlite3_column_int(pStmt, 6) ? "blackbox_prices" : "reported";
+    if (pUsage->bCost) {
+      pUsage->zSource =
+          sqlite3_column_int(pStmt, 6) ? "blackbox_prices" : "reported";
+    }
     pUsage->bRecorded = sqlite3_column_int(pStmt, 7);
   }
   sqlite3_finalize(pStmt);
@@ -317,7 +321,7 @@ static void readTaleUsage(ReportRun *p, BxStmts *pHome) {
       "SELECT sequence, model, input_fresh + cache_write + cache_read, output"
       " FROM main.rollout_usage WHERE rollout = lower(?1)");
   while (bxReportRow(p, pStmt)) {
-    i64 i = sqlite3_column_int64(pStmt, 0);
+    i = sqlite3_column_int64(pStmt, 0);
     if (p->nItem > 0) i -= strtoll(p->aItem[0].zKey, 0, 10);
     if (i < 0 || i >= p->nItem || p->aItem[i].nInput >= 0) continue;
     p->aItem[i].zModel = bxReportColumnText(p, pStmt, 1);
@@ -482,24 +486,6 @@ static void addDomains(ReportRun *p, BxStmts *pFrom) {
   }
 }
 
-static void addRingsOf(ReportRun *p, BxStmts *pFrom) {
-  ReportTable *pTable = bxReportNewTable(p, "rings", "Rings",
-      "text:Ring|count:Window|count:Agents|count:Given|count:Rolled out|"
-      "count:Saved|count:Rows|bytes:Bytes");
-  sqlite3_stmt *pStmt = bxVtabNames(pFrom, "payload_ring", &p->err);
-  while (bxReportRow(p, pStmt)) {
-    const char *zName = bxColumnText(pStmt, 0, &p->err);
-    BxVtab *pRing =
-        zName ? bxVtabIn(p->bx, "payload_ring", pFrom->zDb, zName, &p->err) : 0;
-    if (pRing == 0) continue;
-    bxReportRows(p, pTable, &pRing->stmts,
-        "SELECT '@', (SELECT value FROM main.@_config WHERE name = 'window'),"
-        " count(*), sum(given), sum(rolled), sum(saved), sum(rows), sum(bytes)"
-        " FROM main.@_agents");
-  }
-  sqlite3_finalize(pStmt);
-}
-
 static void addOthers(ReportRun *p, BxStmts *pFrom) {
   const char *zDb = pFrom->zDb;
   BxErr *pErr = &p->err;
@@ -548,7 +534,15 @@ void bxReportDatabase(ReportRun *p) {
       "SELECT ?1 AS \"text:Schema\", sqlite_version() AS \"text:SQLite\","
       " blackbox_version() AS \"text:blackbox\"");
   addDomains(p, pFrom);
-  addRingsOf(p, pFrom);
+  addRings(p,
+      bxReportNewTable(p, "rings", "Rings",
+          "text:Ring|count:Window|count:Agents|count:Given|count:Rolled out|"
+          "count:Saved|count:Rows|bytes:Bytes"),
+      pFrom,
+      "SELECT '@', (SELECT value FROM main.@_config WHERE name = 'window'),"
+      " count(*), sum(given), sum(rolled), sum(saved), sum(rows), sum(bytes)"
+      " FROM main.@_agents",
+      0);
   addOthers(p, pFrom);
   /* The head of the log, as it stands: nothing is taken in. */
   if (!bxReportProves(p, pFrom) ||

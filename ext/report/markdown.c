@@ -77,8 +77,9 @@ int bxReportMarkdown(ReportRun *p) {
   if (pUsage->bAny) {
     bxReportPut(pOut,
         "| Tokens | %n input, %n from the cache, %n into it, %n output%s |\n",
-        pUsage->nInput, pUsage->nCacheRead, pUsage->nCacheWrite,
-        pUsage->nOutput, pUsage->bRecorded ? ", as recorded" : "");
+        pUsage->an[USAGE_INPUT], pUsage->an[USAGE_READ],
+        pUsage->an[USAGE_WRITE], pUsage->an[USAGE_OUTPUT],
+        pUsage->bRecorded ? ", as recorded" : "");
   }
   if (pUsage->bCost) {
     sqlite3_str_appendf(

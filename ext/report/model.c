@@ -10,6 +10,24 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
+const ReportField bxReportVerdict[VERDICT_TEXTS] = {
+    {"rule", "Rule", REPORT_TEXT},
+    {"level", "Level", REPORT_TEXT},
+    {"count", "Count", REPORT_COUNT},
+    {"threshold", "Threshold", REPORT_COUNT},
+    {"tool", "Tool", REPORT_TEXT},
+    {"turn", "Turn", REPORT_COUNT},
+    {"reason", 0, REPORT_TEXT},
+    {"action", "What was done", REPORT_TEXT},
+};
+const ReportField bxReportUsage[USAGE_NUMBERS] = {
+    {"input", "Input tokens, not cached", REPORT_COUNT},
+    {"cacheRead", "Input tokens, read from the cache", REPORT_COUNT},
+    {"cacheWrite", "Input tokens, written to the cache", REPORT_COUNT},
+    {"output", "Output tokens", REPORT_COUNT},
+    {"reasoning", "Reasoning tokens", REPORT_COUNT},
+};
+
 int bxReportRow(ReportRun *p, sqlite3_stmt *pStmt) {
   return pStmt != 0 && bxRow(pStmt, &p->err);
 }
@@ -175,13 +193,9 @@ static i64 listedNumber(sqlite3_stmt *pStmt, int i) {
 
 void bxReportItems(
     ReportRun *p, int iSource, BxStmts *pFrom, const char *zSql) {
-  static const char *const azMark[] = {
-      "compaction", "rollback", "fork", "error"};
   sqlite3_stmt *pStmt = bxReportAsk(p, pFrom, zSql);
   i64 nBefore = p->nItem;
-  int i;
   while (bxReportRow(p, pStmt)) {
-    const char *zMark = bxColumnText(pStmt, 5, &p->err);
     ReportItem *a;
     if (p->nItem - nBefore >= p->opt.nItem) {
       p->nLeftItems++;
@@ -199,9 +213,7 @@ void bxReportItems(
     a->iTime = listedNumber(pStmt, 2);
     a->nSize = listedNumber(pStmt, 3);
     a->zStatus = bxReportColumnText(p, pStmt, 4);
-    for (i = 0; zMark != 0 && i < 4; i++) {
-      if (strcmp(azMark[i], zMark) == 0) a->zMark = azMark[i];
-    }
+    a->zMark = bxReportColumnText(p, pStmt, 5);
     a->iTurn = listedNumber(pStmt, 6);
     a->zTitle = bxReportColumnText(p, pStmt, 7);
     if (a->zTitle != 0) bxReportFirstLine(a->zTitle, REPORT_TITLE);
@@ -216,6 +228,7 @@ static void freeItem(ReportItem *pItem) {
   sqlite3_free(pItem->zTitle);
   sqlite3_free(pItem->zModel);
   sqlite3_free(pItem->zStatus);
+  sqlite3_free(pItem->zMark);
   sqlite3_free(pItem->zType);
   sqlite3_free(pItem->zLeaf);
 }

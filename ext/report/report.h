@@ -109,28 +109,27 @@ typedef struct ReportTable {
   "time:When|text:Rule|text:Actor|count:Rows|bytes:Bytes|time:Oldest|"         \
   "time:Newest"
 
-/* What a rule found: texts, by these numbers. */
-enum {
-  VERDICT_RULE,
-  VERDICT_LEVEL,
-  VERDICT_COUNT,
-  VERDICT_THRESHOLD,
-  VERDICT_TOOL,
-  VERDICT_TURN,
-  VERDICT_REASON,
-  VERDICT_ACTION,
-  VERDICT_TEXTS
-};
+/* What a rule found: texts, with their names in JSON and in the page. */
+enum { VERDICT_RULE, VERDICT_LEVEL, VERDICT_COUNT, VERDICT_THRESHOLD };
+enum { VERDICT_REASON = 6, VERDICT_TEXTS = 8 };
+typedef struct ReportField {
+  const char *zName, *zLabel;
+  ReportType eType;
+} ReportField;
+extern const ReportField bxReportVerdict[VERDICT_TEXTS];
 typedef struct ReportVerdict {
   int bAny;
   char *az[VERDICT_TEXTS];
 } ReportVerdict;
 
-/* Numbers of tokens, and what they cost. */
+/* Numbers of tokens in this order, and what they cost. */
+enum { USAGE_INPUT, USAGE_READ, USAGE_WRITE, USAGE_OUTPUT, USAGE_REASONING };
+#define USAGE_NUMBERS 5
+extern const ReportField bxReportUsage[USAGE_NUMBERS];
 typedef struct ReportUsage {
   int bAny, bCost;
   int bRecorded; /* the output is told as it was recorded, and may be too low */
-  i64 nInput, nCacheRead, nCacheWrite, nOutput, nReasoning;
+  i64 an[USAGE_NUMBERS];
   double rCost;
   const char *zSource; /* of the cost; a constant */
 } ReportUsage;
@@ -139,15 +138,17 @@ typedef struct ReportItem {
   int iSource;
   char *zKey; /* by which the source finds it */
   char *zId, *zTitle, *zModel, *zStatus, *zType;
-  const char *zKind, *zMark;  /* constants */
+  char *zMark;
+  const char *zKind;          /* a constant */
   i64 iTime, nSize;           /* -1: not known */
   i64 nInput, nOutput, iTurn; /* -1: not known */
   i64 iOrder;
   i64 nOwn;   /* bytes of its block */
   int iBlock; /* -1: it has none */
   int iRepeat, bVerdict, bBodies, bMasked;
-  sqlite3_uint64 hSame; /* the same for calls that are equal; 0: none */
-  char *zLeaf;          /* JSON, or NULL */
+  sqlite3_uint64 hSame;      /* the same for calls that are equal; 0: none */
+  struct ReportItem *pFirst; /* of those */
+  char *zLeaf;               /* JSON, or NULL */
   int nPart;
   ReportPart aPart[REPORT_PARTS];
 } ReportItem;
@@ -331,7 +332,8 @@ void bxReportJson(sqlite3_str *pOut, const char *z, i64 n);
 **   %j as JSON, null for NULL
 **   %i a number              %n the same with commas
 **   %b a number of bytes     %t a time, %T the same in HTML
-**   %v a value of a ReportType, which follows it, in HTML; %w in Markdown */
+**   %v a value of a ReportType, which follows it, in HTML; %w in Markdown;
+**   %x in JSON */
 void bxReportPut(sqlite3_str *pOut, const char *zFormat, ...);
 
 #endif

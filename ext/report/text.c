@@ -168,6 +168,14 @@ static void putSize(sqlite3_str *pOut, i64 nByte) {
   }
 }
 
+/* Whether a text is a number that every reader of JSON has exactly. */
+static int isJsonNumber(const char *z) {
+  const char *zEnd = bxSkipScalar(z, z + strlen(z));
+  if (strchr("-0123456789", *z) == 0 || *z == 0) return 0;
+  return zEnd != 0 && *zEnd == 0 && strtod(z, 0) <= 9007199254740992.0 &&
+         strtod(z, 0) >= -9007199254740992.0;
+}
+
 /* A value as people read it. */
 static void putValue(
     sqlite3_str *pOut, const char *z, ReportType eType, int bHtml) {
@@ -200,7 +208,7 @@ void bxReportPut(sqlite3_str *pOut, const char *z, ...) {
   va_list ap;
   va_start(ap, z);
   while (*z) {
-    int n = (int)strcspn(z, "%");
+    int n = (int)strcspn(z, "%"), bRaw;
     const char *zText;
     sqlite3_str_append(pOut, z, n);
     z += n;
@@ -212,16 +220,20 @@ void bxReportPut(sqlite3_str *pOut, const char *z, ...) {
       case 't':
       case 'T': putTime(pOut, va_arg(ap, i64), z[1] == 'T'); break;
       default:
-        assert(strchr("shmjvw", z[1]) != 0);
+        assert(strchr("shmjvwx", z[1]) != 0);
         zText = va_arg(ap, const char *);
         if (z[1] == 'v' || z[1] == 'w') {
           putValue(pOut, zText, (ReportType)va_arg(ap, int), z[1] == 'v');
-        } else if (zText == 0) {
-          if (z[1] == 'j') sqlite3_str_appendall(pOut, "null");
-        } else if (z[1] == 'j') {
-          bxReportJson(pOut, zText, (i64)strlen(zText));
-        } else if (z[1] == 's') {
+          break;
+        }
+        bRaw = z[1] == 's' || (z[1] == 'x' && va_arg(ap, int) >= REPORT_TIME &&
+                                  zText != 0 && isJsonNumber(zText));
+        if (zText == 0) {
+          if (z[1] == 'j' || z[1] == 'x') sqlite3_str_appendall(pOut, "null");
+        } else if (bRaw) {
           sqlite3_str_appendall(pOut, zText);
+        } else if (z[1] == 'j' || z[1] == 'x') {
+          bxReportJson(pOut, zText, (i64)strlen(zText));
         } else {
           (z[1] == 'h' ? putHtml : putMarkdown)(pOut, zText);
         }
