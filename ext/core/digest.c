@@ -90,6 +90,22 @@ void bxHex(const unsigned char *a, int n, char *zOut) {
   zOut[2 * n] = 0;
 }
 
+const char bxBase64Digits[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+void bxBase64(const unsigned char *a, i64 n, char *zOut) {
+  for (; n > 0; n -= 3, a += 3) {
+    unsigned x = (unsigned)a[0] << 16;
+    if (n > 1) x |= (unsigned)a[1] << 8;
+    if (n > 2) x |= a[2];
+    *zOut++ = bxBase64Digits[x >> 18];
+    *zOut++ = bxBase64Digits[x >> 12 & 63];
+    *zOut++ = n > 1 ? bxBase64Digits[x >> 6 & 63] : '=';
+    *zOut++ = n > 2 ? bxBase64Digits[x & 63] : '=';
+  }
+  *zOut = 0;
+}
+
 /*------------------------------------------------------------ fast hash ----*/
 
 /* Every step is reversible, so that a change in a single place changes the

@@ -23,6 +23,9 @@ void bxDigestTwo(const void *a, size_t na, const void *b, size_t nb,
     unsigned char aOut[BX_DIGEST]);
 /* Writes n bytes as lower-case hexadecimal digits, with a terminator. */
 void bxHex(const unsigned char *a, int n, char *zOut);
+/* The same in base64. */
+void bxBase64(const unsigned char *a, i64 n, char *zOut);
+extern const char bxBase64Digits[];
 
 /*------------------------------------------------------------ fast hash ----*/
 

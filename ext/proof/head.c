@@ -11,53 +11,16 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define BASE64 44 /* characters for 32 bytes, the last one is '=' */
-
-static const char zSixBits[] =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-static void toBase64(const MerkleHash *pHash, char zOut[BASE64 + 1]) {
-  unsigned char a[BX_DIGEST + 1] = {0};
-  int i;
-  memcpy(a, pHash->a, BX_DIGEST);
-  for (i = 0; i < BASE64; i++) {
-    const unsigned char *z = a + i / 4 * 3;
-    unsigned int w = (unsigned int)z[0] << 16 | (unsigned int)z[1] << 8 | z[2];
-    zOut[i] = zSixBits[w >> (18 - i % 4 * 6) & 63];
-  }
-  zOut[BASE64 - 1] = '=';
-  zOut[BASE64] = 0;
-}
-
-/* Returns 0 unless z begins with such a text. */
-static int fromBase64(const char *z, MerkleHash *pOut) {
-  char zAgain[BASE64 + 1];
-  unsigned char a[BX_DIGEST + 1] = {0};
-  int i;
-  for (i = 0; i < BASE64 - 1; i++) {
-    const char *zAt = z[i] ? strchr(zSixBits, z[i]) : 0;
-    unsigned int w;
-    if (zAt == 0) return 0;
-    w = (unsigned int)(zAt - zSixBits) << (18 - i % 4 * 6);
-    a[i / 4 * 3] |= (unsigned char)(w >> 16);
-    a[i / 4 * 3 + 1] |= (unsigned char)(w >> 8);
-    a[i / 4 * 3 + 2] |= (unsigned char)w;
-  }
-  memcpy(pOut->a, a, BX_DIGEST);
-  toBase64(pOut, zAgain); /* there is one text for each hash */
-  return strncmp(z, zAgain, BASE64) == 0;
-}
-
 void bxProofHeadOf(BxLog *pLog, ProofHead *pOut) {
+  MerkleHash root = bxFrontierRoot(&pLog->now);
   memcpy(pOut->zOrigin, pLog->zOrigin, sizeof(pOut->zOrigin));
   pOut->n = pLog->now.n;
-  pOut->root = bxFrontierRoot(&pLog->now);
+  bxBase64(root.a, BX_DIGEST, pOut->zRoot);
 }
 
 char *bxProofHeadText(const ProofHead *pHead, BxErr *pErr) {
-  char zRoot[BASE64 + 1];
-  toBase64(&pHead->root, zRoot);
-  return bxPrintf(pErr, "%s\n%lld\n%s\n", pHead->zOrigin, pHead->n, zRoot);
+  return bxPrintf(
+      pErr, "%s\n%lld\n%s\n", pHead->zOrigin, pHead->n, pHead->zRoot);
 }
 
 /* Reads the size, which has no leading zero. Returns the end of the line. */
@@ -70,13 +33,19 @@ static const char *readSize(const char *z, i64 *pn) {
   return z + 1;
 }
 
+/* There is one text for each root: its last digit stands for four bits. */
 static int readHead(const char *z, ProofHead *pOut) {
   size_t nOrigin = strcspn(z, "\n");
   if (nOrigin == 0 || nOrigin > BX_LOG_ORIGIN || z[nOrigin] != '\n') return 0;
   memcpy(pOut->zOrigin, z, nOrigin);
   pOut->zOrigin[nOrigin] = 0;
   z = readSize(z + nOrigin + 1, &pOut->n);
-  if (z == 0 || !fromBase64(z, &pOut->root)) return 0;
+  if (z == 0 || strspn(z, bxBase64Digits) != BASE64 - 1 ||
+      strchr("AEIMQUYcgkosw048", z[BASE64 - 2]) == 0 || z[BASE64 - 1] != '=') {
+    return 0;
+  }
+  memcpy(pOut->zRoot, z, BASE64);
+  pOut->zRoot[BASE64] = 0;
   return z[BASE64] == 0 || z[BASE64] == '\n';
 }
 
@@ -103,6 +72,7 @@ char *bxProofHeadDiffers(BxLog *pLog, const ProofHead *pOld, BxErr *pErr) {
   Frontier before = {0, 0, {{{0}}}};
   BxErr err = {SQLITE_OK, 0};
   MerkleHash root;
+  char zRoot[BASE64 + 1];
   if (strcmp(pOld->zOrigin, pLog->zOrigin) != 0) {
     return bxPrintf(pErr, "the head is of the log %s, and this is the log %s",
         pOld->zOrigin, pLog->zOrigin);
@@ -124,7 +94,8 @@ char *bxProofHeadDiffers(BxLog *pLog, const ProofHead *pOld, BxErr *pErr) {
   bxPass(pErr, &err);
   if (pErr->rc != SQLITE_OK) return 0;
   root = bxFrontierRoot(&before);
-  if (memcmp(root.a, pOld->root.a, BX_DIGEST) == 0) return 0;
+  bxBase64(root.a, BX_DIGEST, zRoot);
+  if (strcmp(zRoot, pOld->zRoot) == 0) return 0;
   return bxPrintf(pErr,
       "the first %lld leaves are not those of the head: the log was rewritten",
       pOld->n);

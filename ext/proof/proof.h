@@ -7,10 +7,11 @@
 #include "../core/core.h"
 
 /* head.c: the form of a head: origin, size, and root in base64, a line each */
+#define BASE64 44 /* characters for 32 bytes, the last one is '=' */
 typedef struct ProofHead {
   char zOrigin[BX_LOG_ORIGIN + 1];
   i64 n;
-  MerkleHash root;
+  char zRoot[BASE64 + 1];
 } ProofHead;
 void bxProofHeadOf(BxLog *pLog, ProofHead *pOut);
 char *bxProofHeadText(const ProofHead *pHead, BxErr *pErr);

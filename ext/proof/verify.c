@@ -17,6 +17,7 @@
 #include "proof.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdarg.h>
 #include <string.h>
 
 #define NONE ((i64)1 << 62)
@@ -49,26 +50,24 @@ typedef struct Verify {
 /*------------------------------------------------------------- problems ----*/
 
 /* iLeaf: -1 if there is none. n: of the row of the log, 0 if it is about none. */
-static void tellProblem(Verify *p, i64 iLeaf, i64 n, const char *zWhat) {
+static void tellProblem(Verify *p, i64 iLeaf, i64 n, const char *zFormat, ...) {
   static const char zKind[] = "SELECT json_quote(coalesce(kind, 'removal')) "
                               "FROM main.blackbox__log WHERE n = ?1";
-  char *zQuoted;
-  if (p->pErr->rc != SQLITE_OK || zWhat == 0) return;
-  if (p->nProblem++ >= BX_MAX_PROBLEMS) return;
+  char *zQuoted, *zWhat;
+  va_list ap;
+  if (p->pErr->rc != SQLITE_OK || p->nProblem++ >= BX_MAX_PROBLEMS) return;
+  va_start(ap, zFormat);
+  zWhat = bxGot(sqlite3_vmprintf(zFormat, ap), p->pErr);
+  va_end(ap);
+  zQuoted = bxAskText(p->p, zKind, p->pErr, "i", n);
   sqlite3_str_appendall(p->pOut, p->nProblem > 1 ? ",[" : "[[");
   sqlite3_str_appendf(p->pOut, iLeaf >= 0 ? "%lld," : "null,", iLeaf);
-  zQuoted = bxAskText(p->p, zKind, p->pErr, "i", n);
   sqlite3_str_appendf(p->pOut, "%s,", zQuoted ? zQuoted : "null");
   sqlite3_str_appendf(p->pOut, n != 0 ? "%lld," : "null,", n);
-  bxAppendJson(p->pOut, zWhat, (int)strlen(zWhat));
+  if (zWhat != 0) bxAppendJson(p->pOut, zWhat, (int)strlen(zWhat));
   sqlite3_str_appendchar(p->pOut, 1, ']');
   sqlite3_free(zQuoted);
-}
-
-/* The same, with a text that is freed. */
-static void problemOf(Verify *p, i64 iLeaf, i64 n, char *zOwned) {
-  tellProblem(p, iLeaf, n, zOwned);
-  sqlite3_free(zOwned);
+  sqlite3_free(zWhat);
 }
 
 /*----------------------------------------------------------------- tree ----*/
@@ -110,11 +109,11 @@ static void verifyRange(Verify *p) {
     tellProblem(p, p->iFoldEnd, 0,
         "is not what blackbox__folded has of the last leaf of its range");
   } else if (nMore < 0 || nMore > p->nGone) {
-    problemOf(p, p->iFoldEnd, 0,
-        bxPrintf(p->pErr,
-            "of the leaves from %lld to this one, %lld were of rows that are "
-            "no receipts: they were removed as if they were folded",
-            p->folded.i, nMore));
+    tellProblem(p, p->iFoldEnd, 0,
+
+        "of the leaves from %lld to this one, %lld were of rows that are "
+        "no receipts: they were removed as if they were folded",
+        p->folded.i, nMore);
   } else if (sqlite3_column_int64(pRow, 4) > p->iRepairs) {
     tellProblem(p, p->iFoldEnd, 0,
         "was removed as if it were folded, and is not 30 days old");
@@ -182,12 +181,12 @@ static void compareNode(
     return;
   }
   p->bBroken = 1;
-  problemOf(p, iIndex << nHeight, 0,
-      bxPrintf(p->pErr,
-          "the leaves from this one to %lld do not have the hash that is "
-          "stored "
-          "for them: a leaf or the node was altered, exchanged or removed",
-          ((iIndex + 1) << nHeight) - 1));
+  tellProblem(p, iIndex << nHeight, 0,
+
+      "the leaves from this one to %lld do not have the hash that is "
+      "stored "
+      "for them: a leaf or the node was altered, exchanged or removed",
+      ((iIndex + 1) << nHeight) - 1);
 }
 
 /* Leaf i is not there. If it is folded, adds the largest subtree that begins with
@@ -213,11 +212,10 @@ static i64 skipLeaves(Verify *p, i64 i) {
   }
   iNext = p->leaves.i < p->log.now.n ? p->leaves.i : p->log.now.n;
   p->nGone += iNext - i;
-  problemOf(p, i, 0,
-      iNext > i + 1
-          ? bxPrintf(p->pErr, "the leaves from this one to %lld are missing",
-                iNext - 1)
-          : bxPrintf(p->pErr, "the leaf is missing"));
+  tellProblem(p, i, 0,
+      iNext > i + 1 ? "the leaves from this one to %lld are missing"
+                    : "the leaf is missing",
+      iNext - 1);
   p->bBroken = 1;
   return iNext;
 }
@@ -292,11 +290,11 @@ static void verifyRepair(Verify *p, i64 iLeaf) {
   if (zKind == 0 || strcmp(zKind, "repair") != 0 || p->iNewest < p->iRepairs) {
     return;
   }
-  problemOf(p, iLeaf, p->rows.i,
-      bxPrintf(p->pErr,
-          "%s had been damaged when this row was written, and the log went on "
-          "after it: %s",
-          bxColumnText(pRow, 15, p->pErr), bxColumnText(pRow, 6, p->pErr)));
+  tellProblem(p, iLeaf, p->rows.i,
+
+      "%s had been damaged when this row was written, and the log went on "
+      "after it: %s",
+      bxColumnText(pRow, 15, p->pErr), bxColumnText(pRow, 6, p->pErr));
 }
 
 /* The row that the cursor is on has this leaf. */
@@ -468,12 +466,12 @@ static void verifyRest(Verify *p) {
   }
   n = bxAsk(p->p, zFolded, p->pErr, "");
   if (n != 0) {
-    problemOf(p, -1, 0,
-        bxPrintf(p->pErr,
-            "blackbox__folded has %lld leaves %s than the sums of receipts "
-            "stand "
-            "for",
-            n < 0 ? -n : n, n < 0 ? "less" : "more"));
+    tellProblem(p, -1, 0,
+
+        "blackbox__folded has %lld leaves %s than the sums of receipts "
+        "stand "
+        "for",
+        n < 0 ? -n : n, n < 0 ? "less" : "more");
   }
   tellEach(p, zNoSum,
       "was folded, and the sum of its rule and day is not there, or less");
@@ -494,8 +492,8 @@ static i64 askPins(
     i64 n = sqlite3_column_int64(pStmt, 0);
     nSum += n;
     if (zWhat == 0) continue;
-    problemOf(p, n > 0 && n <= p->log.now.n ? n - 1 : -1, n,
-        bxPrintf(p->pErr, zWhat, pDomain->zPins));
+    tellProblem(
+        p, n > 0 && n <= p->log.now.n ? n - 1 : -1, n, zWhat, pDomain->zPins);
   }
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
@@ -536,7 +534,8 @@ static void verifyPins(Verify *p) {
 
 static void tellHeldRow(void *pArg, i64 n, char *zOwned) {
   Verify *p = (Verify *)pArg;
-  problemOf(p, n <= p->log.now.n ? n - 1 : -1, n, zOwned);
+  tellProblem(p, n <= p->log.now.n ? n - 1 : -1, n, "%s", zOwned);
+  sqlite3_free(zOwned);
 }
 
 /* The rows that holds keep. */
@@ -564,22 +563,22 @@ static void verifyPending(Verify *p) {
   i64 iFirst = bxAsk(p->p, zFirst, p->pErr, "i", p->log.now.n);
   i64 nOpen = bxAsk(p->p, zOpen, p->pErr, "i", bxNow() / 60000 - 1);
   if (nOpen > 0) {
-    problemOf(p, -1, 0,
-        bxPrintf(p->pErr,
-            "receipts of minutes that are over are not in the log yet: %lld; "
-            "SELECT proof_head() takes them in",
-            nOpen));
+    tellProblem(p, -1, 0,
+
+        "receipts of minutes that are over are not in the log yet: %lld; "
+        "SELECT proof_head() takes them in",
+        nOpen);
   }
   if (n == 0) return;
   if (iFirst != p->log.now.n + 1) {
     tellProblem(p, -1, p->log.now.n + 1,
         "was removed or renumbered before it had a leaf");
   }
-  problemOf(p, -1, iFirst,
-      bxPrintf(p->pErr,
-          "has no leaf yet; rows that wait: %lld, which were written without "
-          "the module; SELECT proof_head() takes them in",
-          n));
+  tellProblem(p, -1, iFirst,
+
+      "has no leaf yet; rows that wait: %lld, which were written without "
+      "the module; SELECT proof_head() takes them in",
+      n);
 }
 
 /*---------------------------------------------------------------- calls ----*/
@@ -595,7 +594,7 @@ static void tellError(Verify *p) {
     bxPass(p->pErr, &err);
     return;
   }
-  tellProblem(p, -1, 0, err.zMsg);
+  tellProblem(p, -1, 0, "%s", err.zMsg);
   bxClear(&err);
 }
 
@@ -654,10 +653,11 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
     zDiffers = bxProofHeadDiffers(&run.log, pHead, pErr);
   }
   if (zDiffers != 0) { /* it is not known which leaves are new */
-    problemOf(&run, -1, 0, zDiffers);
+    tellProblem(&run, -1, 0, "%s", zDiffers);
   } else if (pErr->rc == SQLITE_OK) {
     verifyAfter(&run, pHead != 0 ? pHead->n : 0);
   }
+  sqlite3_free(zDiffers);
   sqlite3_finalize(run.leaves.pStmt);
   sqlite3_finalize(run.rows.pStmt);
   sqlite3_finalize(run.folded.pStmt);

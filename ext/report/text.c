@@ -249,25 +249,11 @@ void bxReportPut(sqlite3_str *pOut, const char *z, ...) {
 /* A block of the page is deflated (RFC 1951, without a header), in base64. A browser
 ** inflates it with DecompressionStream('deflate-raw'). */
 void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n) {
-  static const char zDigit[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  char zRoom[1024];
-  int iRoom = 0;
-  i64 i;
-  for (i = 0; i < n; i += 3) {
-    unsigned x = (unsigned)a[i] << 16;
-    if (i + 1 < n) x |= (unsigned)a[i + 1] << 8;
-    if (i + 2 < n) x |= a[i + 2];
-    zRoom[iRoom++] = zDigit[x >> 18];
-    zRoom[iRoom++] = zDigit[x >> 12 & 63];
-    zRoom[iRoom++] = i + 1 < n ? zDigit[x >> 6 & 63] : '=';
-    zRoom[iRoom++] = i + 2 < n ? zDigit[x & 63] : '=';
-    if (iRoom == (int)sizeof(zRoom)) {
-      sqlite3_str_append(pOut, zRoom, iRoom);
-      iRoom = 0;
-    }
+  char zRoom[1025];
+  for (; n > 0; n -= 768, a += 768) {
+    bxBase64(a, n < 768 ? n : 768, zRoom);
+    sqlite3_str_appendall(pOut, zRoom);
   }
-  sqlite3_str_append(pOut, zRoom, iRoom);
 }
 
 void bxReportSha256(sqlite3_str *pOut, const char *z, i64 n) {
