@@ -259,6 +259,8 @@ void bxPlacesFree(BxPlaces *p) {
 
 /*--------------------------------------------------------------- tokens ----*/
 
+#define MOST_TOKENS ((i64)1000000000000) /* sums of it stay far from the end */
+
 /* A number at a path. A text is read as CAST reads it. */
 static void readTokens(
     i64 *pn, const char *zPath, const BxTree *p, int iHere, BxErr *pErr) {
@@ -269,8 +271,10 @@ static void readTokens(
     *pn = z ? strtoll(z, 0, 10) : 0;
     sqlite3_free(z);
   } else if (cKind >= '0' && cKind <= '9') {
-    *pn = (i64)strtod(p->z + p->a[i].iAt, 0);
+    double r = strtod(p->z + p->a[i].iAt, 0);
+    *pn = r < (double)MOST_TOKENS ? (i64)r : MOST_TOKENS;
   }
+  if (*pn > MOST_TOKENS) *pn = MOST_TOKENS;
 }
 
 static i64 atLeast(i64 n, i64 nLow) {

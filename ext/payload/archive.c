@@ -169,6 +169,7 @@ static i64 cutOff(BxCall *p, BxStmts *pHome) {
     if ((eType != SQLITE_INTEGER && eType != SQLITE_FLOAT) || !(rDays >= 0)) {
       bxRefuse(&p->err,
           "ValidationError: days must be a number of 0 or more, got %s", pDays);
+      return 0;
     }
   }
   if (rDays > 1e8) rDays = 1e8; /* before any date */

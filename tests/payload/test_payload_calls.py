@@ -173,6 +173,14 @@ def test_writes_to_a_cache_that_keep_for_an_hour_are_told(db, stream):
         ("claude", 3, 20, 100, 9 if stream else 7, None, 12)]
 
 
+def test_more_tokens_than_anybody_can_use_are_bounded(db):
+    usage = ('{"input_tokens":1e300,"output_tokens":"9223372036854775807",'
+             '"cache_read_input_tokens":9223372036854775807}')
+    response = '{"type":"message","model":"claude","content":[],"usage":%s}' % usage
+    assert rows(db, "SELECT input, output, cache_read FROM payload_usage(NULL, ?)", response) == [
+        (10 ** 12, 10 ** 12, 10 ** 12)]
+
+
 def test_a_chat_of_anthropic(db):
     request = {"system": "s", "messages": [
         {"role": "user", "content": "go"},
