@@ -221,7 +221,9 @@ void bxReportAgent(ReportRun *p) {
       " max(" AT ") AS \"time:Last in the archive\""
       " FROM main.event_payloads AS e WHERE e.agent_id = ?1");
   bxReportFacts(p, pHome,
-      "SELECT stopped_at AS \"time:Stopped\", stopped_by AS \"text:Stopped by\""
+      "SELECT stopped_at AS \"time:Stopped\", stopped_by AS \"text:Stopped "
+      "by\","
+      " nullif(went_on, 0) AS \"count:Calls after the stop\""
       " FROM main.payload_agents WHERE agent_id = ?1");
   /* Only the rows that are shown are read; the others are counted in an index. */
   pRings = bxReportNewTable(p, "rings", "Rings",

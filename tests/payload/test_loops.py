@@ -371,6 +371,27 @@ def test_a_stop_by_hand_may_name_its_evidence(db):
     assert one(db, "SELECT count(*) FROM ring") == 2
 
 
+def test_a_person_stops_an_agent_with_a_reason(db):
+    stop = "INSERT INTO payload_agent_log(agent_id, act, actor, reason, at) VALUES(?, ?, ?, ?, ?)"
+    db.execute(stop, ("a", "stop", "Ann", "deletes tests", 7))
+    db.execute(stop, ("a", "stop", "Ben", "as Ann says", 9))
+    assert rows(db, "SELECT agent_id, stopped_at, stopped_by, starts FROM payload_agents") \
+        == [("a", 7, "Ann", 0)]
+    for wrong in (("a", "pause", "Ann", "r", 1), ("a", "stop", " ", "r", 1), (None, "stop", "Ann", "r", 1),
+                  ("a", "stop", b"Ann", "r", 1), ("a", "stop", "Ann", None, 1)):
+        with pytest.raises(sqlite3.IntegrityError, match="^ValidationError: give|^NOT NULL .*agent_id"):
+            db.execute(stop, wrong)
+    db.execute("DELETE FROM payload_agents")
+    assert one(db, "SELECT count(*) FROM blackbox_check WHERE object = 'payload_agents'") > 0
+    db.execute(stop, ("a", "stop", "Ann", "again", 11))
+    db.execute(stop, ("a", "start", "Ann", "mended", 12))
+    assert rows(db, "SELECT act, actor, reason, starts, at FROM payload_agent_log") == [
+        ("stop", "Ann", "deletes tests", 0, 7), ("stop", "Ben", "as Ann says", 0, 9),
+        ("stop", "Ann", "again", 0, 11), ("start", "Ann", "mended", 1, 12)]
+    one(db, "SELECT proof_head()")
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
 def test_a_response_that_comes_after_the_stop_completes_ring_and_evidence(db):
     watch(db, "kill_switch")
     push(db, sessions.chat(SAME))

@@ -12,13 +12,14 @@ const recorded = recordFetch(db, { agent: "support", fetch: answer });
 const ask = () => recorded("https://model.example/v1", { method: "POST", body: "{}" });
 
 await (await ask()).text();
-db.exec("INSERT INTO payload_agents(agent_id, stopped_at, stopped_by) VALUES('support', 1760000000000, 'Ann')");
+const say = db.prepare("INSERT INTO payload_agent_log(agent_id, act, actor, reason) VALUES('support', ?, 'Ann', ?)");
+say.run("stop", "it deletes tests");
 try {
   await ask();
 } catch (error) {
   console.log(error instanceof AgentStoppedError, error.stoppedBy, sent); // true Ann 1
 }
 
-db.exec("INSERT INTO payload_agent_log(agent_id, actor, reason) VALUES('support', 'Ann', 'the tool is mended')");
+say.run("start", "the tool is mended");
 await (await ask()).text();
 console.log(sent, db.prepare("SELECT count(*) AS n FROM ring").get().n); // 2 2

@@ -286,6 +286,10 @@ const Operation aPayloadOperation[] = {
         "INSERT OR IGNORE INTO ring(agent_id, event_id, request_body) "
         "VALUES('a', 'e', 'more')",
         0},
+    {"stop an agent", 0, 0,
+        "INSERT INTO payload_agent_log(agent_id, act, actor, reason, at) "
+        "VALUES('a', 'stop', 'me', 'why', 5)",
+        0},
     {"start an agent",
         "INSERT INTO payload_agents(agent_id, stopped_at) VALUES('a', 1);", 0,
         "INSERT INTO payload_agent_log(agent_id, actor, reason, at) "
