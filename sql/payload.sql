@@ -116,7 +116,7 @@ CREATE TABLE IF NOT EXISTS main.payload__pins(
   n
 ) WITHOUT ROWID;
 
--- key: the id of the row. text: the number of the text in the store; or less than 0, only while the module
+-- A row is found by the number of a text, which its body ends with. key: the id of the row. text: the number of the text in the store; or less than 0, only while the module
 -- unpacks a body: then reference is that body. bytes: the length of the text. counted:
 -- whether packed of payload__state has it: it was packed while it counted for
 -- payload.max_bytes.
@@ -124,32 +124,22 @@ CREATE TABLE IF NOT EXISTS main.payload__packed(
   text INTEGER PRIMARY KEY,
   "key", reference, bytes, counted
 );
-CREATE INDEX IF NOT EXISTS main.payload__packed_key ON payload__packed("key");
 
 -- bytes: size_bytes of archive rows without a pin. packed: bytes of payload__packed
 -- that are counted. share: what the store takes for a byte of text. pack: rows up to this
 -- rowid were looked at, to pack them. kept_ms, since, max_bytes: the settings. wake: no row
 -- is due before this time. rid, ms: the row that is written, and its time if it is an
 -- insert into the archive; 0: an update there, -1: another row; rid is also that of a row
--- whose size payload_update writes. work: 1 while rows go. till: rows before this time are
--- due. due: how many of them still go; below -900: none, as something may refuse. rule:
--- 'bulk' while the module removes many, or the rule by which it does. most: max_bytes, and
--- what packing saves: if there are more bytes, rows go.
+-- whose size payload_update writes. work: 1 while rows go; or 'bulk' while the module removes
+-- many, or the rule by which it does. till: rows before this time are due. due: how many of
+-- them still go; below -900: none, as something may refuse. most: max_bytes, and what packing
+-- saves: if there are more bytes, rows go.
 CREATE TABLE IF NOT EXISTS main.payload__state(
   one INTEGER PRIMARY KEY,
-  bytes DEFAULT 0,
-  packed DEFAULT 0,
-  share DEFAULT 1,
-  pack DEFAULT 0,
-  kept_ms, since, max_bytes,
-  wake DEFAULT 0,
-  rid, ms,
-  work DEFAULT 0,
-  till,
-  due DEFAULT 0,
-  rule, most
+  bytes, packed, share, pack, kept_ms, since, max_bytes, wake, rid, ms, work, till, due, most
 );
-INSERT INTO main.payload__state(one) VALUES (1) ON CONFLICT (one) DO NOTHING;
+INSERT INTO main.payload__state(one, bytes, packed, share, pack, wake, work, due)
+VALUES (1, 0, 0, 1, 0, 0, 0, 0) ON CONFLICT (one) DO NOTHING;
 
 ------------------------------------------------------------------- views --
 
@@ -221,11 +211,11 @@ BEGIN
                          UNION ALL SELECT 'erased kill_switch', NEW.kill_switch_event_id)
            CROSS JOIN retention__in_force CROSS JOIN retention__clock ON kind = k AND "key" = name AND until > seen)
     THEN RAISE(ABORT, 'ErasedError: this agent, event or kill switch was erased, and is refused for retention.refuse_days; see retention_erasures')
-    WHEN 'blob' IN (typeof(NEW.request_body), typeof(NEW.response_body)) AND EXISTS (
-          SELECT 1 FROM payload__packed
-           WHERE text IN (substr(NEW.request_body, 37, 20) + 0, substr(NEW.response_body, 37, 20) + 0)
-             AND reference IN (NEW.request_body, NEW.response_body))
-    THEN RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; write its text, store_text(body)')
+    WHEN (SELECT reference FROM payload__packed
+           WHERE NEW.request_body >= x'' AND text = CAST(substr(NEW.request_body, 37) AS INTEGER)) = NEW.request_body
+      OR (SELECT reference FROM payload__packed
+           WHERE NEW.response_body >= x'' AND text = CAST(substr(NEW.response_body, 37) AS INTEGER)) = NEW.response_body
+    THEN RAISE(ABORT, 'ValidationError: this body is a reference, which belongs to another row; write its text, store_text(body)')
     WHEN (SELECT hit FROM blackbox__probe) = 1
     THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes another; drop it') END;
   UPDATE event_payloads
@@ -268,9 +258,11 @@ BEGIN
           ifnull(OLD.meta, iif(saved OR (OLD.pinned AND OLD.response_body IS NULL), NEW.meta, NULL)))
       AND (saved OR (NEW.purpose COLLATE BINARY, NEW.created_at COLLATE BINARY) IS (OLD.purpose, OLD.created_at))
       AND (NEW.request_body IS OLD.request_body COLLATE BINARY
-        OR NEW.request_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id AND reference IS NOT OLD.response_body))
+        OR NEW.request_body IN (SELECT reference FROM payload__packed
+          WHERE text IN (-1, substr(NEW.request_body, 37) + 0) AND "key" = OLD.id AND reference IS NOT OLD.response_body))
       AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL
-        OR NEW.response_body IN (SELECT reference FROM payload__packed WHERE "key" = OLD.id AND reference IS NOT OLD.request_body))) IS NOT 1;
+        OR NEW.response_body IN (SELECT reference FROM payload__packed
+          WHERE text IN (-2, substr(NEW.response_body, 37) + 0) AND "key" = OLD.id AND reference IS NOT OLD.request_body))) IS NOT 1;
   INSERT INTO payload__held(rid)
   SELECT -1 WHERE (SELECT hit FROM blackbox__probe) = 1
   UNION ALL SELECT rowid FROM event_payloads WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid;
@@ -301,14 +293,17 @@ BEGIN
      AND (NEW.response_body, NEW.meta) IS NOT (NULL, OLD.meta);
   UPDATE payload__pins SET n = last_insert_rowid() WHERE id = OLD.id AND changes();
   DELETE FROM payload__packed
-   WHERE "key" = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
-  UPDATE payload__packed SET "key" = NEW.id WHERE "key" = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
+   WHERE text IN (substr(OLD.request_body, 37, 20) + 0, substr(OLD.response_body, 37, 20) + 0)
+     AND "key" = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
+  UPDATE payload__packed SET "key" = NEW.id
+   WHERE text IN (substr(OLD.request_body, 37, 20) + 0, substr(OLD.response_body, 37, 20) + 0)
+     AND "key" = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
   UPDATE payload__state SET rid = NEW.rowid WHERE one = 1;
   UPDATE event_payloads
      SET pinned = iif(NEW.purpose = 'evidence' AND OLD.purpose IS NOT NEW.purpose, 1, coalesce(NEW.pinned, 0)),
          size_bytes = (
            SELECT sum(ifnull((SELECT iif("key" IS NEW.id, bytes,
-                                         RAISE(ABORT, 'ValidationError: this body is a reference to the body store, which belongs to another row; write its text, store_text(body)'))
+                                         RAISE(ABORT, 'ValidationError: this body is a reference, which belongs to another row; write its text, store_text(body)'))
                                 FROM payload__packed WHERE text = substr(body, 37, 20) + 0 AND text > 0 AND reference = body),
                              ifnull(length(CAST(body AS BLOB)), 0)))
              FROM (SELECT NEW.request_body AS body UNION ALL SELECT NEW.response_body))
@@ -369,12 +364,13 @@ CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
   INSERT INTO retention_log(at, domain, minute, rule, rows, bytes, oldest)
-  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload', iif(rule = 'bulk', 0, NULL),
-         iif(work, iif(OLD.created_ms < till, 'payload.age', 'payload.bytes'), coalesce(rule, 'manual')),
+  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload', iif(work = 'bulk', 0, NULL),
+         CASE work WHEN 0 THEN 'manual' WHEN 1 THEN iif(OLD.created_ms < till, 'payload.age', 'payload.bytes') ELSE work END,
          1, OLD.size_bytes, OLD.created_ms
     FROM payload__state;
   UPDATE payload__state SET bytes = bytes - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0), due = due - 1 WHERE one = 1;
-  DELETE FROM payload__packed WHERE "key" = OLD.id;
+  DELETE FROM payload__packed WHERE text = CAST(substr(OLD.request_body, 37, 20) AS INTEGER) AND "key" = OLD.id;
+  DELETE FROM payload__packed WHERE text = CAST(substr(OLD.response_body, 37, 20) AS INTEGER) AND "key" = OLD.id;
 END;
 
 -- All that removes rows inside another statement: one DELETE, compiled once. at is the time

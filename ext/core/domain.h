@@ -56,7 +56,8 @@ typedef struct BxBodies {
       *zReplace; /* puts ?2 and those after it in the place of the values */
   const char
       *zNamed; /* the references to a text, with the keys of their rows */
-  const char *zStays;  /* takes back what was announced for a row that stays */
+  const char *
+      zStays; /* takes back what was announced, from text ?2 on, if the row stays */
   const char *zAll;    /* the references to all texts */
   const char *zTexts;  /* the texts of a row, a JSON array; NULL: it has none */
   const char *zRemove; /* deletes a row */

@@ -51,7 +51,7 @@ static void removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
     const char *zRule, const char *zActor, Removed *pOut, BxErr *pErr) {
 #define PAYLOAD_BULK "domain = 'payload' AND rule = 'bulk' AND minute = 0"
   static const char zBegin[] =
-      "UPDATE main.payload__state SET rule = 'bulk' WHERE one = 1";
+      "UPDATE main.payload__state SET work = 'bulk' WHERE one = 1";
   static const char zReceipt[] =
       "INSERT INTO main.blackbox__log(at, domain, detail, actor, rows,"
       " bytes, oldest, newest, salt) SELECT at, iif(?1 GLOB 'payload.*', NULL,"
@@ -64,7 +64,7 @@ static void removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
   static const char zEnd[] =
       "DELETE FROM main.blackbox__open WHERE " PAYLOAD_BULK;
   static const char zOver[] =
-      "UPDATE main.payload__state SET rule = NULL WHERE one = 1";
+      "UPDATE main.payload__state SET work = 0 WHERE one = 1";
   char *zSql = bxPrintf(
       pErr, "DELETE FROM main.event_payloads WHERE rowid IN (%s)", zRows);
   BxErr err = {SQLITE_OK, 0};
@@ -91,7 +91,8 @@ static void removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
   "(EXISTS (SELECT 1 FROM main.retention__in_force) AND EXISTS"                \
   " (SELECT 1 FROM main.payload__held AS h WHERE h.rid = " table ".rowid))"
 #define PAYLOAD_RULE                                                           \
-  "UPDATE main.payload__state SET rule = 'payload.' || ?1 WHERE one = 1"
+  "UPDATE main.payload__state SET work = ifnull('payload.' || ?1, 0)"          \
+  " WHERE one = 1"
 const BxDue bxPayloadDue[] = {
     {"payload.age", "event_payloads", "id", "size_bytes", "created_ms",
         "purpose = 'archive' AND pinned IN (0, 1)",
@@ -114,9 +115,8 @@ const BxDue bxPayloadDue[] = {
   " purpose = 'archive' AND pinned = 0 ORDER BY created_ms " order " LIMIT 1)"
 #define ROW_TAKES                                                              \
   "size_bytes + " ROW_BYTES " - CAST((1 - (SELECT share FROM"                  \
-  " main.payload__state)) * coalesce((SELECT sum(p.bytes) FROM"                \
-  " main.payload__packed AS p WHERE p.\"key\" = event_payloads.id), 0) AS"     \
-  " INTEGER)"
+  " main.payload__state)) * coalesce((SELECT sum(p.bytes) FROM" BX_PACKED_OF(  \
+      "event_payloads") "), 0) AS INTEGER)"
 const BxRoom bxPayloadRoom = {.pDue = &bxPayloadDue[1],
     .zIndexed = "INDEXED BY payload_by_age",
     .zTakes = ROW_TAKES,
@@ -147,10 +147,13 @@ static void trimArchive(
       " size_bytes, rowid ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS"
       " freed FROM (SELECT rowid, created_ms, size_bytes, CAST(size_bytes - (1 "
       "-"
-      " (SELECT share FROM main.payload__state)) * coalesce((SELECT sum(bytes)"
-      " FROM main.payload__packed AS p WHERE p.\"key\" = e.id), 0) AS INTEGER)"
-      " AS taken" REMOVABLE_ROWS " AND created_ms > -9e15 ORDER BY created_ms,"
-      " size_bytes, rowid LIMIT ?2)) WHERE coalesce(freed, 0) < ?1";
+      " (SELECT share FROM main.payload__state)) * coalesce((SELECT "
+      "sum(p.bytes)"
+      " FROM" BX_PACKED_OF(
+          "e") "), 0) AS INTEGER)"
+               " AS taken" REMOVABLE_ROWS
+               " AND created_ms > -9e15 ORDER BY created_ms,"
+               " size_bytes, rowid LIMIT ?2)) WHERE coalesce(freed, 0) < ?1";
   i64 nBeyond = nLimit > 0 ? bxAsk(pHome, zBeyond, pErr, "") : 0;
   if (nBeyond <= 0) return;
   removeRows(pHome, zRows, nBeyond, nLimit, "payload.bytes", "", pOut, pErr);

@@ -42,16 +42,18 @@ const BxBodies bxPayloadBodies = {
     ** does not stay half empty. */
     .zReplace = "UPDATE main.event_payloads SET rowid = rowid,"
                 " request_body = ?2, response_body = ?3 WHERE id = ?1",
-    .zStays = "DELETE FROM main.payload__packed WHERE \"key\" = ?1 AND"
-              " reference NOT IN (SELECT body FROM (SELECT request_body AS body"
+    .zStays = "DELETE FROM main.payload__packed WHERE text >= ?2 AND"
+              " \"key\" = ?1 AND reference NOT IN (SELECT body FROM (SELECT "
+              "request_body AS body"
               " FROM main.event_payloads WHERE id = ?1 UNION ALL SELECT"
               " response_body FROM main.event_payloads WHERE id = ?1) WHERE"
               " body NOTNULL)",
     .zNamed =
         "SELECT reference, \"key\" FROM main.payload__packed WHERE text = ?1",
     .zAll = "SELECT reference, \"key\" FROM main.payload__packed",
-    .zTexts = "SELECT nullif(json_group_array(text), '[]')"
-              " FROM main.payload__packed WHERE \"key\" = CAST(?1 AS TEXT)",
+    .zTexts = "SELECT nullif(json_group_array(p.text), '[]') FROM"
+              " main.event_payloads AS e CROSS JOIN" BX_PACKED_OF(
+                  "e") " AND e.id = CAST(?1 AS TEXT)",
     .zRemove = "DELETE FROM main.event_payloads WHERE id = ?1",
 };
 
@@ -87,8 +89,7 @@ static void noteShare(BxStmts *p, i64 iLooked, BxErr *pErr) {
 #define UNPACKED                                                               \
   "main.event_payloads AS u WHERE rowid > (SELECT pack FROM "                  \
   "main.payload__state) AND size_bytes >= 512 AND (?1 IS NULL OR created_ms "  \
-  "< ?1) AND NOT EXISTS (SELECT 1 FROM main.payload__packed AS p WHERE "       \
-  "p.\"key\" = u.id)"
+  "< ?1) AND NOT EXISTS (SELECT 1 FROM" BX_PACKED_OF("u") ")"
 static const char zUnpackedKeys[] =
     "SELECT json_group_array(id), max(rid) FROM (SELECT id, rid FROM (SELECT"
     " rowid AS rid, id, agent_id FROM " UNPACKED
@@ -196,14 +197,12 @@ void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
 static int tendRows(BxStmts *p, BxErr *pErr) {
   static const char zLook[] =
       "SELECT json_group_array(id) FILTER (WHERE id IS NOT NULL), max(rid),"
-      " count(id) FROM (SELECT rid, iif(size_bytes >= 512 AND NOT EXISTS "
-      "(SELECT"
-      " 1 FROM main.payload__packed AS p WHERE p.\"key\" = u.id), id, NULL) AS "
-      "id"
-      " FROM (SELECT rowid AS rid, id, size_bytes FROM main.event_payloads "
-      "WHERE"
-      " rowid > (SELECT pack FROM main.payload__state) ORDER BY rowid LIMIT ?1)"
-      " AS u)";
+      " count(id) FROM (SELECT rid, iif(size_bytes >= 512 AND NOT EXISTS"
+      " (SELECT 1 FROM" BX_PACKED_OF(
+          "u") "), id, NULL) AS id FROM (SELECT rowid AS"
+               " rid, id, size_bytes, request_body, response_body FROM"
+               " main.event_payloads WHERE rowid > (SELECT pack FROM"
+               " main.payload__state) ORDER BY rowid LIMIT ?1) AS u)";
   static const char zPack[] = "SELECT store_pack(?1, ?2, 1)";
   sqlite3_stmt *pStmt;
   char *zKeys = 0;
@@ -336,10 +335,10 @@ void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
 
 /*---------------------------------------------------------- unpacking ----*/
 
-/* Unpacks a row. Both bodies are announced before, and the text that a body has is its own
+/* Unpacks the row that has a text. Both bodies are announced before, and the text that a body has is its own
 ** reference. Returns 0 if the row stays: it is damaged, or a trigger of somebody keeps it,
 ** or it has a blob that only looks like a reference. */
-static int unpackRow(BxStmts *p, const char *zId, BxErr *pErr) {
+static int unpackRow(BxStmts *p, i64 iText, const char *zId, BxErr *pErr) {
   static const char zAnnounce[] =
       "INSERT INTO main.payload__packed SELECT -column1, id, text, 0, 0 FROM"
       " (SELECT column1, id, iif(column1 = 1, request_body, response_body) AS"
@@ -355,7 +354,7 @@ static int unpackRow(BxStmts *p, const char *zId, BxErr *pErr) {
   static const char zForget[] =
       "DELETE FROM main.payload__packed WHERE text < 0";
   static const char zStays[] =
-      "SELECT EXISTS (SELECT 1 FROM main.payload__packed WHERE \"key\" = ?1)";
+      "SELECT EXISTS (SELECT 1 FROM main.payload__packed WHERE text = ?1)";
   BxErr err = {SQLITE_OK, 0};
   bxDo(p, zAnnounce, &err, "t", zId);
   if (err.rc == SQLITE_CORRUPT_VTAB) {
@@ -369,31 +368,36 @@ static int unpackRow(BxStmts *p, const char *zId, BxErr *pErr) {
     bxDo(p, zForget, pErr, "");
   }
   bxPass(pErr, &err);
-  return !bxAsk(p, zStays, pErr, "t", zId);
+  return !bxAsk(p, zStays, pErr, "i", iText);
 }
 
 void bxPayloadUnpack(BxCall *p) {
-  static const char zNext[] = "SELECT min(\"key\") FROM main.payload__packed"
-                              " WHERE \"key\" > ?1 AND \"key\" < x''";
+  static const char zNext[] =
+      "SELECT min(text) FROM main.payload__packed WHERE text > ?1";
+  static const char zKey[] =
+      "SELECT \"key\" FROM main.payload__packed WHERE text = ?1";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   sqlite3_str *pLeft = sqlite3_str_new(p->bx->db); /* ids of rows that stay */
-  i64 nLimit = UNPACK_ROWS, nRow = 0;
-  char *zId = 0, *zNew, *zLeft;
+  i64 nLimit = UNPACK_ROWS, nRow = 0, iText = 0;
+  char *zId, *zLast = 0, *zLeft;
   bxRefuseInside(p);
   if (bxArg(p, 0)) {
     nLimit = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
   }
   bxLock(pHome, &p->err);
-  while ((zNew = bxAskText(pHome, zNext, &p->err, "t", zId ? zId : "")) != 0 &&
-         nRow < nLimit) {
-    sqlite3_free(zId);
-    zId = zNew;
-    if (unpackRow(pHome, zId, &p->err)) {
+  while (
+      (iText = bxAsk(pHome, zNext, &p->err, "i", iText)) > 0 && nRow < nLimit) {
+    zId = bxAskText(pHome, zKey, &p->err, "i", iText);
+    if (zId != 0 && unpackRow(pHome, iText, zId, &p->err)) {
       nRow++;
-    } else {
-      if (sqlite3_str_length(pLeft) > 0) sqlite3_str_appendchar(pLeft, 1, ',');
+    } else if (zId != 0 && (zLast == 0 || strcmp(zId, zLast) != 0)) {
+      if (zLast != 0) sqlite3_str_appendchar(pLeft, 1, ',');
       bxAppendJson(pLeft, zId, (int)strlen(zId));
+      sqlite3_free(zLast);
+      zLast = zId;
+      continue;
     }
+    sqlite3_free(zId);
   }
   if (nRow > 0) {
     bxExec(pHome, "UPDATE main.payload__state SET pack = 0", &p->err);
@@ -401,10 +405,10 @@ void bxPayloadUnpack(BxCall *p) {
   if (p->err.rc == SQLITE_OK) bxPackSweep(pHome, SWEEP_MOST, &p->err);
   zLeft = bxFinish(pLeft, &p->err);
   if (p->err.rc == SQLITE_OK) {
-    bxReturnJson(p, sqlite3_mprintf("{\"rows\":%lld,\"left\":[%s],\"more\":%s}",
-                        nRow, zLeft ? zLeft : "", zNew ? "true" : "false"));
+    bxReturnJson(
+        p, sqlite3_mprintf("{\"rows\":%lld,\"left\":[%s],\"more\":%s}", nRow,
+               zLeft ? zLeft : "", iText > 0 ? "true" : "false"));
   }
   sqlite3_free(zLeft);
-  sqlite3_free(zNew);
-  sqlite3_free(zId);
+  sqlite3_free(zLast);
 }

@@ -48,6 +48,14 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
     void (*xTell)(void *, i64 n, char *zOwned), void *pArg, BxErr *pErr);
 
 /* pack.c: bodies in the body store */
+/* SQL: after FROM, the rows p of payload__packed that belong to row e of the archive. */
+#define BX_NUMBER_IN(body)                                                     \
+  "iif(typeof(" body ") = 'blob', substr(" body ", 37, 20) + 0, 0)"
+#define BX_PACKED_OF(e)                                                        \
+  " main.payload__packed AS p WHERE p.text IN (" BX_NUMBER_IN(                 \
+      e ".request_body") ", " BX_NUMBER_IN(e                                   \
+      ".response_body") ")"                                                    \
+                        " AND p.\"key\" = " e ".id"
 /* With the setting payload.pack: packs a small number of rows. */
 void bxPackSome(BxStmts *p, BxErr *pErr);
 /* After so many rows were written, or one push (-1 - its time): small jobs of clean-up, one for

@@ -125,7 +125,7 @@ static void zip(
   if (p == 0) {
     p = *ppZip = bxZipNew(pErr);
     if (p == 0) return;
-    ZSTD_CCtx_setParameter(p, ZSTD_c_compressionLevel, 3);
+    ZSTD_CCtx_setParameter(p, ZSTD_c_compressionLevel, 5);
     ZSTD_CCtx_setParameter(p, ZSTD_c_checksumFlag, 1);
     ZSTD_CCtx_setParameter(p, ZSTD_c_minMatch, 5); /* quicker, and as small */
   }
@@ -642,7 +642,7 @@ static int packRow(Writer *w, sqlite3_value *pKey) {
     return 1;
   }
   if (err.rc == SQLITE_OK || bxMayPassOver(w->p, &err)) {
-    bxDo(w->p, w->pBodies->zStays, w->pErr, "v", pKey);
+    bxDo(w->p, w->pBodies->zStays, w->pErr, "vi", pKey, iFirst);
     w->nLeft++;
     if (w->zWhy == 0) {
       w->zWhy = bxPrintf(w->pErr, "%s",

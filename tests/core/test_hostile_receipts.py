@@ -34,14 +34,14 @@ def test_a_replaced_row_is_counted_with_the_others(fresh, begin):
 # What tries to have rows deleted without a receipt: statements on the tables of blackbox, and
 # TEMP triggers. A receipt stands for the rows, or check tells of it.
 HIDERS = {
-    "a bulk act that never began": "UPDATE payload__state SET rule = 'bulk'",
+    "a bulk act that never began": "UPDATE payload__state SET work = 'bulk'",
     "a bulk act that ended before": """
-        UPDATE payload__state SET rule = 'bulk';
+        UPDATE payload__state SET work = 'bulk';
         DELETE FROM event_payloads WHERE id = 'mine0';
-        UPDATE payload__state SET rule = NULL""",
+        UPDATE payload__state SET work = 0""",
     "a bulk act in a trigger": """
         CREATE TEMP TRIGGER t BEFORE DELETE ON main.event_payloads BEGIN
-          UPDATE payload__state SET rule = 'bulk'; END""",
+          UPDATE payload__state SET work = 'bulk'; END""",
     "the receipt is emptied": """
         CREATE TEMP TRIGGER t AFTER DELETE ON main.event_payloads BEGIN
           UPDATE blackbox__open SET rows = 0, bytes = 0; DELETE FROM blackbox__open; END""",

@@ -452,7 +452,7 @@ def test_check_is_silent_when_all_is_well(db):
      ("DELETE FROM payload__pins", "pinned row ev is not in payload_pins"),
      ("DROP TRIGGER payload_update_mark; UPDATE event_payloads SET size_bytes = 99 "
       "WHERE id = 'old'", "size_bytes of row old"),
-     ("UPDATE payload__state SET rule = 'x'", "differs from the settings"),
+     ("UPDATE payload__state SET work = 'x'", "differs from the settings"),
      ("DELETE FROM payload__state", "differs from the settings"),
      ("DROP TABLE event_payloads", "cannot be checked|missing")])
 def test_check_finds_what_was_taken_away(db, damage, found):

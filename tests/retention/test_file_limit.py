@@ -149,7 +149,7 @@ def test_what_a_trigger_refuses_fails_no_write(path, how, begin, refuse):
     assert one(db, "SELECT count(*) FROM event_payloads") >= 399
     said = one(db, "SELECT reason FROM blackbox_log WHERE kind = 'refusal'")
     assert "cannot be removed" in said and ("not this" in said or "ROLLBACK" in refuse)
-    assert one(db, "SELECT coalesce(max(rule), 0) FROM payload__state") == 0
+    assert one(db, "SELECT work FROM payload__state") == 0
 
 
 def domains(path):
@@ -243,7 +243,7 @@ def test_in_a_year_a_file_stays_at_its_limit_and_stops_growing(path, pack, wal):
         one(db, "SELECT proof_head()")
         assert problems(db) == []
     assert all(pages <= 1.03 * 3 * MB and file <= 1.1 * 3 * MB for pages, file in files)
-    assert files[-1][1] <= 1.03 * files[-4][1]
+    assert files[-1][1] <= 1.03 * max(file for _, file in files[:-3])
     assert one(db, "SELECT count(*) FROM event_payloads") > 200
 
 
