@@ -90,9 +90,14 @@ static const char zFindMain[] = FIND("main");
 static const char zFindTemp[] = FIND("temp");
 static const char zSave[] = SAVE("main");
 static const char zSaveTemp[] = SAVE("temp");
-/* What is skipped, and what is taken out. */
+/* What is skipped, which the log is told, and what is taken out. */
 #define SKIPPED(schema)                                                        \
-  "SELECT count(*), sum(size_bytes)" OF_AGENT(schema) " AND " IS_REFUSED
+  "INSERT INTO main.blackbox__log(domain, kind, subject, reason, rows, "       \
+  "bytes, detail, agent_id, kill_switch_event_id) SELECT 'payload', "          \
+  "'passed_over', ?3, 'what had these events was erased, and the archive "     \
+  "refuses them; they stay in the ring', count(*), sum(size_bytes), "          \
+  "json_object('ring', '@'), agent_id, ?3" OF_AGENT(                           \
+      schema) " AND " IS_REFUSED " GROUP BY agent_id"
 static const char zSkip[] = SKIPPED("main");
 static const char zSkipTemp[] = SKIPPED("temp");
 static const char zDropMain[] =
@@ -113,30 +118,6 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent, i64 iLast,
   bxBind(pRows, pErr, "tii", zEvent, iFirst, iEnd);
   bxBind(pSave, pErr, "tii", zEvent, iFirst, iEnd);
   return bxPinsSave(pArchive, zEvent, iLast, pRows, pSave, pErr);
-}
-
-/* Says in the log what was skipped. */
-static void tellSkipped(Ring *p, BxStmts *pArchive, const char *zAgent,
-    const char *zEvent, const RingAgent *pAgent, BxErr *pErr) {
-  static const char zLog[] =
-      "INSERT INTO main.blackbox__log(domain, kind, subject, reason, rows, "
-      "bytes, detail, agent_id, kill_switch_event_id) SELECT 'payload', "
-      "'passed_over', ?1, 'what had these events was erased, and the archive "
-      "refuses them; they stay in the ring', ?2, ?3, json_object('ring', ?4), "
-      "?5, ?1";
-  BxStmts *pSaving = savingOf(p, pArchive, pErr);
-  sqlite3_stmt *pStmt =
-      bxStmt(pSaving, pSaving == &p->saving ? zSkipTemp : zSkip, pErr);
-  i64 nRow = 0, nByte = 0;
-  bxBind(pStmt, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
-  if (bxRow(pStmt, pErr)) {
-    nRow = sqlite3_column_int64(pStmt, 0);
-    nByte = sqlite3_column_int64(pStmt, 1);
-  }
-  bxDone(pStmt, pErr);
-  if (nRow == 0) return;
-  bxDo(pArchive, zLog, pErr, "tiitt", zEvent, nRow, nByte, p->base.stmts.zTable,
-      zAgent);
 }
 
 /* Saves the agent's rows and takes them out. */
@@ -166,8 +147,9 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
         "which evidence is being saved; nothing is taken out of it",
         p->base.stmts.zTable);
   }
-  tellSkipped(p, pArchive, zAgent, zEvent, &agent, pErr);
   bTemp = (pSaving = savingOf(p, pArchive, pErr)) == &p->saving;
+  bxDo(pSaving, bTemp ? zSkipTemp : zSkip, pErr, "iit", RING_FIRST(agent.iNo),
+      RING_LAST(agent.iNo), zEvent);
   bxRingTakeOut(p, pSaving, bTemp ? zDropTemp : zDropMain, &agent, 1, pErr);
   return nSaved;
 }
