@@ -225,12 +225,7 @@ static const char *skipBetween(Look *p, const char *z) {
   return z;
 }
 
-void bxAddByte(BxBytes *p, char c) {
-  unsigned char i = (unsigned char)c;
-  p->m[i >> 6] |= (sqlite3_uint64)1 << (i & 63);
-}
-
-const char *bxSkipNoting(const char *z, const char *zEnd, BxBytes *pFirst) {
+const char *bxSkipValue(const char *z, const char *zEnd) {
   Look look;
   look.zEnd = zEnd;
   look.nDepth = 0;
@@ -240,22 +235,11 @@ const char *bxSkipNoting(const char *z, const char *zEnd, BxBytes *pFirst) {
       z = skipOpening(&look, z, &bEmpty);
       if (!bEmpty) continue;
     } else {
-      if (*z == '"') bxAddByte(pFirst, z[1]);
       z = bxSkipScalar(z, zEnd);
     }
     if (z != 0 && look.nDepth > 0) z = skipBetween(&look, z);
   } while (z != 0 && look.nDepth > 0);
   return z;
-}
-
-const char *bxSkipValue(const char *z, const char *zEnd) {
-  BxBytes first = {{0}};
-  return bxSkipNoting(z, zEnd, &first);
-}
-
-int bxBytesMeet(const BxBytes *p1, const BxBytes *p2) {
-  return ((p1->m[0] & p2->m[0]) | (p1->m[1] & p2->m[1]) |
-             (p1->m[2] & p2->m[2]) | (p1->m[3] & p2->m[3])) != 0;
 }
 
 int bxSurelyJson(const char *z, i64 n) {

@@ -37,16 +37,6 @@ const char *bxSkipString(const char *z, const char *zEnd);
 const char *bxSkipScalar(const char *z, const char *zEnd);
 /* A value with everything in it, nested at most 960 levels deep. */
 const char *bxSkipValue(const char *z, const char *zEnd);
-/* A set of bytes. */
-typedef struct BxBytes {
-  sqlite3_uint64 m[4];
-} BxBytes;
-void bxAddByte(BxBytes *p, char c);
-/* Whether two sets have a byte in common. */
-int bxBytesMeet(const BxBytes *p1, const BxBytes *p2);
-/* The same as bxSkipValue(). Adds the first byte of each text in the value: of an
-** escape it is the backslash, and of a text that is empty the quote. */
-const char *bxSkipNoting(const char *z, const char *zEnd, BxBytes *pFirst);
 /* Appends a text as a JSON string. */
 void bxAppendJson(sqlite3_str *pOut, const char *z, int n);
 /* Writes a text as a JSON string, without a NUL after it. Returns its end. */

@@ -8,6 +8,7 @@
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdlib.h>
 #include <string.h>
 
 void bxRolloutTaleBegin(
@@ -35,25 +36,43 @@ void bxRolloutTaleEnd(RolloutTale *p) {
 
 /*--------------------------------------------------------- the readings ----*/
 
-/* Finds the places of a type: iRule and nRule. */
-static void findRules(RolloutTale *p, const char *zType) {
+/* The first place of a type, which z then has as types are compared; the others
+** follow it. */
+static i64 firstPlace(
+    const RolloutTale *p, const char *zType, char z[ROLLOUT_MAX_NAME + 1]) {
   const BxPlaces *pAll = &p->pRules->places;
-  i64 n = (i64)strlen(zType), i = 0;
-  if (n <= ROLLOUT_MAX_NAME && strcmp(p->zType, zType) == 0) return;
-  while (i < pAll->n && !bxSpelled(zType, n, pAll->a[i].az[BX_PLACE_TYPE])) i++;
-  p->iRule = i;
-  while (i < pAll->n && strcmp(pAll->a[i].az[BX_PLACE_TYPE],
-                            pAll->a[p->iRule].az[BX_PLACE_TYPE]) == 0) {
-    i++;
+  i64 iLow = 0, iHigh = pAll->n;
+  sqlite3_snprintf(ROLLOUT_MAX_NAME + 1, z, "%s", zType);
+  bxSpell(z);
+  while (iLow < iHigh) {
+    i64 i = (iLow + iHigh) / 2;
+    if (strcmp(pAll->a[i].az[BX_PLACE_TYPE], z) < 0) {
+      iLow = i + 1;
+    } else {
+      iHigh = i;
+    }
   }
-  p->nRule = i - p->iRule;
-  sqlite3_snprintf((int)sizeof(p->zType), p->zType, "%s", zType);
+  return iLow;
 }
 
-/* Copies a name as it is compared, or "" if it is not a plain one. */
-static void readPart(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]) {
-  zName[0] = 0;
-  if (token.z != 0 && bxRolloutName(token, zName) > 0) bxSpell(zName);
+static int isPlaceOf(const RolloutTale *p, i64 i, const char *zSpelled) {
+  return i < p->pRules->places.n &&
+         strcmp(p->pRules->places.a[i].az[BX_PLACE_TYPE], zSpelled) == 0;
+}
+
+/* Whether items of this type may say something. */
+static int isTelling(const RolloutTale *p, const char *zType) {
+  char z[ROLLOUT_MAX_NAME + 1];
+  return isPlaceOf(p, firstPlace(p, zType, z), z) ||
+         strcmp(z, "compacted") == 0 || strcmp(z, "eventmsg") == 0;
+}
+
+/* Copies a name in the payload as it is compared, or "" if there is none. */
+static void readPart(
+    const RolloutTale *p, const char *zKey, char zName[ROLLOUT_MAX_NAME + 1]) {
+  const BxTree *pTree = &p->pJson->tree;
+  int i = bxTreeMember(pTree, p->pJson->iTop, zKey, 4);
+  if (bxRolloutWord(pTree, i, zName) > 0) bxSpell(zName);
 }
 
 /* Tests a reading with the parts that are known of an item: -1 if it does not
@@ -76,145 +95,69 @@ static int testParts(const RolloutTale *p, BxTest test) {
   return eResult;
 }
 
-/* Whether items of this type may say something. */
-static int isTelling(RolloutTale *p, const char *zType) {
-  findRules(p, zType);
-  return p->nRule > 0 || sqlite3_stricmp(zType, "compacted") == 0 ||
-         bxSpelled(zType, (i64)strlen(zType), "eventmsg");
-}
-
 /*---------------------------------------------------------------- turns ----*/
 
-/* The type and the item with which turn ?2 of conversation ?1 begins, the newest
-** review, and whether a rollback follows the turn: if it is an item of its own,
-** which is the usual case; and if it may be one that it shares. Both go from the
-** newest turn back, which is mostly the one. */
-static const char zOwnTurn[] =
-    "SELECT d.type, d.id, a.reviewed, EXISTS (SELECT 1 FROM "
-    "main.rollout__marks "
-    "AS m WHERE m.id BETWEEN d.id AND (?1 << 32) + 4294967295 "
-    "AND m.kind = 'rollback') "
-    "FROM main.rollout__marks AS t CROSS JOIN main.rollout__data AS d "
-    "ON d.id = t.id LEFT JOIN main.rollout__about AS a ON a.no = ?1 "
-    "WHERE t.id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295 "
-    "AND t.number = ?2 AND t.kind = 'turn' ORDER BY t.id DESC LIMIT 1";
-static const char zLastTurn[] =
-    "SELECT (SELECT d.type FROM main.rollout__data AS d WHERE d.id = t.id), "
-    "t.id, (SELECT reviewed FROM main.rollout__about AS a WHERE a.no = ?1), "
-    "EXISTS (SELECT 1 FROM main.rollout__segments AS s2 JOIN "
-    "main.rollout__marks AS m ON m.id BETWEEN (s2.owner << 32) + "
-    "max(s2.first, t.id & 4294967295) AND (s2.owner << 32) + s2.last "
-    "WHERE s2.rollout = ?1 AND m.kind = 'rollback') "
-    "FROM main.rollout__segments AS s CROSS JOIN main.rollout__marks AS t "
-    "ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
-    "AND t.number = ?2 AND t.kind = 'turn' WHERE s.rollout = ?1 "
-    "ORDER BY s.first DESC, t.id DESC LIMIT 1";
-
-/* The source of users' messages of a type; -1 if there are two. */
-static int sourceOf(RolloutTale *p, const char *zType) {
-  int bEvent = -1;
-  i64 i;
-  findRules(p, zType);
-  for (i = p->iRule; i < p->iRule + p->nRule; i++) {
+/* Reads a message of a user: its text, to sqlite3_free(), and its source. */
+static char *readUser(
+    RolloutTale *p, const char *zType, const RolloutJson *pJson) {
+  char z[ROLLOUT_MAX_NAME + 1];
+  i64 i = firstPlace(p, zType, z);
+  for (; isPlaceOf(p, i, z); i++) {
     const BxPlace *pPlace = &p->pRules->places.a[i];
-    if (pPlace->eKind != BX_KIND_USER) continue;
-    if (bEvent >= 0 && bEvent != (pPlace->eSource == BX_SOURCE_EVENT))
-      return -1;
-    bEvent = pPlace->eSource == BX_SOURCE_EVENT;
+    if (pPlace->eKind == BX_KIND_USER &&
+        bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr)) {
+      p->bLastEvent = pPlace->eSource == BX_SOURCE_EVENT;
+      return bxRolloutValue(pPlace, pJson, p->pErr);
+    }
   }
-  return bEvent;
+  return 0;
 }
 
-/* Reads what began the last turn, with one of these queries. Returns whether it
-** has found something. */
-static int askLast(RolloutTale *p, const char *zSql) {
-  sqlite3_stmt *pRow = bxStmt(p->pHome, zSql, p->pErr);
-  const char *zType;
-  int bFound;
+/* Finds in the database what began the last turn, unless a rollback follows it: from
+** the newest turn back, which is mostly the one. */
+static void findLast(RolloutTale *p) {
+  static const char zLast[] =
+      "SELECT d.type, d.payload, (SELECT reviewed FROM main.rollout__about "
+      "WHERE no = ?1), EXISTS (SELECT 1 FROM main.rollout__segments AS s2 JOIN "
+      "main.rollout__marks AS m ON m.id BETWEEN (s2.owner << 32) + "
+      "max(s2.first, t.id & 4294967295) AND (s2.owner << 32) + s2.last "
+      "WHERE s2.rollout = ?1 AND m.kind = 'rollback') "
+      "FROM main.rollout__segments AS s CROSS JOIN main.rollout__marks AS t "
+      "ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
+      "AND t.number = ?2 AND t.kind = 'turn' "
+      "LEFT JOIN main.rollout__data AS d ON d.id = t.id WHERE s.rollout = ?1 "
+      "ORDER BY s.first DESC, t.id DESC LIMIT 1";
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zLast, p->pErr);
+  RolloutJson json = {{0, 0, 0, 0}, 0};
   bxBind(pRow, p->pErr, "ii", p->no, p->nTurn - 1);
-  bFound = bxRow(pRow, p->pErr);
-  if (bFound) {
+  if (bxRow(pRow, p->pErr)) {
+    const char *zType = bxColumnText(pRow, 0, p->pErr);
+    const char *z = bxColumnText(pRow, 1, p->pErr);
     if (p->iReview < 0 && sqlite3_column_type(pRow, 2) != SQLITE_NULL) {
       p->iReview = sqlite3_column_int64(pRow, 2);
     }
-    zType = bxColumnText(pRow, 0, p->pErr);
-    if (zType != 0 && !sqlite3_column_int(pRow, 3)) {
-      p->bLastEvent = sourceOf(p, zType);
-      p->iLastKey = sqlite3_column_int64(pRow, 1);
+    if (zType != 0 && z != 0 && !sqlite3_column_int(pRow, 3) &&
+        bxTreeRead(
+            &json.tree, z, sqlite3_column_bytes(pRow, 1), 0, 0, p->pErr) != 0) {
+      p->zLast = readUser(p, zType, &json);
       p->eLast = 1;
     }
   }
   bxDone(pRow, p->pErr);
-  return bFound;
+  bxTreeFree(&json.tree);
 }
 
-/* Finds what began the last turn in the database. */
-static void findLast(RolloutTale *p) {
-  p->eLast = -1;
-  if (!askLast(p, zOwnTurn)) askLast(p, zLastTurn);
-}
-
-/* What a user says in a payload of a type; NULL if nothing. */
-static char *readUser(
-    RolloutTale *p, const char *zType, const char *zPayload, i64 nPayload) {
-  char *z = 0;
-  i64 i;
-  findRules(p, zType);
-  if (bxTreeRead(&p->json.tree, zPayload, nPayload, 0, 0, p->pErr) == 0) {
-    return 0;
-  }
-  for (i = p->iRule; i < p->iRule + p->nRule; i++) {
-    const BxPlace *pPlace = &p->pRules->places.a[i];
-    if (pPlace->eKind == BX_KIND_USER &&
-        bxRolloutFits(p->pRules, pPlace->test, &p->json, p->pErr)) {
-      z = bxRolloutValue(pPlace, &p->json, p->pErr);
-      p->bLastEvent = pPlace->eSource == BX_SOURCE_EVENT;
-      break;
-    }
-  }
-  return z;
-}
-
-/* Reads the text of the message that began the last turn. */
-static void readLast(RolloutTale *p) {
-  static const char zItem[] =
-      "SELECT type, payload FROM main.rollout__data WHERE id = ?1";
-  sqlite3_stmt *pRow;
-  const char *zType, *zPayload;
-  if (p->bRead) return;
-  p->bRead = 1;
-  if (p->last.z != 0) {
-    p->zLast = readUser(p, p->zLastType, p->last.z, p->last.n);
-    return;
-  }
-  pRow = bxStmt(p->pHome, zItem, p->pErr);
-  bxBind(pRow, p->pErr, "i", p->iLastKey);
-  if (bxRow(pRow, p->pErr)) {
-    zType = bxColumnText(pRow, 0, p->pErr);
-    zPayload = bxColumnText(pRow, 1, p->pErr);
-    if (zType != 0 && zPayload != 0)
-      p->zLast = readUser(p, zType, zPayload, sqlite3_column_bytes(pRow, 1));
-  }
-  bxDone(pRow, p->pErr);
-}
-
-/* Whether a message from this source may be the one that began the last turn,
-** written again: from another source, or soon after a review began. */
-static int mayRepeat(RolloutTale *p, int bEvent, i64 iSequence) {
+/* Whether a message is the one that began the last turn, written again: from
+** another source, or soon after a review began. */
+static int isRepeated(
+    RolloutTale *p, const char *z, int bEvent, i64 iSequence) {
   if (p->eLast == 0) {
     p->eLast = -1;
     if (p->no > 0 && p->nTurn > 0) findLast(p);
   }
-  return p->eLast > 0 && (p->bLastEvent != bEvent ||
-                             (p->iReview >= 0 && p->iReview >= iSequence - 20));
-}
-
-/* Whether it is. The payload in p->json may change. */
-static int isRepeated(
-    RolloutTale *p, const char *z, int bEvent, i64 iSequence) {
-  if (!mayRepeat(p, bEvent, iSequence)) return 0;
-  readLast(p);
-  return mayRepeat(p, bEvent, iSequence) &&
+  return p->eLast > 0 &&
+         (p->bLastEvent != bEvent ||
+             (p->iReview >= 0 && p->iReview >= iSequence - 20)) &&
          strcmp(z ? z : "", p->zLast ? p->zLast : "") == 0;
 }
 
@@ -238,51 +181,20 @@ static void prompt(RolloutTale *p, const char *z, i64 iSequence) {
   if (z != 0) p->zPrompt = bxPrintf(p->pErr, "%s", z);
 }
 
-/* A turn begins with a message whose text is zOwned or, if bRead is 0, not
-** known. */
-static void addTurn(RolloutTale *p, char *zOwned, int bRead, int bEvent,
-    RolloutSpan payload, i64 iSequence) {
-  addMark(
-      &p->aTurn, &p->nTurnNew, &p->nTurnAlloc, iSequence, p->nTurn++, p->pErr);
-  sqlite3_free(p->zLast);
-  p->zLast = zOwned;
-  p->bRead = bRead;
-  p->last = payload;
-  if (p->bStored) {
-    p->last.z = 0;
-    p->iLastKey = p->iKey;
-  }
-  sqlite3_snprintf((int)sizeof(p->zLastType), p->zLastType, "%s", p->zType);
-  p->bLastEvent = bEvent;
-  p->eLast = 1;
-}
-
-/* Takes a user's message; frees zOwned. */
-static void tellUser(RolloutTale *p, char *zOwned, int bEvent,
-    RolloutSpan payload, i64 iSequence) {
+/* Takes a user's message, which begins a turn; keeps or frees zOwned. */
+static void tellUser(RolloutTale *p, char *zOwned, int bEvent, i64 iSequence) {
   if (bxRolloutIsPreamble(p->pRules, zOwned) ||
       isRepeated(p, zOwned, bEvent, iSequence)) {
     sqlite3_free(zOwned);
     return;
   }
   prompt(p, zOwned, iSequence);
-  addTurn(p, zOwned, 1, bEvent, payload, iSequence);
-}
-
-/* Takes an item that is surely a user's message, if its text need not be known:
-** most of them. Returns 0 otherwise, also if a text in it may begin as a
-** preamble does: with its first byte, or with an escape. */
-static int tellQuickly(RolloutTale *p, const BxPlace *pPlace,
-    const RolloutItem *pItem, i64 iSequence) {
-  if (pPlace->eKind != BX_KIND_USER || !p->bHasPrompt || p->pJson != &p->json ||
-      p->bStored || bxBytesMeet(&pItem->first, &p->pRules->first) ||
-      mayRepeat(p, pPlace->eSource == BX_SOURCE_EVENT, iSequence)) {
-    return 0;
-  }
-  if (p->iUser < 0) p->iUser = iSequence;
-  addTurn(
-      p, 0, 0, pPlace->eSource == BX_SOURCE_EVENT, pItem->payload, iSequence);
-  return 1;
+  addMark(
+      &p->aTurn, &p->nTurnNew, &p->nTurnAlloc, iSequence, p->nTurn++, p->pErr);
+  sqlite3_free(p->zLast);
+  p->zLast = zOwned;
+  p->bLastEvent = bEvent;
+  p->eLast = 1;
 }
 
 /*---------------------------------------------------------------- marks ----*/
@@ -302,14 +214,15 @@ static i64 findTurn(RolloutTale *p, i64 iNumber) {
   return p->no > 0 ? bxAsk(p->pHome, zTurn, p->pErr, "ii", p->no, iNumber) : -1;
 }
 
-static void tellRollback(
-    RolloutTale *p, i64 iSequence, const RolloutItem *pItem) {
-  static const char zBack[] =
-      "SELECT CAST(coalesce(?1 ->> 'num_turns', ?1 ->> 'numTurns') AS INTEGER)";
-  i64 nBack =
-      bxAsk(p->pHome, zBack, p->pErr, "b", pItem->payload.z, pItem->payload.n);
+static void tellRollback(RolloutTale *p, i64 iSequence) {
+  const BxTree *pTree = &p->pJson->tree;
+  int i = bxRolloutPlace(p->pJson, "$.num_turns|$.numTurns");
+  i64 nBack = i < 0 ? 0
+                    : strtoll(pTree->z + pTree->a[i].iAt +
+                                  (BX_TREE_KIND(pTree, i) == '"'),
+                          0, 10);
   i64 iNumber = nBack < p->nTurn ? p->nTurn - nBack : 0, iFirst;
-  if (iNumber >= p->nTurn || p->pErr->rc != SQLITE_OK) return;
+  if (iNumber >= p->nTurn) return;
   iFirst = findTurn(p, iNumber);
   if (iFirst < 0) return;
   addMark(&p->aMark, &p->nMark, &p->nMarkAlloc, iSequence, iFirst, p->pErr);
@@ -317,62 +230,38 @@ static void tellRollback(
   p->eLast = -1;
 }
 
-/* Reads the payload, once for an item. */
-static int seePayload(RolloutTale *p, const RolloutItem *pItem) {
-  if (p->pJson != &p->json) return 1;
-  if (p->json.tree.z == pItem->payload.z) return 1;
-  if (bxTreeRead(&p->json.tree, pItem->payload.z, pItem->payload.n, 0, 0,
-          p->pErr) != 0)
-    return 1;
-  p->json.tree.z = 0;
-  return 0; /* damaged, or nested too deeply: it says nothing */
-}
-
-static int isArray(RolloutTale *p, const char *zPath) {
+static int isArray(const RolloutTale *p, const char *zPath) {
   int i = bxRolloutPlace(p->pJson, zPath);
   return i >= 0 && BX_TREE_KIND(&p->pJson->tree, i) == '[';
 }
 
-static int isRollback(RolloutTale *p, const RolloutItem *pItem) {
-  char *z;
-  int i, bSame;
-  if (*p->zPayloadType) return strcmp(p->zPayloadType, "threadrolledback") == 0;
-  if (!seePayload(p, pItem)) return 0;
-  i = bxRolloutPlace(p->pJson, "$.type");
-  if (i < 0 || BX_TREE_KIND(&p->pJson->tree, i) != '"') return 0;
-  z = bxPlaceText(&p->pJson->tree, i, p->pErr);
-  bSame = z != 0 && bxSpelled(z, (i64)strlen(z), "threadrolledback");
-  sqlite3_free(z);
-  return bSame;
-}
-
-static void tellMarks(RolloutTale *p, i64 iSequence, const char *zType,
-    const RolloutItem *pItem) {
+/* Takes an item that may be a compaction or a rollback, of this type as it is
+** compared. */
+static void tellMarks(RolloutTale *p, i64 iSequence, const char *zSpelled) {
   /* a reading of somebody's own may begin a turn with such an item */
   if (p->nTurnNew > 0 && p->aTurn[p->nTurnNew - 1].iSequence == iSequence) {
     return;
   }
-  if (sqlite3_stricmp(zType, "compacted") == 0) {
-    if (seePayload(p, pItem) && (isArray(p, "$.replacement_history") ||
-                                    isArray(p, "$.replacementHistory"))) {
+  if (strcmp(zSpelled, "compacted") == 0) {
+    if (isArray(p, "$.replacement_history") ||
+        isArray(p, "$.replacementHistory")) {
       addMark(&p->aMark, &p->nMark, &p->nMarkAlloc, iSequence, -1, p->pErr);
     }
-  } else if (bxSpelled(zType, (i64)strlen(zType), "eventmsg") &&
-             isRollback(p, pItem)) {
-    tellRollback(p, iSequence, pItem);
+  } else if (strcmp(zSpelled, "eventmsg") == 0 &&
+             strcmp(p->zPayloadType, "threadrolledback") == 0) {
+    tellRollback(p, iSequence);
   }
 }
 
 /*---------------------------------------------------------------- items ----*/
 
 /* Takes a value that a reading has found; frees it. */
-static void tellFact(RolloutTale *p, const BxPlace *pPlace, char *zOwned,
-    RolloutSpan payload, i64 iSequence) {
+static void tellFact(
+    RolloutTale *p, const BxPlace *pPlace, char *zOwned, i64 iSequence) {
   switch (pPlace->eKind) {
     case BX_KIND_USER:
       if (p->iUser < 0) p->iUser = iSequence;
-      tellUser(
-          p, zOwned, pPlace->eSource == BX_SOURCE_EVENT, payload, iSequence);
+      tellUser(p, zOwned, pPlace->eSource == BX_SOURCE_EVENT, iSequence);
       return;
     case BX_KIND_GOAL:
       if (p->iUser < 0) p->iUser = iSequence;
@@ -393,41 +282,32 @@ static void tellFact(RolloutTale *p, const BxPlace *pPlace, char *zOwned,
 }
 
 void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
-    const RolloutItem *pItem, RolloutJson *pJson) {
+    const RolloutJson *pJson) {
   unsigned mTold = 1u << BX_KIND_LINE | 1u << BX_KIND_START;
-  i64 i, iRule, nRule;
-  if (p->pErr->rc != SQLITE_OK || pItem->payload.z == 0) return;
-  p->json.tree.z = 0;
-  p->pJson = pJson != 0 ? pJson : &p->json;
-  findRules(p, zType);
-  p->zPayloadType[0] = p->zRole[0] = 0;
-  if (!pItem->bOdd) {
-    readPart(pItem->payloadType, p->zPayloadType);
-    readPart(pItem->role, p->zRole);
-  }
-  iRule = p->iRule;
-  nRule = p->nRule;
-  for (i = iRule; i < iRule + nRule && p->pErr->rc == SQLITE_OK; i++) {
+  char zSpelled[ROLLOUT_MAX_NAME + 1];
+  i64 i;
+  if (p->pErr->rc != SQLITE_OK) return;
+  p->pJson = pJson;
+  readPart(p, "type", p->zPayloadType);
+  readPart(p, "role", p->zRole);
+  i = firstPlace(p, zType, zSpelled);
+  for (; isPlaceOf(p, i, zSpelled) && p->pErr->rc == SQLITE_OK; i++) {
     const BxPlace *pPlace = &p->pRules->places.a[i];
     int eFits = testParts(p, pPlace->test);
     /* what is said counts once, whatever ways there are to read it; how lines of
     ** text begin is for an import */
     if (eFits < 0 || mTold >> pPlace->eKind & 1) continue;
-    if ((eFits == 0 || !tellQuickly(p, pPlace, pItem, iSequence))) {
-      if (!seePayload(p, pItem) ||
-          !bxRolloutFits(p->pRules, pPlace->test, p->pJson, p->pErr)) {
-        continue;
-      }
-      if (pPlace->eKind == BX_KIND_USAGE) {
-        bxRolloutTellUsage(p, pPlace, iSequence);
-      } else {
-        tellFact(p, pPlace, bxRolloutValue(pPlace, p->pJson, p->pErr),
-            pItem->payload, iSequence);
-      }
+    if (eFits == 0 && !bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr)) {
+      continue;
+    }
+    if (pPlace->eKind == BX_KIND_USAGE) {
+      bxRolloutTellUsage(p, pPlace, iSequence);
+    } else {
+      tellFact(p, pPlace, bxRolloutValue(pPlace, pJson, p->pErr), iSequence);
     }
     mTold |= 1u << pPlace->eKind;
   }
-  tellMarks(p, iSequence, zType, pItem);
+  tellMarks(p, iSequence, zSpelled);
 }
 
 /*-------------------------------------------------------------- writing ----*/
@@ -513,18 +393,19 @@ void bxRolloutTellStored(
   pRow = bxStmt(p->pHome, zItems, pErr);
   bxBind(pRow, pErr, "iii", no, iFirst, iLast);
   while (bxRow(pRow, pErr)) {
-    RolloutItem item;
-    const char *zType = bxColumnText(pRow, 1, pErr);
+    const char *zType = bxColumnText(pRow, 1, pErr), *z;
     p->iKey = sqlite3_column_int64(pRow, 0);
     if (!bOwn && p->iKey >> 32 == no) {
       beginOwn(p);
       bOwn = 1;
     }
     if (zType == 0 || !isTelling(p, zType)) continue;
-    memset(&item, 0, sizeof(item));
-    item.payload.z = bxColumnText(pRow, 2, pErr);
-    item.payload.n = sqlite3_column_bytes(pRow, 2);
-    bxRolloutTell(p, p->iKey & ROLLOUT_LAST, zType, &item, 0);
+    z = bxColumnText(pRow, 2, pErr);
+    /* one that is damaged, or nested too deeply, says nothing */
+    if (z != 0 && bxTreeRead(&p->json.tree, z, sqlite3_column_bytes(pRow, 2), 0,
+                      0, pErr) != 0) {
+      bxRolloutTell(p, p->iKey & ROLLOUT_LAST, zType, &p->json);
+    }
   }
   bxDone(pRow, pErr);
   if (!bOwn) beginOwn(p);

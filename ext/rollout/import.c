@@ -279,22 +279,20 @@ static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
     i64 iTime, RolloutSpan before) {
   RolloutWork *pWork = &pPart->work;
   i64 n = bxRolloutBatchCount(pWork->pBatch);
-  RolloutItem item = pLine->item;
+  RolloutSpan payload = pLine->payload;
   char *zOwned = 0;
   RolloutFrame *pFrame;
   if (pLine->bMade) {
-    zOwned = bxGot(sqlite3_malloc64((size_t)item.payload.n + 1), p->pErr);
+    zOwned = bxPrintf(p->pErr, "%.*s", (int)payload.n, payload.z);
     if (zOwned == 0) return;
-    memcpy(zOwned, item.payload.z, (size_t)item.payload.n);
-    zOwned[item.payload.n] = 0;
-    item.payload.z = zOwned;
+    payload.z = zOwned;
   }
-  if (pWork->head.no > 0 || n > 0) {
+  if (p->pJson != 0 && (pWork->head.no > 0 || n > 0)) {
     bxRolloutTell(
-        &pWork->tale, pWork->head.iLast + 1 + n, pLine->zType, &item, p->pJson);
+        &pWork->tale, pWork->head.iLast + 1 + n, pLine->zType, p->pJson);
   }
   bxRolloutBatchAdd(
-      pWork->pBatch, iTime, pLine->zType, item.payload, zOwned, p->pErr);
+      pWork->pBatch, iTime, pLine->zType, payload, zOwned, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   pFrame = bxRolloutBatchFrame(pWork->pBatch);
   pFrame->bQuiet = pLine->bMade;
@@ -307,14 +305,14 @@ static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
 static void beginPart(
     Import *p, RolloutPart *pPart, const RolloutLine *pLine, i64 iTime) {
   int bMeta =
-      isMeta(pLine->zType) && !pLine->bWhole && *pLine->item.payload.z == '{';
+      isMeta(pLine->zType) && !pLine->bWhole && *pLine->payload.z == '{';
   if (pPart->work.head.no == 0 && !bMeta &&
       bxRolloutBatchCount(pPart->work.pBatch) == 0) {
     addMeta(p, pPart, iTime);
     pPart->iFirst = iTime;
   }
   if (pPart->bMade && bMeta && pPart->meta.z == 0) {
-    pPart->meta = pLine->item.payload;
+    pPart->meta = pLine->payload;
   }
 }
 
@@ -327,8 +325,8 @@ void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
               : pPart->iTime >= 0 ? pPart->iTime
                                   : p->iTime;
   int bNew;
-  if (pLine->item.payload.n > ROLLOUT_MAX_PAYLOAD) {
-    bxImportBad(p, BX_IMPORT_TOO_LONG, pLine->item.payload.n);
+  if (pLine->payload.n > ROLLOUT_MAX_PAYLOAD) {
+    bxImportBad(p, BX_IMPORT_TOO_LONG, pLine->payload.n);
     return;
   }
   before = bxImportGap(p, zFrom, &after);
@@ -367,11 +365,11 @@ static void readItem(Import *p) {
   p->pJson = &p->json;
   if (p->pErr->rc != SQLITE_OK) return;
   if (bxImportItems(p) != 0 && p->zDocument == 0 &&
-      bxPartSeen(pPart, line.item.payload, p->pErr) && bListed) {
+      bxPartSeen(pPart, line.payload, p->pErr) && bListed) {
     return;
   }
-  bxImportItem(p, pPart, &line, line.item.payload.z,
-      line.item.payload.z + line.item.payload.n);
+  bxImportItem(
+      p, pPart, &line, line.payload.z, line.payload.z + line.payload.n);
 }
 
 /* Reads the items at one of the places. */
@@ -461,10 +459,10 @@ static void keepText(Import *p, const char *z, const char *zEnd) {
   char *zJson;
   memset(&line, 0, sizeof(line));
   bxAppendJson(pOut, z, (int)(zEnd - z));
-  line.item.payload.n = sqlite3_str_length(pOut);
+  line.payload.n = sqlite3_str_length(pOut);
   zJson = bxFinish(pOut, p->pErr);
   if (zJson == 0) return;
-  line.item.payload.z = zJson;
+  line.payload.z = zJson;
   memcpy(line.zType, "text", 5);
   line.iTime = -1;
   line.bWhole = line.bMade = 1;

@@ -1,6 +1,6 @@
 /*
-** line.c: an item as a line of a file has it, read by a row of rollout_formats:
-** its type, time, payload, and the conversation to which it belongs.
+** line.c: an item as a line of a file or an append has it, read by a row of
+** rollout_formats: its type, time, payload, and the conversation to which it belongs.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -34,7 +34,9 @@ static i64 daysTo(int iYear, int iMonth, int iDay) {
          (bLeap && iMonth > 2) + iDay - 1;
 }
 
-i64 bxRolloutPlainTime(const char *z) {
+/* The time of 24 characters such as 2026-01-01T00:00:00.000Z, the form in which an
+** export writes times; -1 for all others. */
+static i64 plainTime(const char *z) {
   int h = digits(z + 11, 2), m = digits(z + 14, 2), s = digits(z + 17, 2);
   int ms = digits(z + 20, 3);
   i64 nDay;
@@ -57,18 +59,22 @@ static i64 scaleTime(const char *z) {
   return (i64)r;
 }
 
-static i64 lineTime(BxStmts *p, const BxTree *pTree, int iNode, BxErr *pErr) {
+/* The time at a node. *pbPlain: it is in the form of plainTime(). */
+static i64 lineTime(BxStmts *p, const RolloutFormat *pFormat,
+    const BxTree *pTree, int iNode, int *pbPlain, BxErr *pErr) {
   static const char zLineTime[] = "SELECT coalesce(" BX_DATE_MS("?1") ", -1)";
   const char *z = pTree->z + pTree->a[iNode].iAt;
   int n = pTree->a[iNode].nByte;
-  i64 iTime = -1;
-  if (*z == '"' && n == 26) iTime = bxRolloutPlainTime(z + 1);
+  i64 iTime = *z == '"' && n == 26 ? plainTime(z + 1) : -1;
+  *pbPlain = iTime >= 0;
   if (*z == '"' && iTime < 0 && n > 2) {
     iTime = strspn(z + 1, "0123456789.") == (size_t)n - 2
                 ? scaleTime(z + 1)
                 : bxAsk(p, zLineTime, pErr, "b", z + 1, (i64)n - 2);
-  } else if (*z != '"') {
-    iTime = *z >= '0' && *z <= '9' ? scaleTime(z) : -1;
+  } else if (*z >= '0' && *z <= '9') {
+    iTime = pFormat == 0 || !pFormat->bGiven       ? scaleTime(z)
+            : strspn(z, "0123456789") == (size_t)n ? strtoll(z, 0, 10)
+                                                   : -1;
   }
   return iTime > BX_MAX_TIME ? -1 : iTime;
 }
@@ -93,55 +99,50 @@ static char *nameAt(RolloutJson *p, const char *zPaths, BxErr *pErr) {
   return z;
 }
 
-/* Whether the text of a string has an escape for a NUL. */
-static int hasNul(const BxTree *p, int iNode) {
-  const char *z = p->z + p->a[iNode].iAt, *zEnd = z + p->a[iNode].nByte - 5;
-  while (z < zEnd && memcmp(z, "\\u0000", 6) != 0) z += *z == '\\' ? 2 : 1;
-  return z < zEnd;
+int bxRolloutWord(
+    const BxTree *p, int iNode, char zWord[ROLLOUT_MAX_NAME + 1]) {
+  char zLong[6 * ROLLOUT_MAX_NAME];
+  int n =
+      iNode < 0 || BX_TREE_KIND(p, iNode) != '"' ? 0 : p->a[iNode].nByte - 2;
+  zWord[0] = 0;
+  if (n <= 0 || n > (int)sizeof(zLong)) return 0;
+  n = (int)(bxTreeDecode(zLong, p->z + p->a[iNode].iAt + 1, n) - zLong);
+  if (n > ROLLOUT_MAX_NAME || memchr(zLong, 0, (size_t)n) != 0) return 0;
+  memcpy(zWord, zLong, (size_t)n);
+  zWord[n] = 0;
+  if (strstr(zWord, "\xef\xbf\xbd") == 0) return n;
+  zWord[0] = 0;
+  return 0;
 }
 
-/* The type: a string of 1 to 100 bytes without a NUL, a constant, or
-** 'unknown'. Returns whether there is one. */
-static int readType(
-    RolloutJson *p, const char *zPaths, char *zType, BxErr *pErr) {
+/* The type: a word, a constant, or 'unknown'. Returns whether there is one. */
+static int readType(const RolloutJson *p, const char *zPaths,
+    char zType[ROLLOUT_MAX_NAME + 1]) {
   int i = bxRolloutPlace(p, zPaths);
   const char *zLast = strrchr(zPaths, '|');
-  char *z = 0;
   size_t n;
-  if (i >= 0 && BX_TREE_KIND(&p->tree, i) == '"' && !hasNul(&p->tree, i)) {
-    z = bxPlaceText(&p->tree, i, pErr);
-  } else if (i < 0) {
-    zLast = zLast ? zLast + 1 : zPaths;
-    if (*zLast != '$') z = bxPrintf(pErr, "%s", zLast);
+  if (bxRolloutWord(&p->tree, i, zType) > 0) return 1;
+  zLast = zLast ? zLast + 1 : zPaths;
+  n = strlen(zLast);
+  if (i < 0 && *zLast != '$' && n > 0 && n <= ROLLOUT_MAX_NAME) {
+    memcpy(zType, zLast, n + 1);
+    return 1;
   }
-  n = z ? strlen(z) : 0;
-  if (n > 0 && n <= ROLLOUT_MAX_NAME && strstr(z, "\xef\xbf\xbd") == 0) {
-    memcpy(zType, z, n + 1);
-  } else {
-    n = 0;
-    memcpy(zType, "unknown", 8);
-  }
-  sqlite3_free(z);
-  return n > 0;
+  memcpy(zType, "unknown", 8);
+  return 0;
 }
 
-static RolloutSpan spanOf(const BxTree *p, int iNode) {
-  RolloutSpan span = {0, 0};
-  if (iNode < 0) return span;
-  span.z = p->z + p->a[iNode].iAt;
-  span.n = p->a[iNode].nByte;
+RolloutSpan bxRolloutSpanOf(const BxTree *p, int iNode) {
+  RolloutSpan span = {p->z + p->a[iNode].iAt, p->a[iNode].nByte};
   return span;
 }
 
-/* Whether the bytes before a payload are those that an export writes. */
+/* Whether the bytes before a payload are those that an export writes, with a plain
+** time at a node. */
 static int isUsual(const RolloutLine *p, const BxTree *pTree, int iTime,
     const char *zBefore, i64 nBefore) {
   char z[13 + 26 + 8 + (ROLLOUT_MAX_NAME + 1) * BX_JSON_ROOM + 16];
   char *zEnd = z;
-  if (iTime < 0 || pTree->a[iTime].nByte != 26 || p->iTime < 0 ||
-      bxRolloutPlainTime(pTree->z + pTree->a[iTime].iAt + 1) < 0) {
-    return 0;
-  }
   memcpy(zEnd, "{\"timestamp\":", 13);
   memcpy(zEnd + 13, pTree->z + pTree->a[iTime].iAt, 26);
   memcpy(zEnd + 39, ",\"type\":", 8);
@@ -172,25 +173,22 @@ char *bxRolloutNameAt(
 void bxRolloutReadLine(BxStmts *pHome, const RolloutFormat *pFormat,
     RolloutJson *pJson, RolloutLine *p, BxErr *pErr) {
   const BxTree *pTree = &pJson->tree;
-  int iWhole = pJson->iTop, bType, iTime;
+  const char *zWhole = pTree->z + pTree->a[pJson->iTop].iAt;
+  int iTime, iPayload = -1, bPlain = 0;
   memset(p, 0, sizeof(*p));
-  bType = readType(pJson, pFormat ? pFormat->az[ROLLOUT_FORMAT_TYPE] : "$.type",
-      p->zType, pErr);
+  p->bTyped = readType(
+      pJson, pFormat ? pFormat->az[ROLLOUT_FORMAT_TYPE] : "$.type", p->zType);
   iTime = bxRolloutPlace(
       pJson, pFormat ? pFormat->az[ROLLOUT_FORMAT_TIME] : "$.timestamp|$.time");
-  p->iTime = iTime < 0 ? -1 : lineTime(pHome, pTree, iTime, pErr);
-  p->iPayload = pFormat && bType
-                    ? bxRolloutPlace(pJson, pFormat->az[ROLLOUT_FORMAT_PAYLOAD])
-                    : -1;
-  p->bWhole = p->iPayload < 0;
-  if (p->bWhole) p->iPayload = iWhole;
-  p->item.payload = spanOf(pTree, p->iPayload);
-  if (!p->bWhole) {
-    const char *zWhole = pTree->z + pTree->a[iWhole].iAt;
-    p->nUsual = p->item.payload.z - zWhole;
-    p->bUsual = isUsual(p, pTree, iTime, zWhole, p->nUsual);
+  p->iTime =
+      iTime < 0 ? -1 : lineTime(pHome, pFormat, pTree, iTime, &bPlain, pErr);
+  if (pFormat && p->bTyped) {
+    iPayload = bxRolloutPlace(pJson, pFormat->az[ROLLOUT_FORMAT_PAYLOAD]);
   }
-  pJson->iTop = p->iPayload;
-  p->item.payloadType = spanOf(pTree, bxRolloutPlace(pJson, "$.type"));
-  p->item.role = spanOf(pTree, bxRolloutPlace(pJson, "$.role"));
+  p->bWhole = iPayload < 0;
+  if (!p->bWhole) pJson->iTop = iPayload;
+  p->payload = bxRolloutSpanOf(pTree, pJson->iTop);
+  p->nUsual = p->payload.z - zWhole;
+  p->bUsual =
+      !p->bWhole && bPlain && isUsual(p, pTree, iTime, zWhole, p->nUsual);
 }

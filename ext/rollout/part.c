@@ -197,8 +197,8 @@ static int isRow(
     return 0;
   }
   if (sqlite3_column_int(p->pStored, 4)) return 1;
-  return z != 0 && n == pLine->item.payload.n &&
-         memcmp(z, pLine->item.payload.z, (size_t)n) == 0;
+  return z != 0 && n == pLine->payload.n &&
+         memcmp(z, pLine->payload.z, (size_t)n) == 0;
 }
 
 /* Notes the stored item that is the last one of the file so far. */
@@ -220,7 +220,7 @@ static void noteRow(RolloutPart *p, i64 *piTime, BxErr *pErr) {
 
 int bxPartHas(
     RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
-  RolloutSpan payload = pLine->item.payload;
+  RolloutSpan payload = pLine->payload;
   sqlite3_uint64 h, hChanged;
   if (p->eMatch == PART_BEGIN || p->eMatch == PART_IN_ORDER) {
     int bFirst = p->eMatch == PART_BEGIN;

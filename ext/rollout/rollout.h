@@ -185,6 +185,7 @@ enum {
 typedef struct RolloutFormat {
   char *az[ROLLOUT_FORMAT_TEXTS];
   int bOnce, bSpans, bApart;
+  int bGiven; /* not of a file: numbers are milliseconds */
   BxTest mark, names, newest;
 } RolloutFormat;
 
@@ -230,7 +231,6 @@ typedef struct RolloutRules {
   i64 nAttribute, nAttributeAlloc;
   RolloutAnswer aAnswer[ROLLOUT_ANSWERS];
   int nAnswer;
-  BxBytes first; /* the first bytes of preambles, and '\\' */
 } RolloutRules;
 
 /* The rules in force. They stay until the next call. NULL on error. Without
@@ -260,30 +260,13 @@ char *bxRolloutValue(
     const BxPlace *pPlace, const RolloutJson *pJson, BxErr *pErr);
 int bxRolloutIsPreamble(const RolloutRules *p, const char *z);
 
-/*---------------------------------------------------------- item.c ----*/
-
 #define ROLLOUT_MAX_NAME 100 /* bytes of a type; as in sql/rollout.sql */
 
-/* The position of a JSON value in its text; z is NULL if it is missing. */
+/* Some bytes of a text; z is NULL if they are missing. */
 typedef struct RolloutSpan {
   const char *z;
   i64 n;
 } RolloutSpan;
-
-typedef struct RolloutItem {
-  RolloutSpan whole, type, payload, timestamp;
-  RolloutSpan payloadType, role; /* members of the payload */
-  BxBytes first;                 /* the first bytes of all texts in it */
-  int bOdd;                      /* a key has an escape: do not use the parts */
-} RolloutItem;
-
-/* Finds the parts of the item at z. Returns its end. The text ends at zEnd; NULL
-** is returned if it is not surely JSON, which json_valid() must decide. With zEnd
-** NULL the text is known to be JSON. */
-const char *bxRolloutReadItem(const char *z, const char *zEnd, RolloutItem *p);
-/* Copies a string without escapes and of at most ROLLOUT_MAX_NAME bytes.
-** Returns its length, or 0 for an empty string or anything else. */
-int bxRolloutName(RolloutSpan token, char zName[ROLLOUT_MAX_NAME + 1]);
 
 /*---------------------------------------------------------- derive.c ----*/
 
@@ -318,34 +301,28 @@ typedef struct RolloutTale {
   char *azNew[BX_KINDS]; /* the title, cwd, model and branch */
   RolloutMark *aTurn, *aMark;
   i64 nTurnNew, nTurnAlloc, nMark, nMarkAlloc;
-  int eLast;        /* the last turn: 1: known; 0: ask the database; -1: none */
-  int bLastEvent;   /* the source of the message that began it */
-  RolloutSpan last; /* its payload, if that is in this batch */
-  char *zLast;      /* its text, once it was needed; may be NULL */
-  int bRead;        /* zLast is that text */
-  char zLastType[ROLLOUT_MAX_NAME + 1]; /* the type of that item */
-  i64 iLastKey; /* its item, if that is in the database */
+  int eLast;      /* the last turn: 1: known; 0: ask the database; -1: none */
+  int bLastEvent; /* the source of the message that began it */
+  char *zLast;    /* its text, or NULL */
   int bHasPrompt;
   RolloutUsage *aUsage;
   i64 nUsage, nUsageAlloc;
   int bStored; /* the items are in the database: this is the key of one */
   i64 iKey, iPromptKey;
-  i64 nTurnOld, nMarkOld;           /* those that other conversations own */
-  char zType[ROLLOUT_MAX_NAME + 1]; /* the last type that was looked up ... */
-  i64 iRule, nRule;                 /* ... and the places of it */
+  i64 nTurnOld, nMarkOld; /* those that other conversations own */
   char zPayloadType[ROLLOUT_MAX_NAME + 1]; /* as it is compared, or "" */
   char zRole[ROLLOUT_MAX_NAME + 1];
-  RolloutJson json, *pJson; /* a payload; the one of the item */
+  RolloutJson json;         /* for payloads that are read here */
+  const RolloutJson *pJson; /* the payload of the item */
 } RolloutTale;
 
 /* p must be zeroed. */
 void bxRolloutTaleBegin(
     RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
 void bxRolloutTaleEnd(RolloutTale *p);
-/* Reads the next item, which gets this sequence. pJson, if it is not NULL, has
-** the payload. */
-void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
-    const RolloutItem *pItem, RolloutJson *pJson);
+/* Reads the next item, which gets this sequence. pJson has the payload. */
+void bxRolloutTell(
+    RolloutTale *p, i64 iSequence, const char *zType, const RolloutJson *pJson);
 /* Reads stored items of conversation no, from one sequence to another. */
 void bxRolloutTellStored(
     RolloutTale *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr);
@@ -374,21 +351,23 @@ void bxRolloutUsageFree(RolloutTale *p);
 
 /*---------------------------------------------------------- line.c ----*/
 
-/* An item of a file. */
+/* An item of a file, or of an append. */
 typedef struct RolloutLine {
   char zType[ROLLOUT_MAX_NAME + 1];
-  i64 iTime; /* -1: it has none that can be read */
-  int iPayload;
+  int bTyped; /* that is its type, and not 'unknown' */
+  i64 iTime;  /* -1: it has none that can be read */
   int bWhole; /* the item is its own payload */
   int bUsual; /* what is before the payload is what an export writes ... */
   i64 nUsual; /* ... of this many bytes */
   int bMade;  /* the payload is not in the file */
-  RolloutItem item;
+  RolloutSpan payload;
 } RolloutLine;
 
-/* The time of 24 characters such as 2026-01-01T00:00:00.000Z, the form in which
-** an export writes times; -1 for all others. */
-i64 bxRolloutPlainTime(const char *z);
+/* The text of a node. */
+RolloutSpan bxRolloutSpanOf(const BxTree *p, int iNode);
+/* Copies a string of 1 to 100 bytes without a NUL or half a surrogate pair. Returns
+** its length, or 0 for anything else, also for no node. */
+int bxRolloutWord(const BxTree *p, int iNode, char zWord[ROLLOUT_MAX_NAME + 1]);
 /* Reads the item at pJson->iTop, which becomes the node of its payload. A format
 ** that is not known is NULL. */
 void bxRolloutReadLine(BxStmts *pHome, const RolloutFormat *pFormat,

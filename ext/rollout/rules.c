@@ -99,15 +99,8 @@ static void addAttribute(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
 static void readAllRules(
     RolloutRules *p, BxStmts *pHome, int bImport, BxErr *pErr) {
   sqlite3_stmt *pRow;
-  i64 i;
   bxPlacesRead(&p->places, pHome, 1,
       ~(1u << BX_KIND_ASSISTANT | 1u << BX_KIND_TOOL), pErr);
-  bxAddByte(&p->first, '\\');
-  for (i = 0; i < p->places.n && pErr->rc == SQLITE_OK; i++) {
-    const BxPlace *pPlace = &p->places.a[i];
-    if (pPlace->eKind != BX_KIND_PREAMBLE) continue;
-    bxAddByte(&p->first, *pPlace->az[BX_PLACE_AT]);
-  }
   if (!bImport) return;
   pRow = bxStmt(pHome, zLineFormats, pErr);
   while (bxRow(pRow, pErr)) addFormat(p, pRow, pErr);

@@ -144,20 +144,20 @@ BAD_ITEMS = [
     ("", "not empty"), ("5", "must be a JSON array"), ('"x"', "must be a JSON"),
     ("null", "must be a JSON array"), ("[", "malformed JSON"), ("{", "malformed"),
     ("[{}]", "item 0 has no type"), ("{}", "item 0 has no type"),
-    ('[{"type":"compacted","payload":1},5]', "item 1 is of JSON type integer"),
-    ('[{"type":"compacted"},null]', "item 1 is of JSON type null"),
-    ('[[{"type":"x"}]]', "item 0 is of JSON type array"),
-    ('[{"type":"compacted","payload":{}},"x"]', "item 1 is of JSON type text"),
+    ('[{"type":"compacted","payload":1},5]', "item 1 is not an object, got 5"),
+    ('[{"type":"compacted"},null]', "item 1 is not an object, got null"),
+    ('[[{"type":"x"}]]', 'item 0 is not an object, got '),
+    ('[{"type":"compacted","payload":{}},"x"]', 'item 1 is not an object, got "x"'),
     ('[{"type":5}]', "item 0 has no type"), ('[{"type":""}]', "has no type"),
     ('[{"type":null}]', "item 0 has no type"), ('[{"type":[]}]', "has no type"),
-    ('[{"type":"%s"}]' % ("x" * 101), "more than 100 bytes"),
+    ('[{"type":"%s"}]' % ("x" * 101), "1 to 100 bytes"),
     ("[" * 3000 + "]" * 3000, "malformed JSON"),
     ('[{"type":"compacted","payload":{}}] x', "malformed JSON"),
     ("[{'type':'compacted'}]", "malformed JSON"),
     ('["{\\"type\\":\\"compacted\\",\\"payload\\":{}}"]',
-     "item 0 is of JSON type text"),
+     'item 0 is not an object, got "{'),
     ('[{"type":"comp\\ud83dacted","payload":{}}]', "half a surrogate pair"),
-    ('[{"type":"comp\\u0000acted","payload":{}}]', "a type with a NUL"),
+    ('[{"type":"comp\\u0000acted","payload":{}}]', "without a NUL"),
 ]
 
 
@@ -200,20 +200,6 @@ def test_item_0_is_the_session_meta(db, items, way):
         [{"type": "session_meta", "payload": {"id": ID, "cwd": "/w"}}])})
     assert one(db, "SELECT cwd FROM rollouts WHERE id = ?", ID) == "/w"
     well(db)
-
-
-def test_payload_type_with_nul_is_the_same_in_both_ways(db):
-    item = event("user_message\0x", message="m")
-    for rollout in (ID, OTHER):
-        create(db, rollout)
-    append(db, ID, item)
-    db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
-               (OTHER, json.dumps(item)))
-    derive(db)
-    first, second = rows(db, "SELECT item_count, turns FROM rollouts")
-    assert first == second
-    assert texts(db, ID)[1:] == [
-        (n, p.replace(": ", ":").replace(", ", ",")) for n, p in texts(db, OTHER)][1:]
 
 
 def test_create_takes_the_id_of_the_session_meta(db):

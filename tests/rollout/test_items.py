@@ -8,7 +8,7 @@ from rollout_helpers import ID, create, one, rows
 
 SPACES = ["", " ", "\n", "\t \r\n"]
 NAMES = ["type", "payload", "timestamp", "role", "x", "typ", "type ", "",
-         'q\\"uote', "back\\\\", "t\\u0079pe", "\\u0070ayload"]
+         'q\\"uote', "back\\\\", "x\\u0079"]
 STRINGS = ['""', '"compacted"', '"message"', '"user"', '"a\\"b"', '"\\\\"',
            '"\\\\\\""', '"{"', '"]}"', '","', '"é😀"', '"\\u00e9"', '"com\\u0070acted"',
            '"' + "n" * 100 + '"', '"' + "n" * 101 + '"', '"1999-12-31T00:00:00Z"']
