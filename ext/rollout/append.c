@@ -73,17 +73,15 @@ static void takeItem(Append *p, i64 i) {
   }
   if (p->pErr->rc != SQLITE_OK) return;
   if (!bxRolloutKeeps(p->pHome, line.zType, zPayloadType, p->pErr)) {
-    bxRolloutBatchDrop(
-        pWork->pBatch, line.zType, zPayloadType, 1, line.payload.n, p->pErr);
+    bxRolloutDrop(pWork, line.zType, zPayloadType, 1, line.payload.n, p->pErr);
     return;
   }
   if (!line.bWhole) {
-    bxRolloutTell(&pWork->tale,
-        pWork->head.iLast + 1 + bxRolloutBatchCount(pWork->pBatch), line.zType,
-        &p->json);
+    bxRolloutTell(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem,
+        line.zType, &p->json);
   }
-  bxRolloutBatchAdd(pWork->pBatch, line.iTime < 0 ? p->iNow : line.iTime,
-      line.zType, line.payload, 0, p->pErr);
+  bxRolloutAdd(pWork, line.iTime < 0 ? p->iNow : line.iTime, line.zType,
+      line.payload, 0, p->pErr);
 }
 
 /* Reads item i, which begins at z. Returns its end. */
@@ -158,12 +156,11 @@ void bxRolloutAppend(BxCall *p) {
   if (p->err.rc == SQLITE_OK) {
     readAll(&append, zItems, zItems + sqlite3_value_bytes(p->aArg[1]));
   }
-  bxRolloutWorkPut(&pWork, 1, append.pHome, append.iNow, &p->err);
+  bxRolloutWorkPut(pWork, append.pHome, append.iNow, &p->err);
   if (pWork->head.bAnyBehind) bxRolloutCatchUp(append.pHome, 0, &p->err);
   if (p->err.rc == SQLITE_OK) {
-    i64 n = bxRolloutBatchCount(pWork->pBatch);
-    bxReturnInt(p, n);
-    bxRoom(append.pHome, n, p->pCtx == 0, &p->err);
+    bxReturnInt(p, pWork->nItem);
+    bxRoom(append.pHome, pWork->nItem, p->pCtx == 0, &p->err);
   }
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   bxRolloutWorkEnd(pWork);

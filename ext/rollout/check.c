@@ -64,18 +64,6 @@ static const char zDiffers[] =
     " rollout_rebuild() derives it' FROM x WHERE ?12 IS NOT NULL";
 /* clang-format on */
 
-/* Marks as JSON, as the query makes it. */
-static char *listOfMarks(const RolloutMark *a, i64 i, i64 n, BxErr *pErr) {
-  sqlite3_str *pOut = sqlite3_str_new(0);
-  const char *zBefore = "[";
-  for (; i < n; i++, zBefore = ",") {
-    sqlite3_str_appendf(
-        pOut, "%s[%lld,%lld]", zBefore, a[i].iSequence, a[i].iFirst);
-  }
-  sqlite3_str_appendall(pOut, *zBefore == '[' ? "[]" : "]");
-  return bxFinish(pOut, pErr);
-}
-
 /* Compares a conversation of which iLast is the last item that is derived. */
 static void checkOne(
     BxStmts *p, i64 no, i64 iLast, int *pnLeft, BxProblems *pOut, BxErr *pErr) {
@@ -89,8 +77,8 @@ static void checkOne(
   bxRolloutTellStored(&tale, no, 1, iLast, pErr);
   tale.no = no;
   iUsage = bxRolloutUsageDiffers(&tale, pErr);
-  zTurns = listOfMarks(tale.aTurn, tale.nTurnOld, tale.nTurnNew, pErr);
-  zMarks = listOfMarks(tale.aMark, tale.nMarkOld, tale.nMark, pErr);
+  zTurns = bxRolloutMarks(tale.aTurn, tale.nTurnOld, tale.nTurnNew, pErr);
+  zMarks = bxRolloutMarks(tale.aMark, tale.nMarkOld, tale.nMark, pErr);
   pRow = bxStmt(p, zDiffers, pErr);
   bxBind(pRow, pErr, "ittiiittttti", no, zTurns, zMarks, tale.nTurn, tale.iUser,
       tale.iPromptKey, tale.zPrompt, tale.azNew[BX_KIND_TITLE],

@@ -360,6 +360,17 @@ void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
 
 /*---------------------------------------------------------- stored items ----*/
 
+char *bxRolloutMarks(const RolloutMark *a, i64 i, i64 n, BxErr *pErr) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  const char *zBefore = "[";
+  for (; i < n; i++, zBefore = ",") {
+    sqlite3_str_appendf(
+        pOut, "%s[%lld,%lld]", zBefore, a[i].iSequence, a[i].iFirst);
+  }
+  sqlite3_str_appendall(pOut, *zBefore == '[' ? "[]" : "]");
+  return bxFinish(pOut, pErr);
+}
+
 #define CATCH_UP 1000 /* items of other conversations, at most, in one call */
 
 /* From here on the items are those of the conversation itself. */

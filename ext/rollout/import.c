@@ -95,42 +95,20 @@ static RolloutPart *addImported(Import *p, char *zName, char *zAgent) {
   return pPart;
 }
 
-/* The place of a part, or the free one for it. nPlace is a power of 2. */
-static RolloutPart **partPlace(
-    const Import *p, const char *zName, const char *zAgent) {
+/* The number of the part with these names, from 1 on, in the map: 0 if there is none.
+** NULL on error. */
+static i64 *partNumber(Import *p, const char *zName, const char *zAgent) {
   sqlite3_uint64 h = bxHashOf(zName, (i64)strlen(zName));
-  i64 i;
+  i64 *pi;
   if (zAgent != 0) h = bxHashMix(h, bxHashOf(zAgent, (i64)strlen(zAgent)));
-  i = (i64)(h & (sqlite3_uint64)(p->nPlace - 1));
-  while (
-      p->apPlace[i] != 0 && (!bxSameText(p->apPlace[i]->zName, zName) ||
-                                !bxSameText(p->apPlace[i]->zAgent, zAgent))) {
-    i = (i + 1) & (p->nPlace - 1);
-  }
-  return &p->apPlace[i];
-}
-
-/* Makes a part findable by its names. */
-static void placePart(Import *p, RolloutPart *pPart) {
-  i64 n = p->nPlace ? 2 * p->nPlace : 16, i;
-  if (2 * p->nPart >= p->nPlace) { /* makes room for twice as many */
-    RolloutPart **ap = bxNew(sizeof(*ap) * (size_t)n, p->pErr);
-    if (ap == 0) return;
-    sqlite3_free(p->apPlace);
-    p->apPlace = ap;
-    p->nPlace = n;
-    for (i = 0; i < p->nPart; i++) {
-      RolloutPart *pOld = p->apPart[i];
-      if (pOld->zName == 0) continue;
-      *partPlace(p, pOld->zName, pOld->zAgent) = pOld;
+  for (;; h = bxHashMix(h, 1)) { /* goes on while the names are others */
+    pi = bxMapAt(&p->names, h, p->pErr);
+    if (pi == 0 || *pi == 0 ||
+        (bxSameText(p->apPart[*pi - 1]->zName, zName) &&
+            bxSameText(p->apPart[*pi - 1]->zAgent, zAgent))) {
+      return pi;
     }
   }
-  *partPlace(p, pPart->zName, pPart->zAgent) = pPart;
-}
-
-static RolloutPart *importedPart(
-    Import *p, const char *zName, const char *zAgent) {
-  return p->nPlace > 0 ? *partPlace(p, zName, zAgent) : 0;
 }
 
 static void partId(
@@ -141,21 +119,22 @@ static void partId(
 
 /* The part to which an item belongs. Frees the names. */
 RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent) {
-  RolloutPart *pPart = importedPart(p, zName, zAgent);
-  if (pPart != 0) {
+  i64 *pi = partNumber(p, zName, zAgent);
+  RolloutPart *pPart;
+  if (pi == 0 || *pi > 0) {
     sqlite3_free(zName);
     sqlite3_free(zAgent);
-    return pPart;
+    return pi != 0 ? p->apPart[*pi - 1] : 0;
   }
   if (p->apPart[0]->zName == 0) { /* the first name is that of the first part */
     p->apPart[0]->zName = zName;
     p->apPart[0]->zAgent = zAgent;
-    placePart(p, p->apPart[0]);
+    *pi = 1;
     return p->apPart[0];
   }
   pPart = addImported(p, zName, zAgent);
   if (pPart == 0) return 0;
-  placePart(p, pPart);
+  *pi = p->nPart;
   partId(p, zName, zAgent, pPart->work.zId);
   bxPartOpen(pPart, p->pHome, p->iNow, p->pErr);
   return pPart;
@@ -169,9 +148,9 @@ static int isMeta(const char *zType) {
 
 /* The conversation of which a part is an agent. */
 static void findParent(Import *p, const RolloutPart *pPart, char zId[37]) {
-  const RolloutPart *pParent = importedPart(p, pPart->zName, 0);
-  if (pParent != 0) {
-    memcpy(zId, pParent->work.zId, 37);
+  const i64 *pi = partNumber(p, pPart->zName, 0);
+  if (pi != 0 && *pi > 0) {
+    memcpy(zId, p->apPart[*pi - 1]->work.zId, 37);
   } else {
     partId(p, pPart->zName, 0, zId);
   }
@@ -204,13 +183,11 @@ static char *makeMeta(Import *p, RolloutPart *pPart, i64 iTime) {
 ** payload is made at the end, when more is known. */
 static void addMeta(Import *p, RolloutPart *pPart, i64 iTime) {
   static const RolloutSpan none = {"{}", 2}, empty = {"", 0};
-  RolloutFrame *pFrame;
-  bxRolloutBatchAdd(
-      pPart->work.pBatch, iTime, "session_meta", none, 0, p->pErr);
-  if (p->pErr->rc != SQLITE_OK) return;
-  pFrame = bxRolloutBatchFrame(pPart->work.pBatch);
-  pFrame->before = pFrame->after = empty;
-  pFrame->bQuiet = 1;
+  RolloutItem *pItem =
+      bxRolloutAdd(&pPart->work, iTime, "session_meta", none, 0, p->pErr);
+  if (pItem == 0) return;
+  pItem->before = pItem->after = empty;
+  pItem->bQuiet = 1;
   pPart->bMade = 1;
 }
 
@@ -249,8 +226,8 @@ void bxImportEnd(Import *p, RolloutSpan after) {
   int bUsual = isUsualEnd(after);
   if (!p->bLast || p->pErr->rc != SQLITE_OK) return;
   if (p->bLastNew) {
-    RolloutFrame *pFrame = bxRolloutBatchFrame(pPart->work.pBatch);
-    if (pFrame->bQuiet || !bUsual) pFrame->after = after;
+    RolloutItem *pItem = &pPart->work.aItem[pPart->work.nItem - 1];
+    if (pItem->bQuiet || !bUsual) pItem->after = after;
   } else if (pPart->eMatch != PART_BAG &&
              (bUsual ? pPart->nAfter >= 0
                      : pPart->nAfter != after.n ||
@@ -258,7 +235,8 @@ void bxImportEnd(Import *p, RolloutSpan after) {
                                (size_t)after.n) != 0)) {
     /* the file has grown since, or its last line is whole now */
     if (bUsual) after.z = 0;
-    bxRolloutBatchTail(pPart->work.pBatch, pPart->iMatched, after);
+    pPart->work.iTail = pPart->iMatched;
+    pPart->work.tail = after;
   }
 }
 
@@ -278,25 +256,22 @@ static void countBad(Import *p, RolloutPart *pPart, int bNew) {
 static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
     i64 iTime, RolloutSpan before) {
   RolloutWork *pWork = &pPart->work;
-  i64 n = bxRolloutBatchCount(pWork->pBatch);
   RolloutSpan payload = pLine->payload;
   char *zOwned = 0;
-  RolloutFrame *pFrame;
+  RolloutItem *pItem;
   if (pLine->bMade) {
     zOwned = bxPrintf(p->pErr, "%.*s", (int)payload.n, payload.z);
     if (zOwned == 0) return;
     payload.z = zOwned;
   }
-  if (p->pJson != 0 && (pWork->head.no > 0 || n > 0)) {
-    bxRolloutTell(
-        &pWork->tale, pWork->head.iLast + 1 + n, pLine->zType, p->pJson);
+  if (p->pJson != 0 && (pWork->head.no > 0 || pWork->nItem > 0)) {
+    bxRolloutTell(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem,
+        pLine->zType, p->pJson);
   }
-  bxRolloutBatchAdd(
-      pWork->pBatch, iTime, pLine->zType, payload, zOwned, p->pErr);
-  if (p->pErr->rc != SQLITE_OK) return;
-  pFrame = bxRolloutBatchFrame(pWork->pBatch);
-  pFrame->bQuiet = pLine->bMade;
-  if (!pLine->bUsual || before.n != pLine->nUsual) pFrame->before = before;
+  pItem = bxRolloutAdd(pWork, iTime, pLine->zType, payload, zOwned, p->pErr);
+  if (pItem == 0) return;
+  pItem->bQuiet = pLine->bMade;
+  if (!pLine->bUsual || before.n != pLine->nUsual) pItem->before = before;
   p->pReport->nNew++;
 }
 
@@ -306,8 +281,7 @@ static void beginPart(
     Import *p, RolloutPart *pPart, const RolloutLine *pLine, i64 iTime) {
   int bMeta =
       isMeta(pLine->zType) && !pLine->bWhole && *pLine->payload.z == '{';
-  if (pPart->work.head.no == 0 && !bMeta &&
-      bxRolloutBatchCount(pPart->work.pBatch) == 0) {
+  if (pPart->work.head.no == 0 && !bMeta && pPart->work.nItem == 0) {
     addMeta(p, pPart, iTime);
     pPart->iFirst = iTime;
   }
@@ -687,7 +661,10 @@ static void firstPart(Import *p, const char *zId) {
     if (p->zName != 0) {
       pPart->zName = bxPrintf(p->pErr, "%s", p->zName);
       if (p->zAgent != 0) pPart->zAgent = bxPrintf(p->pErr, "%s", p->zAgent);
-      if (p->pErr->rc == SQLITE_OK) placePart(p, pPart);
+      if (p->pErr->rc == SQLITE_OK) {
+        i64 *pi = partNumber(p, pPart->zName, pPart->zAgent);
+        if (pi != 0) *pi = 1;
+      }
       partId(p, p->zName, p->zAgent, pPart->work.zId);
     } else {
       line = firstOfFile(p, bxSkipSpace(z));
@@ -701,35 +678,37 @@ static void firstPart(Import *p, const char *zId) {
 
 /*--------------------------------------------------------------- writing ----*/
 
+/* The payload of a session_meta that is not in the file: now that more is known. */
+static void completeMeta(Import *p, RolloutPart *pPart) {
+  RolloutItem *pItem = &pPart->work.aItem[0];
+  pItem->zOwned = makeMeta(p, pPart, pPart->iFirst);
+  if (pItem->zOwned == 0) return;
+  pItem->payload.z = pItem->zOwned;
+  pItem->payload.n = (i64)strlen(pItem->zOwned);
+}
+
 /* Completes the parts and writes them. */
 static void putParts(Import *p) {
-  RolloutWork **ap = bxNew(sizeof(*ap) * (size_t)(p->nPart + 1), p->pErr);
   i64 i;
-  int n = 0;
+  int bAny = 0;
   for (i = 0; i < p->nPart && p->pErr->rc == SQLITE_OK; i++) {
     RolloutPart *pPart = p->apPart[i];
     sqlite3_finalize(pPart->pStored);
     pPart->pStored = 0;
-    if (pPart->bMade) {
-      bxRolloutBatchFirst(
-          pPart->work.pBatch, makeMeta(p, pPart, pPart->iFirst));
-    }
-    if (pPart->work.head.no > 0 ||
-        bxRolloutBatchCount(pPart->work.pBatch) > 0) {
-      bxRolloutBatchDrop(pPart->work.pBatch, "damaged line", "", pPart->nBad,
-          pPart->nBadByte, p->pErr);
-      ap[n++] = &pPart->work;
-    }
+    if (pPart->bMade) completeMeta(p, pPart);
+    if (pPart->work.head.no == 0 && pPart->work.nItem == 0) continue;
+    bAny = 1;
+    bxRolloutDrop(&pPart->work, "damaged line", "", pPart->nBad,
+        pPart->nBadByte, p->pErr);
+    bxRolloutWorkPut(&pPart->work, p->pHome, p->iNow, p->pErr);
   }
-  if (n == 0 && !p->bStore) {
+  if (!bAny && !p->bStore) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "ValidationError: Invalid rollout file: none of its %lld lines can be "
         "read; a line must be JSON, or text in UTF-8",
         p->pReport->nLine);
   }
-  bxRolloutWorkPut(ap, n, p->pHome, p->iNow, p->pErr);
   bxRolloutCatchUp(p->pHome, 0, p->pErr);
-  sqlite3_free(ap);
 }
 
 /* Adds the conversations that have items to the report. */
@@ -738,7 +717,7 @@ static void noteIds(Import *p) {
   for (i = 0; i < p->nPart; i++) {
     const RolloutPart *pPart = p->apPart[i];
     if ((i > 0 || p->bStore) && pPart->work.head.no == 0 &&
-        bxRolloutBatchCount(pPart->work.pBatch) == 0) {
+        pPart->work.nItem == 0) {
       continue;
     }
     bxReportId(p->pReport, pPart->work.zId);
@@ -769,7 +748,7 @@ static void freeImport(Import *p) {
     sqlite3_free(p->apPart[i]);
   }
   sqlite3_free(p->apPart);
-  sqlite3_free(p->apPlace);
+  sqlite3_free(p->names.a);
   sqlite3_free(p->zName);
   sqlite3_free(p->zAgent);
   bxTreeFree(&p->json.tree);

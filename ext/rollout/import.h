@@ -14,14 +14,6 @@ typedef struct ImportSpan {
   RolloutPart *pPart;
 } ImportSpan;
 
-/* The conversation that a trace names; or the newest message of a call. */
-typedef struct ImportTrace {
-  sqlite3_uint64 hash;
-  i64 i; /* the first one counts; of messages the last one */
-  char *zName;
-  const char *zAt; /* where it is in the file */
-} ImportTrace;
-
 typedef struct Import Import;
 struct Import {
   BxStmts *pHome;
@@ -29,8 +21,7 @@ struct Import {
   const RolloutFormat *pFormat; /* NULL: not known */
   RolloutPart **apPart;         /* in the order in which the file names them */
   i64 nPart, nPartAlloc;
-  RolloutPart **apPlace; /* those with names, by the hash of these */
-  i64 nPlace;
+  RolloutMap names;    /* of those with names the number, from 1 on */
   RolloutPart *pPart;  /* of the last item */
   RolloutPart *pNamed; /* which the line names for all its items, or NULL */
   i64 iNow, iTime; /* the time of lines that have none before any that has */
@@ -51,10 +42,10 @@ struct Import {
   int iList, iOuter; /* the array in which it is, and the outermost item */
   ImportSpan *aSpan; /* the spans of the line */
   i64 nSpan, nSpanAlloc;
-  ImportTrace *aTrace; /* sorted */
-  i64 nTrace, nTraceAlloc;
-  ImportTrace *aCall; /* sorted */
-  i64 nCall, nCallAlloc;
+  RolloutMap
+      traces; /* the piece, from 1 on, that is the conversation of a trace */
+  RolloutMap
+      calls; /* where the newest message of a call is in the file, from 1 on */
   char **azPiece; /* texts that were made; frames point into them */
   i64 nPiece, nPieceAlloc;
   int bClosed; /* what follows the last item on its line is not at zGap ... */

@@ -58,7 +58,7 @@ static const char zItemsPart[] =
     "FROM main.rollout__segments AS s JOIN main.rollout__marks AS t "
     "ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1 AND t.kind = 'turn' "
-    "UNION SELECT value FROM json_each(?3)), "
+    "UNION SELECT value ->> 0 FROM json_each(?3)), "
     "node(key, turn, at, place) AS (SELECT key, key, sequence, sequence FROM x "
     "WHERE key IS NOT NULL AND (up IS NULL OR up NOT IN ("
     "SELECT key FROM x WHERE key IS NOT NULL)) UNION SELECT x.key, "
@@ -190,19 +190,15 @@ static const char zUnpack[] =
     "value ->> 11 AS item_call, value ->> 12 AS item_result "
     "FROM json_each(?1)) ";
 
-/* The sequences at which turns begin that are not derived yet, as JSON. */
+/* The turns that are not derived yet, as bxRolloutMarks() lists them. */
 static char *pendingTurns(BxStmts *p, const RolloutHead *pHead, BxErr *pErr) {
-  sqlite3_str *pOut = sqlite3_str_new(0);
   RolloutTale told;
-  i64 i;
+  char *z;
   memset(&told, 0, sizeof(told));
   bxRolloutTellPending(&told, p, pHead, pErr);
-  for (i = 0; i < told.nTurnNew; i++) {
-    sqlite3_str_appendf(pOut, "%s%lld", i ? "," : "[", told.aTurn[i].iSequence);
-  }
-  sqlite3_str_appendall(pOut, told.nTurnNew ? "]" : "[]");
+  z = bxRolloutMarks(told.aTurn, 0, told.nTurnNew, pErr);
   bxRolloutTaleEnd(&told);
-  return bxFinish(pOut, pErr);
+  return z;
 }
 
 /* Prepares a query on the items of a conversation, and binds its parameters. */

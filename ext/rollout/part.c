@@ -16,7 +16,6 @@
 #include "part.h"
 SQLITE_EXTENSION_INIT3
 
-#include <stdlib.h>
 #include <string.h>
 
 /*------------------------------------------------------------------ ids ----*/
@@ -46,6 +45,29 @@ void bxPartId(const char *zFormat, int bApart, const char *zName,
     return;
   }
   bxPartUuid(zFormat, zName, zAgent, zId);
+}
+
+/*---------------------------------------------------------------- hashes ----*/
+
+i64 *bxMapAt(RolloutMap *p, sqlite3_uint64 h, BxErr *pErr) {
+  i64 i;
+  h |= 1; /* 0 is a free place */
+  if (2 * p->n >= p->nAlloc) {
+    RolloutMap more = {0, 0, p->nAlloc ? 2 * p->nAlloc : 64};
+    more.a = bxNew(sizeof(*more.a) * (size_t)more.nAlloc, pErr);
+    if (more.a == 0) return 0;
+    for (i = 0; i < p->nAlloc; i++) {
+      if (p->a[i].h != 0) *bxMapAt(&more, p->a[i].h, pErr) = p->a[i].i;
+    }
+    sqlite3_free(p->a);
+    *p = more;
+  }
+  assert((p->nAlloc & (p->nAlloc - 1)) == 0 && p->n < p->nAlloc);
+  i = (i64)(h >> 8) & (p->nAlloc - 1);
+  while (p->a[i].h != 0 && p->a[i].h != h) i = (i + 1) & (p->nAlloc - 1);
+  if (p->a[i].h == 0) p->n++;
+  p->a[i].h = h;
+  return &p->a[i].i;
 }
 
 /*------------------------------------------------------ what is stored ----*/
@@ -78,44 +100,17 @@ void bxPartOpen(RolloutPart *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
 
 void bxPartClose(RolloutPart *p) {
   sqlite3_finalize(p->pStored);
-  sqlite3_free(p->aBag);
-  sqlite3_free(p->aSeen);
+  sqlite3_free(p->bag.a);
+  sqlite3_free(p->seen.a);
   sqlite3_free(p->zName);
   sqlite3_free(p->zAgent);
   sqlite3_free(p->zAfter);
   bxRolloutWorkEnd(&p->work);
 }
 
-/* The place of a hash, or the free one for it. nSeenAlloc is a power of 2. */
-static sqlite3_uint64 *seenPlace(RolloutPart *p, sqlite3_uint64 h) {
-  i64 i = (i64)(h & (sqlite3_uint64)(p->nSeenAlloc - 1));
-  while (p->aSeen[i] != 0 && p->aSeen[i] != h) i = (i + 1) % p->nSeenAlloc;
-  return &p->aSeen[i];
-}
-
-/* Makes room for twice as many. */
-static void growSeen(RolloutPart *p, BxErr *pErr) {
-  RolloutPart old = *p;
-  i64 n = old.nSeenAlloc ? 2 * old.nSeenAlloc : 256, i;
-  sqlite3_uint64 *a = bxNew(sizeof(*a) * (size_t)n, pErr);
-  if (a == 0) return;
-  p->aSeen = a;
-  p->nSeenAlloc = n;
-  for (i = 0; i < old.nSeenAlloc; i++) {
-    if (old.aSeen[i] != 0) *seenPlace(p, old.aSeen[i]) = old.aSeen[i];
-  }
-  sqlite3_free(old.aSeen);
-}
-
 int bxPartSeen(RolloutPart *p, RolloutSpan payload, BxErr *pErr) {
-  sqlite3_uint64 h = bxHashOf(payload.z, payload.n) | 1, *pPlace;
-  if (2 * p->nSeen >= p->nSeenAlloc) growSeen(p, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  pPlace = seenPlace(p, h);
-  if (*pPlace == h) return 1;
-  *pPlace = h;
-  p->nSeen++;
-  return 0;
+  i64 *pn = bxMapAt(&p->seen, bxHashOf(payload.z, payload.n), pErr);
+  return pn != 0 && (*pn)++ > 0;
 }
 
 #define NO_TIME (-1)
@@ -129,10 +124,8 @@ static sqlite3_uint64 hashItem(
 }
 
 static void bagHash(RolloutPart *p, sqlite3_uint64 h, BxErr *pErr) {
-  RolloutPartHash *a =
-      bxAdd(&p->aBag, &p->nBag, &p->nBagAlloc, sizeof(*a), pErr);
-  if (a == 0) return;
-  a->h = h;
+  i64 *pn = bxMapAt(&p->bag, h, pErr);
+  if (pn != 0) ++*pn;
 }
 
 /* Puts the row of pStored into the bag. A changed one is there for a line with a
@@ -153,37 +146,17 @@ static void bagRow(RolloutPart *p, BxErr *pErr) {
   }
 }
 
-static int compareHashes(const void *pLeft, const void *pRight) {
-  sqlite3_uint64 h1 = ((const RolloutPartHash *)pLeft)->h;
-  sqlite3_uint64 h2 = ((const RolloutPartHash *)pRight)->h;
-  return (h1 > h2) - (h1 < h2);
-}
-
 /* Puts the rows that are left into the bag; with bRow also the current one. */
 static void fillBag(RolloutPart *p, int bRow, BxErr *pErr) {
   p->eMatch = PART_BAG;
   if (bRow) bagRow(p, pErr);
   while (bxRow(p->pStored, pErr)) bagRow(p, pErr);
-  if (p->nBag > 1) {
-    qsort(p->aBag, (size_t)p->nBag, sizeof(*p->aBag), compareHashes);
-  }
 }
 
 /* Takes one item with this hash out of the bag. */
-static int takeHash(RolloutPart *p, sqlite3_uint64 h) {
-  i64 iLow = 0, iHigh = p->nBag;
-  while (iLow < iHigh) {
-    i64 i = (iLow + iHigh) / 2;
-    if (p->aBag[i].h < h) {
-      iLow = i + 1;
-    } else {
-      iHigh = i;
-    }
-  }
-  while (iLow < p->nBag && p->aBag[iLow].h == h && p->aBag[iLow].bUsed) iLow++;
-  if (iLow == p->nBag || p->aBag[iLow].h != h) return 0;
-  p->aBag[iLow].bUsed = 1;
-  return 1;
+static int takeHash(RolloutPart *p, sqlite3_uint64 h, BxErr *pErr) {
+  i64 *pn = bxMapAt(&p->bag, h, pErr);
+  return pn != 0 && *pn > 0 && (*pn)-- > 0;
 }
 
 /* Whether the row of pStored is this item. */
@@ -243,5 +216,5 @@ int bxPartHas(
   h = hashItem(
       pLine->zType, p->bWhole ? NO_TIME : *piTime, payload.z, payload.n);
   hChanged = hashItem(pLine->zType, pLine->iTime < 0 ? NO_TIME : *piTime, 0, 0);
-  return takeHash(p, h) || takeHash(p, hChanged);
+  return takeHash(p, h, pErr) || takeHash(p, hChanged, pErr);
 }

@@ -14,10 +14,17 @@ typedef enum {
   PART_BAG       /* those that are left are in a bag of hashes */
 } RolloutPartMatch;
 
-typedef struct RolloutPartHash {
-  sqlite3_uint64 h;
-  int bUsed;
-} RolloutPartHash;
+/* Numbers by hashes. Zeroed at first; free a. */
+typedef struct RolloutMap {
+  struct {
+    sqlite3_uint64 h;
+    i64 i;
+  } * a;
+  i64 n, nAlloc; /* a power of 2 */
+} RolloutMap;
+
+/* The number of a hash, which is 0 at first. NULL on error. */
+i64 *bxMapAt(RolloutMap *p, sqlite3_uint64 h, BxErr *pErr);
 
 typedef struct RolloutPart {
   RolloutWork work;
@@ -26,13 +33,11 @@ typedef struct RolloutPart {
   int bWhole; /* its payloads are whole lines, with the times in them */
   RolloutPartMatch eMatch;
   sqlite3_stmt *pStored;
-  RolloutPartHash *aBag;
-  i64 nBag, nBagAlloc;
-  i64 iMatched; /* sequence of the last stored item that is in the file */
-  char *zAfter; /* what follows it; nAfter is -1 for what an export writes */
+  RolloutMap bag; /* of each hash how many there are */
+  i64 iMatched;   /* sequence of the last stored item that is in the file */
+  char *zAfter;   /* what follows it; nAfter is -1 for what an export writes */
   i64 nAfter;
-  sqlite3_uint64 *aSeen; /* hashes of payloads: nSeen of nSeenAlloc places */
-  i64 nSeen, nSeenAlloc;
+  RolloutMap seen;    /* hashes of payloads */
   i64 iTime;          /* of the last item, or -1 */
   int bMade;          /* its session_meta is not in the file ... */
   i64 iFirst;         /* ... and has this time */

@@ -217,12 +217,10 @@ typedef struct RolloutRules {
   i64 iCall; /* the call that has asked for them last */
   i64 nSeen,
       iData; /* as of which change they are known: see bxRolloutRules() */
-  sqlite3_uint64 hash; /* of these rows */
-  int bImport;         /* those are among them that only an import needs */
-  int bSure;           /* no rollback can undo them */
-  int bSolid; /* nor the answers of the policy: since a call that began */
-  i64 nSolid; /* with nothing to roll back, nobody else changed anything */
-  unsigned iCommit;
+  int bSolid; /* no rollback can undo them, nor the answers of the policy: since a */
+  i64 nSolid; /* call that began with nothing to roll back, nobody else changed */
+  i64 iPlaces; /* anything */
+  int bImport; /* those are among them that only an import needs */
   int bSearch; /* there is an index of the texts */
   BxPlaces places;
   RolloutFormat *aFormat;
@@ -234,7 +232,7 @@ typedef struct RolloutRules {
 } RolloutRules;
 
 /* The rules in force. They stay until the next call. NULL on error. Without
-** bImport those that only an import needs may be old. */
+** bImport those that only an import needs may be missing, or old. */
 const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr);
 void bxRolloutRulesFree(RolloutRules *p);
 /* Whether the policy keeps items of these types. Call bxRolloutRules() first. A
@@ -338,6 +336,8 @@ void bxRolloutTellPending(
 /* Puts the texts of new items into the index, if there is one. */
 void bxRolloutSearchPut(BxStmts *pHome, const RolloutRules *pRules, i64 no,
     i64 iFirst, i64 iLast, BxErr *pErr);
+/* Marks from i to n as JSON: [[sequence, first], ...]. */
+char *bxRolloutMarks(const RolloutMark *a, i64 i, i64 n, BxErr *pErr);
 /* Writes what was told, once the items are stored and counted. */
 void bxRolloutTalePut(RolloutTale *p, BxErr *pErr);
 
@@ -390,50 +390,53 @@ char *bxRolloutSpan(const RolloutRules *pRules, const RolloutFormat *pFormat,
 
 /*--------------------------------------------------------- batch.c ----*/
 
-typedef struct RolloutBatch RolloutBatch;
-
-/* What stands around a payload in a file. z is NULL for what an export writes
-** anyway. */
-typedef struct RolloutFrame {
+/* A new item. Of before and after, which stand around the payload in a file, z is
+** NULL for what an export writes anyway. */
+typedef struct RolloutItem {
+  i64 iTime;
+  const char *zType; /* one of azName */
+  RolloutSpan payload;
+  char *zOwned; /* the memory that payload points into, or NULL */
   RolloutSpan before, after;
   int bQuiet; /* the payload itself is not in the file */
-} RolloutFrame;
+} RolloutItem;
 
-/*
-** Adds an item. The payload must exist until the batch is written. Without a
-** payload, payload.z is NULL. zOwned, if it is not NULL, is freed after that.
-*/
-void bxRolloutBatchAdd(RolloutBatch *p, i64 iTime, const char *zType,
-    RolloutSpan payload, char *zOwned, BxErr *pErr);
-/* The frame of the item that was added last; it may be changed until the next
-** one is added. */
-RolloutFrame *bxRolloutBatchFrame(RolloutBatch *p);
-/* Replaces the payload of the first item. Frees zOwned. */
-void bxRolloutBatchFirst(RolloutBatch *p, char *zOwned);
-/* The item with this sequence, which is stored already, is followed by other
-** bytes. */
-void bxRolloutBatchTail(RolloutBatch *p, i64 iSequence, RolloutSpan after);
-/* Counts nItem items of these types, with nByte bytes together, as dropped. */
-void bxRolloutBatchDrop(RolloutBatch *p, const char *zType,
-    const char *zPayloadType, i64 nItem, i64 nByte, BxErr *pErr);
+/* Dropped items of one pair of types, of azName. */
+typedef struct RolloutDrop {
+  const char *zType, *zPayloadType;
+  i64 nItem, nByte;
+} RolloutDrop;
 
 /* New items of one conversation, after head.iLast. If the number of the head is
 ** 0, the first item starts the conversation, and the tale is of the others. */
 typedef struct RolloutWork {
   char zId[37];
   RolloutHead head;
-  RolloutBatch *pBatch;
   RolloutTale tale;
+  RolloutItem *aItem;
+  i64 nItem, nItemAlloc;
+  RolloutDrop *aDrop;
+  i64 nDrop, nDropAlloc;
+  char **azName; /* the types */
+  i64 nName, nNameAlloc;
+  i64 iTail; /* sequence of a stored item that gets this end, or -1 */
+  RolloutSpan tail;
 } RolloutWork;
 
-/* Begins the work on a conversation, and ends it. */
+/* Begins the work on a conversation, and ends it. p must be zeroed but for zId and
+** head. */
 void bxRolloutWorkBegin(RolloutWork *p, BxStmts *pHome, BxErr *pErr);
 void bxRolloutWorkEnd(RolloutWork *p);
+/* Adds an item; it may be changed until the next one is added. The payload must exist
+** until the work ends. Without a payload, payload.z is NULL. zOwned, if it is not
+** NULL, is freed then. NULL on error. */
+RolloutItem *bxRolloutAdd(RolloutWork *p, i64 iTime, const char *zType,
+    RolloutSpan payload, char *zOwned, BxErr *pErr);
+/* Counts nItem items of these types, with nByte bytes together, as dropped. */
+void bxRolloutDrop(RolloutWork *p, const char *zType, const char *zPayloadType,
+    i64 nItem, i64 nByte, BxErr *pErr);
 /* Writes the items, and what they say. */
-void bxRolloutWorkPut(
-    RolloutWork **ap, int n, BxStmts *pHome, i64 iNow, BxErr *pErr);
-/* The number of items. */
-i64 bxRolloutBatchCount(const RolloutBatch *p);
+void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr);
 
 /*------------------------------------------------------- functions ----*/
 

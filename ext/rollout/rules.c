@@ -2,12 +2,10 @@
 ** rules.c: the rows that say how items are read (sql/rollout_formats.sql), and the
 ** policy.
 **
-** They are kept in memory. When somebody else may have changed something, on this
-** connection or another, rollout__act.places tells whether they are the same. Rows
-** that were read in a transaction which changed them may be rolled back, which no
-** counter tells: they are compared in each call, until one finds them the same
-** after a commit. Answers of the policy that a transaction of the host may take back
-** are kept for one call.
+** They are kept in memory while nobody else has changed anything, on this connection
+** or another, and nothing can be rolled back that was there when they were read.
+** Otherwise rollout__act.places, a random number that each change of blackbox_places
+** replaces, tells whether the places are the same; the rest is read again.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -94,15 +92,9 @@ static void addAttribute(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
   a->bJson = sqlite3_column_int(pRow, ROLLOUT_ATTRIBUTE_TEXTS + 1);
 }
 
-/* Those of what users, assistants and tools say that a history needs, and the
-** numbers of tokens; and with bImport what only an import needs. */
-static void readAllRules(
-    RolloutRules *p, BxStmts *pHome, int bImport, BxErr *pErr) {
-  sqlite3_stmt *pRow;
-  bxPlacesRead(&p->places, pHome, 1,
-      ~(1u << BX_KIND_ASSISTANT | 1u << BX_KIND_TOOL), pErr);
-  if (!bImport) return;
-  pRow = bxStmt(pHome, zLineFormats, pErr);
+/* The formats, and the attributes of spans: what only an import needs. */
+static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
+  sqlite3_stmt *pRow = bxStmt(pHome, zLineFormats, pErr);
   while (bxRow(pRow, pErr)) addFormat(p, pRow, pErr);
   bxDone(pRow, pErr);
   pRow = bxStmt(pHome, zAttributes, pErr);
@@ -110,86 +102,54 @@ static void readAllRules(
   bxDone(pRow, pErr);
 }
 
-/* A hash of what tells the rows that the rules are read from. */
-static sqlite3_uint64 hashRows(BxStmts *pHome, int bImport, BxErr *pErr) {
-  static const char *const azRows[] = {
-      "SELECT search, places FROM main.rollout__act",
-      "SELECT * FROM main.rollout_formats",
-      "SELECT * FROM main.rollout_attributes",
-  };
-  sqlite3_uint64 h = (sqlite3_uint64)bImport + 1;
-  int i, j, n;
-  for (i = 0; i < (bImport ? 3 : 1); i++) {
-    sqlite3_stmt *pRow = bxStmt(pHome, azRows[i], pErr);
-    while (bxRow(pRow, pErr)) {
-      for (j = 0; j < sqlite3_column_count(pRow); j++) {
-        const char *z = bxColumnText(pRow, j, pErr);
-        n = sqlite3_column_bytes(pRow, j);
-        h = bxHashMix(h, z ? bxHashOf(z, n) : 1);
-      }
-    }
-    bxDone(pRow, pErr);
-  }
-  return h;
-}
-
-/* Whether the rules that are kept are those in force, without looking. */
-static int areKnown(
-    const RolloutRules *p, BxStmts *pHome, int bImport, i64 iData) {
-  return p->pHome == pHome && p->bSure && p->bImport >= bImport &&
-         p->nSeen == pHome->bx->nForeign && p->iData == iData;
-}
-
 const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
+  static const char zAct[] = "SELECT places, search FROM main.rollout__act";
   RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
   RolloutRules *p = pErr->rc == SQLITE_OK ? pMemory->pRules : 0;
-  i64 iData = bxDataVersion(pHome, pErr);
-  sqlite3_uint64 hash;
-  unsigned iCommit = 0;
-  i64 nSolid;
-  int bKnown;
+  const Bx *bx = pHome->bx;
+  i64 iData = bxDataVersion(pHome, pErr), iPlaces, nSolid;
+  sqlite3_stmt *pRow;
+  int bSearch, bKnown;
   if (pErr->rc != SQLITE_OK) return 0;
   if (p == 0) p = pMemory->pRules = bxNew(sizeof(*p), pErr);
   if (p == 0) return 0;
   /* what a call has begun with stays until its end */
-  if (p->pHome == pHome && p->iCall == pHome->bx->iCall && p->iCall != 0 &&
+  if (p->pHome == pHome && p->iCall == bx->iCall && p->iCall != 0 &&
       p->bImport >= bImport) {
     return p;
   }
-  bKnown = areKnown(p, pHome, bImport, iData);
-  if (!bKnown || !p->bSolid) forgetAnswers(p);
-  nSolid = p->nSolid = pHome->bx->bClean ? pHome->bx->nForeign : p->nSolid;
-  p->bSolid = nSolid == pHome->bx->nForeign;
-  p->iCall = bKnown ? pHome->bx->iCall : 0;
-  if (bKnown) return p;
-  sqlite3_file_control(
-      pHome->bx->db, pHome->zDb, SQLITE_FCNTL_DATA_VERSION, &iCommit);
-  bImport |= p->pHome == pHome && p->bImport;
-  hash = hashRows(pHome, bImport, pErr);
-  /* those that are kept stay: a caller further up may use them */
-  if (pErr->rc != SQLITE_OK) return 0;
-  if (p->pHome == pHome && p->hash == hash) {
-    if (p->nSeen == pHome->bx->nForeign && p->iCommit != iCommit) p->bSure = 1;
-    p->bSure |= pHome->bx->bClean;
-  } else {
-    freeRules(p);
-    readAllRules(p, pHome, bImport, pErr);
-    p->bSearch =
-        bxAsk(pHome, "SELECT search FROM main.rollout__act", pErr, "") != 0;
+  bKnown = p->pHome == pHome && p->bSolid && p->nSeen == bx->nForeign &&
+           p->iData == iData;
+  nSolid = bx->bClean ? bx->nForeign : p->nSolid;
+  if (!bKnown) forgetAnswers(p);
+  if (!bKnown || p->bImport < bImport) {
+    pRow = bxStmt(pHome, zAct, pErr);
+    bxRow(pRow, pErr);
+    iPlaces = sqlite3_column_int64(pRow, 0);
+    bSearch = sqlite3_column_int(pRow, 1);
+    bxDone(pRow, pErr);
+    /* those that are kept stay: a caller further up may use them */
+    if (pErr->rc != SQLITE_OK) return 0;
+    if (p->pHome != pHome || p->iPlaces != iPlaces || p->bImport || bImport) {
+      freeRules(p);
+      /* of what users, assistants and tools say what a history needs, and tokens */
+      bxPlacesRead(&p->places, pHome, 1,
+          ~(1u << BX_KIND_ASSISTANT | 1u << BX_KIND_TOOL), pErr);
+      if (bImport) readFormats(p, pHome, pErr);
+    }
     if (pErr->rc != SQLITE_OK) {
       freeRules(p);
       return 0;
     }
-    p->bSure = pHome->bx->bClean;
+    p->pHome = pHome;
+    p->iPlaces = iPlaces;
+    p->bSearch = bSearch;
+    p->bImport = bImport;
   }
-  p->iCall = pHome->bx->iCall;
+  p->iCall = bx->iCall;
   p->nSolid = nSolid;
-  p->bSolid = nSolid == pHome->bx->nForeign;
-  p->pHome = pHome;
-  p->hash = hash;
-  p->bImport = bImport;
-  p->iCommit = iCommit;
-  p->nSeen = pHome->bx->nForeign;
+  p->bSolid = nSolid == bx->nForeign;
+  p->nSeen = bx->nForeign;
   p->iData = iData;
   return p;
 }

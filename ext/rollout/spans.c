@@ -17,7 +17,6 @@
 #include "import.h"
 SQLITE_EXTENSION_INIT3
 
-#include <stdlib.h>
 #include <string.h>
 
 /*--------------------------------------------------------------- traces ----*/
@@ -42,26 +41,26 @@ static sqlite3_uint64 hashTrace(const char *z) {
   return bxHashOf(z, (i64)strlen(z));
 }
 
-/* The first entry with a hash in a sorted list, or NULL. */
-static const ImportTrace *findTrace(
-    const ImportTrace *a, i64 n, sqlite3_uint64 h) {
-  i64 iLow = 0, iHigh = n;
-  while (iLow < iHigh) {
-    i64 i = (iLow + iHigh) / 2;
-    if (a[i].hash < h) {
-      iLow = i + 1;
-    } else {
-      iHigh = i;
-    }
+static void keepPiece(Import *p, char *zOwned) {
+  char **pz = zOwned == 0 ? 0
+                          : bxAdd(&p->azPiece, &p->nPiece, &p->nPieceAlloc,
+                                sizeof(*pz), p->pErr);
+  if (pz == 0) {
+    sqlite3_free(zOwned);
+  } else {
+    *pz = zOwned;
   }
-  return iLow < n && a[iLow].hash == h ? &a[iLow] : 0;
 }
 
 /* The conversation that a trace names, or NULL. */
-static const char *namedBy(const Import *p, const char *zTrace) {
-  const ImportTrace *pTrace =
-      findTrace(p->aTrace, p->nTrace, hashTrace(zTrace));
-  return pTrace != 0 ? pTrace->zName : 0;
+static const char *namedBy(Import *p, const char *zTrace) {
+  const i64 *pi = bxMapAt(&p->traces, hashTrace(zTrace), p->pErr);
+  return pi != 0 && *pi > 0 ? p->azPiece[*pi - 1] : 0;
+}
+
+/* Where the item is in the file, from 1 on. */
+static i64 itemAt(const Import *p) {
+  return p->json.tree.z + p->json.tree.a[p->json.iTop].iAt + 1 - p->z;
 }
 
 /* The names of the span in p->made. */
@@ -87,22 +86,6 @@ int bxImportSpanNames(Import *p, char **pzName, char **pzAgent) {
   return bFound;
 }
 
-/* Adds an entry to one of the lists; frees its name if that is impossible. */
-static void addTrace(Import *p, ImportTrace **pa, i64 *pn, i64 *pnAlloc,
-    sqlite3_uint64 h, char *zOwned) {
-  ImportTrace *a = bxGrow(*pa, *pn, pnAlloc, sizeof(*a), p->pErr);
-  if (a == 0) {
-    sqlite3_free(zOwned);
-    return;
-  }
-  *pa = a;
-  a += *pn;
-  a->hash = h;
-  a->i = (*pn)++;
-  a->zName = zOwned;
-  a->zAt = p->json.tree.z + p->json.tree.a[p->json.iTop].iAt;
-}
-
 /* Whether the item in p->made is a message of a call, whose hash it then has: the
 ** one of its trace and span. */
 static int isMessage(Import *p, sqlite3_uint64 *pHash) {
@@ -126,19 +109,22 @@ static int isMessage(Import *p, sqlite3_uint64 *pHash) {
 static void noteTrace(Import *p) {
   char *zItem = makeItem(p), *zName = 0, *zAgent = 0, *zTrace = 0;
   sqlite3_uint64 h;
+  i64 *pi;
   int bRead = readMade(p, zItem);
   if (bRead && isMessage(p, &h) && h != 0) {
-    addTrace(p, &p->aCall, &p->nCall, &p->nCallAlloc, h, 0);
+    pi = bxMapAt(&p->calls, h, p->pErr); /* the last one counts */
+    if (pi != 0) *pi = itemAt(p);
   }
   if (bRead && bxRolloutNames(
                    p->pRules, p->pFormat, &p->made, &zName, &zAgent, p->pErr)) {
     zTrace =
         bxRolloutNameAt(p->pFormat, ROLLOUT_FORMAT_TRACE, &p->made, p->pErr);
   }
-  if (zTrace != 0) {
-    addTrace(
-        p, &p->aTrace, &p->nTrace, &p->nTraceAlloc, hashTrace(zTrace), zName);
+  pi = zTrace ? bxMapAt(&p->traces, hashTrace(zTrace), p->pErr) : 0;
+  if (pi != 0 && *pi == 0) { /* the first one counts */
+    keepPiece(p, zName);
     zName = 0;
+    *pi = p->pErr->rc == SQLITE_OK ? p->nPiece : 0;
   }
   sqlite3_free(zItem);
   sqlite3_free(zName);
@@ -146,28 +132,14 @@ static void noteTrace(Import *p) {
   sqlite3_free(zTrace);
 }
 
-static int compareTraces(const void *pLeft, const void *pRight) {
-  const ImportTrace *p1 = pLeft, *p2 = pRight;
-  int c = (p1->hash > p2->hash) - (p1->hash < p2->hash);
-  return c != 0 ? c : (p1->i > p2->i) - (p1->i < p2->i);
-}
-
-/* The last one first. */
-static int compareCalls(const void *pLeft, const void *pRight) {
-  const ImportTrace *p1 = pLeft, *p2 = pRight;
-  int c = (p1->hash > p2->hash) - (p1->hash < p2->hash);
-  return c != 0 ? c : (p1->i < p2->i) - (p1->i > p2->i);
-}
-
 /* Marks the payload, which was read, if it is the newest message of its call. */
 static char *markNewest(Import *p, char *zOwned) {
-  const char *zAt = p->json.tree.z + p->json.tree.a[p->json.iTop].iAt;
-  const ImportTrace *pCall = 0;
+  const i64 *pi = 0;
   sqlite3_uint64 h;
   char *z;
   if (!isMessage(p, &h)) return zOwned;
-  if (h != 0) pCall = findTrace(p->aCall, p->nCall, h);
-  if (pCall != 0 && pCall->zAt != zAt) return zOwned;
+  if (h != 0) pi = bxMapAt(&p->calls, h, p->pErr);
+  if (pi != 0 && *pi > 0 && *pi != itemAt(p)) return zOwned;
   z = bxPrintf(
       p->pErr, "%.*s,\"newest\":true}", (int)strlen(zOwned) - 1, zOwned);
   sqlite3_free(zOwned);
@@ -186,27 +158,9 @@ void bxImportTraces(Import *p) {
     }
     z = zEnd + 1;
   }
-  if (p->nTrace > 1) {
-    qsort(p->aTrace, (size_t)p->nTrace, sizeof(*p->aTrace), compareTraces);
-  }
-  if (p->nCall > 1) {
-    qsort(p->aCall, (size_t)p->nCall, sizeof(*p->aCall), compareCalls);
-  }
 }
 
 /*---------------------------------------------------------------- pieces ----*/
-
-static void keepPiece(Import *p, char *zOwned) {
-  char **az = zOwned == 0 ? 0
-                          : bxGrow(p->azPiece, p->nPiece, &p->nPieceAlloc,
-                                sizeof(*az), p->pErr);
-  if (az == 0) {
-    sqlite3_free(zOwned);
-    return;
-  }
-  p->azPiece = az;
-  p->azPiece[p->nPiece++] = zOwned;
-}
 
 RolloutSpan bxImportJoin(Import *p, RolloutSpan a, RolloutSpan b) {
   size_t n = (size_t)(a.n + b.n);
@@ -226,11 +180,10 @@ RolloutSpan bxImportJoin(Import *p, RolloutSpan a, RolloutSpan b) {
 void bxImportSpansFree(Import *p) {
   i64 i;
   for (i = 0; i < p->nSpan; i++) sqlite3_free(p->aSpan[i].zItem);
-  for (i = 0; i < p->nTrace; i++) sqlite3_free(p->aTrace[i].zName);
   for (i = 0; i < p->nPiece; i++) sqlite3_free(p->azPiece[i]);
   sqlite3_free(p->aSpan);
-  sqlite3_free(p->aTrace);
-  sqlite3_free(p->aCall);
+  sqlite3_free(p->traces.a);
+  sqlite3_free(p->calls.a);
   sqlite3_free(p->azPiece);
   bxTreeFree(&p->made.tree);
 }
