@@ -145,7 +145,7 @@ static void addCondition(BxPlaces *p, const BxTree *pTree, int i, BxErr *pErr) {
 }
 
 BxTest bxTestAdd(BxPlaces *p, const char *zJson, BxErr *pErr) {
-  BxTree tree = {0, 0, 0, 0};
+  BxTree tree = {0};
   BxTest test = {p->nCondition, 0};
   int i;
   if (zJson == 0 || strcmp(zJson, "{}") == 0) return test;
@@ -271,8 +271,13 @@ static void readTokens(
     *pn = z ? strtoll(z, 0, 10) : 0;
     sqlite3_free(z);
   } else if (cKind >= '0' && cKind <= '9') {
-    double r = strtod(p->z + p->a[i].iAt, 0);
-    *pn = r < (double)MOST_TOKENS ? (i64)r : MOST_TOKENS;
+    const char *z = p->z + p->a[i].iAt;
+    if (strspn(z, "0123456789") == (size_t)p->a[i].nByte) {
+      *pn = strtoll(z, 0, 10);
+    } else {
+      double r = strtod(z, 0);
+      *pn = r < (double)MOST_TOKENS ? (i64)r : MOST_TOKENS;
+    }
   }
   if (*pn > MOST_TOKENS) *pn = MOST_TOKENS;
 }

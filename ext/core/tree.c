@@ -79,6 +79,7 @@ static int keyNumber(const BxWays *p, const char *z, const char *zEnd) {
 /* Adds the node of a key, if its value is kept. 0 if it is not, -1 on error. */
 static int keepKey(TreeReader *p, const char *z, const char *zEnd) {
   int iNode, iName = 0;
+  if (memchr(z, '\\', (size_t)(zEnd - z)) != 0) p->pTree->bEscape = 1;
   if (p->pWays != 0) {
     iName = keyNumber(p->pWays, z, zEnd);
     p->iWay = bxWaysGo(p->pWays, p->aWay[p->nDepth - 1], iName);
@@ -188,6 +189,7 @@ static void beginTree(TreeReader *p, BxTree *pTree, const char *z,
   p->nDepth = 0;
   pTree->z = z;
   pTree->n = 0;
+  pTree->bEscape = 0;
 }
 
 const char *bxTreeRead(BxTree *p, const char *z, i64 n, const BxWays *pWays,
@@ -363,7 +365,12 @@ int bxTreeMember(const BxTree *p, int iNode, const char *zKey, int n) {
   int i, iEnd = p->a[iNode].iNext;
   if (BX_TREE_KIND(p, iNode) != '{') return -1;
   for (i = iNode + 1; i < iEnd; i = p->a[i + 1].iNext) {
-    if (p->a[i].nByte - 2 >= n && bxTreeIs(p, i, zKey, n)) return i + 1;
+    int nMore = p->a[i].nByte - 2 - n; /* an escape is longer than what it is */
+    if (nMore == 0 && p->z[p->a[i].iAt + 1] == *zKey &&
+        memcmp(p->z + p->a[i].iAt + 1, zKey, (size_t)n) == 0) {
+      return i + 1;
+    }
+    if (nMore > 0 && p->bEscape && bxTreeIs(p, i, zKey, n)) return i + 1;
   }
   return -1;
 }

@@ -59,6 +59,7 @@ typedef struct BxTree {
   const char *z; /* the text */
   BxNode *a;     /* node 0 is the whole value */
   i64 n, nAlloc;
+  int bEscape; /* a key has an escape */
 } BxTree;
 
 /*

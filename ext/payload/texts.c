@@ -137,7 +137,7 @@ Text bxTextResult(const BxTree *p, int iNode, BxErr *pErr) {
 /* JSON in its canonical form; text that is none as it is. A terminator follows
 ** the text, or the rest of a body. */
 static Text canonText(Text text, BxErr *pErr) {
-  BxTree tree = {0, 0, 0, 0};
+  BxTree tree = {0};
   const char *zEnd;
   sqlite3_str *pStr;
   if (text.z == 0) return text;

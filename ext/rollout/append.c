@@ -52,6 +52,7 @@ static void takeItem(Append *p, i64 i) {
   char zType[ROLLOUT_MAX_NAME + 1], *zPayloadType = "";
   RolloutSpan none = {0, 0};
   RolloutLine line;
+  i64 iTime;
   bxRolloutReadLine(p->pHome, &given, &p->json, &line, p->pErr);
   if (!line.bTyped) {
     badItem(p, i,
@@ -76,12 +77,12 @@ static void takeItem(Append *p, i64 i) {
     bxRolloutDrop(pWork, line.zType, zPayloadType, 1, line.payload.n, p->pErr);
     return;
   }
+  iTime = line.iTime < 0 ? p->iNow : line.iTime;
   if (!line.bWhole) {
-    bxRolloutTell(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem,
+    bxRolloutTell(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem, iTime,
         line.zType, &p->json);
   }
-  bxRolloutAdd(pWork, line.iTime < 0 ? p->iNow : line.iTime, line.zType,
-      line.payload, 0, p->pErr);
+  bxRolloutAdd(pWork, iTime, line.zType, line.payload, 0, p->pErr);
 }
 
 /* Reads item i, which begins at z. Returns its end. */

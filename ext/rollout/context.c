@@ -21,8 +21,9 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 /* clang-format off */
-/* cut: the newest compaction, and the key of its item. back: what the rollbacks after it
-** took back. */
+/* cut: the newest compaction, and the key of its item. back: the ranges that the
+** rollbacks after it took back. top: those of them that are in no later one. kept: what
+** is left between these. */
 #define MARKS                                                                  \
   "WITH g AS MATERIALIZED (SELECT m.id AS id, m.id & 4294967295 AS at, "       \
   "coalesce(m.number, -1) AS low FROM main.rollout__segments AS s "            \
@@ -33,7 +34,15 @@ SQLITE_EXTENSION_INIT3
   "FROM json_each(?2)), cut AS MATERIALIZED (SELECT id, at FROM g "            \
   "WHERE low < 0 ORDER BY at DESC LIMIT 1), "                                  \
   "back AS MATERIALIZED (SELECT low, at AS high FROM g "                       \
-  "WHERE low >= 0 AND at > coalesce((SELECT at FROM cut), -1)) "
+  "WHERE low >= 0 AND at > coalesce((SELECT at FROM cut), -1)), "              \
+  "top AS MATERIALIZED (SELECT low, high FROM (SELECT low, high, "             \
+  "min(low) OVER (ORDER BY high DESC "                                         \
+  "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS least FROM back) "     \
+  "WHERE least IS NULL OR low < least), "                                      \
+  "kept AS MATERIALIZED (SELECT low - 1 AS high, 1 + coalesce("                \
+  "lag(high) OVER (ORDER BY high), (SELECT at FROM cut), -1) AS low FROM top " \
+  "UNION ALL SELECT ?3, 1 + coalesce((SELECT max(high) FROM top), "            \
+  "(SELECT at FROM cut), -1)) "
 /* clang-format on */
 
 /* Reports a compaction whose payload was damaged. */
@@ -74,15 +83,13 @@ static void checkCompaction(BxStmts *p, const RolloutHead *pHead,
   "WHERE NOT (" IS_GHOST("e.value") ") "                                       \
   "UNION ALL "                                                                 \
   "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload, 0 "               \
-  "FROM (SELECT coalesce((SELECT at FROM cut), -1) + 1 AS low) "               \
-  "CROSS JOIN main.rollout__segments AS s "                                    \
+  "FROM kept CROSS JOIN main.rollout__segments AS s "                          \
   "CROSS JOIN main.rollout__data AS d ON d.id BETWEEN "                        \
-  "(s.owner << 32) + max(s.first, low) AND (s.owner << 32) + min(s.last, ?3) " \
-  "WHERE s.rollout = ?1 AND s.last >= low AND s.first <= ?3 "                  \
+  "(s.owner << 32) + max(s.first, low) AND "                                   \
+  "(s.owner << 32) + min(s.last, high) "                                       \
+  "WHERE s.rollout = ?1 AND s.first <= high AND s.last >= low "                \
   "AND lower(replace(d.type, '_', '')) IN "                                    \
   "('responseitem', 'compacted', 'contentreplacement') "                       \
-  "AND NOT EXISTS (SELECT 1 FROM back "                                        \
-  "WHERE d.id & 4294967295 BETWEEN back.low AND back.high) "                   \
   "AND NOT (" IS_GHOST("d.payload") ") "
 
 /* The calls and results among them, by their ids. A result has a call if one

@@ -42,7 +42,10 @@ static i64 firstPlace(
     const RolloutTale *p, const char *zType, char z[ROLLOUT_MAX_NAME + 1]) {
   const BxPlaces *pAll = &p->pRules->places;
   i64 iLow = 0, iHigh = pAll->n;
-  sqlite3_snprintf(ROLLOUT_MAX_NAME + 1, z, "%s", zType);
+  size_t n = strlen(zType);
+  if (n > ROLLOUT_MAX_NAME) n = ROLLOUT_MAX_NAME;
+  memcpy(z, zType, n);
+  z[n] = 0;
   bxSpell(z);
   while (iLow < iHigh) {
     i64 i = (iLow + iHigh) / 2;
@@ -128,7 +131,7 @@ static void findLast(RolloutTale *p) {
       "LEFT JOIN main.rollout__data AS d ON d.id = t.id WHERE s.rollout = ?1 "
       "ORDER BY s.first DESC, t.id DESC LIMIT 1";
   sqlite3_stmt *pRow = bxStmt(p->pHome, zLast, p->pErr);
-  RolloutJson json = {{0, 0, 0, 0}, 0};
+  RolloutJson json = {{0}, 0};
   bxBind(pRow, p->pErr, "ii", p->no, p->nTurn - 1);
   if (bxRow(pRow, p->pErr)) {
     const char *zType = bxColumnText(pRow, 0, p->pErr);
@@ -281,13 +284,14 @@ static void tellFact(
   sqlite3_free(zOwned);
 }
 
-void bxRolloutTell(RolloutTale *p, i64 iSequence, const char *zType,
+void bxRolloutTell(RolloutTale *p, i64 iSequence, i64 iTime, const char *zType,
     const RolloutJson *pJson) {
   unsigned mTold = 1u << BX_KIND_LINE | 1u << BX_KIND_START;
   char zSpelled[ROLLOUT_MAX_NAME + 1];
   i64 i;
   if (p->pErr->rc != SQLITE_OK) return;
   p->pJson = pJson;
+  p->iTime = iTime;
   readPart(p, "type", p->zPayloadType);
   readPart(p, "role", p->zRole);
   i = firstPlace(p, zType, zSpelled);
@@ -392,7 +396,8 @@ static void beginOwn(RolloutTale *p) {
 void bxRolloutTellStored(
     RolloutTale *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zItems[] =
-      "SELECT d.id, d.type, d.payload FROM main.rollout__segments AS s "
+      "SELECT d.id, d.type, d.payload, d.timestamp "
+      "FROM main.rollout__segments AS s "
       "CROSS JOIN main.rollout__data AS d ON d.id BETWEEN (s.owner << 32) + "
       "max(s.first, ?2) AND (s.owner << 32) + min(s.last, ?3) "
       "WHERE s.rollout = ?1 AND s.first <= ?3 AND s.last >= ?2 "
@@ -415,7 +420,8 @@ void bxRolloutTellStored(
     /* one that is damaged, or nested too deeply, says nothing */
     if (z != 0 && bxTreeRead(&p->json.tree, z, sqlite3_column_bytes(pRow, 2), 0,
                       0, pErr) != 0) {
-      bxRolloutTell(p, p->iKey & ROLLOUT_LAST, zType, &p->json);
+      bxRolloutTell(p, p->iKey & ROLLOUT_LAST, sqlite3_column_int64(pRow, 3),
+          zType, &p->json);
     }
   }
   bxDone(pRow, pErr);

@@ -265,7 +265,7 @@ static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
     payload.z = zOwned;
   }
   if (p->pJson != 0 && (pWork->head.no > 0 || pWork->nItem > 0)) {
-    bxRolloutTell(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem,
+    bxRolloutTell(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem, iTime,
         pLine->zType, p->pJson);
   }
   pItem = bxRolloutAdd(pWork, iTime, pLine->zType, payload, zOwned, p->pErr);

@@ -276,7 +276,7 @@ typedef struct RolloutMark {
 
 /* The tokens of a call. */
 typedef struct RolloutUsage {
-  i64 iSequence;
+  i64 iSequence, iTime;
   char *zCall;  /* without the family, if there are totals */
   char *zModel; /* NULL: that of the conversation until now */
   const BxPlace *pPlace;
@@ -311,7 +311,8 @@ typedef struct RolloutTale {
   char zPayloadType[ROLLOUT_MAX_NAME + 1]; /* as it is compared, or "" */
   char zRole[ROLLOUT_MAX_NAME + 1];
   RolloutJson json;         /* for payloads that are read here */
-  const RolloutJson *pJson; /* the payload of the item */
+  const RolloutJson *pJson; /* the payload of the item ... */
+  i64 iTime;                /* ... and its time */
 } RolloutTale;
 
 /* p must be zeroed. */
@@ -319,8 +320,8 @@ void bxRolloutTaleBegin(
     RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
 void bxRolloutTaleEnd(RolloutTale *p);
 /* Reads the next item, which gets this sequence. pJson has the payload. */
-void bxRolloutTell(
-    RolloutTale *p, i64 iSequence, const char *zType, const RolloutJson *pJson);
+void bxRolloutTell(RolloutTale *p, i64 iSequence, i64 iTime, const char *zType,
+    const RolloutJson *pJson);
 /* Reads stored items of conversation no, from one sequence to another. */
 void bxRolloutTellStored(
     RolloutTale *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr);

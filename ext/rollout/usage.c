@@ -81,6 +81,7 @@ void bxRolloutTellUsage(RolloutTale *p, const BxPlace *pPlace, i64 iSequence) {
   BxTokens *pTokens = &usage.tokens;
   memset(&usage, 0, sizeof(usage));
   usage.iSequence = iSequence;
+  usage.iTime = p->iTime;
   usage.pPlace = pPlace;
   if (iNode < 0) return;
   *pTokens = tokensAt(p, pPlace, iNode);
@@ -108,9 +109,9 @@ static const char zPutCall[] =
     "INSERT INTO main.rollout_calls(id, call, at, model, input_fresh, "
     "cache_write, cache_read, output, reasoning, cost, format, "
     "cache_write_1h) "
-    "SELECT id, coalesce(?2, '#' || id), timestamp, coalesce(?3, "
+    "VALUES (?1, coalesce(?2, '#' || ?1), ?12, coalesce(?3, "
     "(SELECT model FROM main.rollout__about WHERE no = ?1 >> 32), ''), "
-    "?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 FROM main.rollout__data WHERE id = ?1 "
+    "?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) "
     "ON CONFLICT (call) DO UPDATE SET output = excluded.output, "
     "reasoning = excluded.reasoning WHERE excluded.output > output";
 
@@ -175,10 +176,10 @@ void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr) {
     char *zOwned = callOf(pUsage, zRoot, pErr);
     const BxTokens *a = &pUsage->tokens;
     pStmt = bxStmt(p->pHome, zPutCall, pErr);
-    bxBind(pStmt, pErr, "ittiiiii-ti", bxRolloutKey(p->no, pUsage->iSequence),
+    bxBind(pStmt, pErr, "ittiiiii-tii", bxRolloutKey(p->no, pUsage->iSequence),
         zOwned, pUsage->zModel, a->nInput, a->nCacheWrite, a->nCacheRead,
         a->nOutput, a->nReasoning, pUsage->pPlace->az[BX_PLACE_FORMAT],
-        a->nCacheWrite1h);
+        a->nCacheWrite1h, pUsage->iTime);
     if (pErr->rc == SQLITE_OK && pUsage->bCost) {
       sqlite3_bind_double(pStmt, 9, pUsage->rCost);
     }
