@@ -117,8 +117,9 @@ END;
 ----------------------------------------------------------------- segments
 
 -- The sequences from first to last are the items of the conversation with number owner.
+-- (NOT NULL tells SQLite that the key is unique: the items come in order without a sort.)
 CREATE TABLE IF NOT EXISTS main.rollout__segments(
-  rollout INTEGER, first INTEGER, owner INTEGER, last INTEGER,
+  rollout INTEGER, first INTEGER, owner INTEGER NOT NULL, last INTEGER,
   PRIMARY KEY (rollout, first)
 ) WITHOUT ROWID;
 

@@ -61,10 +61,6 @@ void bxRolloutDrop(RolloutWork *p, const char *zType, const char *zPayloadType,
   pDrop->nByte += nByte;
 }
 
-static const char zPutOne[] =
-    "INSERT INTO main.rollout__data(id, timestamp, type, payload, before, "
-    "after, quiet) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-
 /* Binds bytes around a payload, unless there are none, as for the item before. */
 static void bindSpan(sqlite3_stmt *pStmt, int i, RolloutSpan span,
     const RolloutSpan *pLast, BxErr *pErr) {
@@ -115,57 +111,38 @@ static void putItemRow(sqlite3_stmt *pStmt, i64 id, const RolloutItem *p,
   }
 }
 
-/* Counts all items in their head, at once. The second
-** way does not touch what the index of the list is made of: items of the same
-** millisecond as the newest one do not move the conversation in the list. */
-static const char zCountAll[] =
-    "UPDATE main.rollout__heads SET last_sequence = last_sequence + ?2, "
-    "bytes = bytes + ?3, turns = ?4, updated = ?5, "
-    "user_sequence = nullif(?6, -1) WHERE no = ?1";
-static const char zCountMore[] =
-    "UPDATE main.rollout__heads SET last_sequence = last_sequence + ?2, "
-    "bytes = bytes + ?3, turns = ?4 WHERE no = ?1";
-
+/* Counts all items in their head, at once. The second way does not touch what the
+** index of the list is made of: items of the same millisecond as the newest one do
+** not move the conversation in the list. */
 static void countAll(
     const RolloutWork *p, const RolloutHead *pHead, BxErr *pErr) {
+  static const char zCountAll[] =
+      "UPDATE main.rollout__heads SET last_sequence = last_sequence + ?2, "
+      "bytes = bytes + ?3, turns = ?4, updated = ?5, "
+      "user_sequence = nullif(?6, -1) WHERE no = ?1";
+  static const char zCountMore[] =
+      "UPDATE main.rollout__heads SET last_sequence = last_sequence + ?2, "
+      "bytes = bytes + ?3, turns = ?4 WHERE no = ?1";
   const RolloutTale *pTale = &p->tale;
   i64 nByte = 0, iTime = pHead->iUpdated, i;
+  int bMoves;
   for (i = 0; i < p->nItem; i++) {
     nByte += p->aItem[i].payload.n;
     if (p->aItem[i].iTime > iTime) iTime = p->aItem[i].iTime;
   }
-  if (iTime > pHead->iUpdated || pTale->iUser != pHead->iUser) {
-    bxDo(pTale->pHome, zCountAll, pErr, "iiiiii", pHead->no, p->nItem, nByte,
-        pTale->nTurn, iTime, pTale->iUser);
-  } else {
-    bxDo(pTale->pHome, zCountMore, pErr, "iiii", pHead->no, p->nItem, nByte,
-        pTale->nTurn);
-  }
+  bMoves = iTime > pHead->iUpdated || pTale->iUser != pHead->iUser;
+  bxDo(pTale->pHome, bMoves ? zCountAll : zCountMore, pErr,
+      bMoves ? "iiiiii" : "iiii", pHead->no, p->nItem, nByte, pTale->nTurn,
+      iTime, pTale->iUser);
 }
-
-static const char zDrop[] =
-    "INSERT INTO main.rollout_drops(no, item_type, payload_type, items, bytes) "
-    "VALUES (?1, substr(?2, 1, 100), substr(coalesce(?3, ''), 1, 100), ?4, ?5) "
-    "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
-    "SET items = items + excluded.items, bytes = bytes + excluded.bytes";
-
-/* The items of plain SQL before these were told with them. */
-static const char zDerived[] =
-    "UPDATE main.rollout__heads SET turns = ?2, user_sequence = "
-    "coalesce(user_sequence, nullif(?3, -1)), behind = NULL WHERE no = ?1";
-
-static const char zStart[] =
-    "INSERT INTO main.rollout__heads(id, created, expires_at) "
-    "SELECT ?1, ?2, ?3 + 86400000 * value FROM main.blackbox_settings "
-    "WHERE name = 'rollout.ttl_days'";
-static const char zMetaTitle[] =
-    "UPDATE main.rollout__heads SET title = (SELECT payload ->> 'title' "
-    "FROM main.rollout__data WHERE id = ?1 << 32) "
-    "WHERE no = ?1 AND title IS NULL";
 
 /* What lists show of a conversation whose session_meta was stored. */
 static void putMeta(
     BxStmts *pHome, i64 no, const RolloutItem *pItem, BxErr *pErr) {
+  static const char zMetaTitle[] =
+      "UPDATE main.rollout__heads SET title = (SELECT payload ->> 'title' "
+      "FROM main.rollout__data WHERE id = ?1 << 32) "
+      "WHERE no = ?1 AND title IS NULL";
   if (!bxSpelled(pItem->zType, (i64)strlen(pItem->zType), "sessionmeta") ||
       pItem->payload.z == 0 || *bxSkipSpace(pItem->payload.z) != '{') {
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -174,50 +151,6 @@ static void putMeta(
   }
   bxRolloutPutAbout(pHome, no, pErr);
   bxDo(pHome, zMetaTitle, pErr, "i", no);
-}
-
-/* Gives an item, which another conversation may own, another end. */
-static void putTail(const RolloutWork *p, BxStmts *pHome, i64 no, BxErr *pErr) {
-  static const char zTail[] =
-      "UPDATE main.rollout__data SET after = CAST(?3 AS BLOB) WHERE id = "
-      "(SELECT (owner << 32) + ?2 FROM main.rollout__segments "
-      "WHERE rollout = ?1 AND ?2 BETWEEN first AND last)";
-  if (p->iTail < 0) return;
-  bxDo(pHome, zTail, pErr, "iib", no, p->iTail, p->tail.z, p->tail.n);
-}
-
-static void putInSteps(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
-  RolloutTale *pTale = &p->tale;
-  RolloutHead head = p->head;
-  sqlite3_stmt *pStmt;
-  i64 i;
-  if (head.no == 0 && p->nItem > 0) {
-    bxDo(pHome, zStart, pErr, "tii", p->zId, p->aItem[0].iTime, iNow);
-    bxRolloutFind(pHome, 0, p->zId, &head, pErr);
-  }
-  pTale->no = head.no;
-  if (p->nItem > 0) countAll(p, &head, pErr);
-  pStmt = bxStmt(pHome, zPutOne, pErr);
-  for (i = 0; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
-    putItemRow(pStmt, bxRolloutKey(head.no, head.iLast + 1 + i), &p->aItem[i],
-        i > 0 ? &p->aItem[i - 1] : 0, pErr);
-    if (head.iLast + 1 + i == 0) putMeta(pHome, head.no, &p->aItem[i], pErr);
-  }
-  bxDone(pStmt, pErr);
-  if (head.no > 0 && head.iBehind >= 0) {
-    bxDo(pHome, zDerived, pErr, "iii", head.no, pTale->nTurn, pTale->iUser);
-    bxRolloutPutAbout(pHome, head.no, pErr);
-  }
-  bxRolloutTalePut(pTale, pErr);
-  bxRolloutSearchPut(pHome, pTale->pRules, head.no,
-      head.iBehind >= 0 ? head.iBehind : head.iLast + 1, head.iLast + p->nItem,
-      pErr);
-  putTail(p, pHome, head.no, pErr);
-  for (i = 0; i < p->nDrop && head.no > 0; i++) {
-    const RolloutDrop *pDrop = &p->aDrop[i];
-    bxDo(pHome, zDrop, pErr, "ittii", head.no, pDrop->zType,
-        pDrop->zPayloadType, pDrop->nItem, pDrop->nByte);
-  }
 }
 
 void bxRolloutWorkBegin(RolloutWork *p, BxStmts *pHome, BxErr *pErr) {
@@ -237,14 +170,64 @@ void bxRolloutWorkEnd(RolloutWork *p) {
 }
 
 void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
+  static const char zStart[] =
+      "INSERT INTO main.rollout__heads(id, created, expires_at) "
+      "SELECT ?1, ?2, ?3 + 86400000 * value FROM main.blackbox_settings "
+      "WHERE name = 'rollout.ttl_days'";
+  static const char zPutOne[] =
+      "INSERT INTO main.rollout__data(id, timestamp, type, payload, before, "
+      "after, quiet) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+  /* the items of plain SQL before these were told with them */
+  static const char zDerived[] =
+      "UPDATE main.rollout__heads SET turns = ?2, user_sequence = "
+      "coalesce(user_sequence, nullif(?3, -1)), behind = NULL WHERE no = ?1";
+  /* an item that another conversation may own gets another end */
+  static const char zTail[] =
+      "UPDATE main.rollout__data SET after = CAST(?3 AS BLOB) WHERE id = "
+      "(SELECT (owner << 32) + ?2 FROM main.rollout__segments "
+      "WHERE rollout = ?1 AND ?2 BETWEEN first AND last)";
+  static const char zDrop[] =
+      "INSERT INTO main.rollout_drops(no, item_type, payload_type, items, "
+      "bytes) VALUES (?1, ?2, coalesce(?3, ''), ?4, ?5) "
+      "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
+      "SET items = items + excluded.items, bytes = bytes + excluded.bytes";
+  RolloutTale *pTale = &p->tale;
+  RolloutHead head = p->head;
+  sqlite3_stmt *pStmt;
+  i64 i, iFirst = head.iLast + 1;
   if (pErr->rc != SQLITE_OK) return;
-  assert(p->head.iLast >= -1 && p->head.no >= 0);
-  if (p->head.iLast + p->nItem > ROLLOUT_LAST) {
+  assert(head.iLast >= -1 && head.no >= 0);
+  if (head.iLast + p->nItem > ROLLOUT_LAST) {
     bxFail(pErr, SQLITE_TOOBIG,
         "RolloutTooLongError: Rollout too long: a conversation has at most "
         "%lld items; fork it, or start another one",
         (i64)ROLLOUT_LAST + 1);
-    return;
   }
-  putInSteps(p, pHome, iNow, pErr);
+  if (head.no == 0 && p->nItem > 0) {
+    bxDo(pHome, zStart, pErr, "tii", p->zId, p->aItem[0].iTime, iNow);
+    bxRolloutFind(pHome, 0, p->zId, &head, pErr);
+  }
+  pTale->no = head.no;
+  if (p->nItem > 0) countAll(p, &head, pErr);
+  pStmt = bxStmt(pHome, zPutOne, pErr);
+  for (i = 0; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
+    putItemRow(pStmt, bxRolloutKey(head.no, iFirst + i), &p->aItem[i],
+        i > 0 ? &p->aItem[i - 1] : 0, pErr);
+    if (iFirst + i == 0) putMeta(pHome, head.no, &p->aItem[i], pErr);
+  }
+  bxDone(pStmt, pErr);
+  if (head.no > 0 && head.iBehind >= 0) {
+    bxDo(pHome, zDerived, pErr, "iii", head.no, pTale->nTurn, pTale->iUser);
+    bxRolloutPutAbout(pHome, head.no, pErr);
+  }
+  bxRolloutTalePut(pTale, pErr);
+  bxRolloutSearchPut(pHome, pTale->pRules, head.no,
+      head.iBehind >= 0 ? head.iBehind : iFirst, head.iLast + p->nItem, pErr);
+  if (p->iTail >= 0) {
+    bxDo(pHome, zTail, pErr, "iib", head.no, p->iTail, p->tail.z, p->tail.n);
+  }
+  for (i = 0; i < p->nDrop && head.no > 0; i++) {
+    bxDo(pHome, zDrop, pErr, "ittii", head.no, p->aDrop[i].zType,
+        p->aDrop[i].zPayloadType, p->aDrop[i].nItem, p->aDrop[i].nByte);
+  }
 }

@@ -150,20 +150,6 @@ static void findLast(RolloutTale *p) {
   bxTreeFree(&json.tree);
 }
 
-/* Whether a message is the one that began the last turn, written again: from
-** another source, or soon after a review began. */
-static int isRepeated(
-    RolloutTale *p, const char *z, int bEvent, i64 iSequence) {
-  if (p->eLast == 0) {
-    p->eLast = -1;
-    if (p->no > 0 && p->nTurn > 0) findLast(p);
-  }
-  return p->eLast > 0 &&
-         (p->bLastEvent != bEvent ||
-             (p->iReview >= 0 && p->iReview >= iSequence - 20)) &&
-         strcmp(z ? z : "", p->zLast ? p->zLast : "") == 0;
-}
-
 static void addMark(RolloutMark **pa, i64 *pn, i64 *pnAlloc, i64 iSequence,
     i64 iFirst, BxErr *pErr) {
   RolloutMark *a = bxAdd(pa, pn, pnAlloc, sizeof(*a), pErr);
@@ -184,10 +170,22 @@ static void prompt(RolloutTale *p, const char *z, i64 iSequence) {
   if (z != 0) p->zPrompt = bxPrintf(p->pErr, "%s", z);
 }
 
-/* Takes a user's message, which begins a turn; keeps or frees zOwned. */
+/* Takes a user's message, which begins a turn, unless it is the one that began the
+** last turn, written again: from another source, or soon after a review began. Keeps
+** or frees zOwned. */
 static void tellUser(RolloutTale *p, char *zOwned, int bEvent, i64 iSequence) {
-  if (bxRolloutIsPreamble(p->pRules, zOwned) ||
-      isRepeated(p, zOwned, bEvent, iSequence)) {
+  if (bxRolloutIsPreamble(p->pRules, zOwned)) {
+    sqlite3_free(zOwned);
+    return;
+  }
+  if (p->eLast == 0) {
+    p->eLast = -1;
+    if (p->no > 0 && p->nTurn > 0) findLast(p);
+  }
+  if (p->eLast > 0 &&
+      (p->bLastEvent != bEvent ||
+          (p->iReview >= 0 && p->iReview >= iSequence - 20)) &&
+      strcmp(zOwned ? zOwned : "", p->zLast ? p->zLast : "") == 0) {
     sqlite3_free(zOwned);
     return;
   }
@@ -316,7 +314,13 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, i64 iTime, const char *zType,
 
 /*-------------------------------------------------------------- writing ----*/
 
-static void putAbout(RolloutTale *p, BxErr *pErr) {
+void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
+  static const char zTurn[] =
+      "INSERT INTO main.rollout__marks(id, kind, number) "
+      "VALUES (?1, 'turn', ?2)";
+  static const char zMark[] =
+      "INSERT INTO main.rollout__marks(id, kind, number) "
+      "VALUES (?1, iif(?2 < 0, 'compaction', 'rollback'), nullif(?2, -1))";
   static const char zPrompt[] =
       "UPDATE main.rollout__about SET prompt_id = ?2, "
       "first_user_message = substr(?3, 1, 200) WHERE no = ?1";
@@ -327,6 +331,16 @@ static void putAbout(RolloutTale *p, BxErr *pErr) {
   static const char zTitle[] =
       "UPDATE main.rollout__heads SET title = ?2 WHERE no = ?1 AND NOT named";
   char *const *az = p->azNew;
+  i64 i;
+  for (i = p->nTurnOld; i < p->nTurnNew; i++) {
+    bxDo(p->pHome, zTurn, pErr, "ii",
+        bxRolloutKey(p->no, p->aTurn[i].iSequence), p->aTurn[i].iFirst);
+  }
+  for (i = p->nMarkOld; i < p->nMark; i++) {
+    bxDo(p->pHome, zMark, pErr, "ii",
+        bxRolloutKey(p->no, p->aMark[i].iSequence), p->aMark[i].iFirst);
+  }
+  bxRolloutUsagePut(p, pErr); /* with the model that was known before */
   if (p->iPrompt >= 0) {
     bxDo(p->pHome, zPrompt, pErr, "iit", p->no,
         p->iPromptKey >= 0 ? p->iPromptKey : bxRolloutKey(p->no, p->iPrompt),
@@ -340,26 +354,6 @@ static void putAbout(RolloutTale *p, BxErr *pErr) {
     bxDo(p->pHome, zNewest, pErr, p->bReviewed ? "ittti" : "ittt", p->no,
         az[BX_KIND_CWD], az[BX_KIND_MODEL], az[BX_KIND_BRANCH], p->iReview);
   }
-}
-
-void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
-  static const char zTurn[] =
-      "INSERT INTO main.rollout__marks(id, kind, number) "
-      "VALUES (?1, 'turn', ?2)";
-  static const char zMark[] =
-      "INSERT INTO main.rollout__marks(id, kind, number) "
-      "VALUES (?1, iif(?2 < 0, 'compaction', 'rollback'), nullif(?2, -1))";
-  i64 i;
-  for (i = p->nTurnOld; i < p->nTurnNew; i++) {
-    bxDo(p->pHome, zTurn, pErr, "ii",
-        bxRolloutKey(p->no, p->aTurn[i].iSequence), p->aTurn[i].iFirst);
-  }
-  for (i = p->nMarkOld; i < p->nMark; i++) {
-    bxDo(p->pHome, zMark, pErr, "ii",
-        bxRolloutKey(p->no, p->aMark[i].iSequence), p->aMark[i].iFirst);
-  }
-  bxRolloutUsagePut(p, pErr); /* with the model that was known before */
-  putAbout(p, pErr);
 }
 
 /*---------------------------------------------------------- stored items ----*/
@@ -470,19 +464,18 @@ static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
 
 void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr) {
   static const char zNext[] =
-      "SELECT coalesce((SELECT no FROM main.rollout__heads "
-      "WHERE behind IS NOT NULL ORDER BY behind LIMIT 1), 0)";
-  static const char zId[] = "SELECT id FROM main.rollout__heads WHERE no = ?1";
-  i64 nLeft = CATCH_UP, no;
+      "SELECT id FROM main.rollout__heads WHERE behind IS NOT NULL "
+      "ORDER BY behind LIMIT 1";
+  i64 nLeft = CATCH_UP;
+  char *z;
   if (pErr->rc != SQLITE_OK) return;
   if (pHead != 0 && pHead->no > 0 && !pHead->bAnyBehind) return;
   if (pHead != 0 && pHead->no > 0 && pHead->iBehind >= 0) {
     derive(pHome, pHead, ROLLOUT_LAST + 1, pErr);
   }
-  while (nLeft > 0 && (no = bxAsk(pHome, zNext, pErr, "")) > 0) {
-    char *z = bxAskText(pHome, zId, pErr, "i", no);
+  while (nLeft > 0 && (z = bxAskText(pHome, zNext, pErr, "")) != 0) {
     RolloutHead head;
-    if (z != 0 && bxRolloutFind(pHome, 0, z, &head, pErr)) {
+    if (bxRolloutFind(pHome, 0, z, &head, pErr)) {
       i64 n = head.iLast - head.iBehind + 2; /* one for the conversation */
       nLeft -= n;
       derive(pHome, &head, nLeft + n, pErr);

@@ -186,28 +186,21 @@ static sqlite3_stmt *prepareOwned(From *p, char *zOwned) {
   return pStmt;
 }
 
-/* What a row of a level becomes, to sqlite3_free(). */
-static char *levelRow(From *p, const FromLevel *pLevel) {
-  char *zRow, *z;
-  if (pLevel->zTable == 0) return bxPrintf(p->pErr, "%s", pLevel->zRow);
-  zRow = rowJson(p, pLevel->zTable);
-  if (zRow == 0 || pLevel->zRow == 0) return zRow;
-  z = bxPrintf(p->pErr, pLevel->zRow, zRow, zRow);
-  sqlite3_free(zRow);
-  return z;
-}
-
 /* The rows of a level: key, role, and the whole row. */
 static void prepareLevel(From *p, int i) {
   const FromLevel *pLevel = &p->pProgram->aLevel[i];
-  char *zRow = levelRow(p, pLevel);
+  char *zAll = pLevel->zTable ? rowJson(p, pLevel->zTable) : 0;
+  char *zRow = pLevel->zRow
+                   ? bxPrintf(p->pErr, pLevel->zRow, zAll ? zAll : "", zAll)
+                   : zAll;
   char *zFrom = bxGot(bxExpand(pLevel->zFrom, p->zSchema, 0), p->pErr);
   if (zRow != 0 && zFrom != 0) {
     p->apStmt[i] = prepareOwned(
         p, bxPrintf(p->pErr, "SELECT CAST(%s AS TEXT), %s, %s %s", pLevel->zKey,
                pLevel->zRole ? pLevel->zRole : "NULL", zRow, zFrom));
   }
-  sqlite3_free(zRow);
+  if (zRow != zAll) sqlite3_free(zRow);
+  sqlite3_free(zAll);
   sqlite3_free(zFrom);
 }
 
@@ -267,57 +260,44 @@ static void appendLevel(From *p, int i, const char *zUp, const char *zRole,
   bxDone(pRow, p->pErr);
 }
 
-static int isZipped(const void *pData, int nData) {
-  return nData > 4 && memcmp(pData, "\x28\xb5\x2f\xfd", 4) == 0;
-}
-
 /* A text with a NUL would be cut off there. */
 static int isWholeText(const char *z, size_t n) {
   return memchr(z, 0, n) == 0 && bxIsUtf8((const unsigned char *)z, (int)n);
 }
 
-/* The text, or NULL if the data is damaged or too long. */
-static char *unzipData(
-    ZSTD_DCtx *pUnzip, const void *pData, size_t nData, BxErr *pErr) {
-  const size_t nMost = 2 * (size_t)ROLLOUT_MAX_PAYLOAD;
-  size_t nRoom, nDone;
-  for (nRoom = 8 * nData;; nRoom *= 4) {
-    char *z;
-    if (nRoom > nMost) nRoom = nMost;
-    z = bxGot(sqlite3_malloc64(nRoom + 1), pErr);
-    if (z == 0) return 0;
-    nDone = ZSTD_decompressDCtx(pUnzip, z, nRoom, pData, nData);
-    if (!ZSTD_isError(nDone)) {
-      z[nDone] = 0;
-      if (isWholeText(z, nDone)) return z;
-    }
-    sqlite3_free(z);
-    if (!ZSTD_isError(nDone)) return 0;
-    if (ZSTD_getErrorCode(nDone) == ZSTD_error_memory_allocation) {
-      bxGot(0, pErr);
-    }
-    if (ZSTD_getErrorCode(nDone) != ZSTD_error_dstSize_tooSmall ||
-        nRoom == nMost) {
-      return 0;
-    }
-  }
-}
-
 /* The text that data is, which may be compressed, to sqlite3_free(); NULL if it is
-** damaged, or not a text. */
+** damaged, too long, or not a text. */
 static char *unzipBody(const void *pData, int nData, BxErr *pErr) {
+  const size_t nMost = 2 * (size_t)ROLLOUT_MAX_PAYLOAD;
+  size_t nRoom = 8 * (size_t)nData, nDone;
   ZSTD_DCtx *pUnzip;
-  char *z;
+  char *z = 0;
+  int bMore = 1;
   if (pData == 0 || pErr->rc != SQLITE_OK) return 0;
-  if (!isZipped(pData, nData)) {
+  if (nData <= 4 || memcmp(pData, "\x28\xb5\x2f\xfd", 4) != 0) {
     if (!isWholeText(pData, (size_t)nData)) return 0;
     return bxPrintf(pErr, "%.*s", nData, (const char *)pData);
   }
   pUnzip = bxUnzipNew(pErr);
-  if (pUnzip == 0) return 0;
-  z = unzipData(pUnzip, pData, (size_t)nData, pErr);
+  for (; pUnzip != 0 && bMore; nRoom *= 4) {
+    if (nRoom > nMost) nRoom = nMost;
+    sqlite3_free(z);
+    z = bxGot(sqlite3_malloc64(nRoom + 1), pErr);
+    if (z == 0) break;
+    nDone = ZSTD_decompressDCtx(pUnzip, z, nRoom, pData, (size_t)nData);
+    if (!ZSTD_isError(nDone)) {
+      z[nDone] = 0;
+      if (isWholeText(z, nDone)) break;
+    } else if (ZSTD_getErrorCode(nDone) == ZSTD_error_memory_allocation) {
+      bxGot(0, pErr);
+    }
+    bMore = ZSTD_isError(nDone) && nRoom < nMost &&
+            ZSTD_getErrorCode(nDone) == ZSTD_error_dstSize_tooSmall;
+  }
   ZSTD_freeDCtx(pUnzip);
-  return z;
+  if (bMore) return z;
+  sqlite3_free(z);
+  return 0;
 }
 
 /* Reads the body of a session. */
@@ -381,10 +361,23 @@ static void importSessions(From *p) {
 
 /*------------------------------------------------------------- function ----*/
 
-/* The program with a name. */
-static void findProgram(From *p, const char *zName) {
-  const RolloutRules *pRules = bxRolloutRules(p->pHome, 1, p->pErr);
+void bxRolloutImportFrom(BxCall *pCall) {
+  static const char zAttached[] = "SELECT count(*) FROM pragma_database_list "
+                                  "WHERE name = ?1 COLLATE NOCASE";
+  From from, *p = &from;
+  const RolloutRules *pRules;
+  const char *zName;
   size_t i;
+  memset(p, 0, sizeof(*p));
+  p->pErr = &pCall->err;
+  bxRefuseInside(pCall);
+  zName = bxText(pCall->aArg[0], "program", 100, 0, p->pErr);
+  p->zSchema = bxText(pCall->aArg[1], "schema", 1000, 0, p->pErr);
+  p->iNow = bxTime(bxArg(pCall, 2), "now", p->pErr);
+  p->pHome = bxRolloutHome(pCall->bx, p->pErr);
+  if (p->pErr->rc != SQLITE_OK) return;
+  bxLock(p->pHome, p->pErr);
+  pRules = bxRolloutRules(p->pHome, 1, p->pErr);
   if (pRules == 0) return;
   for (i = 0; i < sizeof(aProgram) / sizeof(*aProgram); i++) {
     if (strcmp(aProgram[i].zName, zName) == 0) p->pProgram = &aProgram[i];
@@ -403,32 +396,12 @@ static void findProgram(From *p, const char *zName) {
         "or call blackbox_install()",
         p->pProgram->zFormat);
   }
-}
-
-static void findSchema(From *p) {
-  static const char zAttached[] = "SELECT count(*) FROM pragma_database_list "
-                                  "WHERE name = ?1 COLLATE NOCASE";
-  if (bxAsk(p->pHome, zAttached, p->pErr, "t", p->zSchema) > 0) return;
-  bxFail(p->pErr, SQLITE_CONSTRAINT,
-      "ValidationError: there is no schema %Q; ATTACH the database first, and "
-      "give the name after AS",
-      p->zSchema);
-}
-
-void bxRolloutImportFrom(BxCall *pCall) {
-  From from, *p = &from;
-  const char *zName;
-  memset(p, 0, sizeof(*p));
-  p->pErr = &pCall->err;
-  bxRefuseInside(pCall);
-  zName = bxText(pCall->aArg[0], "program", 100, 0, p->pErr);
-  p->zSchema = bxText(pCall->aArg[1], "schema", 1000, 0, p->pErr);
-  p->iNow = bxTime(bxArg(pCall, 2), "now", p->pErr);
-  p->pHome = bxRolloutHome(pCall->bx, p->pErr);
-  if (p->pErr->rc != SQLITE_OK) return;
-  bxLock(p->pHome, p->pErr);
-  findProgram(p, zName);
-  if (p->pErr->rc == SQLITE_OK) findSchema(p);
+  if (bxAsk(p->pHome, zAttached, p->pErr, "t", p->zSchema) == 0) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "ValidationError: there is no schema %Q; ATTACH the database first, "
+        "and give the name after AS",
+        p->zSchema);
+  }
   if (p->pErr->rc != SQLITE_OK) return;
   bxReportBegin(&p->report);
   importSessions(p);

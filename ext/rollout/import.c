@@ -35,7 +35,7 @@ void bxReportBegin(RolloutReport *p) {
   p->pIds = sqlite3_str_new(0);
 }
 
-void bxReportId(RolloutReport *p, const char *zId) {
+static void reportId(RolloutReport *p, const char *zId) {
   if (p->nId++ >= MAX_IDS) return;
   sqlite3_str_appendf(p->pIds, "%s\"%s\"", p->nId > 1 ? "," : "", zId);
 }
@@ -142,60 +142,37 @@ RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent) {
 
 /*------------------------------------------------------- session_meta ----*/
 
-static int isMeta(const char *zType) {
-  return bxSpelled(zType, (i64)strlen(zType), "session_meta");
-}
-
-/* The conversation of which a part is an agent. */
-static void findParent(Import *p, const RolloutPart *pPart, char zId[37]) {
-  const i64 *pi = partNumber(p, pPart->zName, 0);
-  if (pi != 0 && *pi > 0) {
-    memcpy(zId, p->apPart[*pi - 1]->work.zId, 37);
-  } else {
-    partId(p, pPart->zName, 0, zId);
-  }
-}
-
-/* The session_meta of a part whose file has none at its beginning: one that
-** comes later, or what is known. */
-static char *makeMeta(Import *p, RolloutPart *pPart, i64 iTime) {
+/* The payload of the session_meta of a part whose file has none at its beginning, to
+** sqlite3_free(): that of one that comes later, or what is known. */
+static char *makeMeta(Import *p, RolloutPart *pPart) {
   static const char zMeta[] =
       "SELECT json_patch(json_object('id', ?1, 'timestamp', " ROLLOUT_ISO(
           "?2") ", 'cwd', '', 'originator', ?3, 'cli_version', '1.0.0', "
                 "'instructions', NULL), iif(?3 IN ('codex', 'blackbox'), '{}', "
                 "json_object('blackbox', json_patch('{}', json_object("
                 "'format', ?3, 'id', ?4, 'agent', ?5, 'parent', ?6)))))";
+  const char *zFormat = formatName(p), *zId = pPart->work.zId;
+  const char *zName = pPart->zName;
   char zParent[37] = "";
   if (pPart->meta.z != 0) {
     return bxPrintf(p->pErr, "%.*s", (int)pPart->meta.n, pPart->meta.z);
   }
-  if (pPart->zAgent != 0) findParent(p, pPart, zParent);
-  return bxAskText(p->pHome, zMeta, p->pErr, "titttt", pPart->work.zId, iTime,
-      p->pFormat && strcmp(formatName(p), "codex") == 0 ? "blackbox"
-                                                        : formatName(p),
-      pPart->zName && sqlite3_stricmp(pPart->zName, pPart->work.zId) == 0
-          ? 0
-          : pPart->zName,
-      pPart->zAgent, *zParent ? zParent : 0);
-}
-
-/* Begins a new conversation with a session_meta that is not in the file. Its
-** payload is made at the end, when more is known. */
-static void addMeta(Import *p, RolloutPart *pPart, i64 iTime) {
-  static const RolloutSpan none = {"{}", 2}, empty = {"", 0};
-  RolloutItem *pItem =
-      bxRolloutAdd(&pPart->work, iTime, "session_meta", none, 0, p->pErr);
-  if (pItem == 0) return;
-  pItem->before = pItem->after = empty;
-  pItem->bQuiet = 1;
-  pPart->bMade = 1;
+  if (pPart->zAgent !=
+      0) { /* it belongs to the conversation with the same name */
+    const i64 *pi = partNumber(p, zName, 0);
+    if (pi != 0 && *pi > 0) {
+      memcpy(zParent, p->apPart[*pi - 1]->work.zId, 37);
+    } else {
+      partId(p, zName, 0, zParent);
+    }
+  }
+  return bxAskText(p->pHome, zMeta, p->pErr, "titttt", zId, pPart->iFirst,
+      strcmp(zFormat, "codex") == 0 ? "blackbox" : zFormat,
+      zName && sqlite3_stricmp(zName, zId) == 0 ? 0 : zName, pPart->zAgent,
+      *zParent ? zParent : 0);
 }
 
 /*---------------------------------------------------------------- frames ----*/
-
-static int isUsualEnd(RolloutSpan span) {
-  return span.n == 2 && memcmp(span.z, "}\n", 2) == 0;
-}
 
 /* Divides what is between two payloads: the end of the line of the last item is
 ** kept with that item, the rest with the next one. */
@@ -223,7 +200,7 @@ RolloutSpan bxImportGap(Import *p, const char *zEnd, RolloutSpan *pAfter) {
 /* Stores what follows the last item. */
 void bxImportEnd(Import *p, RolloutSpan after) {
   RolloutPart *pPart = p->pPart;
-  int bUsual = isUsualEnd(after);
+  int bUsual = after.n == 2 && memcmp(after.z, "}\n", 2) == 0;
   if (!p->bLast || p->pErr->rc != SQLITE_OK) return;
   if (p->bLastNew) {
     RolloutItem *pItem = &pPart->work.aItem[pPart->work.nItem - 1];
@@ -252,13 +229,26 @@ static void countBad(Import *p, RolloutPart *pPart, int bNew) {
 }
 
 /* Adds a new item, with what stands before it. A payload that was made is not in
-** the file. */
+** the file. A new conversation without a session_meta gets one, whose payload is made
+** at the end, when more is known. */
 static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
     i64 iTime, RolloutSpan before) {
+  static const RolloutSpan none = {"{}", 2}, empty = {"", 0};
   RolloutWork *pWork = &pPart->work;
   RolloutSpan payload = pLine->payload;
   char *zOwned = 0;
   RolloutItem *pItem;
+  int bMeta =
+      bxSpelled(pLine->zType, (i64)strlen(pLine->zType), "session_meta") &&
+      !pLine->bWhole && *payload.z == '{';
+  if (pWork->head.no == 0 && !bMeta && pWork->nItem == 0) {
+    pItem = bxRolloutAdd(pWork, iTime, "session_meta", none, 0, p->pErr);
+    if (pItem == 0) return;
+    pItem->before = pItem->after = empty;
+    pItem->bQuiet = pPart->bMade = 1;
+    pPart->iFirst = iTime;
+  }
+  if (pPart->bMade && bMeta && pPart->meta.z == 0) pPart->meta = payload;
   if (pLine->bMade) {
     zOwned = bxPrintf(p->pErr, "%.*s", (int)payload.n, payload.z);
     if (zOwned == 0) return;
@@ -273,21 +263,6 @@ static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
   pItem->bQuiet = pLine->bMade;
   if (!pLine->bUsual || before.n != pLine->nUsual) pItem->before = before;
   p->pReport->nNew++;
-}
-
-/* Prepares a part for a new item: its session_meta, if the file has none at its
-** beginning. */
-static void beginPart(
-    Import *p, RolloutPart *pPart, const RolloutLine *pLine, i64 iTime) {
-  int bMeta =
-      isMeta(pLine->zType) && !pLine->bWhole && *pLine->payload.z == '{';
-  if (pPart->work.head.no == 0 && !bMeta && pPart->work.nItem == 0) {
-    addMeta(p, pPart, iTime);
-    pPart->iFirst = iTime;
-  }
-  if (pPart->bMade && bMeta && pPart->meta.z == 0) {
-    pPart->meta = pLine->payload;
-  }
 }
 
 /* Takes an item of the part to which it belongs. In the file it is, or its
@@ -307,7 +282,6 @@ void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
   bxImportEnd(p, after);
   bNew = !bxPartHas(pPart, pLine, &iTime, p->pErr);
   countBad(p, pPart, bNew);
-  if (bNew) beginPart(p, pPart, pLine, iTime);
   if (bNew && p->pErr->rc == SQLITE_OK) {
     addItem(p, pPart, pLine, iTime, before);
   }
@@ -463,28 +437,23 @@ static void readValue(Import *p) {
   }
 }
 
-/* Whether a line has values and nothing else. */
-static int isJsonLine(Import *p, const char *z, const char *zEnd) {
-  for (z = bxImportSkipBlank(z, zEnd); z < zEnd;
-       z = bxImportSkipBlank(z, zEnd)) {
-    z = bxImportValue(p, z, zEnd);
-    if (z == 0) return 0;
-  }
-  return 1;
-}
-
 /* Finds the values of a line. A line that cannot be read, or its rest, is bad. If
 ** nothing is known of the file, the whole line is a text. */
 static void readLine(Import *p, const char *z, const char *zEnd) {
   int bUtf8 = bxIsUtf8((const unsigned char *)z, (int)(zEnd - z));
-  z = skipMark(z);
-  if (bUtf8 && p->pFormat == 0 && !isJsonLine(p, z, zEnd) &&
-      memchr(z, 0, (size_t)(zEnd - z)) == 0) {
-    keepText(p, bxImportSkipBlank(z, zEnd), zEnd);
-    return;
+  z = bxImportSkipBlank(skipMark(z), zEnd);
+  if (bUtf8 && p->pFormat == 0 && memchr(z, 0, (size_t)(zEnd - z)) == 0) {
+    const char *zAt = z;
+    while (zAt != 0 && zAt < zEnd) {
+      zAt = bxImportValue(p, zAt, zEnd);
+      if (zAt != 0) zAt = bxImportSkipBlank(zAt, zEnd);
+    }
+    if (zAt == 0) {
+      keepText(p, z, zEnd);
+      return;
+    }
   }
-  for (z = bxImportSkipBlank(z, zEnd); z < zEnd && p->pErr->rc == SQLITE_OK;
-       z = bxImportSkipBlank(z, zEnd)) {
+  for (; z < zEnd && p->pErr->rc == SQLITE_OK; z = bxImportSkipBlank(z, zEnd)) {
     const char *zNext = bUtf8 ? bxImportValue(p, z, zEnd) : 0;
     if (zNext == 0) {
       bxImportBad(p, whyBad(p, z, zEnd), zEnd - z);
@@ -590,34 +559,21 @@ static void scan(Import *p) {
   }
 }
 
-/* A file may be one value, over several lines, with a list of items. */
-static void findDocument(Import *p) {
-  const char *z = bxSkipSpace(skipMark(p->z)), *zNext;
-  const RolloutFormat *pGiven = p->pFormat;
-  if (*z != '{' && *z != '[') return;
-  if (pGiven != 0 && bxImportItems(p) == 0) return;
-  zNext = bxImportValue(p, z, p->zEnd);
-  if (zNext == 0 || bxSkipSpace(zNext) < p->zEnd ||
-      !bxIsUtf8((const unsigned char *)z, (int)(p->zEnd - z))) {
-    return;
-  }
-  if (pGiven == 0) p->pFormat = formatOf(p);
-  if (p->pFormat != 0 && bxImportItems(p) != 0) p->zDocument = zNext;
-  if (p->zDocument == 0) p->pFormat = pGiven;
-}
-
 /* The format that is given or that a conversation has, or the one that the lines
-** show. */
+** show. A file may be one value, over several lines, with a list of items. */
 static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
   static const char zHas[] = "SELECT a.format FROM main.rollout__heads AS h "
                              "JOIN main.rollout__about AS "
                              "a ON a.no = h.no WHERE h.id = ?1";
   const char *zGiven = bxText(pGiven, "format", 1000, 1, p->pErr);
-  char *z =
+  char *zHad =
       zGiven == 0 && *zId ? bxAskText(p->pHome, zHas, p->pErr, "t", zId) : 0;
-  if (zGiven != 0 || z != 0) {
-    p->pFormat = bxRolloutFormatNamed(p->pRules, zGiven ? zGiven : z);
+  const char *z = bxSkipSpace(skipMark(p->z)), *zNext = 0;
+  const RolloutFormat *pFormat;
+  if (zGiven != 0 || zHad != 0) {
+    p->pFormat = bxRolloutFormatNamed(p->pRules, zGiven ? zGiven : zHad);
   }
+  sqlite3_free(zHad);
   if (zGiven != 0 && p->pFormat == 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "ValidationError: there is no format %Q; SELECT format FROM "
@@ -625,82 +581,79 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
         "content",
         zGiven);
   }
-  if (p->pErr->rc == SQLITE_OK) findDocument(p);
+  pFormat = p->pFormat;
+  if ((*z == '{' || *z == '[') && p->pErr->rc == SQLITE_OK &&
+      (pFormat == 0 || bxImportItems(p) != 0)) {
+    zNext = bxImportValue(p, z, p->zEnd);
+  }
+  if (zNext != 0 && bxSkipSpace(zNext) >= p->zEnd &&
+      bxIsUtf8((const unsigned char *)z, (int)(p->zEnd - z))) {
+    if (pFormat == 0) p->pFormat = formatOf(p);
+    if (p->pFormat != 0 && bxImportItems(p) != 0) {
+      p->zDocument = zNext;
+    } else {
+      p->pFormat = pFormat;
+    }
+  }
   if (p->pFormat == 0) p->pFormat = bxImportProseFormat(p, skipMark(p->z));
   p->bProse = bxImportIsProse(p);
   if (p->pFormat == 0) scan(p);
-  sqlite3_free(z);
 }
 
-/* What tells a file that names no conversation from others, and stays as it is
-** when the file grows: its first item, or line. That may be short, and the same in
-** many files. */
-static RolloutSpan firstOfFile(const Import *p, const char *z) {
-  RolloutSpan text = {z, bxImportLineEnd(p, z) - z};
-  if (p->zDocument != 0 && p->first.z != 0) return p->first;
-  while (text.n < ENOUGH && z + text.n < p->zEnd) {
-    text.n = bxImportLineEnd(p, z + text.n + 1) - z;
-  }
-  return text;
-}
-
-/* The first part: its id is given, or named in the file, or made from the first
-** line. */
+/* The first part: its id is given, or named in the file, or made from what tells the
+** file from others and stays as it is when it grows: its first item, or line. A line
+** may be short, and the same in many files. */
 static void firstPart(Import *p, const char *zId) {
   RolloutPart *pPart = addImported(p, 0, 0);
-  const char *z = skipMark(p->z);
-  RolloutSpan line;
-  char *zLine;
   if (pPart == 0) return;
+  p->xItem = noteItem;
+  if (!*zId && p->pFormat != 0 && !p->bProse) scan(p);
   if (*zId) {
     memcpy(pPart->work.zId, zId, 37);
     pPart->bPiece = 1;
+  } else if (p->zName != 0) {
+    char *zAgent = p->zAgent ? bxPrintf(p->pErr, "%s", p->zAgent) : 0;
+    bxImportPart(p, bxPrintf(p->pErr, "%s", p->zName), zAgent);
+    partId(p, p->zName, p->zAgent, pPart->work.zId);
   } else {
-    p->xItem = noteItem;
-    if (p->pFormat != 0 && !p->bProse) scan(p);
-    if (p->zName != 0) {
-      pPart->zName = bxPrintf(p->pErr, "%s", p->zName);
-      if (p->zAgent != 0) pPart->zAgent = bxPrintf(p->pErr, "%s", p->zAgent);
-      if (p->pErr->rc == SQLITE_OK) {
-        i64 *pi = partNumber(p, pPart->zName, pPart->zAgent);
-        if (pi != 0) *pi = 1;
-      }
-      partId(p, p->zName, p->zAgent, pPart->work.zId);
-    } else {
-      line = firstOfFile(p, bxSkipSpace(z));
-      zLine = bxPrintf(p->pErr, "%.*s", (int)line.n, line.z);
-      if (zLine != 0) bxPartUuid(formatName(p), zLine, 0, pPart->work.zId);
-      sqlite3_free(zLine);
+    const char *z = bxSkipSpace(skipMark(p->z));
+    RolloutSpan text = {z, bxImportLineEnd(p, z) - z};
+    char *zText;
+    while (text.n < ENOUGH && z + text.n < p->zEnd) {
+      text.n = bxImportLineEnd(p, z + text.n + 1) - z;
     }
+    if (p->zDocument != 0 && p->first.z != 0) text = p->first;
+    zText = bxPrintf(p->pErr, "%.*s", (int)text.n, text.z);
+    if (zText != 0) bxPartUuid(formatName(p), zText, 0, pPart->work.zId);
+    sqlite3_free(zText);
   }
   if (p->pErr->rc == SQLITE_OK) bxPartOpen(pPart, p->pHome, p->iNow, p->pErr);
 }
 
 /*--------------------------------------------------------------- writing ----*/
 
-/* The payload of a session_meta that is not in the file: now that more is known. */
-static void completeMeta(Import *p, RolloutPart *pPart) {
-  RolloutItem *pItem = &pPart->work.aItem[0];
-  pItem->zOwned = makeMeta(p, pPart, pPart->iFirst);
-  if (pItem->zOwned == 0) return;
-  pItem->payload.z = pItem->zOwned;
-  pItem->payload.n = (i64)strlen(pItem->zOwned);
-}
-
-/* Completes the parts and writes them. */
+/* Completes the parts, writes them, and adds those with items to the report. */
 static void putParts(Import *p) {
   i64 i;
   int bAny = 0;
   for (i = 0; i < p->nPart && p->pErr->rc == SQLITE_OK; i++) {
     RolloutPart *pPart = p->apPart[i];
+    RolloutWork *pWork = &pPart->work;
+    int bHas = pWork->head.no > 0 || pWork->nItem > 0;
     sqlite3_finalize(pPart->pStored);
     pPart->pStored = 0;
-    if (pPart->bMade) completeMeta(p, pPart);
-    if (pPart->work.head.no == 0 && pPart->work.nItem == 0) continue;
+    if (pPart->bMade) {
+      RolloutItem *pItem = &pWork->aItem[0];
+      pItem->zOwned = makeMeta(p, pPart);
+      pItem->payload.z = pItem->zOwned;
+      pItem->payload.n = pItem->zOwned ? (i64)strlen(pItem->zOwned) : 0;
+    }
+    if (bHas || (i == 0 && !p->bStore)) reportId(p->pReport, pWork->zId);
+    if (!bHas) continue;
     bAny = 1;
-    bxRolloutDrop(&pPart->work, "damaged line", "", pPart->nBad,
-        pPart->nBadByte, p->pErr);
-    bxRolloutWorkPut(&pPart->work, p->pHome, p->iNow, p->pErr);
+    bxRolloutDrop(
+        pWork, "damaged line", "", pPart->nBad, pPart->nBadByte, p->pErr);
+    bxRolloutWorkPut(pWork, p->pHome, p->iNow, p->pErr);
   }
   if (!bAny && !p->bStore) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
@@ -709,19 +662,6 @@ static void putParts(Import *p) {
         p->pReport->nLine);
   }
   bxRolloutCatchUp(p->pHome, 0, p->pErr);
-}
-
-/* Adds the conversations that have items to the report. */
-static void noteIds(Import *p) {
-  i64 i;
-  for (i = 0; i < p->nPart; i++) {
-    const RolloutPart *pPart = p->apPart[i];
-    if ((i > 0 || p->bStore) && pPart->work.head.no == 0 &&
-        pPart->work.nItem == 0) {
-      continue;
-    }
-    bxReportId(p->pReport, pPart->work.zId);
-  }
 }
 
 /* The text or the bytes of a file. */
@@ -741,8 +681,14 @@ static void readFile(Import *p, sqlite3_value *pVal) {
   }
 }
 
-static void freeImport(Import *p) {
+/* Reads the lines, of a format that is known by now, and writes their items. */
+static void importLines(Import *p, const char *zId) {
   i64 i;
+  if (p->pFormat != 0 && p->pFormat->bSpans) bxImportTraces(p);
+  if (p->pErr->rc == SQLITE_OK) firstPart(p, zId);
+  p->xItem = readItem;
+  if (p->pErr->rc == SQLITE_OK) readLines(p);
+  if (p->pErr->rc == SQLITE_OK) putParts(p);
   for (i = 0; i < p->nPart; i++) {
     bxPartClose(p->apPart[i]);
     sqlite3_free(p->apPart[i]);
@@ -753,17 +699,6 @@ static void freeImport(Import *p) {
   sqlite3_free(p->zAgent);
   bxTreeFree(&p->json.tree);
   bxImportSpansFree(p);
-}
-
-/* Reads the lines, of a format that is known by now, and writes their items. */
-static void importLines(Import *p, const char *zId) {
-  if (p->pFormat != 0 && p->pFormat->bSpans) bxImportTraces(p);
-  if (p->pErr->rc == SQLITE_OK) firstPart(p, zId);
-  p->xItem = readItem;
-  if (p->pErr->rc == SQLITE_OK) readLines(p);
-  if (p->pErr->rc == SQLITE_OK) putParts(p);
-  if (p->pErr->rc == SQLITE_OK) noteIds(p);
-  freeImport(p);
 }
 
 void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,

@@ -69,8 +69,6 @@ typedef struct RolloutReport {
 } RolloutReport;
 
 void bxReportBegin(RolloutReport *p);
-/* Adds a conversation; only the first thousand are listed. */
-void bxReportId(RolloutReport *p, const char *zId);
 /* Returns the report as JSON, unless there is an error, and frees it. */
 void bxReportReturn(RolloutReport *p, const char *zFormat, BxCall *pCall);
 

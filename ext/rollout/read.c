@@ -226,56 +226,38 @@ static const char zHistory[] =
     "WHERE h.id = ?1 AND (h.expires_at IS NULL OR h.expires_at >= ?2) "
     "ORDER BY h.no, s.first, d.id";
 
-static void itemMissing(i64 n, const char *zId, BxErr *pErr) {
-  bxFail(pErr, SQLITE_CORRUPT_VTAB,
-      "CorruptedRolloutError: Corrupted rollout: item %lld of %s is missing; "
-      "rollout_items shows the other items",
-      n, zId);
-}
-
-/* Whether the item of the row is the next one, and is valid. */
-static int checkItem(
-    BxStmts *p, sqlite3_stmt *pStmt, i64 iNext, const char *zId, BxErr *pErr) {
-  const char *zPayload = bxColumnText(pStmt, 2, pErr);
-  bxColumnText(pStmt, 1, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  if (sqlite3_column_int64(pStmt, 0) != iNext) {
-    itemMissing(iNext, zId, pErr);
-  } else if (zPayload != 0 &&
-             !bxIsJson(p->bx, zPayload, sqlite3_column_bytes(pStmt, 2), pErr)) {
-    bxFail(pErr, SQLITE_CORRUPT_VTAB,
-        "CorruptedRolloutError: Corrupted rollout: the payload of item %lld of "
-        "%s is not JSON; rollout_items shows all items as text",
-        iNext, zId);
-  }
-  return pErr->rc == SQLITE_OK;
-}
-
-static void appendItem(sqlite3_str *pOut, sqlite3_stmt *pStmt, int bFirst) {
-  const char *zPayload = (const char *)sqlite3_column_text(pStmt, 2);
-  sqlite3_str_append(
-      pOut, bFirst ? "{\"type\":" : ",{\"type\":", bFirst ? 8 : 9);
-  bxAppendJson(pOut, (const char *)sqlite3_column_text(pStmt, 1),
-      sqlite3_column_bytes(pStmt, 1));
-  if (zPayload != 0) {
-    sqlite3_str_append(pOut, ",\"payload\":", 11);
-    sqlite3_str_append(pOut, zPayload, sqlite3_column_bytes(pStmt, 2));
-  }
-  sqlite3_str_append(pOut, "}", 1);
-}
-
 /* Appends the items of a history. Returns their number. */
 static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
     const char *zId, BxErr *pErr) {
   i64 n = 0, iLast = -1;
   while (bxRow(pStmt, pErr)) {
+    const char *zType = bxColumnText(pStmt, 1, pErr);
+    const char *zPayload = bxColumnText(pStmt, 2, pErr);
+    int nPayload = sqlite3_column_bytes(pStmt, 2);
     iLast = sqlite3_column_int64(pStmt, 3);
     if (sqlite3_column_type(pStmt, 0) == SQLITE_NULL) continue;
-    if (!checkItem(p, pStmt, n, zId, pErr)) break;
-    appendItem(pOut, pStmt, n == 0);
-    n++;
+    if (sqlite3_column_int64(pStmt, 0) != n) break;
+    if (zPayload != 0 && !bxIsJson(p->bx, zPayload, nPayload, pErr)) {
+      bxFail(pErr, SQLITE_CORRUPT_VTAB,
+          "CorruptedRolloutError: Corrupted rollout: the payload of item %lld "
+          "of %s is not JSON; rollout_items shows all items as text",
+          n, zId);
+    }
+    if (pErr->rc != SQLITE_OK) break;
+    sqlite3_str_appendall(pOut, n++ == 0 ? "{\"type\":" : ",{\"type\":");
+    bxAppendJson(pOut, zType, sqlite3_column_bytes(pStmt, 1));
+    if (zPayload != 0) {
+      sqlite3_str_append(pOut, ",\"payload\":", 11);
+      sqlite3_str_append(pOut, zPayload, nPayload);
+    }
+    sqlite3_str_append(pOut, "}", 1);
   }
-  if (n <= iLast) itemMissing(n, zId, pErr);
+  if (n <= iLast) {
+    bxFail(pErr, SQLITE_CORRUPT_VTAB,
+        "CorruptedRolloutError: Corrupted rollout: item %lld of %s is missing; "
+        "rollout_items shows the other items",
+        n, zId);
+  }
   return n;
 }
 
@@ -336,19 +318,6 @@ void bxRolloutHistory(BxCall *p) {
 
 /*-------------------------------------------------------------- ranges ----*/
 
-/* 1 for 'backward', 0 for 'forward' or NULL. */
-static int readDirection(sqlite3_value *pVal, BxErr *pErr) {
-  const char *z = bxText(pVal, "direction", 20, 1, pErr);
-  if (z == 0 || strcmp(z, "forward") == 0) return 0;
-  if (strcmp(z, "backward") != 0) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: direction must be 'forward' or 'backward', got %Q; "
-        "omit it for 'forward'",
-        z);
-  }
-  return 1;
-}
-
 #define RANGE_SELECT                                                           \
   "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload "                  \
   "FROM main.rollout__segments AS s CROSS JOIN main.rollout__data AS d "       \
@@ -360,7 +329,14 @@ sqlite3_stmt *bxRolloutRange(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   RolloutHead head = bxRolloutLive(bx, apArg[0], bxNow(), pErr);
   i64 iFirst = 0, iLast = 4294967295, nRow = -1;
-  int bBack = readDirection(apArg[3], pErr);
+  const char *zWay = bxText(apArg[3], "direction", 20, 1, pErr);
+  int bBack = zWay != 0 && strcmp(zWay, "backward") == 0;
+  if (zWay != 0 && !bBack && strcmp(zWay, "forward") != 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: direction must be 'forward' or 'backward', got %Q; "
+        "omit it for 'forward'",
+        zWay);
+  }
   if (apArg[1] != 0) {
     i64 iAfter = bxInt(apArg[1], "after", bBack ? 0 : -1, 4294967295, pErr);
     if (bBack) {

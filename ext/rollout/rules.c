@@ -47,58 +47,51 @@ void bxRolloutRulesFree(RolloutRules *p) {
   sqlite3_free(p);
 }
 
-static const char zLineFormats[] =
-    "SELECT format, items, type, payload, time, conversation, agent, trace, "
-    "item_id, once, mark, names, spans, newest, apart FROM "
-    "main.rollout_formats "
-    "WHERE format <> '' AND type <> '' ORDER BY rank, format";
-
-static void addFormat(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
-  RolloutFormat *a =
-      bxAdd(&p->aFormat, &p->nFormat, &p->nFormatAlloc, sizeof(*a), pErr);
+/* Copies n texts of a row. */
+static void copyTexts(char **az, int n, sqlite3_stmt *pRow, BxErr *pErr) {
   int i;
-  if (a == 0) return;
-  for (i = 0; i < ROLLOUT_FORMAT_TEXTS; i++) {
+  for (i = 0; i < n; i++) {
     if (sqlite3_column_type(pRow, i) == SQLITE_NULL) continue;
-    a->az[i] = bxColumnCopy(pRow, i, pErr);
+    az[i] = bxColumnCopy(pRow, i, pErr);
   }
-  a->bOnce = sqlite3_column_int(pRow, ROLLOUT_FORMAT_TEXTS);
-  a->mark = bxTestAdd(
-      &p->places, bxColumnText(pRow, ROLLOUT_FORMAT_TEXTS + 1, pErr), pErr);
-  a->names = bxTestAdd(
-      &p->places, bxColumnText(pRow, ROLLOUT_FORMAT_TEXTS + 2, pErr), pErr);
-  a->bSpans = sqlite3_column_int(pRow, ROLLOUT_FORMAT_TEXTS + 3);
-  a->newest = bxTestAdd(
-      &p->places, bxColumnText(pRow, ROLLOUT_FORMAT_TEXTS + 4, pErr), pErr);
-  a->bApart = sqlite3_column_int(pRow, ROLLOUT_FORMAT_TEXTS + 5);
-}
-
-static const char zAttributes[] =
-    "SELECT format, attribute, name, coalesce(only, ''), value, rank, json "
-    "FROM main.rollout_attributes "
-    "WHERE format <> '' AND attribute <> '' AND name <> '' "
-    "ORDER BY format, length(attribute) DESC, rank, attribute, name, only";
-
-static void addAttribute(RolloutRules *p, sqlite3_stmt *pRow, BxErr *pErr) {
-  RolloutAttribute *a = bxAdd(
-      &p->aAttribute, &p->nAttribute, &p->nAttributeAlloc, sizeof(*a), pErr);
-  int i;
-  if (a == 0) return;
-  for (i = 0; i < ROLLOUT_ATTRIBUTE_TEXTS; i++) {
-    if (sqlite3_column_type(pRow, i) == SQLITE_NULL) continue;
-    a->az[i] = bxColumnCopy(pRow, i, pErr);
-  }
-  a->iRank = sqlite3_column_int64(pRow, ROLLOUT_ATTRIBUTE_TEXTS);
-  a->bJson = sqlite3_column_int(pRow, ROLLOUT_ATTRIBUTE_TEXTS + 1);
 }
 
 /* The formats, and the attributes of spans: what only an import needs. */
 static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
-  sqlite3_stmt *pRow = bxStmt(pHome, zLineFormats, pErr);
-  while (bxRow(pRow, pErr)) addFormat(p, pRow, pErr);
+  static const char zFormats[] =
+      "SELECT format, items, type, payload, time, conversation, agent, trace, "
+      "item_id, once, mark, names, spans, newest, apart "
+      "FROM main.rollout_formats "
+      "WHERE format <> '' AND type <> '' ORDER BY rank, format";
+  static const char zAttributes[] =
+      "SELECT format, attribute, name, coalesce(only, ''), value, rank, json "
+      "FROM main.rollout_attributes "
+      "WHERE format <> '' AND attribute <> '' AND name <> '' "
+      "ORDER BY format, length(attribute) DESC, rank, attribute, name, only";
+  const int n = ROLLOUT_FORMAT_TEXTS, m = ROLLOUT_ATTRIBUTE_TEXTS;
+  sqlite3_stmt *pRow = bxStmt(pHome, zFormats, pErr);
+  while (bxRow(pRow, pErr)) {
+    RolloutFormat *a =
+        bxAdd(&p->aFormat, &p->nFormat, &p->nFormatAlloc, sizeof(*a), pErr);
+    if (a == 0) break;
+    copyTexts(a->az, n, pRow, pErr);
+    a->bOnce = sqlite3_column_int(pRow, n);
+    a->mark = bxTestAdd(&p->places, bxColumnText(pRow, n + 1, pErr), pErr);
+    a->names = bxTestAdd(&p->places, bxColumnText(pRow, n + 2, pErr), pErr);
+    a->bSpans = sqlite3_column_int(pRow, n + 3);
+    a->newest = bxTestAdd(&p->places, bxColumnText(pRow, n + 4, pErr), pErr);
+    a->bApart = sqlite3_column_int(pRow, n + 5);
+  }
   bxDone(pRow, pErr);
   pRow = bxStmt(pHome, zAttributes, pErr);
-  while (bxRow(pRow, pErr)) addAttribute(p, pRow, pErr);
+  while (bxRow(pRow, pErr)) {
+    RolloutAttribute *a = bxAdd(
+        &p->aAttribute, &p->nAttribute, &p->nAttributeAlloc, sizeof(*a), pErr);
+    if (a == 0) break;
+    copyTexts(a->az, m, pRow, pErr);
+    a->iRank = sqlite3_column_int64(pRow, m);
+    a->bJson = sqlite3_column_int(pRow, m + 1);
+  }
   bxDone(pRow, pErr);
 }
 

@@ -35,48 +35,10 @@ static int objectAt(RolloutTale *p, const char *zPath1) {
   return i >= 0 && BX_TREE_KIND(&p->pJson->tree, i) == '{' ? i : -1;
 }
 
-/* The numbers at a node; 0 for those that are not there. */
-static BxTokens tokensAt(RolloutTale *p, const BxPlace *pPlace, int iNode) {
-  BxTokens tokens = {0, 0, 0, 0, 0, 0};
-  bxTokensRead(&tokens, pPlace, &p->pJson->tree, iNode, p->pErr);
-  return tokens;
-}
-
-/* Finds what tells the call from others. */
-static void readCallId(RolloutTale *p, RolloutUsage *pUsage) {
-  BxPlace total = *pUsage->pPlace; /* the numbers as they are written */
-  int iTotal = objectAt(p, total.az[BX_PLACE_OTHER]);
-  char *const *az = total.az;
-  char *z1, *z2;
-  if (iTotal >= 0) {
-    BxTokens tokens;
-    total.bCacheIn = 0;
-    total.bReasoningIn = 1;
-    tokens = tokensAt(p, &total, iTotal);
-    pUsage->bTotal = 1;
-    pUsage->zCall = bxPrintf(p->pErr, "%lld:%lld:%lld:%lld", tokens.nInput,
-        tokens.nCacheRead, tokens.nOutput, tokens.nReasoning);
-    return;
-  }
-  z1 = textAt(p, az[BX_PLACE_ID]);
-  z2 = textAt(p, az[BX_PLACE_ID_2]);
-  if (z1 != 0 && (z2 != 0 || az[BX_PLACE_ID_2] == 0)) {
-    pUsage->zCall = bxPrintf(p->pErr, "%s:%s", z1, z2 ? z2 : "");
-  }
-  sqlite3_free(z1);
-  sqlite3_free(z2);
-}
-
-static void readCost(RolloutTale *p, RolloutUsage *pUsage) {
-  const BxTree *pTree = &p->pJson->tree;
-  int i = bxRolloutPlace(p->pJson, pUsage->pPlace->az[BX_PLACE_COST]);
-  if (i < 0 || strchr("-0123456789", BX_TREE_KIND(pTree, i)) == 0) return;
-  pUsage->bCost = 1;
-  pUsage->rCost = strtod(pTree->z + pTree->a[i].iAt, 0);
-}
-
 void bxRolloutTellUsage(RolloutTale *p, const BxPlace *pPlace, i64 iSequence) {
-  int iNode = objectAt(p, pPlace->az[BX_PLACE_AT]);
+  const BxTree *pTree = &p->pJson->tree;
+  char *const *az = pPlace->az;
+  int iNode = objectAt(p, az[BX_PLACE_AT]), iTotal, iCost;
   RolloutUsage usage, *a;
   BxTokens *pTokens = &usage.tokens;
   memset(&usage, 0, sizeof(usage));
@@ -84,7 +46,7 @@ void bxRolloutTellUsage(RolloutTale *p, const BxPlace *pPlace, i64 iSequence) {
   usage.iTime = p->iTime;
   usage.pPlace = pPlace;
   if (iNode < 0) return;
-  *pTokens = tokensAt(p, pPlace, iNode);
+  bxTokensRead(pTokens, pPlace, pTree, iNode, p->pErr);
   if (pTokens->nInput + pTokens->nCacheWrite + pTokens->nCacheRead +
           pTokens->nOutput + pTokens->nReasoning <=
       0) {
@@ -93,16 +55,37 @@ void bxRolloutTellUsage(RolloutTale *p, const BxPlace *pPlace, i64 iSequence) {
   if (pTokens->nCacheWrite1h > pTokens->nCacheWrite) {
     pTokens->nCacheWrite1h = pTokens->nCacheWrite;
   }
-  a = bxGrow(p->aUsage, p->nUsage, &p->nUsageAlloc, sizeof(*a), p->pErr);
+  a = bxAdd(&p->aUsage, &p->nUsage, &p->nUsageAlloc, sizeof(*a), p->pErr);
   if (a == 0) return;
-  readCallId(p, &usage);
-  readCost(p, &usage);
-  usage.zModel = textAt(p, pPlace->az[BX_PLACE_MODEL]);
+  /* what tells the call from others: the totals as they are written, or its ids */
+  iTotal = objectAt(p, az[BX_PLACE_OTHER]);
+  if (iTotal >= 0) {
+    BxPlace total = *pPlace;
+    BxTokens tokens = {0, 0, 0, 0, 0, 0};
+    total.bCacheIn = 0;
+    total.bReasoningIn = 1;
+    bxTokensRead(&tokens, &total, pTree, iTotal, p->pErr);
+    usage.bTotal = 1;
+    usage.zCall = bxPrintf(p->pErr, "%lld:%lld:%lld:%lld", tokens.nInput,
+        tokens.nCacheRead, tokens.nOutput, tokens.nReasoning);
+  } else {
+    char *z1 = textAt(p, az[BX_PLACE_ID]), *z2 = textAt(p, az[BX_PLACE_ID_2]);
+    if (z1 != 0 && (z2 != 0 || az[BX_PLACE_ID_2] == 0)) {
+      usage.zCall = bxPrintf(p->pErr, "%s:%s", z1, z2 ? z2 : "");
+    }
+    sqlite3_free(z1);
+    sqlite3_free(z2);
+  }
+  iCost = bxRolloutPlace(p->pJson, az[BX_PLACE_COST]);
+  if (iCost >= 0 && strchr("-0123456789", BX_TREE_KIND(pTree, iCost)) != 0) {
+    usage.bCost = 1;
+    usage.rCost = strtod(pTree->z + pTree->a[iCost].iAt, 0);
+  }
+  usage.zModel = textAt(p, az[BX_PLACE_MODEL]);
   if (usage.zModel == 0 && p->azNew[BX_KIND_MODEL] != 0) {
     usage.zModel = bxPrintf(p->pErr, "%s", p->azNew[BX_KIND_MODEL]);
   }
-  p->aUsage = a;
-  p->aUsage[p->nUsage++] = usage;
+  *a = usage;
 }
 
 static const char zPutCall[] =

@@ -336,3 +336,22 @@ def test_a_row_imports_what_the_function_imports(db):
         db, "SELECT turns, bytes, created, updated, expires_at, cwd FROM rollouts")
     assert first == second
     well(db)
+
+
+@pytest.mark.parametrize("sql", [
+    "SELECT rollout_import('{\"type\":\"compacted\",\"payload\":{}}', ?1)",
+    "SELECT rollout_append(?1, '{\"type\":\"compacted\",\"payload\":{}}')",
+    "SELECT * FROM rollout_range(?1, NULL, 1)", "SELECT * FROM rollout_export(?1) LIMIT 1"])
+def test_the_work_of_a_call_does_not_grow_with_the_conversation(db, sql):
+    """No item is read that is not asked for: they come in order without a sort."""
+    create(db)
+    steps = []
+    for _ in range(3):
+        append(db, ID, *[{"type": "compacted", "payload": {"n": n}} for n in range(400)])
+        rows(db, sql, ID)
+        count = [0]
+        db.set_progress_handler(lambda count=count: count.__setitem__(0, count[0] + 1), 10)
+        rows(db, sql, ID)
+        db.set_progress_handler(None, 0)
+        steps.append(count[0])
+    assert steps[2] < 1.2 * steps[0] + 5
