@@ -124,17 +124,14 @@ static char *newName(const char *zNew, const char *zRow, const char *zName,
 /* Adds an attribute, whose name it frees. */
 static SpanEntry *addEntry(SpanItem *p, char *zOwned, int iValue) {
   SpanEntry *a =
-      zOwned == 0 ? 0 : bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), p->pErr);
+      zOwned == 0 ? 0 : bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), p->pErr);
   if (a == 0) {
     sqlite3_free(zOwned);
     return 0;
   }
-  p->a = a;
-  a += p->n;
-  memset(a, 0, sizeof(*a));
   a->zName = zOwned;
   a->iValue = iValue;
-  a->i = p->n++;
+  a->i = p->n - 1;
   return a;
 }
 
@@ -144,22 +141,16 @@ static int innerValue(const BxTree *p, int iValue) {
   return p->a[iValue].iNext > iValue + 2 ? iValue + 2 : -1;
 }
 
-static int isOnly(const SpanItem *p, const RolloutAttribute *pRow, int iValue) {
-  const char *zOnly = pRow->az[ROLLOUT_ATTRIBUTE_ONLY];
-  int i = innerValue(p->pTree, iValue);
-  return *zOnly == 0 ||
-         (i >= 0 && bxTreeIs(p->pTree, i, zOnly, (int)strlen(zOnly)));
-}
-
 /* Adds an attribute under the names that the rows give it. Returns whether it
 ** has one: the row with the longest name gives it, and any row a value. */
 static int addRenamed(SpanItem *p, const char *zName, int iValue, int iEvent) {
   const RolloutAttribute *a = p->pRules->aAttribute;
-  int bNamed = 0;
+  int bNamed = 0, iInner = innerValue(p->pTree, iValue);
   i64 i;
   for (i = 0; i < p->pRules->nAttribute && p->pErr->rc == SQLITE_OK; i++) {
     const char *zRow = a[i].az[ROLLOUT_ATTRIBUTE_OLD], *zRest;
     const char *zValue = a[i].az[ROLLOUT_ATTRIBUTE_VALUE];
+    const char *zOnly = a[i].az[ROLLOUT_ATTRIBUTE_ONLY];
     SpanEntry *pEntry;
     if (*zRow != *zName && *zRow != '*') continue;
     if (strcmp(a[i].az[ROLLOUT_ATTRIBUTE_FORMAT], p->zFormat) != 0 ||
@@ -168,7 +159,10 @@ static int addRenamed(SpanItem *p, const char *zName, int iValue, int iEvent) {
     }
     zRest = restAfter(zRow, zName);
     if (zRest == 0 || (zValue != 0 && *zRest != 0)) continue;
-    if (!isOnly(p, &a[i], iValue)) continue;
+    if (*zOnly != 0 && (iInner < 0 || !bxTreeIs(p->pTree, iInner, zOnly,
+                                          (int)strlen(zOnly)))) {
+      continue;
+    }
     pEntry = addEntry(p,
         newName(a[i].az[ROLLOUT_ATTRIBUTE_NAME], zRow, zName,
             zValue ? "" : zRest, iEvent, p->pErr),
@@ -290,14 +284,6 @@ static void appendValue(SpanItem *p, int iValue, int bJson) {
   }
 }
 
-static void appendEntry(SpanItem *p, const SpanEntry *pEntry) {
-  if (pEntry->zValue == 0) {
-    appendValue(p, pEntry->iValue, pEntry->bJson);
-    return;
-  }
-  bxAppendJson(p->pOut, pEntry->zValue, (int)strlen(pEntry->zValue));
-}
-
 /*--------------------------------------------------------------- objects ----*/
 
 /* The number of entries from i on, up to iEnd, whose names have the same part at
@@ -347,7 +333,11 @@ static void appendObject(
         if (bAny) sqlite3_str_appendchar(p->pOut, 1, ',');
         bAny = 1;
         if (!bList) appendKey(p, z, (i64)strlen(z));
-        appendEntry(p, &p->a[i]);
+        if (p->a[i].zValue != 0) {
+          bxAppendJson(p->pOut, p->a[i].zValue, (int)strlen(p->a[i].zValue));
+        } else {
+          appendValue(p, p->a[i].iValue, p->a[i].bJson);
+        }
       }
       continue;
     }
@@ -410,36 +400,27 @@ static int addBody(SpanItem *p, int iValue, const char *zPrefix) {
   return bKnown;
 }
 
-/* The text of an attribute, or -1. */
-static int attributeText(const BxTree *p, int iItem, const char *zKey) {
-  int iList = bxTreeMember(p, iItem, "attributes", 10), i;
-  if (iList < 0 || BX_TREE_KIND(p, iList) != '[') return -1;
-  for (i = iList + 1; i < p->a[iList].iNext; i = p->a[i].iNext) {
-    int iName = bxTreeMember(p, i, "key", 3);
-    int iText = innerValue(p, bxTreeMember(p, i, "value", 5));
-    if (iName >= 0 && bxTreeIs(p, iName, zKey, (int)strlen(zKey)) &&
-        iText >= 0 && BX_TREE_KIND(p, iText) == '"') {
-      return iText;
-    }
-  }
-  return -1;
-}
-
-/* The name of the event that a log record tells, to sqlite3_free(). */
+/* The name of the event that a log record tells, to sqlite3_free(): its own, or that of
+** an attribute. */
 static char *eventName(SpanItem *p, int iRecord) {
   const BxTree *pTree = p->pTree;
-  int i = bxTreeMember(pTree, iRecord, "eventName", 9);
-  if (i < 0 || BX_TREE_KIND(pTree, i) != '"' || pTree->a[i].nByte == 2) {
-    i = attributeText(pTree, iRecord, "event.name");
+  int iFound = bxTreeMember(pTree, iRecord, "eventName", 9), i;
+  int iList = bxTreeMember(pTree, iRecord, "attributes", 10);
+  if (iFound >= 0 && BX_TREE_KIND(pTree, iFound) == '"' &&
+      pTree->a[iFound].nByte > 2) {
+    return bxPlaceText(pTree, iFound, p->pErr);
   }
-  return i < 0 ? bxPrintf(p->pErr, "log") : bxPlaceText(pTree, i, p->pErr);
-}
-
-static int isRecord(const BxTree *p, int i) {
-  return bxTreeMember(p, i, "body", 4) >= 0 ||
-         bxTreeMember(p, i, "eventName", 9) >= 0 ||
-         bxTreeMember(p, i, "observedTimeUnixNano", 20) >= 0 ||
-         bxTreeMember(p, i, "severityNumber", 14) >= 0;
+  if (iList >= 0 && BX_TREE_KIND(pTree, iList) == '[') {
+    for (i = iList + 1; i < pTree->a[iList].iNext; i = pTree->a[i].iNext) {
+      int iName = bxTreeMember(pTree, i, "key", 3);
+      int iText = innerValue(pTree, bxTreeMember(pTree, i, "value", 5));
+      if (iName >= 0 && bxTreeIs(pTree, iName, "event.name", 10) &&
+          iText >= 0 && BX_TREE_KIND(pTree, iText) == '"') {
+        return bxPlaceText(pTree, iText, p->pErr);
+      }
+    }
+  }
+  return bxPrintf(p->pErr, "log");
 }
 
 /* A log record is an event by itself: adds what it says, or appends its body. */
@@ -514,6 +495,9 @@ static void appendMembers(SpanItem *p, int iSpan) {
 
 char *bxRolloutSpan(const RolloutRules *pRules, const RolloutFormat *pFormat,
     const BxTree *pTree, int iSpan, int iResource, BxErr *pErr) {
+  /* what only a log record has */
+  static const char *const azRecord[] = {
+      "body", "eventName", "observedTimeUnixNano", "severityNumber"};
   SpanItem span, *p = &span;
   i64 i;
   if (BX_TREE_KIND(pTree, iSpan) != '{') {
@@ -527,7 +511,12 @@ char *bxRolloutSpan(const RolloutRules *pRules, const RolloutFormat *pFormat,
   p->pErr = pErr;
   p->pOut = sqlite3_str_new(0);
   appendMembers(p, iSpan);
-  if (isRecord(pTree, iSpan)) appendRecord(p, iSpan);
+  for (i = 0; i < 4; i++) {
+    int n = (int)strlen(azRecord[i]);
+    if (bxTreeMember(pTree, iSpan, azRecord[i], n) < 0) continue;
+    appendRecord(p, iSpan);
+    break;
+  }
   appendEvents(p, bxTreeMember(pTree, iSpan, "events", 6));
   addAttributes(p, bxTreeMember(pTree, iSpan, "attributes", 10), 0, 0);
   sqlite3_str_appendall(p->pOut, ",\"attributes\":");

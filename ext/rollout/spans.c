@@ -52,30 +52,27 @@ static void keepPiece(Import *p, char *zOwned) {
   }
 }
 
-/* The conversation that a trace names, or NULL. */
-static const char *namedBy(Import *p, const char *zTrace) {
-  const i64 *pi = bxMapAt(&p->traces, hashTrace(zTrace), p->pErr);
-  return pi != 0 && *pi > 0 ? p->azPiece[*pi - 1] : 0;
-}
-
 /* Where the item is in the file, from 1 on. */
 static i64 itemAt(const Import *p) {
   return p->json.tree.z + p->json.tree.a[p->json.iTop].iAt + 1 - p->z;
 }
 
-/* The names of the span in p->made. */
+/* The names of the span in p->made: its own, or those of its trace. */
 static int namesOf(Import *p, char **pzName, char **pzAgent) {
-  const char *zName;
   char *zTrace;
+  const i64 *pi;
   if (bxRolloutNames(
           p->pRules, p->pFormat, &p->made, pzName, pzAgent, p->pErr)) {
     return 1;
   }
   zTrace = bxRolloutNameAt(p->pFormat, ROLLOUT_FORMAT_TRACE, &p->made, p->pErr);
   if (zTrace == 0) return 0;
-  zName = namedBy(p, zTrace);
-  *pzName = zName != 0 ? bxPrintf(p->pErr, "%s", zName) : zTrace;
-  if (zName != 0) sqlite3_free(zTrace);
+  pi = bxMapAt(&p->traces, hashTrace(zTrace), p->pErr);
+  if (pi != 0 && *pi > 0) {
+    sqlite3_free(zTrace);
+    zTrace = bxPrintf(p->pErr, "%s", p->azPiece[*pi - 1]);
+  }
+  *pzName = zTrace;
   return p->pErr->rc == SQLITE_OK;
 }
 
@@ -255,89 +252,52 @@ static void readPiece(
   p->zGap = value.z; /* nothing is before the next piece */
 }
 
-/* What follows a value on its line: all of it, if that is only white space. */
-static RolloutSpan restOf(
-    const Import *p, const char *zNext, const char *zEnd) {
-  static const RolloutSpan newline = {"\n", 1};
-  RolloutSpan rest = {zNext, zEnd - zNext + (zEnd < p->zEnd)};
-  return bxSkipSpace(zNext) >= zEnd ? rest : newline;
-}
-
+/* Reads the spans of each part. What follows the value on its line is repeated, if that
+** is only white space. */
 static void readPieces(Import *p, RolloutSpan value, const char *zEnd) {
+  static const RolloutSpan newline = {"\n", 1};
   const char *zNext = value.z + value.n;
-  RolloutSpan rest = restOf(p, zNext, zEnd);
+  RolloutSpan rest = {zNext, zEnd - zNext + (zEnd < p->zEnd)};
+  int bBlank = bxSkipSpace(zNext) >= zEnd;
   i64 i, j;
   for (i = 0; i < p->nSpan; i++) {
     for (j = 0; j < i && p->aSpan[j].pPart != p->aSpan[i].pPart;) j++;
-    if (j == i) readPiece(p, p->aSpan[i].pPart, value, rest);
+    if (j == i) readPiece(p, p->aSpan[i].pPart, value, bBlank ? rest : newline);
   }
-  p->zGap = rest.z == zNext ? rest.z + rest.n : zNext;
+  p->zGap = bBlank ? rest.z + rest.n : zNext;
 }
 
 /*----------------------------------------------------------------- lines ----*/
 
-/* Counts a span that can be no item. */
-static void badSpan(Import *p, ImportSpan *pSpan, const char *zReason) {
-  sqlite3_free(pSpan->zItem);
-  pSpan->zItem = 0;
-  p->nSpan++;
-  bxImportBad(p, zReason, p->json.tree.a[pSpan->iNode].nByte);
-}
-
-/* Spans that can be no items stay with those before them, or else with the first
-** one that can, so that an export has them. */
-static void placeBadSpans(Import *p) {
-  RolloutPart *pPart = 0;
-  i64 i;
-  for (i = 0; i < p->nSpan && pPart == 0; i++) {
-    if (p->aSpan[i].zItem != 0) pPart = p->aSpan[i].pPart;
-  }
-  for (i = 0; i < p->nSpan; i++) {
-    if (p->aSpan[i].zItem == 0) p->aSpan[i].pPart = pPart;
-    pPart = p->aSpan[i].pPart;
-  }
-}
-
-/* Notes a span of the line, and the part to which it belongs. */
+/* Notes a span of the line, and the part to which it belongs. One that can be no item
+** has none. */
 static void noteSpan(Import *p) {
   ImportSpan *a =
-      bxGrow(p->aSpan, p->nSpan, &p->nSpanAlloc, sizeof(*a), p->pErr);
-  char *zName = 0, *zAgent = 0;
-  if (a == 0) return;
-  p->aSpan = a;
-  a += p->nSpan;
+      bxAdd(&p->aSpan, &p->nSpan, &p->nSpanAlloc, sizeof(*a), p->pErr);
+  char *zItem = makeItem(p), *zName = 0, *zAgent = 0;
+  const char *zWrong = 0;
+  if (a == 0 || zItem == 0) {
+    sqlite3_free(zItem);
+    return;
+  }
   a->iNode = p->json.iTop;
   a->iList = p->iList;
-  a->zItem = makeItem(p);
+  if (strlen(zItem) > ROLLOUT_MAX_PAYLOAD) {
+    zWrong = BX_IMPORT_TOO_LONG;
+  } else if (!readMade(p, zItem)) {
+    zWrong = "a span that is nested too deeply; it is kept for the export";
+  }
+  if (zWrong != 0) {
+    sqlite3_free(zItem);
+    bxImportBad(p, zWrong, p->json.tree.a[a->iNode].nByte);
+    return;
+  }
   a->pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
-  if (a->zItem == 0) return;
-  if (strlen(a->zItem) > ROLLOUT_MAX_PAYLOAD) {
-    badSpan(p, a, BX_IMPORT_TOO_LONG);
-    return;
-  }
-  if (!readMade(p, a->zItem)) {
-    badSpan(
-        p, a, "a span that is nested too deeply; it is kept for the export");
-    return;
-  }
-  a->zItem = markNewest(p, a->zItem);
-  if (a->zItem == 0) return;
-  p->nSpan++;
-  if (namesOf(p, &zName, &zAgent)) {
+  a->zItem = markNewest(p, zItem);
+  if (a->zItem != 0 && namesOf(p, &zName, &zAgent)) {
     RolloutPart *pPart = bxImportPart(p, zName, zAgent);
     if (pPart != 0) a->pPart = pPart;
   }
-}
-
-/* What is between the last item and the value at z belongs to that item, if both
-** are on one line. */
-static void closeLast(Import *p, const char *z) {
-  size_t n = (size_t)(z - p->zGap);
-  if (!p->bLast || p->bClosed || memchr(p->zGap, '\n', n) != 0) return;
-  p->closed.z = p->zGap;
-  p->closed.n = (i64)n;
-  p->bClosed = 1;
-  p->zGap = z;
 }
 
 void bxImportSpans(
@@ -345,15 +305,28 @@ void bxImportSpans(
   const BxTree *pTree = &p->json.tree;
   const char *zItems = bxImportItems(p);
   RolloutSpan value = {z, zNext - z};
+  RolloutPart *pPart = 0;
   int bSeveral = 0;
   i64 i;
-  closeLast(p, z);
+  /* what is between the last item and the value belongs to that item, if both are on
+  ** one line */
+  if (p->bLast && !p->bClosed &&
+      memchr(p->zGap, '\n', (size_t)(z - p->zGap)) == 0) {
+    p->closed.z = p->zGap;
+    p->closed.n = z - p->zGap;
+    p->bClosed = 1;
+    p->zGap = z;
+  }
   p->xItem = noteSpan;
   p->json.iTop = 0;
   if (zItems != 0) bxImportInner(p, 0, zItems);
-  placeBadSpans(p);
+  /* spans that can be no items stay with those before them, or else with the first one
+  ** that can, so that an export has them */
+  for (i = 0; i < p->nSpan && pPart == 0; i++) pPart = p->aSpan[i].pPart;
   for (i = 0; i < p->nSpan; i++) {
     const BxNode *pNode = &pTree->a[p->aSpan[i].iNode];
+    if (p->aSpan[i].zItem == 0) p->aSpan[i].pPart = pPart;
+    pPart = p->aSpan[i].pPart;
     p->aSpan[i].iEnd = pTree->z + pNode->iAt + pNode->nByte - z;
     if (p->aSpan[i].pPart != p->aSpan[0].pPart) bSeveral = 1;
   }
