@@ -381,8 +381,7 @@ def test_ttl_zero_and_cleanup_limit(db):
     assert one(db, "SELECT rollout_cleanup_expired(NULL, 2)") == 2
     assert one(db, "SELECT rollout_cleanup_expired(NULL, 2)") == 1
     assert [r for r, in rows(db, "SELECT id FROM rollouts")] == [ID]
-    assert rows(db, "SELECT rule, rows FROM retention_log") == [
-        ("rollout.expired", 2), ("rollout.expired", 2), ("rollout.expired", 1)]
+    assert one(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'rollout.expired'") == 5
 
 
 def test_shutdown_is_a_state_of_the_connection(db, path):
