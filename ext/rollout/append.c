@@ -24,9 +24,10 @@ typedef struct Append {
 /*--------------------------------------------------------------- items ----*/
 
 /* How an item of an append is read: as one of Codex. */
-static const RolloutFormat given = {.az = {[ROLLOUT_FORMAT_TYPE] = "$.type",
-                                        [ROLLOUT_FORMAT_PAYLOAD] = "$.payload",
-                                        [ROLLOUT_FORMAT_TIME] = "$.timestamp"},
+static const RolloutFormat appended = {
+    .az = {[ROLLOUT_FORMAT_TYPE] = "$.type",
+        [ROLLOUT_FORMAT_PAYLOAD] = "$.payload",
+        [ROLLOUT_FORMAT_TIME] = "$.timestamp"},
     .bGiven = 1};
 
 /* A value that can be no item, which the error shows. */
@@ -53,7 +54,7 @@ static void takeItem(Append *p, i64 i) {
   RolloutSpan none = {0, 0};
   RolloutLine line;
   i64 iTime;
-  bxRolloutReadLine(p->pHome, &given, &p->json, &line, p->pErr);
+  bxRolloutReadLine(p->pHome, &appended, &p->json, &line, p->pErr);
   if (!line.bTyped) {
     badItem(p, i,
         "has no type of 1 to 100 bytes, without a NUL or half a surrogate "
