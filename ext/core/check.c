@@ -70,29 +70,6 @@ void bxSettingsCheck(BxStmts *p, BxProblems *pOut) {
   bxUnchecked(pOut, "blackbox_settings", &err);
 }
 
-/* Only the data of a virtual table itself could restore what it has lost. */
-static void differs(BxStmts *p, void *pArg, const BxObject *pObject) {
-  const char *zKey = pObject->zKey;
-  int bThere = pObject->eState != BX_MISSING;
-  if (pObject->eState >= BX_FITS) return;
-  if (pObject->bLost) {
-    bxProblem((BxProblems *)pArg, pObject->zName,
-        "table %s; save the rows that can be read, DROP TABLE %s, and create "
-        "it again",
-        bThere ? "was changed" : "is missing", p->zTable);
-  } else if (p->zTable != 0 && sqlite3_stricmp(p->zDb, "temp") == 0) {
-    bxProblem((BxProblems *)pArg, pObject->zName,
-        "%s %s; use ALTER TABLE %s RENAME, which creates it again",
-        pObject->zType, bThere ? "was changed" : "is missing", p->zTable);
-  } else {
-    bxProblem((BxProblems *)pArg, pObject->zName,
-        bThere ? "%s%s%s differs from what blackbox_install() makes; run "
-                 "blackbox_install()"
-               : "%s%s%s is missing; run blackbox_install()",
-        pObject->zType, *zKey ? " " : "", zKey);
-  }
-}
-
 void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,
     int bPart, BxErr *pErr) {
   i64 n = 0;
@@ -111,13 +88,6 @@ void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,
     bxProblem(
         p, zName, "%lld more problems are not listed", n - BX_MAX_PROBLEMS);
   }
-}
-
-static void tellStranger(void *pArg, const BxStranger *pStranger) {
-  bxProblem((BxProblems *)pArg, pStranger->zTable,
-      "%s %s does not belong to blackbox, and can bypass the guards of this "
-      "table; drop it",
-      pStranger->zType, pStranger->zName);
 }
 
 /* The rows of the query of a domain or of its view <domain>__check, if there is
@@ -144,20 +114,97 @@ static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
   bxProblemRows(pOut, pStmt, zName, 0, &err);
 }
 
+/* What differs from the SQL of an owner: its objects and rows, with their states, and
+** what is missing without them. And the triggers and unique indexes of somebody else
+** (state -1) on its tables or, if it is a domain, on those that it guards (?3), except
+** the triggers that the domain ?4 makes for tables that it found, and the indexes of
+** the table ?5. ?2 is the schema. */
+static const char zDiffers[] = BX_FOUND
+    "SELECT type, name, \"key\", state, lost, '' FROM found WHERE state < 3 "
+    "UNION ALL SELECT type, name, '', -1, 0, tbl_name FROM ("
+    "  SELECT type, name, tbl_name FROM main.sqlite_schema"
+    "   WHERE type = 'trigger'"
+    "  UNION ALL SELECT 'temp trigger', name, tbl_name FROM sqlite_temp_schema"
+    "   WHERE type = 'trigger' AND lower(?2) <> 'temp'"
+    "    AND tbl_name COLLATE NOCASE NOT IN (SELECT name FROM"
+    "     sqlite_temp_schema WHERE type IN ('table', 'view'))"
+    "  UNION ALL SELECT 'unique index', name, tbl_name"
+    "   FROM main.sqlite_schema AS s WHERE type = 'index' AND EXISTS (SELECT 1"
+    "     FROM pragma_index_list(s.tbl_name, ?2) AS l WHERE l.name = s.name"
+    "     AND l.\"unique\" AND l.origin = 'c')) AS g "
+    "WHERE (?3 IS NULL OR instr(?3, ',' || lower(tbl_name) || ','))"
+    "  AND EXISTS (SELECT 1 FROM found AS f WHERE f.type IN ('table', 'view')"
+    "   AND f.name = g.tbl_name COLLATE NOCASE)"
+    "  AND NOT (type = 'trigger' AND name GLOB ?4 || '_made_*') IS TRUE"
+    "  AND NOT (type = 'unique index' AND tbl_name = ?5 COLLATE NOCASE) IS TRUE"
+    "  AND (type = 'temp trigger' OR name NOT IN (SELECT name FROM found))";
+
+/* Whether the trigger belongs to another domain of the schema, which compares it
+** itself. */
+static int isOfDomain(BxStmts *p, const char *zName, BxErr *pErr) {
+  int i;
+  for (i = 0; i < p->bx->nDomain; i++) {
+    const BxDomain *pDomain = &p->bx->aDomain[i];
+    if (bxModelMakes(pDomain->zSql, zName) &&
+        bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+/* One row of zDiffers. Only the data of a virtual table itself could restore what it
+** has lost. */
+static void differs(BxStmts *p, sqlite3_stmt *pRow, BxProblems *pOut) {
+  const char *zType = bxColumnText(pRow, 0, &pOut->err);
+  const char *zName = bxColumnText(pRow, 1, &pOut->err);
+  const char *zKey = bxColumnText(pRow, 2, &pOut->err);
+  const char *zTable = bxColumnText(pRow, 5, &pOut->err);
+  int eState = sqlite3_column_int(pRow, 3);
+  if (pOut->err.rc != SQLITE_OK) return;
+  if (eState < 0) {
+    if (strcmp(zType, "trigger") == 0 && isOfDomain(p, zName, &pOut->err)) {
+      return;
+    }
+    bxProblem(pOut, zTable,
+        "%s %s does not belong to blackbox, and can bypass the guards of this "
+        "table; drop it",
+        zType, zName);
+  } else if (sqlite3_column_int(pRow, 4)) {
+    bxProblem(pOut, zName,
+        "table %s; save the rows that can be read, DROP TABLE %s, and create "
+        "it again",
+        eState ? "was changed" : "is missing", p->zTable);
+  } else if (p->zTable != 0 && sqlite3_stricmp(p->zDb, "temp") == 0) {
+    bxProblem(pOut, zName,
+        "%s %s; use ALTER TABLE %s RENAME, which creates it again", zType,
+        eState ? "was changed" : "is missing", p->zTable);
+  } else {
+    bxProblem(pOut, zName,
+        eState ? "%s%s%s differs from what blackbox_install() makes; run "
+                 "blackbox_install()"
+               : "%s%s%s is missing; run blackbox_install()",
+        zType, *zKey ? " " : "", zKey);
+  }
+}
+
 /* The checks for every owner of objects. pDomain is NULL for a virtual
 ** table. */
 static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
     const BxDomain *pDomain, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
-  sqlite3 *pModel = bxModel(p, zSql, &err);
-  bxCompareModel(p, pModel, zSql, 1, differs, pOut, &err);
+  sqlite3_stmt *pStmt = bxFound(p, zSql, 1, zDiffers, &err);
+  if (pDomain == 0) {
+    bxBind(pStmt, &err, "-t", p->zDb);
+  } else {
+    bxBind(pStmt, &err, "-tttt", p->zDb,
+        pDomain->zGuarded ? pDomain->zGuarded : "", pDomain->zName,
+        pDomain->zAdopted);
+  }
+  while (bxRow(pStmt, &err)) differs(p, pStmt, pOut);
+  sqlite3_finalize(pStmt);
   bxUnchecked(pOut, zName, &err);
   if (pDomain != 0) checkView(p, pDomain, pOut);
-  if (pDomain == 0 || pDomain->zGuarded != 0) {
-    bxStrangers(p, pModel, pDomain, tellStranger, pOut, &err);
-    bxUnchecked(pOut, zName, &err);
-  }
-  sqlite3_close(pModel);
 }
 
 /* Whether the schema has the domain, or a part of it. */

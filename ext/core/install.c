@@ -13,104 +13,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-static void countOne(BxStmts *p, void *pArg, const BxObject *pObject) {
-  (void)p;
-  *(int *)pArg += pObject->eState < BX_FITS;
-}
-
-/* Whether the schema has all that the domain's SQL makes. */
-static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  int nDifferent = 0;
-  bxCompare(p, pDomain->zSql, 1, countOne, &nDifferent, pErr);
-  return pErr->rc == SQLITE_OK && nDifferent == 0 &&
-         (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr));
-}
-
-/* An object of another program with a name that blackbox needs. */
-static void refuseOne(BxStmts *p, void *pArg, const BxObject *pObject) {
-  static const char zThere[] = "SELECT type FROM main.sqlite_schema"
-                               " WHERE name = ?1 COLLATE NOCASE";
-  char *zType; /* where blackbox has a view, it may be a table */
-  if (pObject->eState == BX_MISSING || pObject->eState >= BX_FITS) return;
-  zType = bxAskText(p, zThere, (BxErr *)pArg, "t", pObject->zName);
-  bxFail((BxErr *)pArg, SQLITE_ERROR,
-      "ValidationError: schema %s already has the %s %s of another program; "
-      "rename it",
-      p->zDb, zType ? zType : pObject->zType, pObject->zName);
-  sqlite3_free(zType);
-}
-
-/* Drops an object that differs, so that the text creates it again. */
-static void dropOne(BxStmts *p, void *pArg, const BxObject *pObject) {
-  char *zSql;
-  if (pObject->eState == BX_MISSING || pObject->eState >= BX_FITS) return;
-  if (strcmp(pObject->zType, "table") == 0) {
-    refuseOne(p, pArg, pObject);
-    return;
-  }
-  zSql = bxPrintf((BxErr *)pArg, "DROP %s IF EXISTS main.\"%w\"",
-      pObject->zType, pObject->zName);
-  bxExec(p, zSql, (BxErr *)pArg);
-  sqlite3_free(zSql);
-  if (bxSays((BxErr *)pArg, "use DROP ")) { /* TABLE to delete ... */
-    bxClear((BxErr *)pArg);
-    refuseOne(p, pArg, pObject);
-  }
-}
-
-/* Runs the domain's SQL, and explains an error. */
-static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  BxErr why = {SQLITE_OK, 0};
-  sqlite3_stmt *pHold;
-  if (pErr->rc != SQLITE_OK) return;
-  p->bx->nForeign++; /* rules that are kept are looked at again */
-  pHold = bxHold(p->bx, pErr);
-  bxExec(p, pDomain->zSql, pErr);
-  bxLetGo(p->bx, pHold, pErr);
-  if (pErr->rc != SQLITE_ERROR) return;
-  bxCompare(p, pDomain->zSql, 0, refuseOne, &why, &why);
-  if (why.rc == SQLITE_OK) return;
-  bxClear(pErr);
-  *pErr = why;
-}
-
-#define MOST_ROWS 10 /* of a table that are named */
-/* What of a domain an install makes anew. */
-typedef struct Damage {
-  sqlite3_str *pMissing, *pChanged;
-  int bThere;    /* the domain is not new */
-  int bGuard;    /* more than indexes, and rows of tables that users write */
-  char *zDetail; /* JSON, NULL if nothing is damaged */
-  int nRow;      /* of this table were damaged */
-  char zTable[64];
-} Damage;
-
-static void damageOne(BxStmts *p, void *pArg, const BxObject *pObject) {
-  Damage *pDamage = (Damage *)pArg;
-  sqlite3_str *pOut =
-      pObject->eState == BX_MISSING ? pDamage->pMissing : pDamage->pChanged;
-  int bRow = *pObject->zKey != 0, bIndex = strcmp(pObject->zType, "index") == 0;
-  (void)p;
-  if (pObject->eState >= BX_FITS) {
-    pDamage->bThere |= bRow ? strcmp(pObject->zName, "blackbox_domains") == 0
-                            : !bIndex && strcmp(pObject->zType, "table") != 0;
-    return;
-  }
-  pDamage->bGuard |= !bIndex && (!bRow || strstr(pObject->zName, "__") != 0);
-  if (bRow && strcmp(pDamage->zTable, pObject->zName) != 0) {
-    sqlite3_snprintf(
-        sizeof(pDamage->zTable), pDamage->zTable, "%s", pObject->zName);
-    pDamage->nRow = 0;
-  }
-  if (bRow && pDamage->nRow++ >= MOST_ROWS) {
-    if (pDamage->nRow > MOST_ROWS + 1) return;
-    sqlite3_str_appendf(pOut, ", more rows of %s", pObject->zName);
-    return;
-  }
-  sqlite3_str_appendf(pOut, "%s%s %s%s%s", sqlite3_str_length(pOut) ? ", " : "",
-      pObject->zType, pObject->zName, bRow ? " " : "", pObject->zKey);
-}
-
 /* Whether each value is in the range of its setting. */
 static int areInRange(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt =
@@ -124,10 +26,77 @@ static int areInRange(BxStmts *p, BxErr *pErr) {
   return bRange;
 }
 
+/* Whether the schema has all that the domain's SQL makes. */
+static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxFound(
+      p, pDomain->zSql, 1, BX_FOUND "SELECT min(state) > 2 FROM found", pErr);
+  int bIntact = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
+  sqlite3_finalize(pStmt);
+  return bIntact && (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr)) &&
+         pErr->rc == SQLITE_OK;
+}
+
+/* Refuses an object of another program with a name that blackbox needs: where it has
+** a view, it may be a table. With bDrop only what dropOthers() does not drop. */
+static void refuseOthers(
+    BxStmts *p, const BxDomain *pDomain, int bDrop, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxFound(p, pDomain->zSql, 0,
+      BX_FOUND "SELECT coalesce((SELECT s.type FROM main.sqlite_schema AS s"
+               "  WHERE s.name = f.name COLLATE NOCASE), type), name"
+               " FROM found AS f WHERE state = 1 OR (state = 2"
+               "  AND (type = 'table' OR NOT ?2)) LIMIT 1",
+      pErr);
+  bxBind(pStmt, pErr, "-i", (i64)bDrop);
+  if (bxRow(pStmt, pErr)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: schema %s already has the %s %s of another program; "
+        "rename it",
+        p->zDb, bxColumnText(pStmt, 0, pErr), bxColumnText(pStmt, 1, pErr));
+  }
+  sqlite3_finalize(pStmt);
+}
+
+/* Drops the objects that differ, so that the text creates them again. */
+static void dropOthers(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxFound(p, pDomain->zSql, 0,
+      BX_FOUND "SELECT group_concat(printf('DROP %s IF EXISTS \"%w\".\"%w\"',"
+               " type, ?2, name), ';') FROM found"
+               " WHERE state = 2 AND type <> 'table'",
+      pErr);
+  char *zSql = 0;
+  bxBind(pStmt, pErr, "-t", p->zDb);
+  if (bxRow(pStmt, pErr)) zSql = bxColumnCopy(pStmt, 0, pErr);
+  sqlite3_finalize(pStmt);
+  if (zSql != 0) bxExecPlain(p->bx, zSql, pErr);
+}
+
+/* Runs the domain's SQL, and explains an error. */
+static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+  BxErr why = {SQLITE_OK, 0};
+  sqlite3_stmt *pHold;
+  if (pErr->rc != SQLITE_OK) return;
+  p->bx->nForeign++; /* rules that are kept are looked at again */
+  pHold = bxHold(p->bx, pErr);
+  bxExec(p, pDomain->zSql, pErr);
+  bxLetGo(p->bx, pHold, pErr);
+  if (pErr->rc != SQLITE_ERROR) return;
+  refuseOthers(p, pDomain, 0, &why);
+  if (why.rc == SQLITE_OK) return;
+  bxClear(pErr);
+  *pErr = why;
+}
+
+/* What of a domain an install makes anew. */
+typedef struct Damage {
+  int bGuard;    /* more than indexes, and rows of tables that users write */
+  char *zDetail; /* JSON, NULL if nothing is damaged, or the domain is new */
+} Damage;
+
 /* Adds what an install makes right besides: rows with faults, settings out of their
-** range, and what xMend makes. A table may be missing, so that it cannot be asked. */
-static void addFaults(
-    BxStmts *p, const BxDomain *pDomain, Damage *pOut, BxErr *pErr) {
+** range, and what xMend makes. A table may be missing, so that it cannot be asked.
+** Returns the tables, to sqlite3_free(). */
+static char *faultyRows(
+    BxStmts *p, const BxDomain *pDomain, int *pbFaults, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   char *zRows = 0;
   int bWhole = 1;
@@ -136,90 +105,87 @@ static void addFaults(
         "SELECT group_concat(DISTINCT object) FROM (%s)"
         " WHERE instr(problem, 'run blackbox_install()')",
         pDomain->zFaults);
-    sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
-    if (bxRow(pStmt, &err)) zRows = bxColumnCopy(pStmt, 0, &err);
-    sqlite3_finalize(pStmt);
+    if (zSql != 0) zRows = bxAskText(p, zSql, &err, "");
     sqlite3_free(zSql);
   }
+  *pbFaults = zRows != 0;
   if (pDomain == p->bx->aDomain) bWhole = areInRange(p, &err);
   if (pDomain->xIsWhole != 0) bWhole = pDomain->xIsWhole(p, &err);
-  if (zRows != 0 || (!bWhole && err.rc == SQLITE_OK)) {
-    const char *zName = pDomain->zAdopted   ? pDomain->zAdopted
-                        : pDomain->xIsWhole ? pDomain->zName
-                                            : "blackbox_settings";
-    sqlite3_str_appendf(pOut->pChanged, "%srows of %s",
-        sqlite3_str_length(pOut->pChanged) ? ", " : "", zRows ? zRows : zName);
+  if (zRows == 0 && !bWhole && err.rc == SQLITE_OK) {
+    zRows = bxPrintf(&err, "%s",
+        pDomain->zAdopted   ? pDomain->zAdopted
+        : pDomain->xIsWhole ? pDomain->zName
+                            : "blackbox_settings");
   }
-  pOut->bGuard |= zRows != 0;
-  sqlite3_free(zRows);
   if (err.rc == SQLITE_ERROR) bxClear(&err);
   bxPass(pErr, &err);
+  return zRows;
 }
 
-static void appendList(
-    sqlite3_str *pOut, const char *zKey, sqlite3_str *pList, BxErr *pErr) {
-  int n = sqlite3_str_length(pList);
-  char *z = bxFinish(pList, pErr);
-  sqlite3_str_appendall(pOut, zKey);
-  bxAppendJson(pOut, z ? z : "", z ? n : 0);
-  sqlite3_free(z);
-}
-
-/* What of a domain that was there is missing or changed. */
+/* What of a domain that was there is missing or changed. Of a table at most ten rows
+** are named. */
 static Damage damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  Damage damage = {0};
-  sqlite3_str *pOut;
+  static const char zDamage[] = BX_FOUND
+      ", damaged AS (SELECT *, row_number() OVER (PARTITION BY name, type"
+      "   ORDER BY at) AS no FROM found WHERE state < 3),"
+      " told(at, changed, text) AS (SELECT at, state > 0, iif(no > 10,"
+      "   'more rows of ' || name, rtrim(type || ' ' || name || ' ' || "
+      "\"key\"))"
+      "   FROM damaged WHERE no < 12"
+      "  UNION ALL SELECT 1e9, 1, 'rows of ' || ?2 WHERE ?2 IS NOT NULL) "
+      "SELECT json_object("
+      "  'missing', coalesce(group_concat(text, ', ')"
+      "    FILTER (WHERE NOT changed), ''),"
+      "  'changed', coalesce(group_concat(text, ', ')"
+      "    FILTER (WHERE changed), '')),"
+      " ?3 OR EXISTS (SELECT 1 FROM damaged WHERE type <> 'index'"
+      "  AND (type <> 'row' OR instr(name, '__'))), count(*) "
+      "FROM (SELECT * FROM told ORDER BY at) WHERE (SELECT"
+      " max(iif(type = 'row', name = 'blackbox_domains',"
+      "  type NOT IN ('index', 'table'))) FROM found WHERE state > 2)";
+  Damage damage = {0, 0};
+  sqlite3_stmt *pStmt;
+  char *zRows;
+  int bFaults;
   if (pErr->rc != SQLITE_OK) return damage;
-  damage.pMissing = sqlite3_str_new(p->bx->db);
-  damage.pChanged = sqlite3_str_new(p->bx->db);
-  bxCompare(p, pDomain->zSql, 1, damageOne, &damage, pErr);
-  if (damage.bThere) addFaults(p, pDomain, &damage, pErr);
-  if (sqlite3_str_length(damage.pMissing) == 0 &&
-      sqlite3_str_length(damage.pChanged) == 0) {
-    damage.bThere = 0;
+  zRows = faultyRows(p, pDomain, &bFaults, pErr);
+  pStmt = bxFound(p, pDomain->zSql, 1, zDamage, pErr);
+  bxBind(pStmt, pErr, "-ti", zRows, (i64)bFaults);
+  if (bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 2) > 0) {
+    damage.zDetail = bxColumnCopy(pStmt, 0, pErr);
+    damage.bGuard = sqlite3_column_int(pStmt, 1);
   }
-  pOut = sqlite3_str_new(p->bx->db);
-  appendList(pOut, "{\"missing\":", damage.pMissing, pErr);
-  appendList(pOut, ",\"changed\":", damage.pChanged, pErr);
-  sqlite3_str_appendchar(pOut, 1, '}');
-  damage.zDetail = bxFinish(pOut, pErr);
-  if (damage.bThere) return damage;
-  sqlite3_free(damage.zDetail);
-  damage.zDetail = 0;
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zRows);
   return damage;
 }
 
-/* Tells in the log what was damaged. Where guards were, what they refuse could have been
-** done: of such a repair blackbox_check() tells. */
+/* Tells in the log what was damaged, and frees it. Where guards were, what they refuse
+** could have been done: of such a repair blackbox_check() tells. */
 static void noteDamage(
-    BxStmts *p, const BxDomain *pDomain, Damage *pDamage, BxErr *pErr) {
-  char *zSubject = bxPrintf(pErr, "schema of %s", pDomain->zName);
-  BxLogRow row = {.zDomain = pDomain->zName,
-      .zKind = pDamage->bGuard ? "repair" : "restore",
-      .zSubject = zSubject,
-      .zDetail = pDamage->zDetail};
-  if (pDamage->zDetail != 0) {
+    BxStmts *p, const char *zName, Damage damage, BxErr *pErr) {
+  static const char zTell[] =
+      "INSERT INTO main.blackbox__log(domain, kind, subject, detail)"
+      " VALUES(?1, ?2, 'schema of ' || ?3, ?4)";
+  const BxDomain *pDomain = bxDomainOf(p->bx, zName);
+  if (damage.zDetail != 0) {
     bxLogBegin(p, pErr);
-    bxLogAppend(p, &row, pErr);
+    bxAskOnce(p, zTell, pErr, "tttt", pDomain ? zName : "core",
+        damage.bGuard ? "repair" : "restore", zName, damage.zDetail);
   }
-  sqlite3_free(zSubject);
-  sqlite3_free(pDamage->zDetail);
+  sqlite3_free(damage.zDetail);
 }
 
 /* bNew: the schema was empty, so that no name is in use. */
 static void installDomain(
     BxStmts *p, const BxDomain *pDomain, int bNew, BxErr *pErr) {
   i64 iFormat = bxInstalledFormat(p, pDomain, pErr);
+  int bThere = iFormat >= 0; /* 0: its row is lost */
   if (pErr->rc != SQLITE_OK) return;
-  if (iFormat == BX_FORMAT && isIntact(p, pDomain, pErr)) {
-    return;
-  }
+  if (iFormat == BX_FORMAT && isIntact(p, pDomain, pErr)) return;
   if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
-  if (iFormat >= 0) { /* 0: its row is lost */
-    bxCompare(p, pDomain->zSql, 0, dropOne, pErr, pErr);
-  } else if (!bNew) {
-    bxCompare(p, pDomain->zSql, 0, refuseOne, pErr, pErr);
-  }
+  if (bThere || !bNew) refuseOthers(p, pDomain, bThere, pErr);
+  if (bThere) dropOthers(p, pDomain, pErr);
   runSql(p, pDomain, pErr);
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
 }
@@ -256,20 +222,6 @@ static void resetSettings(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   sqlite3_close(pModel);
 }
 
-/* Frees what was made. */
-static void tellMended(
-    BxStmts *p, const char *zName, char *zMade, BxErr *pErr) {
-  static const char zTell[] =
-      "INSERT INTO main.blackbox__log(domain, kind, subject, detail)"
-      " VALUES('core', 'restore', 'schema of ' || ?1,"
-      "  json_object('missing', ?2, 'changed', ''))";
-  if (zMade != 0) {
-    bxLogBegin(p, pErr);
-    bxAskOnce(p, zTell, pErr, "tt", zName, zMade);
-  }
-  sqlite3_free(zMade);
-}
-
 /* Whether the rules of a virtual table equal those that its module makes. With
 ** bMend they are repaired. A virtual table that has lost a table, or that a
 ** newer module made, is skipped; blackbox_check() reports it. */
@@ -282,7 +234,16 @@ static int vtabIntact(BxStmts *p, const BxModule *pModule, const char *zName,
     bxClear(&err);
     return 1;
   }
-  if (bMend && !bWhole) tellMended(p, zName, bxShadowMend(pVtab, &err), &err);
+  if (bMend && !bWhole) {
+    char *zMade = bxShadowMend(pVtab, &err);
+    Damage damage = {0, 0};
+    if (zMade != 0) {
+      damage.zDetail =
+          bxPrintf(&err, "{\"missing\":%s,\"changed\":\"\"}", zMade);
+    }
+    sqlite3_free(zMade);
+    noteDamage(p, zName, damage, &err);
+  }
   *pErr = err;
   return bWhole;
 }
@@ -403,7 +364,7 @@ static Damage lockSchema(BxStmts *p, int bNew, BxErr *pErr) {
   if (!bNew) core = damageOf(p, pCore, pErr);
   if (!bCarried) {
     runSql(p, pCore, pErr);
-    bxCompare(p, pCore->zSql, 0, refuseOne, pErr, pErr);
+    refuseOthers(p, pCore, 0, pErr);
   }
   return core;
 }
@@ -426,11 +387,11 @@ static void makeDomains(
   if (pErr->rc != SQLITE_OK) return;
   damage = lockSchema(pStmts, bNew, pErr);
   if (pErr->rc == SQLITE_OK) installDomain(pStmts, bx->aDomain, bNew, pErr);
-  noteDamage(pStmts, bx->aDomain, &damage, pErr);
+  noteDamage(pStmts, "core", damage, pErr);
   for (i = 1; i < bx->nDomain && !bNew; i++) {
     if (!isWanted(pStmts, zList, &bx->aDomain[i], pErr)) continue;
-    damage = damageOf(pStmts, &bx->aDomain[i], pErr);
-    noteDamage(pStmts, &bx->aDomain[i], &damage, pErr);
+    noteDamage(pStmts, bx->aDomain[i].zName,
+        damageOf(pStmts, &bx->aDomain[i], pErr), pErr);
   }
   /* With its trigger, an INSERT into blackbox_settings compiles what follows the
   ** settings of every domain. That fails while one of their tables is missing. So

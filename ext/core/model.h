@@ -13,54 +13,32 @@
 ** Its temp table core(name) lists the objects of core that the domain needs. */
 sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr);
 
-typedef enum {
-  BX_MISSING,
-  BX_ALIEN, /* its name belongs to an object of another type */
-  BX_OTHER, /* it exists with another text; of a row: with other values */
-  BX_FITS,  /* a table with another text, but with all the columns */
-  BX_SAME
-} BxState;
+/* SQL: everything that the SQL makes, as the table found.
+**
+**   type    trigger, view, index, table or row
+**   name    of the object; of a row its table's
+**   key     of a row, as SQL; else empty
+**   state   0 it is missing
+**           1 its name belongs to an object of another type
+**           2 it has another text; a row: other values
+**           3 a table with another text, but with all the columns
+**           4 it is the same
+**   filled  a table into which the SQL puts rows
+**   lost    a table of a virtual table that differs, and cannot be created again
+**   at      in this order things depend on what follows */
+#define BX_FOUND                                                               \
+  "WITH found AS (SELECT value ->> 0 AS type, value ->> 1 AS name,"            \
+  " value ->> 2 AS \"key\", value ->> 3 AS state, value ->> 4 AS filled,"      \
+  " value ->> 5 AS lost, f.\"key\" AS at FROM json_each(?1) AS f"              \
+  " WHERE f.type = 'array') "
 
-/* Something that the SQL makes, and its state in the schema. */
-typedef struct BxObject {
-  const char *zType; /* trigger, view, index, table or row */
-  const char *zName; /* of the object; of a row its table's */
-  const char *zKey;  /* of a row, as SQL; else empty */
-  BxState eState;
-  int bFilled; /* a table into which the SQL puts rows */
-  int bLost;   /* a table of a virtual table that differs, and that cannot be
-               ** created again */
-} BxObject;
+/* A query that begins with BX_FOUND, to sqlite3_finalize(). Its parameters from ?2 on
+** are the caller's. Rows are in it with bRows; objects of core only for core. */
+sqlite3_stmt *bxFound(
+    BxStmts *p, const char *zSql, int bRows, const char *zQuery, BxErr *pErr);
 
-/* Calls xEach for everything that the SQL makes: triggers, views, indexes,
-** tables and, with bRows, rows. Objects of core are included only for core. No
-** statement reads p's schema while xEach runs. */
-void bxCompare(BxStmts *p, const char *zSql, int bRows,
-    void (*xEach)(BxStmts *p, void *pArg, const BxObject *pObject), void *pArg,
-    BxErr *pErr);
-
-/* The same with a model that exists, which is NULL only after an error. */
-void bxCompareModel(BxStmts *p, sqlite3 *pModel, const char *zSql, int bRows,
-    void (*xEach)(BxStmts *p, void *pArg, const BxObject *pObject), void *pArg,
-    BxErr *pErr);
-
-/* Whether a template has a table with that suffix, or the SQL of a domain one of that
-** name. */
-int bxModelMakes(const char *zSql, const char *zSuffix);
-/* Whether it creates that table IF NOT EXISTS: nothing is lost with
-** it. */
-int bxModelRenews(const char *zSql, const char *zSuffix);
-
-/* A trigger or a unique index of somebody else on a guarded table. */
-typedef struct BxStranger {
-  const char *zType; /* trigger, temp trigger or unique index */
-  const char *zName, *zTable;
-} BxStranger;
-
-/* Calls xEach for each of them on the guarded tables of the domain or, if
-** pDomain is NULL, on all tables of the model. */
-void bxStrangers(BxStmts *p, sqlite3 *pModel, const BxDomain *pDomain,
-    void (*xEach)(void *pArg, const BxStranger *pStranger), void *pArg,
-    BxErr *pErr);
+/* Whether the SQL of a domain makes an object of that name, or a template a table with
+** that suffix. */
+int bxModelMakes(const char *zSql, const char *zName);
 
 #endif

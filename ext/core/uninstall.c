@@ -66,30 +66,24 @@ static void eachDomain(Leaving *p, void (*xEach)(Leaving *)) {
   }
 }
 
-/* Calls xEach for everything that the domain's SQL makes. */
-static void eachObject(
-    Leaving *p, void (*xEach)(BxStmts *, void *, const BxObject *)) {
-  bxCompare(p->p, p->pDomain->zSql, 0, xEach, p, p->pErr);
+/* A query of what the domain's SQL makes. */
+static sqlite3_stmt *foundOf(const Leaving *p, const char *zQuery) {
+  return bxFound(p->p, p->pDomain->zSql, 0, zQuery, p->pErr);
 }
 
 /*--------------------------------------------- what goes, what is lost ----*/
 
-static void nameOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
-  (void)pStmts;
-  gather((Leaving *)pArg, "\"%s\"", pObject->zName);
-}
-
-/* Checks whether the domain may be removed, and collects what is removed. Names
-** of a domain are plain words, which need no quoting. */
+/* Checks whether the domain may be removed, and collects what is removed. */
 static void nameDomain(Leaving *p) {
-  const char *z = p->pDomain->zOptional;
+  sqlite3_stmt *pStmt;
   if (p->pDomain->xLeave != 0) p->pDomain->xLeave(p->p, p->pErr);
-  eachObject(p, nameOne);
-  while (z != 0) {
-    gather(p, "\"%.*s\"", (int)strcspn(z, ","), z);
-    z = strchr(z, ',');
-    if (z != 0) z++;
-  }
+  pStmt =
+      foundOf(p, BX_FOUND "SELECT json_quote(name) FROM found UNION ALL"
+                          " SELECT '\"' || replace(?2, ',', '\",\"') || '\"'"
+                          " WHERE ?2 IS NOT NULL");
+  bxBind(pStmt, p->pErr, "-t", p->pDomain->zOptional);
+  while (bxRow(pStmt, p->pErr)) gather(p, "%s", sqlite3_column_text(pStmt, 0));
+  sqlite3_finalize(pStmt);
 }
 
 static i64 countRows(BxStmts *p, const char *zTable, BxErr *pErr) {
@@ -99,43 +93,34 @@ static i64 countRows(BxStmts *p, const char *zTable, BxErr *pErr) {
   return n;
 }
 
-/* Whether a table has data of the user. An install creates again what the SQL
-** puts into its tables. In the tables of core, only the receipts are data; the
-** rest is settings and what the domains have registered. */
-static int holdsData(const Leaving *p, const BxObject *pObject) {
-  const char *zDerived = p->pDomain->zDerived;
-  char zName[64];
-  if (strcmp(pObject->zType, "table") != 0 || pObject->eState != BX_SAME) {
-    return 0;
-  }
-  if (p->pDomain == p->p->bx->aDomain) {
-    return strcmp(pObject->zName, "blackbox__log") == 0;
-  }
-  sqlite3_snprintf(sizeof(zName), zName, ",%s,", pObject->zName);
-  return !pObject->bFilled && (zDerived == 0 || strstr(zDerived, zName) == 0);
-}
+/* SQL: whether a table of found has data of the user. An install creates again what the
+** SQL puts into its tables. In the tables of core, only the receipts are data; the
+** rest is settings and what the domains have registered. ?2 is the domain, ?3 its
+** BxDomain.zDerived. */
+#define HAS_DATA                                                               \
+  "iif(?2 = 'core', name = 'blackbox__log',"                                   \
+  " NOT filled AND NOT instr(coalesce(?3, ''), ',' || name || ','))"
 
-static void weighOne(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
-  Leaving *p = (Leaving *)pArg;
-  sqlite3_stmt *pStmt;
-  if (strcmp(pObject->zType, "table") != 0 || pObject->eState != BX_SAME) {
-    return;
-  }
-  if (holdsData(p, pObject)) {
-    i64 n = countRows(pStmts, pObject->zName, p->pErr);
-    if (n > 0) gather(p, "%s (rows: %lld)", pObject->zName, n);
-  }
-  pStmt = bxPrepare(pStmts,
-      "SELECT type, name FROM main.sqlite_schema "
-      "WHERE tbl_name = ?1 COLLATE NOCASE AND sql IS NOT NULL "
-      "AND type IN ('trigger', 'index') "
-      "AND lower(name) NOT IN (SELECT value FROM json_each(?2)) "
-      "AND name NOT GLOB ?3 || '_made_*'",
-      p->pErr);
-  bxBind(pStmt, p->pErr, "ttt", pObject->zName, p->zOurs, p->pDomain->zName);
+/* Collects the rows of the tables, and what others have on them. */
+static void weighTables(Leaving *p) {
+  sqlite3_stmt *pStmt = foundOf(p,
+      BX_FOUND "SELECT name, NULL, NULL FROM found WHERE type = 'table'"
+               "  AND state = 4 AND " HAS_DATA
+               " UNION ALL SELECT f.name, s.type, s.name FROM found AS f"
+               "  CROSS JOIN main.sqlite_schema AS s ON s.tbl_name = f.name"
+               "   COLLATE NOCASE WHERE f.type = 'table' AND f.state = 4"
+               "  AND s.sql IS NOT NULL AND s.type IN ('trigger', 'index')"
+               "  AND lower(s.name) NOT IN (SELECT value FROM json_each(?4))"
+               "  AND s.name NOT GLOB ?2 || '_made_*'");
+  bxBind(pStmt, p->pErr, "-ttt", p->pDomain->zName, p->pDomain->zDerived,
+      p->zOurs);
   while (bxRow(pStmt, p->pErr)) {
-    gather(p, "%s %s on %s", bxColumnText(pStmt, 0, p->pErr),
-        bxColumnText(pStmt, 1, p->pErr), pObject->zName);
+    const char *zName = bxColumnText(pStmt, 0, p->pErr);
+    const char *zType = bxColumnText(pStmt, 1, p->pErr);
+    i64 n = zType == 0 && zName != 0 ? countRows(p->p, zName, p->pErr) : 0;
+    if (n > 0) gather(p, "%s (rows: %lld)", zName, n);
+    if (zType == 0) continue;
+    gather(p, "%s %s on %s", zType, bxColumnText(pStmt, 2, p->pErr), zName);
   }
   sqlite3_finalize(pStmt);
 }
@@ -182,7 +167,7 @@ static void weighVtab(Leaving *p, const char *zName) {
 }
 
 static void weighDomain(Leaving *p) {
-  eachObject(p, weighOne);
+  weighTables(p);
   eachVtab(p, weighVtab);
 }
 
@@ -254,32 +239,48 @@ static void dropVtab(Leaving *p, const char *zName) {
 }
 
 /* Drops a table. Its bytes are those of the pages that are freed. */
-static void dropTable(Leaving *p, const BxObject *pObject) {
+static void dropTable(Leaving *p, const char *zName) {
   static const char zFree[] = "PRAGMA main.freelist_count";
-  int bReceipt = holdsData(p, pObject) && !p->bCore;
-  i64 nRow = bReceipt ? countRows(p->p, pObject->zName, p->pErr) : 0;
+  i64 nRow = !p->bCore ? countRows(p->p, zName, p->pErr) : 0;
   i64 nFree = nRow > 0 ? bxNumber(p->p, zFree, p->pErr) : 0;
-  drop(p->p, "TABLE", pObject->zName, p->pErr);
+  drop(p->p, "TABLE", zName, p->pErr);
   if (nRow == 0 || p->pErr->rc != SQLITE_OK) return;
   nFree = (bxNumber(p->p, zFree, p->pErr) - nFree) *
           bxNumber(p->p, "PRAGMA main.page_size", p->pErr);
   bxAskOnce(p->p,
       "INSERT INTO main.blackbox__log(at, domain, detail, rows, bytes) "
       "VALUES(?1, ?2, 'uninstall ' || ?3, ?4, ?5)",
-      p->pErr, "ittii", bxNow(), p->pDomain->zName, pObject->zName, nRow,
-      nFree);
+      p->pErr, "ittii", bxNow(), p->pDomain->zName, zName, nRow, nFree);
 }
 
-static void dropObject(BxStmts *pStmts, void *pArg, const BxObject *pObject) {
-  Leaving *p = (Leaving *)pArg;
-  if (pObject->eState <= BX_ALIEN) return;
-  /* Those of another program, which its table keeps; ours go with the table. */
-  if (strncmp(pObject->zName, "idx_", 4) == 0) return;
-  if (strcmp(pObject->zType, "table") != 0) {
-    drop(pStmts, pObject->zType, pObject->zName, p->pErr);
-  } else if (pObject->eState == BX_SAME) {
-    dropTable(p, pObject);
+/* Drops what the SQL makes, and each table that has data by itself. Indexes of another
+** program are kept by its table; ours go with the table. (Nothing can be dropped while a
+** query is open.) */
+static void dropObjects(Leaving *p) {
+  sqlite3_stmt *pStmt = foundOf(p,
+      BX_FOUND "SELECT group_concat(printf('DROP %s \"%w\".\"%w\"', type, ?4,"
+               "   name), ';') FILTER (WHERE NOT data),"
+               "  group_concat(name) FILTER (WHERE data)"
+               " FROM (SELECT *, type = 'table' AND " HAS_DATA " AS data"
+               "  FROM found WHERE name NOT GLOB 'idx_*'"
+               "  AND iif(type = 'table', state = 4, state > 1) ORDER BY at)");
+  char *zSql = 0, *zTables = 0, *z;
+  bxBind(pStmt, p->pErr, "-ttt", p->pDomain->zName, p->pDomain->zDerived,
+      p->p->zDb);
+  if (bxRow(pStmt, p->pErr)) {
+    zSql = bxColumnCopy(pStmt, 0, p->pErr);
+    zTables = bxColumnCopy(pStmt, 1, p->pErr);
   }
+  sqlite3_finalize(pStmt);
+  if (zSql != 0) bxExecPlain(p->p->bx, zSql, p->pErr);
+  for (z = zTables; z != 0 && *z != 0;) {
+    size_t n = strcspn(z, ",");
+    char *zNext = z + n + (z[n] == ',');
+    z[n] = 0;
+    dropTable(p, z);
+    z = zNext;
+  }
+  sqlite3_free(zTables);
 }
 
 /* Drops what the domain has created outside its SQL, in this order: triggers
@@ -318,7 +319,7 @@ static void forgetDomain(Leaving *p) {
 static void removeDomain(Leaving *p) {
   eachVtab(p, dropVtab);
   dropMade(p);
-  eachObject(p, dropObject);
+  dropObjects(p);
   if (p->pDomain != p->p->bx->aDomain) forgetDomain(p);
 }
 

@@ -327,55 +327,38 @@ void bxShadowDrop(BxVtab *p, BxErr *pErr) {
 
 /*---------------------------------------------------------------- repair ----*/
 
-/* The comparison of all objects, and its result. */
-typedef struct Mending {
-  BxVtab *pVtab;
-  int nOther; /* number of objects that differ and can be created again */
-  int nLost;  /* number of those that cannot */
-  sqlite3_str *pMade; /* what was made */
-  BxErr *pErr;
-} Mending;
-
-static void lookAt(BxStmts *p, void *pArg, const BxObject *pObject) {
-  Mending *pMending = (Mending *)pArg;
-  (void)p;
-  if (pObject->eState == BX_SAME) return;
-  if (pObject->bLost) {
-    pMending->nLost++;
-  } else {
-    pMending->nOther++;
-  }
-}
-
 int bxShadowIsStale(BxVtab *p, BxErr *pErr) {
-  Mending mending = {p, 0, 0, 0, pErr};
+  sqlite3_stmt *pStmt;
+  int bStale;
   p->pModule->xKnown(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  bxCompare(&p->stmts, p->pModule->zSql, 0, lookAt, &mending, pErr);
-  return mending.nOther > 0 && mending.nLost == 0;
-}
-
-/* Creates an index or a table that is missing. */
-static void makeMissing(BxStmts *p, void *pArg, const BxObject *pObject) {
-  Mending *pMending = (Mending *)pArg;
-  (void)p;
-  if (pObject->eState == BX_MISSING && !pObject->bLost &&
-      (strcmp(pObject->zType, "index") == 0 ||
-          strcmp(pObject->zType, "table") == 0)) {
-    runModel(
-        pMending->pVtab, MAKE " AND name = ?3", pObject->zName, pMending->pErr);
-    sqlite3_str_appendf(pMending->pMade, "%s%s %s",
-        sqlite3_str_length(pMending->pMade) ? ", " : "", pObject->zType,
-        pObject->zName);
-  }
+  pStmt = bxFound(&p->stmts, p->pModule->zSql, 0,
+      BX_FOUND "SELECT max(state < 4) AND NOT max(lost) FROM found", pErr);
+  bStale = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
+  sqlite3_finalize(pStmt);
+  return bStale;
 }
 
 char *bxShadowMend(BxVtab *p, BxErr *pErr) {
-  Mending mending = {p, 0, 0, 0, pErr};
+  sqlite3_stmt *pStmt;
+  char *zMade = 0, *zNames = 0;
   if (pErr->rc != SQLITE_OK) return 0;
-  mending.pMade = sqlite3_str_new(p->stmts.bx->db);
-  bxCompare(&p->stmts, p->pModule->zSql, 0, makeMissing, &mending, pErr);
-  return bxFinish(mending.pMade, pErr);
+  pStmt = bxFound(&p->stmts, p->pModule->zSql, 0,
+      BX_FOUND "SELECT nullif(json_quote(group_concat(type || ' ' || name, ', "
+               "')), 'null'),"
+               " json_group_array(name) FROM found WHERE state = 0"
+               " AND NOT lost AND type IN ('index', 'table')",
+      pErr);
+  if (bxRow(pStmt, pErr)) {
+    zMade = bxColumnCopy(pStmt, 0, pErr);
+    zNames = bxColumnCopy(pStmt, 1, pErr);
+  }
+  sqlite3_finalize(pStmt);
+  runModel(p,
+      MAKE " AND name IN (SELECT value FROM json_each(?3)) ORDER BY rowid",
+      zNames, pErr);
+  sqlite3_free(zNames);
+  return zMade;
 }
 
 /*--------------------------------------------------------------- renamed ----*/
