@@ -96,14 +96,6 @@ static void runWhole(BxCall *p) {
   bxPrefix(&p->err, zFailed);
 }
 
-/* Runs the implementation as a part of the call that asked for it. */
-static int runInside(BxCall *p) {
-  if (!p->bx->bInner) return 0;
-  p->bx->bInner = 0; /* not for what this call itself starts */
-  p->pDef->xRun(p);
-  return 1;
-}
-
 /* Runs the implementation; the error, if any, is in p->err. */
 static void runCall(BxCall *p) {
   assert(p->err.rc == SQLITE_OK && p->err.zMsg == 0);
@@ -117,7 +109,12 @@ static void runCall(BxCall *p) {
     if (p->err.rc != SQLITE_OK) return;
   }
   if ((p->pDef->flags & BX_WRITE) && p->pCtx != 0) {
-    if (!runInside(p)) runWhole(p);
+    if (p->bx->bInner) { /* as a part of the call that asked for it */
+      p->bx->bInner = 0; /* not for what this call itself starts */
+      p->pDef->xRun(p);
+    } else {
+      runWhole(p);
+    }
   } else {
     runBare(p);
   }
@@ -182,25 +179,12 @@ static const char zArguments[] =
     "FROM (SELECT 1) LEFT JOIN json_each(?1)";
 /* clang-format on */
 
-/* The value of argument n, from a row of zArguments. */
-static sqlite3_value *readArgument(sqlite3_stmt *pStmt, int n, BxErr *pErr) {
-  sqlite3_value *p =
-      bxGot(sqlite3_value_dup(sqlite3_column_value(pStmt, 0)), pErr);
-  if (p != 0 && sqlite3_value_type(p) == SQLITE_TEXT &&
-      !bxIsUtf8(sqlite3_value_text(p), sqlite3_value_bytes(p))) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: argument %d contains half a surrogate pair, which "
-        "UTF-8 cannot express; remove it",
-        n);
-  }
-  return p;
-}
-
 /* Copies the elements of a JSON array into aArg[0..nMax). Returns their number.
 ** For text that is not JSON, json_each() itself fails. */
 static int readArguments(
     Bx *bx, sqlite3_value *pJson, sqlite3_value **aArg, int nMax, BxErr *pErr) {
   sqlite3_stmt *pStmt;
+  sqlite3_value *p;
   int n = 0;
   if (pJson == 0 || sqlite3_value_type(pJson) == SQLITE_NULL) return 0;
   pStmt = bxPlain(bx->db, zArguments, pErr);
@@ -215,8 +199,15 @@ static int readArguments(
     }
     if (sqlite3_column_int(pStmt, 2)) break; /* [] */
     assert(n < nMax && aArg[n] == 0);
-    aArg[n] = readArgument(pStmt, n + 1, pErr);
-    n++;
+    p = aArg[n++] =
+        bxGot(sqlite3_value_dup(sqlite3_column_value(pStmt, 0)), pErr);
+    if (p != 0 && sqlite3_value_type(p) == SQLITE_TEXT &&
+        !bxIsUtf8(sqlite3_value_text(p), sqlite3_value_bytes(p))) {
+      bxFail(pErr, SQLITE_CONSTRAINT,
+          "ValidationError: argument %d contains half a surrogate pair, which "
+          "UTF-8 cannot express; remove it",
+          n);
+    }
   }
   sqlite3_finalize(pStmt);
   return n;

@@ -50,30 +50,6 @@ static const unsigned char aEscape[256] = {['"'] = 2,
     ['t'] = 2,
     ['u'] = 6};
 
-/* 1 for hexadecimal digits. */
-static const unsigned char aHex[256] = {['0'] = 1,
-    ['1'] = 1,
-    ['2'] = 1,
-    ['3'] = 1,
-    ['4'] = 1,
-    ['5'] = 1,
-    ['6'] = 1,
-    ['7'] = 1,
-    ['8'] = 1,
-    ['9'] = 1,
-    ['a'] = 1,
-    ['b'] = 1,
-    ['c'] = 1,
-    ['d'] = 1,
-    ['e'] = 1,
-    ['f'] = 1,
-    ['A'] = 1,
-    ['B'] = 1,
-    ['C'] = 1,
-    ['D'] = 1,
-    ['E'] = 1,
-    ['F'] = 1};
-
 static int isDigit(const char *z) {
   return *z >= '0' && *z <= '9';
 }
@@ -89,14 +65,11 @@ const char *bxSkipSpace(const char *z) {
 
 /* Whether four hexadecimal digits are at z. */
 static int isHex(const char *z) {
-  const unsigned char *a = (const unsigned char *)z;
-  return aHex[a[0]] && aHex[a[1]] && aHex[a[2]] && aHex[a[3]];
-}
-
-static const char *skipEscape(const char *z) {
-  int n = aEscape[(unsigned char)z[1]];
-  if (n == 6 && !isHex(z + 2)) return 0;
-  return n > 0 ? z + n : 0;
+  int i = 0;
+  while (
+      i < 4 && (isDigit(z + i) || ((z[i] | 32) >= 'a' && (z[i] | 32) <= 'f')))
+    i++;
+  return i == 4;
 }
 
 /* The next byte that needs attention in a string: a quote, a backslash, or a
@@ -132,6 +105,7 @@ static const char *skipPlain(const char *z, const char *zEnd) {
 }
 
 const char *bxSkipString(const char *z, const char *zEnd) {
+  int n;
   if (*z != '"') return 0;
   z++;
   for (;;) {
@@ -139,8 +113,9 @@ const char *bxSkipString(const char *z, const char *zEnd) {
     z = skipPlain(z, zEnd);
     if (*z == '"') return z + 1;
     if (*z != '\\') return 0;
-    z = skipEscape(z);
-    if (z == 0) return 0;
+    n = aEscape[(unsigned char)z[1]];
+    if (n == 0 || (n == 6 && !isHex(z + 2))) return 0;
+    z += n;
   }
 }
 

@@ -41,7 +41,7 @@ static void keepNumbers(BxStmts *p, BxErr *pErr) {
       "   -1) AS last) AS f"
       " WHERE g.n <= f.last OR"
       "  EXISTS (SELECT 1 FROM main.blackbox__leaves WHERE leaf = g.n)";
-  bxRun(bxStmt(p, zKeep, pErr), pErr);
+  bxDo(p, zKeep, pErr, "");
 }
 
 void bxLogBegin(BxStmts *p, BxErr *pErr) {
@@ -64,10 +64,8 @@ i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr) {
   static const char zRow[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, reason,"
       " detail) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-  sqlite3_stmt *pStmt = bxStmt(p, zRow, pErr);
-  bxBind(pStmt, pErr, "itttttt", pRow->iAt ? pRow->iAt : bxNow(), pRow->zDomain,
+  bxDo(p, zRow, pErr, "itttttt", pRow->iAt ? pRow->iAt : bxNow(), pRow->zDomain,
       pRow->zKind, pRow->zSubject, pRow->zActor, pRow->zReason, pRow->zDetail);
-  bxRun(pStmt, pErr);
   return pErr->rc == SQLITE_OK ? sqlite3_last_insert_rowid(p->bx->db) : 0;
 }
 
@@ -85,30 +83,16 @@ void bxLogRefusal(BxStmts *p, const char *zDomain, const char *zRule,
   }
 }
 
-/* Whether the SQL of core makes what SQLite names so, "main.x" or "x". */
-static int isOfCore(const Bx *bx, const char *zName) {
-  static const char zBefore[] = "EXISTS main.";
-  const char *zDot = strrchr(zName, '.'), *z = bx->aDomain[0].zSql;
-  size_t n;
-  if (zDot != 0) zName = zDot + 1;
-  n = strlen(zName);
-  while ((z = strstr(z, zBefore)) != 0) {
-    z += sizeof(zBefore) - 1;
-    if (strcspn(z, "( \n") == n && strncmp(z, zName, n) == 0) return 1;
-  }
-  return 0;
-}
-
 int bxLogRemake(BxStmts *p, BxErr *pErr) {
   static const char zTell[] =
       "INSERT INTO main.blackbox__log(domain, kind, subject, detail)"
       " VALUES('core', 'repair', 'schema of core', json_object('missing', ?1))";
   BxErr lost;
   sqlite3_stmt *pHold;
-  if (!bxSays(pErr, "no such table: ") ||
-      !isOfCore(p->bx, strstr(pErr->zMsg, ": ") + 2)) {
-    return 0;
-  }
+  const char *zDot = bxSays(pErr, "no such table: ") ? pErr->zMsg : 0;
+  if (zDot == 0) return 0;
+  zDot = strrchr(zDot, '.') ? strrchr(zDot, '.') + 1 : strstr(zDot, ": ") + 2;
+  if (!bxModelMakes(p->bx->aDomain[0].zSql, zDot)) return 0;
   lost = bxTake(pErr);
   pHold = bxHold(p->bx, pErr);
   bxExec(p, p->bx->aDomain[0].zSql, pErr);
@@ -298,17 +282,6 @@ static void closeMinutes(BxStmts *p, BxErr *pErr) {
   bxDo(p, zClosed, pErr, "i", iMinute);
 }
 
-/* Adds the leaves of all rows that wait, but at most nMost. */
-static void takeWaiting(BxLog *pLog, i64 nMost, BxErr *pErr) {
-  takeRows(pLog, nMost, pErr);
-  while (pullRows(pLog, nMost, pErr) > 0) takeRows(pLog, nMost, pErr);
-  if (pLog->iReplaced > 0) {
-    tellRepair(pLog, "blackbox__leaves",
-        bxPrintf(pErr, "{\"leaf\":%lld}", pLog->iReplaced), pErr);
-    takeRows(pLog, 1, pErr);
-  }
-}
-
 i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   static const char zNewest[] = "SELECT max(n) FROM main.blackbox__log";
   static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n = ?1";
@@ -325,7 +298,13 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   closeMinutes(p, pErr);
   if (bxAsk(p, zNewest, pErr, "") <= nBefore || pErr->rc != SQLITE_OK) return 0;
   if (bxLogMendFrontier(&log, pErr)) iRepair = tellTree(&log, nBefore, pErr);
-  takeWaiting(&log, nMost, pErr);
+  takeRows(&log, nMost, pErr);
+  while (pullRows(&log, nMost, pErr) > 0) takeRows(&log, nMost, pErr);
+  if (log.iReplaced > 0) {
+    tellRepair(&log, "blackbox__leaves",
+        bxPrintf(pErr, "{\"leaf\":%lld}", log.iReplaced), pErr);
+    takeRows(&log, 1, pErr);
+  }
   nStep = log.now.n < bxAsk(p, zNewest, pErr, "")
               ? 0
               : 1 + (log.now.n - nBefore) / BX_LOG_TILE;

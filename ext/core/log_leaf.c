@@ -153,23 +153,14 @@ void bxLogFieldJson(sqlite3_str *pOut, const BxLogField *pField,
   sqlite3_str_appendchar(pOut, 1, '}');
 }
 
-/* Makes the hash of column i, with the salt of the field. */
-static void hashValue(BxLogField *pField, sqlite3_stmt *pRow, int i,
-    sqlite3_str *pShown, BxErr *pErr) {
-  unsigned char aNumber[8], aHead[BX_DIGEST + 1];
-  size_t nByte;
-  const void *pValue = bytesOf(pRow, i, pField->eType, aNumber, &nByte, pErr);
-  memcpy(aHead, pField->salt.a, BX_DIGEST);
-  aHead[BX_DIGEST] = (unsigned char)pField->eType;
-  bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
-  if (pShown != 0) bxLogFieldJson(pShown, pField, pValue, nByte);
-}
-
 /* Adds column i of a row to a leaf. (Most fields are NULL.) */
 static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
     sqlite3_stmt *pRow, int i, BxErr *pErr) {
   size_t nName = strlen(zName);
   unsigned char a[1 + 255 + 1 + BX_DIGEST], *pType;
+  unsigned char aNumber[8], aHead[BX_DIGEST + 1];
+  const void *pValue;
+  size_t nByte;
   BxLogField *pField;
   if (pLeaf->nField == BX_LOG_FIELDS || nName > 255) {
     bxFail(pErr, SQLITE_ERROR,
@@ -199,7 +190,13 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
     SHA256_Update(&pLeaf->sha, a, nName + 2);
     return;
   }
-  if (!pField->bErased) hashValue(pField, pRow, i, pLeaf->pShown, pErr);
+  if (!pField->bErased) {
+    pValue = bytesOf(pRow, i, pField->eType, aNumber, &nByte, pErr);
+    memcpy(aHead, pField->salt.a, BX_DIGEST);
+    aHead[BX_DIGEST] = (unsigned char)pField->eType;
+    bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
+    if (pLeaf->pShown) bxLogFieldJson(pLeaf->pShown, pField, pValue, nByte);
+  }
   memcpy(pType + 1, pField->hash.a, BX_DIGEST);
   SHA256_Update(&pLeaf->sha, a, nName + 2 + BX_DIGEST);
 }
@@ -242,29 +239,25 @@ const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
   return pDomain != 0 && pDomain->zLogged != 0 ? pDomain : 0;
 }
 
-/* Reads the salt of the row, or makes it of the secret, which is longer. */
-static void readSalt(sqlite3_stmt *pRow, BxLeaf *pOut) {
-  unsigned char aNumber[8];
-  pOut->aSalt = sqlite3_column_blob(pRow, 1);
-  pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
-  if (pOut->nSalt != BX_DIGEST) return;
-  putNumber(aNumber, (sqlite3_uint64)pOut->n);
-  bxDigestTwo(pOut->aSalt, BX_DIGEST, aNumber, 8, pOut->salt.a);
-  pOut->aSalt = pOut->salt.a;
-}
-
 static void makeLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
     BxLeaf *pOut, BxErr *pErr) {
   static const char *const azField[] = {"actor", "agent_id", "at", "bytes",
       "detail", "domain", "event_id", "kill_switch_event_id", "kind", "newest",
       "oldest", "reason", "rows", "subject"};
   const BxDomain *pDomain;
+  unsigned char aNumber[8];
   int i;
   pOut->n = sqlite3_column_int64(pRow, 0);
   pOut->bKept = sqlite3_column_type(pRow, 10) != SQLITE_NULL;
   pOut->nField = 0;
   SHA256_Init(&pOut->sha);
-  readSalt(pRow, pOut);
+  pOut->aSalt = sqlite3_column_blob(pRow, 1);
+  pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
+  if (pOut->nSalt == BX_DIGEST) { /* the secret, which is longer than a salt */
+    putNumber(aNumber, (sqlite3_uint64)pOut->n);
+    bxDigestTwo(pOut->aSalt, BX_DIGEST, aNumber, 8, pOut->salt.a);
+    pOut->aSalt = pOut->salt.a;
+  }
   pDomain = pPinned != 0 ? p->bx->aDomain : bxLogPins(p, pRow, pErr);
   pOut->ePin = pDomain != 0 ? BX_PIN_ENDED : BX_NO_PIN;
   for (i = 0; i < 14; i++) {

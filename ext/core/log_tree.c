@@ -75,17 +75,11 @@ static void getSubtree(
   }
 }
 
-/* The number of bits of n that are 1. */
-static int bitsOf(i64 n) {
-  int nBit = 0;
-  for (; n > 0; n &= n - 1) nBit++;
-  return nBit;
-}
-
 static int readFrontier(sqlite3_stmt *pRow, BxLog *pLog, BxErr *pErr) {
   const char *zOrigin = bxColumnText(pRow, 0, pErr);
   const void *a = sqlite3_column_blob(pRow, 2);
   size_t nByte = (size_t)sqlite3_column_bytes(pRow, 2);
+  int nHash;
   pLog->now.n = sqlite3_column_int64(pRow, 1);
   pLog->iFold = sqlite3_column_int64(pRow, 3);
   if (pLog->iFold > pLog->now.n + 1) pLog->iFold = 1;
@@ -94,11 +88,12 @@ static int readFrontier(sqlite3_stmt *pRow, BxLog *pLog, BxErr *pErr) {
     return 0;
   }
   sqlite3_snprintf(sizeof(pLog->zOrigin), pLog->zOrigin, "%s", zOrigin);
+  nHash = __builtin_popcountll((sqlite3_uint64)pLog->now.n);
   if (pLog->now.n < 0 || pLog->now.n >= MOST_LEAVES ||
-      nByte != (size_t)bitsOf(pLog->now.n) * BX_DIGEST) {
+      nByte != (size_t)nHash * BX_DIGEST) {
     return 0;
   }
-  pLog->now.nHash = bitsOf(pLog->now.n);
+  pLog->now.nHash = nHash;
   if (a != 0) memcpy(pLog->now.a, a, nByte);
   return a != 0 || nByte == 0;
 }
@@ -121,23 +116,18 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr) {
       "that there is no head of the log; use a copy of the file");
 }
 
-/* (A leaf that is folded may be gone.) */
-static int endsWithLeaves(BxLog *pLog, BxErr *pErr) {
-  static const char zEnds[] =
+int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
+  static const char zEnds[] = /* (a leaf that is folded may be gone) */
       "SELECT coalesce(max(leaf), -1) = ?1 - 1 OR max(leaf) IS NULL AND EXISTS"
       " (SELECT 1 FROM main.blackbox__folded WHERE ?1 - 1 BETWEEN first AND"
       "  last) FROM main.blackbox__leaves WHERE leaf BETWEEN ?1 - 1 AND ?1";
-  return (int)bxAsk(pLog->p, zEnds, pErr, "i", pLog->now.n);
-}
-
-int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
   static const char zLeaves[] =
       "SELECT max(max(leaf) + 1, 0) FROM main.blackbox__leaves";
   BxErr err = {SQLITE_OK, 0};
   i64 n;
   bxLogOpen(pLog, p, &err);
   *pnTold = pLog->now.n;
-  if (err.rc == SQLITE_OK && endsWithLeaves(pLog, &err)) {
+  if (err.rc == SQLITE_OK && bxAsk(p, zEnds, &err, "i", pLog->now.n)) {
     pLog->nKept = bxLogKept(p, pLog->now.n - 1, pErr);
     return 0;
   }

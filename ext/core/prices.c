@@ -91,14 +91,6 @@ static const char zEnlist[] = PRICE_ROWS
 static const char zModels[] = PRICE_ROWS "SELECT count(DISTINCT model) FROM listed";
 /* clang-format on */
 
-/* The SHA-256 of the list, as text. */
-static void digestOf(const char *z, char zOut[80]) {
-  unsigned char a[BX_DIGEST];
-  bxDigestTwo(z, strlen(z), "", 0, a);
-  memcpy(zOut, "sha256:", 7);
-  bxHex(a, BX_DIGEST, zOut + 7);
-}
-
 /* The date of the list, to sqlite3_free(): if it is not given, what the list says, or
 ** today. */
 static char *dateSaid(
@@ -116,28 +108,24 @@ static char *dateSaid(
   return z;
 }
 
-static void checkPrices(BxStmts *pHome, const char *zList, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK ||
-      (*bxSkipSpace(zList) == '{' &&
-          bxIsJson(pHome->bx, zList, (i64)strlen(zList), pErr))) {
-    return;
-  }
-  bxFail(pErr, SQLITE_CONSTRAINT,
-      "ValidationError: list must be a JSON object of models, such as "
-      "{\"a-model\":{\"input\":5,\"output\":25}}, in USD for a million tokens; "
-      "check the file");
-}
-
 void bxLoadPrices(BxCall *p) {
   const char *zList = bxText(p->aArg[0], "list", 1000000000, 0, &p->err);
   const char *zName = bxText(p->aArg[1], "name", 1000, 0, &p->err);
   const char *zGiven = bxText(bxArg(p, 2), "date", 100, 1, &p->err);
   BxStmts *pHome = bxHome(p->bx, "core", &p->err);
   char zDigest[80], *zDate;
+  unsigned char aDigest[BX_DIGEST];
   i64 nModel = 0;
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
-  checkPrices(pHome, zList, &p->err);
+  if (p->err.rc == SQLITE_OK &&
+      (*bxSkipSpace(zList) != '{' ||
+          !bxIsJson(p->bx, zList, (i64)strlen(zList), &p->err))) {
+    bxFail(&p->err, SQLITE_CONSTRAINT,
+        "ValidationError: list must be a JSON object of models, such as "
+        "{\"a-model\":{\"input\":5,\"output\":25}}, in USD for a million "
+        "tokens; check the file");
+  }
   zDate = dateSaid(pHome, zList, zGiven, &p->err);
   if (p->err.rc == SQLITE_OK) {
     nModel = bxAsk(pHome, zModels, &p->err, "t-t", zList, zDate);
@@ -149,7 +137,9 @@ void bxLoadPrices(BxCall *p) {
         "{\"a-model\":{\"input\":5,\"output\":25}}");
   }
   if (p->err.rc == SQLITE_OK) {
-    digestOf(zList, zDigest);
+    bxDigestTwo(zList, strlen(zList), "", 0, aDigest);
+    memcpy(zDigest, "sha256:", 7);
+    bxHex(aDigest, BX_DIGEST, zDigest + 7);
     bxDo(pHome, zUnlist, &p->err, "t-t", zList, zDate);
     bxDo(pHome, zEnlist, &p->err, "tttt", zList, zName, zDate, zDigest);
   }

@@ -10,20 +10,15 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Whether schema zDb has the table, beside that of the domains. */
-static int carriesTable(
-    Bx *bx, const char *zDb, const char *zTable, BxErr *pErr) {
-  return bxCanPrepare(bx,
-      bxPrintf(pErr,
-          "SELECT d.format FROM \"%w\".blackbox_domains AS d,"
-          " \"%w\".%s",
-          zDb, zDb, zTable),
-      pErr);
-}
-
 int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
   const BxDomain *pDomain = bxDomainOf(bx, zDomain);
-  return pDomain != 0 && carriesTable(bx, zDb, pDomain->zTable, pErr);
+  return pDomain != 0 &&
+         bxCanPrepare(bx,
+             bxPrintf(pErr,
+                 "SELECT d.format FROM \"%w\".blackbox_domains AS d,"
+                 " \"%w\".%s",
+                 zDb, zDb, pDomain->zTable),
+             pErr);
 }
 
 void bxRefuseColumn(Bx *bx, const char *zDb, const char *zTable,
@@ -104,15 +99,6 @@ i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   return iFormat;
 }
 
-/* Replaces an error by that of a newer format, which explains it. */
-static void needKnown(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  bxInstalledFormat(p, pDomain, &err);
-  if (bxIs(&err, "VersionError")) bxClear(pErr);
-  if (pErr->rc == SQLITE_OK) bxPass(pErr, &err);
-  bxClear(&err);
-}
-
 void bxNeedKnown(Bx *bx, BxErr *pErr) {
   int i, bLater = 0;
   if (!bx->bNewHome || (pErr->rc != SQLITE_OK && pErr->rc != SQLITE_ERROR)) {
@@ -128,7 +114,8 @@ void bxNeedKnown(Bx *bx, BxErr *pErr) {
       continue;
     }
     p = bxSchema(bx, zHome, &err);
-    if (p != 0) needKnown(p, &bx->aDomain[i], pErr);
+    if (p != 0) bxInstalledFormat(p, &bx->aDomain[i], &err);
+    if (bxIs(&err, "VersionError")) bxClear(pErr); /* it explains that error */
     bxPass(pErr, &err);
   }
   bx->bNewHome = bLater;
@@ -244,17 +231,6 @@ static const char zClockTrusted[] =
 static const char zClockTold[] =
     "UPDATE main.retention__clock SET was = NULL WHERE was";
 
-static void failJump(BxErr *pErr, sqlite3_stmt *pStmt) {
-  const char *zClock = bxColumnText(pStmt, 1, pErr);
-  const char *zSeen = bxColumnText(pStmt, 2, pErr);
-  bxFail(pErr, SQLITE_ERROR,
-      "ClockError: the clock says %s, which is %lld days after %s, the newest "
-      "time that this file has seen; a jump of more than 7 days stops all "
-      "rules; "
-      "if the clock is right, SELECT retention_confirm_clock()",
-      zClock, sqlite3_column_int64(pStmt, 3), zSeen);
-}
-
 i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   i64 iNow = 0;
@@ -273,7 +249,12 @@ i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
         "CorruptedDataError: the row of retention__clock is missing; run "
         "blackbox_install()");
   } else if (!sqlite3_column_int(pStmt, 0)) {
-    failJump(pErr, pStmt);
+    bxFail(pErr, SQLITE_ERROR,
+        "ClockError: the clock says %s, which is %lld days after %s, the "
+        "newest time that this file has seen; a jump of more than 7 days stops "
+        "all rules; if the clock is right, SELECT retention_confirm_clock()",
+        bxColumnText(pStmt, 1, pErr), sqlite3_column_int64(pStmt, 3),
+        bxColumnText(pStmt, 2, pErr));
   } else {
     iNow = sqlite3_column_int64(pStmt, 4);
   }

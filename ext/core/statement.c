@@ -47,17 +47,12 @@ static int isNameChar(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* Whether z points at "main." as a whole word; zBegin is the text's start. */
-static int isSchemaMark(const char *zBegin, const char *z) {
-  return strncmp(z, "main.", 5) == 0 && (z == zBegin || !isNameChar(z[-1]));
-}
-
 char *bxExpand(const char *zTemplate, const char *zDb, const char *zTable) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   const char *z = zTemplate;
   assert(zDb != 0);
   while (*z) {
-    if (isSchemaMark(zTemplate, z)) {
+    if (strncmp(z, "main.", 5) == 0 && (z == zTemplate || !isNameChar(z[-1]))) {
       sqlite3_str_appendf(pOut, "\"%w\".", zDb);
       z += 5;
     } else if (zTable != 0 && strncmp(z, "'@'", 3) == 0) {
@@ -150,14 +145,6 @@ static void findKept(BxStmts *p) {
   }
 }
 
-/* The same, but only once in a call. */
-static void findKeptOnce(BxStmts *p) {
-  i64 iCall = p->bx->iCall;
-  if (iCall != 0 && p->iFound == iCall) return;
-  findKept(p);
-  p->iFound = iCall;
-}
-
 static void finalizeEntry(struct BxStmt *pEntry) {
   sqlite3_finalize(pEntry->pStmt);
   pEntry->pStmt = 0;
@@ -225,7 +212,10 @@ void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
     aEntry[i] = findEntry(p, azTemplate[i], pErr);
     if (aEntry[i] < 0) return;
   }
-  findKeptOnce(p);
+  if (p->bx->iCall == 0 || p->iFound != p->bx->iCall) { /* once in a call */
+    findKept(p);
+    p->iFound = p->bx->iCall;
+  }
   for (i = 0; i < n; i++) {
     apStmt[i] = readyEntry(p, &p->aStmt[aEntry[i]], pErr);
   }

@@ -169,22 +169,19 @@ void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr) {
 
 /* A stop after the last step is too late: all changes stay, and the call has
 ** succeeded. SAVEPOINT and RELEASE take the same number of steps. */
-static void release(BxStmts *p, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxStmt(p, zRelease, pErr);
-  int rc, nStep;
-  assert(p->bx->nWhole > 0);
-  if (pStmt == 0) return;
-  rc = stepWhole(pStmt, &nStep);
-  if (rc != SQLITE_INTERRUPT || nStep < p->bx->nWhole) {
-    bxFailDb(pErr, p->bx->db, rc);
-  }
-  sqlite3_reset(pStmt);
-}
-
 void bxRelease(Bx *bx, BxErr *pErr) {
   BxErr none = {SQLITE_OK, 0};
   BxStmts *p = bxSchema(bx, "main", &none); /* prepared in bxSavepoint() */
-  release(p, pErr);
+  sqlite3_stmt *pStmt = bxStmt(p, zRelease, pErr);
+  int rc, nStep;
+  assert(bx->nWhole > 0);
+  if (pStmt != 0) {
+    rc = stepWhole(pStmt, &nStep);
+    if (rc != SQLITE_INTERRUPT || nStep < bx->nWhole) {
+      bxFailDb(pErr, bx->db, rc);
+    }
+    sqlite3_reset(pStmt);
+  }
   if (pErr->rc != SQLITE_OK) undo(p);
 }
 
@@ -280,15 +277,13 @@ void bxWriteBegin(BxWrite *p, Bx *bx) {
   bx->bWritten = 0;
 }
 
-/* Whether something has been written, or the transaction is not there any more, in
-** which the statement of the host has begun to write. (After RAISE(ROLLBACK) the
-** code is that of RAISE(ABORT), with which INSERT OR IGNORE would succeed.) */
-static int hasWritten(const BxWrite *p) {
-  return p->bx->bWritten || sqlite3_txn_state(p->bx->db, 0) != SQLITE_TXN_WRITE;
-}
-
+/* (If the transaction is not there any more in which the statement of the host has begun
+** to write, there was a RAISE(ROLLBACK): its code is that of RAISE(ABORT), with which
+** INSERT OR IGNORE would succeed.) */
 int bxWriteEnd(BxWrite *p, BxErr *pErr, sqlite3_vtab *pVtab) {
-  if (pErr->rc != SQLITE_OK && !isUndone(pErr->rc) && hasWritten(p)) {
+  if (pErr->rc != SQLITE_OK && !isUndone(pErr->rc) &&
+      (p->bx->bWritten ||
+          sqlite3_txn_state(p->bx->db, 0) != SQLITE_TXN_WRITE)) {
     pErr->rc = SQLITE_FULL;
   }
   p->bx->iWrite = p->iWrite;

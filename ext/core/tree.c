@@ -49,17 +49,11 @@ static void closeNode(TreeReader *p, int iNode, const char *zEnd) {
   pNode->iNext = (int)p->pTree->n;
 }
 
-/* A node for a value without what is in it. */
-static const char *readFlat(TreeReader *p, const char *z) {
+/* A node for a scalar or, with bFlat, for any value without what is in it. */
+static const char *readFlat(TreeReader *p, const char *z, int bFlat) {
   int iNode = addNode(p, z);
-  z = iNode < 0 ? 0 : bxSkipValue(z, p->zEnd);
-  if (z != 0) closeNode(p, iNode, z);
-  return z;
-}
-
-static const char *readScalar(TreeReader *p, const char *z) {
-  int iNode = addNode(p, z);
-  z = iNode < 0 ? 0 : bxSkipScalar(z, p->zEnd);
+  if (iNode < 0) return 0;
+  z = bFlat ? bxSkipValue(z, p->zEnd) : bxSkipScalar(z, p->zEnd);
   if (z != 0) closeNode(p, iNode, z);
   return z;
 }
@@ -113,10 +107,6 @@ static const char *treeKey(TreeReader *p, const char *z) {
   return z != 0 ? z - 1 : 0;
 }
 
-static int isOpenObject(const TreeReader *p) {
-  return BX_TREE_KIND(p->pTree, p->aOpen[p->nDepth - 1]) == '{';
-}
-
 static int openNode(TreeReader *p, int iNode, int iWay) {
   if (iNode < 0 || p->nDepth == TREE_DEPTH) return 0;
   p->aOpen[p->nDepth] = iNode;
@@ -146,7 +136,7 @@ static const char *readOpening(TreeReader *p, const char *z, int *pbDone) {
 /* From the end of a value to the next one, or to where nOpen values are open. */
 static const char *readBetween(TreeReader *p, const char *z, int nOpen) {
   while (z != 0 && p->nDepth > nOpen) {
-    int bObject = isOpenObject(p);
+    int bObject = BX_TREE_KIND(p->pTree, p->aOpen[p->nDepth - 1]) == '{';
     z = bxSkipSpace(z);
     if (*z == ',' && bObject) {
       z = treeKey(p, z + 1);
@@ -172,7 +162,7 @@ static const char *readTree(TreeReader *p, const char *z, int iWay) {
       z = readOpening(p, z, &bDone);
       if (!bDone) continue;
     } else {
-      z = readScalar(p, z);
+      z = readFlat(p, z, 0);
     }
     if (z != 0) z = readBetween(p, z, nOpen);
   } while (z != 0 && p->nDepth > nOpen);
@@ -223,7 +213,7 @@ const char *bxTreeResume(BxTree *p, const char *z, const BxTreeRest *pRest,
   z = bxSkipSpace(z + pRest->iAt);
   for (i = 0; z != 0 && *z == ','; i++) {
     z = bxSkipSpace(z + 1);
-    z = i < pRest->nOld ? readFlat(&reader, z)
+    z = i < pRest->nOld ? readFlat(&reader, z, 1)
                         : readTree(&reader, z, reader.aWay[1]);
     if (z != 0) z = bxSkipSpace(z);
   }
@@ -302,20 +292,6 @@ char *bxTreeDecode(char *zOut, const char *z, int n) {
   return zOut;
 }
 
-/* Appends a character in the form that a JSON string needs. */
-static void appendInJson(sqlite3_str *pOut, int c) {
-  char zEscape[BX_JSON_ROOM + 2], zChar[1];
-  if (isHalf(c)) {
-    sqlite3_str_appendf(pOut, "\\u%04x", c);
-  } else if (c < 0x20 || c == '"' || c == '\\') {
-    zChar[0] = (char)c;
-    sqlite3_str_append(
-        pOut, zEscape + 1, (int)(bxPutJson(zEscape, zChar, 1) - zEscape) - 2);
-  } else {
-    bxAppendUtf8(pOut, c);
-  }
-}
-
 /* The content of a string's text, in JSON or as what it represents. */
 static void appendContent(
     sqlite3_str *pOut, const char *z, const char *zEnd, int bJson) {
@@ -327,8 +303,12 @@ static void appendContent(
     z = zEscape;
     if (z == zEnd) return;
     c = readEscape(&z);
-    if (bJson) {
-      appendInJson(pOut, c);
+    if (bJson && isHalf(c)) {
+      sqlite3_str_appendf(pOut, "\\u%04x", c);
+    } else if (bJson && (c < 0x20 || c == '"' || c == '\\')) {
+      char aJson[BX_JSON_ROOM + 2], cPlain = (char)c; /* without the quotes */
+      int n = (int)(bxPutJson(aJson, &cPlain, 1) - aJson);
+      sqlite3_str_append(pOut, aJson + 1, n - 2);
     } else {
       bxAppendUtf8(pOut, isHalf(c) ? 0xfffd : c);
     }
@@ -341,24 +321,18 @@ void bxTreeText(const BxTree *p, int iNode, sqlite3_str *pOut) {
   appendContent(pOut, z + 1, z + p->a[iNode].nByte - 1, 0);
 }
 
-/* Whether the content of a string's text represents n bytes of ASCII. */
-static int isContent(
-    const char *z, const char *zEnd, const char *zText, int n) {
-  const char *zLast = zText + n;
-  while (z < zEnd && zText < zLast) {
-    int c = *z == '\\' ? readEscape(&z) : *z++;
-    if (c != *zText++) return 0;
-  }
-  return z == zEnd && zText == zLast;
-}
-
+/* (A text with escapes equals only one of ASCII.) */
 int bxTreeIs(const BxTree *p, int iNode, const char *z, int n) {
-  const char *zNode = p->z + p->a[iNode].iAt;
+  const char *zNode = p->z + p->a[iNode].iAt, *zEnd, *zLast = z + n;
   int nNode = p->a[iNode].nByte;
   if (*zNode != '"' || nNode - 2 < n) return 0;
   if (nNode - 2 == n && memcmp(zNode + 1, z, (size_t)n) == 0) return 1;
   if (memchr(zNode, '\\', (size_t)nNode) == 0) return 0;
-  return isContent(zNode + 1, zNode + nNode - 1, z, n);
+  zEnd = zNode + nNode - 1;
+  for (zNode++; zNode < zEnd && z < zLast; z++) {
+    if ((*zNode == '\\' ? readEscape(&zNode) : *zNode++) != *z) return 0;
+  }
+  return zNode == zEnd && z == zLast;
 }
 
 int bxTreeMember(const BxTree *p, int iNode, const char *zKey, int n) {
@@ -452,22 +426,19 @@ static void canonObject(
   sqlite3_free(sqlite3_str_finish(pKeys));
 }
 
-static void canonArray(
-    const BxTree *p, int iNode, sqlite3_str *pOut, BxErr *pErr) {
-  int i, iEnd = p->a[iNode].iNext;
-  sqlite3_str_appendchar(pOut, 1, '[');
-  for (i = iNode + 1; i < iEnd; i = p->a[i].iNext) {
-    if (i > iNode + 1) sqlite3_str_appendchar(pOut, 1, ',');
-    bxTreeCanon(p, i, pOut, pErr);
-  }
-  sqlite3_str_appendchar(pOut, 1, ']');
-}
-
 void bxTreeCanon(const BxTree *p, int iNode, sqlite3_str *pOut, BxErr *pErr) {
+  int i, iEnd = p->a[iNode].iNext;
   if (pErr->rc != SQLITE_OK) return;
   switch (BX_TREE_KIND(p, iNode)) {
     case '{': canonObject(p, iNode, pOut, pErr); break;
-    case '[': canonArray(p, iNode, pOut, pErr); break;
+    case '[':
+      sqlite3_str_appendchar(pOut, 1, '[');
+      for (i = iNode + 1; i < iEnd; i = p->a[i].iNext) {
+        if (i > iNode + 1) sqlite3_str_appendchar(pOut, 1, ',');
+        bxTreeCanon(p, i, pOut, pErr);
+      }
+      sqlite3_str_appendchar(pOut, 1, ']');
+      break;
     case '"': appendString(p, iNode, pOut); break;
     default:
       sqlite3_str_append(pOut, p->z + p->a[iNode].iAt, p->a[iNode].nByte);

@@ -46,39 +46,22 @@ void bxTimeUuid(i64 iTime, char zOut[37]) {
   uuid_unparse_lower(id, zOut);
 }
 
-/* The date of a number of days since 1970, by the calendar of ISO 8601. */
-static void dateOf(i64 nDay, int aOut[3]) {
-  i64 nEra, nYear, iDay, iMonth;
-  nDay += 719468; /* since March 1 of the year 0 */
-  nEra = nDay / 146097;
-  nDay -= nEra * 146097; /* of 400 years */
+/* (The date by the calendar of ISO 8601: a year begins in March, an era has 400.) */
+void bxIso(i64 iTime, char zOut[25]) {
+  i64 iOfDay = iTime % BX_MS_PER_DAY;
+  i64 nDay = iTime / BX_MS_PER_DAY + 719468; /* since March 1 of the year 0 */
+  i64 nEra = nDay / 146097, nYear, iDay, iMonth;
+  assert(iTime >= 0 && iTime <= BX_MAX_TIME);
+  nDay -= nEra * 146097;
   nYear = (nDay - nDay / 1460 + nDay / 36524 - nDay / 146096) / 365;
   iDay = nDay - (365 * nYear + nYear / 4 - nYear / 100);
-  iMonth = (5 * iDay + 2) / 153; /* since March */
-  aOut[2] = (int)(iDay - (153 * iMonth + 2) / 5 + 1);
-  aOut[1] = (int)(iMonth < 10 ? iMonth + 3 : iMonth - 9);
-  aOut[0] = (int)(nYear + nEra * 400 + (aOut[1] <= 2));
-}
-
-static void putDigits(char *z, int n, int iVal) {
-  while (n-- > 0) {
-    z[n] = (char)('0' + iVal % 10);
-    iVal /= 10;
-  }
-}
-
-void bxIso(i64 iTime, char zOut[25]) {
-  int a[3], iOfDay = (int)(iTime % BX_MS_PER_DAY);
-  assert(iTime >= 0 && iTime <= BX_MAX_TIME);
-  memcpy(zOut, "0000-00-00T00:00:00.000Z", 25);
-  dateOf(iTime / BX_MS_PER_DAY, a);
-  putDigits(zOut, 4, a[0]);
-  putDigits(zOut + 5, 2, a[1]);
-  putDigits(zOut + 8, 2, a[2]);
-  putDigits(zOut + 11, 2, iOfDay / 3600000);
-  putDigits(zOut + 14, 2, iOfDay / 60000 % 60);
-  putDigits(zOut + 17, 2, iOfDay / 1000 % 60);
-  putDigits(zOut + 20, 3, iOfDay % 1000);
+  iMonth = (5 * iDay + 2) / 153;
+  iDay -= (153 * iMonth + 2) / 5 - 1;
+  iMonth += iMonth < 10 ? 3 : -9;
+  sqlite3_snprintf(25, zOut,
+      "%04lld-%02lld-%02lldT%02lld:%02lld:%02lld.%03lldZ",
+      nYear + nEra * 400 + (iMonth <= 2), iMonth, iDay, iOfDay / 3600000,
+      iOfDay / 60000 % 60, iOfDay / 1000 % 60, iOfDay % 1000);
 }
 
 i64 bxBytes(sqlite3_value *pVal) {

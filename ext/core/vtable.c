@@ -8,34 +8,23 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* The module of that name, which must exist. */
-static const BxModule *findModule(const Bx *bx, const char *zModule) {
-  const BxModule *p = bx->aModule;
-  while (strcmp(p->zName, zModule) != 0) {
-    p++;
-    assert(p->zName != 0);
-  }
-  return p;
-}
-
-/* Refuses a table of a build before 1.0, or a file of one. */
-static void refuseEarlier(Bx *bx, const BxModule *pModule, const char *zDb,
-    const char *zName, BxErr *pErr) {
-  char *zTable = bxPrintf(pErr, "%s%s", zName, pModule->zTable);
-  bxRefuseEarlier(bx, zDb, pErr);
-  if (zTable != 0) bxRefuseColumn(bx, zDb, zTable, pModule->zEarlier, pErr);
-  sqlite3_free(zTable);
-}
-
 BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr) {
   BxVtab *p;
+  char *zTable;
   assert(nByte >= sizeof(BxVtab));
   p = bxNew(nByte, pErr);
   if (p == 0) return 0;
-  p->pModule = findModule(bx, zModule);
+  p->pModule = bx->aModule;
+  while (strcmp(p->pModule->zName, zModule) != 0) {
+    p->pModule++;
+    assert(p->pModule->zName != 0); /* it must exist */
+  }
   bxStmtsInit(&p->stmts, bx, zDb, zName, pErr);
-  refuseEarlier(bx, p->pModule, zDb, zName, pErr);
+  bxRefuseEarlier(bx, zDb, pErr);
+  zTable = bxPrintf(pErr, "%s%s", zName, p->pModule->zTable);
+  if (zTable != 0) bxRefuseColumn(bx, zDb, zTable, p->pModule->zEarlier, pErr);
+  sqlite3_free(zTable);
   if (pErr->rc != SQLITE_OK) {
     bxStmtsFree(&p->stmts);
     sqlite3_free(p);
@@ -139,24 +128,19 @@ BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
 /* Searches temp first, then the others in order. It uses the pragma itself,
 ** because the table pragma_database_list would read main, and a read must not
 ** precede the first write of the caller. */
-static BxVtab *searchTable(
-    Bx *bx, const char *zModule, const char *zName, BxErr *pErr) {
-  BxVtab *pFound = bxVtabIn(bx, zModule, "temp", zName, pErr);
-  sqlite3_stmt *pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
-  while (pFound == 0 && bxRow(pStmt, pErr)) {
-    const char *zDb = bxColumnText(pStmt, 1, pErr);
-    if (zDb != 0) pFound = bxVtabIn(bx, zModule, zDb, zName, pErr);
-  }
-  sqlite3_finalize(pStmt);
-  return pFound;
-}
-
 BxVtab *bxVtabFind(
     Bx *bx, const char *zModule, sqlite3_value *pName, BxErr *pErr) {
   const char *zName = bxText(pName, "table name", 1000, 0, pErr);
+  sqlite3_stmt *pStmt;
   BxVtab *p;
   if (zName == 0) return 0;
-  p = searchTable(bx, zModule, zName, pErr);
+  p = bxVtabIn(bx, zModule, "temp", zName, pErr);
+  pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
+  while (p == 0 && bxRow(pStmt, pErr)) {
+    const char *zDb = bxColumnText(pStmt, 1, pErr);
+    if (zDb != 0) p = bxVtabIn(bx, zModule, zDb, zName, pErr);
+  }
+  sqlite3_finalize(pStmt);
   if (p == 0) {
     bxFail(pErr, SQLITE_ERROR,
         "NotFoundError: there is no %s table %Q; create one with CREATE "
@@ -383,9 +367,11 @@ char *bxShadowHolder(BxVtab *p, BxErr *pErr) {
       pErr, "t", p->stmts.zTable);
 }
 
-/* The hold on a whole virtual table has its name as key. */
-static void refuseHeldName(BxVtab *p, BxErr *pErr) {
-  char *zOwner = bxShadowHolder(p, pErr);
+/* (The hold on a whole virtual table has its name as key.) */
+void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
+  char *zOwner;
+  refuseName(p, zNew, pErr);
+  zOwner = bxShadowHolder(p, pErr);
   if (zOwner != 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "HeldError: %s is held by %s under this name and cannot be renamed; "
@@ -393,11 +379,6 @@ static void refuseHeldName(BxVtab *p, BxErr *pErr) {
         p->stmts.zTable, zOwner);
   }
   sqlite3_free(zOwner);
-}
-
-void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
-  refuseName(p, zNew, pErr);
-  refuseHeldName(p, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxStmtsFinalize(&p->stmts);
   p->pModule->xKnown(p, pErr);
