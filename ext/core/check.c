@@ -90,30 +90,6 @@ void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,
   }
 }
 
-/* The rows of the query of a domain or of its view <domain>__check, if there is
-** one. */
-static void checkView(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
-  const char *zName = pDomain->zName, *zFaults = pDomain->zFaults;
-  BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt = 0;
-  char *zSql = 0;
-  if (zFaults == 0 &&
-      !bxAskOnce(p,
-          "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 || '__check' "
-          "COLLATE NOCASE",
-          &err, "t", zName)) {
-    bxUnchecked(pOut, zName, &err);
-    return; /* it has none, or the comparison tells that it is missing */
-  }
-  if (zFaults == 0) {
-    zFaults = zSql =
-        bxPrintf(&err, "SELECT object, problem FROM main.%s__check", zName);
-  }
-  if (zFaults != 0) pStmt = bxPrepare(p, zFaults, &err);
-  sqlite3_free(zSql);
-  bxProblemRows(pOut, pStmt, zName, 0, &err);
-}
-
 /* What differs from the SQL of an owner: its objects and rows, with their states, and
 ** what is missing without them. And the triggers and unique indexes of somebody else
 ** (state -1) on its tables or, if it is a domain, on those that it guards (?3), except
@@ -204,7 +180,21 @@ static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
   while (bxRow(pStmt, &err)) differs(p, pStmt, pOut);
   sqlite3_finalize(pStmt);
   bxUnchecked(pOut, zName, &err);
-  if (pDomain != 0) checkView(p, pDomain, pOut);
+  if (pDomain == 0) return;
+  /* The rows of its query or of its view <domain>__check, if there is one: if it is
+  ** missing, the comparison tells that. */
+  if (pDomain->zFaults != 0) {
+    bxProblemRows(pOut, bxPrepare(p, pDomain->zFaults, &err), zName, 0, &err);
+  } else if (bxAskOnce(p,
+                 "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 ||"
+                 " '__check' COLLATE NOCASE",
+                 &err, "t", zName)) {
+    char *z =
+        bxPrintf(&err, "SELECT object, problem FROM main.%s__check", zName);
+    bxProblemRows(pOut, z ? bxPrepare(p, z, &err) : 0, zName, 0, &err);
+    sqlite3_free(z);
+  }
+  bxUnchecked(pOut, zName, &err);
 }
 
 /* Whether the schema has the domain, or a part of it. */
@@ -261,41 +251,35 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
   }
 }
 
-/* Checks one virtual table if it belongs to the module. If connecting it fails,
-** that is also a problem. */
-static void checkVtab(
-    BxStmts *p, const BxModule *pModule, const char *zName, BxProblems *pOut) {
-  BxErr err = {SQLITE_OK, 0};
-  BxVtab *pVtab = 0;
-  char *zSql = bxPrintf(&err, "SELECT 1 FROM \"%w\".\"%w\"", p->zDb, zName);
-  sqlite3_finalize(bxPlain(p->bx->db, zSql, &err));
-  sqlite3_free(zSql);
-  if (err.rc == SQLITE_OK) {
-    pVtab = bxVtabIn(p->bx, pModule->zName, p->zDb, zName, &err);
-  }
-  if (pVtab != 0) pModule->xKnown(pVtab, &err);
-  if (pVtab != 0 && err.rc == SQLITE_OK) {
-    checkOwner(&pVtab->stmts, pVtab->stmts.zTable, pModule->zSql, 0, pOut);
-    if (pModule->xCheck != 0) pModule->xCheck(pVtab, pOut);
-  }
-  bxUnchecked(pOut, zName, &err);
-}
-
-static void checkVtabs(BxStmts *p, BxProblems *pOut) {
-  const BxModule *pModule;
-  for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
-    sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, &pOut->err);
-    while (bxRow(pStmt, &pOut->err)) {
-      const char *zName = bxColumnText(pStmt, 0, &pOut->err);
-      if (zName != 0) checkVtab(p, pModule, zName, pOut);
+/* Checks the virtual tables. If connecting one fails, that is also a problem. */
+static void checkVtabs(BxStmts *p, const BxModule *pModule, BxProblems *pOut) {
+  sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, &pOut->err);
+  while (bxRow(pStmt, &pOut->err)) {
+    BxErr err = {SQLITE_OK, 0};
+    const char *zName = bxColumnText(pStmt, 0, &pOut->err);
+    BxVtab *pVtab = 0;
+    char *zSql;
+    if (zName == 0) break;
+    zSql = bxPrintf(&err, "SELECT 1 FROM \"%w\".\"%w\"", p->zDb, zName);
+    sqlite3_finalize(bxPlain(p->bx->db, zSql, &err));
+    sqlite3_free(zSql);
+    if (err.rc == SQLITE_OK) {
+      pVtab = bxVtabIn(p->bx, pModule->zName, p->zDb, zName, &err);
     }
-    sqlite3_finalize(pStmt);
+    if (pVtab != 0) pModule->xKnown(pVtab, &err);
+    if (pVtab != 0 && err.rc == SQLITE_OK) {
+      checkOwner(&pVtab->stmts, pVtab->stmts.zTable, pModule->zSql, 0, pOut);
+      if (pModule->xCheck != 0) pModule->xCheck(pVtab, pOut);
+    }
+    bxUnchecked(pOut, zName, &err);
   }
+  sqlite3_finalize(pStmt);
 }
 
 sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxProblems found = {0, 0, 0, {SQLITE_OK, 0}};
   BxErr hidden = {SQLITE_OK, 0}; /* without blackbox_call nothing else works */
+  const BxModule *pModule;
   sqlite3_stmt *pDbs;
   if (apArg[0] != 0) {
     const char *zOnly = bxText(apArg[0], "schema", 1000, 0, pErr);
@@ -320,7 +304,9 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     checkCall(p, &found);
     if (hidden.rc == SQLITE_MISUSE) continue;
     checkDomains(p, &found);
-    checkVtabs(p, &found);
+    for (pModule = bx->aModule; pModule->zName != 0; pModule++) {
+      checkVtabs(p, pModule, &found);
+    }
   }
   sqlite3_finalize(pDbs);
   if (hidden.rc != SQLITE_MISUSE) bxPass(&found.err, &hidden);

@@ -262,12 +262,6 @@ static int vtabsIntact(BxStmts *p, int bMend, BxErr *pErr) {
   return bWhole;
 }
 
-static void mendVtabs(BxStmts *p, BxErr *pErr) {
-  sqlite3_stmt *pHold = bxHold(p->bx, pErr);
-  vtabsIntact(p, 1, pErr);
-  bxLetGo(p->bx, pHold, pErr);
-}
-
 int bxIsNamed(const char *zList, const char *zDomain) {
   size_t n = strlen(zDomain);
   const char *z = zList;
@@ -298,17 +292,12 @@ static int isWanted(
 /* Every word of the list must be a domain. (The proof is a part of core.) */
 static void checkList(Bx *bx, const char *zList, BxErr *pErr) {
   const char *z = zList;
+  char zWord[64];
   if (zList != 0 && strcmp(zList, "all") == 0) return;
   while (z != 0 && *(z += strspn(z, " ,")) != 0) {
     size_t n = strcspn(z, " ,");
-    int i;
-    for (i = 0; i < bx->nDomain; i++) {
-      if (strlen(bx->aDomain[i].zName) == n &&
-          strncmp(bx->aDomain[i].zName, z, n) == 0) {
-        break;
-      }
-    }
-    if (i == bx->nDomain && !(n == 5 && strncmp(z, "proof", 5) == 0)) {
+    sqlite3_snprintf(sizeof(zWord), zWord, "%.*s", (int)n, z);
+    if (bxDomainOf(bx, zWord) == 0 && strcmp(zWord, "proof") != 0) {
       bxFail(pErr, SQLITE_ERROR,
           "ValidationError: there is no domain %.*Q; name some of the domains "
           "that blackbox_debug() lists, or 'all'",
@@ -410,20 +399,8 @@ static void makeDomains(
   runSql(pStmts, bx->aDomain, pErr);
 }
 
-/* To take over a table needs ALTER TABLE. In xCreate that is not possible: SQLite then
-** frees the table that is being created. */
-static void refuseToAdopt(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK || pDomain->zAdopted == 0 ||
-      !bxIsThere(p->bx, p->zDb, pDomain->zAdopted)) {
-    return;
-  }
-  bxFail(pErr, SQLITE_ERROR,
-      "ValidationError: schema %s has a table %s of another program; run "
-      "SELECT blackbox_install(%Q, %Q), which takes it over, and then this "
-      "statement again",
-      p->zDb, pDomain->zAdopted, p->zDb, pDomain->zName);
-}
-
+/* (To take over a table needs ALTER TABLE. In xCreate that is not possible: SQLite then
+** frees the table that is being created.) */
 void bxInstallMissing(
     Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
   const BxDomain *pDomain = bxDomainOf(bx, zDomain);
@@ -441,7 +418,14 @@ void bxInstallMissing(
   pStmts = bxSchema(bx, zDb, pErr);
   if (pStmts == 0 || bxInstalledFormat(pStmts, pDomain, pErr) >= 0) return;
   checkSchema(pStmts, pErr);
-  refuseToAdopt(pStmts, pDomain, pErr);
+  if (pErr->rc == SQLITE_OK && pDomain->zAdopted != 0 &&
+      bxIsThere(bx, zDb, pDomain->zAdopted)) {
+    bxFail(pErr, SQLITE_ERROR,
+        "ValidationError: schema %s has a table %s of another program; run "
+        "SELECT blackbox_install(%Q, %Q), which takes it over, and then this "
+        "statement again",
+        zDb, pDomain->zAdopted, zDb, zDomain);
+  }
   bxForgetHomes(bx);
   makeDomains(pStmts, zDomain, 0, pErr);
   bxLogFollow(bx, pErr);
@@ -453,33 +437,21 @@ void bxInstallMissing(
 static void installAll(
     BxCall *p, BxStmts *pStmts, const char *zList, int bNew) {
   Bx *bx = p->bx;
+  sqlite3_stmt *pHold;
   bxRefuseInside(p);
   /* In a file that has no page yet, so that clean-ups can give pages back. */
   if (bNew) bxExec(pStmts, "PRAGMA main.auto_vacuum = INCREMENTAL", &p->err);
   if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   makeDomains(pStmts, zList, bNew, &p->err);
-  if (p->err.rc == SQLITE_OK) mendVtabs(pStmts, &p->err);
+  if (p->err.rc == SQLITE_OK) {
+    pHold = bxHold(bx, &p->err);
+    vtabsIntact(pStmts, 1, &p->err);
+    bxLetGo(bx, pHold, &p->err);
+  }
   bxLogFollow(bx, &p->err);   /* of the pins of rows that were there */
   bxReturnDomains(p, pStmts); /* before the release, which may also fail */
   if (p->pCtx != 0) bxRelease(bx, &p->err);
-}
-
-/* Inside a transaction the lock comes first, because after a read SQLite would
-** not wait for it. Only later it is known whether the lock is needed. *pLock is
-** the error if it cannot be taken. */
-static void lockEarly(BxStmts *p, BxErr *pLock, BxErr *pErr) {
-  if (sqlite3_get_autocommit(p->bx->db) ||
-      sqlite3_db_readonly(p->bx->db, p->zDb) != 0 ||
-      !bxCarries(p->bx, p->zDb, "core", pErr)) {
-    return;
-  }
-  bxLock(p, pLock);
-  if ((pLock->rc & 0xff) != SQLITE_BUSY &&
-      (pLock->rc & 0xff) != SQLITE_LOCKED &&
-      (pLock->rc & 0xff) != SQLITE_READONLY) {
-    bxPass(pErr, pLock);
-  }
 }
 
 BxStmts *bxInstallArguments(BxCall *p, const char **pzList) {
@@ -499,10 +471,20 @@ void bxInstall(BxCall *p) {
   const char *zList;
   BxStmts *pStmts = bxInstallArguments(p, &zList);
   BxErr lock = {SQLITE_OK, 0};
-  int bNew = 0;
+  int rc, bNew = 0;
   if (pStmts == 0) return;
   bxForgetHomes(bx);
-  lockEarly(pStmts, &lock, &p->err);
+  /* Inside a transaction the lock comes first, because after a read SQLite would not
+  ** wait for it. Only later it is known whether the lock is needed. */
+  if (!sqlite3_get_autocommit(bx->db) &&
+      sqlite3_db_readonly(bx->db, pStmts->zDb) == 0 &&
+      bxCarries(bx, pStmts->zDb, "core", &p->err)) {
+    bxLock(pStmts, &lock);
+    rc = lock.rc & 0xff;
+    if (rc != SQLITE_BUSY && rc != SQLITE_LOCKED && rc != SQLITE_READONLY) {
+      bxPass(&p->err, &lock);
+    }
+  }
   if (sqlite3_get_autocommit(bx->db)) {
     bNew = bxNumber(pStmts, "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema)",
                &p->err) == 0;

@@ -125,50 +125,53 @@ static void weighTables(Leaving *p) {
   sqlite3_finalize(pStmt);
 }
 
-/* The next virtual table after zAfter in alphabetical order, or the first; to
-** sqlite3_free(), NULL if there is none. */
-static char *findVtab(Leaving *p, const char *zModule, const char *zAfter) {
-  sqlite3_stmt *pStmt = bxVtabNames(p->p, zModule, p->pErr);
-  char *zFound = 0;
-  while (bxRow(pStmt, p->pErr)) {
-    const char *zName = bxColumnText(pStmt, 0, p->pErr);
-    if (zName == 0 || (zAfter != 0 && strcmp(zName, zAfter) <= 0) ||
-        (zFound != 0 && strcmp(zName, zFound) >= 0) ||
-        bxVtabIn(p->p->bx, zModule, p->p->zDb, zName, p->pErr) == 0) {
-      continue;
-    }
-    sqlite3_free(zFound);
-    zFound = bxPrintf(p->pErr, "%s", zName);
+static void dropVtab(Leaving *p, const char *zName) {
+  char *zPrefix =
+      bxPrintf(p->pErr, "virtual table %s cannot be dropped: ", zName);
+  drop(p->p, "TABLE", zName, p->pErr);
+  if ((p->pErr->rc & 0xff) == SQLITE_CONSTRAINT) { /* SQLite says no more */
+    bxReword(
+        p->pErr, sqlite3_mprintf(
+                     "PinnedError: virtual table %s cannot be dropped, "
+                     "because rows of it are pinned or held, and nothing "
+                     "was removed; UPDATE \"%w\" SET pinned = 0 unpins them, "
+                     "and retention_release() ends a hold",
+                     zName, zName));
   }
-  sqlite3_finalize(pStmt);
-  return zFound;
+  bxPrefix(p->pErr, zPrefix ? zPrefix : "");
+  sqlite3_free(zPrefix);
 }
 
-/* Calls xEach for the virtual tables whose module begins with the domain's
-** name. It may drop the table. */
-static void eachVtab(Leaving *p, void (*xEach)(Leaving *, const char *)) {
-  const BxModule *pModule;
+/* Collects the virtual tables whose module begins with the domain's name or, with
+** bDrop, drops one after the other, while no query is open. */
+static void eachVtab(Leaving *p, int bDrop) {
+  const BxModule *pModule = p->p->bx->aModule;
   size_t n = strlen(p->pDomain->zName);
-  for (pModule = p->p->bx->aModule; pModule->zName != 0; pModule++) {
-    char *zName, *zNext;
-    if (strncmp(pModule->zName, p->pDomain->zName, n) != 0) continue;
-    for (zName = findVtab(p, pModule->zName, 0);
-         zName != 0 && p->pErr->rc == SQLITE_OK; zName = zNext) {
-      xEach(p, zName);
-      zNext = findVtab(p, pModule->zName, zName);
-      sqlite3_free(zName);
+  while (pModule->zName != 0) {
+    char *zDrop = 0;
+    if (strncmp(pModule->zName, p->pDomain->zName, n) == 0) {
+      sqlite3_stmt *pStmt = bxVtabNames(p->p, pModule->zName, p->pErr);
+      while (zDrop == 0 && bxRow(pStmt, p->pErr)) {
+        const char *zName = bxColumnText(pStmt, 0, p->pErr);
+        if (zName == 0 || bxVtabIn(p->p->bx, pModule->zName, p->p->zDb, zName,
+                              p->pErr) == 0) {
+          continue;
+        }
+        if (bDrop) zDrop = bxPrintf(p->pErr, "%s", zName);
+        if (!bDrop) gather(p, "virtual table %s", zName);
+      }
+      sqlite3_finalize(pStmt);
     }
-    sqlite3_free(zName);
+    if (zDrop == 0) pModule++;
+    if (zDrop != 0) dropVtab(p, zDrop);
+    if (zDrop != 0 && p->pErr->rc != SQLITE_OK) pModule++;
+    sqlite3_free(zDrop);
   }
-}
-
-static void weighVtab(Leaving *p, const char *zName) {
-  gather(p, "virtual table %s", zName);
 }
 
 static void weighDomain(Leaving *p) {
   weighTables(p);
-  eachVtab(p, weighVtab);
+  eachVtab(p, 0);
 }
 
 /* Refuses rows of a part that zWhich selects. */
@@ -206,37 +209,7 @@ static void refusePinned(Leaving *p) {
   }
 }
 
-static void refuseLoss(Leaving *p) {
-  char *zLost;
-  eachDomain(p, weighDomain);
-  zLost = gathered(p);
-  if (zLost != 0) {
-    bxFail(p->pErr, SQLITE_CONSTRAINT,
-        "NotEmptyError: blackbox_uninstall would remove from schema %s: %s; "
-        "save what you need, and then pass 'force' as third argument",
-        p->p->zDb, zLost);
-  }
-  sqlite3_free(zLost);
-}
-
 /*-------------------------------------------------------------- removal ----*/
-
-static void dropVtab(Leaving *p, const char *zName) {
-  char *zPrefix =
-      bxPrintf(p->pErr, "virtual table %s cannot be dropped: ", zName);
-  drop(p->p, "TABLE", zName, p->pErr);
-  if ((p->pErr->rc & 0xff) == SQLITE_CONSTRAINT) { /* SQLite says no more */
-    bxReword(
-        p->pErr, sqlite3_mprintf(
-                     "PinnedError: virtual table %s cannot be dropped, "
-                     "because rows of it are pinned or held, and nothing "
-                     "was removed; UPDATE \"%w\" SET pinned = 0 unpins them, "
-                     "and retention_release() ends a hold",
-                     zName, zName));
-  }
-  bxPrefix(p->pErr, zPrefix ? zPrefix : "");
-  sqlite3_free(zPrefix);
-}
 
 /* Drops a table. Its bytes are those of the pages that are freed. */
 static void dropTable(Leaving *p, const char *zName) {
@@ -253,20 +226,25 @@ static void dropTable(Leaving *p, const char *zName) {
       p->pErr, "ittii", bxNow(), p->pDomain->zName, zName, nRow, nFree);
 }
 
-/* Drops what the SQL makes, and each table that has data by itself. Indexes of another
-** program are kept by its table; ours go with the table. (Nothing can be dropped while a
-** query is open.) */
+/* Drops what the domain has created outside its SQL, which are triggers for tables that
+** it found, and what was asked for; then what the SQL makes, and each table that has data
+** by itself. Indexes of another program are kept by its table; ours go with the table.
+** (Nothing can be dropped while a query is open.) */
 static void dropObjects(Leaving *p) {
-  sqlite3_stmt *pStmt = foundOf(p,
-      BX_FOUND "SELECT group_concat(printf('DROP %s \"%w\".\"%w\"', type, ?4,"
-               "   name), ';') FILTER (WHERE NOT data),"
-               "  group_concat(name) FILTER (WHERE data)"
-               " FROM (SELECT *, type = 'table' AND " HAS_DATA " AS data"
-               "  FROM found WHERE name NOT GLOB 'idx_*'"
-               "  AND iif(type = 'table', state = 4, state > 1) ORDER BY at)");
+  sqlite3_stmt *pStmt = foundOf(p, BX_FOUND
+      "SELECT group_concat(printf('DROP %s \"%w\".\"%w\"', type, ?4,"
+      "   name), ';') FILTER (WHERE NOT data),"
+      "  group_concat(name) FILTER (WHERE data) FROM (SELECT type, name,"
+      "   0 AS data, (type = 'table') - 2 AS at"
+      "   FROM main.sqlite_schema WHERE instr(',' || ?5 || ',',"
+      "    ',' || name || ',') OR (type = 'trigger'"
+      "     AND name GLOB ?2 || '_made_*')"
+      "  UNION ALL SELECT type, name, type = 'table' AND " HAS_DATA
+      "   , at FROM found WHERE name NOT GLOB 'idx_*'"
+      "   AND iif(type = 'table', state = 4, state > 1) ORDER BY 4)");
   char *zSql = 0, *zTables = 0, *z;
-  bxBind(pStmt, p->pErr, "-ttt", p->pDomain->zName, p->pDomain->zDerived,
-      p->p->zDb);
+  bxBind(pStmt, p->pErr, "-tttt", p->pDomain->zName, p->pDomain->zDerived,
+      p->p->zDb, p->pDomain->zOptional);
   if (bxRow(pStmt, p->pErr)) {
     zSql = bxColumnCopy(pStmt, 0, p->pErr);
     zTables = bxColumnCopy(pStmt, 1, p->pErr);
@@ -283,99 +261,51 @@ static void dropObjects(Leaving *p) {
   sqlite3_free(zTables);
 }
 
-/* Drops what the domain has created outside its SQL, in this order: triggers
-** for tables that it found, and what was asked for. */
-static void dropMade(Leaving *p) {
-  char *zSql = bxAskText(p->p,
-      "SELECT group_concat(printf('DROP %s \"%w\".\"%w\"', type, ?1, name),"
-      " ';') FROM (SELECT * FROM main.sqlite_schema"
-      " WHERE (type = 'trigger' AND name GLOB ?2 || '_made_*')"
-      " OR instr(',' || ?3 || ',', ',' || name || ',') ORDER BY type = "
-      "'table')",
-      p->pErr, "ttt", p->p->zDb, p->pDomain->zName, p->pDomain->zOptional);
-  if (zSql != 0) bxExecPlain(p->p->bx, zSql, p->pErr);
-}
-
-/* Deletes the rows of the domain in the tables of core. */
-static void forgetDomain(Leaving *p) {
-  static const char *const azSql[] = {
-      /* first, because the settings of a domain that is there stay */
-      "DELETE FROM main.blackbox_domains WHERE domain = ?1",
-      "DELETE FROM main.blackbox_settings WHERE name GLOB ?1 || '.*'",
-      "DELETE FROM main.retention_rules WHERE domain = ?1",
-  };
-  size_t i;
-  for (i = 0; i < sizeof(azSql) / sizeof(azSql[0]); i++) {
-    bxAskOnce(p->p, azSql[i], p->pErr, "t", p->pDomain->zName);
-  }
-  if (p->pDomain->zPlaces != 0) {
-    char *zSql = bxPrintf(p->pErr, "DELETE FROM main.blackbox_places WHERE %s",
-        p->pDomain->zPlaces);
-    if (zSql != 0) bxAskOnce(p->p, zSql, p->pErr, "");
-    sqlite3_free(zSql);
-  }
-}
-
 static void removeDomain(Leaving *p) {
-  eachVtab(p, dropVtab);
-  dropMade(p);
+  const BxDomain *pDomain = p->pDomain;
+  char *zSql;
+  eachVtab(p, 1);
   dropObjects(p);
-  if (p->pDomain != p->p->bx->aDomain) forgetDomain(p);
+  if (pDomain == p->p->bx->aDomain) return;
+  /* the first first, because the settings of a domain that is there stay */
+  zSql = bxPrintf(p->pErr,
+      "DELETE FROM main.blackbox_domains WHERE domain = %Q;"
+      "DELETE FROM main.blackbox_settings WHERE name GLOB '%q.*';"
+      "DELETE FROM main.retention_rules WHERE domain = %Q;"
+      "DELETE FROM main.blackbox_places WHERE %s",
+      pDomain->zName, pDomain->zName, pDomain->zName,
+      pDomain->zPlaces ? pDomain->zPlaces : "0");
+  bxExec(p->p, zSql, p->pErr);
+  sqlite3_free(zSql);
 }
 
 /*------------------------------------------------------------- function ----*/
 
-/* Among the installed domains, the last one that is not to be removed, and the
-** last one to be removed that is not complete; each to sqlite3_free(), or
-** NULL. */
-static void lookAtDomains(Leaving *p, char **pzStays, char **pzBroken) {
+/* Refuses to remove core without a domain that stays, and a domain that is not
+** complete. */
+static void checkLeaving(Leaving *p) {
   sqlite3_stmt *pStmt = bxPrepare(p->p,
-      "SELECT domain FROM main.blackbox_domains WHERE domain <> 'core'",
+      "SELECT domain FROM main.blackbox_domains WHERE domain <> 'core'"
+      " ORDER BY rowid DESC",
       p->pErr);
+  p->bCore = bxIsNamed(p->zList, "core");
   while (bxRow(pStmt, p->pErr)) {
     const char *zDomain = bxColumnText(pStmt, 0, p->pErr);
-    char **pz = pzStays;
     if (zDomain == 0) continue;
-    if (bxIsNamed(p->zList, zDomain)) {
-      if (bxCarries(p->p->bx, p->p->zDb, zDomain, p->pErr)) continue;
-      pz = pzBroken;
+    if (!bxIsNamed(p->zList, zDomain)) {
+      if (!p->bCore) continue;
+      bxFail(p->pErr, SQLITE_ERROR,
+          "ValidationError: core cannot be removed from schema %s, because %s "
+          "needs it; name %s too",
+          p->p->zDb, zDomain, zDomain);
+    } else if (!bxCarries(p->p->bx, p->p->zDb, zDomain, p->pErr)) {
+      bxFail(p->pErr, SQLITE_ERROR,
+          "CorruptedDataError: schema %s has lost tables of %s; run "
+          "blackbox_install() first",
+          p->p->zDb, zDomain);
     }
-    sqlite3_free(*pz);
-    *pz = bxPrintf(p->pErr, "%s", zDomain);
   }
   sqlite3_finalize(pStmt);
-}
-
-static void checkLeaving(Leaving *p) {
-  char *zStays = 0, *zBroken = 0;
-  lookAtDomains(p, &zStays, &zBroken);
-  p->bCore = bxIsNamed(p->zList, "core");
-  if (p->bCore && zStays != 0) {
-    bxFail(p->pErr, SQLITE_ERROR,
-        "ValidationError: core cannot be removed from schema %s, because %s "
-        "needs it; name %s too",
-        p->p->zDb, zStays, zStays);
-  }
-  if (zBroken != 0) {
-    bxFail(p->pErr, SQLITE_ERROR,
-        "CorruptedDataError: schema %s has lost tables of %s; run "
-        "blackbox_install() first",
-        p->p->zDb, zBroken);
-  }
-  sqlite3_free(zStays);
-  sqlite3_free(zBroken);
-}
-
-static int isForced(BxCall *p) {
-  const char *z;
-  if (bxArg(p, 2) == 0) return 0;
-  z = bxText(p->aArg[2], "force", 100, 0, &p->err);
-  if (z == 0 || strcmp(z, "force") == 0) return z != 0;
-  bxFail(&p->err, SQLITE_ERROR,
-      "ValidationError: the third argument of blackbox_uninstall() must be "
-      "'force', got %Q; omit it, or pass 'force'",
-      z);
-  return 0;
 }
 
 /* Checks the arguments, and removes. */
@@ -386,14 +316,29 @@ static void uninstall(Leaving *p, int bForce) {
   zNames = gathered(p);
   p->zOurs = bxPrintf(p->pErr, "[%s]", zNames ? zNames : "");
   sqlite3_free(zNames);
-  if (!bForce) refuseLoss(p);
+  if (!bForce) eachDomain(p, weighDomain);
+  zNames = gathered(p);
+  if (zNames != 0) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "NotEmptyError: blackbox_uninstall would remove from schema %s: %s; "
+        "save what you need, and then pass 'force' as third argument",
+        p->p->zDb, zNames);
+  }
+  sqlite3_free(zNames);
   eachDomain(p, refusePinned);
   eachDomain(p, removeDomain);
 }
 
 void bxUninstall(BxCall *p) {
   Leaving leaving = {0, 0, 0, 0, 0, 0, 0};
-  int bForce = isForced(p);
+  const char *zForce =
+      bxArg(p, 2) ? bxText(p->aArg[2], "force", 100, 0, &p->err) : 0;
+  if (zForce != 0 && strcmp(zForce, "force") != 0) {
+    bxFail(&p->err, SQLITE_ERROR,
+        "ValidationError: the third argument of blackbox_uninstall() must be "
+        "'force', got %Q; omit it, or pass 'force'",
+        zForce);
+  }
   leaving.pErr = &p->err;
   leaving.p = bxInstallArguments(p, &leaving.zList);
   if (p->pCtx == 0) {
@@ -412,7 +357,7 @@ void bxUninstall(BxCall *p) {
   }
   bxLock(leaving.p, &p->err);
   leaving.pText = sqlite3_str_new(p->bx->db);
-  uninstall(&leaving, bForce);
+  uninstall(&leaving, zForce != 0);
   sqlite3_free(sqlite3_str_finish(leaving.pText));
   sqlite3_free(leaving.zOurs);
   bxForgetHomes(p->bx);
