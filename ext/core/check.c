@@ -95,7 +95,7 @@ void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,
 ** (state -1) on its tables or, if it is a domain, on those that it guards (?3), except
 ** the triggers that the domain ?4 makes for tables that it found, and the indexes of
 ** the table ?5. ?2 is the schema. */
-static const char zDiffers[] = BX_FOUND
+static const char zOwnerDiffers[] = BX_FOUND
     "SELECT type, name, \"key\", state, lost, '' FROM found WHERE state < 3 "
     "UNION ALL SELECT type, name, '', -1, 0, tbl_name FROM ("
     "  SELECT type, name, tbl_name FROM main.sqlite_schema"
@@ -129,7 +129,7 @@ static int isOfDomain(BxStmts *p, const char *zName, BxErr *pErr) {
   return 0;
 }
 
-/* One row of zDiffers. Only the data of a virtual table itself could restore what it
+/* One row of zOwnerDiffers. Only the data of a virtual table itself could restore what it
 ** has lost. */
 static void differs(BxStmts *p, sqlite3_stmt *pRow, BxProblems *pOut) {
   const char *zType = bxColumnText(pRow, 0, &pOut->err);
@@ -169,7 +169,7 @@ static void differs(BxStmts *p, sqlite3_stmt *pRow, BxProblems *pOut) {
 static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
     const BxDomain *pDomain, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
-  sqlite3_stmt *pStmt = bxFound(p, zSql, 1, zDiffers, &err);
+  sqlite3_stmt *pStmt = bxFound(p, zSql, 1, zOwnerDiffers, &err);
   if (pDomain == 0) {
     bxBind(pStmt, &err, "-t", p->zDb);
   } else {

@@ -17,30 +17,35 @@ SQLITE_EXTENSION_INIT3
 #define BIG_ENDIAN_OF(word) (word)
 #endif
 
-static void digestNumber(SHA256_CTX *p, uint64_t n) {
-  unsigned char a[8];
+void bxPutNumber(unsigned char a[8], sqlite3_uint64 n) {
   int i;
-  for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)n;
-  SHA256_Update(p, a, sizeof(a));
+  for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)(n & 0xff);
 }
 
-static void digestValue(SHA256_CTX *p, sqlite3_stmt *pRow, int i, BxErr *pErr) {
-  unsigned char eType = (unsigned char)sqlite3_column_type(pRow, i);
-  SHA256_Update(p, &eType, 1);
+const void *bxColumnBytes(sqlite3_stmt *pRow, int i, unsigned char a[8],
+    size_t *pnByte, BxErr *pErr) {
+  int eType = sqlite3_column_type(pRow, i);
+  const void *pData;
+  sqlite3_uint64 n;
+  double r;
+  *pnByte = 8;
   if (eType == SQLITE_INTEGER) {
-    digestNumber(p, (uint64_t)sqlite3_column_int64(pRow, i));
-  } else if (eType == SQLITE_FLOAT) {
-    double r = sqlite3_column_double(pRow, i);
-    uint64_t n;
-    memcpy(&n, &r, sizeof(n));
-    digestNumber(p, n);
-  } else if (eType != SQLITE_NULL) {
-    const void *pData = sqlite3_column_blob(pRow, i);
-    int nByte = sqlite3_column_bytes(pRow, i);
-    if (pData == 0 && nByte > 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    digestNumber(p, (uint64_t)nByte);
-    if (pData != 0) SHA256_Update(p, pData, (size_t)nByte);
+    bxPutNumber(a, (sqlite3_uint64)sqlite3_column_int64(pRow, i));
+    return a;
   }
+  if (eType == SQLITE_FLOAT) {
+    r = sqlite3_column_double(pRow, i);
+    memcpy(&n, &r, sizeof(n));
+    bxPutNumber(a, n);
+    return a;
+  }
+  pData = sqlite3_column_blob(pRow, i);
+  *pnByte = (size_t)sqlite3_column_bytes(pRow, i);
+  if (pData == 0 && *pnByte > 0) {
+    bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    *pnByte = 0;
+  }
+  return pData ? pData : a;
 }
 
 void bxDigestRow(sqlite3_stmt *pRow, int iFirst, int nColumn,
@@ -50,7 +55,17 @@ void bxDigestRow(sqlite3_stmt *pRow, int iFirst, int nColumn,
   assert(iFirst + nColumn <= sqlite3_data_count(pRow)); /* it is on a row */
   SHA256_Init(&sha);
   for (i = iFirst; i < iFirst + nColumn && pErr->rc == SQLITE_OK; i++) {
-    digestValue(&sha, pRow, i, pErr);
+    unsigned char eType = (unsigned char)sqlite3_column_type(pRow, i);
+    unsigned char aNumber[8], aLength[8];
+    size_t nByte;
+    const void *pData = bxColumnBytes(pRow, i, aNumber, &nByte, pErr);
+    SHA256_Update(&sha, &eType, 1);
+    if (eType == SQLITE_NULL) continue;
+    if (eType == SQLITE_TEXT || eType == SQLITE_BLOB) {
+      bxPutNumber(aLength, nByte);
+      SHA256_Update(&sha, aLength, sizeof(aLength));
+    }
+    SHA256_Update(&sha, pData, nByte);
   }
   SHA256_Final(aOut, &sha);
 }

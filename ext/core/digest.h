@@ -18,6 +18,11 @@
 ** digest.c says what is hashed. */
 void bxDigestRow(sqlite3_stmt *pRow, int iFirst, int nColumn,
     unsigned char aOut[BX_DIGEST], BxErr *pErr);
+/* Writes a number in 8 bytes, the highest first. */
+void bxPutNumber(unsigned char a[8], sqlite3_uint64 n);
+/* The bytes of a value, as they are hashed: a text or a blob; a number in a. */
+const void *bxColumnBytes(
+    sqlite3_stmt *pRow, int i, unsigned char a[8], size_t *pnByte, BxErr *pErr);
 /* The SHA-256 of two parts, one after the other. */
 void bxDigestTwo(const void *a, size_t na, const void *b, size_t nb,
     unsigned char aOut[BX_DIGEST]);

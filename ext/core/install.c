@@ -37,7 +37,7 @@ static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
 }
 
 /* Refuses an object of another program with a name that blackbox needs: where it has
-** a view, it may be a table. With bDrop only what dropOthers() does not drop. */
+** a view, it may be a table. With bDrop only what dropChanged() does not drop. */
 static void refuseOthers(
     BxStmts *p, const BxDomain *pDomain, int bDrop, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxFound(p, pDomain->zSql, 0,
@@ -57,7 +57,7 @@ static void refuseOthers(
 }
 
 /* Drops the objects that differ, so that the text creates them again. */
-static void dropOthers(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
+static void dropChanged(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxFound(p, pDomain->zSql, 0,
       BX_FOUND "SELECT group_concat(printf('DROP %s IF EXISTS \"%w\".\"%w\"',"
                " type, ?2, name), ';') FROM found"
@@ -185,7 +185,7 @@ static void installDomain(
   if (iFormat == BX_FORMAT && isIntact(p, pDomain, pErr)) return;
   if (pDomain->xAdopt != 0) pDomain->xAdopt(p, pErr);
   if (bThere || !bNew) refuseOthers(p, pDomain, bThere, pErr);
-  if (bThere) dropOthers(p, pDomain, pErr);
+  if (bThere) dropChanged(p, pDomain, pErr);
   runSql(p, pDomain, pErr);
   if (pDomain->xMend != 0 && pErr->rc == SQLITE_OK) pDomain->xMend(p, pErr);
 }

@@ -140,23 +140,6 @@ static int areLeaves(Fold *p, const char *zRows) {
   return bSame;
 }
 
-/* Folds the rows of which zRows, a JSON array, has the numbers. */
-static void foldChosen(Fold *p, const char *zRows) {
-  sqlite3_stmt *pStmt = bxStmt(p->pLog->p, zNumbers, p->pErr);
-  p->iFirst = p->iEnd = 0;
-  bxBind(pStmt, p->pErr, "t", zRows);
-  while (bxRow(pStmt, p->pErr)) {
-    i64 iLeaf = sqlite3_column_int64(pStmt, 0) - 1;
-    if (iLeaf != p->iEnd) {
-      foldRange(p);
-      p->iFirst = iLeaf;
-    }
-    p->iEnd = iLeaf + 1;
-  }
-  bxDone(pStmt, p->pErr);
-  foldRange(p);
-}
-
 /* Folds the receipts among the rows from iFrom to iTo. One that is alone stays. */
 static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   static const char zChoose[] =
@@ -190,12 +173,25 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n > ?1";
   BxStmts *pStmts = p->pLog->p;
   i64 iLast = bxAsk(pStmts, zLast, p->pErr, "");
+  sqlite3_stmt *pStmt;
   char *zRows;
   if (p->pErr->rc != SQLITE_OK) return; /* iLast is not known */
   zRows = bxAskText(pStmts, zChoose, p->pErr, "iii", iFrom, iTo, iBefore);
   if (areLeaves(p, zRows)) {
     bxDo(pStmts, zSums, p->pErr, "t", zRows);
-    foldChosen(p, zRows);
+    pStmt = bxStmt(pStmts, zNumbers, p->pErr);
+    p->iFirst = p->iEnd = 0;
+    bxBind(pStmt, p->pErr, "t", zRows);
+    while (bxRow(pStmt, p->pErr)) {
+      i64 iLeaf = sqlite3_column_int64(pStmt, 0) - 1;
+      if (iLeaf != p->iEnd) {
+        foldRange(p);
+        p->iFirst = iLeaf;
+      }
+      p->iEnd = iLeaf + 1;
+    }
+    bxDone(pStmt, p->pErr);
+    foldRange(p);
   }
   sqlite3_free(zRows);
   if (p->pErr->rc != SQLITE_OK) {
@@ -205,32 +201,26 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   }
 }
 
-/* The last row of a step that begins with row iFrom; less if there is none. It ends
-** before a receipt that is not old enough, but will be. */
-static i64 endOfStep(Fold *p, i64 iFrom, i64 iBefore, i64 iNow) {
-  static const char zYoung[] =
-      "SELECT min(n) FROM main.blackbox__log WHERE n BETWEEN ?1 AND ?2"
-      " AND kind IS NULL AND at BETWEEN ?3 AND ?4";
-  i64 iTo = iFrom + STEP - 1, iYoung;
-  if (iTo > p->pLog->now.n) iTo = p->pLog->now.n;
-  iYoung =
-      bxAsk(p->pLog->p, zYoung, p->pErr, "iiii", iFrom, iTo, iBefore, iNow);
-  return iYoung > 0 ? iYoung - 1 : iTo;
-}
-
 int bxLogFold(BxLog *pLog, BxErr *pErr) {
   static const char zFirst[] =
       "SELECT kind IS NOT NULL OR at < ?2 OR at > ?3 FROM main.blackbox__log"
       " WHERE n >= ?1 ORDER BY n LIMIT 1";
+  static const char zYoung[] = /* a step ends before one that is not yet old */
+      "SELECT min(n) FROM main.blackbox__log WHERE n BETWEEN ?1 AND ?2"
+      " AND kind IS NULL AND at BETWEEN ?3 AND ?4";
   BxErr err = {SQLITE_OK, 0};
   Fold fold = {pLog, 0, 0, &err};
-  i64 iNow = bxNow(), iBefore = iNow - DAYS * (i64)BX_MS_PER_DAY, iTo;
+  i64 iNow = bxNow(), iBefore = iNow - DAYS * (i64)BX_MS_PER_DAY, iTo, iYoung;
   iBefore -= iBefore % BX_MS_PER_DAY;
   if (!bxAsk(pLog->p, zFirst, pErr, "iii", pLog->iFold, iBefore, iNow) ||
       !bxTrustedTime(pLog->p, 0, pErr)) {
     return 0;
   }
-  iTo = endOfStep(&fold, pLog->iFold, iBefore, iNow);
+  iTo = pLog->iFold + STEP - 1;
+  if (iTo > pLog->now.n) iTo = pLog->now.n;
+  iYoung =
+      bxAsk(pLog->p, zYoung, &err, "iiii", pLog->iFold, iTo, iBefore, iNow);
+  if (iYoung > 0) iTo = iYoung - 1;
   if (err.rc != SQLITE_OK || iTo < pLog->iFold) {
     bxPass(pErr, &err);
     return 0;

@@ -41,44 +41,12 @@ int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut) {
   return 1;
 }
 
-static void putNumber(unsigned char *a, sqlite3_uint64 n) {
-  int i;
-  for (i = 7; i >= 0; i--, n >>= 8) a[i] = (unsigned char)(n & 0xff);
-}
-
-/* The value of a column, as it is hashed. a has room for a number. */
-static const void *bytesOf(sqlite3_stmt *pRow, int i, int eType,
-    unsigned char a[8], size_t *pnByte, BxErr *pErr) {
-  const void *pData;
-  sqlite3_uint64 n;
-  double r;
-  *pnByte = 8;
-  switch (eType) {
-    case SQLITE_INTEGER:
-      putNumber(a, (sqlite3_uint64)sqlite3_column_int64(pRow, i));
-      return a;
-    case SQLITE_FLOAT:
-      r = sqlite3_column_double(pRow, i);
-      memcpy(&n, &r, sizeof(n));
-      putNumber(a, n);
-      return a;
-    default: break;
-  }
-  pData = sqlite3_column_blob(pRow, i);
-  *pnByte = (size_t)sqlite3_column_bytes(pRow, i);
-  if (pData == 0 && *pnByte > 0) {
-    bxFail(pErr, SQLITE_NOMEM, "out of memory");
-    *pnByte = 0;
-  }
-  return pData ? pData : a;
-}
-
 void bxLogLeafData(i64 n, i64 nKept, const MerkleHash *pFields,
     unsigned char aOut[BX_LOG_LEAF]) {
   static const char zVersion[] = "blackbox log 1\n";
   memcpy(aOut, zVersion, 15);
-  putNumber(aOut + 15, (sqlite3_uint64)n);
-  putNumber(aOut + 23, (sqlite3_uint64)nKept);
+  bxPutNumber(aOut + 15, (sqlite3_uint64)n);
+  bxPutNumber(aOut + 23, (sqlite3_uint64)nKept);
   memcpy(aOut + 31, pFields->a, BX_DIGEST);
 }
 
@@ -191,7 +159,7 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
     return;
   }
   if (!pField->bErased) {
-    pValue = bytesOf(pRow, i, pField->eType, aNumber, &nByte, pErr);
+    pValue = bxColumnBytes(pRow, i, aNumber, &nByte, pErr);
     memcpy(aHead, pField->salt.a, BX_DIGEST);
     aHead[BX_DIGEST] = (unsigned char)pField->eType;
     bxDigestTwo(aHead, sizeof(aHead), pValue, nByte, pField->hash.a);
@@ -254,7 +222,7 @@ static void makeLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
   pOut->aSalt = sqlite3_column_blob(pRow, 1);
   pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
   if (pOut->nSalt == BX_DIGEST) { /* the secret, which is longer than a salt */
-    putNumber(aNumber, (sqlite3_uint64)pOut->n);
+    bxPutNumber(aNumber, (sqlite3_uint64)pOut->n);
     bxDigestTwo(pOut->aSalt, BX_DIGEST, aNumber, 8, pOut->salt.a);
     pOut->aSalt = pOut->salt.a;
   }

@@ -15,26 +15,16 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 MerkleHash bxMerkleLeaf(const void *a, size_t n) {
-  static const unsigned char zero = 0;
   MerkleHash hash;
-  SHA256_CTX sha;
-  SHA256_Init(&sha);
-  SHA256_Update(&sha, &zero, 1);
-  SHA256_Update(&sha, a, n);
-  SHA256_Final(hash.a, &sha);
+  bxDigestTwo("\0", 1, a, n, hash.a);
   return hash;
 }
 
 MerkleHash bxMerkleNode(const MerkleHash *pLeft, const MerkleHash *pRight) {
-  unsigned char a[1 + 2 * BX_DIGEST];
-  MerkleHash hash;
-  SHA256_CTX sha;
-  a[0] = 1;
-  memcpy(a + 1, pLeft->a, BX_DIGEST);
-  memcpy(a + 1 + BX_DIGEST, pRight->a, BX_DIGEST);
-  SHA256_Init(&sha);
-  SHA256_Update(&sha, a, sizeof(a));
-  SHA256_Final(hash.a, &sha);
+  MerkleHash aPair[2], hash;
+  aPair[0] = *pLeft;
+  aPair[1] = *pRight;
+  bxDigestTwo("\1", 1, aPair, sizeof(aPair), hash.a);
   return hash;
 }
 
@@ -63,11 +53,9 @@ void bxFrontierAdd(
 
 MerkleHash bxFrontierRoot(const Frontier *p) {
   MerkleHash root;
-  SHA256_CTX sha;
   int i;
   if (p->nHash == 0) { /* the hash of nothing */
-    SHA256_Init(&sha);
-    SHA256_Final(root.a, &sha);
+    bxDigestTwo("", 0, "", 0, root.a);
     return root;
   }
   root = p->a[p->nHash - 1];

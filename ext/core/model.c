@@ -87,7 +87,7 @@ static const char zRowQueries[] =
 
 /* Appends the rows of a table of the model to what was found, if it is asked for.
 ** Returns whether there are any. */
-static int findRows(BxStmts *p, sqlite3 *pModel, const char *zTable, int bRows,
+static int modelRows(BxStmts *p, sqlite3 *pModel, const char *zTable, int bRows,
     sqlite3_str *pFound, BxErr *pErr) {
   sqlite3_stmt *pQueries = bxPlain(pModel, zRowQueries, pErr);
   sqlite3_stmt *pRows = 0;
@@ -183,7 +183,7 @@ sqlite3_stmt *bxFound(
       int eState = sqlite3_column_int(pStmt, 3), bFilled = 0;
       if (pErr->rc == SQLITE_OK && strcmp(zType, "table") == 0) {
         bFilled =
-            findRows(p, pModel, zName, bRows && eState >= 3, pFound, pErr);
+            modelRows(p, pModel, zName, bRows && eState >= 3, pFound, pErr);
       }
       if (pErr->rc != SQLITE_OK || sqlite3_column_int(pStmt, 2)) continue;
       sqlite3_str_appendf(pFound, "[\"%s\",", zType);

@@ -286,7 +286,7 @@ static void removeDomain(Leaving *p) {
 static void checkLeaving(Leaving *p) {
   sqlite3_stmt *pStmt = bxPrepare(p->p,
       "SELECT domain FROM main.blackbox_domains WHERE domain <> 'core'"
-      " ORDER BY rowid DESC",
+      " ORDER BY domain DESC",
       p->pErr);
   p->bCore = bxIsNamed(p->zList, "core");
   while (bxRow(pStmt, p->pErr)) {
