@@ -306,8 +306,9 @@ static const BxTable aTables[] = {
         10, 1, 2, bxPayloadLoops, 0, 0},
     {"payload_backtest",
         "agent_id, event_id, at, rule, level, count, threshold, tool, seqs, "
-        "tokens, sentence, what HIDDEN, since HIDDEN, until HIDDEN",
-        11, 1, 3, bxPayloadBacktest, 0, 0},
+        "tokens, sentence, evidence, calls, what HIDDEN, since HIDDEN, "
+        "until HIDDEN",
+        13, 1, 3, bxPayloadBacktest, 0, 0},
     {"payload_usage",
         "model, input, cache_write, cache_read, output, reasoning, "
         "cache_write_1h, of_request HIDDEN, of_response HIDDEN",

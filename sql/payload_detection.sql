@@ -148,6 +148,6 @@ INSERT INTO main.blackbox_places(format, source, kind, place)
 SELECT 'text', 'request', 'error', column1 FROM (VALUES
   ('[Ee]rror:*'), ('[Ee]rror [a-z]*'), ('Traceback (most recent call last)*'),
        ('Exit code: [1-9]*'), ('Exit code [1-9]*'),
-       ('*Process exited with code [1-9]*'), ('{"error":*'),
+       ('*Process exited with code [1-9]*Output:??*'), ('{"error":*'),
        ('*"exit_code":[1-9]*'), ('*"exit_code": [1-9]*')) WHERE 1
 ON CONFLICT DO NOTHING;

@@ -87,13 +87,15 @@ CREATE TABLE IF NOT EXISTS main.payload_agents(
 
 -- seqs: a JSON array of the seq of each exchange of the ring that is part of it.
 -- thing: a hash of what repeats. tokens: those since the loop began. sentence:
--- the same in words. action: 'record', or 'kill_switch' with its id.
+-- the same in words. action: 'record', or 'kill_switch' with its id. evidence: a JSON array
+-- of the calls, the oldest first, from the one on that was new last: seq, tool, and result,
+-- which is 'new', 'again' or 'error'.
 CREATE TABLE IF NOT EXISTS main.payload_verdicts(
   id INTEGER PRIMARY KEY,
   at, ring, agent_id, rule, level,
   count NUMERIC, threshold NUMERIC,
   tool, turn, thing, seqs, tokens, sentence, action,
-  kill_switch_event_id
+  kill_switch_event_id, evidence
 );
 
 -- NULL in agent_id, rule or tool is any. until: milliseconds since 1970 UTC;

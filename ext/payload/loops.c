@@ -180,10 +180,52 @@ static int isNew(
   return 1;
 }
 
+#define SHOWN_BYTES 100 /* of arguments, and of a result */
+
+/* A text on one line, cut where a character ends. */
+static void putShort(sqlite3_str *pOut, Text text) {
+  i64 i, n = text.n < SHOWN_BYTES ? text.n : SHOWN_BYTES;
+  while (n > 0 && n < text.n && (text.z[n] & 0xc0) == 0x80) n--;
+  for (i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)text.z[i];
+    sqlite3_str_appendchar(pOut, 1, c < ' ' ? ' ' : (char)c);
+  }
+  if (n < text.n) sqlite3_str_appendall(pOut, "...");
+}
+
+/* The last nCall calls of an exchange and their results, a line each, so that a person
+** sees what the agent did. */
+static char *sayCalls(
+    LoopReport *p, sqlite3_stmt *pStmt, int nCall, BxErr *pErr) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  Exchange exchange;
+  i64 i;
+  bxExchangeRead(&exchange, &p->rules.formats, sqlite3_column_value(pStmt, 2),
+      sqlite3_column_value(pStmt, 3), pErr);
+  for (i = exchange.n; i > 0 && nCall > 0; i--) {
+    nCall -= !exchange.a[i - 1].bResult;
+  }
+  for (; i < exchange.n; i++) {
+    const Call *pCall = &exchange.a[i];
+    if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, '\n');
+    if (pCall->bResult) {
+      sqlite3_str_appendall(pOut, pCall->iError == 1 ? "  error: " : "  = ");
+      putShort(pOut, pCall->result);
+    } else {
+      putShort(pOut, pCall->tool);
+      sqlite3_str_appendchar(pOut, 1, ' ');
+      putShort(pOut, pCall->arguments);
+    }
+  }
+  bxExchangeFree(&exchange);
+  return bxFinish(pOut, pErr);
+}
+
 static void backtestRule(LoopReport *p, Found *pFound, RuleKind eRule, i64 n,
     sqlite3_stmt *pStmt, BxErr *pErr) {
   Finding finding;
   i64 iTime = sqlite3_column_int64(pStmt, 4);
+  char *zEvidence, *zCalls;
   if (!p->rules.a[eRule].bEnabled || pErr->rc != SQLITE_OK) return;
   bxRuleLook(&p->rules, eRule, &p->track, n, &finding);
   if (finding.n == 0 || finding.rCount < p->rules.a[eRule].rThreshold ||
@@ -193,7 +235,14 @@ static void backtestRule(LoopReport *p, Found *pFound, RuleKind eRule, i64 n,
   }
   putFinding(p, &finding, pErr);
   putJsonText(p->pRows, ",", bxColumnText(pStmt, 1, pErr));
-  sqlite3_str_appendf(p->pRows, ",%lld]", iTime);
+  sqlite3_str_appendf(p->pRows, ",%lld", iTime);
+  zEvidence = bxRuleEvidence(&finding, &p->track, pErr);
+  putJsonText(p->pRows, ",", zEvidence);
+  sqlite3_free(zEvidence);
+  zCalls = sayCalls(p, pStmt, finding.n + 1, pErr);
+  putJsonText(p->pRows, ",", zCalls);
+  sqlite3_free(zCalls);
+  sqlite3_str_appendchar(p->pRows, 1, ']');
 }
 
 /* How many bytes the request has in common with the one before, whose place it
@@ -267,7 +316,8 @@ sqlite3_stmt *bxPayloadBacktest(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zSql[] =
       "SELECT value ->> 0, value ->> 11, value ->> 12, value ->> 1, "
       "value ->> 2, value ->> 4, value ->> 5, value ->> 7, value ->> 8, "
-      "value ->> 9, value ->> 10 FROM json_each(?1)";
+      "value ->> 9, value ->> 10, value ->> 13, value ->> 14 FROM "
+      "json_each(?1)";
   const char *zWhat =
       bxText(apArg[0], "kill_switch_event_id or agent_id", 1024, 0, pErr);
   i64 iFrom = apArg[1] != 0 ? bxTime(apArg[1], "from", pErr) : 0;

@@ -244,8 +244,8 @@ static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   static const char zSql[] =
       "INSERT INTO main.payload_verdicts(at, ring, agent_id, rule, level, "
       "count, threshold, tool, turn, thing, seqs, tokens, sentence, action, "
-      "kill_switch_event_id) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, "
-      "?11, ?12, ?13, ?14, ?15)";
+      "kill_switch_event_id, evidence) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
+      "?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
   const Rule *pRule = &p->pRules->a[pFinding->eRule];
   const Track *pTrack = p->pTrack;
   const Step *pStep = TRACK_STEP(pTrack, pFinding->aStep[0]);
@@ -253,7 +253,7 @@ static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   int bNamed = p->zKill[0] != 0;
   BxErr err = {SQLITE_OK, 0};
   i64 hThing = bxRuleThing(pFinding, pTrack);
-  char *zSeqs, *zSay, *zNumber, *zThreshold;
+  char *zSeqs, *zSay, *zNumber, *zThreshold, *zEvidence;
   if (isRaised(p, pFinding, hThing, bKill, pErr) ||
       bxRuleAllowed(p->pHome, pFinding, pTrack, p->pPush->zAgent,
           p->pPush->iTime, pErr)) {
@@ -262,22 +262,24 @@ static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   if (bKill && !bNamed) nameKill(p, pErr);
   zSeqs = bxRuleSeqs(pFinding, pTrack, pErr);
   zSay = bxRuleSay(pFinding, pTrack, p->pPush->zAgent, pErr);
+  zEvidence = bxRuleEvidence(pFinding, pTrack, pErr);
   zNumber = bxPrintf(pErr, "%!.15g", pFinding->rCount);
   zThreshold = bxPrintf(pErr, "%!.15g", pRule->rThreshold);
   bxPass(&err, pErr);
   bxLogBegin(p->pHome, &err);
-  bxDo(p->pHome, zSql, &err, "itttttttiitittt", p->pPush->iTime, p->zRing,
+  bxDo(p->pHome, zSql, &err, "itttttttiititttt", p->pPush->iTime, p->zRing,
       p->pPush->zAgent, bxRuleName(pFinding->eRule),
       pRule->bStop ? "stop" : "alert", zNumber, zThreshold,
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
-      bKill ? p->zKill : 0);
+      bKill ? p->zKill : 0, zEvidence);
   tellVerdict(p, pFinding, zSay, bKill, &err);
   bxLogFollow(p->pHome->bx, &err);
   if (err.rc != SQLITE_OK && !bNamed) p->zKill[0] = 0;
   passOver(p, &err, pErr);
   sqlite3_free(zSeqs);
   sqlite3_free(zSay);
+  sqlite3_free(zEvidence);
   sqlite3_free(zNumber);
   sqlite3_free(zThreshold);
 }

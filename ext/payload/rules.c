@@ -179,6 +179,8 @@ static void lookNoProgress(
   if (n >= 2 * nNeed * p->nDistinct && nLeast < n / (2 * p->nDistinct)) {
     nLeast = n / (2 * p->nDistinct);
   }
+  p->nAgain = p->n;
+  if (n < pWindow->n) p->iNew = pWindow->ap[n]->n;
   /* what was new at its beginning counts as well */
   nOwn = countOwn(p, pWindow, n, aiClass);
   p->rCount = nLeast + nOwn;
@@ -201,11 +203,13 @@ static void lookSameError(Finding *p, const Window *pWindow) {
   int i;
   for (i = 0; i < pWindow->n; i++) {
     const Step *pStep = pWindow->ap[i];
-    if (pStep->iError != 1 || pStep->bOld) break;
-    if (pStep->hResult != pWindow->ap[0]->hResult) break;
+    p->iNew = pStep->n;
+    if (pStep->iError != 1 || pStep->bOld) return;
+    if (pStep->hResult != pWindow->ap[0]->hResult) return;
     count(p, pStep);
     p->hThing = pStep->hResult;
   }
+  p->iNew = 0;
 }
 
 static void lookErrors(Finding *p, const Window *pWindow) {
@@ -334,6 +338,34 @@ char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr) {
     if (iSeq == iLast) continue;
     sqlite3_str_appendf(pStr, iLast < 0 ? "%lld" : ",%lld", iSeq);
     iLast = iSeq;
+  }
+  sqlite3_str_appendchar(pStr, 1, ']');
+  return bxFinish(pStr, pErr);
+}
+
+static void putStep(sqlite3_str *p, const Step *pStep, const char *zResult) {
+  sqlite3_str_appendf(p,
+      "%s{\"seq\":%lld,\"tool\":", sqlite3_str_length(p) > 1 ? "," : "",
+      pStep->iSeq);
+  if (pStep->zTool[0] != 0) {
+    bxAppendJson(p, pStep->zTool, (int)strlen(pStep->zTool));
+  } else {
+    sqlite3_str_appendall(p, "null");
+  }
+  sqlite3_str_appendf(
+      p, ",\"result\":\"%s\"}", pStep->iError == 1 ? "error" : zResult);
+}
+
+char *bxRuleEvidence(const Finding *p, const Track *pTrack, BxErr *pErr) {
+  sqlite3_str *pStr = sqlite3_str_new(0);
+  int i, bAgain = p->eRule <= RULE_SAME_ERROR;
+  sqlite3_str_appendchar(pStr, 1, '[');
+  if (p->iNew != 0 && (p->n == 0 || p->iNew < p->aStep[p->n - 1])) {
+    putStep(pStr, TRACK_STEP(pTrack, p->iNew), "new");
+  }
+  for (i = p->n - 1; i >= 0 && p->eRule <= RULE_REPEAT; i--) {
+    putStep(pStr, TRACK_STEP(pTrack, p->aStep[i]),
+        bAgain && i < p->nAgain ? "again" : "new");
   }
   sqlite3_str_appendchar(pStr, 1, ']');
   return bxFinish(pStr, pErr);

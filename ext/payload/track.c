@@ -141,7 +141,7 @@ static int isId(const char *z, const char *zEnd) {
 
 /* Whether what stands before a number says that it is drawn anew each time. */
 static int isNamed(const char *zBegin, const char *z) {
-  static const char *const azName[] = {"pid", "port", "tid"};
+  static const char *const azName[] = {"pid", "port", "tid", "chunk id"};
   size_t i;
   while (z > zBegin && strchr(" :=#[(\"'", z[-1]) != 0) z--;
   for (i = 0; i < sizeof(azName) / sizeof(azName[0]); i++) {
@@ -562,8 +562,13 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   } else {
     p->iDirty = p->nStep + 1;
   }
-  /* the model may be anywhere */
-  if (pRules->a[RULE_COST].bEnabled) memset(&p->head, 0, sizeof(p->head));
+  /* The model may be anywhere. A request that is the same as before though a call was
+  ** answered is a window without ids: its last result is new. */
+  if (pRules->a[RULE_COST].bEnabled ||
+      (last.hArguments != 0 && last.hCall == 0 && last.iError < 0 &&
+          shared.n == bxBytes(pRequest))) {
+    memset(&p->head, 0, sizeof(p->head));
+  }
   bxExchangeReadOn(&adding.exchange, &pRules->formats, pRequest, pResponse,
       &shared, &p->head, (int)p->nItem, pErr);
   bBegins = adding.exchange.hFirst != 0 && adding.exchange.hFirst == p->hFirst;

@@ -82,6 +82,8 @@ typedef struct Finding {
   i64 hThing;    /* what repeats */
   int nDistinct; /* of no_progress: how many calls differ */
   int bVaried;   /* and whether numbers or ids of theirs do */
+  i64 iNew;      /* the step before these that was new; 0: not known */
+  int nAgain;    /* how many of these are not new: the first ones */
   int n;         /* steps that are part of it, the newest first */
   i64 aStep[TRACK_STEPS];
 } Finding;
@@ -103,6 +105,9 @@ int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
     const char *zAgent, i64 iTime, BxErr *pErr);
 i64 bxRuleThing(const Finding *p, const Track *pTrack);
 char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr);
+/* The steps of a finding as a JSON array, the oldest first, with the last one before it that
+** was new: {"seq", "tool", "result"}, where result is new, again or error. */
+char *bxRuleEvidence(const Finding *p, const Track *pTrack, BxErr *pErr);
 i64 bxRuleTokens(const Finding *p, const Track *pTrack);
 
 /* track.c: an exchange becomes steps */

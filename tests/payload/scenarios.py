@@ -6,6 +6,9 @@ import json
 import random
 
 LOOPS, INNOCENT = {}, {}
+MISSED = {  # loops that the rules do not find
+    "an edit that fails in other words, and a look",  # each failure quotes another text
+    "a summary in place of all every three calls"}  # as another conversation would begin
 
 
 def loop(make):
@@ -502,3 +505,134 @@ def a_request_that_is_sent_every_minute():
 @innocent
 def a_build_that_takes_a_quarter_of_an_hour():
     return stream(times(22, lambda i: ("ci_status", {"run": 5}, "in_progress")) + [("ci_status", {"run": 5}, "success")], gap=40000)
+
+
+# ---- after the outputs of recorded sessions: Codex, Claude Code, a travel agency, browsers
+
+def codex_output(i, output, code="exited with code 0", tokens=63):
+    return (f"Chunk ID: {drawn(i) & 0xffffff:06x}\nWall time: {i % 3}.{1000 + 37 * i:04d} seconds\n"
+            f"Process {code}\nOriginal token count: {tokens}\nOutput:\n{output}")
+
+
+def rg(i, pattern, output, code="exited with code 0"):
+    return ("exec_command", {"cmd": f"rg -n {pattern} src", "workdir": "/work", "yield_time_ms": 1000},
+            codex_output(i, output, code))
+
+
+def flights(day, origin="IAH"):
+    return ("search_direct_flight", {"origin": origin, "destination": "SEA", "date": f"2024-05-{day:02d}"}, "[]")
+
+
+def rebook(i):
+    return ("update_reservation_flights", {"reservation_id": "HXDUBJ", "flights": [{"flight_number": f"HAT{word(i, 3)}"}]},
+            "Error: gift card balance is not enough")
+
+
+USER_RECORD = '{"name": {"first_name": "Mia", "last_name": "Li"}, "address": {"city": "Austin", "zip": "78750"}}'
+
+LOOPS["a search whose output has another chunk id"] = lambda: stream(times(9, lambda i: rg(i, "usage", "1:# git-sync\n11:## Why")))
+LOOPS["a process that prints nothing"] = lambda: stream(times(25, lambda i: (
+    "write_stdin", {"session_id": 74366, "chars": "", "yield_time_ms": 1000},
+    codex_output(i, "", "running with session ID 74366", 0))), gap=1300)
+LOOPS["a gift card with too little on it"] = lambda: stream(times(9, rebook))
+LOOPS["three days without a flight, again and again"] = lambda: stream(times(21, lambda i: flights(11 + i % 3)))
+LOOPS["a record of a user"] = lambda: stream(times(7, lambda i: ("get_user_details", {"user_id": "mia_li_3668"}, USER_RECORD)))
+LOOPS["a plan that stays as it is"] = lambda: stream(times(8, lambda i: (
+    "update_plan", {"plan": [{"step": "Review the sections", "status": "in_progress"}]}, "Plan updated")))
+LOOPS["a diff and a build in turn"] = lambda: stream(times(16, lambda i: [
+    ("Bash", {"command": "git diff main.go"}, "diff --git a/main.go b/main.go\nindex 4a0a172..c4b018c 100644\n+version"),
+    ("Bash", {"command": "go build ./..."}, "main.go:14:2: undefined: versioninfo")][i % 2]))
+LOOPS["a search of tools"] = lambda: stream(times(7, lambda i: ("search_tools", {"queries": ["refunds"]}, "[]")))
+LOOPS["an agent that is started again"] = lambda: stream(times(7, lambda i: (
+    "Agent", {"description": "Explore the repository", "prompt": "Find the entry point."}, "I could not find it.")))
+LOOPS["a question that is declined"] = lambda: stream(times(6, lambda i: (
+    "AskUserQuestion", {"questions": [{"question": "Which option?"}]}, "User declined to answer questions")), gap=4000)
+LOOPS["a skill that only starts"] = lambda: stream(times(7, lambda i: ("Skill", {"skill": "ship"}, "Launching skill: ship")))
+LOOPS["an edit that fails in other words, and a look"] = lambda: stream(times(20, lambda i: [
+    ("Read", {"file_path": "main.go"}, SOURCE),
+    ("Edit", {"file_path": "main.go", "old_string": word(i, 20), "new_string": "x"},
+     f"<tool_use_error>String to replace not found in file.\nString: {word(i, 20)}</tool_use_error>")][i % 2]))
+
+
+@loop
+def a_browser_that_scrolls_at_its_end():
+    talk = Talk(system="Give Thought and Action.")
+    for i in range(12):
+        talk.say(f"Thought: {word(i, 14)} {word(i + 9)} below.\nAction: Scroll [WINDOW]; down", [
+            {"type": "text", "text": "Observation: please analyze the attached screenshot."},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}])
+    return talk.end()
+
+
+def gemini_talk(calls, keep=None):
+    """A conversation without ids; keep: of how many contents the window is, behind the first."""
+    first, contents, out = {"role": "user", "parts": [{"text": "Find the order."}]}, [], []
+    for i, (tool, arguments, result) in enumerate(calls):
+        said = {"role": "model", "parts": [{"functionCall": {"name": tool, "args": arguments}}]}
+        sent = contents if keep is None else contents[-keep:]
+        out.append((json.dumps({"contents": [first, *sent]}), json.dumps({"candidates": [{"content": said}]}), 1500 * i))
+        contents = contents + [said, {"role": "user", "parts": [
+            {"functionResponse": {"name": tool, "response": {"result": result}}}]}]
+    return out
+
+
+LOOPS["a window without ids"] = lambda: gemini_talk(times(20, lambda i: ("get_order", {"id": 7}, "closed")), 6)
+INNOCENT["work in a window without ids"] = lambda: gemini_talk(
+    times(20, lambda i: ("get_order", {"id": i}, word(i))), 6)
+INNOCENT["polls in a window without ids"] = lambda: gemini_talk(
+    times(20, lambda i: ("progress", {}, f"{5 * i} %")), 6)
+
+
+@loop
+def a_summary_in_place_of_all_every_three_calls():
+    talk = Talk()
+    for i in range(18):
+        talk.call(("Bash", {"command": "make test"}, "1 failed"))
+        if i % 3 == 2:
+            talk.messages = talk.head[:1] + [{"role": "user", "content": f"Summary: {word(i, 20)}. Go on."}]
+    return talk.end()
+
+
+@innocent
+def work_with_summaries_in_place_of_all():
+    talk = Talk()
+    for i in range(18):
+        talk.call(edit(i))
+        if i % 3 == 2:
+            talk.call(("Bash", {"command": "make test"}, "All tests passed"))
+            talk.messages = talk.head[:1] + [{"role": "user", "content": f"Summary: {word(i, 20)}. Go on."}]
+    return talk.end()
+
+
+_works("ten days without a flight", lambda: times(10, lambda i: flights(11 + i)) + times(10, lambda i: flights(11 + i, "HOU")))
+_works("thoughts between calls", lambda: pairs(
+    12, lambda i: ("think", {"thought": f"{word(i, 20)} {word(i + 9)}"}, ""),
+    lambda i: ("get_reservation_details", {"reservation_id": word(i, 6).upper()}, json.dumps({"user": word(i)}))))
+_works("sums", lambda: times(14, lambda i: ("calculate", {"expression": f"{282 + 7 * i} - 130 + {i}"}, f"{152 + 8 * i}.0")))
+_works("sums that come to nothing", lambda: times(7, lambda i: ("calculate", {"expression": f"{100 + i} - {100 + i}"}, "0.0")))
+_works("plans that go on", lambda: [c for i in range(9) for c in (
+    ("update_plan", {"plan": [{"step": word(k), "status": "completed" if k < i else "pending"} for k in range(9)]}, "Plan updated"),
+    rg(i, word(i), f"{i}:{word(i)}"))])
+_works("a file read by pieces", lambda: times(16, lambda i: (
+    "Read", {"file_path": "main.go", "offset": 60 * i, "limit": 60}, "\n".join(f"{60 * i + k}\t{word(i + 7 * k)}" for k in range(30)))))
+_works("searches that end with code 1", lambda: times(7, lambda i: rg(i, word(i), "", "exited with code 1")) + [edit(1)])
+_works("files that are created", lambda: times(12, lambda i: (
+    "Write", {"file_path": f"/work/docs/{word(i)}.md", "content": word(i, 40)}, f"File created successfully at: /work/docs/{word(i)}.md")))
+_works("four cards, and the fourth pays", lambda: times(3, lambda i: (
+    "book_reservation", {"payment_id": f"gift_card_{word(i, 7)}"}, f"Error: not enough balance in payment method gift_card_{word(i, 7)}"))
+    + [("book_reservation", {"payment_id": "credit_card_x"}, '{"reservation_id": "HATHAV"}')])
+_works("a push that prints how far it is", lambda: times(15, lambda i: (
+    "write_stdin", {"session_id": 31508, "chars": ""}, codex_output(i, f"Writing objects: {6 * i} % ({60 * i}/1000)", "running with session ID 31508"))),
+    gap=3000)
+_works("questions with answers", lambda: times(6, lambda i: (
+    "AskUserQuestion", {"questions": [{"question": word(i, 20)}]}, f'User has answered your questions: "{word(i, 20)}"="Option B"')), gap=30000)
+
+
+@innocent
+def a_browser_that_goes_from_page_to_page():
+    talk = Talk(system="Give Thought and Action.")
+    for i in range(14):
+        talk.say(f"Thought: {word(i, 14)}.\nAction: {'Click' if i % 2 else 'Type'} [{3 * i + 2}]; {word(i)}", [
+            {"type": "text", "text": "Observation: please analyze the attached screenshot."},
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{word(i, 30)}"}}])
+    return talk.end()

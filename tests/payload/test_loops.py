@@ -147,8 +147,13 @@ def test_what_a_user_says_between_does_not_hide_a_loop(db):
     assert [step["turn"] for step in calls_of(db)] == [1 + i // 3 for i in range(8)]
 
 
-SCENARIOS = [(name, make, True) for name, make in scenarios.LOOPS.items()] \
+SCENARIOS = [(name, make, name not in scenarios.MISSED) for name, make in scenarios.LOOPS.items()] \
     + [(name, make, False) for name, make in scenarios.INNOCENT.items()]
+
+
+def test_the_bounds_of_the_scenarios():
+    assert len(scenarios.LOOPS) >= 60 and len(scenarios.INNOCENT) >= 40
+    assert len(scenarios.MISSED) <= 0.1 * len(scenarios.LOOPS) and scenarios.MISSED <= set(scenarios.LOOPS)
 
 
 @pytest.mark.parametrize("make, loops", [row[1:] for row in SCENARIOS], ids=[row[0] for row in SCENARIOS])
@@ -269,6 +274,24 @@ def test_a_verdict_explains_itself(db):
                 "tokens, sentence, action, kill_switch_event_id FROM payload_verdicts") == [
         (4000, "ring", "a", "no_progress", "stop", 4, 4, "f", 1, "[1,2,3,4]", 330,
          "a called f 4 times with the same arguments and got the same result", "record", None)]
+
+
+def evidence_of(db, rule):
+    return [[tuple(step.values()) for step in json.loads(text)]
+            for text, in rows(db, "SELECT evidence FROM payload_verdicts WHERE rule = ?", rule)]
+
+
+def test_a_verdict_says_which_calls_it_means_and_what_was_new_last(db):
+    watch(db)
+    push(db, sessions.chat([("edit", {"x": 1}, "written")] + calls(4)))
+    assert evidence_of(db, "no_progress") == [[(2, "f", "new"), (3, "f", "again"), (4, "f", "again"), (5, "f", "again")]]
+
+
+def test_the_last_news_before_a_long_loop_and_before_errors(db):
+    watch(db)
+    push(db, sessions.chat([("edit", {"x": 1}, "written")] + calls(
+        6, arguments=lambda i: {"x": "abcdef"[i]}, result="Error: no")))
+    assert evidence_of(db, "same_error") == [[(1, "edit", "new")] + [(i, "f", "error") for i in range(2, 8)]]
 
 
 def test_the_same_loop_is_raised_once_a_turn(db):
@@ -793,6 +816,16 @@ def test_backtest_finds_in_the_evidence_what_was_found(db):
     db.execute("UPDATE payload_rules SET threshold = 3 WHERE rule = 'no_progress'")
     assert rows(db, "SELECT event_id, count FROM payload_backtest('a')") == [("e3", 3)]
     assert one(db, "SELECT total_changes()") - before == 1  # the rule
+
+
+def test_backtest_shows_the_calls_so_that_a_person_can_judge(db):
+    watch(db, "kill_switch")
+    push(db, sessions.chat([("read", {"path": "a.c"}, "x" * 200)] + calls(
+        4, arguments={"cmd": "make"}, result="Error: no\nrule")))
+    (shown, evidence), = rows(db, "SELECT calls, evidence FROM payload_backtest('a') WHERE rule = 'no_progress'")
+    assert shown.splitlines() == ['read {"path":"a.c"}', "  = " + "x" * 100 + "..."] \
+        + ['f {"cmd":"make"}', "  error: Error: no rule"] * 4
+    assert json.loads(evidence) == json.loads(one(db, "SELECT evidence FROM payload_verdicts"))
 
 
 def test_backtest_of_the_archive_keeps_agents_apart(db):
