@@ -252,9 +252,10 @@ void bxBodyPage(Ring *p, sqlite3_stmt *pStmt, int iParam, BxErr *pErr) {
   RingBodies *pB = p->pBodies;
   BodyLog *pLog = &pB->log;
   unsigned char *z = pB->aPage + 8;
-  i64 i, iEnd = bxBodyEnd(pLog);
-  if (pErr->rc != SQLITE_OK) return;
+  i64 i, iEnd;
+  if (pErr->rc != SQLITE_OK) return; /* the log may be half written */
   assert(pLog->iNo > 0);
+  iEnd = bxBodyEnd(pLog);
   if (iEnd == 0) {
     sqlite3_bind_null(pStmt, iParam);
     return;
