@@ -14,7 +14,8 @@
 //
 // Invariants: the caller gets the same bytes, status, headers and errors as without
 // the recorder. An error of recording goes to onError, and never to the caller. Nothing waits
-// for a lock: exchanges stay in memory until it is gone, and are pushed in their order.
+// for a lock: exchanges stay in memory until it is gone, and are pushed in their order. So do
+// those that end while the host reads from an iterator of better-sqlite3.
 //
 // Limits: a response is kept in memory until it has ended. One that nobody reads or
 // cancels, such as when the process dies, is not recorded. While the file is locked, the

@@ -153,6 +153,20 @@ test("a lock is not waited for: the answer, the call and the record", async () =
   assert.equal(Object.values(made.db.prepare("PRAGMA busy_timeout").get())[0], 5000);
 });
 
+test("an exchange that ends while the host reads row by row is recorded afterwards", async () => {
+  const made = recorder();
+  const reading = made.db.prepare("SELECT 1 UNION SELECT 2").iterate();
+  reading.next();
+  await loop(made.fetch, 1);
+  stop(made.other);
+  await assert.rejects(loop(made.fetch), STOPPED);
+  reading.return();
+  for (let i = 0; i < 100 && rows(made.db, "SELECT 1 FROM ring").length < 1; i++) {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  assert.deepEqual(rows(made.db, "SELECT count(*) FROM ring"), [[1]]);
+});
+
 test("a file that cannot be read lets the call go, and tells it", async () => {
   const errors = [];
   const made = recorder({}, false);
