@@ -54,16 +54,14 @@
 -- items in one, 67,108,864 bytes in a payload.
 
 CREATE VIEW IF NOT EXISTS main.rollouts AS
-SELECT id, created, updated, expires_at, status, last_sequence + 1 AS item_count,
-       last_sequence, user_sequence IS NOT NULL AS has_user_event, turns, bytes, title,
-       source, cwd, originator, cli_version, model_provider, forked_from,
-       first_user_message, coalesce(format, 'codex') AS format, source_id, parent, agent,
-       model, branch,
-       (SELECT payload ->> 'instructions' FROM rollout__data
-         WHERE id = no << 32
-           AND (json_valid(payload) OR json_valid(payload || ' '))) AS instructions,
-       (SELECT payload FROM rollout__data WHERE id = no << 32) AS session_meta
-  FROM rollout__heads LEFT JOIN rollout__about USING (no);
+SELECT id, created, updated, expires_at, status, last_sequence + 1 AS item_count, last_sequence,
+  user_sequence IS NOT NULL AS has_user_event, turns, bytes, title, source, cwd, originator, cli_version,
+  model_provider, forked_from, first_user_message, coalesce(format, 'codex') AS format, source_id, parent,
+  agent, model, branch,
+  (SELECT payload ->> 'instructions' FROM rollout__data
+    WHERE id = no << 32 AND (json_valid(payload) OR json_valid(payload || ' '))) AS instructions,
+  (SELECT payload FROM rollout__data WHERE id = no << 32) AS session_meta
+FROM rollout__heads LEFT JOIN rollout__about USING (no);
 
 -- A conversation that exists gets a status that its table refuses: REPLACE would take it.
 -- What lists show of the session_meta beside its title is derived by the module.
@@ -71,46 +69,35 @@ CREATE TRIGGER IF NOT EXISTS main.rollouts_insert
 INSTEAD OF INSERT ON rollouts
 BEGIN
   SELECT CASE
-    WHEN coalesce(NEW.updated, NEW.item_count, NEW.last_sequence, NEW.has_user_event, NEW.turns,
-           NEW.bytes, NEW.source, NEW.cwd, NEW.originator, NEW.cli_version, NEW.model_provider,
-           NEW.forked_from, NEW.first_user_message, NEW.format, NEW.source_id, NEW.parent,
-           NEW.agent, NEW.model, NEW.branch) IS NOT NULL
-    THEN RAISE(ABORT, 'ReadOnlyError: give id, created, expires_at, status, title, instructions and session_meta; the other columns are computed from the session_meta and the items')
-    WHEN NEW.session_meta IS NULL THEN NULL
-    WHEN CASE WHEN NOT (json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')) THEN 1
-              WHEN json_type(NEW.session_meta) <> 'object' THEN 1
-              ELSE lower(NEW.session_meta ->> 'id') <> lower(NEW.id)
-                OR NEW.session_meta ->> 'instructions' <> NEW.instructions END
-    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, in which id and instructions are those of the columns')
-    END;
+    WHEN coalesce(NEW.updated, NEW.item_count, NEW.last_sequence, NEW.has_user_event, NEW.turns, NEW.bytes,
+      NEW.source, NEW.cwd, NEW.originator, NEW.cli_version, NEW.model_provider, NEW.forked_from,
+      NEW.first_user_message, NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model, NEW.branch) IS NOT NULL
+    THEN RAISE(ABORT, 'ReadOnlyError: give id, created, expires_at, status, title, instructions and session_meta; the rest is computed')
+    WHEN CASE WHEN NEW.session_meta IS NULL THEN 0
+      WHEN NOT (json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')) THEN 1
+      ELSE json_type(NEW.session_meta) <> 'object' OR lower(NEW.session_meta ->> 'id') <> lower(NEW.id)
+        OR NEW.session_meta ->> 'instructions' <> NEW.instructions END
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, in which id and instructions are those of the columns') END;
   INSERT INTO rollout__heads(id, created, expires_at, title, named, status)
   SELECT n.id, at,
-         iif(NEW.expires_at IS NULL, at + 86400000 * (SELECT value FROM blackbox_settings
-                                                       WHERE name = 'rollout.ttl_days'),
-             nullif(NEW.expires_at, 'permanent')),
-         coalesce(NEW.title, NEW.session_meta ->> 'title'), NEW.title IS NOT NULL,
-         iif(EXISTS (SELECT 1 FROM rollout__heads AS h WHERE h.id = n.id), 'exists',
-             coalesce(NEW.status, 'active'))
-    FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'), '') AS id,
-                 coalesce(NEW.created, CAST(round((julianday('now') - 2440587.5)
-                   * 86400000.0) AS INTEGER)) AS at LIMIT 1) AS n;
+    iif(NEW.expires_at IS NULL, at + 86400000 * (SELECT value FROM blackbox_settings WHERE name = 'rollout.ttl_days'),
+        nullif(NEW.expires_at, 'permanent')),
+    coalesce(NEW.title, NEW.session_meta ->> 'title'), NEW.title IS NOT NULL,
+    iif(EXISTS (SELECT 1 FROM rollout__heads AS h WHERE h.id = n.id), 'exists', coalesce(NEW.status, 'active'))
+  FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'), '') AS id, coalesce(NEW.created,
+    CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)) AS at LIMIT 1) AS n;
   INSERT INTO rollout__data(id, timestamp, type, payload)
-  SELECT no << 32, created, 'session_meta',
-         iif(meta ->> 'id' IS NULL OR meta ->> 'timestamp' IS NULL
-             OR NEW.instructions IS NOT NULL AND meta ->> 'instructions' IS NULL,
-             json_set(meta, '$.id', id, '$.timestamp',
-               coalesce(meta ->> 'timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0,
-                                                       'unixepoch')),
-               iif(NEW.instructions IS NULL, '$.id', '$.instructions'),
-               coalesce(NEW.instructions, id)), meta)
-    FROM (SELECT no, id, created, coalesce(NEW.session_meta,
-                   '{"id":null,"timestamp":null,"cwd":"","originator":"blackbox","cli_version":"1.0.0","instructions":null}') AS meta
-            FROM rollout__heads WHERE changes() = 1 AND no = last_insert_rowid());
-  UPDATE rollout__heads
-     SET last_sequence = 0, behind = 1, updated = created,
-         bytes = (SELECT length(CAST(payload AS BLOB)) FROM rollout__data
-                   WHERE id = last_insert_rowid())
-   WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
+  SELECT no << 32, created, 'session_meta', iif(meta ->> 'id' IS NULL OR meta ->> 'timestamp' IS NULL
+      OR NEW.instructions IS NOT NULL AND meta ->> 'instructions' IS NULL,
+    json_set(meta, '$.id', id, '$.timestamp',
+      coalesce(meta ->> 'timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0, 'unixepoch')),
+      iif(NEW.instructions IS NULL, '$.id', '$.instructions'), coalesce(NEW.instructions, id)), meta)
+  FROM (SELECT no, id, created, coalesce(NEW.session_meta,
+      '{"id":null,"timestamp":null,"cwd":"","originator":"blackbox","cli_version":"1.0.0","instructions":null}') AS meta
+    FROM rollout__heads WHERE changes() = 1 AND no = last_insert_rowid());
+  UPDATE rollout__heads SET last_sequence = 0, behind = 1, updated = created, bytes =
+    (SELECT length(CAST(payload AS BLOB)) FROM rollout__data WHERE id = last_insert_rowid())
+  WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_computed
@@ -186,92 +173,56 @@ SELECT rollout AS rollout_id,
        type, payload, timestamp
   FROM rollout_items;
 
--- The one way in which plain SQL writes an item, which is given whole, or as type and
--- payload. The timestamp is also the time at which the expiry of the conversation is
--- tested. The item is counted after it was stored: OR IGNORE and OR FAIL leave no item
--- that is counted and is not there. What a list shows is kept here; what else follows
--- from the item is derived in C, from "behind" on. (Half a surrogate pair cannot be
--- written in UTF-8. No subquery is joined and no IN has a list: each would be a temporary
--- table.)
+-- The one way in which plain SQL writes an item. The timestamp is also the time at which
+-- the expiry of the conversation is tested. The item is counted after it was stored: OR
+-- IGNORE and OR FAIL leave no item that is counted and is not there. What a list shows is
+-- kept here: of the rows of blackbox_places that say what a user said, those of Codex are
+-- repeated, and its titles. What else follows from the item is derived in C, from "behind"
+-- on. (No subquery is joined and no IN has a list: each would be a temporary table.)
 CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
   SELECT CASE
-    WHEN iif(typeof(NEW.payload) = 'text',
-             NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')),
-             typeof(NEW.payload) GLOB '[ir]*')
-      OR CASE WHEN NEW.item IS x'' THEN instr(NEW.type, char(0))
-              WHEN NEW.item IS NULL
-              THEN typeof(NEW.type) <> 'text' OR NEW.type = '' OR instr(NEW.type, char(0))
-              WHEN NEW.type IS NOT NULL OR NEW.payload IS NOT NULL THEN 1
-              WHEN NOT (json_valid(NEW.item) OR json_valid(NEW.item || ' ')) THEN 1
-              ELSE json_type(NEW.item, '$.type') IS NOT 'text' OR NEW.item ->> 'type' = ''
-                OR instr(replace(NEW.item -> 'type', '\\', ''), '\u0000') > 0
-                OR lower(replace(NEW.item -> 'type', '\\', '')) GLOB '*\ud[89a-f]*' END
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: use either item, a JSON object with a type, or type, without NUL characters, and payload, which must be well-formed JSON, not nested too deeply')
+    WHEN NEW.item <> x'' OR typeof(NEW.type) <> 'text' OR NEW.type = '' OR instr(NEW.type, char(0))
+      OR CASE typeof(NEW.payload) WHEN 'null' THEN 0 WHEN 'text'
+         THEN NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')) ELSE 1 END
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: type and payload are given; a type has 1 to 100 bytes without NUL, and a payload is JSON text, not nested too deeply')
     WHEN expires_at < coalesce(NEW.timestamp + 0, (julianday('now') - 2440587.5) * 86400000.0)
     THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     WHEN last_sequence >= 4294967295
-    THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it, or start another one')
-    END
-    FROM rollout__heads WHERE id = lower(NEW.rollout_id);
+    THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it, or start another one') END
+  FROM rollout__heads WHERE id = lower(NEW.rollout_id);
   INSERT INTO rollout__data(id, timestamp, type, payload)
-  SELECT id, timestamp, type, payload
-    FROM (SELECT *, lower(replace(type, '_', '')) AS t,
-                 CASE WHEN payload IS NULL THEN ''
-                      WHEN json_type(payload, '$.type') = 'text'
-                      THEN nullif(lower(replace(payload ->> 'type', '_', '')), '') END AS p
-            FROM (SELECT (no << 32) + last_sequence + 1 AS id,
-                         coalesce(NEW.timestamp, CAST(round((julianday('now') - 2440587.5)
-                                                            * 86400000.0) AS INTEGER)) AS timestamp,
-                         coalesce(NEW.type, NEW.item ->> 'type') AS type,
-                         coalesce(NEW.payload, nullif(NEW.item, x'') -> 'payload') AS payload,
-                         (SELECT CAST(value AS TEXT) FROM blackbox_settings
-                           WHERE name = 'rollout.policy') AS preset
-                    FROM rollout__heads WHERE id = lower(NEW.rollout_id) LIMIT 1) LIMIT 1) AS i
-   WHERE NEW.item IS x''
-      OR (SELECT max(4 * (item_key <> '*') + 2 * (payload_key <> '*') + keep) & 1
-            FROM rollout_policy AS y
-           WHERE y.preset = i.preset AND (+item_key = t OR +item_key = '*')
-             AND (+payload_key = p OR +payload_key = '*' AND p IS NOT ''))
-      OR NOT EXISTS (SELECT 1 FROM rollout_policy AS y WHERE y.preset = i.preset);
+  SELECT id, at, NEW.type, NEW.payload
+  FROM (SELECT (no << 32) + last_sequence + 1 AS id, lower(replace(NEW.type, '_', '')) AS t,
+      coalesce(NEW.timestamp, CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)) AS at,
+      CASE WHEN NEW.payload IS NULL THEN '' WHEN json_type(NEW.payload, '$.type') = 'text'
+        THEN nullif(lower(replace(NEW.payload ->> 'type', '_', '')), '') END AS p
+    FROM rollout__heads WHERE id = lower(NEW.rollout_id) LIMIT 1)
+  WHERE NEW.item IS x'' OR (
+    SELECT coalesce(max(CASE WHEN (item_key = t OR item_key = '*') AND (payload_key = p OR payload_key = '*' AND p IS NOT '')
+      THEN 4 * (item_key <> '*') + 2 * (payload_key <> '*') + keep END) & 1, count(*) = 0)
+    FROM rollout_policy WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings WHERE name = 'rollout.policy'));
   UPDATE rollout__heads
-     SET last_sequence = last_sequence + 1, behind = coalesce(behind, last_sequence + 1),
-         (bytes, updated) =
-         (SELECT bytes + coalesce(length(CAST(payload AS BLOB)), 0), max(updated, timestamp)
-            FROM rollout__data WHERE id = last_insert_rowid()),
-         (user_sequence, title) =
-         (SELECT coalesce(user_sequence,
-                          iif(max(r.kind <> 'title'), last_sequence + 1, NULL)),
-                 iif(named, title, coalesce(max(iif(r.kind = 'title',
-                   nullif(coalesce(payload ->> place, payload ->> other), ''), NULL)), title))
-            FROM rollout__data AS d CROSS JOIN blackbox_places AS r
-           WHERE id = last_insert_rowid() AND format = 'codex' AND source IN ('item', 'event')
-             AND (r.kind = 'title' OR (user_sequence IS NULL AND r.kind IN ('user', 'goal')))
-             AND type_key = lower(replace(d.type, '_', ''))
-             AND json_valid(conditions) AND NOT EXISTS (
-                   SELECT 1 FROM json_each(conditions) AS c
-                    WHERE CASE c.type
-                      WHEN 'text' THEN
-                        lower(replace(coalesce(payload ->> c.key, ''), '_', ''))
-                        <> lower(replace(c.value, '_', ''))
-                      ELSE (c.type = 'true') = (coalesce(json_type(payload, c.key), 'null')
-                                                IN ('null', 'false')) END))
-   WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
+  SET last_sequence = last_sequence + 1, behind = coalesce(behind, last_sequence + 1),
+    bytes = bytes + coalesce(length(CAST(NEW.payload AS BLOB)), 0),
+    updated = max(updated, (SELECT timestamp FROM rollout__data WHERE id = last_insert_rowid())),
+    (user_sequence, title) = (
+      SELECT coalesce(user_sequence, iif(CASE kind WHEN 'eventmsg/usermessage' THEN 1 WHEN 'eventmsg/threadgoalupdated' THEN 1
+          WHEN 'responseitem/message' THEN lower(NEW.payload ->> 'role') = 'user' END, last_sequence + 1, NULL)),
+        iif(named OR kind <> 'eventmsg/threadnameupdated', title,
+          coalesce(nullif(coalesce(NEW.payload ->> 'thread_name', NEW.payload ->> 'threadName'), ''), title))
+      FROM (SELECT lower(replace(NEW.type || '/' || coalesce(NEW.payload ->> 'type', 'message'), '_', '')) AS kind LIMIT 1))
+  WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
   INSERT INTO rollout_drops
-  SELECT CASE
-           WHEN no IS NULL
-           THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
-           WHEN NEW.item IS x''
-           THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a timestamp is whole milliseconds, a type has 1 to 100 bytes, and a payload is JSON text')
-           ELSE no END,
-         substr(coalesce(NEW.type, NEW.item ->> 'type'), 1, 100),
-         iif(json_type(payload, '$.type') = 'text', substr(payload ->> 'type', 1, 100), ''),
-         1, coalesce(length(CAST(payload AS BLOB)), 0)
-    FROM (SELECT (SELECT no FROM rollout__heads WHERE id = lower(NEW.rollout_id)) AS no,
-                 coalesce(NEW.payload, nullif(NEW.item, x'') -> 'payload') AS payload
-           WHERE changes() = 0 LIMIT 1)
-   WHERE 1
-      ON CONFLICT DO UPDATE
-     SET items = items + 1, bytes = bytes + excluded.bytes;
+  SELECT CASE WHEN no IS NULL
+    THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
+    WHEN NEW.item IS x''
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a timestamp is whole milliseconds, a type has 1 to 100 bytes, and a payload is JSON text')
+    ELSE no END, substr(NEW.type, 1, 100),
+    iif(json_type(NEW.payload, '$.type') = 'text', substr(NEW.payload ->> 'type', 1, 100), ''),
+    1, coalesce(length(CAST(NEW.payload AS BLOB)), 0)
+  FROM (SELECT (SELECT no FROM rollout__heads WHERE id = lower(NEW.rollout_id)) AS no WHERE changes() = 0 LIMIT 1)
+  WHERE 1
+  ON CONFLICT DO UPDATE SET items = items + 1, bytes = bytes + excluded.bytes;
 END;

@@ -13,34 +13,29 @@
 -- behind         the first item that is not derived (if it does not exist, one was
 --                redacted, and what is read from it again is missing); NULL: all are
 CREATE TABLE IF NOT EXISTS main.rollout__heads(
-  no            INTEGER PRIMARY KEY,
-  id            TEXT NOT NULL UNIQUE,
-  created       INTEGER NOT NULL DEFAULT 0,
-  updated       INTEGER NOT NULL DEFAULT 0,
-  expires_at    INTEGER,
-  status        TEXT NOT NULL DEFAULT 'active',
+  no INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  created INTEGER NOT NULL DEFAULT 0,
+  updated INTEGER NOT NULL DEFAULT 0,
+  expires_at INTEGER,
+  status TEXT NOT NULL DEFAULT 'active',
   last_sequence INTEGER NOT NULL DEFAULT -1,
   user_sequence INTEGER,
-  turns         INTEGER NOT NULL DEFAULT 0,
-  bytes         INTEGER NOT NULL DEFAULT 0,
-  title         TEXT,
-  named         DEFAULT 0,
-  behind        INTEGER,
+  turns INTEGER NOT NULL DEFAULT 0,
+  bytes INTEGER NOT NULL DEFAULT 0,
+  title TEXT,
+  named DEFAULT 0,
+  behind INTEGER,
   CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case"
-    CHECK (typeof(id) = 'text' AND id GLOB '????????-????-[1-8]???-[89ab]???-????????????'
-           AND length(replace(id, '-', '')) = 32
-           AND trim(replace(id, '-', ''), '0123456789abcdef') = ''),
-  CONSTRAINT "RangeError: rollout numbers end at 2147483647"
-    CHECK (no BETWEEN 1 AND 2147483647),
+  CHECK (typeof(id) = 'text' AND id GLOB '????????-????-[1-8]???-[89ab]???-????????????'
+    AND length(replace(id, '-', '')) = 32 AND trim(replace(id, '-', ''), '0123456789abcdef') = ''),
+  CONSTRAINT "RangeError: rollout numbers end at 2147483647" CHECK (no BETWEEN 1 AND 2147483647),
   CONSTRAINT "ValidationError: Invalid time: created and expires_at (NULL: never) are whole milliseconds since 1970"
-    CHECK (typeof(created) || typeof(updated) || typeof(coalesce(expires_at, 0))
-             = 'integerintegerinteger'
-           AND min(created, updated, coalesce(expires_at, 0)) >= 0
-           AND max(created, updated, coalesce(expires_at, 0)) <= 253402300799999),
+  CHECK (typeof(created) || typeof(coalesce(expires_at, 0)) = 'integerinteger'
+    AND min(created, coalesce(expires_at, 0)) >= 0 AND max(created, coalesce(expires_at, 0)) <= 253402300799999),
   CONSTRAINT "RolloutExistsError: a conversation with this id exists; UPDATE it, or DELETE it first"
-    CHECK (status <> 'exists'),
-  CONSTRAINT "ValidationError: Invalid status: 'active' or 'archived'"
-    CHECK (status IN ('active', 'archived'))
+  CHECK (status <> 'exists'),
+  CONSTRAINT "ValidationError: Invalid status: 'active' or 'archived'" CHECK (status IN ('active', 'archived'))
 );
 
 -- The conversations that a list shows, by time.
@@ -60,28 +55,26 @@ ON rollout__heads(expires_at, id) WHERE expires_at IS NOT NULL;
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
 AFTER INSERT ON rollout__heads
 BEGIN
-  SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and writes under it are refused for retention.refuse_days; use another one')
-    FROM retention__holds WHERE kind = 'erased rollout' AND "key" = NEW.id;
+  SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and is refused for retention.refuse_days; use another one')
+  FROM retention__holds WHERE kind = 'erased rollout' AND "key" = NEW.id;
   INSERT INTO rollout__segments VALUES (NEW.no, 0, NEW.no, 4294967295);
   UPDATE retention__clock
-     SET (seen, due, was) = (
-           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
-            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
-           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
-   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
+  SET (seen, due, was) = (
+    SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
+    WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
+    UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
+  WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
   UPDATE rollout__act SET rule = 'rollout.expired'
-   WHERE coalesce(NEW.expires_at, NEW.created) >= unixepoch() * 1000 - 60000
-     AND EXISTS (SELECT 1 FROM rollout__heads, retention__clock
-                  WHERE expires_at < unixepoch() * 1000 AND unixepoch() * 1000 <= seen + 604800000)
-     AND NOT EXISTS (SELECT 1 FROM sqlite_schema
-                      WHERE iif(type = 'trigger', tbl_name LIKE 'rollout%' AND name NOT LIKE 'rollout%' AND sql LIKE '%delete%',
-                                type = 'table' AND sql LIKE '%references%rollout%'));
+  WHERE coalesce(NEW.expires_at, NEW.created) >= unixepoch() * 1000 - 60000
+    AND EXISTS (SELECT 1 FROM rollout__heads, retention__clock
+      WHERE expires_at < unixepoch() * 1000 AND unixepoch() * 1000 <= seen + 604800000)
+    AND NOT EXISTS (SELECT 1 FROM sqlite_schema WHERE iif(type = 'trigger',
+      tbl_name LIKE 'rollout%' AND name NOT LIKE 'rollout%' AND sql LIKE '%delete%',
+      type = 'table' AND sql LIKE '%references%rollout%'));
   DELETE FROM rollout__heads
-   WHERE (SELECT rule FROM rollout__act) IS 'rollout.expired' AND no <> NEW.no AND no IN (
-           SELECT no FROM (SELECT no, id FROM rollout__heads WHERE expires_at < unixepoch() * 1000
-                            ORDER BY expires_at LIMIT 100)
-            WHERE NOT EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = id)
-            LIMIT 2);
+  WHERE (SELECT rule FROM rollout__act) IS 'rollout.expired' AND no <> NEW.no AND no IN (
+    SELECT no FROM (SELECT no, id FROM rollout__heads WHERE expires_at < unixepoch() * 1000 ORDER BY expires_at LIMIT 100)
+    WHERE NOT EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = id) LIMIT 2);
   UPDATE rollout__act SET rule = NULL WHERE rule IS 'rollout.expired';
 END;
 
@@ -92,22 +85,19 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 AFTER DELETE ON rollout__heads
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
-    FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id;
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; see retention_holds')
+  FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id;
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
   SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'rollout',
-         coalesce((SELECT rule FROM rollout__act), 'manual'), 1,
-         iif((SELECT count(*) FROM rollout__segments WHERE owner = OLD.no OR rollout = OLD.no) < 2,
-             OLD.bytes,
-             (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0) FROM rollout__data
-               WHERE id = OLD.no << 32 OR id IN (
-                       SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d
-                         ON d.id BETWEEN (s.owner << 32) + max(s.first, 1 + coalesce((
-                              SELECT max(last) FROM rollout__segments AS o
-                               WHERE o.owner = s.owner AND o.rollout <> OLD.no), -1))
-                            AND (s.owner << 32) + s.last
-                        WHERE s.rollout = OLD.no))),
-         OLD.created, OLD.updated;
+    coalesce((SELECT rule FROM rollout__act), 'manual'), 1,
+    iif((SELECT count(*) FROM rollout__segments WHERE owner = OLD.no OR rollout = OLD.no) < 2, OLD.bytes,
+      (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0) FROM rollout__data
+        WHERE id = OLD.no << 32 OR id IN (
+          SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d
+          ON d.id BETWEEN (s.owner << 32) + max(s.first, 1 + coalesce((SELECT max(last) FROM rollout__segments AS o
+              WHERE o.owner = s.owner AND o.rollout <> OLD.no), -1)) AND (s.owner << 32) + s.last
+          WHERE s.rollout = OLD.no))),
+    OLD.created, OLD.updated;
   DELETE FROM rollout__data WHERE id = OLD.no << 32;
   DELETE FROM rollout__segments WHERE rollout = OLD.no;
   DELETE FROM rollout__about WHERE no = OLD.no;
@@ -133,15 +123,14 @@ AFTER DELETE ON rollout__segments
 WHEN OLD.last > coalesce((SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)
 BEGIN
   DELETE FROM rollout__data
-   WHERE id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
-           SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1))
-         AND (OLD.owner << 32) + OLD.last;
+  WHERE id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
+    SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)) AND (OLD.owner << 32) + OLD.last;
   DELETE FROM rollout_calls
-   WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
-     AND id NOT IN (SELECT id FROM rollout__data);
+  WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
+    AND id NOT IN (SELECT id FROM rollout__data);
   DELETE FROM rollout__marks
-   WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
-     AND id NOT IN (SELECT id FROM rollout__data);
+  WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
+    AND id NOT IN (SELECT id FROM rollout__data);
 END;
 
 -------------------------------------------------------------------- items
@@ -175,46 +164,37 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_data_update
 AFTER UPDATE OF payload ON rollout__data
 BEGIN
   SELECT CASE
-    WHEN NEW.payload IS NOT OLD.payload
-     AND EXISTS (SELECT 1 FROM rollout__segments AS s JOIN rollout__heads AS h ON h.no = s.rollout
-                   JOIN retention__holds AS k ON k.kind = 'rollout' AND k."key" = h.id
-                  WHERE s.owner = NEW.id >> 32 AND NEW.id & 4294967295 BETWEEN s.first AND s.last)
-    THEN RAISE(ABORT, 'HeldError: a hold keeps a conversation that shows this item, which cannot be changed; SELECT * FROM retention_holds lists the holds, and retention_release() ends one')
+    WHEN NEW.payload IS NOT OLD.payload AND EXISTS (
+      SELECT 1 FROM rollout__segments AS s JOIN rollout__heads AS h ON h.no = s.rollout
+      JOIN retention__holds AS k ON k.kind = 'rollout' AND k."key" = h.id
+      WHERE s.owner = NEW.id >> 32 AND NEW.id & 4294967295 BETWEEN s.first AND s.last)
+    THEN RAISE(ABORT, 'HeldError: a hold keeps a conversation that shows this item, which cannot be changed; see retention_holds')
     WHEN NEW.payload IS NULL OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
-    WHEN NEW.id & 4294967295 = 0
-     AND (json_type(NEW.payload) <> 'object'
-          OR iif(was, NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id', 0))
+    WHEN NEW.id & 4294967295 = 0 AND (json_type(NEW.payload) <> 'object'
+      OR iif(was, NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id', 0))
     THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id')
     WHEN NOT was OR (SELECT rule FROM rollout__act) IS 'erase' THEN NULL
-    WHEN (NEW.payload ->> 'type', NEW.payload ->> 'role',
-          coalesce(NEW.payload ->> 'num_turns', NEW.payload ->> 'numTurns'),
-          coalesce(json_type(NEW.payload, '$.replacement_history'),
-                   json_type(NEW.payload, '$.replacementHistory')))
-  IS NOT (OLD.payload ->> 'type', OLD.payload ->> 'role',
-          coalesce(OLD.payload ->> 'num_turns', OLD.payload ->> 'numTurns'),
-          coalesce(json_type(OLD.payload, '$.replacement_history'),
-                   json_type(OLD.payload, '$.replacementHistory')))
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role; a rollback must have the same number of turns, and a compaction must keep its replacement history, an array (redact its elements)')
-    END
-    FROM (SELECT OLD.payload IS NULL
-                 OR json_valid(OLD.payload) OR json_valid(OLD.payload || ' ') AS was);
+    WHEN (NEW.payload ->> 'type', NEW.payload ->> 'role', coalesce(NEW.payload ->> 'num_turns', NEW.payload ->> 'numTurns'),
+      coalesce(json_type(NEW.payload, '$.replacement_history'), json_type(NEW.payload, '$.replacementHistory')))
+      IS NOT (OLD.payload ->> 'type', OLD.payload ->> 'role', coalesce(OLD.payload ->> 'num_turns', OLD.payload ->> 'numTurns'),
+      coalesce(json_type(OLD.payload, '$.replacement_history'), json_type(OLD.payload, '$.replacementHistory')))
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role; a rollback must have the same number of turns, and a compaction must keep its replacement history, an array (redact its elements)') END
+  FROM (SELECT OLD.payload IS NULL OR json_valid(OLD.payload) OR json_valid(OLD.payload || ' ') AS was);
   UPDATE rollout__heads
-     SET behind = coalesce(behind, last_sequence + 1),
-         bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB))
-                          - coalesce(length(CAST(OLD.payload AS BLOB)), 0)),
-         title = CASE WHEN no << 32 = NEW.id AND NOT named AND title IS
-                           CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'title' END
-                 THEN NEW.payload ->> 'title' ELSE title END
-   WHERE no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
+  SET behind = coalesce(behind, last_sequence + 1),
+    bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB)) - coalesce(length(CAST(OLD.payload AS BLOB)), 0)),
+    title = CASE WHEN no << 32 = NEW.id AND NOT named
+        AND title IS CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'title' END
+      THEN NEW.payload ->> 'title' ELSE title END
+  WHERE no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__about SET first_user_message = NULL
-   WHERE prompt_id = NEW.id
-     AND no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
+  WHERE prompt_id = NEW.id AND no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__about
-     SET source = NULL, originator = NULL, cli_version = NULL, model_provider = NULL,
-         forked_from = NULL, format = NULL, source_id = NULL, parent = NULL, agent = NULL,
-         cwd = nullif(cwd, CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'cwd' END)
-   WHERE no << 32 = NEW.id AND no = NEW.id >> 32;
+  SET source = NULL, originator = NULL, cli_version = NULL, model_provider = NULL, forked_from = NULL, format = NULL,
+    source_id = NULL, parent = NULL, agent = NULL,
+    cwd = nullif(cwd, CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'cwd' END)
+  WHERE no << 32 = NEW.id AND no = NEW.id >> 32;
 END;
 
 -- Turns, compactions and rollbacks. After a rollback, turn numbers are used again. The
@@ -333,22 +313,9 @@ CREATE TABLE IF NOT EXISTS main.rollout_drops(
 -- parent     the conversation of which it is a sub-agent
 -- reviewed   sequence at which the newest review begins
 CREATE TABLE IF NOT EXISTS main.rollout__about(
-  no                 INTEGER PRIMARY KEY,
-  source             TEXT,
-  cwd                TEXT,
-  originator         TEXT,
-  cli_version        TEXT,
-  model_provider     TEXT,
-  forked_from        TEXT,
-  prompt_id          INTEGER,
-  first_user_message TEXT,
-  format             TEXT,
-  source_id          TEXT,
-  parent             TEXT,
-  agent              TEXT,
-  model              TEXT,
-  branch             TEXT,
-  reviewed           INTEGER
+  no INTEGER PRIMARY KEY,
+  source, cwd, originator, cli_version, model_provider, forked_from, prompt_id, first_user_message, format,
+  source_id, parent TEXT, agent, model, branch, reviewed
 );
 
 CREATE INDEX IF NOT EXISTS main.rollout_parent

@@ -407,8 +407,7 @@ class Generator(random.Random):
             *[(f"{self.choice(CONFLICT)} INTO rollout_log(rollout_id, type, payload, timestamp) "
                "VALUES(?, ?, ?, ?)", id, kind, self.choice([payload] * 9 + ["{"]),
                self.time())] * 3,  # the oracle counts as dropped what is no text
-            ("INSERT INTO rollout_log(rollout_id, item) VALUES(?, ?)", id,
-             '{"type":"%s","payload":%s}' % (kind, payload)),
+            ("INSERT INTO rollout_log(rollout_id, type, payload) VALUES(?, ?, ?)", id, kind, payload),
             *[(f"{self.choice(CONFLICT)} {add}", id, self.of(None, None, 3, 5), self.time(),
                self.of(kind), self.of(payload))] * 2,
             ("INSERT INTO rollout_items(rollout, type, payload) SELECT rollout, type, payload "

@@ -409,6 +409,10 @@ TRANSLATIONS = [
         r"SELECT retention_sweep\(([^()]*)\)", r"SELECT json_remove(retention_sweep(\1), '$.left')",
         "it returns what stays, too"),
     Translation(
+        r"INTO rollout_log\(rollout_id, item((, timestamp)?)\) VALUES \(\?, \?(, \?)?\)",
+        r"INTO rollout_log(rollout_id, type, payload\1) SELECT ?1, ?2 ->> 'type', "
+        r"?2 -> 'payload'\3", "an item is written as type and payload"),
+    Translation(
         r"FROM rollout_readings", "FROM (SELECT *, kind AS fact FROM blackbox_places "
         "WHERE type <> '' AND kind NOT IN ('usage', 'line', 'start'))", "one table of formats"),
     Translation(
@@ -623,6 +627,9 @@ MAY_FAIL = {
             test_insert_without_id_makes_one
             test_redaction_reaches_list_and_size
             test_session_meta_stays_one""",
+    "an item is written as type and payload": """
+        rollout/test_triggers.py
+            test_half_a_surrogate_pair_is_refused_as_a_type_in_plain_sql""",
     "the pins are rows of the log, and each has a leaf in place of a hash": """
         core/test_hostile_hashes.py
             test_a_pin_without_the_module_has_its_hash_from_the_next_call

@@ -105,7 +105,8 @@ def test_an_item_that_a_trigger_ignores_is_not_counted(db, way, which):
 
 def plainly(db, *items, rollout=ID, at=1000):
     for each in items:
-        db.execute("INSERT INTO rollout_log(rollout_id, item, timestamp) VALUES (?, ?, ?)",
+        db.execute("INSERT INTO rollout_log(rollout_id, type, payload, timestamp) "
+                   "SELECT ?1, ?2 ->> 'type', ?2 -> 'payload', ?3",
                    (rollout, json.dumps(each), at))
 
 
@@ -434,7 +435,8 @@ def test_what_lists_show_is_right_however_items_come(db, items, shown, way):
     create(db)
     if way == "log":
         for item in items:
-            db.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+            db.execute("INSERT INTO rollout_log(rollout_id, type, payload) "
+                       "SELECT ?1, ?2 ->> 'type', ?2 -> 'payload'",
                        (ID, json.dumps(item)))
     elif way == "row":
         db.execute("INSERT INTO blackbox_call VALUES ('rollout_append', json_array(?, ?))",

@@ -188,10 +188,27 @@ def test_counters_follow_every_insert(plain):
 def test_user_events_and_turns_are_counted_by_kind(
         plain, item_type, payload, is_user, is_turn):
     start(plain)
-    plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+    plain.execute("INSERT INTO rollout_log(rollout_id, type, payload) "
+                  "SELECT ?1, ?2 ->> 'type', ?2 -> 'payload'",
                   (ID, json.dumps({"type": item_type, "payload": payload})))
     assert head(plain, "item_count, has_user_event, turns") == (
         2, is_user, is_turn)
+
+
+def test_the_guard_finds_what_the_rows_of_codex_find(plain):
+    """rollout_log_insert repeats them, because to evaluate rows doubles its size."""
+    plain.execute("INSERT INTO blackbox_settings(name, value) "
+                  "VALUES ('rollout.policy', 'everything')")
+    found = rows(plain, "SELECT kind, type, conditions, place, other FROM blackbox_places "
+                 "WHERE format = 'codex' AND kind IN ('user', 'goal', 'title')")
+    for number, (kind, item_type, conditions, place, other) in enumerate(found):
+        rollout = f"5973b6c0-94b8-487b-a530-0000000000{number:02}"
+        start(plain, rollout)
+        fields = {path[2:]: text for path, text in json.loads(conditions).items() if text}
+        log(plain, None, rollout, item_type, **{**fields, (other or place)[2:]: "it"})
+        assert head(plain, "has_user_event, title", rollout) == (
+            (0, "it") if kind == "title" else (1, None))
+    assert len(found) == 5
 
 
 def test_a_message_told_twice_is_one_turn(plain):
@@ -350,7 +367,8 @@ def test_policy_drops_and_counts(plain):
     start(plain)
     for _ in range(2):
         log(plain, "exec_command_begin")
-    plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+    plain.execute("INSERT INTO rollout_log(rollout_id, type, payload) "
+                  "SELECT ?1, ?2 ->> 'type', ?2 -> 'payload'",
                   (ID, '{"type":"compacted"}'))
     log(plain, "Message", item_type="ResponseItem")
     assert head(plain, "item_count") == (2,)
@@ -372,7 +390,8 @@ def test_policy_is_data(plain):
     plain.execute("UPDATE blackbox_settings SET value = 'everything' "
                   "WHERE name = 'rollout.policy'")
     plain.execute("DELETE FROM rollout_policy WHERE preset = 'mine'")
-    plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+    plain.execute("INSERT INTO rollout_log(rollout_id, type, payload) "
+                  "SELECT ?1, ?2 ->> 'type', ?2 -> 'payload'",
                   (ID, '{"type":"odd"}'))
     assert texts(plain, ID)[-1] == (2, None)
     with pytest.raises(IntegrityError, match="ValidationError"):
@@ -588,8 +607,10 @@ def test_an_empty_payload_type_is_a_payload(plain):
     plain.execute("INSERT INTO rollout_policy(preset, item_type, payload_type) "
                   "VALUES ('bare', 'note', '')")
     plain.execute("INSERT INTO blackbox_settings(name, value) VALUES ('rollout.policy', 'bare')")
-    plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+    plain.execute("INSERT INTO rollout_log(rollout_id, type, payload) "
+                  "SELECT ?1, ?2 ->> 'type', ?2 -> 'payload'",
                   (ID, '{"type":"note","payload":{"type":""}}'))
-    plain.execute("INSERT INTO rollout_log(rollout_id, item) VALUES (?, ?)",
+    plain.execute("INSERT INTO rollout_log(rollout_id, type, payload) "
+                  "SELECT ?1, ?2 ->> 'type', ?2 -> 'payload'",
                   (ID, '{"type":"note"}'))
     assert head(plain, "item_count") == (2,)

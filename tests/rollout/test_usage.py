@@ -125,7 +125,8 @@ def test_running_totals_count_once_and_belong_to_the_model_of_their_turn(db, way
                    (ID, json.dumps(items), 86400000))
     for item in items if way in ("one by one", "log") else []:
         if way == "log":
-            db.execute("INSERT INTO rollout_log(rollout_id, item, timestamp) VALUES (?, ?, ?)",
+            db.execute("INSERT INTO rollout_log(rollout_id, type, payload, timestamp) "
+                       "SELECT ?1, ?2 ->> 'type', ?2 -> 'payload', ?3",
                        (ID, json.dumps(item), 86400000))
         else:
             append(db, ID, item, now=86400000)

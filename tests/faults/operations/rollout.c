@@ -61,10 +61,10 @@
 /* Items that are not derived yet, of two conversations. */
 #define PLAINLY                                                                \
   "INSERT INTO rollouts(id, created) VALUES(" NEW ", 3000);"                   \
-  "INSERT INTO rollout_log(rollout_id, item, timestamp) VALUES(" OLD           \
-  ", '" USER "', 3000), (" NEW ", '" USER "', 3000), (" OLD                    \
-  ", '{\"type\":\"compacted\",\"payload\":{\"replacement_history\":[]}}', "    \
-  "3000);"
+  "INSERT INTO rollout_log(rollout_id, type, payload, timestamp) SELECT "      \
+  "column1, column2 ->> 'type', column2 -> 'payload', 3000 FROM (VALUES(" OLD  \
+  ", '" USER "'), (" NEW ", '" USER "'), (" OLD                                \
+  ", '{\"type\":\"compacted\",\"payload\":{\"replacement_history\":[]}}'));"
 
 const Operation aRolloutOperation[] = {
     {"create a rollout", 0, 0,
@@ -88,8 +88,8 @@ const Operation aRolloutOperation[] = {
         "'rollout_append', json_array(" OLD ", '[" SAID "," USER "]', 3000))",
         0},
     {"log an item", ROLLOUT, 0,
-        "INSERT INTO rollout_log(rollout_id, item, timestamp) VALUES(" OLD
-        ", '" USER "', 3000)",
+        "INSERT INTO rollout_log(rollout_id, type, payload, timestamp) "
+        "SELECT " OLD ", '" USER "' ->> 'type', '" USER "' -> 'payload', 3000",
         0},
     {"append after items of plain SQL", ROLLOUT PLAINLY, 0,
         APPEND(SAID "," USER), 0},
