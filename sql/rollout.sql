@@ -101,9 +101,9 @@ BEGIN
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_computed
-INSTEAD OF UPDATE OF id, created, updated, item_count, last_sequence, has_user_event, turns,
-  bytes, source, cwd, originator, cli_version, model_provider, forked_from, instructions,
-  first_user_message, format, source_id, parent, agent, model, branch ON rollouts
+INSTEAD OF UPDATE OF id, created, updated, item_count, last_sequence, has_user_event, turns, bytes, source, cwd,
+  originator, cli_version, model_provider, forked_from, instructions, first_user_message, format, source_id,
+  parent, agent, model, branch ON rollouts
 BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed');
 END;
@@ -112,12 +112,11 @@ CREATE TRIGGER IF NOT EXISTS main.rollouts_update
 INSTEAD OF UPDATE ON rollouts
 BEGIN
   UPDATE rollout__heads
-     SET status = NEW.status, expires_at = nullif(NEW.expires_at, 'permanent'),
-         title = NEW.title, named = iif(NEW.title IS OLD.title, named, NEW.title IS NOT NULL)
-   WHERE id = OLD.id;
+  SET status = NEW.status, expires_at = nullif(NEW.expires_at, 'permanent'), title = NEW.title,
+    named = iif(NEW.title IS OLD.title, named, NEW.title IS NOT NULL)
+  WHERE id = OLD.id;
   UPDATE rollout_items SET payload = NEW.session_meta
-   WHERE NEW.session_meta IS NOT OLD.session_meta
-     AND rollout = OLD.id AND sequence = 0;
+  WHERE NEW.session_meta IS NOT OLD.session_meta AND rollout = OLD.id AND sequence = 0;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_delete
@@ -132,46 +131,37 @@ END;
 -- in the view, rollout = (SELECT ...) would read the items of all conversations.)
 CREATE VIEW IF NOT EXISTS main.rollout_items AS
 SELECT h.id AS rollout, d.id & 4294967295 AS sequence, timestamp, type, payload
-  FROM rollout__heads AS h
- CROSS JOIN rollout__segments AS s ON s.rollout = h.no
- CROSS JOIN rollout__data AS d NOT INDEXED
-    ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last;
+FROM rollout__heads AS h CROSS JOIN rollout__segments AS s ON rollout = no
+CROSS JOIN rollout__data AS d NOT INDEXED ON d.id BETWEEN (owner << 32) + first AND (owner << 32) + last;
 
 -- Past the policy: an item of rollout_log that is x''.
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_insert
 INSTEAD OF INSERT ON rollout_items
 BEGIN
   SELECT RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it')
-    FROM rollout__heads
-   WHERE id = lower(NEW.rollout) AND NEW.sequence IS NOT NULL
-     AND NEW.sequence IS NOT last_sequence + 1;
+  FROM rollout__heads WHERE id = lower(NEW.rollout) AND NEW.sequence <> last_sequence + 1;
   INSERT INTO rollout_log(rollout_id, item, type, payload, timestamp)
-  VALUES (NEW.rollout, x'', coalesce(NEW.type, ''), NEW.payload, NEW.timestamp);
+  VALUES (NEW.rollout, x'', NEW.type, NEW.payload, NEW.timestamp);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_update
 INSTEAD OF UPDATE ON rollout_items
 BEGIN
   SELECT RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed')
-   WHERE (NEW.rollout, NEW.sequence, NEW.timestamp, NEW.type)
-  IS NOT (OLD.rollout, OLD.sequence, OLD.timestamp, OLD.type);
+  WHERE (NEW.rollout, NEW.sequence, NEW.timestamp, NEW.type)
+    IS NOT (OLD.rollout, OLD.sequence, OLD.timestamp, OLD.type);
   UPDATE rollout__data SET payload = NEW.payload, changed = 1
-   WHERE id = (SELECT (s.owner << 32) + OLD.sequence
-                 FROM rollout__heads AS h
-                 JOIN rollout__segments AS s ON s.rollout = h.no
-                WHERE h.id = OLD.rollout
-                  AND OLD.sequence BETWEEN s.first AND s.last);
+  WHERE id = (SELECT (owner << 32) + OLD.sequence FROM rollout__heads AS h JOIN rollout__segments ON rollout = no
+    WHERE h.id = OLD.rollout AND OLD.sequence BETWEEN first AND last);
   INSERT INTO blackbox__log(domain, kind, subject, detail)
   SELECT 'rollout', 'redaction', OLD.rollout, '{"sequence":' || OLD.sequence || '}'
-   WHERE NEW.payload IS NOT OLD.payload;
+  WHERE NEW.payload IS NOT OLD.payload;
 END;
 
 CREATE VIEW IF NOT EXISTS main.rollout_log AS
 SELECT rollout AS rollout_id,
-       '{"type":' || json_quote(type)
-         || coalesce(',"payload":' || payload, '') || '}' AS item,
-       type, payload, timestamp
-  FROM rollout_items;
+  '{"type":' || json_quote(type) || coalesce(',"payload":' || payload, '') || '}' AS item, type, payload, timestamp
+FROM rollout_items;
 
 -- The one way in which plain SQL writes an item. The timestamp is also the time at which
 -- the expiry of the conversation is tested. The item is counted after it was stored: OR
@@ -186,7 +176,7 @@ BEGIN
     WHEN NEW.item <> x'' OR typeof(NEW.type) <> 'text' OR NEW.type = '' OR instr(NEW.type, char(0))
       OR CASE typeof(NEW.payload) WHEN 'null' THEN 0 WHEN 'text'
          THEN NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')) ELSE 1 END
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: type and payload are given; a type has 1 to 100 bytes without NUL, and a payload is JSON text, not nested too deeply')
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: give a type of 1 to 100 bytes without NUL, and a payload, which must be well-formed JSON, not nested too deeply')
     WHEN expires_at < coalesce(NEW.timestamp + 0, (julianday('now') - 2440587.5) * 86400000.0)
     THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     WHEN last_sequence >= 4294967295

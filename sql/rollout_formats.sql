@@ -38,10 +38,8 @@ END;
 -- One row. rule is the rule that is now removing conversations. search is 1 if there
 -- is an index of the texts. places is another number after each change of the places.
 CREATE TABLE IF NOT EXISTS main.rollout__act(
-  id   INTEGER PRIMARY KEY CHECK (id = 1),
-  rule TEXT,
-  search INTEGER NOT NULL DEFAULT 0,
-  places INTEGER
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  rule, search DEFAULT 0, places
 );
 
 INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;
@@ -134,46 +132,45 @@ CREATE TABLE IF NOT EXISTS main.rollout_formats(
   spans DEFAULT 0,
   newest,
   apart DEFAULT 0,
-  description,
-  CONSTRAINT "ValidationError: Invalid format: mark and names must be JSON objects of places and values, such as {""$.role"":""user""}"
-    CHECK (mark LIKE '{%}' AND names LIKE '{%}')
+  CONSTRAINT "ValidationError: Invalid format: mark and names must be JSON objects such as {""$.role"":""user""}"
+  CHECK (mark LIKE '{%}' AND names LIKE '{%}')
 ) WITHOUT ROWID;
 
-INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time, names, conversation, once, agent, item_id, item_parent, description)
+INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time, names, conversation, once, agent, item_id, item_parent)
 VALUES
-  ('codex', 10, '{"$.type":true,"$.payload":true}', NULL, '$.type', '$.payload', '$.timestamp', '{"$.type":"session_meta"}', '$.payload.id|$.payload.session_id', 1, NULL, NULL, NULL, 'Codex CLI: sessions/YYYY/MM/DD/rollout-*.jsonl'),
-  ('qwen', 20, '{"$.sessionId":true,"$.message.parts":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, NULL, '$.uuid', '$.parentUuid', 'Qwen Code: projects/*/chats/*.jsonl'),
-  ('claude-code', 21, '{"$.sessionId":true,"$.type":true,"$.message.content":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, '$.agentId', '$.uuid', '$.parentUuid', 'Claude Code: projects/*/*.jsonl, and subagents/*.jsonl'),
-  ('gemini', 22, '{"$.sessionId":true,"$.startTime":true}', '$.$set.messages[]|$.messages[]', '$.type|$.kind|session', NULL, '$.timestamp|$.startTime', '{"$.sessionId":true}', '$.sessionId', 0, NULL, '$.id', NULL, 'Gemini CLI: tmp/*/chats/*.jsonl and *.json'),
-  ('pi', 30, '{"$.type":"session","$.id":true,"$.timestamp":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session"}', '$.id', 0, NULL, '$.id', '$.parentId', 'pi, OpenClaw, omp: sessions/*/*.jsonl'),
-  ('copilot', 31, '{"$.type":"session.start","$.data.sessionId":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session.start"}', '$.data.sessionId', 0, NULL, '$.id', NULL, 'Copilot CLI: session-state/*/events.jsonl'),
-  ('goose', 32, '{"$.working_dir":true,"$.type":null}', NULL, '$.role|session', NULL, '$.created|$.created_at', '{"$.working_dir":true}', '$.id', 0, NULL, '$.id', NULL, 'Goose before 1.10: sessions/*.jsonl'),
-  ('cursor', 40, '{"$.role":true,"$.message.content":true,"$.sessionId":null}', NULL, '$.role|$.type', NULL, NULL, '{}', NULL, 0, NULL, NULL, NULL, 'Cursor CLI: agent-transcripts/*.jsonl'),
-  ('deepseek', 29, '{"$.type":"session","$.id":true,"$.createdAt":true}', NULL, '$.type', NULL, '$.time|$.time0|$.createdAt', '{"$.type":"session"}', '$.id', 0, NULL, NULL, NULL, 'DeepSeek Harness: sessions/*/*/session.jsonl'),
-  ('kimi', 33, '{"$.type":"metadata","$.protocol_version":true}', NULL, '$.event.type|$.type', NULL, '$.time|$.created_at', '{}', NULL, 0, NULL, NULL, NULL, 'Kimi Code: sessions/*/*/agents/*/wire.jsonl'),
-  ('grok', 34, '{"$.params.update.sessionUpdate|$.generated_title|$.session_summary":true,"$.params.update.sessionUpdate|$.info.id":true}', NULL, '$.params.update.sessionUpdate|summary', NULL, '$.timestamp|$.params._meta.agentTimestampMs|$.updated_at', '{}', '$.params.sessionId|$.info.id', 0, NULL, NULL, NULL, 'Grok Build: sessions/*/*/updates.jsonl, and summary.json'),
-  ('antigravity', 35, '{"$.source":"USER_EXPLICIT","$.content":true}', NULL, '$.source', NULL, '$.created_at', '{}', NULL, 0, NULL, NULL, NULL, 'Antigravity: brain/*/.system_generated/logs/transcript.jsonl'),
-  ('cline', 41, '{"$.sessionId":true,"$.messages[0].role":true}', '$.messages[]', '$.role', NULL, '$.ts', '{}', '$.sessionId', 0, NULL, '$.id', NULL, 'Cline: sessions/*/*.messages.json'),
-  ('cline-task', 42, '{"$[0].role":true,"$[0].content":true}', '$[]', '$.role', NULL, '$.ts', '{}', NULL, 0, NULL, NULL, NULL, 'Cline and Roo Code in editors: tasks/*/api_conversation_history.json')
+  ('codex', 10, '{"$.type":true,"$.payload":true}', NULL, '$.type', '$.payload', '$.timestamp', '{"$.type":"session_meta"}', '$.payload.id|$.payload.session_id', 1, NULL, NULL, NULL),
+  ('qwen', 20, '{"$.sessionId":true,"$.message.parts":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, NULL, '$.uuid', '$.parentUuid'),
+  ('claude-code', 21, '{"$.sessionId":true,"$.type":true,"$.message.content":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, '$.agentId', '$.uuid', '$.parentUuid'),
+  ('gemini', 22, '{"$.sessionId":true,"$.startTime":true}', '$.$set.messages[]|$.messages[]', '$.type|$.kind|session', NULL, '$.timestamp|$.startTime', '{"$.sessionId":true}', '$.sessionId', 0, NULL, '$.id', NULL),
+  ('pi', 30, '{"$.type":"session","$.id":true,"$.timestamp":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session"}', '$.id', 0, NULL, '$.id', '$.parentId'),
+  ('copilot', 31, '{"$.type":"session.start","$.data.sessionId":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session.start"}', '$.data.sessionId', 0, NULL, '$.id', NULL),
+  ('goose', 32, '{"$.working_dir":true,"$.type":null}', NULL, '$.role|session', NULL, '$.created|$.created_at', '{"$.working_dir":true}', '$.id', 0, NULL, '$.id', NULL),
+  ('cursor', 40, '{"$.role":true,"$.message.content":true,"$.sessionId":null}', NULL, '$.role|$.type', NULL, NULL, '{}', NULL, 0, NULL, NULL, NULL),
+  ('deepseek', 29, '{"$.type":"session","$.id":true,"$.createdAt":true}', NULL, '$.type', NULL, '$.time|$.time0|$.createdAt', '{"$.type":"session"}', '$.id', 0, NULL, NULL, NULL),
+  ('kimi', 33, '{"$.type":"metadata","$.protocol_version":true}', NULL, '$.event.type|$.type', NULL, '$.time|$.created_at', '{}', NULL, 0, NULL, NULL, NULL),
+  ('grok', 34, '{"$.params.update.sessionUpdate|$.generated_title|$.session_summary":true,"$.params.update.sessionUpdate|$.info.id":true}', NULL, '$.params.update.sessionUpdate|summary', NULL, '$.timestamp|$.params._meta.agentTimestampMs|$.updated_at', '{}', '$.params.sessionId|$.info.id', 0, NULL, NULL, NULL),
+  ('antigravity', 35, '{"$.source":"USER_EXPLICIT","$.content":true}', NULL, '$.source', NULL, '$.created_at', '{}', NULL, 0, NULL, NULL, NULL),
+  ('cline', 41, '{"$.sessionId":true,"$.messages[0].role":true}', '$.messages[]', '$.role', NULL, '$.ts', '{}', '$.sessionId', 0, NULL, '$.id', NULL),
+  ('cline-task', 42, '{"$[0].role":true,"$[0].content":true}', '$[]', '$.role', NULL, '$.ts', '{}', NULL, 0, NULL, NULL, NULL)
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_formats(format, rank, mark, type, time, conversation, apart, description)
+INSERT INTO main.rollout_formats(format, rank, mark, type, time, conversation, apart)
 VALUES
-  ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', 'history', '$.ts', '$.session_id', 1, 'Codex CLI: history.jsonl, what users typed')
+  ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', 'history', '$.ts', '$.session_id', 1)
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversation, agent, description)
+INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversation, agent)
 VALUES
-  ('opencode', 'store', 90, '{"$.store":"opencode"}', '$.type', '$.row.data.time.start|$.row.data.time.created|$.row.time_created', '$.session', '$.agent', 'OpenCode: opencode.db, by rollout_import_from(''opencode'', schema)'),
-  ('goose-store', 'store', 91, '{"$.store":"goose"}', '$.type', '$.row.created_timestamp|$.row.created_at', '$.session', '$.agent', 'Goose since 1.10: sessions.db, by rollout_import_from(''goose'', schema)'),
-  ('cursor-store', 'store', 92, '{"$.store":"cursor"}', '$.type', '$.row.value.timestamp|$.row.value.createdAt', '$.session', NULL, 'Cursor: state.vscdb, by rollout_import_from(''cursor'', schema)'),
-  ('zed', 'store', 93, '{"$.store":"zed"}', '$.type', '$.row.created_at|$.row.updated_at', '$.session', '$.agent', 'Zed: threads.db, by rollout_import_from(''zed'', schema)'),
-  ('hermes', 'store', 94, '{"$.store":"hermes"}', '$.type', '$.row.timestamp', '$.session', NULL, 'Hermes: state.db, by rollout_import_from(''hermes'', schema)')
+  ('opencode', 'store', 90, '{"$.store":"opencode"}', '$.type', '$.row.data.time.start|$.row.data.time.created|$.row.time_created', '$.session', '$.agent'),
+  ('goose-store', 'store', 91, '{"$.store":"goose"}', '$.type', '$.row.created_timestamp|$.row.created_at', '$.session', '$.agent'),
+  ('cursor-store', 'store', 92, '{"$.store":"cursor"}', '$.type', '$.row.value.timestamp|$.row.value.createdAt', '$.session', NULL),
+  ('zed', 'store', 93, '{"$.store":"zed"}', '$.type', '$.row.created_at|$.row.updated_at', '$.session', '$.agent'),
+  ('hermes', 'store', 94, '{"$.store":"hermes"}', '$.type', '$.row.timestamp', '$.session', NULL)
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, conversation, trace, item_id, item_parent, spans, newest, apart, description)
+INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, conversation, trace, item_id, item_parent, spans, newest, apart)
 VALUES
-  ('otel', 50, '{"$.resourceSpans|$.resourceLogs":true}', '$.resourceSpans[].scopeSpans[].spans[]|$.resourceLogs[].scopeLogs[].logRecords[]', '$.event|$.attributes.gen_ai.operation.name|span', '$.startTimeUnixNano|$.timeUnixNano|$.observedTimeUnixNano', '$.attributes.gen_ai.conversation.id', '$.traceId', '$.spanId', '$.parentSpanId', 1, '{"$.event":true,"$.attributes.gen_ai.input.messages":true}', 1, 'OpenTelemetry: spans and log records as the file exporter of the collector writes them')
+  ('otel', 50, '{"$.resourceSpans|$.resourceLogs":true}', '$.resourceSpans[].scopeSpans[].spans[]|$.resourceLogs[].scopeLogs[].logRecords[]', '$.event|$.attributes.gen_ai.operation.name|span', '$.startTimeUnixNano|$.timeUnixNano|$.observedTimeUnixNano', '$.attributes.gen_ai.conversation.id', '$.traceId', '$.spanId', '$.parentSpanId', 1, '{"$.event":true,"$.attributes.gen_ai.input.messages":true}', 1)
 ON CONFLICT DO NOTHING;
 
 -- The attributes of a span are a list of names and values, and a message is one
@@ -241,8 +238,7 @@ VALUES
   ('otel', 'gen_ai.choice:content', 'gen_ai.output.messages.+.content', 1),
   ('otel', 'gen_ai.choice:tool_calls', 'gen_ai.output.messages.+.tool_calls', 1),
   ('otel', 'gen_ai.choice:finish_reason', 'gen_ai.output.messages.+.finish_reason', 0),
-  ('otel', 'session.id', 'gen_ai.conversation.id', 0),
-  ('otel', 'conversation.id', 'gen_ai.conversation.id', 0),
+  ('otel', 'session.id', 'gen_ai.conversation.id', 0), ('otel', 'conversation.id', 'gen_ai.conversation.id', 0),
   ('otel', 'traceloop.association.properties.session_id', 'gen_ai.conversation.id', 0),
   ('otel', 'gen_ai.usage.prompt_tokens', 'gen_ai.usage.input_tokens', 0),
   ('otel', 'gen_ai.usage.completion_tokens', 'gen_ai.usage.output_tokens', 0),
@@ -259,8 +255,7 @@ VALUES
   ('otel', 'llm.token_count.prompt_details.cache_read', 'gen_ai.usage.cache_read.input_tokens', 0),
   ('otel', 'llm.token_count.prompt_details.cache_write', 'gen_ai.usage.cache_creation.input_tokens', 0),
   ('otel', 'llm.token_count.completion_details.reasoning', 'gen_ai.usage.reasoning.output_tokens', 0),
-  ('otel', 'llm.cost.total', 'gen_ai.usage.cost', 0),
-  ('otel', 'llm.model_name', 'gen_ai.response.model', 0)
+  ('otel', 'llm.cost.total', 'gen_ai.usage.cost', 0), ('otel', 'llm.model_name', 'gen_ai.response.model', 0)
 ON CONFLICT DO NOTHING;
 
 -- Files of text. Lines of one type, one after the other, are one item: an object
@@ -280,9 +275,9 @@ VALUES
   ('aider', 'line', 'assistant', '')
 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_formats(format, rank, mark, time, names, conversation, description)
+INSERT INTO main.rollout_formats(format, rank, mark, time, names, conversation)
 VALUES
-  ('aider', 60, '{"$.format":"aider"}', '$.session', '{"$.session":true}', '$.session', 'aider: .aider.chat.history.md')
+  ('aider', 60, '{"$.format":"aider"}', '$.session', '{"$.session":true}', '$.session')
 ON CONFLICT DO NOTHING;
 
 INSERT INTO main.blackbox_places(format, kind, type, conditions, place)

@@ -79,26 +79,12 @@ BEGIN
 END;
 
 -- A hold keeps the items of a conversation, also those that it shares with others; its
--- status, title and expiry can change, and items can be appended. The conversation is
--- counted in the receipt of the rule that now removes, or of deletes by hand, of one
--- minute. Its bytes are those of the items that go: of forks they are added up.
+-- status, title and expiry can change, and items can be appended.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
-AFTER DELETE ON rollout__heads
+BEFORE DELETE ON rollout__heads
 BEGIN
   SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; see retention_holds')
   FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id;
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'rollout',
-    coalesce((SELECT rule FROM rollout__act), 'manual'), 1,
-    iif((SELECT count(*) FROM rollout__segments WHERE owner = OLD.no OR rollout = OLD.no) < 2, OLD.bytes,
-      (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0) FROM rollout__data
-        WHERE id = OLD.no << 32 OR id IN (
-          SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d
-          ON d.id BETWEEN (s.owner << 32) + max(s.first, 1 + coalesce((SELECT max(last) FROM rollout__segments AS o
-              WHERE o.owner = s.owner AND o.rollout <> OLD.no), -1)) AND (s.owner << 32) + s.last
-          WHERE s.rollout = OLD.no))),
-    OLD.created, OLD.updated;
-  DELETE FROM rollout__data WHERE id = OLD.no << 32;
   DELETE FROM rollout__segments WHERE rollout = OLD.no;
   DELETE FROM rollout__about WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
@@ -116,14 +102,23 @@ CREATE TABLE IF NOT EXISTS main.rollout__segments(
 CREATE INDEX IF NOT EXISTS main.rollout_owner
 ON rollout__segments(owner, last);
 
--- The items that nobody else shows go, with what was derived from them: of an owner
--- those after the last one that others show.
+-- The items that nobody else shows go, with what was derived from them: the session_meta,
+-- and of an owner those after the last one that others show. They are in the receipt of
+-- the rule that now removes, or of deletes by hand, of one minute.
 CREATE TRIGGER IF NOT EXISTS main.rollout_segments_delete
 AFTER DELETE ON rollout__segments
-WHEN OLD.last > coalesce((SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)
+WHEN OLD.first = 0 OR OLD.last > coalesce((SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)
 BEGIN
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
+  SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'rollout',
+    coalesce((SELECT rule FROM rollout__act), 'manual'), OLD.first = 0,
+    (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0) FROM rollout__data
+      WHERE id = OLD.rollout << 32 OR id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
+        SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)) AND (OLD.owner << 32) + OLD.last),
+    created, updated
+  FROM rollout__heads WHERE no = OLD.rollout;
   DELETE FROM rollout__data
-  WHERE id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
+  WHERE id = OLD.rollout << 32 OR id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
     SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)) AND (OLD.owner << 32) + OLD.last;
   DELETE FROM rollout_calls
   WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
@@ -147,15 +142,15 @@ END;
 -- The CHECK tests each INSERT of an import, so it asks no typeof(): only a whole number
 -- is what | makes of it, and any text is less than any blob.
 CREATE TABLE IF NOT EXISTS main.rollout__data(
-  id        INTEGER PRIMARY KEY,
+  id INTEGER PRIMARY KEY,
   timestamp INTEGER NOT NULL,
-  type      TEXT,
+  type TEXT,
   before, after, quiet, changed,
-  payload   TEXT,
+  payload TEXT,
   CONSTRAINT "InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970, a type is text of 1 to 100 bytes, and a payload is JSON text of at most 67108864 bytes"
-    CHECK (timestamp | 0 = timestamp AND timestamp BETWEEN 0 AND 253402300799999
-           AND type IS NOT NULL AND type < x'' AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100
-           AND (payload IS NULL OR payload < x'' AND length(CAST(payload AS BLOB)) <= 67108864))
+  CHECK (timestamp | 0 = timestamp AND timestamp BETWEEN 0 AND 253402300799999
+    AND type IS NOT NULL AND type < x'' AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100
+    AND (payload IS NULL OR payload < x'' AND length(CAST(payload AS BLOB)) <= 67108864))
 );
 
 -- A payload can be redacted or repaired, but its kind must stay the same. What was read
@@ -240,55 +235,32 @@ UPDATE main.blackbox__probe SET hit = 0;
 
 INSERT INTO main.rollout_policy(preset, item_type, payload_type)
 VALUES
-  ('codex', 'session_meta', '*'), ('codex', 'compacted', '*'),
-  ('codex', 'turn_context', '*'), ('codex', 'content_replacement', '*'),
-  ('codex', 'plan_artifact', '*'), ('codex', 'turn_start', '*'),
-  ('codex', 'turn_completion', '*'),
-  ('codex', 'inter_agent_communication', '*'),
-  ('codex', 'inter_agent_communication_metadata', '*'),
-  ('codex', 'token_usage_record', '*'), ('codex', 'world_state', '*'),
-  ('codex', 'retained_context', '*'), ('codex', 'security_risk_score', '*'),
-  ('codex', 'response_item', 'message'),
-  ('codex', 'response_item', 'reasoning'),
-  ('codex', 'response_item', 'local_shell_call'),
-  ('codex', 'response_item', 'function_call'),
-  ('codex', 'response_item', 'function_call_output'),
-  ('codex', 'response_item', 'custom_tool_call'),
-  ('codex', 'response_item', 'custom_tool_call_output'),
-  ('codex', 'response_item', 'web_search_call'),
-  ('codex', 'response_item', 'agent_message'),
-  ('codex', 'response_item', 'additional_tools'),
-  ('codex', 'response_item', 'tool_search_call'),
-  ('codex', 'response_item', 'tool_search_output'),
-  ('codex', 'response_item', 'image_generation_call'),
-  ('codex', 'response_item', 'compaction'),
-  ('codex', 'response_item', 'context_compaction'),
-  ('codex', 'event_msg', 'user_message'),
-  ('codex', 'event_msg', 'agent_message'),
-  ('codex', 'event_msg', 'agent_reasoning'),
-  ('codex', 'event_msg', 'agent_reasoning_raw_content'),
-  ('codex', 'event_msg', 'token_count'),
-  ('codex', 'event_msg', 'entered_review_mode'),
-  ('codex', 'event_msg', 'exited_review_mode'),
-  ('codex', 'event_msg', 'turn_aborted'),
-  ('codex', 'event_msg', 'turn_started'),
-  ('codex', 'event_msg', 'task_started'),
-  ('codex', 'event_msg', 'turn_complete'),
-  ('codex', 'event_msg', 'task_complete'),
-  ('codex', 'event_msg', 'thread_name_updated'),
-  ('codex', 'event_msg', 'thread_rolled_back'),
-  ('codex', 'event_msg', 'thread_goal_updated'),
-  ('codex', 'event_msg', 'thread_settings_applied'),
-  ('codex', 'event_msg', 'context_compacted'),
-  ('codex', 'event_msg', 'undo_completed'),
-  ('codex', 'event_msg', 'item_completed'),
-  ('codex', 'event_msg', 'exec_command_end'),
-  ('codex', 'event_msg', 'patch_apply_end'),
-  ('codex', 'event_msg', 'mcp_tool_call_end'),
-  ('codex', 'event_msg', 'web_search_end'),
-  ('codex', 'event_msg', 'image_generation_end'),
-  ('codex', 'event_msg', 'sub_agent_activity'), ('everything', '*', '*'),
-  ('everything', '*', '')
+  ('codex', 'session_meta', '*'), ('codex', 'compacted', '*'), ('codex', 'turn_context', '*'),
+  ('codex', 'content_replacement', '*'), ('codex', 'plan_artifact', '*'), ('codex', 'turn_start', '*'),
+  ('codex', 'turn_completion', '*'), ('codex', 'inter_agent_communication', '*'),
+  ('codex', 'inter_agent_communication_metadata', '*'), ('codex', 'token_usage_record', '*'),
+  ('codex', 'world_state', '*'), ('codex', 'retained_context', '*'), ('codex', 'security_risk_score', '*'),
+  ('codex', 'response_item', 'message'), ('codex', 'response_item', 'reasoning'),
+  ('codex', 'response_item', 'local_shell_call'), ('codex', 'response_item', 'function_call'),
+  ('codex', 'response_item', 'function_call_output'), ('codex', 'response_item', 'custom_tool_call'),
+  ('codex', 'response_item', 'custom_tool_call_output'), ('codex', 'response_item', 'web_search_call'),
+  ('codex', 'response_item', 'agent_message'), ('codex', 'response_item', 'additional_tools'),
+  ('codex', 'response_item', 'tool_search_call'), ('codex', 'response_item', 'tool_search_output'),
+  ('codex', 'response_item', 'image_generation_call'), ('codex', 'response_item', 'compaction'),
+  ('codex', 'response_item', 'context_compaction'), ('codex', 'event_msg', 'user_message'),
+  ('codex', 'event_msg', 'agent_message'), ('codex', 'event_msg', 'agent_reasoning'),
+  ('codex', 'event_msg', 'agent_reasoning_raw_content'), ('codex', 'event_msg', 'token_count'),
+  ('codex', 'event_msg', 'entered_review_mode'), ('codex', 'event_msg', 'exited_review_mode'),
+  ('codex', 'event_msg', 'turn_aborted'), ('codex', 'event_msg', 'turn_started'),
+  ('codex', 'event_msg', 'task_started'), ('codex', 'event_msg', 'turn_complete'),
+  ('codex', 'event_msg', 'task_complete'), ('codex', 'event_msg', 'thread_name_updated'),
+  ('codex', 'event_msg', 'thread_rolled_back'), ('codex', 'event_msg', 'thread_goal_updated'),
+  ('codex', 'event_msg', 'thread_settings_applied'), ('codex', 'event_msg', 'context_compacted'),
+  ('codex', 'event_msg', 'undo_completed'), ('codex', 'event_msg', 'item_completed'),
+  ('codex', 'event_msg', 'exec_command_end'), ('codex', 'event_msg', 'patch_apply_end'),
+  ('codex', 'event_msg', 'mcp_tool_call_end'), ('codex', 'event_msg', 'web_search_end'),
+  ('codex', 'event_msg', 'image_generation_end'), ('codex', 'event_msg', 'sub_agent_activity'),
+  ('everything', '*', '*'), ('everything', '*', '')
 ON CONFLICT DO NOTHING;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_setting
@@ -315,11 +287,8 @@ CREATE TABLE IF NOT EXISTS main.rollout_drops(
 CREATE TABLE IF NOT EXISTS main.rollout__about(
   no INTEGER PRIMARY KEY,
   source, cwd, originator, cli_version, model_provider, forked_from, prompt_id, first_user_message, format,
-  source_id, parent TEXT, agent, model, branch, reviewed
+  source_id, parent, agent, model, branch, reviewed
 );
-
-CREATE INDEX IF NOT EXISTS main.rollout_parent
-ON rollout__about(parent) WHERE parent IS NOT NULL;
 
 INSERT INTO main.retention_rules(rule, domain, "table")
 VALUES ('rollout.expired', 'rollout', 'rollouts')

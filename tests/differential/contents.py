@@ -58,7 +58,7 @@ LISTS = {
     "report_masks": "*",
     "retention_rules": "rule, domain, \"table\", \"key\", \"time\", format, age_ms",
     "rollout_attributes": "format, attribute, name",
-    "rollout_formats": "format, kind, rank, description",
+    "rollout_formats": "format, kind, rank",
     "rollout_lines": "*",
     "rollout_messages": "format, type, conditions, role",
     "rollout_policy": "preset, item_type, payload_type, keep",
