@@ -138,6 +138,7 @@ static void differs(BxStmts *p, sqlite3_stmt *pRow, BxProblems *pOut) {
   const char *zTable = bxColumnText(pRow, 5, &pOut->err);
   int eState = sqlite3_column_int(pRow, 3);
   if (pOut->err.rc != SQLITE_OK) return;
+  assert(eState < 3 && (eState >= 0 || *zTable != 0));
   if (eState < 0) {
     if (strcmp(zType, "trigger") == 0 && isOfDomain(p, zName, &pOut->err)) {
       return;
@@ -197,25 +198,6 @@ static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
   bxUnchecked(pOut, zName, &err);
 }
 
-/* Whether the schema has the domain, or a part of it. */
-static int hasTraces(BxStmts *p, const BxDomain *pDomain, BxProblems *pOut) {
-  static const char zListed[] =
-      "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1";
-  BxErr err = {SQLITE_OK, 0};
-  int bTraces;
-  if (bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err)) return 1;
-  bTraces = (int)bxAskOnce(p,
-      "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 OR name = ?2 || "
-      "'__check' OR (instr(?3, ',' || name || ',') AND name IS NOT ?4)",
-      &err, "tttt", pDomain->zTable, pDomain->zName, pDomain->zGuarded,
-      pDomain->zAdopted);
-  if (!bTraces && bxCarries(p->bx, p->zDb, "core", &pOut->err)) {
-    bTraces = (int)bxAskOnce(p, zListed, &err, "t", pDomain->zName);
-  }
-  bxUnchecked(pOut, pDomain->zName, &err);
-  return bTraces;
-}
-
 /* The commands are rows of main.blackbox_call. A table or view of that name hides it
 ** from who does not write main, and in main from everybody. */
 static void checkCall(BxStmts *p, BxProblems *pOut) {
@@ -235,7 +217,13 @@ static void checkCall(BxStmts *p, BxProblems *pOut) {
   bxUnchecked(pOut, "blackbox_call", &err);
 }
 
+/* Checks the domains of which the schema has something. */
 static void checkDomains(BxStmts *p, BxProblems *pOut) {
+  static const char zTraces[] =
+      "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 OR name = ?2 || "
+      "'__check' OR (instr(?3, ',' || name || ',') AND name IS NOT ?4)";
+  static const char zListed[] =
+      "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1";
   BxErr err = {SQLITE_OK, 0};
   int i;
   bxRefuseEarlier(p->bx, p->zDb, &err);
@@ -245,7 +233,13 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
   }
   for (i = 0; i < p->bx->nDomain && pOut->err.rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &p->bx->aDomain[i];
-    if (!hasTraces(p, pDomain, pOut)) continue;
+    int bTraces = bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err) ||
+                  bxAskOnce(p, zTraces, &err, "tttt", pDomain->zTable,
+                      pDomain->zName, pDomain->zGuarded, pDomain->zAdopted) ||
+                  (bxCarries(p->bx, p->zDb, "core", &pOut->err) &&
+                      bxAskOnce(p, zListed, &err, "t", pDomain->zName));
+    bxUnchecked(pOut, pDomain->zName, &err);
+    if (!bTraces) continue;
     checkOwner(p, pDomain->zName, pDomain->zSql, pDomain, pOut);
     if (pDomain->xCheck != 0) pDomain->xCheck(p, pOut);
   }

@@ -98,6 +98,7 @@ static const char zHexDigit[] = "0123456789abcdef";
 
 void bxHex(const unsigned char *a, int n, char *zOut) {
   int i;
+  assert(n >= 0);
   for (i = 0; i < n; i++) {
     zOut[2 * i] = zHexDigit[a[i] >> 4];
     zOut[2 * i + 1] = zHexDigit[a[i] & 15];
@@ -158,6 +159,7 @@ sqlite3_uint64 bxHashUpTo(BxHash *p, const char *z, i64 n) {
   i64 nBlock = (n - p->n) / 32;
   char aLast[32] = {0};
   int i;
+  assert(p->n % 32 == 0);
   assert(p->n <= n);
   mixBlocks(p->aSum, z + p->n, nBlock);
   p->n += 32 * nBlock;

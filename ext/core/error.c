@@ -51,6 +51,7 @@ void *bxNew(size_t nByte, BxErr *pErr) {
 void *bxGrow(void *a, i64 n, i64 *pnAlloc, size_t nOne, BxErr *pErr) {
   i64 nNew = *pnAlloc ? *pnAlloc * 2 : 8;
   if (pErr->rc != SQLITE_OK) return 0;
+  assert(n >= 0 && n <= *pnAlloc);
   if (n < *pnAlloc) return a;
   a = bxGot(sqlite3_realloc64(a, (sqlite3_uint64)nNew * nOne), pErr);
   if (a != 0) *pnAlloc = nNew;

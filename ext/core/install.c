@@ -222,40 +222,29 @@ static void resetSettings(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   sqlite3_close(pModel);
 }
 
-/* Whether the rules of a virtual table equal those that its module makes. With
+/* Whether the rules of the virtual tables equal those that their modules make. With
 ** bMend they are repaired. A virtual table that has lost a table, or that a
 ** newer module made, is skipped; blackbox_check() reports it. */
-static int vtabIntact(BxStmts *p, const BxModule *pModule, const char *zName,
-    int bMend, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  BxVtab *pVtab = bxVtabIn(p->bx, pModule->zName, p->zDb, zName, &err);
-  int bWhole = pVtab == 0 || !bxShadowIsStale(pVtab, &err);
-  if (err.rc == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
-    bxClear(&err);
-    return 1;
-  }
-  if (bMend && !bWhole) {
-    char *zMade = bxShadowMend(pVtab, &err);
-    Damage damage = {0, 0};
-    if (zMade != 0) {
-      damage.zDetail =
-          bxPrintf(&err, "{\"missing\":%s,\"changed\":\"\"}", zMade);
-    }
-    sqlite3_free(zMade);
-    noteDamage(p, zName, damage, &err);
-  }
-  *pErr = err;
-  return bWhole;
-}
-
 static int vtabsIntact(BxStmts *p, int bMend, BxErr *pErr) {
   const BxModule *pModule;
   int bWhole = 1;
   for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
     sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, pErr);
     while (bxRow(pStmt, pErr)) {
+      BxErr err = {SQLITE_OK, 0};
       const char *zName = bxColumnText(pStmt, 0, pErr);
-      if (zName != 0) bWhole &= vtabIntact(p, pModule, zName, bMend, pErr);
+      BxVtab *pVtab =
+          zName ? bxVtabIn(p->bx, pModule->zName, p->zDb, zName, &err) : 0;
+      int bStale = pVtab != 0 && bxShadowIsStale(pVtab, &err);
+      if (err.rc == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
+        bxClear(&err);
+      } else if (bStale) {
+        Damage damage = {0, 0};
+        bWhole = 0;
+        if (bMend) damage.zDetail = bxShadowMend(pVtab, &err);
+        noteDamage(p, zName, damage, &err);
+      }
+      bxPass(pErr, &err);
     }
     sqlite3_finalize(pStmt);
   }
@@ -338,26 +327,6 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
          pErr->rc == SQLITE_OK;
 }
 
-/* Takes the write lock before anything is read: with a write that changes nothing.
-** Where there is no table of core to write, a PRAGMA takes the lock. Returns what of
-** core is damaged. */
-static Damage lockSchema(BxStmts *p, int bNew, BxErr *pErr) {
-  const BxDomain *pCore = p->bx->aDomain;
-  Damage core = {0};
-  int bCarried = bxCarries(p->bx, p->zDb, "core", pErr);
-  if (bCarried) {
-    bxLock(p, pErr);
-  } else {
-    bxExec(p, "PRAGMA main.incremental_vacuum(1)", pErr);
-  }
-  if (!bNew) core = damageOf(p, pCore, pErr);
-  if (!bCarried) {
-    runSql(p, pCore, pErr);
-    refuseOthers(p, pCore, 0, pErr);
-  }
-  return core;
-}
-
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
   char *z = bxAskText(pStmts,
       "SELECT ?1 || ': ' || group_concat(domain, ', ')"
@@ -371,10 +340,19 @@ void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
 static void makeDomains(
     BxStmts *pStmts, const char *zList, int bNew, BxErr *pErr) {
   Bx *bx = pStmts->bx;
-  Damage damage;
-  int i;
+  Damage damage = {0, 0};
+  int i, bCarried;
   if (pErr->rc != SQLITE_OK) return;
-  damage = lockSchema(pStmts, bNew, pErr);
+  /* The write lock comes before anything is read: with a write that changes nothing or,
+  ** where there is no table of core to write, with a PRAGMA. */
+  bCarried = bxCarries(bx, pStmts->zDb, "core", pErr);
+  if (bCarried) bxLock(pStmts, pErr);
+  if (!bCarried) bxExec(pStmts, "PRAGMA main.incremental_vacuum(1)", pErr);
+  if (!bNew) damage = damageOf(pStmts, bx->aDomain, pErr);
+  if (!bCarried) {
+    runSql(pStmts, bx->aDomain, pErr);
+    refuseOthers(pStmts, bx->aDomain, 0, pErr);
+  }
   if (pErr->rc == SQLITE_OK) installDomain(pStmts, bx->aDomain, bNew, pErr);
   noteDamage(pStmts, "core", damage, pErr);
   for (i = 1; i < bx->nDomain && !bNew; i++) {
@@ -431,29 +409,6 @@ void bxInstallMissing(
   bxLogFollow(bx, pErr);
 }
 
-/* Installs what is wanted, in a savepoint of its own unless it came as a row.
-** Inside a transaction a row is refused, because SQLite does not take back what
-** a row did before it failed. */
-static void installAll(
-    BxCall *p, BxStmts *pStmts, const char *zList, int bNew) {
-  Bx *bx = p->bx;
-  sqlite3_stmt *pHold;
-  bxRefuseInside(p);
-  /* In a file that has no page yet, so that clean-ups can give pages back. */
-  if (bNew) bxExec(pStmts, "PRAGMA main.auto_vacuum = INCREMENTAL", &p->err);
-  if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
-  if (p->err.rc != SQLITE_OK) return;
-  makeDomains(pStmts, zList, bNew, &p->err);
-  if (p->err.rc == SQLITE_OK) {
-    pHold = bxHold(bx, &p->err);
-    vtabsIntact(pStmts, 1, &p->err);
-    bxLetGo(bx, pHold, &p->err);
-  }
-  bxLogFollow(bx, &p->err);   /* of the pins of rows that were there */
-  bxReturnDomains(p, pStmts); /* before the release, which may also fail */
-  if (p->pCtx != 0) bxRelease(bx, &p->err);
-}
-
 BxStmts *bxInstallArguments(BxCall *p, const char **pzList) {
   const char *zDb = "main";
   BxStmts *pStmts;
@@ -471,6 +426,7 @@ void bxInstall(BxCall *p) {
   const char *zList;
   BxStmts *pStmts = bxInstallArguments(p, &zList);
   BxErr lock = {SQLITE_OK, 0};
+  sqlite3_stmt *pHold;
   int rc, bNew = 0;
   if (pStmts == 0) return;
   bxForgetHomes(bx);
@@ -495,7 +451,21 @@ void bxInstall(BxCall *p) {
   } else if (lock.rc != SQLITE_OK) {
     p->err = lock;
   } else {
-    installAll(p, pStmts, zList, bNew);
+    /* In a savepoint of its own, unless it came as a row. */
+    bxRefuseInside(p);
+    /* In a file that has no page yet, so that clean-ups can give pages back. */
+    if (bNew) bxExec(pStmts, "PRAGMA main.auto_vacuum = INCREMENTAL", &p->err);
+    if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
+    if (p->err.rc != SQLITE_OK) return;
+    makeDomains(pStmts, zList, bNew, &p->err);
+    if (p->err.rc == SQLITE_OK) {
+      pHold = bxHold(bx, &p->err);
+      vtabsIntact(pStmts, 1, &p->err);
+      bxLetGo(bx, pHold, &p->err);
+    }
+    bxLogFollow(bx, &p->err);   /* of the pins of rows that were there */
+    bxReturnDomains(p, pStmts); /* before the release, which may also fail */
+    if (p->pCtx != 0) bxRelease(bx, &p->err);
   }
 }
 

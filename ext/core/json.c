@@ -243,6 +243,7 @@ static char *putEscape(char *zOut, unsigned char c) {
 
 char *bxPutJson(char *zOut, const char *z, int n) {
   const char *zEnd = z + n;
+  assert(n >= 0);
   *zOut++ = '"';
   for (; z < zEnd; z++) {
     unsigned char c = (unsigned char)*z;
@@ -439,6 +440,7 @@ BxCutResult bxJsonCut(
     const char *z, i64 n, const BxCut *pCut, sqlite3_str *pOut) {
   const char *zEnd = z + n;
   Cut cut = {pOut, zEnd, 0, 0};
+  assert(pCut != 0 && pOut != 0);
   assert(n >= 0 && *zEnd == 0);
   z = cutValue(&cut, bxSkipSpace(z), pCut);
   assert(z == 0 || z <= zEnd);

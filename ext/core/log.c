@@ -105,29 +105,6 @@ int bxLogRemake(BxStmts *p, BxErr *pErr) {
 
 /*-------------------------------------------------------------- erasing ----*/
 
-/* Keeps the hashes of the named fields, and the salts of the others. */
-static void keepHashes(
-    BxStmts *p, const BxLeaf *pLeaf, const char *zNames, BxErr *pErr) {
-  static const char zHash[] =
-      "INSERT OR REPLACE INTO main.blackbox__erased(n, name, type, hash)"
-      " VALUES(?1, ?2, ?3, ?4)";
-  static const char zSalt[] =
-      "INSERT OR REPLACE INTO main.blackbox__erased(n, name, salt)"
-      " VALUES(?1, ?2, ?3)";
-  int i;
-  for (i = 0; i < pLeaf->nField; i++) {
-    const BxLogField *pField = &pLeaf->aField[i];
-    if (pField->bErased || pField->eType == SQLITE_NULL) continue;
-    if (bxIsColumn(pField->zName, zNames)) {
-      bxDo(p, zHash, pErr, "itix", pLeaf->n, pField->zName, (i64)pField->eType,
-          pField->hash.a, (i64)BX_DIGEST);
-    } else {
-      bxDo(p, zSalt, pErr, "itx", pLeaf->n, pField->zName, pField->salt.a,
-          (i64)BX_DIGEST);
-    }
-  }
-}
-
 /* (The salt is overwritten before it goes, whatever secure_delete is. If the leaf
 ** cannot be made again it stands for all of its fields: that of a pin that has ended,
 ** or of a row that was altered.) */
@@ -145,14 +122,34 @@ void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr) {
       "INSERT INTO main.blackbox__log(domain, kind, subject, detail) VALUES("
       " 'core', 'erasure', 'row:' || ?1, json_object('fields', json('[\"' ||"
       "  replace(?2, ',', '\",\"') || '\"]')))";
+  static const char zHash[] =
+      "INSERT OR REPLACE INTO main.blackbox__erased(n, name, type, hash)"
+      " VALUES(?1, ?2, ?3, ?4)";
+  static const char zSalt[] =
+      "INSERT OR REPLACE INTO main.blackbox__erased(n, name, salt)"
+      " VALUES(?1, ?2, ?3)";
   BxLeaf leaf;
   BxLog log;
   MerkleHash stored;
+  int i, nField;
+  assert(n > 0 && zNames != 0);
   bxLogProve(p, (i64)1 << 40, pErr);
   bxLogOpen(&log, p, pErr);
   if (!bxLogLeafOf(p, n, &leaf, 0, pErr)) return;
   log.tree.xGet(&log.tree, 0, n - 1, &stored, pErr);
-  if (bxLogIsLeaf(p, &leaf, &stored, pErr)) keepHashes(p, &leaf, zNames, pErr);
+  /* the hashes of the named fields stay, and the salts of the others */
+  nField = bxLogIsLeaf(p, &leaf, &stored, pErr) ? leaf.nField : 0;
+  for (i = 0; i < nField; i++) {
+    const BxLogField *pField = &leaf.aField[i];
+    if (pField->bErased || pField->eType == SQLITE_NULL) continue;
+    if (bxIsColumn(pField->zName, zNames)) {
+      bxDo(p, zHash, pErr, "itix", n, pField->zName, (i64)pField->eType,
+          pField->hash.a, (i64)BX_DIGEST);
+    } else {
+      bxDo(p, zSalt, pErr, "itx", n, pField->zName, pField->salt.a,
+          (i64)BX_DIGEST);
+    }
+  }
   bxDo(p, zZero, pErr, "i", n);
   bxDo(p, zBlank, pErr, "it", n, zNames);
   bxDo(p, zTell, pErr, "it", n, zNames);
@@ -262,29 +259,21 @@ static i64 pullRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   return pErr->rc == SQLITE_OK ? iTo - pLog->now.n : 0;
 }
 
-/* The receipts of minutes that are over become rows of the log. */
-static void closeMinutes(BxStmts *p, BxErr *pErr) {
+i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
+  static const char zNewest[] = "SELECT max(n) FROM main.blackbox__log";
+  static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n = ?1";
+  /* the receipts of minutes that are over become rows of the log */
   static const char zOver[] = "SELECT 1 FROM main.blackbox__open"
                               " WHERE minute BETWEEN 1 AND ?1 LIMIT 1";
   static const char zClose[] =
       "INSERT INTO main.blackbox__log(at, domain, detail, rows, bytes, oldest,"
       " newest, salt) SELECT at, nullif(domain, substr(rule, 1,"
-      "  instr(rule, '.') - 1)), rule, rows, bytes, at - oldest, newest - "
-      "oldest,"
-      " NULL"
-      " FROM main.blackbox__open"
+      "  instr(rule, '.') - 1)), rule, rows, bytes, at - oldest,"
+      "  newest - oldest, NULL FROM main.blackbox__open"
       " WHERE minute BETWEEN 1 AND ?1";
   static const char zClosed[] =
       "DELETE FROM main.blackbox__open WHERE minute BETWEEN 1 AND ?1";
   i64 iMinute = bxNow() / 60000 - 1;
-  if (!bxAsk(p, zOver, pErr, "i", iMinute)) return;
-  bxDo(p, zClose, pErr, "i", iMinute);
-  bxDo(p, zClosed, pErr, "i", iMinute);
-}
-
-i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
-  static const char zNewest[] = "SELECT max(n) FROM main.blackbox__log";
-  static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n = ?1";
   BxLog log;
   BxErr cut = {SQLITE_OK, 0};
   i64 nBefore, nStep, nTold, iRepair = 0;
@@ -295,7 +284,10 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   }
   nBefore = log.now.n;
   if (bxAsk(p, zNewest, pErr, "") < nBefore) keepNumbers(p, pErr);
-  closeMinutes(p, pErr);
+  if (bxAsk(p, zOver, pErr, "i", iMinute)) {
+    bxDo(p, zClose, pErr, "i", iMinute);
+    bxDo(p, zClosed, pErr, "i", iMinute);
+  }
   if (bxAsk(p, zNewest, pErr, "") <= nBefore || pErr->rc != SQLITE_OK) return 0;
   if (bxLogMendFrontier(&log, pErr)) iRepair = tellTree(&log, nBefore, pErr);
   takeRows(&log, nMost, pErr);

@@ -71,6 +71,7 @@ static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
       " AND NOT EXISTS (SELECT 1 FROM main.blackbox__log WHERE n = leaf + 1)";
   BxStmts *pStmts = p->pLog->p;
   i64 i = iFirst - iFirst % BX_LOG_TILE;
+  assert(iFirst >= 0 && iFirst <= iLast);
   for (; i <= iLast && i + BX_LOG_TILE <= p->pLog->now.n; i += BX_LOG_TILE) {
     i64 aNeeded[NEEDED];
     int n = 0;
@@ -107,6 +108,7 @@ static void foldRange(Fold *p) {
       "DELETE FROM main.blackbox__log WHERE n > ?1 AND n <= ?2";
   BxStmts *pStmts = p->pLog->p;
   i64 iFirst = p->iFirst, i;
+  assert(p->iFirst <= p->iEnd);
   if (p->iEnd == iFirst) return;
   i = bxAsk(pStmts, zBefore, p->pErr, "i", iFirst);
   if (i > 0) iFirst = i - 1;

@@ -44,6 +44,7 @@ int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut) {
 void bxLogLeafData(i64 n, i64 nKept, const MerkleHash *pFields,
     unsigned char aOut[BX_LOG_LEAF]) {
   static const char zVersion[] = "blackbox log 1\n";
+  assert(n > 0 && nKept >= 0);
   memcpy(aOut, zVersion, 15);
   bxPutNumber(aOut + 15, (sqlite3_uint64)n);
   bxPutNumber(aOut + 23, (sqlite3_uint64)nKept);
@@ -215,6 +216,7 @@ static void makeLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
   const BxDomain *pDomain;
   unsigned char aNumber[8];
   int i;
+  assert(sqlite3_data_count(pRow) == 16); /* BX_LOG_COLUMNS */
   pOut->n = sqlite3_column_int64(pRow, 0);
   pOut->bKept = sqlite3_column_type(pRow, 10) != SQLITE_NULL;
   pOut->nField = 0;

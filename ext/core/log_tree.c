@@ -25,6 +25,7 @@ SQLITE_EXTENSION_INIT3
 /* Levels are in the bits from 48 on. Below are heights between them, and the leaves that
 ** a fold keeps. (They are less than 0, so that a new leaf is the last row.) */
 i64 bxLogNode(int nHeight, i64 iIndex) {
+  assert(nHeight >= 0 && iIndex >= 0);
   if (nHeight < BX_LOG_LEVEL) return -((i64)(nHeight + 1) << 40) - iIndex;
   assert(nHeight % BX_LOG_LEVEL == 0);
   return -((i64)(nHeight / BX_LOG_LEVEL) << 48) - iIndex;
@@ -64,6 +65,7 @@ static void getSubtree(
     }
     bxDone(pStmt, pErr);
   }
+  assert(part.n <= n);
   if (part.n == n) {
     *pOut = part.a[0];
   } else {
@@ -190,6 +192,7 @@ void bxLogAddLeaf(
   i64 i = pLog->now.n;
   MerkleHash hash;
   if (pErr->rc != SQLITE_OK) return;
+  assert(pLog->now.n < MOST_LEAVES && (bKept & ~1) == 0);
   pLog->nKept += bKept;
   hash = bxLogLeafHash(i + 1, pLog->nKept, pFields);
   bxDo(pLog->p, zLeaf, pErr, "ixi", i, hash.a, (i64)BX_DIGEST, pLog->nKept);
@@ -218,6 +221,7 @@ void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr) {
       "DELETE FROM main.blackbox__leaves WHERE leaf >= ?1 AND leaf < ?2";
   i64 iEnd = pLog->now.n;
   int nHeight;
+  assert(n <= iEnd);
   for (nHeight = BX_LOG_LEVEL; nHeight < 40; nHeight += BX_LOG_LEVEL) {
     bxDo(pLog->p, zNodes, pErr, "ii", bxLogNode(nHeight, n >> nHeight),
         bxLogNode(nHeight, iEnd >> nHeight));

@@ -34,6 +34,7 @@ void bxFrontierAddTree(Frontier *p, int nHeight, const MerkleHash *pHash,
     FrontierNode xNode, void *pArg) {
   i64 nLeaf = (i64)1 << nHeight;
   i64 iIndex = p->n >> nHeight;
+  assert(nHeight >= 0 && nHeight < 62);
   assert(p->nHash < 62 && p->n % nLeaf == 0);
   p->a[p->nHash++] = *pHash;
   for (; iIndex & 1; iIndex >>= 1) {
@@ -54,6 +55,7 @@ void bxFrontierAdd(
 MerkleHash bxFrontierRoot(const Frontier *p) {
   MerkleHash root;
   int i;
+  assert(p->nHash >= 0 && p->nHash <= 63);
   if (p->nHash == 0) { /* the hash of nothing */
     bxDigestTwo("", 0, "", 0, root.a);
     return root;
@@ -70,6 +72,7 @@ MerkleHash bxFrontierRoot(const Frontier *p) {
 static void addSubtrees(
     Merkle *p, i64 iFirst, i64 n, Frontier *pOut, BxErr *pErr) {
   int nHeight;
+  assert(n >= 0 && iFirst >= 0);
   for (nHeight = 62; nHeight >= 0; nHeight--) {
     if (!(n >> nHeight & 1)) continue;
     p->xGet(p, nHeight, iFirst >> nHeight, &pOut->a[pOut->nHash++], pErr);
@@ -100,6 +103,7 @@ static i64 splitOf(i64 n) {
 
 static void turnRound(MerklePath *p) {
   int i;
+  assert(p->n <= (int)(sizeof(p->a) / sizeof(p->a[0])));
   for (i = 0; i < p->n / 2; i++) {
     MerkleHash hash = p->a[i];
     p->a[i] = p->a[p->n - 1 - i];

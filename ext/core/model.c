@@ -22,35 +22,26 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Fills a model. Its temp table core has the names of the objects of core. Nothing
-** is committed, which saves time. */
-static int fillModel(BxStmts *p, sqlite3 *pModel, const char *zSql) {
-  const char *zCore = p->bx->aDomain[0].zSql;
-  char *zOwn = p->zTable ? bxExpand(zSql, "main", p->zTable) : 0;
-  int rc = p->zTable && zOwn == 0 ? SQLITE_NOMEM : SQLITE_OK;
-  int bDomain = p->zTable == 0 && strcmp(zSql, zCore) != 0;
-  if (rc == SQLITE_OK) rc = sqlite3_exec(pModel, "BEGIN", 0, 0, 0);
-  if (rc == SQLITE_OK && bDomain) rc = sqlite3_exec(pModel, zCore, 0, 0, 0);
-  if (rc == SQLITE_OK) {
-    rc = sqlite3_exec(pModel,
-        "CREATE TEMP TABLE core AS SELECT name FROM main.sqlite_schema", 0, 0,
-        0);
-  }
-  if (rc == SQLITE_OK && bDomain) {
-    rc = sqlite3_exec(pModel, "DELETE FROM blackbox_domains", 0, 0, 0);
-  }
-  if (rc == SQLITE_OK) rc = sqlite3_exec(pModel, zOwn ? zOwn : zSql, 0, 0, 0);
-  sqlite3_free(zOwn);
-  return rc;
-}
-
+/* (Nothing is committed, which saves time.) */
 sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr) {
+  const char *zCore = p->bx->aDomain[0].zSql;
+  int bDomain = p->zTable == 0 && strcmp(zSql, zCore) != 0;
+  const char *azSql[] = {"BEGIN", bDomain ? zCore : "",
+      "CREATE TEMP TABLE core AS SELECT name FROM main.sqlite_schema",
+      bDomain ? "DELETE FROM blackbox_domains" : "", zSql};
+  char *zOwn = p->zTable ? bxExpand(zSql, "main", p->zTable) : 0;
   sqlite3 *db = 0;
-  int rc;
-  if (pErr->rc != SQLITE_OK) return 0;
-  rc = sqlite3_open_v2(
-      ":memory:", &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, 0);
-  if (rc == SQLITE_OK) rc = fillModel(p, db, zSql);
+  int i, rc;
+  if (p->zTable) azSql[4] = zOwn;
+  rc = pErr->rc != SQLITE_OK ? pErr->rc
+       : p->zTable && zOwn == 0
+           ? SQLITE_NOMEM
+           : sqlite3_open_v2(":memory:", &db,
+                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, 0);
+  for (i = 0; i < 5 && rc == SQLITE_OK; i++) {
+    rc = sqlite3_exec(db, azSql[i], 0, 0, 0);
+  }
+  sqlite3_free(zOwn);
   if (rc == SQLITE_OK) return db;
   if (db != 0) bxFailDb(pErr, db, rc);
   bxFail(pErr, rc, "out of memory");
@@ -172,6 +163,7 @@ sqlite3_stmt *bxFound(
   sqlite3_stmt *pObjects = bxPlain(pModel, zObjects, pErr), *pStmt;
   sqlite3_str *pFound = sqlite3_str_new(p->bx->db);
   char *z;
+  assert(strncmp(zQuery, BX_FOUND, sizeof(BX_FOUND) - 1) == 0);
   sqlite3_str_appendchar(pFound, 1, '[');
   if (bxRow(pObjects, pErr)) {
     pStmt = bxPrepare(p, zStates, pErr);

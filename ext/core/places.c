@@ -18,6 +18,7 @@ SQLITE_EXTENSION_INIT3
 static int stepInto(
     const BxTree *p, int iNode, const char *z, const char *zEnd) {
   int i, n = 0, bBack = z[0] == '[' && z[1] == '#' && z[2] == '-';
+  assert(z <= zEnd);
   if (*z == '"') return bxTreeMember(p, iNode, z + 1, (int)(zEnd - z) - 2);
   if (*z != '[') return bxTreeMember(p, iNode, z, (int)(zEnd - z));
   if (BX_TREE_KIND(p, iNode) != '[') return -1;
@@ -114,6 +115,7 @@ static int nodeIs(const BxTree *p, int iNode, const char *zText, BxErr *pErr) {
 int bxConditionHolds(
     const BxCondition *p, const BxTree *pTree, int iNode, BxErr *pErr) {
   char cKind = iNode < 0 ? 'n' : BX_TREE_KIND(pTree, iNode);
+  assert(iNode < pTree->n);
   if (p->zText == 0) return p->bThere == (cKind != 'n' && cKind != 'f');
   return cKind == 'n' ? *p->zText == 0 : nodeIs(pTree, iNode, p->zText, pErr);
 }
@@ -122,6 +124,7 @@ int bxTestHolds(const BxPlaces *p, BxTest test, const BxTree *pTree, int iTop,
     BxErr *pErr) {
   const BxCondition *pTest = p->aCondition + test.i;
   const BxCondition *pEnd = pTest + test.n;
+  assert(test.i + test.n <= p->nCondition);
   while (
       pTest < pEnd && bxConditionHolds(pTest, pTree,
                           bxPlaceFind(pTree, iTop, iTop, pTest->zPath), pErr)) {

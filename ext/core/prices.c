@@ -32,6 +32,7 @@ int bxCost(BxStmts *p, const char *zModel, i64 nModel, i64 iTime,
   i64 nOutput = tokens(pTokens->nOutput, nMost);
   sqlite3_stmt *pStmt;
   int bPriced;
+  assert(nModel >= 0);
   if (zModel == 0) return 0;
   pStmt = bxStmt(p, zCost, pErr);
   bxBind(pStmt, pErr, "biiiiiii", zModel, nModel, iTime / 86400000,

@@ -43,48 +43,9 @@ void bxRefuseEarlier(Bx *bx, const char *zDb, BxErr *pErr) {
   bxRefuseColumn(bx, zDb, bx->aDomain[0].zTable, "version", pErr);
 }
 
-/* Searches the schemas. Leaves NULL in *pzHome if none has the domain. It uses
-** the pragma itself, because the table pragma_database_list would read main. */
-static void searchHome(
-    Bx *bx, const char *zDomain, char **pzHome, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
-  char *zOther = 0;
-  BxErr earlier = {SQLITE_OK, 0};
-  while (bxRow(pStmt, pErr)) {
-    const char *zDb = bxColumnText(pStmt, 1, pErr);
-    if (zDb == 0 || strcmp(zDb, "temp") == 0) continue;
-    if (!bxCarries(bx, zDb, zDomain, pErr)) {
-      bxRefuseEarlier(bx, zDb, &earlier);
-      continue;
-    }
-    if (bx->zUse != 0 && sqlite3_stricmp(bx->zUse, zDb) == 0) {
-      sqlite3_free(*pzHome);
-      sqlite3_free(zOther);
-      zOther = 0;
-      *pzHome = bxPrintf(pErr, "%s", zDb);
-      break;
-    }
-    if (*pzHome == 0) {
-      *pzHome = bxPrintf(pErr, "%s", zDb);
-    } else if (zOther == 0) {
-      zOther = bxPrintf(pErr, "%s", zDb);
-    }
-  }
-  sqlite3_finalize(pStmt);
-  if (*pzHome == 0) bxPass(pErr, &earlier);
-  bxClear(&earlier);
-  if (zOther != 0) {
-    bxFail(pErr, SQLITE_ERROR,
-        "AmbiguousSchemaError: ambiguous: both %s and %s have the tables of "
-        "%s; choose one with "
-        "SELECT blackbox_use('%s')",
-        *pzHome, zOther, zDomain, *pzHome);
-  }
-  sqlite3_free(zOther);
-}
-
 i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   i64 iFormat;
+  assert(pDomain != 0);
   bxRefuseEarlier(p->bx, p->zDb, pErr);
   if (!bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) return -1;
   iFormat =
@@ -121,29 +82,60 @@ void bxNeedKnown(Bx *bx, BxErr *pErr) {
   bx->bNewHome = bLater;
 }
 
+/* It uses the pragma itself, because the table pragma_database_list would read main. */
 BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
   BxSlot *pSlot = bxSlot(bx, zDomain);
-  char *zHome = 0;
+  BxErr earlier = {SQLITE_OK, 0};
+  sqlite3_stmt *pStmt;
+  char *zHome = 0, *zOther = 0;
   if (pErr->rc != SQLITE_OK) return 0;
   if (pSlot->zHome != 0 && sqlite3_db_readonly(bx->db, pSlot->zHome) < 0) {
     bxForgetHomes(bx); /* the schema was detached */
   }
-  if (pSlot->zHome == 0) {
-    searchHome(bx, zDomain, &zHome, pErr);
-    if (pErr->rc == SQLITE_OK && zHome == 0) {
-      bxFail(pErr, SQLITE_ERROR,
-          "NotInstalledError: Database not initialized: no schema has the "
-          "tables of %s; SELECT blackbox_install('main', %Q) installs them",
-          zDomain, zDomain);
+  if (pSlot->zHome != 0) return bxSchema(bx, pSlot->zHome, pErr);
+  pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
+  while (bxRow(pStmt, pErr)) {
+    const char *zDb = bxColumnText(pStmt, 1, pErr);
+    int bUsed = zDb && bx->zUse && sqlite3_stricmp(bx->zUse, zDb) == 0;
+    if (zDb == 0 || strcmp(zDb, "temp") == 0) continue;
+    if (!bxCarries(bx, zDb, zDomain, pErr)) {
+      bxRefuseEarlier(bx, zDb, &earlier);
+      continue;
     }
-    if (pErr->rc != SQLITE_OK) {
+    if (bUsed || zHome == 0) {
       sqlite3_free(zHome);
-      return 0;
+      zHome = bxPrintf(pErr, "%s", zDb);
+    } else if (zOther == 0) {
+      zOther = bxPrintf(pErr, "%s", zDb);
     }
-    pSlot->zHome = zHome;
-    bx->bNewHome = 1;
+    if (bUsed) {
+      sqlite3_free(zOther);
+      zOther = 0;
+      break;
+    }
   }
-  return bxSchema(bx, pSlot->zHome, pErr);
+  sqlite3_finalize(pStmt);
+  if (zHome == 0) bxPass(pErr, &earlier);
+  bxClear(&earlier);
+  if (zOther != 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "AmbiguousSchemaError: ambiguous: both %s and %s have the tables of "
+        "%s; choose one with SELECT blackbox_use('%s')",
+        zHome, zOther, zDomain, zHome);
+  } else if (zHome == 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "NotInstalledError: Database not initialized: no schema has the "
+        "tables of %s; SELECT blackbox_install('main', %Q) installs them",
+        zDomain, zDomain);
+  }
+  sqlite3_free(zOther);
+  if (pErr->rc != SQLITE_OK) {
+    sqlite3_free(zHome);
+    return 0;
+  }
+  pSlot->zHome = zHome;
+  bx->bNewHome = 1;
+  return bxSchema(bx, zHome, pErr);
 }
 
 i64 bxDataVersion(BxStmts *p, BxErr *pErr) {

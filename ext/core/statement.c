@@ -203,6 +203,7 @@ void bxStmtSet(BxStmts *p, const char *const *azTemplate, int n,
     sqlite3_stmt **apStmt, BxErr *pErr) {
   int aEntry[BX_STMT_SET] = {0};
   int i;
+  assert(n > 0 && n <= BX_STMT_SET);
   for (i = 0; i < n; i++) apStmt[i] = 0;
   if (pErr->rc == SQLITE_OK && p->zTable == 0) bxAnchor(p->bx, pErr);
   if (pErr->rc != SQLITE_OK) return;
@@ -259,6 +260,7 @@ void bxStmtGive(BxStmts *p, const char *zTemplate, sqlite3_stmt *pStmt) {
 sqlite3_stmt *bxPlain(sqlite3 *db, const char *zSql, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   if (pErr->rc != SQLITE_OK) return 0;
+  assert(zSql != 0);
   bxFailDb(pErr, db, sqlite3_prepare_v2(db, zSql, -1, &pStmt, 0));
   return pStmt;
 }
@@ -513,6 +515,7 @@ void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr) {
 */
 
 Bx *bxRef(Bx *bx) {
+  assert(bx->nRef >= 0);
   bx->nRef++;
   return bx;
 }
@@ -540,6 +543,7 @@ i64 bxEnter(Bx *bx) {
 }
 
 void bxLeave(Bx *bx, i64 iOuter) {
+  assert(bx->iCall > iOuter);
   bx->iCall = iOuter;
   if (iOuter != 0) return;
   bx->nTotal = sqlite3_total_changes(bx->db);

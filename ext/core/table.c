@@ -148,6 +148,7 @@ static int tableClose(sqlite3_vtab_cursor *pCursor) {
 static int tableNext(sqlite3_vtab_cursor *pCursor) {
   TableCursor *p = (TableCursor *)pCursor;
   BxErr err = {SQLITE_OK, 0};
+  assert(p->pState != 0 || p->pStmt != 0);
   if (p->pState != 0) {
     p->bEof = !tableOf(p)->pRows->xNext(p->pState, &err);
   } else {
@@ -207,6 +208,7 @@ static int tableColumn(
 static int tableRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
   TableCursor *p = (TableCursor *)pCursor;
   const BxTable *pDef = tableOf(p);
+  assert(!p->bEof);
   *piRowid = pDef->xWrite != 0 ? sqlite3_column_int64(p->pStmt, pDef->nColumn)
                                : p->iRow;
   return SQLITE_OK;

@@ -281,6 +281,7 @@ void bxWriteBegin(BxWrite *p, Bx *bx) {
 ** to write, there was a RAISE(ROLLBACK): its code is that of RAISE(ABORT), with which
 ** INSERT OR IGNORE would succeed.) */
 int bxWriteEnd(BxWrite *p, BxErr *pErr, sqlite3_vtab *pVtab) {
+  assert(p->bx->iWrite == p->bx->iCall);
   if (pErr->rc != SQLITE_OK && !isUndone(pErr->rc) &&
       (p->bx->bWritten ||
           sqlite3_txn_state(p->bx->db, 0) != SQLITE_TXN_WRITE)) {

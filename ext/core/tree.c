@@ -44,6 +44,7 @@ static int addNode(TreeReader *p, const char *z) {
 }
 
 static void closeNode(TreeReader *p, int iNode, const char *zEnd) {
+  assert(iNode >= 0 && iNode < p->pTree->n);
   BxNode *pNode = &p->pTree->a[iNode];
   pNode->nByte = (int)(zEnd - p->pTree->z) - pNode->iAt;
   pNode->iNext = (int)p->pTree->n;
@@ -90,6 +91,7 @@ static int keepKey(TreeReader *p, const char *z, const char *zEnd) {
 ** is set, and z is where the object should end. */
 static const char *treeKey(TreeReader *p, const char *z) {
   int bKept;
+  assert(p->nDepth > 0);
   p->bLast = 0;
   do {
     const char *zKey = bxSkipSpace(z);
@@ -135,6 +137,7 @@ static const char *readOpening(TreeReader *p, const char *z, int *pbDone) {
 
 /* From the end of a value to the next one, or to where nOpen values are open. */
 static const char *readBetween(TreeReader *p, const char *z, int nOpen) {
+  assert(nOpen >= 0 && nOpen <= p->nDepth);
   while (z != 0 && p->nDepth > nOpen) {
     int bObject = BX_TREE_KIND(p->pTree, p->aOpen[p->nDepth - 1]) == '{';
     z = bxSkipSpace(z);
@@ -266,6 +269,7 @@ static int readEscape(const char **pz) {
 static char *putUtf8(char *z, int c) {
   int n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4, i;
   static const unsigned char aFirst[] = {0, 0, 0xc0, 0xe0, 0xf0};
+  assert(c >= 0 && c <= 0x10ffff);
   for (i = n - 1; i > 0; i--, c >>= 6) z[i] = (char)(0x80 | (c & 0x3f));
   z[0] = (char)(aFirst[n] | c);
   return z + n;
@@ -317,6 +321,7 @@ static void appendContent(
 
 void bxTreeText(const BxTree *p, int iNode, sqlite3_str *pOut) {
   const char *z = p->z + p->a[iNode].iAt;
+  assert(iNode >= 0 && iNode < p->n);
   assert(*z == '"');
   appendContent(pOut, z + 1, z + p->a[iNode].nByte - 1, 0);
 }
@@ -325,6 +330,7 @@ void bxTreeText(const BxTree *p, int iNode, sqlite3_str *pOut) {
 int bxTreeIs(const BxTree *p, int iNode, const char *z, int n) {
   const char *zNode = p->z + p->a[iNode].iAt, *zEnd, *zLast = z + n;
   int nNode = p->a[iNode].nByte;
+  assert(iNode >= 0 && iNode < p->n && n >= 0);
   if (*zNode != '"' || nNode - 2 < n) return 0;
   if (nNode - 2 == n && memcmp(zNode + 1, z, (size_t)n) == 0) return 1;
   if (memchr(zNode, '\\', (size_t)nNode) == 0) return 0;
@@ -337,6 +343,7 @@ int bxTreeIs(const BxTree *p, int iNode, const char *z, int n) {
 
 int bxTreeMember(const BxTree *p, int iNode, const char *zKey, int n) {
   int i, iEnd = p->a[iNode].iNext;
+  assert(iNode >= 0 && iNode < p->n);
   if (BX_TREE_KIND(p, iNode) != '{') return -1;
   for (i = iNode + 1; i < iEnd; i = p->a[i + 1].iNext) {
     int nMore = p->a[i].nByte - 2 - n; /* an escape is longer than what it is */
@@ -351,6 +358,7 @@ int bxTreeMember(const BxTree *p, int iNode, const char *zKey, int n) {
 
 int bxTreeNamed(const BxTree *p, int iNode, int iName) {
   int i, iEnd = p->a[iNode].iNext;
+  assert(iNode >= 0 && iNode < p->n && iName > 0);
   if (BX_TREE_KIND(p, iNode) != '{') return -1;
   for (i = iNode + 1; i < iEnd; i = p->a[i + 1].iNext) {
     if (p->a[i].iName == iName) return i + 1;
@@ -428,6 +436,7 @@ static void canonObject(
 
 void bxTreeCanon(const BxTree *p, int iNode, sqlite3_str *pOut, BxErr *pErr) {
   int i, iEnd = p->a[iNode].iNext;
+  assert(iNode >= 0 && iNode < p->n);
   if (pErr->rc != SQLITE_OK) return;
   switch (BX_TREE_KIND(p, iNode)) {
     case '{': canonObject(p, iNode, pOut, pErr); break;
@@ -495,6 +504,7 @@ static i64 nameHash(const char *z, int n) {
 static void fillSlots(BxWays *p, BxErr *pErr) {
   i64 i, h, nSlot = p->nSlot == 0 ? 64 : 2 * p->nSlot;
   int *a = bxNew((size_t)nSlot * sizeof(*a), pErr);
+  assert((nSlot & (nSlot - 1)) == 0 && nSlot > p->nName);
   if (a == 0) return;
   sqlite3_free(p->aSlot);
   p->aSlot = a;
@@ -556,6 +566,7 @@ int bxWaysRoot(BxWays *p, BxErr *pErr) {
 
 int bxWaysAdd(BxWays *p, int iWay, const char *zKey, int n, BxErr *pErr) {
   int iName = bxWaysName(p, zKey, n, pErr), i;
+  assert(iWay >= 0 && iWay < p->n);
   if (pErr->rc != SQLITE_OK || iWay == 0) return 0;
   i = p->a[iWay].iFirst;
   while (i != 0 && p->a[i].iName != iName) i = p->a[i].iNext;
@@ -567,6 +578,7 @@ int bxWaysAdd(BxWays *p, int iWay, const char *zKey, int n, BxErr *pErr) {
 
 int bxWaysGo(const BxWays *p, int iWay, int iName) {
   int i;
+  assert(iWay >= 0 && iWay < p->n);
   if (iWay == 0 || p->a[iWay].bWhole) return 0;
   i = iName != 0 ? p->a[iWay].iFirst : 0;
   while (i != 0 && p->a[i].iName != iName) i = p->a[i].iNext;

@@ -174,38 +174,35 @@ static void weighDomain(Leaving *p) {
   eachVtab(p, 0);
 }
 
-/* Refuses rows of a part that zWhich selects. */
-static void refuseRows(Leaving *p, const BxRecords *pPart, const char *zWhich,
-    const char *zMessage) {
-  char *zSql = bxPrintf(
-      p->pErr, "SELECT count(*) FROM %s AS t WHERE %s", pPart->zTable, zWhich);
-  i64 n = zSql != 0 ? bxNumber(p->p, zSql, p->pErr) : 0;
-  sqlite3_free(zSql);
-  if (n == 0) return;
-  bxFail(p->pErr, SQLITE_CONSTRAINT, zMessage, p->p->zDb, n, pPart->zName);
-}
-
 /* Not even by force is removed what is pinned or held. */
 static void refusePinned(Leaving *p) {
-  static const char zKept[] =
-      "EXISTS (SELECT 1 FROM main.retention__holds AS f WHERE %s)";
+  static const char *const azCount[] = {"SELECT count(*) FROM %s AS t WHERE %s",
+      "SELECT count(*) FROM %s AS t WHERE EXISTS (SELECT 1"
+      " FROM main.retention__holds AS f WHERE %s)"};
+  static const char *const azRefuse[] = {
+      "PinnedError: schema %s has %lld pinned rows of %s, and nothing was "
+      "removed; unpin them first",
+      "HeldError: a hold in schema %s keeps %lld rows of %s, and nothing was "
+      "removed; SELECT * FROM retention_holds lists the holds, and "
+      "retention_release() ends one"};
   const BxRecords *pPart = p->pDomain->aRecords;
+  int i;
   for (; pPart != 0 && pPart->zTable != 0; pPart++) {
-    char *zHeld;
-    if (pPart->zPinned != 0) {
-      refuseRows(p, pPart, pPart->zPinned,
-          "PinnedError: schema %s has %lld pinned rows of %s, and nothing was "
-          "removed; unpin them first");
+    for (i = 0; i < 2; i++) {
+      const char *zWhich = i == 0 ? pPart->zPinned : pPart->zHolds;
+      char *zSql;
+      i64 n = 0;
+      if (zWhich == 0 || (i == 1 && strncmp(pPart->zTable, "main.", 5) != 0)) {
+        continue;
+      }
+      zSql = bxPrintf(p->pErr, azCount[i], pPart->zTable, zWhich);
+      if (zSql != 0) n = bxNumber(p->p, zSql, p->pErr);
+      sqlite3_free(zSql);
+      if (n > 0) {
+        bxFail(p->pErr, SQLITE_CONSTRAINT, azRefuse[i], p->p->zDb, n,
+            pPart->zName);
+      }
     }
-    if (strncmp(pPart->zTable, "main.", 5) != 0 || pPart->zHolds == 0) continue;
-    zHeld = bxPrintf(p->pErr, zKept, pPart->zHolds);
-    if (zHeld != 0) {
-      refuseRows(p, pPart, zHeld,
-          "HeldError: a hold in schema %s keeps %lld rows of %s, and nothing "
-          "was removed; SELECT * FROM retention_holds lists the holds, and "
-          "retention_release() ends one");
-    }
-    sqlite3_free(zHeld);
   }
 }
 

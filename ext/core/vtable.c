@@ -328,8 +328,8 @@ char *bxShadowMend(BxVtab *p, BxErr *pErr) {
   char *zMade = 0, *zNames = 0;
   if (pErr->rc != SQLITE_OK) return 0;
   pStmt = bxFound(&p->stmts, p->pModule->zSql, 0,
-      BX_FOUND "SELECT nullif(json_quote(group_concat(type || ' ' || name, ', "
-               "')), 'null'),"
+      BX_FOUND "SELECT iif(count(*), json_object('missing', group_concat("
+               "  type || ' ' || name, ', '), 'changed', ''), NULL),"
                " json_group_array(name) FROM found WHERE state = 0"
                " AND NOT lost AND type IN ('index', 'table')",
       pErr);
