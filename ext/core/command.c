@@ -213,24 +213,6 @@ static int readArguments(
   return n;
 }
 
-static const BxFunction *findCommand(Bx *bx, const char *zName, BxErr *pErr) {
-  int i;
-  for (i = 0; i < bx->nFunction; i++) {
-    if (sqlite3_stricmp(bx->aFunction[i].zName, zName) != 0) continue;
-    if (bx->aFunction[i].flags & (BX_WRITE | BX_OWN)) return &bx->aFunction[i];
-    bxFail(pErr, SQLITE_ERROR,
-        "ValidationError: %s() does not change data and cannot be a command; "
-        "use it in a SELECT",
-        zName);
-    return 0;
-  }
-  bxFail(pErr, SQLITE_ERROR,
-      "NotFoundError: there is no command %Q; use the name of a function that "
-      "changes data",
-      zName);
-  return 0;
-}
-
 void bxCallWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr) {
   sqlite3_value *aArg[BX_MAX_ARG] = {0};
   BxCall call = {bx, 0, 0, aArg, 0, {SQLITE_OK, 0}};
@@ -243,11 +225,26 @@ void bxCallWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr) {
     return;
   }
   zName = bxText(argv[2], "command", 100, 0, &call.err);
-  if (zName != 0) call.pDef = findCommand(bx, zName, &call.err);
-  if (call.pDef != 0) {
+  for (i = 0; zName != 0 && call.pDef == 0 && i < bx->nFunction; i++) {
+    if (sqlite3_stricmp(bx->aFunction[i].zName, zName) == 0) {
+      call.pDef = &bx->aFunction[i];
+    }
+  }
+  if (zName != 0 && call.pDef == 0) {
+    bxFail(&call.err, SQLITE_ERROR,
+        "NotFoundError: there is no command %Q; use the name of a function "
+        "that changes data",
+        zName);
+  } else if (zName != 0 && !(call.pDef->flags & (BX_WRITE | BX_OWN))) {
+    bxFail(&call.err, SQLITE_ERROR,
+        "ValidationError: %s() does not change data and cannot be a command; "
+        "use it in a SELECT",
+        zName);
+  }
+  if (call.err.rc == SQLITE_OK) {
     call.nArg = readArguments(bx, argv[3], aArg, BX_MAX_ARG, &call.err);
   }
-  if (call.pDef != 0 && call.err.rc == SQLITE_OK) runCall(&call);
+  if (call.err.rc == SQLITE_OK) runCall(&call);
   for (i = 0; i < BX_MAX_ARG; i++) sqlite3_value_free(aArg[i]);
   bxPass(pErr, &call.err);
 }

@@ -202,32 +202,6 @@ static i64 tellTree(BxLog *pLog, i64 nTold, BxErr *pErr) {
       pErr);
 }
 
-/* What names a row of the log by its n gets its new number. */
-static void moveNames(
-    BxStmts *p, i64 iFrom, i64 iTo, i64 iLeaves, BxErr *pErr) {
-  static const char zStep[] =
-      "UPDATE main.retention__in_force SET step = ?2 WHERE step = ?1";
-  static const char zUnpin[] =
-      "UPDATE main.blackbox__log SET detail = '{\"pin\":' || ?2 || '}' WHERE n "
-      "> ?3"
-      " AND kind IN ('unpin', 'complete', 'pin') AND detail = '{\"pin\":' || "
-      "?1 || '}'";
-  int i;
-  bxDo(p, zStep, pErr, "ii", iFrom, iTo);
-  bxDo(p, zUnpin, pErr, "iii", iFrom, iTo, iLeaves);
-  for (i = 0; i < p->bx->nDomain; i++) {
-    BxErr err = {SQLITE_OK, 0};
-    const char *zPins = p->bx->aDomain[i].zPins;
-    if (zPins == 0) continue;
-    bxExecPlain(p->bx,
-        bxPrintf(&err, "UPDATE \"%w\".%s SET n = %lld WHERE n = %lld", p->zDb,
-            zPins, iTo, iFrom),
-        &err);
-    if (bxSays(&err, "no such table")) bxClear(&err);
-    bxPass(pErr, &err);
-  }
-}
-
 /* A row far ahead would take all numbers up to its own away from the rows that come
 ** after it. They have no leaves yet: they get the next numbers, at most so many that
 ** none of these is theirs. After the last number that there is SQLite gives random
@@ -240,16 +214,37 @@ static i64 pullRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
       " WHERE n > ?1 ORDER BY at, kind = 'unpin', n LIMIT ?2)";
   static const char zPull[] =
       "UPDATE main.blackbox__log SET n = ?2 WHERE n = ?1";
-  i64 iTo = pLog->now.n, iFirst = bxAsk(pLog->p, zNext, pErr, "i", iTo);
+  static const char zStep[] =
+      "UPDATE main.retention__in_force SET step = ?2 WHERE step = ?1";
+  static const char zUnpin[] =
+      "UPDATE main.blackbox__log SET detail = '{\"pin\":' || ?2 || '}'"
+      " WHERE n > ?3 AND kind IN ('unpin', 'complete', 'pin')"
+      " AND detail = '{\"pin\":' || ?1 || '}'";
+  BxStmts *p = pLog->p;
+  i64 iTo = pLog->now.n, iFirst = bxAsk(p, zNext, pErr, "i", iTo);
   sqlite3_stmt *pStmt;
+  int i;
   if (iFirst == 0 || !isAhead(pLog, iFirst)) return 0;
   if (nMost > BX_LOG_GAP) nMost = BX_LOG_GAP;
-  pStmt = bxJsonRows(pLog->p->bx, "SELECT value FROM json_each(?1)",
-      bxAskText(pLog->p, zAhead, pErr, "ii", iTo, nMost), pErr);
+  pStmt = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)",
+      bxAskText(p, zAhead, pErr, "ii", iTo, nMost), pErr);
   while (bxRow(pStmt, pErr)) {
     i64 iFrom = sqlite3_column_int64(pStmt, 0);
-    bxDo(pLog->p, zPull, pErr, "ii", iFrom, ++iTo);
-    moveNames(pLog->p, iFrom, iTo, pLog->now.n, pErr);
+    bxDo(p, zPull, pErr, "ii", iFrom, ++iTo);
+    /* what names the row by its n gets its new number */
+    bxDo(p, zStep, pErr, "ii", iFrom, iTo);
+    bxDo(p, zUnpin, pErr, "iii", iFrom, iTo, pLog->now.n);
+    for (i = 0; i < p->bx->nDomain; i++) {
+      BxErr err = {SQLITE_OK, 0};
+      const char *zPins = p->bx->aDomain[i].zPins;
+      if (zPins == 0) continue;
+      bxExecPlain(p->bx,
+          bxPrintf(&err, "UPDATE \"%w\".%s SET n = %lld WHERE n = %lld", p->zDb,
+              zPins, iTo, iFrom),
+          &err);
+      if (bxSays(&err, "no such table")) bxClear(&err);
+      bxPass(pErr, &err);
+    }
   }
   sqlite3_finalize(pStmt);
   tellRepair(pLog, "blackbox__log",

@@ -77,40 +77,33 @@ static void getSubtree(
   }
 }
 
-static int readFrontier(sqlite3_stmt *pRow, BxLog *pLog, BxErr *pErr) {
-  const char *zOrigin = bxColumnText(pRow, 0, pErr);
-  const void *a = sqlite3_column_blob(pRow, 2);
-  size_t nByte = (size_t)sqlite3_column_bytes(pRow, 2);
-  int nHash;
-  pLog->now.n = sqlite3_column_int64(pRow, 1);
-  pLog->iFold = sqlite3_column_int64(pRow, 3);
-  if (pLog->iFold > pLog->now.n + 1) pLog->iFold = 1;
-  if (zOrigin == 0 || zOrigin[0] == 0 || strlen(zOrigin) > BX_LOG_ORIGIN ||
-      strchr(zOrigin, '\n') != 0) {
-    return 0;
-  }
-  sqlite3_snprintf(sizeof(pLog->zOrigin), pLog->zOrigin, "%s", zOrigin);
-  nHash = __builtin_popcountll((sqlite3_uint64)pLog->now.n);
-  if (pLog->now.n < 0 || pLog->now.n >= MOST_LEAVES ||
-      nByte != (size_t)nHash * BX_DIGEST) {
-    return 0;
-  }
-  pLog->now.nHash = nHash;
-  if (a != 0) memcpy(pLog->now.a, a, nByte);
-  return a != 0 || nByte == 0;
-}
-
 void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr) {
   static const char zTree[] = "SELECT origin, size, frontier, fold"
                               " FROM main.blackbox__tree WHERE one = 1";
   sqlite3_stmt *pStmt;
-  int bGood = 0;
+  int nHash, bGood = 0;
   memset(pLog, 0, sizeof(*pLog));
   pLog->tree.xGet = getSubtree;
   pLog->p = p;
   if (pErr->rc != SQLITE_OK) return;
   pStmt = bxStmt(p, zTree, pErr);
-  if (bxRow(pStmt, pErr)) bGood = readFrontier(pStmt, pLog, pErr);
+  if (bxRow(pStmt, pErr)) {
+    const char *zOrigin = bxColumnText(pStmt, 0, pErr);
+    const void *a = sqlite3_column_blob(pStmt, 2);
+    int nByte = sqlite3_column_bytes(pStmt, 2);
+    pLog->now.n = sqlite3_column_int64(pStmt, 1);
+    pLog->iFold = sqlite3_column_int64(pStmt, 3);
+    if (pLog->iFold > pLog->now.n + 1) pLog->iFold = 1;
+    nHash = __builtin_popcountll((sqlite3_uint64)pLog->now.n);
+    if (zOrigin != 0 && zOrigin[0] != 0 && strlen(zOrigin) <= BX_LOG_ORIGIN &&
+        strchr(zOrigin, '\n') == 0) {
+      sqlite3_snprintf(sizeof(pLog->zOrigin), pLog->zOrigin, "%s", zOrigin);
+      bGood = pLog->now.n >= 0 && pLog->now.n < MOST_LEAVES &&
+              nByte == nHash * BX_DIGEST && (a != 0 || nByte == 0);
+    }
+    if (bGood) pLog->now.nHash = nHash;
+    if (bGood && nByte > 0) memcpy(pLog->now.a, a, (size_t)nByte);
+  }
   bxDone(pStmt, pErr);
   if (bGood) return;
   bxFail(pErr, SQLITE_CORRUPT_VTAB,

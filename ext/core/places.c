@@ -192,35 +192,6 @@ static int wordAt(sqlite3_stmt *pRow, int iColumn, const char *const *az, int n,
   return i;
 }
 
-static void addPlaceRow(
-    BxPlaces *p, sqlite3_stmt *pRow, unsigned mKind, BxErr *pErr) {
-  int i, iKind = wordAt(pRow, 0, azKind, BX_KINDS, pErr);
-  BxPlace *a;
-  if (iKind == BX_KINDS || !(mKind >> iKind & 1)) return;
-  a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
-  if (a == 0) return;
-  a->eKind = (BxKind)iKind;
-  a->eSource = (BxSource)wordAt(pRow, 1, azSource, BX_SOURCE_EVENT, pErr);
-  a->bCacheIn = sqlite3_column_int(pRow, 2);
-  a->bReasoningIn = sqlite3_column_int(pRow, 3);
-  a->test = bxTestAdd(p, bxColumnText(pRow, 4, pErr), pErr);
-  a->iNext = (int)p->n;
-  i = a->eSource < BX_SOURCE_ITEM ? BX_PLACE_AT : 0; /* bodies have no type */
-  for (; i < BX_PLACE_TEXTS; i++) {
-    int iFrom = i;
-    if (i == BX_PLACE_OTHER &&
-        (iKind == BX_KIND_LINE || iKind == BX_KIND_START)) {
-      iFrom = BX_PLACE_TYPE;
-    }
-    if (sqlite3_column_type(pRow, FIRST_TEXT + iFrom) != SQLITE_NULL) {
-      a->az[i] = bxColumnCopy(pRow, FIRST_TEXT + iFrom, pErr);
-    } else if (i <= BX_PLACE_AT) {
-      a->az[i] = bxPrintf(pErr, ""); /* of a damaged row */
-    }
-  }
-  if (a->az[BX_PLACE_TYPE] != 0) bxSpell(a->az[BX_PLACE_TYPE]);
-}
-
 /* By type, the numbers of tokens last; otherwise as the rows stand. */
 static int comparePlaces(const void *pLeft, const void *pRight) {
   const BxPlace *p = pLeft, *q = pRight;
@@ -237,7 +208,30 @@ void bxPlacesRead(
   i64 i;
   bxBind(pRow, pErr, "ccc", azSource[bItems ? 3 : 0], azSource[bItems ? 4 : 1],
       azSource[bItems ? 3 : 2]);
-  while (bxRow(pRow, pErr)) addPlaceRow(p, pRow, mKind, pErr);
+  while (bxRow(pRow, pErr)) {
+    int j, iKind = wordAt(pRow, 0, azKind, BX_KINDS, pErr);
+    int bTyped = iKind == BX_KIND_LINE || iKind == BX_KIND_START;
+    BxPlace *a;
+    if (iKind == BX_KINDS || !(mKind >> iKind & 1)) continue;
+    a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
+    if (a == 0) break;
+    a->eKind = (BxKind)iKind;
+    a->eSource = (BxSource)wordAt(pRow, 1, azSource, BX_SOURCE_EVENT, pErr);
+    a->bCacheIn = sqlite3_column_int(pRow, 2);
+    a->bReasoningIn = sqlite3_column_int(pRow, 3);
+    a->test = bxTestAdd(p, bxColumnText(pRow, 4, pErr), pErr);
+    a->iNext = (int)p->n;
+    j = a->eSource < BX_SOURCE_ITEM ? BX_PLACE_AT : 0; /* bodies have no type */
+    for (; j < BX_PLACE_TEXTS; j++) {
+      int iFrom = j == BX_PLACE_OTHER && bTyped ? BX_PLACE_TYPE : j;
+      if (sqlite3_column_type(pRow, FIRST_TEXT + iFrom) != SQLITE_NULL) {
+        a->az[j] = bxColumnCopy(pRow, FIRST_TEXT + iFrom, pErr);
+      } else if (j <= BX_PLACE_AT) {
+        a->az[j] = bxPrintf(pErr, ""); /* of a damaged row */
+      }
+    }
+    if (a->az[BX_PLACE_TYPE] != 0) bxSpell(a->az[BX_PLACE_TYPE]);
+  }
   bxDone(pRow, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (bItems && p->n > 1)

@@ -92,24 +92,11 @@ static const char zEnlist[] = PRICE_ROWS
 static const char zModels[] = PRICE_ROWS "SELECT count(DISTINCT model) FROM listed";
 /* clang-format on */
 
-/* The date of the list, to sqlite3_free(): if it is not given, what the list says, or
-** today. */
-static char *dateSaid(
-    BxStmts *pHome, const char *zList, const char *zGiven, BxErr *pErr) {
-  static const char zDate[] =
+void bxLoadPrices(BxCall *p) {
+  /* if it is not given, what the list says, or today */
+  static const char zDateSaid[] =
       "SELECT said FROM (SELECT coalesce(?1, ?2 ->> '$.about.date', "
       "date('now')) AS said) WHERE date(said) = said";
-  char *z = bxAskText(pHome, zDate, pErr, "tt", zGiven, zList);
-  if (z == 0 && pErr->rc == SQLITE_OK) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: date must be the date of the list, such as "
-        "2026-11-01, got %Q; omit it for about.date of the list, or today",
-        zGiven);
-  }
-  return z;
-}
-
-void bxLoadPrices(BxCall *p) {
   const char *zList = bxText(p->aArg[0], "list", 1000000000, 0, &p->err);
   const char *zName = bxText(p->aArg[1], "name", 1000, 0, &p->err);
   const char *zGiven = bxText(bxArg(p, 2), "date", 100, 1, &p->err);
@@ -127,7 +114,13 @@ void bxLoadPrices(BxCall *p) {
         "{\"a-model\":{\"input\":5,\"output\":25}}, in USD for a million "
         "tokens; check the file");
   }
-  zDate = dateSaid(pHome, zList, zGiven, &p->err);
+  zDate = bxAskText(pHome, zDateSaid, &p->err, "tt", zGiven, zList);
+  if (zDate == 0) {
+    bxFail(&p->err, SQLITE_CONSTRAINT,
+        "ValidationError: date must be the date of the list, such as "
+        "2026-11-01, got %Q; omit it for about.date of the list, or today",
+        zGiven);
+  }
   if (p->err.rc == SQLITE_OK) {
     nModel = bxAsk(pHome, zModels, &p->err, "t-t", zList, zDate);
   }

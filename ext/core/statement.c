@@ -401,81 +401,73 @@ void bxDo(
   if (pStmt != 0) bxWriteNote(p->bx, pErr);
 }
 
-static i64 firstNumber(
-    sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, va_list ap) {
+/* The first column of the first row of a statement, as a number or, with pz, as a text to
+** be freed. It is a kept one, or finalized (bOnce). bInner: see bxCallInner(). */
+static i64 firstValue(BxStmts *p, const char *zTemplate, int bOnce, int bInner,
+    char **pz, BxErr *pErr, const char *zTypes, va_list ap) {
+  sqlite3_stmt *pStmt =
+      bOnce ? bxPrepare(p, zTemplate, pErr) : bxStmt(p, zTemplate, pErr);
+  i64 n = 0;
   bindAll(pStmt, pErr, zTypes, ap);
-  return bxRow(pStmt, pErr) ? sqlite3_column_int64(pStmt, 0) : 0;
+  if (bInner && pErr->rc == SQLITE_OK) p->bx->bInner = 1;
+  if (bxRow(pStmt, pErr)) {
+    if (pz != 0) *pz = bxColumnCopy(pStmt, 0, pErr);
+    if (pz == 0) n = sqlite3_column_int64(pStmt, 0);
+  }
+  if (bInner && p != 0) p->bx->bInner = 0;
+  if (bOnce) sqlite3_finalize(pStmt);
+  if (!bOnce) bxDone(pStmt, pErr);
+  return n;
 }
 
 i64 bxAsk(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
-  sqlite3_stmt *pStmt = bxStmt(p, zTemplate, pErr);
   va_list ap;
-  i64 iVal;
+  i64 n;
   va_start(ap, zTypes);
-  iVal = firstNumber(pStmt, pErr, zTypes, ap);
+  n = firstValue(p, zTemplate, 0, 0, 0, pErr, zTypes, ap);
   va_end(ap);
-  bxDone(pStmt, pErr);
-  return iVal;
+  return n;
 }
 
 i64 bxAskOnce(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
-  sqlite3_stmt *pStmt = bxPrepare(p, zTemplate, pErr);
   va_list ap;
-  i64 iVal;
+  i64 n;
   va_start(ap, zTypes);
-  iVal = firstNumber(pStmt, pErr, zTypes, ap);
+  n = firstValue(p, zTemplate, 1, 0, 0, pErr, zTypes, ap);
   va_end(ap);
-  sqlite3_finalize(pStmt);
-  return iVal;
+  return n;
+}
+
+i64 bxAskInner(
+    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
+  va_list ap;
+  i64 n;
+  va_start(ap, zTypes);
+  n = firstValue(p, zTemplate, 0, 1, 0, pErr, zTypes, ap);
+  va_end(ap);
+  return n;
 }
 
 char *bxAskText(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
-  sqlite3_stmt *pStmt = bxPrepare(p, zTemplate, pErr);
+  char *z = 0;
   va_list ap;
-  char *z;
   va_start(ap, zTypes);
-  bindAll(pStmt, pErr, zTypes, ap);
+  firstValue(p, zTemplate, 1, 0, &z, pErr, zTypes, ap);
   va_end(ap);
-  z = bxRow(pStmt, pErr) ? bxColumnCopy(pStmt, 0, pErr) : 0;
-  sqlite3_finalize(pStmt);
   return z;
 }
 
 char *bxCallInner(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
-  sqlite3_stmt *pStmt = bxPrepare(p, zTemplate, pErr);
-  va_list ap;
   char *z = 0;
-  va_start(ap, zTypes);
-  bindAll(pStmt, pErr, zTypes, ap);
-  va_end(ap);
-  if (pErr->rc == SQLITE_OK) {
-    p->bx->bInner = 1;
-    if (bxRow(pStmt, pErr)) z = bxColumnCopy(pStmt, 0, pErr);
-    p->bx->bInner = 0;
-  }
-  sqlite3_finalize(pStmt);
-  return z;
-}
-
-i64 bxAskInner(
-    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
-  sqlite3_stmt *pStmt = bxStmt(p, zTemplate, pErr);
   va_list ap;
-  i64 n = 0;
   va_start(ap, zTypes);
-  bindAll(pStmt, pErr, zTypes, ap);
+  firstValue(p, zTemplate, 1, 1, &z, pErr, zTypes, ap);
   va_end(ap);
-  if (pErr->rc == SQLITE_OK) {
-    p->bx->bInner = 1;
-    if (bxRow(pStmt, pErr)) n = sqlite3_column_int64(pStmt, 0);
-    p->bx->bInner = 0;
-  }
-  bxDone(pStmt, pErr);
-  return n;
+  return z;
 }
 
 i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr) {
