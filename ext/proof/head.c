@@ -9,41 +9,30 @@
 #include "proof.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdlib.h>
 #include <string.h>
-
-void bxProofHeadOf(BxLog *pLog, ProofHead *pOut) {
-  MerkleHash root = bxFrontierRoot(&pLog->now);
-  memcpy(pOut->zOrigin, pLog->zOrigin, sizeof(pOut->zOrigin));
-  pOut->n = pLog->now.n;
-  bxBase64(root.a, BX_DIGEST, pOut->zRoot);
-}
 
 char *bxProofHeadText(const ProofHead *pHead, BxErr *pErr) {
   return bxPrintf(
       pErr, "%s\n%lld\n%s\n", pHead->zOrigin, pHead->n, pHead->zRoot);
 }
 
-/* Reads the size, which has no leading zero. Returns the end of the line. */
-static const char *readSize(const char *z, i64 *pn) {
-  const char *zStart = z;
-  *pn = 0;
-  while (*z >= '0' && *z <= '9' && z - zStart < 16) *pn = *pn * 10 + *z++ - '0';
-  if (z == zStart || (*zStart == '0' && z != zStart + 1) || *z != '\n')
-    return 0;
-  return z + 1;
-}
-
-/* There is one text for each root: its last digit stands for four bits. */
+/* The size has no leading zero. There is one text for each root: its last digit stands
+** for four bits. */
 static int readHead(const char *z, ProofHead *pOut) {
-  size_t nOrigin = strcspn(z, "\n");
+  size_t nOrigin = strcspn(z, "\n"), nSize;
+  const char *zSize = z + nOrigin + 1;
   if (nOrigin == 0 || nOrigin > BX_LOG_ORIGIN || z[nOrigin] != '\n') return 0;
   memcpy(pOut->zOrigin, z, nOrigin);
   pOut->zOrigin[nOrigin] = 0;
-  z = readSize(z + nOrigin + 1, &pOut->n);
-  if (z == 0 || strspn(z, bxBase64Digits) != BASE64 - 1 ||
+  nSize = strspn(zSize, "0123456789");
+  z = zSize + nSize + 1;
+  if (nSize == 0 || nSize > 16 || (*zSize == '0' && nSize > 1) ||
+      zSize[nSize] != '\n' || strspn(z, bxBase64Digits) != BASE64 - 1 ||
       strchr("AEIMQUYcgkosw048", z[BASE64 - 2]) == 0 || z[BASE64 - 1] != '=') {
     return 0;
   }
+  pOut->n = strtoll(zSize, 0, 10);
   memcpy(pOut->zRoot, z, BASE64);
   pOut->zRoot[BASE64] = 0;
   return z[BASE64] == 0 || z[BASE64] == '\n';
@@ -54,21 +43,16 @@ void bxProofHeadRead(sqlite3_value *pVal, ProofHead *pOut, BxErr *pErr) {
   if (z == 0 || readHead(z, pOut)) return;
   bxRefuse(pErr,
       "ValidationError: head must be a text as proof_head() returns it: "
-      "origin, "
-      "size and root, a line each; got %s",
+      "origin, size and root, a line each; got %s",
       pVal);
 }
 
-/* Whether the leaf before iLeaf is gone, because its row was folded. */
-static int isFolded(BxLog *pLog, i64 iLeaf, BxErr *pErr) {
+char *bxProofHeadDiffers(BxLog *pLog, const ProofHead *pOld, BxErr *pErr) {
+  /* whether the leaf before it is gone, because its row was folded */
   static const char zFolded[] =
       "SELECT 1 FROM main.blackbox__folded WHERE ?1 - 1 BETWEEN first AND last"
-      " AND NOT EXISTS (SELECT 1 FROM main.blackbox__leaves WHERE leaf = ?1 - "
-      "1)";
-  return bxAsk(pLog->p, zFolded, pErr, "i", iLeaf) != 0;
-}
-
-char *bxProofHeadDiffers(BxLog *pLog, const ProofHead *pOld, BxErr *pErr) {
+      " AND NOT EXISTS (SELECT 1 FROM main.blackbox__leaves"
+      "  WHERE leaf = ?1 - 1)";
   Frontier before = {0, 0, {{{0}}}};
   BxErr err = {SQLITE_OK, 0};
   MerkleHash root;
@@ -83,7 +67,8 @@ char *bxProofHeadDiffers(BxLog *pLog, const ProofHead *pOld, BxErr *pErr) {
         pOld->n, pLog->now.n);
   }
   bxMerkleFrontier(&pLog->tree, pOld->n, &before, &err);
-  if (err.rc == SQLITE_CORRUPT_VTAB && isFolded(pLog, pOld->n, pErr)) {
+  if (err.rc == SQLITE_CORRUPT_VTAB &&
+      bxAsk(pLog->p, zFolded, pErr, "i", pOld->n)) {
     bxClear(&err);
     return bxPrintf(pErr,
         "the head ends at leaf %lld, among receipts that were folded since, "

@@ -13,7 +13,6 @@ typedef struct ProofHead {
   i64 n;
   char zRoot[BASE64 + 1];
 } ProofHead;
-void bxProofHeadOf(BxLog *pLog, ProofHead *pOut);
 char *bxProofHeadText(const ProofHead *pHead, BxErr *pErr);
 /* Reads a head; signatures may follow it. */
 void bxProofHeadRead(sqlite3_value *pVal, ProofHead *pOut, BxErr *pErr);

@@ -47,13 +47,6 @@ static const char zNote[] =
     "INSERT OR IGNORE INTO main.blackbox__leaves(leaf)"
     " SELECT -size FROM main.blackbox__tree WHERE size % 256 > 0";
 
-/* Takes in all that waits, and notes the size. */
-static void takeIn(BxStmts *pHome, BxErr *pErr) {
-  bxLogNoteHeld(pHome, BX_HELD_MANY, pErr);
-  bxLogProve(pHome, (i64)1 << 40, pErr);
-  bxDo(pHome, zNote, pErr, "");
-}
-
 /* Whether the head can be read without the lock. */
 static int isRefused(const BxErr *pErr) {
   int rc = pErr->rc & 0xff;
@@ -91,14 +84,20 @@ static int takeForHead(BxCall *p, BxStmts *pHome) {
     return p->pCtx != 0;
   }
   bxPass(&p->err, &lock);
-  takeIn(pHome, &p->err);
+  bxLogNoteHeld(pHome, BX_HELD_MANY, &p->err);
+  bxLogProve(pHome, (i64)1 << 40, &p->err);
+  bxDo(pHome, zNote, &p->err, "");
   return p->pCtx != 0;
 }
 
 static char *headText(BxLog *pLog, BxErr *pErr) {
   ProofHead head;
+  MerkleHash root;
   if (pErr->rc != SQLITE_OK) return 0;
-  bxProofHeadOf(pLog, &head);
+  root = bxFrontierRoot(&pLog->now);
+  memcpy(head.zOrigin, pLog->zOrigin, sizeof(head.zOrigin));
+  head.n = pLog->now.n;
+  bxBase64(root.a, BX_DIGEST, head.zRoot);
   return bxProofHeadText(&head, pErr);
 }
 
@@ -338,34 +337,30 @@ static int hasTile(const BxLog *pLog, const Tile *pTile, BxErr *pErr) {
          (nLevel > 0 || bxAsk(pLog->p, zLeaf, pErr, "i", iFirst));
 }
 
-/* Writes one hash, or the data of a leaf after its length in two bytes, which is 0
-** if the data has gone. Returns its end. */
-static unsigned char *putOne(
-    BxLog *pLog, const Tile *pTile, i64 i, unsigned char *aOut, BxErr *pErr) {
-  MerkleHash hash;
-  BxLeaf leaf;
-  if (pTile->nLevel != ENTRIES) {
-    pLog->tree.xGet(
-        &pLog->tree, (int)pTile->nLevel * BX_LOG_LEVEL, i, &hash, pErr);
-    memcpy(aOut, hash.a, BX_DIGEST);
-    return aOut + BX_DIGEST;
-  }
-  aOut[0] = aOut[1] = 0;
-  if (!readLeaf(pLog, i, &leaf, &hash, 0, pErr)) return aOut + 2;
-  aOut[1] = BX_LOG_LEAF;
-  bxLogLeafData(i + 1, bxLogKept(pLog->p, i, pErr), &leaf.fields, aOut + 2);
-  return aOut + 2 + BX_LOG_LEAF;
-}
-
+/* Hashes, or the data of leaves, each after its length in two bytes, which is 0 if the
+** data has gone. */
 static void returnTile(BxCall *p, BxLog *pLog, const Tile *pTile) {
   unsigned char *a = bxNew(BX_LOG_TILE * (2 + BX_LOG_LEAF), &p->err);
-  unsigned char *aEnd = a;
-  i64 i;
-  for (i = 0; i < pTile->nWidth && p->err.rc == SQLITE_OK; i++) {
-    aEnd = putOne(pLog, pTile, pTile->iTile * BX_LOG_TILE + i, aEnd, &p->err);
+  i64 i = pTile->iTile * BX_LOG_TILE, iEnd = i + pTile->nWidth, n = 0;
+  for (; i < iEnd && p->err.rc == SQLITE_OK; i++) {
+    MerkleHash hash;
+    BxLeaf leaf;
+    if (pTile->nLevel != ENTRIES) {
+      pLog->tree.xGet(
+          &pLog->tree, (int)pTile->nLevel * BX_LOG_LEVEL, i, &hash, &p->err);
+      memcpy(a + n, hash.a, BX_DIGEST);
+      n += BX_DIGEST;
+      continue;
+    }
+    a[n++] = 0;
+    a[n++] = 0;
+    if (!readLeaf(pLog, i, &leaf, &hash, 0, &p->err)) continue;
+    a[n - 1] = BX_LOG_LEAF;
+    bxLogLeafData(i + 1, bxLogKept(pLog->p, i, &p->err), &leaf.fields, a + n);
+    n += BX_LOG_LEAF;
   }
   if (p->err.rc == SQLITE_OK && p->pCtx != 0) {
-    sqlite3_result_blob(p->pCtx, a, (int)(aEnd - a), SQLITE_TRANSIENT);
+    sqlite3_result_blob(p->pCtx, a, (int)n, SQLITE_TRANSIENT);
   }
   sqlite3_free(a);
 }

@@ -598,8 +598,8 @@ static void tellError(Verify *p) {
   bxClear(&err);
 }
 
-/* All is read from leaf iFrom on. */
-static void startAfter(Verify *p, i64 iFrom) {
+/* Reads all that is after leaf iFrom. */
+static void verifyAfter(Verify *p, i64 iFrom) {
   p->iFrom = iFrom;
   p->nKept = bxLogKept(p->p, iFrom - 1, p->pErr);
   p->iFoldEnd = -1;
@@ -620,11 +620,6 @@ static void startAfter(Verify *p, i64 iFrom) {
   if (p->folded.i != NONE) {
     p->iFoldEnd = sqlite3_column_int64(p->folded.pStmt, 1);
   }
-}
-
-/* Reads all that is after leaf iFrom. */
-static void verifyAfter(Verify *p, i64 iFrom) {
-  startAfter(p, iFrom);
   startPinned(p);
   verifyLeaves(p);
   if (iFrom == 0) verifyRest(p);
