@@ -213,11 +213,6 @@ static void readUsage(ReportRun *p, ReportItem *pItem,
   sqlite3_free(zModel);
 }
 
-typedef struct ReportTitle {
-  char *zText, *zType; /* to sqlite3_free(); NULL for none */
-  int bCall;           /* the text is a call with its arguments */
-} ReportTitle;
-
 /* The value of the first member whose key is on the list, or -1. */
 static int memberOf(const BxTree *p, int iNode, const char *const *azName) {
   int i = -1;
@@ -289,62 +284,60 @@ static void appendSaid(const BxTree *p, sqlite3_str *pOut) {
 
 /* Writes what the item is called: the types and roles at the top. */
 static void appendType(const BxTree *p, sqlite3_str *pOut) {
-  static const char *const azType[] = {
-      "type", "eventType", "actionType", "subtype", 0};
-  static const char *const azRole[] = {"role", 0};
-  int iType = memberOf(p, 0, azType), iRole = memberOf(p, 0, azRole);
-  if (iType >= 0 && BX_TREE_KIND(p, iType) == '"') appendNode(p, iType, pOut);
-  if (iRole >= 0 && BX_TREE_KIND(p, iRole) == '"') {
+  static const char *const aazName[][5] = {
+      {"type", "eventType", "actionType", "subtype", 0}, {"role", 0}};
+  int i;
+  for (i = 0; i < 2; i++) {
+    int iName = memberOf(p, 0, aazName[i]);
+    if (iName < 0 || BX_TREE_KIND(p, iName) != '"') continue;
     if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ' ');
-    appendNode(p, iRole, pOut);
+    appendNode(p, iName, pOut);
   }
 }
 
-/* What a JSON text is about, in one line: the first text in it that people would read.
-** An item may be of any program, so that nothing is known of it but the names that
-** members commonly have. A call is a name beside arguments. The text of other items is
-** the first string, in the order of the text, whose key is on a list. */
-static void findTitle(ReportRun *p, const char *z, i64 n, ReportTitle *pOut) {
-  sqlite3_str *pText = sqlite3_str_new(0), *pType = sqlite3_str_new(0);
-  BxTree tree;
-  memset(&tree, 0, sizeof(tree));
-  memset(pOut, 0, sizeof(*pOut));
-  if (bxTreeRead(&tree, z, n, 0, 0, &p->err) != 0) {
-    pOut->bCall = appendCalls(&tree, pText);
-    if (!pOut->bCall) appendSaid(&tree, pText);
-    appendType(&tree, pType);
-  }
-  bxTreeFree(&tree);
-  pOut->zText = bxFinish(pText, &p->err);
-  pOut->zType = bxFinish(pType, &p->err);
-}
-
-/* The title and the type of an item by what is in a body. A call is compared with
-** others. */
+/* The title and the type of an item by what is in a body: the first text in it that
+** people would read. JSON may be of any program, so that nothing is known of it but the
+** names that members commonly have. A call is a name beside arguments, and is compared
+** with others. The text of other items is the first string, in the order of the text,
+** whose key is on a list. */
 static void readTitle(
     ReportRun *p, ReportItem *pItem, const ReportPart *pPart, const char *z) {
-  ReportTitle title;
+  i64 n = pPart->nByte;
+  sqlite3_str *pText, *pType;
+  BxTree tree;
+  char *zText, *zType;
+  int bCall = 0;
   if (strncmp(pPart->zType, "image/", 6) == 0) return;
   if (strcmp(pPart->zType, "application/json") != 0) {
     if (pItem->zTitle == 0) {
-      setTitle(p, pItem,
-          bxReportPlain(z, pPart->nByte < 1000 ? pPart->nByte : 1000, &p->err));
+      setTitle(p, pItem, bxReportPlain(z, n < 1000 ? n : 1000, &p->err));
     }
     return;
   }
-  findTitle(p, z, pPart->nByte, &title);
-  if (title.bCall && title.zText != 0 && pItem->hSame == 0) {
-    pItem->hSame = bxHashOf(title.zText, (i64)strlen(title.zText));
+  memset(&tree, 0, sizeof(tree));
+  pText = sqlite3_str_new(0);
+  pType = sqlite3_str_new(0);
+  if (bxTreeRead(&tree, z, n, 0, 0, &p->err) != 0) {
+    bCall = appendCalls(&tree, pText);
+    if (!bCall) appendSaid(&tree, pText);
+    appendType(&tree, pType);
   }
-  if (title.zText == 0 && title.zType != 0) {
-    title.zText = bxPrintf(&p->err, "%s", title.zType);
+  bxTreeFree(&tree);
+  zText = bxFinish(pText, &p->err);
+  zType = bxFinish(pType, &p->err);
+  if (bCall && zText != 0 && pItem->hSame == 0) {
+    pItem->hSame = bxHashOf(zText, (i64)strlen(zText));
   }
-  setTitle(p, pItem, title.zText);
-  if (pItem->zStatus == 0 && title.zType != 0) {
-    pItem->zStatus = bxReportClean(p, title.zType, (i64)strlen(title.zType));
+  if (zType != 0 && pItem->zStatus == 0) {
+    pItem->zStatus = bxReportClean(p, zType, (i64)strlen(zType));
     if (pItem->zStatus != 0) bxReportFirstLine(pItem->zStatus, 100);
   }
-  sqlite3_free(title.zType);
+  if (zText == 0 && zType != 0) {
+    zText = zType;
+    zType = 0;
+  }
+  setTitle(p, pItem, zText);
+  sqlite3_free(zType);
 }
 
 /* What an exchange is about: what the model called in a response that is no JSON, but

@@ -37,13 +37,7 @@ static int isDirection(const char *z) {
          (a[1] == 0x81 && a[2] >= 0xa6 && a[2] <= 0xa9);
 }
 
-/* Whether a byte may not stand in a text that people read: a control character
-** that is no white space. */
-static int isControl(char c) {
-  return ((unsigned char)c < 0x20 && strchr("\t\n\r", c) == 0) || c == 0 ||
-         c == 0x7f;
-}
-
+/* What may not stand in it is also a control character that is no white space. */
 char *bxReportPlain(const char *z, i64 n, BxErr *pErr) {
   sqlite3_str *pOut;
   char *zOut;
@@ -52,7 +46,9 @@ char *bxReportPlain(const char *z, i64 n, BxErr *pErr) {
   pOut = sqlite3_str_new(0);
   while (i < n) {
     int nByte = charBytes(z + i, n - i);
-    if (nByte == 0 || (nByte == 1 && isControl(z[i])) ||
+    unsigned char c = (unsigned char)z[i];
+    if (nByte == 0 || c == 0x7f ||
+        (c < 0x20 && (c == 0 || !strchr("\t\n\r", c))) ||
         (nByte == 2 && memcmp(z + i, "\xd8\x9c", 2) == 0) ||
         (nByte == 3 && isDirection(z + i))) {
       sqlite3_str_append(pOut, z + iFrom, (int)(i - iFrom));
