@@ -476,10 +476,10 @@ const char *bxImportLineEnd(const Import *p, const char *z) {
 }
 
 static void readLines(Import *p) {
-  const char *z = skipMark(p->zGap);
+  const char *z = p->zGap;
   RolloutSpan after;
   if (p->bProse) {
-    bxImportProse(p, z);
+    bxImportProse(p, skipMark(z));
     z = p->zEnd;
   }
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
@@ -540,7 +540,7 @@ static void noteTime(Import *p) {
 
 /* Looks through the lines for the format, or for the first name. */
 static void scan(Import *p) {
-  const char *z = skipMark(p->z);
+  const char *z = p->z;
   int bFormat = p->pFormat == 0;
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK &&
          (bFormat ? p->pFormat == 0 : p->zName == 0)) {

@@ -228,6 +228,13 @@ def test_an_export_gives_back_the_file(db, data, way):
     well(db)
 
 
+def test_a_second_mark_is_a_part_of_the_line_wherever_that_is(db):
+    data = b"\xef\xbb\xbf" * 2 + CODEX.encode()
+    report = load(db, data, ID)
+    assert load(db, CODEX.encode().replace(b"yesterday", b"today") + data, OTHER)["bad"] == \
+        report["bad"] == 1
+
+
 def test_a_file_that_begins_with_a_mark_may_follow_another_one(db):
     data = CODEX.encode() + b"\xef\xbb\xbf" + CODEX.replace("yesterday", "today").encode()
     report = load(db, data, ID)
