@@ -273,7 +273,8 @@ build/fuzz: $(FUZZ_SRC) $(HDR) tests/faults/fuzz.ignore
 SECONDS ?= 5
 TARGETS ?= h o i a k p t d s r e l c
 fuzz: build/fuzz $(MODULE)
-	@for t in $(TARGETS); do \
+	$(PYTHON) tests/faults/fuzz.py $(SECONDS)
+	@failed=0; for t in $(TARGETS); do \
 	  mkdir -p build/found/$$t && \
 	  for f in tests/faults/seeds/*; do \
 	    if [ "$$(head -c 1 $$f)" = $$t ]; then cp $$f build/found/$$t; fi; \
@@ -281,13 +282,13 @@ fuzz: build/fuzz $(MODULE)
 	  TARGET=$$t ASAN_OPTIONS=$(FUZZ_ASAN) build/fuzz \
 	    -max_total_time=$(SECONDS) -timeout=10 -print_final_stats=1 \
 	    -artifact_prefix=build/found/$$t- build/found/$$t > build/found/$$t.log 2>&1 || \
-	    { tail -40 build/found/$$t.log; exit 1; }; \
+	    { tail -40 build/found/$$t.log; failed=1; }; \
 	  printf '%s: %s runs, %s a second\n' $$t $$(sed -n \
 	    's/^stat::\(number_of_executed_units\|average_exec_per_sec\): *//p' \
 	    build/found/$$t.log); \
-	done
-	$(PYTHON) tests/faults/fuzz.py $(SECONDS)
-FUZZ_ASAN = detect_leaks=0:malloc_context_size=3:quarantine_size_mb=4
+	done; exit $$failed
+# One frame and 1 MB are enough to find an error. Run what was found again without them.
+FUZZ_ASAN = detect_leaks=0:malloc_context_size=1:quarantine_size_mb=1
 
 demo: $(MODULE)
 	@$(NEED) demo
