@@ -74,8 +74,8 @@ UPDATE main.blackbox__probe SET hit = 0;
 -- and three digits of a fraction. Two versions of SQLite may compute julianday() and
 -- round() differently, and then an index that one has made is damaged for the other;
 -- this expression is the same in all. SQLite compiles it wherever a statement needs
--- it, so that one index alone has it. An INSERT computes it four times: what strftime()
--- would write the same has a short way.
+-- it, so that one index alone has it. An INSERT computes it four times: what the default
+-- writes has a short way.
 CREATE TABLE IF NOT EXISTS main.event_payloads(
   id TEXT PRIMARY KEY NOT NULL DEFAULT (
     printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
@@ -92,7 +92,7 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
     DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
   meta TEXT,
   created_ms INTEGER GENERATED ALWAYS AS (CASE WHEN created_at LIKE '____-__-__%' AND substr(created_at, 12, 2) < '24' AND created_at BETWEEN '0' AND x''
-         THEN iif(strftime('%Y-%m-%dT%H:%M:%fZ', created_at) = created_at, unixepoch(created_at) * 1000 + substr(created_at, 21, 3),
+         THEN iif(created_at GLOB '????-??-??T??:??:??.[0-9][0-9][0-9]Z', unixepoch(created_at) * 1000 + substr(created_at, 21, 3),
            unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
            + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)) END) VIRTUAL
 );
@@ -116,27 +116,24 @@ CREATE TABLE IF NOT EXISTS main.payload__pins(
   n
 ) WITHOUT ROWID;
 
--- A row is found by the number of a text, which its body ends with. key: the id of the row. text: the number of the text in the store; or less than 0, only while the module
--- unpacks a body: then reference is that body. bytes: the length of the text. counted:
--- whether packed of payload__state has it: it was packed while it counted for
--- payload.max_bytes.
+-- A row is found by the number of a text, which its body ends with. key: the id of the
+-- row. text: the number of the text in the store; or less than 0, only while the module
+-- unpacks a body: then reference is that body. bytes: the length of the text.
 CREATE TABLE IF NOT EXISTS main.payload__packed(
   text INTEGER PRIMARY KEY,
-  "key", reference, bytes, counted
+  "key", reference, bytes
 );
 
--- bytes: size_bytes of archive rows without a pin. packed: bytes of payload__packed
--- that are counted. share: what the store takes for a byte of text. pack: rows up to this
--- rowid were looked at, to pack them. kept_ms, since, max_bytes: the settings. wake: no row
--- is due before this time. rid, ms: the row that is written, and its time if it is an
--- insert into the archive; 0: an update there, -1: another row; rid is also that of a row
--- whose size payload_update writes. work: 1 while rows go; or 'bulk' while the module removes
--- many, or the rule by which it does. till: rows before this time are due. due: how many of
--- them still go; below -900: none, as something may refuse. most: max_bytes, and what packing
--- saves: if there are more bytes, rows go.
+-- bytes: size_bytes of archive rows without a pin. packed: bytes of payload__packed, and
+-- share: what the store takes for a byte of text, for blackbox.max_file_bytes. pack: rows
+-- up to this rowid were looked at, to pack them. kept_ms, since, max_bytes: the settings.
+-- wake: no row is due before this time. rid, ms: the row that is inserted, and its time; 0:
+-- it is evidence; rid is also that of a row whose size payload_update writes. work: the time, while rows go; or 'bulk' while the module removes many, or
+-- the rule by which it does. till: rows before this time are due. due: how many of them
+-- still go; below -900: none, as something may refuse.
 CREATE TABLE IF NOT EXISTS main.payload__state(
   one INTEGER PRIMARY KEY,
-  bytes, packed, share, pack, kept_ms, since, max_bytes, wake, rid, ms, work, till, due, most
+  bytes, packed, share, pack, kept_ms, since, max_bytes, wake, rid, ms, work, till, due
 );
 INSERT INTO main.payload__state(one, bytes, packed, share, pack, wake, work, due)
 VALUES (1, 0, 0, 1, 0, 0, 0, 0) ON CONFLICT (one) DO NOTHING;
@@ -165,17 +162,16 @@ SELECT p.n AS pin, p.id AS id, iif(f.leaf + 1, lower(hex(f.hash)), NULL) AS hash
                  AND agent_id = l.agent_id AND substr(detail, 10) + 0 < l.n);
 
 CREATE VIEW IF NOT EXISTS main.payload_unpins AS
-SELECT CAST(substr(detail, 8) AS INTEGER) AS id, subject AS payload_id, actor, reason, at,
-       CAST(substr(detail, 8) AS INTEGER) AS pin, event_id, agent_id, kill_switch_event_id
+SELECT substr(detail, 8) + 0 AS id, subject AS payload_id, actor, reason, at,
+       substr(detail, 8) + 0 AS pin, event_id, agent_id, kill_switch_event_id
   FROM blackbox__log WHERE kind = 'unpin';
 
--- at is for INSERT: see payload_leaving. (CROSS JOIN looks each of the four up. SQLite
--- would scan the holds otherwise.)
+-- at is for INSERT: see payload_leaving. (SQLite looks a pair up in the index only if the
+-- list is a SELECT.)
 CREATE VIEW IF NOT EXISTS main.payload__held AS
 SELECT rowid AS rid, NULL AS at FROM event_payloads
- WHERE EXISTS (SELECT 1 FROM (SELECT 'agent' AS k, agent_id AS name UNION ALL SELECT 'event', event_id
-                              UNION ALL SELECT 'kill_switch', kill_switch_event_id UNION ALL SELECT 'evidence', id)
-                CROSS JOIN retention__holds ON kind = k AND "key" = name);
+ WHERE EXISTS (SELECT 1 FROM retention__holds WHERE (kind, "key") IN (SELECT * FROM (
+         VALUES ('agent', agent_id), ('event', event_id), ('kill_switch', kill_switch_event_id), ('evidence', id))));
 
 ----------------------------------------------------------------- inserts --
 
@@ -200,26 +196,21 @@ CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
   SELECT CASE
-    WHEN (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'') IS NOT 1
-    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
-    WHEN NEW.created_ms IS NULL
-    THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z')
-    WHEN NEW.rowid = -1
-    THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; omit the rowid')
+    WHEN (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'' AND NEW.created_ms NOTNULL AND NEW.rowid <> -1) IS NOT 1
+    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty, and created_at must be a date such as 2026-01-31T12:00:00.000Z; rowid -1 is reserved')
     WHEN EXISTS (SELECT 1 FROM retention__in_force) AND EXISTS (
-          SELECT 1 FROM (SELECT 'erased agent' AS k, NEW.agent_id AS name UNION ALL SELECT 'erased event', NEW.event_id
-                         UNION ALL SELECT 'erased kill_switch', NEW.kill_switch_event_id)
-           CROSS JOIN retention__in_force CROSS JOIN retention__clock ON kind = k AND "key" = name AND until > seen)
+          SELECT 1 FROM retention__in_force, retention__clock WHERE until > seen AND (kind, "key") IN (SELECT * FROM (
+            VALUES ('erased agent', NEW.agent_id), ('erased event', NEW.event_id), ('erased kill_switch', NEW.kill_switch_event_id))))
     THEN RAISE(ABORT, 'ErasedError: this agent, event or kill switch was erased, and is refused for retention.refuse_days; see retention_erasures')
     WHEN (SELECT reference FROM payload__packed
            WHERE NEW.request_body >= x'' AND text = CAST(substr(NEW.request_body, 37) AS INTEGER)) = NEW.request_body
       OR (SELECT reference FROM payload__packed
            WHERE NEW.response_body >= x'' AND text = CAST(substr(NEW.response_body, 37) AS INTEGER)) = NEW.response_body
-    THEN RAISE(ABORT, 'ValidationError: this body is a reference, which belongs to another row; write its text, store_text(body)')
+    THEN RAISE(ABORT, 'ValidationError: this body is a reference of another row; write its text, store_text(body)')
     WHEN (SELECT hit FROM blackbox__probe) = 1
     THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes another; drop it') END;
   UPDATE event_payloads
-     SET pinned = iif(NEW.purpose = 'evidence', 1, coalesce(NEW.pinned, 0)),
+     SET pinned = iif(NEW.purpose = 'evidence', 1, ifnull(NEW.pinned, 0)),
          size_bytes = ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
    WHERE rowid = NEW.rowid AND (NEW.purpose = 'evidence' OR NEW.pinned IS NOT 0
       OR NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0));
@@ -230,62 +221,46 @@ BEGIN
          wake = iif(NEW.created_ms > since, min(wake, NEW.created_ms + kept_ms), wake),
          pack = min(pack, NEW.rowid - 1)
    WHERE one = 1 AND (NEW.size_bytes OR pack >= NEW.rowid OR NEW.created_ms + kept_ms < wake);
-  UPDATE payload__state SET work = 1, rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, -1)
-   WHERE one = 1 AND (bytes > most OR wake <= unixepoch() * 1000);
+  UPDATE payload__state SET work = unixepoch() * 1000, rid = NEW.rowid, ms = (NEW.purpose = 'archive') * NEW.created_ms
+   WHERE one = 1 AND (bytes > max_bytes OR wake <= unixepoch() * 1000);
 END;
 
 ----------------------------------------------------------------- updates --
 
--- A pinned row gets a missing id, a response if it has none, then also a meta if it has none, and a
--- body in the form that the module has put into payload__packed. A held row may also
--- become evidence, which gives it a time and a kill switch. (COLLATE: the columns of a
--- table that was taken over may have others.) UPDATE OR REPLACE takes the row that has
--- this id or rowid.
+-- A row keeps its id and its rowid, so that an UPDATE takes no other row. A pinned row
+-- gets a response if it has none, then also a meta if it has none, and a body in the form
+-- that the module has put into payload__packed. (COLLATE: the columns of a table that was
+-- taken over may have others; there, an id may be missing.)
 CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
 BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
-  SELECT iif(OLD.pinned IS 0, RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be changed; see retention_holds'),
-             RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins'))
-    FROM (SELECT (NEW.purpose, OLD.purpose, OLD.pinned) IS ('evidence', 'archive', 0) AS saved)
+  SELECT CASE OLD.pinned
+    WHEN 0 THEN RAISE(ABORT, 'HeldError: a hold keeps this row; see retention_holds')
+    ELSE RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; see payload_unpins') END
    WHERE (OLD.pinned IS NOT 0 OR (EXISTS (SELECT 1 FROM retention__in_force)
                                   AND EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)))
      AND (
-      (NEW.rowid, NEW.id COLLATE BINARY, NEW.event_id COLLATE BINARY, NEW.agent_id COLLATE BINARY,
-       NEW.kill_switch_event_id COLLATE BINARY, NEW.meta COLLATE BINARY)
-      IS (OLD.rowid, ifnull(OLD.id, NEW.id), OLD.event_id, OLD.agent_id,
-          ifnull(OLD.kill_switch_event_id, iif(saved, NEW.kill_switch_event_id, NULL)),
-          ifnull(OLD.meta, iif(saved OR (OLD.pinned AND OLD.response_body IS NULL), NEW.meta, NULL)))
-      AND (saved OR (NEW.purpose COLLATE BINARY, NEW.created_at COLLATE BINARY) IS (OLD.purpose, OLD.created_at))
+      (NEW.event_id COLLATE BINARY, NEW.agent_id COLLATE BINARY, NEW.kill_switch_event_id COLLATE BINARY,
+       NEW.purpose COLLATE BINARY, NEW.created_at COLLATE BINARY, NEW.meta COLLATE BINARY)
+      IS (OLD.event_id, OLD.agent_id, OLD.kill_switch_event_id, OLD.purpose, OLD.created_at,
+          ifnull(OLD.meta, iif(OLD.pinned AND OLD.response_body IS NULL, NEW.meta, NULL)))
       AND (NEW.request_body IS OLD.request_body COLLATE BINARY
         OR NEW.request_body IN (SELECT reference FROM payload__packed
           WHERE text IN (-1, substr(NEW.request_body, 37) + 0) AND "key" = OLD.id AND reference IS NOT OLD.response_body))
       AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL
         OR NEW.response_body IN (SELECT reference FROM payload__packed
           WHERE text IN (-2, substr(NEW.response_body, 37) + 0) AND "key" = OLD.id AND reference IS NOT OLD.request_body))) IS NOT 1;
-  INSERT INTO payload__held(rid)
-  SELECT -1 WHERE (SELECT hit FROM blackbox__probe) = 1
-  UNION ALL SELECT rowid FROM event_payloads WHERE (id = NEW.id OR rowid = NEW.rowid) AND rowid <> OLD.rowid;
+  SELECT RAISE(ABORT, 'ValidationError: a row keeps its id and rowid; write another row')
+   WHERE NEW.rowid <> OLD.rowid OR NEW.id IS NOT ifnull(OLD.id, NEW.id) COLLATE BINARY;
 END;
 
--- It is the first of the AFTER triggers, because SQLite fires the first one last: room
--- is made when the sum is right. A row that was not counted before is not refused,
--- however large it is. While payload_update_guard deletes, it does not fire for what a
--- user's trigger changes: so that is refused here.
 CREATE TRIGGER IF NOT EXISTS main.payload_update
-AFTER UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
-  purpose, kill_switch_event_id, created_at, meta ON event_payloads
+AFTER UPDATE OF id, event_id, agent_id, request_body, response_body, purpose, created_at, meta ON event_payloads
 BEGIN
-  SELECT CASE
-    WHEN (SELECT hit FROM blackbox__probe) = 1
-    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes another; drop it')
-    WHEN NEW.rowid = -1
-    THEN RAISE(ABORT, 'ValidationError: rowid -1 is reserved; use another')
-    WHEN (NEW.event_id, NEW.agent_id) IS NOT (OLD.event_id, OLD.agent_id)
-     AND (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'') IS NOT 1
-    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty')
-    WHEN NEW.created_at IS NOT OLD.created_at AND NEW.created_ms IS NULL
-    THEN RAISE(ABORT, 'ValidationError: created_at must be a date such as 2026-01-31T12:00:00.000Z') END;
+  SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty, and created_at must be a date such as 2026-01-31T12:00:00.000Z')
+   WHERE (NEW.event_id, NEW.agent_id, NEW.created_at) IS NOT (OLD.event_id, OLD.agent_id, OLD.created_at)
+     AND (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'' AND NEW.created_ms NOTNULL) IS NOT 1;
   INSERT INTO blackbox__log(domain, kind, subject, detail, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', column1, id, '{"pin":' || n || '}', NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
     FROM payload__pins, (VALUES ('complete'), ('pin'))
@@ -295,27 +270,20 @@ BEGIN
   DELETE FROM payload__packed
    WHERE text IN (substr(OLD.request_body, 37, 20) + 0, substr(OLD.response_body, 37, 20) + 0)
      AND "key" = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
-  UPDATE payload__packed SET "key" = NEW.id
-   WHERE text IN (substr(OLD.request_body, 37, 20) + 0, substr(OLD.response_body, 37, 20) + 0)
-     AND "key" = OLD.id AND NEW.id IS NOT OLD.id COLLATE BINARY;
   UPDATE payload__state SET rid = NEW.rowid WHERE one = 1;
   UPDATE event_payloads
-     SET pinned = iif(NEW.purpose = 'evidence' AND OLD.purpose IS NOT NEW.purpose, 1, coalesce(NEW.pinned, 0)),
+     SET pinned = max(NEW.pinned, NEW.purpose = 'evidence' AND OLD.purpose IS NOT NEW.purpose),
          size_bytes = (
            SELECT sum(ifnull((SELECT iif("key" IS NEW.id, bytes,
-                                         RAISE(ABORT, 'ValidationError: this body is a reference, which belongs to another row; write its text, store_text(body)'))
+                                         RAISE(ABORT, 'ValidationError: this body is a reference of another row; write its text, store_text(body)'))
                                 FROM payload__packed WHERE text = substr(body, 37, 20) + 0 AND text > 0 AND reference = body),
                              ifnull(length(CAST(body AS BLOB)), 0)))
              FROM (SELECT NEW.request_body AS body UNION ALL SELECT NEW.response_body))
    WHERE rowid = NEW.rowid AND (NEW.purpose, NEW.request_body, NEW.response_body) IS NOT (OLD.purpose, OLD.request_body, OLD.response_body);
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it')
-   WHERE changes() = 0 AND NEW.purpose = 'evidence' AND OLD.purpose IS NOT NEW.purpose;
   UPDATE payload__state
      SET rid = NULL, wake = iif(NEW.created_ms > since, min(wake, NEW.created_ms + kept_ms), wake),
          pack = min(pack, NEW.rowid - 1)
    WHERE one = 1;
-  UPDATE payload__state SET work = 1, rid = NEW.rowid, ms = -(OLD.purpose IS NOT 'archive' OR OLD.pinned IS NOT 0)
-   WHERE one = 1 AND bytes > most;
 END;
 
 -- A pin is set by everybody, and cleared only after the log has recorded the unpin.
@@ -326,11 +294,11 @@ BEGIN
     WHEN NEW.pinned <> (NEW.pinned = 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
     WHEN OLD.pinned AND NEW.pinned IS NOT 1 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; unpin it with INSERT INTO payload_unpins')
-    WHEN NEW.size_bytes IS NOT OLD.size_bytes AND (SELECT rid FROM payload__state) IS NOT NEW.rowid
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; see payload_unpins')
+    WHEN NEW.size_bytes IS NOT OLD.size_bytes
      AND NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
-    THEN iif(OLD.pinned, RAISE(ABORT, 'PinnedError: size_bytes of a pinned row cannot be changed'),
-             RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it')) END;
+     AND (SELECT rid FROM payload__state) IS NOT NEW.rowid
+    THEN RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it') END;
   UPDATE payload__state
      SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0)
                        - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0)
@@ -354,10 +322,10 @@ WHEN OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force)
 BEGIN
   SELECT CASE
     WHEN OLD.pinned IS NOT 0
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; unpin it with INSERT INTO payload_unpins')
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; see payload_unpins')
     WHEN NOT EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid) THEN NULL
     WHEN (SELECT work FROM payload__state) THEN RAISE(IGNORE)
-    ELSE RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot be deleted; see retention_holds') END;
+    ELSE RAISE(ABORT, 'HeldError: a hold keeps this row; see retention_holds') END;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
@@ -365,19 +333,19 @@ AFTER DELETE ON event_payloads
 BEGIN
   INSERT INTO retention_log(at, domain, minute, rule, rows, bytes, oldest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload', iif(work = 'bulk', 0, NULL),
-         CASE work WHEN 0 THEN 'manual' WHEN 1 THEN iif(OLD.created_ms < till, 'payload.age', 'payload.bytes') ELSE work END,
+         CASE typeof(work) WHEN 'text' THEN work ELSE iif(work, iif(OLD.created_ms < till, 'payload.age', 'payload.bytes'), 'manual') END,
          1, OLD.size_bytes, OLD.created_ms
     FROM payload__state;
   UPDATE payload__state SET bytes = bytes - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0), due = due - 1 WHERE one = 1;
-  DELETE FROM payload__packed WHERE text = CAST(substr(OLD.request_body, 37, 20) AS INTEGER) AND "key" = OLD.id;
-  DELETE FROM payload__packed WHERE text = CAST(substr(OLD.response_body, 37, 20) AS INTEGER) AND "key" = OLD.id;
+  DELETE FROM payload__packed
+   WHERE text IN (substr(OLD.request_body, 37, 20) + 0, substr(OLD.response_body, 37, 20) + 0) AND "key" = OLD.id;
 END;
 
 -- All that removes rows inside another statement: one DELETE, compiled once. at is the time
 -- of one that goes if it is due; and NULL for a row that goes if the statement is a REPLACE.
 CREATE TRIGGER IF NOT EXISTS main.payload_leaving
 INSTEAD OF INSERT ON payload__held
-WHEN NEW.at IS NULL OR EXISTS (SELECT 1 FROM payload__state WHERE bytes > most OR (due > 0 AND NEW.at < till))
+WHEN NEW.at IS NULL OR EXISTS (SELECT 1 FROM payload__state WHERE bytes > max_bytes OR (due > 0 AND NEW.at < till))
 BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1 AND NEW.at IS NULL;
   INSERT OR IGNORE INTO blackbox__probe(one, hit) SELECT 1, 1 WHERE NEW.at IS NULL;
@@ -391,8 +359,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_packed_delete
 AFTER DELETE ON payload__packed WHEN OLD.text > 0
 BEGIN
-  UPDATE payload__state SET packed = packed - OLD.counted * OLD.bytes,
-                            most = max_bytes + (packed - OLD.counted * OLD.bytes) * (1 - share) WHERE one = 1;
+  UPDATE payload__state SET packed = packed - OLD.bytes WHERE one = 1;
   INSERT INTO store_dropped(text) VALUES (OLD.text) ON CONFLICT DO NOTHING;
 END;
 
@@ -410,38 +377,37 @@ AFTER UPDATE OF work ON payload__state WHEN NEW.work
 BEGIN
   UPDATE retention__clock
      SET (seen, due, was) = (
-           SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
-            WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
-           UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
-   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
+           SELECT max(seen, NEW.work), 3600000, iif(due > 691200000, seen, was)
+            WHERE NEW.work - seen - due <= min(due * 23, 604800000)
+           UNION ALL SELECT seen, NEW.work - seen + 86400000, was)
+   WHERE one = 1 AND NEW.work - seen NOT BETWEEN due - 86400000 AND due;
   UPDATE payload__state
-     SET till = iif(min(NEW.ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= unixepoch() * 1000,
-                    unixepoch() * 1000 - kept_ms, -9e15),
+     SET till = iif(min(NEW.ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= NEW.work,
+                    NEW.work - kept_ms, -9e15),
          due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
            WHERE (type = 'table' AND sql LIKE '%references%event_payloads%')
               OR (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%'))
    WHERE one = 1;
   SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes; store less, or set a higher limit')
     FROM event_payloads
-   WHERE rowid = NEW.rid AND NEW.ms <> -1 AND size_bytes > NEW.max_bytes;
+   WHERE rowid = NEW.rid AND purpose = 'archive' AND pinned = 0 AND size_bytes > NEW.max_bytes;
   INSERT INTO payload__held(rid, at)
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
-   WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.most, -9e15, NEW.since)
+   WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.max_bytes, -9e15, NEW.since)
    ORDER BY created_ms, size_bytes
-   LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.most > NEW.share * (
+   LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.max_bytes > (
               SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
                WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
                ORDER BY created_ms, size_bytes LIMIT 1), 100, 3)) FROM payload__state);
   UPDATE payload__state
-     SET work = 0, rid = NULL, wake = iif(till < 0 AND NEW.ms <> -1, wake, min(unixepoch() * 1000 + 3600000, kept_ms +
-           ifnull((SELECT min(created_ms) FROM event_payloads INDEXED BY payload_by_age
-                    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since), 9e15)))
-   WHERE one = 1;
+     SET work = 0, rid = NULL, wake = iif(till < 0 OR due IN (0, 1), wake, NEW.work + 3600000) WHERE one = 1;
   INSERT INTO retention_log(at, domain, minute, rule, rows, bytes)
-  SELECT unixepoch() * 1000, 'payload', (unixepoch() / 86400 + 1) * 1440,
-         iif(bytes > most, 'payload.bytes refused', 'payload.age refused'), 0, 0
+  SELECT NEW.work, 'payload', (NEW.work / 86400000 + 1) * 1440,
+         iif(bytes > max_bytes, 'payload.bytes refused', 'payload.age refused'), 0, 0
     FROM payload__state
-   WHERE iif(bytes > most, due = 2 OR due < -900, due < -900 AND wake - kept_ms < till);
+   WHERE iif(bytes > max_bytes, due = 2 OR due < -900, due < -900 AND (
+           SELECT min(created_ms) FROM event_payloads INDEXED BY payload_by_age
+            WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since) < till);
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_settings_update
@@ -450,11 +416,9 @@ BEGIN
   UPDATE payload__state
      SET kept_ms = iif(NEW.name = 'payload.retention_days', NEW.value * 86400000, kept_ms),
          since = iif(NEW.name = 'payload.history_until', iif(NEW.value, NEW.value, -9e15), since),
-         max_bytes = iif(NEW.name = 'payload.max_bytes', iif(NEW.value, NEW.value, 9e15), max_bytes)
+         max_bytes = iif(NEW.name = 'payload.max_bytes', iif(NEW.value, NEW.value, 9e15), max_bytes),
+         wake = 0
    WHERE one = 1;
-  UPDATE payload__state
-     SET most = max_bytes + packed * (1 - share), wake = 0, rid = -1, ms = 0,
-         work = bytes > max_bytes + packed * (1 - share) WHERE one = 1;
 END;
 
 ---------------------------------------------------------------- commands --
@@ -465,23 +429,19 @@ BEGIN
   SELECT CASE
     WHEN NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.payload_id)
     THEN RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins')
-    WHEN coalesce(NEW.id, NEW.at, NEW.pin, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id) IS NOT NULL
-    THEN RAISE(ABORT, 'ValidationError: only payload_id, actor and reason can be set') END;
-  SELECT iif(name, RAISE(ABORT, 'ValidationError: actor must be visible text without control characters'),
-             RAISE(ABORT, 'ValidationError: reason must be visible text without control characters other than tabs and line ends'))
-    FROM (SELECT NEW.actor AS given, 1 AS name, char(1, 45, 31, 127, 45, 159) AS controls
-          UNION ALL SELECT NEW.reason, 0, char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159)), retention__clock
-   WHERE typeof(given) <> 'text' OR instr(given, char(0)) OR given GLOB '*[' || controls || ']*'
-      OR (unicode(ltrim(given, unseen)) BETWEEN 917504 AND 921599) IS NOT 0;
+    WHEN coalesce(NEW.id, NEW.at, NEW.pin) NOTNULL
+      OR (max(NEW.actor, NEW.reason) < x'' AND max(unicode(ltrim(NEW.actor, unseen)), unicode(ltrim(NEW.reason, unseen))) < 917504
+          AND instr(NEW.actor || NEW.reason, char(0)) = 0
+          AND NEW.actor || NEW.reason NOT GLOB '*[' || char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159) || ']*') IS NOT 1
+    THEN RAISE(ABORT, 'ValidationError: give payload_id only, and actor and reason, which must be visible text without control characters') END
+    FROM retention__clock;
   INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || n || '}', event_id, agent_id, kill_switch_event_id
     FROM payload__pins AS p LEFT JOIN event_payloads AS e ON e.id = p.id
    WHERE p.id = NEW.payload_id;
   DELETE FROM payload__pins WHERE id = NEW.payload_id;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
-  UPDATE payload__state SET wake = 0, rid = -1, ms = 0, work = bytes > most WHERE one = 1;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps this row pinned; drop it')
-   WHERE EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.payload_id AND pinned <> 0);
+  UPDATE payload__state SET wake = 0 WHERE one = 1;
 END;
 
 --------------------------------------------------- rows found in the table --
@@ -512,9 +472,8 @@ UPDATE main.event_payloads SET pinned = 1
 UPDATE main.payload__state
    SET bytes = (SELECT coalesce(sum(size_bytes), 0)
                   FROM main.event_payloads WHERE purpose = 'archive' AND pinned = 0),
-       packed = (SELECT coalesce(sum(bytes), 0) FROM main.payload__packed WHERE counted),
+       packed = (SELECT coalesce(sum(bytes), 0) FROM main.payload__packed WHERE text > 0),
        wake = 0;
-UPDATE main.payload__state SET most = max_bytes + packed * (1 - share);
 
 INSERT INTO main.retention_rules(rule, domain, setting, unit_ms, "table")
 VALUES ('payload.age', 'payload', 'payload.retention_days', 86400000, 'event_payloads'),

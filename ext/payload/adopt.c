@@ -252,11 +252,11 @@ static const Made aMade[] = {
         "%s\nBEFORE UPDATE ON event_payloads\nWHEN %s\nBEGIN\n"
         "  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = "
         "OLD.id) THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be "
-        "changed; unpin it with INSERT INTO payload_unpins')\n"
+        "changed; see payload_unpins')\n"
         "    WHEN EXISTS (SELECT 1 FROM retention__in_force) AND EXISTS "
         "(SELECT 1 FROM payload__held WHERE rid = OLD.rowid)\n"
-        "    THEN RAISE(ABORT, 'HeldError: a hold keeps this row, which cannot "
-        "be changed; SELECT * FROM retention_holds lists the holds') END;\n"
+        "    THEN RAISE(ABORT, 'HeldError: a hold keeps this row; see "
+        "retention_holds') END;\n"
         "END"},
     {"payload_made_id", "column",
         "SELECT 'id', 'NEW.id IS NULL' FROM pragma_table_info" TABLE

@@ -87,9 +87,6 @@ static void removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
   bxDo(p, zOver, pErr, "");
 }
 
-#define HELD_PAYLOAD(table)                                                    \
-  "(EXISTS (SELECT 1 FROM main.retention__in_force) AND EXISTS"                \
-  " (SELECT 1 FROM main.payload__held AS h WHERE h.rid = " table ".rowid))"
 #define PAYLOAD_RULE                                                           \
   "UPDATE main.payload__state SET work = ifnull('payload.' || ?1, 0)"          \
   " WHERE one = 1"
@@ -120,8 +117,8 @@ const BxDue bxPayloadDue[] = {
 const BxRoom bxPayloadRoom = {.pDue = &bxPayloadDue[1],
     .zIndexed = "INDEXED BY payload_by_age",
     .zTakes = ROW_TAKES,
-    .zHas = "SELECT CAST(bytes - packed * (1 - share) AS INTEGER) + " ROW_BYTES
-            " * max(1 + " ROW_AT("DESC") " - " ROW_AT(
+    .zHas = "SELECT CAST(max(bytes * share, bytes - packed * (1 - share)) AS"
+            " INTEGER) + " ROW_BYTES " * max(1 + " ROW_AT("DESC") " - " ROW_AT(
                 "") ", 0)"
                     " FROM main.payload__state",
     .zOldest = "SELECT rowid, " ROW_TAKES ", created_ms, " HELD_PAYLOAD(
@@ -140,20 +137,13 @@ const BxRoom bxPayloadRoom = {.pDue = &bxPayloadDue[1],
 static void trimArchive(
     BxStmts *pHome, i64 nLimit, Removed *pOut, BxErr *pErr) {
   static const char zBeyond[] =
-      "SELECT CAST(bytes - most AS INTEGER) FROM main.payload__state";
+      "SELECT bytes - max_bytes FROM main.payload__state";
   /* (A sum over a window: as many as needed, and no more.) */
   static const char zRows[] =
-      "SELECT rowid FROM (SELECT rowid, sum(taken) OVER (ORDER BY created_ms,"
-      " size_bytes, rowid ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS"
-      " freed FROM (SELECT rowid, created_ms, size_bytes, CAST(size_bytes - (1 "
-      "-"
-      " (SELECT share FROM main.payload__state)) * coalesce((SELECT "
-      "sum(p.bytes)"
-      " FROM" BX_PACKED_OF(
-          "e") "), 0) AS INTEGER)"
-               " AS taken" REMOVABLE_ROWS
-               " AND created_ms > -9e15 ORDER BY created_ms,"
-               " size_bytes, rowid LIMIT ?2)) WHERE coalesce(freed, 0) < ?1";
+      "SELECT rowid FROM (SELECT rowid, sum(size_bytes) OVER (ORDER BY"
+      " created_ms, size_bytes, rowid ROWS BETWEEN UNBOUNDED PRECEDING AND 1"
+      " PRECEDING) AS freed" REMOVABLE_ROWS " AND created_ms > -9e15 ORDER BY"
+      " created_ms, size_bytes, rowid LIMIT ?2) WHERE coalesce(freed, 0) < ?1";
   i64 nBeyond = nLimit > 0 ? bxAsk(pHome, zBeyond, pErr, "") : 0;
   if (nBeyond <= 0) return;
   removeRows(pHome, zRows, nBeyond, nLimit, "payload.bytes", "", pOut, pErr);
@@ -258,7 +248,8 @@ static void returnCleanup(BxCall *p, BxStmts *pHome, const Removed *pGone,
                " WHERE " HELD_PAYLOAD("e");
   static const char zMore[] =
       "SELECT EXISTS (SELECT 1" DUE("0") "AND NOT " HELD_PAYLOAD(
-          "e") ") OR (bytes > most AND EXISTS (SELECT 1 " REMOVABLE_ROWS "))"
+          "e") ") OR (bytes > max_bytes AND EXISTS (SELECT 1 " REMOVABLE_ROWS
+               "))"
                " FROM main.payload__state";
   static const char zDropped[] =
       "SELECT EXISTS (SELECT 1 FROM main.store_dropped WHERE text > 0)";

@@ -12,11 +12,9 @@
 ** came later and what plain SQL holds. While the thing has been held without a gap,
 ** each digest of that time must be that of the row, however often it was taken.
 **
-** The digest of evidence is that of all columns. A row of the archive has two, of
-** what it is and of when, because it may become evidence, which gives it a time and a
-** kill switch (and a pin, whose leaf commits to all of it). Packed bodies count as
-** their texts. The salt of the row of the log is hashed as well, so that nobody
-** confirms a guess of a body without it.
+** A digest is that of all columns. Packed bodies count as their texts. The salt of the
+** row of the log is hashed as well, so that nobody confirms a guess of a body without
+** it.
 **
 ** A row that an UPDATE brings under a hold gets no digest: its rowid is lower.
 */
@@ -28,9 +26,8 @@ SQLITE_EXTENSION_INIT3
 #define LIST_MOST 1000 /* rows that a row of the log lists at most */
 #define HELD_THINGS 16 /* things that are looked at in a call */
 #define HELD_SALT 16   /* bytes */
-#define BYTES_IS 16    /* of the digests, that are kept */
-#define BYTES_WHEN 8
-#define DIGITS (2 * (BYTES_IS + BYTES_WHEN))
+#define HELD_BYTES 16  /* of a digest, that are kept */
+#define DIGITS (2 * HELD_BYTES)
 
 #define ARCHIVE_KINDS "('agent', 'event', 'kill_switch', 'evidence')"
 #define LOGGED_HELD                                                            \
@@ -46,10 +43,6 @@ SQLITE_EXTENSION_INIT3
 #define HELD_COLUMNS                                                           \
   HELD_KEYS HELD_BODY("response_body") ", e.meta, e.size_bytes"                \
                                        " FROM main.event_payloads AS e WHERE "
-/* What is hashed: from a column on, so many. */
-#define DIGEST_WHEN 1, 5
-#define DIGEST_IS 4, 7
-#define DIGEST_ALL 1, 10
 
 /* (An archive that was taken over may compare its columns in another way.) */
 #define ROWS_OF(column)                                                        \
@@ -107,28 +100,10 @@ static HeldThing thingOf(
   return thing;
 }
 
-/* zOut gets the digits of n bytes of a digest. */
-static void digestPart(sqlite3_stmt *pRow, int iFirst, int nColumn, int n,
-    char *zOut, BxErr *pErr) {
+static void heldDigest(sqlite3_stmt *pRow, char zOut[DIGITS + 1], BxErr *pErr) {
   unsigned char a[BX_DIGEST];
-  bxDigestRow(pRow, iFirst, nColumn, a, pErr);
-  bxHex(a, n, zOut);
-}
-
-static int isEvidence(sqlite3_stmt *pRow) {
-  const char *z = (const char *)sqlite3_column_text(pRow, 3);
-  return z != 0 && strcmp(z, "evidence") == 0;
-}
-
-/* Of all columns, or of what the row is, and of when. */
-static void digestsOf(
-    sqlite3_stmt *pRow, int bAll, char zOut[DIGITS + 1], BxErr *pErr) {
-  if (bAll) {
-    digestPart(pRow, DIGEST_ALL, BYTES_IS, zOut, pErr);
-    return;
-  }
-  digestPart(pRow, DIGEST_IS, BYTES_IS, zOut, pErr);
-  digestPart(pRow, DIGEST_WHEN, BYTES_WHEN, zOut + 2 * BYTES_IS, pErr);
+  bxDigestRow(pRow, 1, 10, a, pErr); /* from the time to meta */
+  bxHex(a, HELD_BYTES, zOut);
 }
 
 /*--------------------------------------------------------------- noting ----*/
@@ -157,7 +132,7 @@ static void appendHeld(sqlite3_str *pOut, sqlite3_stmt *pRow, BxErr *pErr) {
   char zDigest[DIGITS + 1];
   const char *zId = bxColumnText(pRow, 5, pErr);
   if (zId == 0) return;
-  digestsOf(pRow, isEvidence(pRow), zDigest, pErr);
+  heldDigest(pRow, zDigest, pErr);
   sqlite3_str_appendall(pOut, sqlite3_str_length(pOut) > 0 ? ",[" : "[");
   bxAppendJson(pOut, zId, sqlite3_column_bytes(pRow, 5));
   sqlite3_str_appendf(pOut, ",\"%s\"]", zDigest);
@@ -240,15 +215,6 @@ void bxPayloadNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr) {
 
 /*------------------------------------------------------------- checking ----*/
 
-/* Whether a row is what a digest says. */
-static int isDigestOf(sqlite3_stmt *pRow, const char *zDigest, BxErr *pErr) {
-  char zIs[DIGITS + 1];
-  size_t n = strlen(zDigest);
-  digestsOf(pRow, n == 2 * BYTES_IS, zIs, pErr);
-  return strlen(zIs) == n &&
-         memcmp(zIs, zDigest, isEvidence(pRow) ? 2 * BYTES_IS : n) == 0;
-}
-
 static void checkThing(HeldThing *pThing, i64 iFrom,
     void (*xTell)(void *, i64 n, char *zOwned), void *pArg) {
   static const char zListed[] =
@@ -281,7 +247,9 @@ static void checkThing(HeldThing *pThing, i64 iFrom,
     bxBind(pRow, pErr, "vv", sqlite3_column_value(pList, 1),
         sqlite3_column_value(pList, 2));
     while (zDigest != 0 && !bSame && bxRow(pRow, pErr)) {
-      bSame = isDigestOf(pRow, zDigest, pErr);
+      char zIs[DIGITS + 1];
+      heldDigest(pRow, zIs, pErr);
+      bSame = strcmp(zIs, zDigest) == 0;
       bRow = 1;
     }
     bxDone(pRow, pErr);

@@ -33,11 +33,9 @@ const BxBodies bxPayloadBodies = {
     .zRow = "SELECT request_body, response_body FROM main.event_payloads"
             " WHERE id = ?1",
     .zRefer = "INSERT INTO main.payload__packed(text, \"key\", reference,"
-              " bytes, counted) SELECT ?2, id, ?3, ?4, purpose IS 'archive'"
-              " AND pinned IS 0 FROM main.event_payloads WHERE id = ?1",
+              " bytes) VALUES(?2, CAST(?1 AS TEXT), ?3, ?4)",
     .zCount = "UPDATE main.payload__state SET packed = packed + ?2"
-              " WHERE one = 1 AND EXISTS (SELECT 1 FROM main.event_payloads"
-              " WHERE id = ?1 AND purpose = 'archive' AND pinned = 0)",
+              " WHERE one = 1 AND ?1 NOTNULL",
     /* "rowid = rowid" makes SQLite write the row in another place, so that the page
     ** does not stay half empty. */
     .zReplace = "UPDATE main.event_payloads SET rowid = rowid,"
@@ -70,13 +68,12 @@ static void needStore(BxStmts *p, BxErr *pErr) {
   }
 }
 
-/* What the store takes for a byte of its texts: payload.max_bytes counts it. And up to
-** which row it was looked for rows to pack; 0: as before. */
+/* What the store takes for a byte of its texts: blackbox.max_file_bytes counts it. And
+** up to which row it was looked for rows to pack; 0: as before. */
 static void noteShare(BxStmts *p, i64 iLooked, BxErr *pErr) {
   static const char zShare[] =
-      "UPDATE main.payload__state SET (share, most) = (SELECT s, max_bytes +"
-      " packed * (1 - s) FROM (SELECT coalesce(1.0 * kept_bytes /"
-      " nullif(text_bytes, 0), 1) AS s FROM main.store__state)),"
+      "UPDATE main.payload__state SET share = (SELECT coalesce(1.0 *"
+      " kept_bytes / nullif(text_bytes, 0), 1) FROM main.store__state),"
       " pack = iif(?1, ?1, pack) WHERE one = 1";
   if (hasStore(p)) bxDo(p, zShare, pErr, "i", iLooked);
 }
@@ -235,7 +232,7 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
       " EXISTS (SELECT 1 FROM main.store_dropped WHERE text < -1 << 48))"
       " THEN 2 WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET"
       " 20) THEN 3 WHEN packs AND ?1 < 2 THEN 1 WHEN ?1 = 2 AND (wake <= ?2 OR"
-      " bytes > most) THEN 4 END FROM (SELECT *, (SELECT max(rowid) FROM"
+      " bytes > max_bytes) THEN 4 END FROM (SELECT *, (SELECT max(rowid) FROM"
       " main.event_payloads) > pack AND (SELECT value FROM"
       " main.blackbox_settings WHERE name = 'payload.pack') = 1 AS packs"
       " FROM main.payload__state)";
@@ -249,22 +246,16 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
   return eJob;
 }
 
-/* Rows that are due go, as with an insert (payload_work), or it is noted when the next
-** one is. The clock is looked at each hour. */
+/* Rows that are due go, as with an insert (payload_work). The clock is looked at each
+** hour. */
 static void tendDue(BxStmts *p, BxErr *pErr) {
-  static const char zWake[] =
-      "UPDATE main.payload__state SET wake = min(?1 + 3600000, kept_ms +"
-      " coalesce((SELECT created_ms FROM main.event_payloads INDEXED BY"
-      " payload_by_age WHERE purpose = 'archive' AND pinned = 0 AND created_ms"
-      " > since ORDER BY created_ms LIMIT 1), 9e15)) WHERE one = 1";
   static const char zDue[] =
-      "UPDATE main.payload__state SET work = 1, rid = -1, ms = ?2"
-      " WHERE one = 1 AND (wake <= ?1 OR bytes > most)";
+      "UPDATE main.payload__state SET work = ?1, rid = -1, ms = ?2"
+      " WHERE one = 1 AND (wake <= ?1 OR bytes > max_bytes)";
   BxErr clock = {SQLITE_OK, 0};
   bxRuleTime(p, 0, 1, &clock);
   if (bxMayPassOver(p, &clock)) bxClear(&clock); /* it has jumped */
   bxPass(pErr, &clock);
-  bxDo(p, zWake, pErr, "i", bxNow());
   bxDo(p, zDue, pErr, "ii", bxNow(),
       ((Queue *)bxSlot(p->bx, "payload")->p)->iPush);
 }
@@ -340,7 +331,8 @@ void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
 ** or it has a blob that only looks like a reference. */
 static int unpackRow(BxStmts *p, i64 iText, const char *zId, BxErr *pErr) {
   static const char zAnnounce[] =
-      "INSERT INTO main.payload__packed SELECT -column1, id, text, 0, 0 FROM"
+      "INSERT INTO main.payload__packed SELECT -column1, id, text, "
+      "length(text) FROM"
       " (SELECT column1, id, iif(column1 = 1, request_body, response_body) AS"
       " body, store_text(iif(column1 = 1, request_body, response_body)) AS text"
       " FROM main.event_payloads, (VALUES(1), (2)) WHERE id = ?1)"

@@ -40,6 +40,11 @@ i64 bxPinsSave(BxStmts *p, const char *zEvent, i64 iLast, sqlite3_stmt *pRows,
 /* Whether a row is pinned. */
 int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr);
 
+/* Whether a hold keeps the row of event_payloads. */
+#define HELD_PAYLOAD(table)                                                    \
+  "(EXISTS (SELECT 1 FROM main.retention__in_force) AND EXISTS"                \
+  " (SELECT 1 FROM main.payload__held AS h WHERE h.rid = " table ".rowid))"
+
 /* archive_held.c: see BxDomain */
 /* The row of the log since which a thing (<kind>:<key>) is held; 0: it is not. */
 i64 bxHeldSince(BxStmts *p, const char *zThing, BxErr *pErr);

@@ -4,7 +4,7 @@
 ** trigger of the user on event_payloads may keep a row from being saved.
 **
 ** An exchange that is in the archive is not stored twice: its row becomes the
-** evidence, with the time that is given. It keeps its id and its rowid. The row is
+** evidence, with the time that is given, unless a hold keeps the row as it is. The row is
 ** looked for among the 64 newest rows of the event. Among equal rows the nearest in
 ** time is used, and only once. All are found first, so that one statement writes: an
 ** INSERT, which becomes an UPDATE where an id is there.
@@ -22,12 +22,15 @@ static char *archivedRows(
       "  ORDER BY rowid DESC LIMIT 64)"
       " CROSS JOIN main.event_payloads AS e ON e.rowid = rid"
       " WHERE purpose = 'archive' AND pinned = 0 AND id IS NOT NULL"
-      " AND kill_switch_event_id IS NULL"
-      " AND event_id IS ?1 COLLATE BINARY AND agent_id IS ?2 COLLATE BINARY"
-      " AND size_bytes = ifnull(length(CAST(?3 AS BLOB)), 0)"
-      "  + ifnull(length(CAST(?4 AS BLOB)), 0)"
-      " AND store_text(request_body) IS ?3 AND store_text(response_body) IS ?4"
-      " ORDER BY abs(created_ms - ?5)";
+      " AND kill_switch_event_id IS NULL AND NOT " HELD_PAYLOAD(
+          "e") ""
+               " AND event_id IS ?1 COLLATE BINARY AND agent_id IS ?2 COLLATE "
+               "BINARY"
+               " AND size_bytes = ifnull(length(CAST(?3 AS BLOB)), 0)"
+               "  + ifnull(length(CAST(?4 AS BLOB)), 0)"
+               " AND store_text(request_body) IS ?3 AND "
+               "store_text(response_body) IS ?4"
+               " ORDER BY abs(created_ms - ?5)";
   sqlite3_stmt *pLike = bxPrepare(p, zLike, pErr);
   sqlite3_str *pIds = sqlite3_str_new(p->bx->db);
   i64 *aUsed = 0, nUsed = 0, nAlloc = 0;

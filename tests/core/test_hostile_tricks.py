@@ -48,11 +48,6 @@ TRICKS = {
         CREATE TEMP TRIGGER t AFTER UPDATE ON main.event_payloads BEGIN
           SELECT RAISE(IGNORE); END;
         UPDATE OR REPLACE event_payloads SET id = 'victim' WHERE id = 'mine0'""",
-    "the guard after an update is skipped, by a trigger before": """
-        CREATE TEMP TRIGGER t BEFORE UPDATE ON main.event_payloads BEGIN
-          SELECT RAISE(IGNORE); END;
-        INSERT INTO payload_unpins(payload_id, actor, reason)
-        VALUES('victim', 'a', 'r')""",
     "an unpin that ends before it begins": """
         CREATE TEMP TRIGGER t INSTEAD OF INSERT ON main.payload_unpins BEGIN
           SELECT RAISE(IGNORE); END;

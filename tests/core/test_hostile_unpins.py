@@ -18,12 +18,11 @@ def test_who_unpins_and_why_can_be_seen(fresh, code, column):
     for text in (chr(code), chr(code) * 3, " " + chr(code), "\u00e9" + chr(code) + "b"):
         record = {"actor": "Ann", "reason": "closed", column: text}
         db.execute("BEGIN")
-        if text[0] == "\u00e9" and code > 159 or column == "reason" and \
-                text[0] == "\u00e9" and code in (9, 10, 13) or code == 32 and text[0] > " ":
+        if text[0] == "\u00e9" and (code > 159 or code in (9, 10, 13, 32)):
             db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
                        "VALUES('victim', :actor, :reason)", record)
         else:
-            with pytest.raises(sqlite3.IntegrityError, match=column + " must be visible text"):
+            with pytest.raises(sqlite3.IntegrityError, match="must be visible text"):
                 db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
                            "VALUES('victim', :actor, :reason)", record)
         if db.in_transaction:

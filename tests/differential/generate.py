@@ -243,7 +243,7 @@ class Generator(random.Random):
         exchange = (self.event(), self.agent(), self.text(), self.text())
         change = self.choice([
             ("request_body", self.text()), ("pinned", self.of(0, 1)), ("purpose", self.of(
-                "archive", "evidence")), ("event_id", self.event()), ("id", self.new_row()),
+                "archive", "evidence")), ("event_id", self.event()), ("agent_id", self.new_row()),
             ("created_at", self.date()), ("size_bytes", self.number()), ("pinned", 1),
             ("response_body", self.text()), ("kill_switch_event_id", self.switch())])
         return [
@@ -254,9 +254,8 @@ class Generator(random.Random):
             ("INSERT INTO event_payloads(id, event_id, agent_id, purpose) SELECT id || 'c', "
              "event_id, agent_id, 'archive' FROM event_payloads WHERE rowid = (SELECT max(rowid) "
              "FROM event_payloads WHERE agent_id = ?)", self.agent()),
-            # (The oracle packs, and pins, unpinned evidence that got another id.)
-            *[(f"{self.choice(UPDATE)} event_payloads SET {change[0]} = ? WHERE id = ?"
-               + " AND purpose = 'archive'" * (change[0] == "id"), change[1], self.row())] * 4,
+            *[(f"{self.choice(UPDATE)} event_payloads SET {change[0]} = ? WHERE id = ?",
+               change[1], self.row())] * 4,
             (f"UPDATE event_payloads SET {change[0]} = ?", change[1]),
             *[("DELETE FROM event_payloads WHERE id = ?", self.row())] * 2,
             ("DELETE FROM event_payloads WHERE agent_id = ?", self.agent()),

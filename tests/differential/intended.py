@@ -99,26 +99,23 @@ DIFFERENCES = [
     Difference(
         r"", r"PinnedError: a pinned row cannot be (deleted|changed); unpin it first with INSERT INTO "
         r"payload_unpins\(payload_id, actor, reason\)",
-        r"PinnedError: a pinned row cannot be (deleted|changed); unpin it with INSERT INTO payload_unpins",
+        r"PinnedError: a pinned row cannot be (deleted|changed); see payload_unpins",
         "a shorter message"),
     Difference(
         r"", r"HeldError: a hold keeps this row, which cannot be (deleted|changed); SELECT \* FROM "
         r"retention_holds lists the holds, and retention_release\(\) ends one",
-        r"HeldError: a hold keeps this row, which cannot be (deleted|changed); (SELECT \* FROM "
-        r"retention_holds lists the holds|see retention_holds)( \(19\))?$", "a shorter message"),
+        r"HeldError: a hold keeps this row; see retention_holds( \(19\))?$", "a shorter message"),
     Difference(
         r"", r"; SELECT id FROM payload_pins lists the pinned rows$", r"; see payload_pins$", "a shorter message"),
     Difference(
-        r"event_payloads", r"ValidationError: created_at must be a date such as \S+ or ",
-        r"ValidationError: created_at must be a date such as 2026-01-31T12:00:00\.000Z$", "a shorter message"),
-    Difference(
-        r"event_payloads", r"event_id and agent_id must be text that is not empty; set both$",
-        r"event_id and agent_id must be text that is not empty$", "a shorter message"),
+        r"event_payloads", r"ValidationError: (created_at must be a date such|event_id and agent_id must be) ",
+        r"ValidationError: event_id and agent_id must be text that is not empty, and created_at must be ",
+        "one message for the three"),
     Difference(
         r"event_payloads", r"; use another one, or wait until the time in retention_eras",
         r"for retention\.refuse_days; see retention_erasures( \(19\))?$", "a shorter message"),
     Difference(
-        r"^UPDATE .*event_payloads SET .*size_bytes", r"^\d+ changes",
+        r"^UPDATE .*event_payloads SET .*size_bytes", r"^\d+ changes|PinnedError: |HeldError: ",
         r"ValidationError: size_bytes is the length of both bodies; omit it$",
         "a wrong size is refused, and not corrected"),
     Difference(
@@ -604,6 +601,25 @@ MAY_FAIL = {
             test_the_functions_work_in_defensive_mode
         rollout/test_transfer.py
             test_memory_does_not_grow_with_the_file""",
+    "a row keeps its id, an INSERT alone makes room, and packed texts count in full": """
+        payload/test_archive_adoption.py
+            test_pinned_rows_found_there_are_guarded
+        payload/test_archive_bytes.py
+            test_a_lower_limit_makes_room_and_0_or_a_delete_ends_it
+            test_a_row_that_is_larger_than_the_limit_is_refused
+            test_payload_cleanup_removes_what_a_lower_limit_left
+            test_plain_sql_makes_room_on_request
+        payload/test_archive_guards.py
+            test_evidence_cannot_be_overwritten_at_rowid_minus_one
+        payload/test_pack.py
+            test_the_limit_in_bytes_counts_what_packed_rows_really_take
+        retention/test_holds.py
+            test_a_held_row_of_the_archive_can_become_evidence""",
+    "one message for the actor and the reason of an unpin": """
+        core/test_hostile_unpins.py
+            test_who_unpins_and_why_can_be_seen
+        payload/test_archive_guards.py
+            test_unpin_needs_actor_reason_and_a_pinned_row""",
     "what TEMP triggers, and writes into inner tables, do is found, and no longer refused": """
         core/test_hostile_receipts.py
             test_no_conversation_is_deleted_without_a_receipt

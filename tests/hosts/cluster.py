@@ -41,7 +41,7 @@ INSERT INTO rec(action) VALUES('{"id":"a3","timestamp":1700000002000,"eventType"
 INSERT INTO blackbox_call(command, arguments) VALUES('evidence_prune_for_approval', '["rec"]');
 """
 REFUSED = """\
-error: PinnedError: a pinned row cannot be deleted; unpin it with INSERT INTO payload_unpins
+error: PinnedError: a pinned row cannot be deleted; see payload_unpins
 error: QuotaExceededError: the session would exceed cache.session_quota_bytes; delete items
 """
 THEN = """\

@@ -64,7 +64,7 @@ def test_a_date_is_one_number(db, text):
 
 @pytest.mark.parametrize("text", [t for t in OTHERS if isinstance(t, str)])
 def test_a_date_that_cannot_be_computed_is_refused(db, text):
-    with pytest.raises(Exception, match="ValidationError: created_at must be a date"):
+    with pytest.raises(Exception, match="created_at must be a date"):
         db.execute("INSERT INTO event_payloads(event_id, agent_id, purpose, "
                    "created_at) VALUES('e', 'a', 'archive', ?)", (text,))
 

@@ -93,12 +93,12 @@ def test_a_row_that_comes_after_the_hold_is_held_as_well(full):
         full.execute("DELETE FROM event_payloads WHERE id = 'l'")
 
 
-def test_a_held_row_of_the_archive_can_become_evidence(full):
+def test_a_held_row_of_the_archive_stays_as_it_is_and_may_be_pinned(full):
     hold(full, "agent", "a")
-    full.execute("UPDATE event_payloads SET purpose = 'evidence', kill_switch_event_id = 'k' "
-                 "WHERE id = 'p1'")
-    assert rows(full, "SELECT purpose, pinned, kill_switch_event_id FROM event_payloads "
-                "WHERE id = 'p1'") == [("evidence", 1, "k")]
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
+        full.execute("UPDATE event_payloads SET purpose = 'evidence', kill_switch_event_id = 'k' "
+                     "WHERE id = 'p1'")
+    full.execute("UPDATE event_payloads SET pinned = 1 WHERE id = 'p1'")
     one(full, "SELECT payload_unpin('p1', 'ann', 'no longer needed')")
     with pytest.raises(sqlite3.IntegrityError, match="HeldError"):
         full.execute("DELETE FROM event_payloads WHERE id = 'p1'")
