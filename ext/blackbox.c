@@ -25,7 +25,9 @@ extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRetention[],
     bxSqlRolloutCheck[], bxSqlCacheCheck[];
 
 static void checkCore(BxStmts *p, BxProblems *pOut) {
-  bxSettingsCheck(p, pOut);
+  BxErr err = {SQLITE_OK, 0};
+  bxSettingsCheck(p, pOut, &err);
+  bxUnchecked(pOut, "blackbox_settings", &err);
   bxProofCheck(p, pOut);
 }
 

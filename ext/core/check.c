@@ -54,20 +54,18 @@ void bxUnchecked(BxProblems *pOut, const char *zObject, BxErr *pErr) {
   bxClear(pErr);
 }
 
-/* The CHECK of blackbox_settings holds for each row, whatever a connection that
-** ignores constraints has written. */
-void bxSettingsCheck(BxStmts *p, BxProblems *pOut) {
-  BxErr err = {SQLITE_OK, 0};
+int bxSettingsCheck(BxStmts *p, BxProblems *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt =
-      bxPrepare(p, "PRAGMA main.quick_check('blackbox_settings')", &err);
-  while (bxRow(pStmt, &err)) {
-    const char *z = bxColumnText(pStmt, 0, &err);
-    if (z != 0 && strcmp(z, "ok") != 0) {
-      bxProblem(pOut, "blackbox_settings", "%s", z);
-    }
+      bxPrepare(p, "PRAGMA main.quick_check('blackbox_settings')", pErr);
+  int bRange = 1;
+  while (bxRow(pStmt, pErr)) {
+    const char *z = bxColumnText(pStmt, 0, pErr);
+    if (z == 0 || strcmp(z, "ok") == 0) continue;
+    if (strstr(z, "CHECK constraint") != 0) bRange = 0;
+    if (pOut != 0) bxProblem(pOut, "blackbox_settings", "%s", z);
   }
   sqlite3_finalize(pStmt);
-  bxUnchecked(pOut, "blackbox_settings", &err);
+  return bRange;
 }
 
 void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,

@@ -13,19 +13,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Whether each value is in the range of its setting. */
-static int areInRange(BxStmts *p, BxErr *pErr) {
-  sqlite3_stmt *pStmt =
-      bxPrepare(p, "PRAGMA main.quick_check('blackbox_settings')", pErr);
-  int bRange = 1;
-  while (bxRow(pStmt, pErr)) {
-    const char *z = bxColumnText(pStmt, 0, pErr);
-    if (z != 0 && strstr(z, "CHECK constraint") != 0) bRange = 0;
-  }
-  sqlite3_finalize(pStmt);
-  return bRange;
-}
-
 /* Whether the schema has all that the domain's SQL makes. */
 static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxFound(
@@ -109,7 +96,7 @@ static char *faultyRows(
     sqlite3_free(zSql);
   }
   *pbFaults = zRows != 0;
-  if (pDomain == p->bx->aDomain) bWhole = areInRange(p, &err);
+  if (pDomain == p->bx->aDomain) bWhole = bxSettingsCheck(p, 0, &err);
   if (pDomain->xIsWhole != 0) bWhole = pDomain->xIsWhole(p, &err);
   if (zRows == 0 && !bWhole && err.rc == SQLITE_OK) {
     zRows = bxPrintf(&err, "%s",
@@ -196,10 +183,7 @@ static void installDomain(
 static void resetSettings(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   static const char zDefine[] =
       "UPDATE main.blackbox_settings SET \"default\" = ?2, range = ?3,"
-      " meaning = ?4 WHERE name = ?1";
-  static const char zReset[] =
-      "UPDATE main.blackbox_settings SET \"default\" = ?2, range = ?3,"
-      " meaning = ?4, value = ?2 WHERE name = ?1";
+      " meaning = ?4, value = iif(?5, ?2, value) WHERE name = ?1";
   sqlite3 *pModel;
   sqlite3_stmt *pRow;
   if (bxInstalledFormat(p, pDomain, pErr) < 0 || pErr->rc != SQLITE_OK) return;
@@ -211,9 +195,9 @@ static void resetSettings(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
     int i, rc = SQLITE_CONSTRAINT_CHECK;
     for (i = 0; i < 2 && rc == SQLITE_CONSTRAINT_CHECK; i++) {
       bxClear(pErr);
-      bxAskOnce(p, i == 0 ? zDefine : zReset, pErr, "tvtt",
-          sqlite3_column_text(pRow, 0), sqlite3_column_value(pRow, 1),
-          sqlite3_column_text(pRow, 2), sqlite3_column_text(pRow, 3));
+      bxAskOnce(p, zDefine, pErr, "tvtti", sqlite3_column_text(pRow, 0),
+          sqlite3_column_value(pRow, 1), sqlite3_column_text(pRow, 2),
+          sqlite3_column_text(pRow, 3), (i64)i);
       rc = pErr->rc;
     }
   }
@@ -323,7 +307,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
       return 0;
     }
   }
-  return areInRange(p, pErr) && vtabsIntact(p, 0, pErr) &&
+  return bxSettingsCheck(p, 0, pErr) && vtabsIntact(p, 0, pErr) &&
          pErr->rc == SQLITE_OK;
 }
 

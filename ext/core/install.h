@@ -47,8 +47,9 @@ void bxUnchecked(BxProblems *p, const char *zObject, BxErr *pErr);
 void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,
     int bPart, BxErr *pErr);
 
-/* The check of core that SQL cannot do: the values of settings. */
-void bxSettingsCheck(BxStmts *p, BxProblems *pOut);
+/* The check of core that SQL cannot do: whether each value is in the range of its setting,
+** whatever a connection that ignores constraints has written. pOut may be NULL. */
+int bxSettingsCheck(BxStmts *p, BxProblems *pOut, BxErr *pErr);
 /* The query of blackbox_check. */
 sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 

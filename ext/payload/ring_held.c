@@ -202,7 +202,7 @@ static const char *const azCheck[] = {
     " AND (typeof(at) = 'integer' AND (at > 0 OR rows = 0)) IS NOT TRUE",
     "SELECT 'texts', count(*) || ' texts are of no agent' FROM main.@_texts "
     "WHERE id >> 32 NOT IN (SELECT no FROM main.@_agents WHERE page IS NOT "
-    "NULL) HAVING count(*) > 0",
+    "NULL) GROUP BY NULL",
 };
 /* clang-format on */
 

@@ -256,7 +256,7 @@ void bxStoreTend(BxCall *p) {
   static const char zSome[] =
       "SELECT '[' || group_concat(text) || ']' FROM (SELECT text"
       " FROM main.store_dropped WHERE text > 0 ORDER BY text LIMIT ?1)"
-      " HAVING count(*) = ?1";
+      " GROUP BY NULL HAVING count(*) = ?1";
   static const char zThin[] = "SELECT '[' || text || ']' FROM "
                               "main.store_dropped WHERE text < ?1 LIMIT 1";
   BxStmts *pStore;
