@@ -124,7 +124,8 @@ static const char zObjects[] =
 ** virtual table, or NULL, ?4 the template of its tables, and ?5 how those begin in it that
 ** are created if they do not exist: nothing is lost with them. */
 static const char zStates[] =
-    "WITH wanted AS (SELECT value ->> 0 AS type, value ->> 1 AS name,"
+    "WITH wanted AS MATERIALIZED (SELECT value ->> 0 AS type, value ->> 1 AS "
+    "name,"
     "  value ->> 2 AS sql, value ->> 3 AS core, value ->> 4 AS columns"
     "  FROM json_each(?1)),"
     " seen AS (SELECT type, name, core, coalesce((SELECT CASE"

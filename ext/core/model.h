@@ -27,7 +27,8 @@ sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr);
 **   lost    a table of a virtual table that differs, and cannot be created again
 **   at      in this order things depend on what follows */
 #define BX_FOUND                                                               \
-  "WITH found AS (SELECT value ->> 0 AS type, value ->> 1 AS name,"            \
+  "WITH found AS MATERIALIZED (SELECT value ->> 0 AS type, value ->> 1 AS "    \
+  "name,"                                                                      \
   " value ->> 2 AS \"key\", value ->> 3 AS state, value ->> 4 AS filled,"      \
   " value ->> 5 AS lost, f.\"key\" AS at FROM json_each(?1) AS f"              \
   " WHERE f.type = 'array') "
