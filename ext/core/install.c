@@ -181,9 +181,12 @@ static void installDomain(
 ** setting becomes the default: somebody has changed the definition, or ignored the
 ** CHECK. With it the SQL of the domain would fail. */
 static void resetSettings(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
-  static const char zDefine[] =
+  static const char zDefine[] = /* triggers follow the value */
       "UPDATE main.blackbox_settings SET \"default\" = ?2, range = ?3,"
-      " meaning = ?4, value = iif(?5, ?2, value) WHERE name = ?1";
+      " meaning = ?4 WHERE name = ?1";
+  static const char zReset[] =
+      "UPDATE main.blackbox_settings SET \"default\" = ?2, range = ?3,"
+      " meaning = ?4, value = ?2 WHERE name = ?1";
   sqlite3 *pModel;
   sqlite3_stmt *pRow;
   if (bxInstalledFormat(p, pDomain, pErr) < 0 || pErr->rc != SQLITE_OK) return;
@@ -195,9 +198,9 @@ static void resetSettings(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
     int i, rc = SQLITE_CONSTRAINT_CHECK;
     for (i = 0; i < 2 && rc == SQLITE_CONSTRAINT_CHECK; i++) {
       bxClear(pErr);
-      bxAskOnce(p, zDefine, pErr, "tvtti", sqlite3_column_text(pRow, 0),
-          sqlite3_column_value(pRow, 1), sqlite3_column_text(pRow, 2),
-          sqlite3_column_text(pRow, 3), (i64)i);
+      bxAskOnce(p, i == 0 ? zDefine : zReset, pErr, "tvtt",
+          sqlite3_column_text(pRow, 0), sqlite3_column_value(pRow, 1),
+          sqlite3_column_text(pRow, 2), sqlite3_column_text(pRow, 3));
       rc = pErr->rc;
     }
   }
