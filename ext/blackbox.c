@@ -288,9 +288,7 @@ static const BxFunction aFunctions[] = {
     {"rollout_search_install", 0, 0, BX_WRITE, bxRolloutSearchInstall},
     {"rollout_search_remove", 0, 0, BX_WRITE, bxRolloutSearchRemove},
     {"rollout_shutdown", 1, 1, BX_OWN, bxRolloutShutdown},
-    {"store_erase", 1, 2, BX_WRITE, bxStoreErase},
     {"store_pack", 1, 3, BX_WRITE, bxStorePack},
-    {"store_same", 2, 2, BX_SAFE, bxStoreSame},
     {"store_sweep", 0, 2, BX_WRITE, bxStoreSweep},
     {"store_tend", 0, 1, BX_WRITE, bxStoreTend},
     {"store_text", 1, 1, BX_SAFE, bxStoreText},
@@ -387,8 +385,6 @@ static const BxTable aTables[] = {
         "cache_read, output, reasoning, cost, cost_source, cache_write_1h, "
         "output_source",
         13, BX_KEYED, 1, bxRolloutUsageSums, 0, 0},
-    {"store_shared", "body, part, bytes, \"with\", of HIDDEN, schema HIDDEN", 4,
-        1, 2, bxStoreShared, 0, 0},
     {"blackbox_call", "command TEXT, arguments TEXT", 2, 0, 0, 0, bxCallWrite,
         &bxCallRows},
     {"payload_calls",

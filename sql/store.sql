@@ -35,15 +35,12 @@ SELECT s.texts - d.n AS texts, s.text_bytes - d.b AS text_bytes,
           FROM store_dropped AS x JOIN store__texts AS t ON t.text = x.text) AS d;
 
 -- bytes is the length of the text. mark is the beginning of the hash in its
--- reference. sum is a checksum of the text. fresh is the first place that was new
--- when the text was packed: it has its pieces from there on to itself. recipe:
--- see ext/store/recipe.c.
+-- reference. sum is a checksum of the text. recipe: see ext/store/recipe.c.
 CREATE TABLE IF NOT EXISTS main.store__texts(
   text   INTEGER PRIMARY KEY,
   bytes  INTEGER NOT NULL,
   mark   BLOB NOT NULL,
   sum    INTEGER NOT NULL,
-  fresh  INTEGER NOT NULL,
   recipe BLOB NOT NULL
 );
 

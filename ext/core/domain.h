@@ -58,9 +58,7 @@ typedef struct BxBodies {
       *zNamed; /* the references to a text, with the keys of their rows */
   const char *
       zStays; /* takes back what was announced, from text ?2 on, if the row stays */
-  const char *zAll;    /* the references to all texts */
-  const char *zTexts;  /* the texts of a row, a JSON array; NULL: it has none */
-  const char *zRemove; /* deletes a row */
+  const char *zAll; /* the references to all texts */
 } BxBodies;
 
 /* For zHolds: a hold of that kind on that value. */

@@ -49,10 +49,6 @@ const BxBodies bxPayloadBodies = {
     .zNamed =
         "SELECT reference, \"key\" FROM main.payload__packed WHERE text = ?1",
     .zAll = "SELECT reference, \"key\" FROM main.payload__packed",
-    .zTexts = "SELECT nullif(json_group_array(p.text), '[]') FROM"
-              " main.event_payloads AS e CROSS JOIN" BX_PACKED_OF(
-                  "e") " AND e.id = CAST(?1 AS TEXT)",
-    .zRemove = "DELETE FROM main.event_payloads WHERE id = ?1",
 };
 
 static int hasStore(BxStmts *p) {

@@ -64,24 +64,6 @@ void bxTextHashBegin(SHA256_CTX *p, int eType) {
   SHA256_Update(p, &c, 1);
 }
 
-void bxTextHash(
-    const unsigned char *z, i64 n, int eType, unsigned char aHash[STORE_HASH]) {
-  Gear gear;
-  SHA256_CTX sha;
-  int bEnd;
-  bxGearInit(&gear);
-  bxTextHashBegin(&sha, eType);
-  while (n > 0) {
-    i64 nPiece = bxGearCut(&gear, z, n, &bEnd);
-    unsigned char aPiece[STORE_HASH];
-    bxDigestTwo(z, (size_t)nPiece, "", 0, aPiece);
-    SHA256_Update(&sha, aPiece, STORE_HASH);
-    z += nPiece;
-    n -= nPiece;
-  }
-  SHA256_Final(aHash, &sha);
-}
-
 i64 bxPieceKey(const unsigned char aHash[8]) {
   uint64_t u = 0;
   int i;

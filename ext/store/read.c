@@ -271,7 +271,7 @@ void bxListChanged(i64 iPack, BxErr *pErr) {
 
 int bxTextRowFind(BxStmts *p, i64 iText, TextRow *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(p,
-      "SELECT bytes, sum, fresh, mark, recipe FROM main.store__texts"
+      "SELECT bytes, sum, mark, recipe FROM main.store__texts"
       " WHERE text = ?1",
       pErr);
   int bThere;
@@ -280,17 +280,16 @@ int bxTextRowFind(BxStmts *p, i64 iText, TextRow *pOut, BxErr *pErr) {
   bxBind(pStmt, pErr, "i", iText);
   bThere = bxRow(pStmt, pErr);
   if (bThere) {
-    const void *pMark = sqlite3_column_blob(pStmt, 3), *pRecipe;
+    const void *pMark = sqlite3_column_blob(pStmt, 2), *pRecipe;
     pOut->nByte = sqlite3_column_int64(pStmt, 0);
     pOut->iSum = sqlite3_column_int64(pStmt, 1);
-    pOut->iFresh = sqlite3_column_int64(pStmt, 2);
-    if (pMark != 0 && sqlite3_column_bytes(pStmt, 3) == STORE_MARK) {
+    if (pMark != 0 && sqlite3_column_bytes(pStmt, 2) == STORE_MARK) {
       memcpy(pOut->aMark, pMark, STORE_MARK);
     }
-    pRecipe = sqlite3_column_blob(pStmt, 4);
-    if (pRecipe == 0 && sqlite3_column_bytes(pStmt, 4) > 0) bxGot(0, pErr);
+    pRecipe = sqlite3_column_blob(pStmt, 3);
+    if (pRecipe == 0 && sqlite3_column_bytes(pStmt, 3) > 0) bxGot(0, pErr);
     bxRecipeDecode(
-        &pOut->recipe, pRecipe, sqlite3_column_bytes(pStmt, 4), pErr);
+        &pOut->recipe, pRecipe, sqlite3_column_bytes(pStmt, 3), pErr);
   }
   bxDone(pStmt, pErr);
   return bThere && pErr->rc == SQLITE_OK;
@@ -397,40 +396,4 @@ void bxStoreText(BxCall *p) {
     }
   }
   bxRecipeFree(&row.recipe);
-}
-
-/* The hash of what a value stands for. 0 if it has none: NULL, or a number. */
-static int hashOf(
-    Bx *bx, sqlite3_value *pVal, unsigned char aHash[STORE_HASH], BxErr *pErr) {
-  int eType = sqlite3_value_type(pVal);
-  const void *z;
-  Ref ref;
-  if (bxRefOf(&ref, pVal)) {
-    TextRow row;
-    int bFound = bxRefFind(bx, &ref, &row, pErr) != 0;
-    bxRecipeFree(&row.recipe);
-    memcpy(aHash, ref.aHash, STORE_HASH);
-    if (bFound) return 1;
-  }
-  if (eType != SQLITE_TEXT && eType != SQLITE_BLOB) return 0;
-  z = eType == SQLITE_TEXT ? (const void *)sqlite3_value_text(pVal)
-                           : sqlite3_value_blob(pVal);
-  if (z == 0 && sqlite3_value_bytes(pVal) > 0) bxGot(0, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  bxTextHash(z, sqlite3_value_bytes(pVal), eType, aHash);
-  return 1;
-}
-
-/* store_same(a, b): whether both stand for the same text. */
-void bxStoreSame(BxCall *p) {
-  unsigned char aLeft[STORE_HASH], aRight[STORE_HASH];
-  int bLeft = hashOf(p->bx, p->aArg[0], aLeft, &p->err);
-  int bRight = hashOf(p->bx, p->aArg[1], aRight, &p->err);
-  if (p->err.rc != SQLITE_OK) return;
-  if (!bLeft && !bRight) {
-    bxReturnInt(p, sqlite3_value_type(p->aArg[0]) == SQLITE_NULL &&
-                       sqlite3_value_type(p->aArg[1]) == SQLITE_NULL);
-  } else {
-    bxReturnInt(p, bLeft && bRight && memcmp(aLeft, aRight, STORE_HASH) == 0);
-  }
 }

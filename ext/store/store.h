@@ -37,9 +37,6 @@ i64 bxGearCut(const Gear *p, const unsigned char *z, i64 n, int *pbEnd);
 /* The hash of a text is the SHA-256 of its type (one byte: SQLITE_TEXT or
 ** SQLITE_BLOB) and of the SHA-256 of each of its pieces. */
 void bxTextHashBegin(SHA256_CTX *p, int eType);
-/* The hash of a whole value. */
-void bxTextHash(
-    const unsigned char *z, i64 n, int eType, unsigned char aHash[STORE_HASH]);
 /* The key of a piece in store__pieces: the beginning of its hash. */
 i64 bxPieceKey(const unsigned char aHash[8]);
 /* The checksum that each read compares. */
@@ -155,7 +152,7 @@ void bxListChanged(i64 iPack, BxErr *pErr);
 void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr);
 /* A row of store__texts. */
 typedef struct TextRow {
-  i64 iText, nByte, iSum, iFresh;
+  i64 iText, nByte, iSum;
   unsigned char aMark[STORE_MARK];
   Recipe recipe;
 } TextRow;
@@ -168,7 +165,6 @@ unsigned char *bxTextRowRead(BxStmts *p, const TextRow *pRow, BxErr *pErr);
 BxStmts *bxRefFind(Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr);
 
 void bxStoreText(BxCall *p); /* store_text() */
-void bxStoreSame(BxCall *p); /* store_same() */
 
 /* write.c */
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr);
@@ -186,10 +182,8 @@ void bxStorePack(BxCall *p); /* store_pack() */
 /* sweep.c */
 void bxStoreSweep(BxCall *p); /* store_sweep() */
 void bxStoreTend(BxCall *p);  /* store_tend() */
-void bxStoreErase(BxCall *p); /* store_erase() */
 
-/* shared.c, check.c */
-sqlite3_stmt *bxStoreShared(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+/* check.c */
 void bxStoreCheck(BxStmts *p, BxProblems *pOut);
 extern const BxRoom bxStoreRoom; /* sweep.c */
 void bxStoreLeave(BxStmts *p, BxErr *pErr);

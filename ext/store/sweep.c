@@ -1,8 +1,6 @@
 /*
 ** sweep.c: store_sweep([limit[, schema]]) removes texts that no reference names any
-** more, with the pieces that no other text has. store_erase(key[, schema]) removes
-** the row with this key, and its pieces at once. store_tend() does a small part of
-** what store_sweep() does.
+** more, with the pieces that no other text has. store_tend() does a small part of that.
 **
 ** store_dropped lists the texts that may be unused. Each is looked for in the
 ** references; one that is still there stays. The uses of the pieces of the
@@ -273,24 +271,4 @@ void bxStoreTend(BxCall *p) {
   }
   bxReturnInt(p, zSwept != 0);
   sweepAll(pStore, zSwept, i == 1, &p->err);
-}
-
-void bxStoreErase(BxCall *p) {
-  BxErr *pErr = &p->err;
-  const BxBodies *pBodies;
-  BxStmts *pStore;
-  sqlite3_stmt *pStmt;
-  char *zTexts = 0;
-  bxRefuseInside(p);
-  pStore = bxStoreHome(p->bx, bxArg(p, 1), pErr);
-  if (pStore == 0) return;
-  bxLock(pStore, pErr);
-  pBodies = bxStoreBodies(pStore, pErr);
-  pStmt = bxStmt(pStore, pBodies->zTexts, pErr);
-  bxBind(pStmt, pErr, "v", p->aArg[0]);
-  if (bxRow(pStmt, pErr)) zTexts = bxColumnCopy(pStmt, 0, pErr);
-  bxDone(pStmt, pErr);
-  bxDo(pStore, pBodies->zRemove, pErr, "v", p->aArg[0]);
-  if (pErr->rc == SQLITE_OK) bxReturnInt(p, sqlite3_changes(p->bx->db));
-  sweepAll(pStore, zTexts, 0, pErr);
 }

@@ -479,8 +479,7 @@ static void cutWhole(Writer *w, const unsigned char *z, i64 n, Ref *pRef) {
 static void packText(
     Writer *w, const unsigned char *z, i64 n, int eType, Ref *pRef) {
   static const char zText[] =
-      "INSERT INTO main.store__texts VALUES(?1, ?2, ?3, ?4, ?5, ?6)";
-  i64 iFresh; /* the place that the next new piece gets at the earliest */
+      "INSERT INTO main.store__texts VALUES(?1, ?2, ?3, ?4, ?5)";
   if (w->pMet->arena.n + n > w->pMet->nArenaMost ||
       w->pMet->nKnown + n / STORE_PIECE_MIN + 1 > w->pMet->nKnownMost) {
     forgetKnown(w);
@@ -491,9 +490,6 @@ static void packText(
     forgetKnown(w);
   }
   if (w->pOpen == 0) resumeOpen(w);
-  iFresh = w->pOpen != 0
-               ? w->pOpen->iPack << 16 | w->pOpen->n
-               : (w->iOpenSaid != 0 ? w->iOpenSaid : w->iNextPack) << 16;
   w->recipe.n = 0;
   w->recipe.eType = eType;
   cutWhole(w, z, n, pRef);
@@ -501,8 +497,8 @@ static void packText(
   bxRecipeEncode(&w->recipe, &w->scratch, w->pErr);
   pRef->iText = w->iNextText++;
   if (w->pErr->rc != SQLITE_OK) return;
-  bxDo(w->p, zText, w->pErr, "iixiix", pRef->iText, n, pRef->aHash,
-      (i64)STORE_MARK, bxTextSum(z, n), iFresh, w->scratch.a, w->scratch.n);
+  bxDo(w->p, zText, w->pErr, "iixix", pRef->iText, n, pRef->aHash,
+      (i64)STORE_MARK, bxTextSum(z, n), w->scratch.a, w->scratch.n);
   w->nTextByte += n;
   w->nKept += w->scratch.n;
 }

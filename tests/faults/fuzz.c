@@ -295,9 +295,8 @@ static const char *const azRing[] = {"SELECT * FROM ring",
     "SELECT payload_kill_switch('ring', 'a', 'x')", "SELECT * FROM ring"};
 static const char *const azStore[] = {
     "SELECT max(length(request_body)) FROM payload_rows",
-    "SELECT * FROM store_stats", "SELECT * FROM store_shared('p1')",
-    "SELECT payload_pack()", "SELECT payload_unpack()",
-    "DELETE FROM event_payloads WHERE pinned = 0",
+    "SELECT * FROM store_stats", "SELECT payload_pack()",
+    "SELECT payload_unpack()", "DELETE FROM event_payloads WHERE pinned = 0",
     "SELECT retention_sweep(9, 4102444800000)"};
 static const char *const azLog[] = {"SELECT problem FROM proof_verify",
     "SELECT problem FROM proof_verify((SELECT proof_tile('checkpoint')))",

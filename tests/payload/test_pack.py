@@ -425,15 +425,6 @@ def test_without_the_module_rows_go_and_their_texts_are_counted(full, path):
     whole(full)
 
 
-def test_erase_takes_row_and_pieces(full):
-    assert one(full, "SELECT store_erase('a0')") == 1
-    assert dropped(full) == 0 and "a0" not in packed(full)
-    with pytest.raises(sqlite3.IntegrityError, match="PinnedError"):
-        one(full, "SELECT store_erase('e1')")
-    assert len(shown(full)) == 8
-    whole(full)
-
-
 @pytest.mark.parametrize("kind, key", [("agent", "a"), ("text", "the secret")])
 def test_an_erasure_finds_packed_rows_and_removes_their_pieces(db, kind, key):
     add(db, "s1", words(1, 3000) + " the secret " + words(2, 3000))
@@ -608,9 +599,8 @@ def test_a_newer_file_is_refused(full, path):
 
 def test_a_newer_store_is_refused(full, path):
     by_hand(path, "UPDATE blackbox_domains SET format = 2 WHERE domain = 'store'")
-    for call in "store_sweep()", "store_erase('a0')":
-        with pytest.raises(sqlite3.OperationalError, match="VersionError: .* format 2 of store"):
-            one(connect(path), f"SELECT {call}")
+    with pytest.raises(sqlite3.OperationalError, match="VersionError: .* format 2 of store"):
+        one(connect(path), "SELECT store_sweep()")
 
 
 WORKER = """

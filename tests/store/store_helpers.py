@@ -36,6 +36,20 @@ def pack(db, *ids):
     return one(db, "SELECT store_pack(?)", keys)
 
 
+def erase(db, id, schema="main"):
+    """Deletes a note and sweeps its texts. Returns how many notes went."""
+    db.execute("BEGIN")
+    try:
+        name = schema.replace('"', '""')
+        gone = db.execute(f'DELETE FROM "{name}".event_payloads WHERE id = ?', (id,)).rowcount
+        one(db, "SELECT store_sweep(1000, ?)", schema)
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+    return gone
+
+
 def texts(db):
     """All notes as they read, without references."""
     return rows(db, "SELECT id, store_text(a), store_text(b) FROM notes ORDER BY id")

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from conftest import by_hand, connect, load, one, rows
-from store_helpers import add, make_notes, noise, pack, stats, texts, whole, words
+from store_helpers import add, erase, make_notes, noise, pack, stats, texts, whole, words
 
 
 @pytest.fixture
@@ -139,17 +139,6 @@ def test_a_reference_of_another_store_stays_as_it_is(notes):
     assert one(connect(), "SELECT store_text(?)", reference) == reference
 
 
-def test_same_compares_what_values_stand_for(notes):
-    add(notes, 1, words(1, 5000), words(1, 5000).encode())
-    pack(notes)
-    a, b = notes.execute("SELECT a, b FROM notes").fetchone()
-    for left, right, same in (
-            (a, words(1, 5000), 1), (a, words(2, 5000), 0), (a, a, 1), (a, b, 0),
-            (b, words(1, 5000).encode(), 1), (None, None, 1), (None, a, 0), ("x", "x", 1),
-            ("x", b"x", 0), ("", "", 1), ("", None, 0), (b"", b"", 1)):
-        assert one(notes, "SELECT store_same(?, ?)", left, right) == same, (left, right)
-
-
 # ---------------------------------------------------------------- sweep ----
 
 
@@ -203,13 +192,13 @@ def test_erase_removes_row_and_pieces_in_one_statement(notes, path):
     pack(notes)
     notes.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert any(secret[i:i + 64] in path.read_bytes() for i in range(0, 3900, 16))
-    assert one(notes, "SELECT store_erase(1)") == 1
+    assert erase(notes, 1) == 1
     whole(notes)
     notes.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     data = path.read_bytes() + path.with_name(path.name + "-wal").read_bytes()
     assert not any(secret[i:i + 64] in data for i in range(0, len(secret) - 64, 16))
     assert texts(notes) == [(2, noise(9, 3000) + shared, None)]
-    assert one(notes, "SELECT store_erase(1)") == 0
+    assert erase(notes, 1) == 0
 
 
 def test_an_erasure_that_is_refused_changes_nothing(notes):
@@ -218,7 +207,7 @@ def test_an_erasure_that_is_refused_changes_nothing(notes):
     notes.execute("CREATE TRIGGER keep BEFORE DELETE ON event_payloads BEGIN"
                   " SELECT RAISE(ABORT, 'kept'); END")
     with pytest.raises(sqlite3.IntegrityError, match="kept"):
-        one(notes, "SELECT store_erase(1)")
+        erase(notes, 1)
     assert texts(notes) == [(1, words(1, 5000), None)]
     assert stats(notes)["dropped"] == 0
     notes.execute("DROP TRIGGER keep")
@@ -259,7 +248,7 @@ def test_a_store_with_texts_is_not_removed(notes):
     for force in ("", ", 'force'"):
         with pytest.raises(sqlite3.IntegrityError, match="NotEmptyError: the body store"):
             one(notes, f"SELECT blackbox_uninstall('main', 'store'{force or ', NULL'})")
-    assert one(notes, "SELECT store_erase(1)") == 1
+    assert erase(notes, 1) == 1
     one(notes, "SELECT blackbox_uninstall('main', 'store', 'force')")
     assert one(notes, "SELECT count(*) FROM sqlite_schema WHERE name GLOB 'store_*' AND name <> 'store_dropped'") == 0
 
@@ -292,8 +281,8 @@ def test_a_damaged_pack_names_its_rows_and_leaves_the_others_readable(notes, pat
     told = [problem for _, _, problem in rows(db, "SELECT * FROM blackbox_check")]
     assert any("a reference in row '1' cannot be read" in problem for problem in told)
     assert not any("row '0'" in problem or "row '2'" in problem for problem in told)
-    assert one(db, "SELECT store_erase(2)") == 1
-    assert one(db, "SELECT store_erase(1)") == 1
+    assert erase(db, 2) == 1
+    assert erase(db, 1) == 1
     one(db, "SELECT blackbox_install()")
     whole(db)
 
@@ -306,7 +295,7 @@ def test_a_damaged_pack_with_pieces_of_others_is_not_written_again(notes, path):
     break_pack(path, 1)
     db = connect(path)
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: pack 1"):
-        one(db, "SELECT store_erase(2)")
+        erase(db, 2)
     assert rows(db, "SELECT id FROM notes") == [(1,), (2,)]
 
 
@@ -360,7 +349,7 @@ def test_pieces_of_a_damaged_pack_are_packed_anew(notes, path):
     add(db, 3, text + noise(3, 3000))
     pack(db, 3)  # the damaged pack is the one that had room
     assert one(db, "SELECT store_text(a) FROM notes WHERE id = 3") == text + noise(3, 3000)
-    assert one(db, "SELECT store_erase(1)") == 1
+    assert erase(db, 1) == 1
     add(db, 4, noise(4, 3000) + text)
     before = stats(db)["piece_bytes"]
     pack(db, 4)
@@ -386,7 +375,7 @@ def test_a_piece_is_not_taken_from_a_place_that_has_other_bytes(notes, path):
     one(db, "SELECT blackbox_install()")
     whole(db)
     for id in 1, 2, 3:
-        assert one(db, "SELECT store_erase(?)", id) == 1
+        assert erase(db, id) == 1
     assert one(db, "SELECT count(*) FROM store__pieces") == 0
 
 
@@ -403,7 +392,7 @@ def test_a_list_that_is_longer_than_the_pack_that_was_read_is_found(notes, path)
     assert any("the list of pack 1 in store__uses was changed without" in t for t in told)
     add(notes, 2, noise(2, 3000) + noise(1, 400))
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: the list of pack 1"):
-        one(notes, "SELECT store_erase(1)")
+        erase(notes, 1)
 
 
 def test_lengths_that_are_not_those_of_the_pack_that_was_read_are_found(notes, path):
@@ -413,12 +402,12 @@ def test_lengths_that_are_not_those_of_the_pack_that_was_read_are_found(notes, p
     before = texts(notes)
     change_list(path, "ac0201900301")
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: the list of pack 1"):
-        one(notes, "SELECT store_erase(1)")
+        erase(notes, 1)
     assert any("was changed without its pack" in problem for _, _, problem in
                rows(notes, "SELECT * FROM blackbox_check"))
     by_hand(path, "UPDATE store__uses SET list = x'900301ac0201'")
     assert texts(notes) == before
-    assert one(notes, "SELECT store_erase(1)") == 1
+    assert erase(notes, 1) == 1
 
 
 def test_a_list_that_claims_more_than_a_pack_can_have_is_refused_at_once(notes, path):
@@ -436,7 +425,7 @@ def test_a_trigger_that_reads_packs_does_not_disturb_a_sweep(notes):
     pack(notes)
     notes.execute("CREATE TEMP TRIGGER reads AFTER DELETE ON main.store__pieces "
                   "BEGIN SELECT store_text(a) FROM notes WHERE id > 1; END")
-    assert one(notes, "SELECT store_erase(0)") == 1
+    assert erase(notes, 0) == 1
     assert texts(notes) == [(id, noise(id, 250_000), None) for id in range(1, 18)]
     notes.execute("DROP TRIGGER reads")
     whole(notes)
@@ -514,7 +503,7 @@ def test_what_another_connection_packs_is_read(notes, path):
 
 
 @pytest.mark.parametrize("call", [
-    "store_pack', '[\"[1]\"]", "store_sweep', '[]", "store_erase', '[1]"])
+    "store_pack', '[\"[1]\"]", "store_sweep', '[]"])
 def test_a_row_inside_a_transaction_is_refused(notes, call):
     add(notes, 1, words(1, 5000))
     notes.execute("BEGIN")
@@ -541,7 +530,7 @@ def test_texts_of_several_schemas_are_found(notes, tmp_path):
     assert texts(notes) == [(id, words(id, 3000), None) for id in range(3)]
     assert rows(notes, f"SELECT store_text(a) FROM {quoted}.notes ORDER BY id") == \
         [(words(10 + id, 3000),) for id in range(3)]
-    assert one(notes, "SELECT store_erase(1, ?)", name) == 1
+    assert erase(notes, 1, name) == 1
     assert one(notes, f"SELECT count(*) FROM {quoted}.notes") == 2
     whole(notes)
 
@@ -595,28 +584,11 @@ def test_copies_of_the_file_read_the_same(notes, tmp_path):
     ("store_pack('[]', 'nowhere')", "NotInstalledError: schema nowhere"),
     ("store_sweep(0)", "ValidationError: limit"),
     ("store_sweep('x')", "ValidationError: limit"),
-    ("store_erase(1, 'nowhere')", "NotInstalledError: schema nowhere"),
+    ("store_sweep(1, 'nowhere')", "NotInstalledError: schema nowhere"),
 ])
 def test_bad_arguments_are_refused(notes, sql, told):
     with pytest.raises(sqlite3.Error, match=told):
         one(notes, "SELECT " + sql)
-
-
-def test_shared_says_what_is_new_and_what_an_earlier_row_has(notes):
-    base = words(1, 40_000)
-    add(notes, 1, base)
-    add(notes, 2, base + words(2, 10_000), words(3, 3000))
-    pack(notes)
-    first = rows(notes, "SELECT * FROM store_shared(1)")
-    assert first == [("request_body", "new", len(base), None)]
-    found = rows(notes, "SELECT * FROM store_shared(2)")
-    new = {body: n for body, part, n, _ in found if part == "new"}
-    shared = [(body, n, key) for body, part, n, key in found if part == "shared"]
-    assert new["response_body"] == len(words(3, 3000))
-    assert [(body, key) for body, _, key in shared] == [("request_body", "1")]
-    assert new["request_body"] + shared[0][1] == len(base) + len(words(2, 10_000))
-    assert shared[0][1] > 0.85 * len(base)
-    assert rows(notes, "SELECT * FROM store_shared(77)") == []
 
 
 def test_nothing_is_read_before_the_module_says_so():
