@@ -517,8 +517,15 @@ void bxPayloadUnpin(BxCall *p) {
 
 /* The bytes of archive rows without a pin are kept; their number is that of all rows, of
 ** which SQLite counts the entries of the smallest index, without the others. So only
-** what is pinned or has expired is read row by row. */
+** what is pinned is read row by row, and of the others the older or the newer part: if
+** the row in the middle has expired, those that have not are counted. */
 void bxPayloadStats(BxCall *p) {
+#define CUT_OFF                                                                \
+  "?1 - 86400000 * (SELECT value FROM main.blackbox_settings"                  \
+  " WHERE name = 'payload.retention_days')"
+#define COUNT_OF(when)                                                         \
+  " (SELECT count(*) FROM main.event_payloads INDEXED BY payload_by_age"       \
+  " WHERE purpose = 'archive' AND pinned = 0 AND created_ms " when ")"
   static const char zSql[] =
       "SELECT json_object("
       "  'enabled', json((SELECT CASE value WHEN 1 THEN 'true' ELSE 'false' END"
@@ -531,20 +538,27 @@ void bxPayloadStats(BxCall *p) {
       "    coalesce(sum(k.b) FILTER (WHERE purpose = 'archive'), 0),"
       "  'evidenceBytes', coalesce(sum(k.b) FILTER (WHERE purpose = "
       "'evidence'), 0),"
-      "  'expired', (SELECT count(*) FROM main.event_payloads INDEXED BY"
-      "    payload_by_age WHERE purpose = 'archive' AND pinned = 0 AND "
-      "created_ms < ?1 -"
-      "    86400000 * (SELECT value FROM main.blackbox_settings"
-      "      WHERE name = 'payload.retention_days')),"
-      "  'queueMode', (SELECT value FROM main.blackbox_settings"
-      "    WHERE name = 'payload.queue_mode'),"
-      "  'waiting', ?2, 'waitingBytes', ?3, 'waitingOf', 'this connection',"
-      "  'totalSize', (SELECT page_count FROM pragma_page_count(?4)) *"
-      "    (SELECT page_size FROM pragma_page_size(?4)))"
-      "  FROM (SELECT purpose, pinned, count(*) AS n, sum(size_bytes) AS b"
-      "    FROM main.event_payloads INDEXED BY payload_by_age"
-      "    WHERE (purpose = 'archive' AND pinned = 1) OR purpose = 'evidence'"
-      "    GROUP BY purpose, pinned) AS k";
+      "  'expired', iif((SELECT created_ms FROM main.event_payloads WHERE rowid"
+      "    >= (SELECT max(rowid) / 2 FROM main.event_payloads) LIMIT 1) "
+      "< " CUT_OFF
+      "    , (SELECT count(*) FROM main.event_payloads) - coalesce(sum(k.n), 0)"
+      "    -" COUNT_OF("IS NULL") "-" COUNT_OF(">= " CUT_OFF) "," COUNT_OF(
+          "< " CUT_OFF) "),"
+                        "  'queueMode', (SELECT value FROM "
+                        "main.blackbox_settings"
+                        "    WHERE name = 'payload.queue_mode'),"
+                        "  'waiting', ?2, 'waitingBytes', ?3, 'waitingOf', "
+                        "'this "
+                        "connection',"
+                        "  'totalSize', (SELECT page_count FROM "
+                        "pragma_page_count(?4)) *"
+                        "    (SELECT page_size FROM pragma_page_size(?4)))"
+                        "  FROM (SELECT purpose, pinned, count(*) AS n, "
+                        "sum(size_bytes) AS b"
+                        "    FROM main.event_payloads INDEXED BY payload_by_age"
+                        "    WHERE (purpose = 'archive' AND pinned = 1) OR "
+                        "purpose = 'evidence'"
+                        "    GROUP BY purpose, pinned) AS k";
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   sqlite3_stmt *pWaiting;
   char *z;

@@ -498,6 +498,24 @@ def test_stats_count_rows_bytes_and_pins(archive):
     assert one(archive, "SELECT json_extract(payload_stats(), '$.archive')") == 3
 
 
+@pytest.mark.parametrize("expired", [0, 1, 7, 19, 20])
+def test_stats_count_what_has_expired_where_fewer_rows_are(archive, expired):
+    """The newer rows are counted where most are old."""
+    archive.execute("UPDATE blackbox_settings SET value = 4e12 WHERE name = 'payload.history_until'")
+    now = int(time.time() * 1000)
+    for i in range(20):
+        add(archive, f"r{i}", now - 9 * DAY if i < expired else now)
+        add(archive, f"p{i}", now - 9 * DAY, "evidence" if i % 2 else "archive", pinned=1)
+    assert one(archive, "SELECT payload_stats() ->> '$.expired'") == expired
+    steps = []
+    archive.executemany("INSERT INTO event_payloads(event_id, agent_id, purpose, created_at)"
+                        " VALUES('e', 'a', 'archive', ?)",
+                        [(stamp(now - 9 * DAY if expired else now),)] * 3000)
+    archive.set_progress_handler(lambda: steps.append(1), 10)
+    assert one(archive, "SELECT payload_stats() ->> '$.expired'") == (expired and 3000 + expired)
+    assert len(steps) < 300
+
+
 def test_db_size_has_what_is_free_inside_and_the_wal(archive, path):
     def sizes():
         return json.loads(one(archive, "SELECT payload_db_size()"))

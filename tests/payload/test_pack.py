@@ -670,6 +670,33 @@ def test_recorded_exchanges_are_read_as_they_were(db):
     whole(db)
 
 
+@needs_data
+@pytest.mark.parametrize("queue", [True, False])
+def test_recorded_exchanges_take_less_than_a_tenth(path, queue):
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'payload,store')")
+    db.execute("PRAGMA synchronous = OFF")
+    setting(db, "enabled", 1)
+    setting(db, "pack", 1)
+    with gzip.open(DATA / "payloads.jsonl.gz", "rt") as file:
+        found = [json.loads(line) for line in file]
+    bodies = [[body if body is None or isinstance(body, str) else json.dumps(body)
+               for body in (r["request"], r["response"])] for r in found]
+    db.execute("" if queue else "BEGIN")
+    for r, (request, response) in zip(found, bodies):
+        db.execute(f"INSERT INTO {'payload_queue' if queue else 'event_payloads'}(event_id,"
+                   f" agent_id, request_body, response_body{'' if queue else ', purpose'})"
+                   f" VALUES(?, ?, ?, ?{'' if queue else ', ' + repr('archive')})",
+                   (r["event_id"], r["agent_id"], request, response))
+    db.execute("" if queue else "COMMIT")
+    if not queue:
+        pack(db, 10_000)
+    pages = one(db, "PRAGMA page_count") - one(db, "PRAGMA freelist_count")
+    assert one(db, "SELECT count(DISTINCT key) FROM payload__packed") == len(found)
+    assert pages * one(db, "PRAGMA page_size") < 0.1 * sum(
+        len((body or "").encode()) for row in bodies for body in row)
+
+
 # -------------------------------------------------------------- max_bytes ----
 
 
