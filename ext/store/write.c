@@ -114,7 +114,7 @@ void bxZipFree(void *pZip) {
 }
 
 /* Compresses in blocks of STORE_BLOCK_BYTES, after each of which a reader can
-** stop. A write must not wait long: so what it compresses is done at a lower level. */
+** stop. */
 static void zip(
     void **ppZip, const Bytes *pIn, i64 iFrom, Bytes *pOut, BxErr *pErr) {
   size_t n = (size_t)(pIn->n - iFrom), rc;
@@ -125,6 +125,7 @@ static void zip(
   if (p == 0) {
     p = *ppZip = bxZipNew(pErr);
     if (p == 0) return;
+    ZSTD_CCtx_setParameter(p, ZSTD_c_compressionLevel, 3);
     ZSTD_CCtx_setParameter(p, ZSTD_c_checksumFlag, 1);
     ZSTD_CCtx_setParameter(p, ZSTD_c_minMatch, 5); /* quicker, and as small */
   }
@@ -132,8 +133,6 @@ static void zip(
   out.dst = pOut->a;
   out.size = (size_t)pOut->nAlloc;
   ZSTD_CCtx_reset(p, ZSTD_reset_session_only);
-  ZSTD_CCtx_setParameter(
-      p, ZSTD_c_compressionLevel, n > STORE_FEW_BYTES ? 5 : 3);
   rc = ZSTD_CCtx_setPledgedSrcSize(p, n);
   while (!ZSTD_isError(rc) && in.size < n) {
     in.size = n - in.size > STORE_BLOCK_BYTES ? in.size + STORE_BLOCK_BYTES : n;

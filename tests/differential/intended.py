@@ -44,9 +44,6 @@ DIFFERENCES = [
         r"^SELECT retention_sweep\(1000, unixepoch", r'^{"removed":2,.*},"more":false}$',
         r'^{"removed":2,.*},"left":{"pinned":1},"more":false}$', "it says what stays, too"),
     Difference(
-        r"FROM retention_report\(", r"^\('store', \d+, \d+, 0, 0\)$", r"^\('store', \d+, \d+, 0, 0\)$",
-        "packs are compressed at another level"),
-    Difference(
         r"FROM retention_rules", None, r"^\('(cache|payload)\.file_bytes', ", "new rules"),
     Difference(
         r"FROM blackbox_limits", r"^\('(cache.max_(age|idle)_days|rollout.policy)', ",
