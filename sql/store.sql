@@ -2,7 +2,7 @@
 -- however many texts contain it.
 --
 -- A packed value is replaced, in the table that it belongs to, by a reference: a
--- blob of X'B1627801', the 32 bytes of a hash of the text (ext/store/hash.c), and
+-- blob of X'B1627801', the 32 bytes of a hash of the text (ext/store/format.c), and
 -- the number of the text in decimal digits. The store does not know the table that
 -- has references: the module has the statements for it (BxBodies).
 --
@@ -35,7 +35,7 @@ SELECT s.texts - d.n AS texts, s.text_bytes - d.b AS text_bytes,
           FROM store_dropped AS x JOIN store__texts AS t ON t.text = x.text) AS d;
 
 -- bytes is the length of the text. mark is the beginning of the hash in its
--- reference. sum is a checksum of the text. recipe: see ext/store/recipe.c.
+-- reference. sum is a checksum of the text. recipe: see ext/store/format.c.
 CREATE TABLE IF NOT EXISTS main.store__texts(
   text   INTEGER PRIMARY KEY,
   bytes  INTEGER NOT NULL,

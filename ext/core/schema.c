@@ -9,6 +9,7 @@
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
+#include <sys/stat.h>
 
 int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
   const BxDomain *pDomain = bxDomainOf(bx, zDomain);
@@ -273,4 +274,11 @@ int bxOthersRefuse(
       "  AND (sql LIKE '%references%' || d"
       "   OR sql LIKE '%references%' || ?2 || '%')))";
   return bxAsk(p, zSql, pErr, "tt", zRule, zTable) != 0;
+}
+
+i64 bxWalBytes(Bx *bx, const char *zDb) {
+  const char *zFile = sqlite3_db_filename(bx->db, zDb);
+  struct stat info;
+  if (zFile == 0 || *zFile == 0) return 0;
+  return stat(sqlite3_filename_wal(zFile), &info) == 0 ? (i64)info.st_size : 0;
 }

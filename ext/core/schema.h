@@ -60,4 +60,7 @@ i64 bxTrustedTime(BxStmts *p, int bWrite, BxErr *pErr);
 int bxOthersRefuse(
     BxStmts *p, const char *zRule, const char *zTable, BxErr *pErr);
 
+/* The bytes of the write-ahead log of the schema, 0 if there is none. */
+i64 bxWalBytes(Bx *bx, const char *zDb);
+
 #endif

@@ -6,7 +6,6 @@
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
-#include <sys/stat.h>
 
 #define SWEEP_LIMIT 10000 /* most rows of one payload_cleanup() */
 
@@ -574,14 +573,6 @@ void bxPayloadStats(BxCall *p) {
   if (z != 0) bxReturnJson(p, z);
 }
 
-/* The bytes of the write-ahead log of the schema, 0 if there is none. */
-static i64 walSize(Bx *bx, const char *zDb) {
-  const char *zFile = sqlite3_db_filename(bx->db, zDb);
-  struct stat info;
-  if (zFile == 0 || *zFile == 0) return 0;
-  return stat(sqlite3_filename_wal(zFile), &info) == 0 ? (i64)info.st_size : 0;
-}
-
 void bxPayloadDbSize(BxCall *p) {
   BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
   i64 nPage, nByte, nFree, nWal, nBack;
@@ -590,7 +581,7 @@ void bxPayloadDbSize(BxCall *p) {
   nByte = bxNumber(pHome, "PRAGMA main.page_count", &p->err) * nPage;
   nFree = bxNumber(pHome, "PRAGMA main.freelist_count", &p->err) * nPage;
   nBack = bxNumber(pHome, "PRAGMA main.auto_vacuum", &p->err) == 2 ? nFree : 0;
-  nWal = walSize(p->bx, pHome->zDb);
+  nWal = bxWalBytes(p->bx, pHome->zDb);
   bxReturnJson(
       p, sqlite3_mprintf(
              "{\"databaseBytes\":%lld,\"usedBytes\":%lld,\"freeBytes\":%lld,"

@@ -49,8 +49,6 @@ void bxRetentionFree(RetentionRules *pRules);
 void bxRetentionCheck(BxStmts *p, BxProblems *pOut);
 /* The query of retention_plan(). */
 sqlite3_stmt *bxRetentionPlan(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-
-/* report.c */
 /* The query of retention_report(). */
 sqlite3_stmt *bxRetentionReport(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 

@@ -2,7 +2,7 @@
 ** store.h: the body store: long texts in pieces, each piece once.
 **
 ** See sql/store.sql for the tables. A text is cut where its content says so
-** (hash.c), so that texts with equal parts have equal pieces. write.c packs texts,
+** (format.c), so that texts with equal parts have equal pieces. write.c packs texts,
 ** read.c reads them, sweep.c removes what no reference names any more. What the store
 ** asks of the domain that has the references is in its BxBodies.
 */
@@ -18,7 +18,7 @@ extern const char bxSqlStore[];
 /* Shorter values are not packed, because a reference is not much shorter. */
 #define STORE_MIN_BYTES 128
 
-/* hash.c */
+/* format.c */
 #define STORE_PIECE_MIN 512
 #define STORE_PIECE_MAX 8192
 
@@ -54,7 +54,6 @@ int bxRefWrite(const Ref *p, unsigned char aOut[STORE_REF_MAX]);
 /* Whether a value has the form of a reference. */
 int bxRefOf(Ref *pOut, sqlite3_value *pVal);
 
-/* recipe.c */
 /* Bytes that grow. */
 typedef struct Bytes {
   unsigned char *a;
