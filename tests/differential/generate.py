@@ -286,7 +286,8 @@ class Generator(random.Random):
                  "timestamp": START}, {"event_id": "e2", "agent_id": "b"}]), "[{}]", "{}")),
             # (What was unpacked, or is one of several as old, is packed in another order.)
             ("SELECT payload_pack(?)", self.of(1000)),
-            ("SELECT store_sweep()",),
+            ("SELECT store_sweep()",), ("DELETE FROM event_payloads WHERE id = ?", self.row()),
+            ("SELECT request_body FROM payload_rows WHERE id = ?", self.row()),
             ("SELECT json_remove(payload_stats(), '$.unhashed', '$.totalSize')",),
             ("SELECT created_ms FROM payload_rows WHERE agent_id = ? AND created_ms BETWEEN ? "
              "AND ? ORDER BY created_ms", self.agent(), START - 9 * DAY, START),
