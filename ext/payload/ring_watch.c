@@ -253,7 +253,7 @@ static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   int bNamed = p->zKill[0] != 0;
   BxErr err = {SQLITE_OK, 0};
   i64 hThing = bxRuleThing(pFinding, pTrack);
-  char *zSeqs, *zSay, *zNumber, *zThreshold, *zEvidence;
+  char *zSeqs, *zSay, *zEvidence;
   if (isRaised(p, pFinding, hThing, bKill, pErr) ||
       bxRuleAllowed(p->pHome, pFinding, pTrack, p->pPush->zAgent,
           p->pPush->iTime, pErr)) {
@@ -263,13 +263,11 @@ static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   zSeqs = bxRuleSeqs(pFinding, pTrack, pErr);
   zSay = bxRuleSay(pFinding, pTrack, p->pPush->zAgent, pErr);
   zEvidence = bxRuleEvidence(pFinding, pTrack, pErr);
-  zNumber = bxPrintf(pErr, "%!.15g", pFinding->rCount);
-  zThreshold = bxPrintf(pErr, "%!.15g", pRule->rThreshold);
   bxPass(&err, pErr);
   bxLogBegin(p->pHome, &err);
-  bxDo(p->pHome, zSql, &err, "itttttttiititttt", p->pPush->iTime, p->zRing,
+  bxDo(p->pHome, zSql, &err, "ittttddtiititttt", p->pPush->iTime, p->zRing,
       p->pPush->zAgent, bxRuleName(pFinding->eRule),
-      pRule->bStop ? "stop" : "alert", zNumber, zThreshold,
+      pRule->bStop ? "stop" : "alert", pFinding->rCount, pRule->rThreshold,
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
       bKill ? p->zKill : 0, zEvidence);
@@ -280,8 +278,6 @@ static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   sqlite3_free(zSeqs);
   sqlite3_free(zSay);
   sqlite3_free(zEvidence);
-  sqlite3_free(zNumber);
-  sqlite3_free(zThreshold);
 }
 
 /* Asks one rule when step n is the newest. */
@@ -379,6 +375,7 @@ static void look(Watched *p) {
   if (pBeside->rc != SQLITE_OK) return;
   rule.iVerdict = p->iVerdict;
   bxRingKillSwitch(p->p, p->pPush->zAgent, p->zKill, &rule, pBeside);
+  p->p->iKnown++; /* also of what a trigger has pushed in it */
 }
 
 void bxRingWritten(
