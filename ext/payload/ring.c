@@ -537,6 +537,7 @@ static void tendBeside(Ring *p, i64 iTime, BxErr *pErr) {
   const BxStmts *pOwn = &p->base.stmts;
   if (pErr->rc != SQLITE_OK || sqlite3_stricmp(pOwn->zDb, "temp") == 0) return;
   bxTend(bxSchema(pOwn->bx, pOwn->zDb, pErr), -1 - iTime, 1, pErr);
+  bxRingLooked(p); /* it changes no rule and no agent of a ring */
 }
 
 static void insertRow(
