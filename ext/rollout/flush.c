@@ -35,17 +35,6 @@ static void setSynchronous(BxStmts *p, i64 iLevel, BxErr *pErr) {
   sqlite3_free(zSql);
 }
 
-/* A commit that is durable, and with it all earlier commits. */
-static void syncCommit(BxStmts *p, BxErr *pErr) {
-  BxErr err = {SQLITE_OK, 0};
-  i64 iLevel = bxNumber(p, "PRAGMA main.synchronous", pErr);
-  if (pErr->rc != SQLITE_OK) return; /* the previous level is unknown */
-  setSynchronous(p, 3, pErr);
-  bxExec(p, "UPDATE main.rollout__act SET id = id", pErr);
-  setSynchronous(p, iLevel, &err);
-  bxClear(&err);
-}
-
 /* Returns 1 if all commits are on disk, 0 if there is no file. */
 static int syncHome(BxStmts *p, BxErr *pErr) {
   sqlite3 *db = p->bx->db;
@@ -70,7 +59,14 @@ static int syncHome(BxStmts *p, BxErr *pErr) {
         "the statement that calls it is a transaction itself; use WAL mode, or "
         "call it as SELECT rollout_flush()");
   } else {
-    syncCommit(p, pErr);
+    /* a commit that is durable, and with it all earlier commits */
+    BxErr err = {SQLITE_OK, 0};
+    i64 iLevel = bxNumber(p, "PRAGMA main.synchronous", pErr);
+    if (pErr->rc != SQLITE_OK) return 0; /* the previous level is unknown */
+    setSynchronous(p, 3, pErr);
+    bxExec(p, "UPDATE main.rollout__act SET id = id", pErr);
+    setSynchronous(p, iLevel, &err);
+    bxClear(&err);
   }
   return 1;
 }

@@ -123,9 +123,7 @@ BxStmts *bxRolloutNamed(BxCall *p, char zId[37], RolloutHead *pHead) {
   BxStmts *pHome;
   bxRolloutId(p->aArg[0], zId, &p->err);
   pHome = bxRolloutHome(p->bx, &p->err);
-  if (!bxRolloutFind(pHome, 0, zId, pHead, &p->err)) {
-    bxRolloutMissing(zId, &p->err);
-  }
+  bxRolloutOpen(pHome, 0, zId, 0, pHead, &p->err);
   return p->err.rc == SQLITE_OK ? pHome : 0;
 }
 

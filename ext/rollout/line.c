@@ -19,34 +19,26 @@ static int digits(const char *z, int n) {
   return iValue;
 }
 
-/* The days from 1970-01-01 to a day of the years from 1970 to 9999, or -1. */
-static i64 daysTo(int iYear, int iMonth, int iDay) {
-  static const int aBefore[] = {
-      0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
-  int bLeap = (iYear % 4 == 0 && iYear % 100 != 0) || iYear % 400 == 0;
-  i64 y = iYear - 1;
-  if (iYear < 1970 || iMonth < 1 || iMonth > 12 || iDay < 1 ||
-      iDay > aBefore[iMonth] - aBefore[iMonth - 1] +
-                 (bLeap && iMonth == 2 ? 1 : 0)) {
-    return -1;
-  }
-  return y * 365 + y / 4 - y / 100 + y / 400 - 719162 + aBefore[iMonth - 1] +
-         (bLeap && iMonth > 2) + iDay - 1;
-}
-
 /* The time of 24 characters such as 2026-01-01T00:00:00.000Z, the form in which an
 ** export writes times; -1 for all others. */
 static i64 plainTime(const char *z) {
+  static const int aBefore[] = {
+      0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365};
+  int iYear = digits(z, 4), iMonth = digits(z + 5, 2), iDay = digits(z + 8, 2);
   int h = digits(z + 11, 2), m = digits(z + 14, 2), s = digits(z + 17, 2);
   int ms = digits(z + 20, 3);
-  i64 nDay;
+  int bLeap = (iYear % 4 == 0 && iYear % 100 != 0) || iYear % 400 == 0;
+  i64 y = iYear - 1, nDay; /* since 1970-01-01 */
   if (z[4] != '-' || z[7] != '-' || z[10] != 'T' || z[13] != ':' ||
-      z[16] != ':' || z[19] != '.' || z[23] != 'Z' || h < 0 || h > 23 ||
-      m < 0 || m > 59 || s < 0 || s > 59 || ms < 0) {
+      z[16] != ':' || z[19] != '.' || z[23] != 'Z' || iYear < 1970 ||
+      iMonth < 1 || iMonth > 12 || iDay < 1 ||
+      iDay > aBefore[iMonth] - aBefore[iMonth - 1] + (bLeap && iMonth == 2) ||
+      h < 0 || h > 23 || m < 0 || m > 59 || s < 0 || s > 59 || ms < 0) {
     return -1;
   }
-  nDay = daysTo(digits(z, 4), digits(z + 5, 2), digits(z + 8, 2));
-  return nDay < 0 ? -1 : ((nDay * 24 + h) * 60 + m) * 60000 + s * 1000 + ms;
+  nDay = y * 365 + y / 4 - y / 100 + y / 400 - 719162 + aBefore[iMonth - 1] +
+         (bLeap && iMonth > 2) + iDay - 1;
+  return ((nDay * 24 + h) * 60 + m) * 60000 + s * 1000 + ms;
 }
 
 /* Seconds, milliseconds, microseconds or nanoseconds since 1970: the largest

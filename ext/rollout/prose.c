@@ -75,46 +75,42 @@ int bxImportIsProse(const Import *p) {
   return i < p->pRules->places.n && isProseText(p);
 }
 
-/* The payload of a block, which it empties. */
-static char *blockItem(ProseBlock *pBlock, BxErr *pErr) {
-  const BxPlace *pLine = pBlock->pLine;
-  sqlite3_str *pOut = sqlite3_str_new(0);
-  char *zText = bxFinish(pBlock->pText, pErr);
-  sqlite3_str_appendall(pOut, "{\"format\":");
-  bxAppendJson(pOut, pLine->az[BX_PLACE_FORMAT],
-      (int)strlen(pLine->az[BX_PLACE_FORMAT]));
-  sqlite3_str_appendall(pOut, ",\"type\":");
-  bxAppendJson(
-      pOut, pLine->az[BX_PLACE_OTHER], (int)strlen(pLine->az[BX_PLACE_OTHER]));
-  sqlite3_str_appendall(pOut, isStart(pLine) ? ",\"session\":" : ",\"text\":");
-  bxAppendJson(pOut, zText ? zText : "", zText ? (int)strlen(zText) : 0);
-  sqlite3_str_appendchar(pOut, 1, '}');
-  sqlite3_free(zText);
-  pBlock->pText = 0;
-  pBlock->pLine = 0;
-  return bxFinish(pOut, pErr);
+static void appendMemberOf(
+    sqlite3_str *pOut, const char *zName, const char *z) {
+  sqlite3_str_appendf(pOut, "%s:", zName);
+  bxAppendJson(pOut, z, (int)strlen(z));
 }
 
-/* Takes the lines as an item. */
+/* Takes the lines of a block, which it empties, as an item. */
 static void giveBlock(Import *p, ProseBlock *pBlock) {
-  char *zItem = blockItem(pBlock, p->pErr), *zName = 0, *zAgent = 0;
+  const BxPlace *pLine = pBlock->pLine;
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  char *zText = bxFinish(pBlock->pText, p->pErr), *zItem;
+  char *zName = 0, *zAgent = 0;
   RolloutPart *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
   RolloutLine line;
+  appendMemberOf(pOut, "{\"format\"", pLine->az[BX_PLACE_FORMAT]);
+  appendMemberOf(pOut, ",\"type\"", pLine->az[BX_PLACE_OTHER]);
+  appendMemberOf(
+      pOut, isStart(pLine) ? ",\"session\"" : ",\"text\"", zText ? zText : "");
+  sqlite3_str_appendchar(pOut, 1, '}');
+  sqlite3_free(zText);
+  zItem = bxFinish(pOut, p->pErr);
+  pBlock->pText = 0;
+  pBlock->pLine = 0;
   p->made.iTop = 0;
-  if (p->pErr->rc != SQLITE_OK || bxTreeRead(&p->made.tree, zItem,
-                                      (i64)strlen(zItem), 0, 0, p->pErr) == 0) {
-    sqlite3_free(zItem);
-    return;
-  }
-  if (bxRolloutNames(
-          p->pRules, p->pFormat, &p->made, &zName, &zAgent, p->pErr)) {
-    pPart = bxImportPart(p, zName, zAgent);
-  }
-  if (pPart != 0 && p->pErr->rc == SQLITE_OK) {
+  if (p->pErr->rc == SQLITE_OK &&
+      bxTreeRead(&p->made.tree, zItem, (i64)strlen(zItem), 0, 0, p->pErr)) {
+    if (bxRolloutNames(
+            p->pRules, p->pFormat, &p->made, &zName, &zAgent, p->pErr)) {
+      pPart = bxImportPart(p, zName, zAgent);
+    }
     bxRolloutReadLine(p->pHome, p->pFormat, &p->made, &line, p->pErr);
     line.bMade = 1;
     p->pJson = &p->made;
-    bxImportItem(p, pPart, &line, pBlock->zEnd, pBlock->zEnd);
+    if (p->pErr->rc == SQLITE_OK) {
+      bxImportItem(p, pPart, &line, pBlock->zEnd, pBlock->zEnd);
+    }
   }
   sqlite3_free(zItem);
 }

@@ -150,42 +150,14 @@ static const char zScan[] =
                   "'cwd', " LIST_CWD ", 'first_user_message', " LIST_FIRST ", "
                   "'cursor', h.updated || '|' || h.id) " LIST_FROM LIST_ORDER;
 
-typedef struct Page {
-  i64 nSize;
-  int nScanned, nItem;
-  int bMore, bCap;
-  char zNext[64]; /* cursor of the last row examined */
-  sqlite3_str *pItems;
-} Page;
-
-/* Adds one row to the page. Returns 0 if the page ends before it. */
-static int pageRow(Page *p, sqlite3_stmt *pStmt, BxErr *pErr) {
-  int bVisible = sqlite3_column_int(pStmt, 0);
-  const char *zNext = bxColumnText(pStmt, 1, pErr);
-  const char *zRow = bxColumnText(pStmt, 2, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  p->bCap = p->nScanned == ROLLOUT_PAGE_MAX;
-  p->bMore = p->bCap || (bVisible && p->nItem == p->nSize);
-  if (p->bMore) return 0;
-  assert(p->nScanned < ROLLOUT_PAGE_MAX && p->nItem < p->nSize + !bVisible);
-  p->nScanned++;
-  if (bVisible) {
-    sqlite3_str_appendf(p->pItems, "%s%s", p->nItem ? "," : "", zRow);
-    p->nItem++;
-  }
-  sqlite3_snprintf((int)sizeof(p->zNext), p->zNext, "%s", zNext);
-  return 1;
-}
-
 void bxRolloutPage(BxCall *p) {
-  Page page;
-  char zId[37];
-  i64 iUpdated, iNow;
+  char zId[37], zNext[64] = ""; /* zNext: the cursor of the last row examined */
+  i64 nSize = readPageSize(p->aArg[0], &p->err), iUpdated, iNow;
+  int nScanned = 0, nItem = 0, bMore = 0, bCap = 0;
   BxStmts *pHome;
   sqlite3_stmt *pStmt;
+  sqlite3_str *pItems;
   char *zItems, *zPending;
-  memset(&page, 0, sizeof(page));
-  page.nSize = readPageSize(p->aArg[0], &p->err);
   readCursor(bxArg(p, 1), &iUpdated, zId, &p->err);
   iNow = bxTime(bxArg(p, 2), "now", &p->err);
   pHome = bxRolloutHome(p->bx, &p->err);
@@ -195,19 +167,32 @@ void bxRolloutPage(BxCall *p) {
       pendingOf(pHome, iUpdated, zId, iNow, ROLLOUT_PAGE_MAX + 1, &p->err);
   bxBind(pStmt, &p->err, "itiit", iUpdated, zId, iNow,
       (i64)(ROLLOUT_PAGE_MAX + 1), zPending);
-  page.pItems = sqlite3_str_new(p->bx->db);
-  while (bxRow(pStmt, &p->err) && pageRow(&page, pStmt, &p->err)) {
+  pItems = sqlite3_str_new(p->bx->db);
+  while (!bMore && bxRow(pStmt, &p->err)) {
+    int bVisible = sqlite3_column_int(pStmt, 0);
+    const char *zCursor = bxColumnText(pStmt, 1, &p->err);
+    const char *zRow = bxColumnText(pStmt, 2, &p->err);
+    if (p->err.rc != SQLITE_OK) break;
+    bCap = nScanned == ROLLOUT_PAGE_MAX;
+    bMore = bCap || (bVisible && nItem == nSize);
+    if (bMore) break;
+    assert(nScanned < ROLLOUT_PAGE_MAX && nItem < nSize + !bVisible);
+    nScanned++;
+    if (bVisible) {
+      sqlite3_str_appendf(pItems, "%s%s", nItem ? "," : "", zRow);
+      nItem++;
+    }
+    sqlite3_snprintf((int)sizeof(zNext), zNext, "%s", zCursor);
   }
   bxDone(pStmt, &p->err);
   sqlite3_free(zPending);
-  zItems = bxFinish(page.pItems, &p->err);
+  zItems = bxFinish(pItems, &p->err);
   if (p->err.rc == SQLITE_OK) {
-    bxReturnJson(
-        p, sqlite3_mprintf("{\"items\":[%s]%s%s%s,\"numScanned\":%d,"
-                           "\"reachedCap\":%s}",
-               zItems ? zItems : "", page.bMore ? ",\"nextCursor\":\"" : "",
-               page.bMore ? page.zNext : "", page.bMore ? "\"" : "",
-               page.nScanned, page.bCap ? "true" : "false"));
+    bxReturnJson(p, sqlite3_mprintf("{\"items\":[%s]%s%s%s,\"numScanned\":%d,"
+                                    "\"reachedCap\":%s}",
+                        zItems ? zItems : "", bMore ? ",\"nextCursor\":\"" : "",
+                        bMore ? zNext : "", bMore ? "\"" : "", nScanned,
+                        bCap ? "true" : "false"));
   }
   sqlite3_free(zItems);
 }
