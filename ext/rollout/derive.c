@@ -200,31 +200,23 @@ static void tellUser(RolloutTale *p, char *zOwned, int bEvent, i64 iSequence) {
 
 /*---------------------------------------------------------------- marks ----*/
 
-/* Where the turn with this number begins; -1 if there is none. */
-static i64 findTurn(RolloutTale *p, i64 iNumber) {
+static void tellRollback(RolloutTale *p, i64 iSequence) {
   static const char zTurn[] =
       "SELECT coalesce((SELECT t.id & 4294967295 FROM main.rollout__segments "
       "AS s CROSS JOIN main.rollout__marks AS t ON t.id BETWEEN "
       "(s.owner << 32) + s.first AND (s.owner << 32) + s.last "
       "AND t.number = ?2 AND t.kind = 'turn' WHERE s.rollout = ?1 "
       "ORDER BY s.first DESC, t.id DESC LIMIT 1), -1)";
-  i64 i;
-  for (i = p->nTurnNew - 1; i >= 0; i--) {
-    if (p->aTurn[i].iFirst == iNumber) return p->aTurn[i].iSequence;
-  }
-  return p->no > 0 ? bxAsk(p->pHome, zTurn, p->pErr, "ii", p->no, iNumber) : -1;
-}
-
-static void tellRollback(RolloutTale *p, i64 iSequence) {
   const BxTree *pTree = &p->pJson->tree;
-  int i = bxRolloutPlace(p->pJson, "$.num_turns|$.numTurns");
-  i64 nBack = i < 0 ? 0
-                    : strtoll(pTree->z + pTree->a[i].iAt +
-                                  (BX_TREE_KIND(pTree, i) == '"'),
-                          0, 10);
+  int iNode = bxRolloutPlace(p->pJson, "$.num_turns|$.numTurns");
+  const char *z = iNode < 0 ? "0" : pTree->z + pTree->a[iNode].iAt;
+  i64 nBack = strtoll(*z == '"' ? z + 1 : z, 0, 10), i = p->nTurnNew - 1;
   i64 iNumber = nBack < p->nTurn ? p->nTurn - nBack : 0, iFirst;
   if (iNumber >= p->nTurn) return;
-  iFirst = findTurn(p, iNumber);
+  while (i >= 0 && p->aTurn[i].iFirst != iNumber) i--;
+  iFirst = i >= 0      ? p->aTurn[i].iSequence
+           : p->no > 0 ? bxAsk(p->pHome, zTurn, p->pErr, "ii", p->no, iNumber)
+                       : -1;
   if (iFirst < 0) return;
   addMark(&p->aMark, &p->nMark, &p->nMarkAlloc, iSequence, iFirst, p->pErr);
   p->nTurn = iNumber;

@@ -11,7 +11,7 @@
 ** One session is in memory at a time. Returns what rollout_import() returns; the
 ** lines are counted over all sessions.
 */
-#include "part.h"
+#include "import.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
@@ -229,12 +229,6 @@ static sqlite3_stmt *prepareSessions(From *p) {
 
 /*---------------------------------------------------------------- lines ----*/
 
-static void appendMember(sqlite3_str *pOut, const char *zKey, const char *z) {
-  if (z == 0) return;
-  sqlite3_str_appendf(pOut, ",\"%s\":", zKey);
-  bxAppendJson(pOut, z, (int)strlen(z));
-}
-
 /* Appends the lines of a level below a key, and those below them. */
 static void appendLevel(From *p, int i, const char *zUp, const char *zRole,
     const char *zHead, sqlite3_str *pOut) {
@@ -248,8 +242,8 @@ static void appendLevel(From *p, int i, const char *zUp, const char *zRole,
     const char *zOwn = pLevel->zRole ? bxColumnText(pRow, 1, p->pErr) : zRole;
     const char *zRow = bxColumnText(pRow, 2, p->pErr);
     sqlite3_str_appendall(pOut, zHead);
-    appendMember(pOut, "type", pLevel->zType);
-    appendMember(pOut, "role", zOwn);
+    bxImportMember(pOut, "type", pLevel->zType);
+    bxImportMember(pOut, "role", zOwn);
     sqlite3_str_appendf(pOut, ",\"row\":%s}\n", zRow ? zRow : "null");
     if (zKey != 0) appendLevel(p, i + 1, zKey, zOwn, zHead, pOut);
     bxFail(p->pErr, sqlite3_str_errcode(pOut),
@@ -322,9 +316,9 @@ static void importSession(From *p, const char *zId, const char *zRoot) {
   sqlite3_str *pHead = sqlite3_str_new(0), *pOut = sqlite3_str_new(0);
   char *zHead, *zLines;
   i64 n;
-  sqlite3_str_appendf(pHead, "{\"store\":\"%s\"", p->pProgram->zName);
-  appendMember(pHead, "session", zRoot ? zRoot : zId);
-  appendMember(pHead, "agent", zRoot ? zId : 0);
+  bxImportMember(pHead, "store", p->pProgram->zName);
+  bxImportMember(pHead, "session", zRoot ? zRoot : zId);
+  bxImportMember(pHead, "agent", zRoot ? zId : 0);
   zHead = bxFinish(pHead, p->pErr);
   if (p->pBody != 0) readFromBody(p, zId);
   if (zHead != 0) appendLevel(p, 0, zId, 0, zHead, pOut);

@@ -527,17 +527,6 @@ static void noteItem(Import *p) {
   noteName(p);
 }
 
-/* Notes the first time in the file. */
-static void noteTime(Import *p) {
-  RolloutLine line;
-  if (p->bTime || p->pFormat == 0) return;
-  bxRolloutReadLine(p->pHome, p->pFormat, &p->json, &line, p->pErr);
-  p->json.iTop = 0;
-  if (line.iTime < 0) return;
-  p->bTime = 1;
-  p->iTime = line.iTime;
-}
-
 /* Looks through the lines for the format, or for the first name. */
 static void scan(Import *p) {
   const char *z = p->z;
@@ -548,7 +537,13 @@ static void scan(Import *p) {
     if (bxImportFirst(p, z, zEnd)) {
       zItems = bFormat ? 0 : bxImportItems(p);
       if (bFormat) p->pFormat = formatOf(p);
-      noteTime(p);
+      if (p->pFormat != 0 && !p->bTime) { /* the first time in the file */
+        RolloutLine line;
+        bxRolloutReadLine(p->pHome, p->pFormat, &p->json, &line, p->pErr);
+        p->json.iTop = 0;
+        p->bTime = line.iTime >= 0;
+        if (p->bTime) p->iTime = line.iTime;
+      }
       if (zItems != 0 && !p->pFormat->bSpans) noteName(p);
       if (!bFormat && (zItems == 0 || bxImportInner(p, 0, zItems) == 0)) {
         p->json.iTop = 0;
@@ -664,23 +659,6 @@ static void putParts(Import *p) {
   bxRolloutCatchUp(p->pHome, 0, p->pErr);
 }
 
-/* The text or the bytes of a file. */
-static void readFile(Import *p, sqlite3_value *pVal) {
-  int eType = sqlite3_value_type(pVal);
-  if (p->pErr->rc != SQLITE_OK) return;
-  if (eType == SQLITE_BLOB || eType == SQLITE_TEXT) {
-    p->z = (const char *)sqlite3_value_text(pVal);
-    if (p->z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
-  }
-  p->zEnd = p->z + (p->z != 0 ? sqlite3_value_bytes(pVal) : 0);
-  p->zGap = p->z;
-  if (p->z == 0 || p->zEnd == p->z) {
-    bxFail(p->pErr, SQLITE_CONSTRAINT,
-        "ValidationError: Invalid rollout file: the lines must be text (or a "
-        "blob, as from readfile()) that is not empty");
-  }
-}
-
 /* Reads the lines, of a format that is known by now, and writes their items. */
 static void importLines(Import *p, const char *zId) {
   i64 i;
@@ -719,6 +697,7 @@ void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
 
 void bxRolloutImport(BxCall *pCall) {
   Import import, *p = &import;
+  int eType = sqlite3_value_type(pCall->aArg[0]);
   RolloutReport report;
   char zId[37] = "";
   RolloutHead head;
@@ -727,7 +706,18 @@ void bxRolloutImport(BxCall *pCall) {
   p->pReport = &report;
   if (bxArg(pCall, 1)) bxRolloutId(pCall->aArg[1], zId, p->pErr);
   p->iNow = p->iTime = bxTime(bxArg(pCall, 2), "now", p->pErr);
-  readFile(p, pCall->aArg[0]);
+  if (p->pErr->rc == SQLITE_OK &&
+      (eType == SQLITE_BLOB || eType == SQLITE_TEXT)) {
+    p->z = (const char *)sqlite3_value_text(pCall->aArg[0]);
+    if (p->z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+  }
+  p->zEnd = p->z + (p->z != 0 ? sqlite3_value_bytes(pCall->aArg[0]) : 0);
+  p->zGap = p->z;
+  if (p->z == p->zEnd) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "ValidationError: Invalid rollout file: the lines must be text (or a "
+        "blob, as from readfile()) that is not empty");
+  }
   p->pHome = bxRolloutHome(pCall->bx, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   bxRolloutFind(p->pHome, 1, zId, &head, p->pErr); /* takes the write lock */

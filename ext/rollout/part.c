@@ -13,7 +13,7 @@
 ** type and time alone. A line without a time has that of a line before it, which
 ** may have another one when the file is read again: so such a time does not count.
 */
-#include "part.h"
+#include "import.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
@@ -128,29 +128,25 @@ static void bagHash(RolloutPart *p, sqlite3_uint64 h, BxErr *pErr) {
   if (pn != 0) ++*pn;
 }
 
-/* Puts the row of pStored into the bag. A changed one is there for a line with a
-** time, and for one without. */
-static void bagRow(RolloutPart *p, BxErr *pErr) {
-  const char *zType = bxColumnText(p->pStored, 2, pErr);
-  const char *z = bxColumnText(p->pStored, 3, pErr);
-  i64 iTime = sqlite3_column_int64(p->pStored, 1);
-  if (zType == 0) return;
-  if (sqlite3_column_int(p->pStored, 4)) {
-    bagHash(p, hashItem(zType, iTime, 0, 0), pErr);
-    bagHash(p, hashItem(zType, NO_TIME, 0, 0), pErr);
-  } else {
-    bagHash(p,
-        hashItem(zType, p->bWhole ? NO_TIME : iTime, z ? z : "",
-            sqlite3_column_bytes(p->pStored, 3)),
-        pErr);
-  }
-}
-
-/* Puts the rows that are left into the bag; with bRow also the current one. */
-static void fillBag(RolloutPart *p, int bRow, BxErr *pErr) {
+/* Puts the row of pStored, and all after it, into the bag. A changed one is there for a
+** line with a time, and for one without. */
+static void fillBag(RolloutPart *p, BxErr *pErr) {
   p->eMatch = PART_BAG;
-  if (bRow) bagRow(p, pErr);
-  while (bxRow(p->pStored, pErr)) bagRow(p, pErr);
+  do {
+    const char *zType = bxColumnText(p->pStored, 2, pErr);
+    const char *z = bxColumnText(p->pStored, 3, pErr);
+    i64 iTime = sqlite3_column_int64(p->pStored, 1);
+    if (zType == 0) return;
+    if (sqlite3_column_int(p->pStored, 4)) {
+      bagHash(p, hashItem(zType, iTime, 0, 0), pErr);
+      bagHash(p, hashItem(zType, NO_TIME, 0, 0), pErr);
+    } else {
+      bagHash(p,
+          hashItem(zType, p->bWhole ? NO_TIME : iTime, z ? z : "",
+              sqlite3_column_bytes(p->pStored, 3)),
+          pErr);
+    }
+  } while (bxRow(p->pStored, pErr));
 }
 
 /* Takes one item with this hash out of the bag. */
@@ -159,62 +155,59 @@ static int takeHash(RolloutPart *p, sqlite3_uint64 h, BxErr *pErr) {
   return pn != 0 && *pn > 0 && (*pn)-- > 0;
 }
 
-/* Whether the row of pStored is this item. */
+/* Whether the row of pStored is this item, which is then the last stored one that the
+** file has so far. */
 static int isRow(
-    RolloutPart *p, const RolloutLine *pLine, i64 iTime, BxErr *pErr) {
-  const char *zType = bxColumnText(p->pStored, 2, pErr);
-  const char *z = bxColumnText(p->pStored, 3, pErr);
-  i64 n = sqlite3_column_bytes(p->pStored, 3);
-  if (zType == 0 || strcmp(zType, pLine->zType) != 0) return 0;
-  if (pLine->iTime >= 0 && sqlite3_column_int64(p->pStored, 1) != iTime) {
+    RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
+  sqlite3_stmt *pRow = p->pStored;
+  const char *zType = bxColumnText(pRow, 2, pErr);
+  const char *z = bxColumnText(pRow, 3, pErr);
+  i64 n = sqlite3_column_bytes(pRow, 3), iTime = sqlite3_column_int64(pRow, 1);
+  int bChanged = sqlite3_column_int(pRow, 4);
+  if (zType == 0 || strcmp(zType, pLine->zType) != 0 ||
+      (pLine->iTime >= 0 && iTime != *piTime)) {
     return 0;
   }
-  if (sqlite3_column_int(p->pStored, 4)) return 1;
-  return z != 0 && n == pLine->payload.n &&
-         memcmp(z, pLine->payload.z, (size_t)n) == 0;
-}
-
-/* Notes the stored item that is the last one of the file so far. */
-static void noteRow(RolloutPart *p, i64 *piTime, BxErr *pErr) {
-  p->iMatched = sqlite3_column_int64(p->pStored, 0);
+  if (!bChanged && (z == 0 || n != pLine->payload.n ||
+                       memcmp(z, pLine->payload.z, (size_t)n) != 0)) {
+    return 0;
+  }
+  p->iMatched = sqlite3_column_int64(pRow, 0);
   p->eMatch = PART_IN_ORDER;
-  *piTime = sqlite3_column_int64(p->pStored, 1);
+  *piTime = iTime;
   sqlite3_free(p->zAfter);
   p->zAfter = 0;
   p->nAfter = -1;
-  if (sqlite3_column_type(p->pStored, 5) != SQLITE_NULL) {
-    p->nAfter = sqlite3_column_bytes(p->pStored, 5);
+  if (sqlite3_column_type(pRow, 5) != SQLITE_NULL) {
+    p->nAfter = sqlite3_column_bytes(pRow, 5);
     p->zAfter = bxGot(sqlite3_malloc64((sqlite3_uint64)p->nAfter + 1), pErr);
     if (p->zAfter != 0 && p->nAfter > 0) {
-      memcpy(p->zAfter, sqlite3_column_blob(p->pStored, 5), (size_t)p->nAfter);
+      memcpy(p->zAfter, sqlite3_column_blob(pRow, 5), (size_t)p->nAfter);
     }
   }
+  return 1;
 }
 
 int bxPartHas(
     RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
-  RolloutSpan payload = pLine->payload;
-  sqlite3_uint64 h, hChanged;
+  i64 iTime = *piTime;
   if (p->eMatch == PART_BEGIN || p->eMatch == PART_IN_ORDER) {
-    int bFirst = p->eMatch == PART_BEGIN;
-    if (!bxRow(p->pStored, pErr)) {
+    int bRow = bxRow(p->pStored, pErr);
+    if (bRow && isRow(p, pLine, piTime, pErr)) return 1;
+    /* a piece that is given an id goes on, whatever it has */
+    if (!bRow || (p->eMatch == PART_BEGIN && p->bPiece)) {
       p->eMatch = PART_NEW;
       return 0;
     }
-    if (isRow(p, pLine, *piTime, pErr)) {
-      noteRow(p, piTime, pErr);
-      return 1;
-    }
-    /* A piece that is given an id goes on, whatever it has. */
-    if (bFirst && p->bPiece) {
-      p->eMatch = PART_NEW;
-      return 0;
-    }
-    fillBag(p, 1, pErr);
+    fillBag(p, pErr);
   }
-  if (p->eMatch != PART_BAG) return 0;
-  h = hashItem(
-      pLine->zType, p->bWhole ? NO_TIME : *piTime, payload.z, payload.n);
-  hChanged = hashItem(pLine->zType, pLine->iTime < 0 ? NO_TIME : *piTime, 0, 0);
-  return takeHash(p, h, pErr) || takeHash(p, hChanged, pErr);
+  return p->eMatch == PART_BAG &&
+         (takeHash(p,
+              hashItem(pLine->zType, p->bWhole ? NO_TIME : iTime,
+                  pLine->payload.z, pLine->payload.n),
+              pErr) ||
+             takeHash(p,
+                 hashItem(
+                     pLine->zType, pLine->iTime < 0 ? NO_TIME : iTime, 0, 0),
+                 pErr));
 }

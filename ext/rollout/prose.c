@@ -75,9 +75,10 @@ int bxImportIsProse(const Import *p) {
   return i < p->pRules->places.n && isProseText(p);
 }
 
-static void appendMemberOf(
-    sqlite3_str *pOut, const char *zName, const char *z) {
-  sqlite3_str_appendf(pOut, "%s:", zName);
+void bxImportMember(sqlite3_str *pOut, const char *zKey, const char *z) {
+  if (z == 0) return;
+  sqlite3_str_appendf(
+      pOut, "%c\"%s\":", sqlite3_str_length(pOut) > 0 ? ',' : '{', zKey);
   bxAppendJson(pOut, z, (int)strlen(z));
 }
 
@@ -89,10 +90,9 @@ static void giveBlock(Import *p, ProseBlock *pBlock) {
   char *zName = 0, *zAgent = 0;
   RolloutPart *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
   RolloutLine line;
-  appendMemberOf(pOut, "{\"format\"", pLine->az[BX_PLACE_FORMAT]);
-  appendMemberOf(pOut, ",\"type\"", pLine->az[BX_PLACE_OTHER]);
-  appendMemberOf(
-      pOut, isStart(pLine) ? ",\"session\"" : ",\"text\"", zText ? zText : "");
+  bxImportMember(pOut, "format", pLine->az[BX_PLACE_FORMAT]);
+  bxImportMember(pOut, "type", pLine->az[BX_PLACE_OTHER]);
+  bxImportMember(pOut, isStart(pLine) ? "session" : "text", zText ? zText : "");
   sqlite3_str_appendchar(pOut, 1, '}');
   sqlite3_free(zText);
   zItem = bxFinish(pOut, p->pErr);

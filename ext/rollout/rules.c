@@ -241,44 +241,32 @@ static void addOne(sqlite3_str *pOut, int *pbAny, const BxTree *p, int i) {
   *pbAny = 1;
 }
 
-/* The texts of an array of texts in parts. */
-static void addInner(
-    sqlite3_str *pOut, int *pbAny, const RolloutJson *pJson, int iNode) {
-  const BxTree *p = &pJson->tree;
-  int i;
-  for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i].iNext) {
-    int iText = bxTreeMember(p, i, "text", 4);
-    if (iText >= 0 && BX_TREE_KIND(p, iText) == '"') {
-      addOne(pOut, pbAny, p, iText);
+/* Appends the text of a part, or its texts, unless a model only thought it. */
+static void addPartText(sqlite3_str *pOut, int *pbAny, const BxTree *p,
+    int iPart, const char *zPart, BxErr *pErr) {
+  int iText = bxTreeMember(p, iPart, zPart, (int)strlen(zPart)), i;
+  int iThought = bxTreeMember(p, iPart, "thought", 7);
+  int iType = bxTreeMember(p, iPart, "type", 4);
+  if (iText < 0 || (iThought >= 0 && BX_TREE_KIND(p, iThought) == 't') ||
+      (iType >= 0 && (bxTreeIs(p, iType, "reasoning", 9) ||
+                         bxTreeIs(p, iType, "thinking", 8) ||
+                         bxTreeIs(p, iType, "think", 5)))) {
+    return;
+  }
+  if (BX_TREE_KIND(p, iText) == '[') {
+    for (i = iText + 1; i < p->a[iText].iNext; i = p->a[i].iNext) {
+      int iInner = bxTreeMember(p, i, "text", 4);
+      if (iInner >= 0 && BX_TREE_KIND(p, iInner) == '"') {
+        addOne(pOut, pbAny, p, iInner);
+      }
     }
   }
-}
-
-/* Whether a part is what a model only thought. */
-static int isThought(const RolloutJson *p, int iPart) {
-  int i = bxTreeMember(&p->tree, iPart, "thought", 7);
-  if (i >= 0 && BX_TREE_KIND(&p->tree, i) == 't') return 1;
-  i = bxTreeMember(&p->tree, iPart, "type", 4);
-  return i >= 0 && (bxTreeIs(&p->tree, i, "reasoning", 9) ||
-                       bxTreeIs(&p->tree, i, "thinking", 8) ||
-                       bxTreeIs(&p->tree, i, "think", 5));
-}
-
-static void addPartText(sqlite3_str *pOut, int *pbAny, const RolloutJson *pJson,
-    int iPart, const char *zPart, BxErr *pErr) {
-  const BxTree *p = &pJson->tree;
-  int iText = bxTreeMember(p, iPart, zPart, (int)strlen(zPart));
-  char *z;
-  if (iText < 0 || isThought(pJson, iPart)) return;
-  if (BX_TREE_KIND(p, iText) == '[') addInner(pOut, pbAny, pJson, iText);
   if (BX_TREE_KIND(p, iText) != '"') return;
   if (p->z[p->a[iText].iAt + 1] == '<') {
-    z = bxPlaceText(p, iText, pErr);
-    if (z == 0 || isImageTag(z, (i64)strlen(z))) {
-      sqlite3_free(z);
-      return;
-    }
+    char *z = bxPlaceText(p, iText, pErr);
+    int bTag = z == 0 || isImageTag(z, (i64)strlen(z));
     sqlite3_free(z);
+    if (bTag) return;
   }
   addOne(pOut, pbAny, p, iText);
 }
@@ -294,7 +282,7 @@ char *bxRolloutValue(
   if (cKind == '[') {
     pOut = sqlite3_str_new(0);
     for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i].iNext) {
-      addPartText(pOut, &bAny, pJson, i, zPart ? zPart : "text", pErr);
+      addPartText(pOut, &bAny, p, i, zPart ? zPart : "text", pErr);
     }
     z = bxFinish(pOut, pErr);
     if (z != 0 || pErr->rc != SQLITE_OK) return z;
