@@ -27,7 +27,7 @@ extern const char bxSqlCore[], bxSqlCache[], bxSqlEvidence[], bxSqlRetention[],
 static void checkCore(BxStmts *p, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   bxSettingsCheck(p, pOut, &err);
-  bxUnchecked(pOut, "blackbox_settings", &err);
+  bxProblemError(pOut, "blackbox_settings", &err);
   bxProofCheck(p, pOut);
 }
 
@@ -132,7 +132,7 @@ static const BxDomain aDomain[] = {
         .aRecords = bxPayloadRecords,
         .aDue = bxPayloadDue,
         .pBodies = &bxPayloadBodies,
-        .pRoom = &bxPayloadRoom,
+        .pRoom = &bxPayloadFileLimit,
         .xAdopt = bxPayloadAdopt,
         .xMend = bxPayloadMend,
         .xIsWhole = bxPayloadIsWhole,
@@ -167,7 +167,7 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlCache,
         .aRecords = bxCacheRecords,
         .aDue = bxCacheDue,
-        .pRoom = &bxCacheRoom,
+        .pRoom = &bxCacheFileLimit,
         .zFaults = bxSqlCacheCheck,
         .zSize = bxCacheSize,
         .zGuarded = ",cache_state,cache__limits,cache__note,"},
@@ -176,7 +176,7 @@ static const BxDomain aDomain[] = {
         .zSql = bxSqlRollout,
         .aRecords = bxRolloutRecords,
         .aDue = bxRolloutDue,
-        .pRoom = &bxRolloutRoom,
+        .pRoom = &bxRolloutFileLimit,
         .xErase = bxRolloutErase,
         .zFaults = bxSqlRolloutCheck,
         .xCheck = bxRolloutCheck,
@@ -199,7 +199,7 @@ static const BxDomain aDomain[] = {
         .zTable = "store__state",
         .zSql = bxSqlStore,
         .xCheck = bxStoreCheck,
-        .pRoom = &bxStoreRoom,
+        .pRoom = &bxStoreFileLimit,
         .zFaults = bxSqlStoreCheck,
         .zSize =
             "SELECT texts AS rows, kept_bytes AS bytes FROM main.store__state",
@@ -216,7 +216,7 @@ static const BxFunction aFunctions[] = {
     {"blackbox_erased", 1, 1, BX_READ, bxRetentionErased},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
     {"blackbox_report", 2, 3, BX_READ, bxReportText},
-    {"blackbox_room", 1, 1, BX_WRITE, bxRoomMake},
+    {"blackbox_room", 1, 1, BX_WRITE, bxFileLimitCall},
     {"blackbox_uninstall", 0, 3, BX_WRITE | BX_RECORDS, bxUninstall},
     {"blackbox_use", 1, 1, BX_OWN, bxUse},
     {"payload_cleanup", 0, 3, BX_WRITE | BX_RECORDS, bxPayloadCleanup},
@@ -418,15 +418,15 @@ static int registerModules(Bx *bx) {
 
 static Bx *newConnection(sqlite3 *db) {
   BxErr err = {SQLITE_OK, 0};
-  Bx *bx = bxNew(sizeof(*bx) + COUNT(aDomain) * sizeof(BxSlot), &err);
-  bxClear(&err);
+  Bx *bx = bxZalloc(sizeof(*bx) + COUNT(aDomain) * sizeof(BxDomainData), &err);
+  bxErrClear(&err);
   if (bx == 0) return 0;
   bx->db = db;
   bx->nRef = 1;
   bx->nDomain = COUNT(aDomain);
   bx->aDomain = aDomain;
   bx->aModule = aModule;
-  bx->aSlot = (BxSlot *)&bx[1];
+  bx->aSlot = (BxDomainData *)&bx[1];
   return bx;
 }
 

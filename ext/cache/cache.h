@@ -19,25 +19,25 @@ void bxCacheRead(BxCall *p);   /* cache_read() */
 void bxCacheUpdate(BxCall *p); /* cache_update() */
 void bxCacheDelete(BxCall *p); /* cache_delete() */
 
-/* mark.c: the marks of reads */
+/* access.c: the marks of reads */
 /*
 ** Notes that the session was read. iMarked is the time of its last mark. Writes the
 ** notes if nInterval milliseconds have passed. This neither waits nor fails, unless
 ** SQLite rolls back the host's transaction.
 */
-void bxCacheMark(BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked,
+void bxCacheAccess(BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked,
     i64 nInterval, BxErr *pErr);
 /* What this connection knows of items that expire: none before iUntil, as long as it
 ** has made nChange changes. */
-typedef struct CacheQuiet {
+typedef struct CacheNextExpiry {
   const BxStmts *pHome;
   i64 iUntil;
   int nChange;
-} CacheQuiet;
+} CacheNextExpiry;
 /* NULL: out of memory. */
-CacheQuiet *bxCacheQuiet(Bx *bx);
+CacheNextExpiry *bxCacheNextExpiry(Bx *bx);
 /* Writes the notes now. */
-void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr);
+void bxCacheWriteAccesses(BxStmts *pHome, BxErr *pErr);
 
 /* session.c: sessions and their quotas */
 /* What a write finds. */
@@ -62,7 +62,7 @@ void bxCacheCleanupOrphans(BxCall *p);  /* cache_cleanup_orphans() */
 void bxCacheCleanupOutdated(BxCall *p); /* cache_cleanup_outdated() */
 void bxCachePreset(BxCall *p);          /* cache_use_preset() */
 
-/* refusal.c: errors with the value, the limit and what to do */
+/* errors.c: errors with the value, the limit and what to do */
 /*
 ** The text of a key or of a part of one. Anything invalid is an
 ** InvalidKeyFormatError.
@@ -85,10 +85,10 @@ void bxCacheNotFound(
 /* Refuses a key that no item can have. */
 void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr);
 
-extern const BxRecords bxCacheRecords[]; /* session.c */
-extern const BxDue bxCacheDue[];         /* session.c */
-extern const BxRoom bxCacheRoom;         /* session.c */
-extern const char bxCacheRule[];         /* session.c: notes the rule ?1 */
-extern const char bxCacheSize[];         /* session.c */
+extern const BxRecords bxCacheRecords[];   /* session.c */
+extern const BxDue bxCacheDue[];           /* session.c */
+extern const BxFileLimit bxCacheFileLimit; /* session.c */
+extern const char bxCacheRule[];           /* session.c: notes the rule ?1 */
+extern const char bxCacheSize[];           /* session.c */
 
 #endif

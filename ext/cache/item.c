@@ -7,7 +7,7 @@
 **
 ** A write is one statement on cache_items. The triggers check it and keep the
 ** totals, so it is atomic without a savepoint of its own. It also removes two items that
-** have expired. A read leaves a mark (mark.c): it marks the session as in use, and
+** have expired. A read leaves a mark (access.c): it marks the session as in use, and
 ** counts a read. For a read or an update, an item that has expired does not exist.
 **
 ** Limits: those of the settings (SELECT * FROM blackbox_settings).
@@ -105,19 +105,19 @@ static const char zCacheDelete[] =
 /* Steps a statement that returns one row of JSON, and makes that the result.
 ** Returns whether there was a row. */
 static int returnRow(BxCall *p, BxStmts *pHome, sqlite3_stmt *pStmt) {
-  int bRow = bxRow(pStmt, &p->err);
+  int bRow = bxStep(pStmt, &p->err);
   i64 id = bRow ? sqlite3_column_int64(pStmt, 1) : 0;
   assert(pStmt != 0 || p->err.rc != SQLITE_OK);
   if (bRow) bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
-  if (bRow) bxRoomWrote(pHome, &bxCacheRoom, id, id);
-  bxRun(pStmt, &p->err);
+  if (bRow) bxFileLimitWrote(pHome, &bxCacheFileLimit, id, id);
+  bxStmtRun(pStmt, &p->err);
   return bRow;
 }
 
 /*-------------------------------------------------------------- write ----*/
 
 static void cacheWriteItem(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 0), "session_id", 0, &p->err);
   const char *zTask = bxCacheKey(bxArg(p, 1), "task_id", 1, &p->err);
   const char *zTurn = bxCacheKey(bxArg(p, 2), "turn_id", 1, &p->err);
@@ -137,8 +137,8 @@ static void cacheWriteItem(BxCall *p) {
         zData, (i64)bMade, iEnd);
     if (returnRow(p, pHome, pStmt)) {
       /* the schema has found both to be JSON */
-      bxSawJson(p->bx, zData, (i64)strlen(zData));
-      if (zMetadata) bxSawJson(p->bx, zMetadata, (i64)strlen(zMetadata));
+      bxJsonRemember(p->bx, zData, (i64)strlen(zData));
+      if (zMetadata) bxJsonRemember(p->bx, zMetadata, (i64)strlen(zMetadata));
       return;
     }
   }
@@ -164,7 +164,7 @@ static const char zCacheExpire[] =
 /* Whether an item may have expired. What this connection changes otherwise makes it look
 ** again at once, what others change after QUIET_MS. */
 #define QUIET_MS 1000
-static int mayHaveExpired(CacheQuiet *p, BxStmts *pHome, BxErr *pErr) {
+static int mayHaveExpired(CacheNextExpiry *p, BxStmts *pHome, BxErr *pErr) {
   i64 iNow = bxNow(), iNext;
   assert(pHome != 0);
   if (p != 0 && p->pHome == pHome && p->iUntil >= iNow &&
@@ -173,7 +173,7 @@ static int mayHaveExpired(CacheQuiet *p, BxStmts *pHome, BxErr *pErr) {
   }
   /* in a transaction SQLite waits for no other writer after a read */
   if (!sqlite3_get_autocommit(pHome->bx->db)) bxLock(pHome, pErr);
-  iNext = bxAsk(pHome, zCacheNext, pErr, "");
+  iNext = bxQueryInt(pHome, zCacheNext, pErr, "");
   if (p != 0) {
     p->pHome = pHome;
     p->iUntil = iNext < iNow + QUIET_MS ? iNext : iNow + QUIET_MS;
@@ -186,26 +186,26 @@ static int mayHaveExpired(CacheQuiet *p, BxStmts *pHome, BxErr *pErr) {
 ** is in doubt. */
 static void removeExpired(BxStmts *pHome, BxErr *pErr) {
   i64 iNow = bxTrustedTime(pHome, 1, pErr);
-  assert(!bxInWriter(pHome->bx));
+  assert(!bxIsWriting(pHome->bx));
   if (bxOthersRefuse(pHome, "cache.expired", 0, pErr)) return;
-  bxDo(pHome, bxCacheRule, pErr, "t", "expired");
-  bxDo(pHome, zCacheExpire, pErr, "i", iNow);
-  bxDo(pHome, bxCacheRule, pErr, "n");
+  bxStmtExec(pHome, bxCacheRule, pErr, "t", "expired");
+  bxStmtExec(pHome, zCacheExpire, pErr, "i", iNow);
+  bxStmtExec(pHome, bxCacheRule, pErr, "n");
 }
 
 void bxCacheWrite(BxCall *p) {
   static const char *const azArg[] = {"session_id", "task_id", "turn_id",
       "data", "description", "custom_metadata", "timestamp", "expires_at", 0};
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
-  CacheQuiet *pQuiet = bxCacheQuiet(p->bx);
-  int bBegun = pHome != 0 && !bxInWriter(p->bx) &&
+  BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
+  CacheNextExpiry *pQuiet = bxCacheNextExpiry(p->bx);
+  int bBegun = pHome != 0 && !bxIsWriting(p->bx) &&
                mayHaveExpired(pQuiet, pHome, &p->err);
   if (bBegun) bxSavepoint(p->bx, "cache_write", &p->err);
   bBegun &= p->err.rc == SQLITE_OK;
   if (bBegun) removeExpired(pHome, &p->err);
   cacheWriteItem(p);
   if (bBegun) bxRelease(p->bx, &p->err);
-  bxRoom(pHome, 1, p->pCtx == 0, &p->err);
+  bxFileLimitTend(pHome, 1, p->pCtx == 0, &p->err);
   if (pQuiet != 0) {
     i64 iEnd = bxArg(p, 7) ? sqlite3_value_int64(p->aArg[7]) : pQuiet->iUntil;
     if (iEnd < pQuiet->iUntil) pQuiet->iUntil = iEnd;
@@ -217,7 +217,7 @@ void bxCacheWrite(BxCall *p) {
 /*------------------------------------------------------------- update ----*/
 
 static void cacheUpdateItem(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
   const char *zData = cacheText(p, 1, "data", 0);
   const char *zDescription = cacheText(p, 2, "description", 0);
@@ -237,7 +237,8 @@ void bxCacheUpdate(BxCall *p) {
   static const char *const azArg[] = {"storage_key", "data", "description",
       "custom_metadata", "session_id", "timestamp", "expires_at", 0};
   cacheUpdateItem(p);
-  bxRoom(bxHome(p->bx, "cache", &p->err), 1, p->pCtx == 0, &p->err);
+  bxFileLimitTend(
+      bxDomainSchema(p->bx, "cache", &p->err), 1, p->pCtx == 0, &p->err);
   bxCacheExplain(p, azArg);
 }
 
@@ -247,7 +248,7 @@ static int cacheIsDamaged(
     BxStmts *pHome, sqlite3_stmt *pItem, int iText, BxErr *pErr) {
   const char *z = bxColumnText(pItem, iText, pErr);
   int n = sqlite3_column_bytes(pItem, iText);
-  return z != 0 && !bxIsJsonAgain(pHome->bx, z, n, pErr) &&
+  return z != 0 && !bxIsJsonCached(pHome->bx, z, n, pErr) &&
          pErr->rc == SQLITE_OK;
 }
 
@@ -275,7 +276,7 @@ static void addColumn(sqlite3_str *pOut, const char *zName, sqlite3_stmt *pItem,
   sqlite3_str_appendall(pOut, zName);
   if (z == 0) return;
   if (bJson) sqlite3_str_append(pOut, z, n);
-  if (!bJson) bxAppendJson(pOut, z, n);
+  if (!bJson) bxJsonAppend(pOut, z, n);
 }
 
 /* The CachedItem of the row, or NULL. */
@@ -300,11 +301,11 @@ static char *cachedItem(sqlite3 *db, sqlite3_stmt *pItem, BxErr *pErr) {
         "connection; increase its SQLITE_LIMIT_LENGTH",
         sqlite3_column_text(pItem, ITEM_KEY));
   }
-  return bxFinish(pOut, pErr);
+  return bxStrFinish(pOut, pErr);
 }
 
 static void cacheReadItem(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 2), "now", &p->err);
@@ -313,7 +314,7 @@ static void cacheReadItem(BxCall *p) {
   i64 iMarked = 0, nInterval = 0;
   int bFound;
   bxBind(pStmt, &p->err, "tti", zKey, zSession, iNow);
-  bFound = bxRow(pStmt, &p->err);
+  bFound = bxStep(pStmt, &p->err);
   if (bFound) {
     cacheCheckItem(pHome, pStmt, zKey, &p->err);
     if (p->err.rc == SQLITE_OK) zItem = cachedItem(p->bx->db, pStmt, &p->err);
@@ -321,12 +322,12 @@ static void cacheReadItem(BxCall *p) {
     iMarked = sqlite3_column_int64(pStmt, ITEM_MARKED);
     nInterval = sqlite3_column_int64(pStmt, ITEM_INTERVAL);
   }
-  bxDone(pStmt, &p->err);
+  bxReset(pStmt, &p->err);
   if (!bFound && p->err.rc == SQLITE_OK) {
     bxCacheNotFound(pHome, p->aArg[0], bxArg(p, 1), &p->err);
   }
   if (p->err.rc == SQLITE_OK) {
-    bxCacheMark(pHome, zOwner, iNow, iMarked, nInterval, &p->err);
+    bxCacheAccess(pHome, zOwner, iNow, iMarked, nInterval, &p->err);
   }
   sqlite3_free(zOwner);
   if (p->err.rc == SQLITE_OK) {
@@ -345,7 +346,7 @@ void bxCacheRead(BxCall *p) {
 /*------------------------------------------------------------- delete ----*/
 
 static void cacheDeleteItem(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 2), "now", &p->err);
@@ -353,11 +354,11 @@ static void cacheDeleteItem(BxCall *p) {
   char *zOwner = 0;
   int bGone;
   bxBind(pStmt, &p->err, "tt", zKey, zSession);
-  bGone = bxRow(pStmt, &p->err);
+  bGone = bxStep(pStmt, &p->err);
   if (bGone) zOwner = bxColumnCopy(pStmt, 0, &p->err);
-  bxRun(pStmt, &p->err);
+  bxStmtRun(pStmt, &p->err);
   if (!bGone) bxCacheCheckKey(pHome, p->aArg[0], &p->err);
-  if (bGone) bxDo(pHome, zCacheTouch, &p->err, "ti", zOwner, iNow);
+  if (bGone) bxStmtExec(pHome, zCacheTouch, &p->err, "ti", zOwner, iNow);
   sqlite3_free(zOwner);
   bxReturnInt(p, bGone);
 }

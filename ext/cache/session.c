@@ -58,7 +58,7 @@ static const char zCacheListAll[] =
     "ORDER BY timestamp DESC, id DESC";
 
 sqlite3_stmt *bxCacheList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  BxStmts *pHome = bxHome(bx, "cache", pErr);
+  BxStmts *pHome = bxDomainSchema(bx, "cache", pErr);
   sqlite3_stmt *pStmt;
   if (pHome == 0) return 0;
   pStmt = bxPrepare(pHome, apArg[0] ? zCacheListSession : zCacheListAll, pErr);
@@ -112,10 +112,10 @@ static const char zCacheStatsAll[] =
 /* clang-format on */
 
 void bxCacheStats(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 0), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 1), "now", &p->err);
-  char *z = bxAskText(pHome, zSession ? zCacheStatsSession : zCacheStatsAll,
+  char *z = bxQueryText(pHome, zSession ? zCacheStatsSession : zCacheStatsAll,
       &p->err, "ti", zSession, iNow);
   if (z != 0) bxReturnJson(p, z);
   bxCacheExplain(p, azCacheNoArg);
@@ -150,7 +150,7 @@ static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRoom, pErr);
   assert(pRoom->zSession != 0 || pErr->rc != SQLITE_OK);
   bxBind(pStmt, pErr, "tti", pRoom->zSession, pRoom->zKey, nByte);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     pRoom->nLeft = sqlite3_column_int64(pStmt, 0);
     pRoom->nTotalLeft = sqlite3_column_int64(pStmt, 1);
     pRoom->nItemLeft = sqlite3_column_int64(pStmt, 2);
@@ -161,7 +161,7 @@ static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
         "CorruptedDataError: the row of cache_state is missing; run "
         "blackbox_install()");
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 static void evictFrom(CacheRoom *pRoom, BxStmts *pHome, int bAll, BxErr *pErr) {
@@ -173,14 +173,14 @@ static void evictFrom(CacheRoom *pRoom, BxStmts *pHome, int bAll, BxErr *pErr) {
   pStmt = bxStmt(pHome, bAll ? zCacheOldestOfAll : zCacheOldest, pErr);
   bxBind(pStmt, pErr, bAll ? "ttiii" : "tti", pRoom->zSession, pRoom->zKey,
       (i64)MAX_EVICTED, iAt, iId);
-  while (*pLeft < 0 && bxRow(pStmt, pErr)) {
+  while (*pLeft < 0 && bxStep(pStmt, pErr)) {
     i64 nFreed = sqlite3_column_int64(pStmt, 0);
     pRoom->nTotalLeft += nFreed;
     if (sqlite3_column_int(pStmt, 1)) pRoom->nLeft += nFreed;
     pRoom->iLastAt = sqlite3_column_int64(pStmt, 2);
     pRoom->iLastId = sqlite3_column_int64(pStmt, 3);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 void bxCacheFindRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
@@ -194,7 +194,7 @@ void bxCacheFindRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
 }
 
 void bxCacheQuotaCheck(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   CacheRoom room = {0};
   i64 nByte, nLeft;
   room.zSession = bxCacheKey(bxArg(p, 0), "session_id", 0, &p->err);
@@ -217,13 +217,13 @@ static const char zCacheClear[] =
     " RETURNING item_count";
 
 void bxCacheClear(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 0), "session_id", 0, &p->err);
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheClear, &p->err);
   i64 nItem = 0;
   bxBind(pStmt, &p->err, "t", zSession);
-  if (bxRow(pStmt, &p->err)) nItem = sqlite3_column_int64(pStmt, 0);
-  bxRun(pStmt, &p->err);
+  if (bxStep(pStmt, &p->err)) nItem = sqlite3_column_int64(pStmt, 0);
+  bxStmtRun(pStmt, &p->err);
   bxReturnInt(p, nItem);
   bxCacheExplain(p, azCacheNoArg);
 }
@@ -263,7 +263,7 @@ const BxDue bxCacheDue[] = {
 };
 
 /* An item takes its data and about 500 bytes with its indexes. */
-const BxRoom bxCacheRoom = {.pDue = &bxCacheDue[4],
+const BxFileLimit bxCacheFileLimit = {.pDue = &bxCacheDue[4],
     .zIndexed = "",
     .zTakes = "data_size + 500",
     .zHas = "SELECT bytes + 500 * coalesce(1 + (SELECT max(id) FROM"
@@ -285,19 +285,19 @@ static CacheCounts cacheCount(BxStmts *pHome, BxErr *pErr) {
       " count(*) FROM main.cache_sessions";
   CacheCounts counts = {0, 0, 0};
   sqlite3_stmt *pStmt = bxStmt(pHome, zCount, pErr);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     counts.nItem = sqlite3_column_int64(pStmt, 0);
     counts.nByte = sqlite3_column_int64(pStmt, 1);
     counts.nSession = sqlite3_column_int64(pStmt, 2);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   return counts;
 }
 
 /* Returns the schema of the cache. A clean-up takes the write lock first, before any
 ** setting is read, so that the rows that are counted are the rows that are removed. */
 static BxStmts *beginCleanup(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   if (pHome != 0) bxLock(pHome, &p->err);
   return pHome;
 }
@@ -319,13 +319,13 @@ static int applyRule(
   assert(strncmp(pDue->zRule, "cache.", 6) == 0);
   assert(pDue->zNote == bxCacheRule);
   sqlite3_free(zSql);
-  bxDo(pHome, pDue->zNote, pErr, "t", strchr(pDue->zRule, '.') + 1);
+  bxStmtExec(pHome, pDue->zNote, pErr, "t", strchr(pDue->zRule, '.') + 1);
   bxBind(pStmt, pErr, "ii", iCut, nLimit);
-  bxRun(pStmt, pErr);
+  bxStmtRun(pStmt, pErr);
   sqlite3_finalize(pStmt);
-  bxDo(pHome, pDue->zNote, pErr, "n");
+  bxStmtExec(pHome, pDue->zNote, pErr, "n");
   zSql = bxPrintf(pErr, zMore, z, pDue->zAt, pDue->zWhere, pDue->zFree);
-  if (zSql != 0) bMore = bxAskOnce(pHome, zSql, pErr, "i", iCut);
+  if (zSql != 0) bMore = bxQueryIntOnce(pHome, zSql, pErr, "i", iCut);
   sqlite3_free(zSql);
   return (int)bMore;
 }
@@ -337,7 +337,7 @@ static void cleanUp(BxCall *p, BxStmts *pHome, const BxDue aRule[2],
   CacheCounts was, is;
   int i, bMore = 0;
   assert(nLimit == -1 || nLimit > 0 || p->err.rc != SQLITE_OK);
-  bxCacheWriteMarks(pHome, &p->err); /* what was read is not idle */
+  bxCacheWriteAccesses(pHome, &p->err); /* what was read is not idle */
   is = was = cacheCount(pHome, &p->err);
   for (i = 0; i < 2; i++) {
     i64 nGone = bSessions ? was.nSession - is.nSession : was.nItem - is.nItem;
@@ -421,13 +421,13 @@ static const char zCachePreset[] =
     " 'cache.idle_ms', 'cache.max_age_days')";
 
 void bxCachePreset(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "cache", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   const char *zPreset = bxText(bxArg(p, 0), "preset", 100, 0, &p->err);
   if (zPreset != 0 && strcmp(zPreset, "keep") != 0 &&
       strcmp(zPreset, "recycle") != 0) {
     bxRefuseArg(&p->err, "preset", "keep or recycle", bxArg(p, 0));
   }
-  bxDo(pHome, zCachePreset, &p->err, "t", zPreset);
+  bxStmtExec(pHome, zCachePreset, &p->err, "t", zPreset);
   bxReturnText(p, sqlite3_mprintf("%s", zPreset ? zPreset : ""));
   bxCacheExplain(p, azCacheNoArg);
 }

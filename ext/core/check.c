@@ -26,14 +26,14 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
   if (p->err.rc != SQLITE_OK) return;
   assert(p->zDb != 0 && zObject != 0);
   va_start(ap, zFormat);
-  azPart[2] = zProblem = bxGot(sqlite3_vmprintf(zFormat, ap), &p->err);
+  azPart[2] = zProblem = bxCheckMem(sqlite3_vmprintf(zFormat, ap), &p->err);
   va_end(ap);
   pOne = sqlite3_str_new(0);
   for (i = 0; zProblem != 0 && i < 3; i++) {
     sqlite3_str_appendall(pOne, i > 0 ? "," : "[");
-    bxAppendJson(pOne, azPart[i], (int)strlen(azPart[i]));
+    bxJsonAppend(pOne, azPart[i], (int)strlen(azPart[i]));
   }
-  zOne = bxFinish(pOne, &p->err);
+  zOne = bxStrFinish(pOne, &p->err);
   /* (Each domain misses a row of core.) */
   if (zOne != 0 && (zTold == 0 || strstr(zTold, zOne) == 0)) {
     sqlite3_str_appendf(p->pJson, "%s%s", p->bAny ? "]," : "[", zOne);
@@ -43,22 +43,22 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
   sqlite3_free(zProblem);
 }
 
-void bxUnchecked(BxProblems *pOut, const char *zObject, BxErr *pErr) {
+void bxProblemError(BxProblems *pOut, const char *zObject, BxErr *pErr) {
   int rc = pErr->rc & 0xff;
   if (rc == SQLITE_OK) return;
   if ((rc == SQLITE_ERROR || rc == SQLITE_CORRUPT) && pErr->zMsg != 0) {
     bxProblem(pOut, zObject, "cannot be checked: %s", pErr->zMsg);
   } else {
-    bxPass(&pOut->err, pErr);
+    bxErrMove(&pOut->err, pErr);
   }
-  bxClear(pErr);
+  bxErrClear(pErr);
 }
 
 int bxSettingsCheck(BxStmts *p, BxProblems *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt =
       bxPrepare(p, "PRAGMA main.quick_check('blackbox_settings')", pErr);
   int bRange = 1;
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     const char *z = bxColumnText(pStmt, 0, pErr);
     if (z == 0 || strcmp(z, "ok") == 0) continue;
     if (strstr(z, "CHECK constraint") != 0) bRange = 0;
@@ -71,7 +71,7 @@ int bxSettingsCheck(BxStmts *p, BxProblems *pOut, BxErr *pErr) {
 void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,
     int bPart, BxErr *pErr) {
   i64 n = 0;
-  while (bxRow(pOwned, pErr)) {
+  while (bxStep(pOwned, pErr)) {
     const char *z = bxColumnText(pOwned, 0, pErr);
     char *zOwned = bPart ? bxPrintf(pErr, "%s_%s", zName, z) : 0;
     const char *zProblem = bxColumnText(pOwned, 1, pErr);
@@ -81,7 +81,7 @@ void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,
     sqlite3_free(zOwned);
   }
   sqlite3_finalize(pOwned);
-  bxUnchecked(p, zName, pErr);
+  bxProblemError(p, zName, pErr);
   if (n > BX_MAX_PROBLEMS) {
     bxProblem(
         p, zName, "%lld more problems are not listed", n - BX_MAX_PROBLEMS);
@@ -120,7 +120,7 @@ static int isOfDomain(BxStmts *p, const char *zName, BxErr *pErr) {
   for (i = 0; i < p->bx->nDomain; i++) {
     const BxDomain *pDomain = &p->bx->aDomain[i];
     if (bxModelMakes(pDomain->zSql, zName) &&
-        bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) {
+        bxSchemaHasDomain(p->bx, p->zDb, pDomain->zName, pErr)) {
       return 1;
     }
   }
@@ -176,15 +176,15 @@ static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
         pDomain->zGuarded ? pDomain->zGuarded : "", pDomain->zName,
         pDomain->zAdopted);
   }
-  while (bxRow(pStmt, &err)) differs(p, pStmt, pOut);
+  while (bxStep(pStmt, &err)) differs(p, pStmt, pOut);
   sqlite3_finalize(pStmt);
-  bxUnchecked(pOut, zName, &err);
+  bxProblemError(pOut, zName, &err);
   if (pDomain == 0) return;
   /* The rows of its query or of its view <domain>__check, if there is one: if it is
   ** missing, the comparison tells that. */
   if (pDomain->zFaults != 0) {
     bxProblemRows(pOut, bxPrepare(p, pDomain->zFaults, &err), zName, 0, &err);
-  } else if (bxAskOnce(p,
+  } else if (bxQueryIntOnce(p,
                  "SELECT 1 FROM main.sqlite_schema WHERE name = ?1 ||"
                  " '__check' COLLATE NOCASE",
                  &err, "t", zName)) {
@@ -193,14 +193,14 @@ static void checkOwner(BxStmts *p, const char *zName, const char *zSql,
     bxProblemRows(pOut, z ? bxPrepare(p, z, &err) : 0, zName, 0, &err);
     sqlite3_free(z);
   }
-  bxUnchecked(pOut, zName, &err);
+  bxProblemError(pOut, zName, &err);
 }
 
 /* The commands are rows of main.blackbox_call. A table or view of that name hides it
 ** from who does not write main, and in main from everybody. */
 static void checkCall(BxStmts *p, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
-  char *zType = bxAskText(p,
+  char *zType = bxQueryText(p,
       "SELECT type FROM main.sqlite_schema WHERE type IN ('table', 'view')"
       " AND name = 'blackbox_call' COLLATE NOCASE",
       &err, "");
@@ -212,7 +212,7 @@ static void checkCall(BxStmts *p, BxProblems *pOut) {
         zType);
   }
   sqlite3_free(zType);
-  bxUnchecked(pOut, "blackbox_call", &err);
+  bxProblemError(pOut, "blackbox_call", &err);
 }
 
 /* Checks the domains of which the schema has something. */
@@ -224,19 +224,20 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
       "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1";
   BxErr err = {SQLITE_OK, 0};
   int i;
-  bxRefuseEarlier(p->bx, p->zDb, &err);
+  bxRefuseOldFile(p->bx, p->zDb, &err);
   if (err.rc != SQLITE_OK) {
-    bxUnchecked(pOut, p->bx->aDomain[0].zTable, &err);
+    bxProblemError(pOut, p->bx->aDomain[0].zTable, &err);
     return;
   }
   for (i = 0; i < p->bx->nDomain && pOut->err.rc == SQLITE_OK; i++) {
     const BxDomain *pDomain = &p->bx->aDomain[i];
-    int bTraces = bxCarries(p->bx, p->zDb, pDomain->zName, &pOut->err) ||
-                  bxAskOnce(p, zTraces, &err, "tttt", pDomain->zTable,
-                      pDomain->zName, pDomain->zGuarded, pDomain->zAdopted) ||
-                  (bxCarries(p->bx, p->zDb, "core", &pOut->err) &&
-                      bxAskOnce(p, zListed, &err, "t", pDomain->zName));
-    bxUnchecked(pOut, pDomain->zName, &err);
+    int bTraces =
+        bxSchemaHasDomain(p->bx, p->zDb, pDomain->zName, &pOut->err) ||
+        bxQueryIntOnce(p, zTraces, &err, "tttt", pDomain->zTable,
+            pDomain->zName, pDomain->zGuarded, pDomain->zAdopted) ||
+        (bxSchemaHasDomain(p->bx, p->zDb, "core", &pOut->err) &&
+            bxQueryIntOnce(p, zListed, &err, "t", pDomain->zName));
+    bxProblemError(pOut, pDomain->zName, &err);
     if (!bTraces) continue;
     checkOwner(p, pDomain->zName, pDomain->zSql, pDomain, pOut);
     if (pDomain->xCheck != 0) pDomain->xCheck(p, pOut);
@@ -246,14 +247,14 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
 /* Checks the virtual tables. If connecting one fails, that is also a problem. */
 static void checkVtabs(BxStmts *p, const BxModule *pModule, BxProblems *pOut) {
   sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, &pOut->err);
-  while (bxRow(pStmt, &pOut->err)) {
+  while (bxStep(pStmt, &pOut->err)) {
     BxErr err = {SQLITE_OK, 0};
     const char *zName = bxColumnText(pStmt, 0, &pOut->err);
     BxVtab *pVtab = 0;
     char *zSql;
     if (zName == 0) break;
     zSql = bxPrintf(&err, "SELECT 1 FROM \"%w\".\"%w\"", p->zDb, zName);
-    sqlite3_finalize(bxPlain(p->bx->db, zSql, &err));
+    sqlite3_finalize(bxPrepareSql(p->bx->db, zSql, &err));
     sqlite3_free(zSql);
     if (err.rc == SQLITE_OK) {
       pVtab = bxVtabIn(p->bx, pModule->zName, p->zDb, zName, &err);
@@ -263,7 +264,7 @@ static void checkVtabs(BxStmts *p, const BxModule *pModule, BxProblems *pOut) {
       checkOwner(&pVtab->stmts, pVtab->stmts.zTable, pModule->zSql, 0, pOut);
       if (pModule->xCheck != 0) pModule->xCheck(pVtab, pOut);
     }
-    bxUnchecked(pOut, zName, &err);
+    bxProblemError(pOut, zName, &err);
   }
   sqlite3_finalize(pStmt);
 }
@@ -282,14 +283,14 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     }
     if (pErr->rc != SQLITE_OK) return 0;
   }
-  pDbs = bxPlain(bx->db,
+  pDbs = bxPrepareSql(bx->db,
       "SELECT name FROM pragma_database_list "
       "WHERE ?1 IS NULL OR name = ?1 COLLATE NOCASE",
       pErr);
   bxBind(pDbs, pErr, "v", apArg[0]);
   found.pJson = sqlite3_str_new(bx->db);
   bxAnchor(bx, &hidden);
-  while (found.err.rc == SQLITE_OK && bxRow(pDbs, pErr)) {
+  while (found.err.rc == SQLITE_OK && bxStep(pDbs, pErr)) {
     BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, pErr), pErr);
     if (p == 0) break;
     found.zDb = p->zDb;
@@ -301,11 +302,11 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     }
   }
   sqlite3_finalize(pDbs);
-  if (hidden.rc != SQLITE_MISUSE) bxPass(&found.err, &hidden);
-  bxClear(&hidden);
-  bxPass(pErr, &found.err);
+  if (hidden.rc != SQLITE_MISUSE) bxErrMove(&found.err, &hidden);
+  bxErrClear(&hidden);
+  bxErrMove(pErr, &found.err);
   sqlite3_str_appendall(found.pJson, found.bAny ? "]]" : "[]");
   return bxJsonRows(bx,
       "SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)",
-      bxFinish(found.pJson, pErr), pErr);
+      bxStrFinish(found.pJson, pErr), pErr);
 }

@@ -36,7 +36,7 @@ void bxReturnInt(BxCall *p, i64 iVal) {
 }
 
 void bxReturnText(BxCall *p, char *zOwned) {
-  if (bxGot(zOwned, &p->err) != 0 && p->pCtx != 0) {
+  if (bxCheckMem(zOwned, &p->err) != 0 && p->pCtx != 0) {
     sqlite3_result_text64(
         p->pCtx, zOwned, strlen(zOwned), sqlite3_free, SQLITE_UTF8);
   } else {
@@ -53,7 +53,7 @@ void bxReturnValue(BxCall *p, sqlite3_value *pVal) {
   if (p->pCtx != 0) sqlite3_result_value(p->pCtx, pVal);
 }
 
-void bxRefuseInside(BxCall *p) {
+void bxRefuseInTransaction(BxCall *p) {
   if (p->pCtx != 0 || sqlite3_get_autocommit(p->bx->db)) return;
   bxFail(&p->err, SQLITE_ERROR,
       "MisuseError: %s cannot run as a row inside a transaction, because it "
@@ -79,8 +79,8 @@ static const BxDomain *findDomain(const BxCall *p) {
 ** leaves. */
 static void runBare(BxCall *p) {
   p->pDef->xRun(p);
-  bxNeedKnown(p->bx, &p->err);
-  if (p->pDef->flags & BX_RECORDS) bxLogFollow(p->bx, &p->err);
+  bxRequireKnownFormat(p->bx, &p->err);
+  if (p->pDef->flags & BX_RECORDS) bxLogProveAll(p->bx, &p->err);
 }
 
 /* Runs the implementation in a savepoint. */
@@ -93,7 +93,7 @@ static void runWhole(BxCall *p) {
     if (p->err.rc != SQLITE_OK) zFailed = ""; /* the message already has it */
     bxRelease(p->bx, &p->err);
   }
-  bxPrefix(&p->err, zFailed);
+  bxErrPrefix(&p->err, zFailed);
 }
 
 /* Runs the implementation; the error, if any, is in p->err. */
@@ -119,7 +119,7 @@ static void runCall(BxCall *p) {
     runBare(p);
   }
   /* the schema may be detached */
-  if (p->err.rc == SQLITE_ERROR) bxForgetHomes(p->bx);
+  if (p->err.rc == SQLITE_ERROR) bxForgetDomainSchemas(p->bx);
 }
 
 /*-------------------------------------------------------- functions ----*/
@@ -128,10 +128,10 @@ static void functionStep(
     sqlite3_context *pCtx, int nArg, sqlite3_value **aArg) {
   Registered *pReg = (Registered *)sqlite3_user_data(pCtx);
   BxCall call = {pReg->bx, pReg->pDef, nArg, aArg, pCtx, {SQLITE_OK, 0}};
-  i64 iOuter = bxEnter(pReg->bx);
+  i64 iOuter = bxCallBegin(pReg->bx);
   runCall(&call);
-  bxLeave(pReg->bx, iOuter);
-  bxReport(&call.err, pCtx);
+  bxCallEnd(pReg->bx, iOuter);
+  bxErrResult(&call.err, pCtx);
 }
 
 static void functionFree(void *p) {
@@ -187,9 +187,9 @@ static int readArguments(
   sqlite3_value *p;
   int n = 0;
   if (pJson == 0 || sqlite3_value_type(pJson) == SQLITE_NULL) return 0;
-  pStmt = bxPlain(bx->db, zArguments, pErr);
+  pStmt = bxPrepareSql(bx->db, zArguments, pErr);
   bxBind(pStmt, pErr, "v", pJson);
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     if (n == nMax || !sqlite3_column_int(pStmt, 1)) {
       bxFail(pErr, SQLITE_CONSTRAINT,
           "ValidationError: arguments must be a JSON array of at most %d "
@@ -200,7 +200,7 @@ static int readArguments(
     if (sqlite3_column_int(pStmt, 2)) break; /* [] */
     assert(n < nMax && aArg[n] == 0);
     p = aArg[n++] =
-        bxGot(sqlite3_value_dup(sqlite3_column_value(pStmt, 0)), pErr);
+        bxCheckMem(sqlite3_value_dup(sqlite3_column_value(pStmt, 0)), pErr);
     if (p != 0 && sqlite3_value_type(p) == SQLITE_TEXT &&
         !bxIsUtf8(sqlite3_value_text(p), sqlite3_value_bytes(p))) {
       bxFail(pErr, SQLITE_CONSTRAINT,
@@ -246,14 +246,14 @@ void bxCallWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr) {
   }
   if (call.err.rc == SQLITE_OK) runCall(&call);
   for (i = 0; i < BX_MAX_ARG; i++) sqlite3_value_free(aArg[i]);
-  bxPass(pErr, &call.err);
+  bxErrMove(pErr, &call.err);
 }
 
 static void callClosing(Bx *bx) {
   BxStmts *pStmts;
   int i;
   for (i = 0; i < bx->nDomain; i++) {
-    BxSlot *pSlot = &bx->aSlot[i];
+    BxDomainData *pSlot = &bx->aSlot[i];
     if (pSlot->xClosing != 0) pSlot->xClosing(pSlot->p);
   }
   for (pStmts = bx->pStmts; pStmts != 0; pStmts = pStmts->pNext) {

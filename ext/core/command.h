@@ -10,7 +10,7 @@
 #define BX_WRITE 1 /* changes data: in a savepoint, at the top level only */
 #define BX_OWN 2   /* changes data, and handles transactions itself */
 #define BX_PURE 4  /* a constant function of its arguments */
-/* beside BX_WRITE: it writes rows of the log (bxLogFollow()) */
+/* beside BX_WRITE: it writes rows of the log (bxLogProveAll()) */
 #define BX_RECORDS 8
 #define BX_SAFE 16 /* with BX_READ: may be used in a schema, too */
 #define BX_ONE 32  /* with BX_OWN: changes data, by one statement */
@@ -42,7 +42,7 @@ void bxReturnValue(BxCall *p, sqlite3_value *pVal);
 
 /* Refuses a call that came as a row inside a transaction, because SQLite does not
 ** take back what a row did before it failed. */
-void bxRefuseInside(BxCall *p);
+void bxRefuseInTransaction(BxCall *p);
 
 int bxRegisterFunctions(Bx *bx, const BxFunction *aFunction, int nFunction);
 /* The table blackbox_call, of table.h. */

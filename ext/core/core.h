@@ -15,15 +15,15 @@
 #define BX_CORE_H
 
 /* values and memory */
-#include "error.h"  /* the first error of a chain */
-#include "value.h"  /* arguments, the time, ids */
-#include "json.h"   /* JSON: checked, written, cut */
-#include "tree.h"   /* JSON: looked at in many places */
-#include "digest.h" /* rows by which a change is found */
-#include "merkle.h" /* the tree of RFC 6962 */
+#include "error.h"     /* the first error of a chain */
+#include "value.h"     /* arguments, the time, ids */
+#include "json.h"      /* JSON: checked, written, cut */
+#include "json_tree.h" /* JSON: looked at in many places */
+#include "digest.h"    /* rows by which a change is found */
+#include "merkle.h"    /* the tree of RFC 6962 */
 /* statements */
 #include "statement.h" /* SQL templates, and kept statements */
-#include "places.h"    /* what rows of formats name */
+#include "json_path.h" /* what rows of formats name */
 /* transactions */
 #include "transaction.h" /* all or nothing */
 /* schemas */
@@ -34,10 +34,10 @@
 /* the log */
 #include "log.h" /* what blackbox did, and its tree */
 /* commands */
-#include "command.h" /* functions, and blackbox_call */
-#include "room.h"    /* the limit of a file */
-#include "table.h"   /* table-valued functions */
-#include "install.h" /* blackbox_install(), blackbox_uninstall() */
-#include "prices.h"  /* what a call costs */
+#include "command.h"    /* functions, and blackbox_call */
+#include "file_limit.h" /* the limit of a file */
+#include "table.h"      /* table-valued functions */
+#include "install.h"    /* blackbox_install(), blackbox_uninstall() */
+#include "prices.h"     /* what a call costs */
 
 #endif

@@ -154,7 +154,7 @@ static void mixBlocks(sqlite3_uint64 aSum[4], const char *z, i64 nBlock) {
   aSum[3] = h3;
 }
 
-sqlite3_uint64 bxHashUpTo(BxHash *p, const char *z, i64 n) {
+sqlite3_uint64 bxHashPrefix(BxHash *p, const char *z, i64 n) {
   sqlite3_uint64 aSum[4], h = (sqlite3_uint64)n;
   i64 nBlock = (n - p->n) / 32;
   char aLast[32] = {0};
@@ -173,5 +173,5 @@ sqlite3_uint64 bxHashUpTo(BxHash *p, const char *z, i64 n) {
 sqlite3_uint64 bxHashOf(const char *z, i64 n) {
   BxHash hash;
   bxHashBegin(&hash);
-  return bxHashUpTo(&hash, z, n);
+  return bxHashPrefix(&hash, z, n);
 }

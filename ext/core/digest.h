@@ -46,6 +46,6 @@ typedef struct BxHash {
 } BxHash;
 void bxHashBegin(BxHash *p);
 /* The hash of the first n bytes of a text, of which *p has the beginning. */
-sqlite3_uint64 bxHashUpTo(BxHash *p, const char *z, i64 n);
+sqlite3_uint64 bxHashPrefix(BxHash *p, const char *z, i64 n);
 
 #endif

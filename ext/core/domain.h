@@ -74,7 +74,7 @@ struct BxDomain {
   const BxRecords *aRecords; /* its tables with records; may be NULL */
   const BxDue *aDue; /* what its rules without a view remove; may be NULL */
   const BxBodies *pBodies; /* what the body store has of it; NULL but in one */
-  const BxRoom
+  const BxFileLimit
       *pRoom; /* what it removes for the limit of the file; may be NULL */
   /* Called before the SQL runs on schema p->zDb, to take over tables of another
   ** program. May be NULL. */

@@ -29,39 +29,40 @@ char *bxPrintf(BxErr *pErr, const char *zFormat, ...) {
   va_start(ap, zFormat);
   z = sqlite3_vmprintf(zFormat, ap);
   va_end(ap);
-  return bxGot(z, pErr);
+  return bxCheckMem(z, pErr);
 }
 
-void *bxGot(void *p, BxErr *pErr) {
+void *bxCheckMem(void *p, BxErr *pErr) {
   if (p == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
   return p;
 }
 
-char *bxFinish(sqlite3_str *pOut, BxErr *pErr) {
+char *bxStrFinish(sqlite3_str *pOut, BxErr *pErr) {
   bxFail(pErr, sqlite3_str_errcode(pOut), "out of memory");
   return sqlite3_str_finish(pOut);
 }
 
-void *bxNew(size_t nByte, BxErr *pErr) {
+void *bxZalloc(size_t nByte, BxErr *pErr) {
   void *p = pErr->rc == SQLITE_OK ? sqlite3_malloc64(nByte) : 0;
   if (p != 0) memset(p, 0, nByte);
-  return bxGot(p, pErr);
+  return bxCheckMem(p, pErr);
 }
 
-void *bxGrow(void *a, i64 n, i64 *pnAlloc, size_t nOne, BxErr *pErr) {
+void *bxArrayGrow(void *a, i64 n, i64 *pnAlloc, size_t nOne, BxErr *pErr) {
   i64 nNew = *pnAlloc ? *pnAlloc * 2 : 8;
   if (pErr->rc != SQLITE_OK) return 0;
   assert(n >= 0 && n <= *pnAlloc);
   if (n < *pnAlloc) return a;
-  a = bxGot(sqlite3_realloc64(a, (sqlite3_uint64)nNew * nOne), pErr);
+  a = bxCheckMem(sqlite3_realloc64(a, (sqlite3_uint64)nNew * nOne), pErr);
   if (a != 0) *pnAlloc = nNew;
   return a;
 }
 
-void *bxAdd(void *pArray, i64 *pn, i64 *pnAlloc, size_t nOne, BxErr *pErr) {
+void *bxArrayAdd(
+    void *pArray, i64 *pn, i64 *pnAlloc, size_t nOne, BxErr *pErr) {
   char *a;
   memcpy(&a, pArray, sizeof(a));
-  a = bxGrow(a, *pn, pnAlloc, nOne, pErr);
+  a = bxArrayGrow(a, *pn, pnAlloc, nOne, pErr);
   if (a == 0) return 0;
   memcpy(pArray, &a, sizeof(a));
   return memset(a + (size_t)(*pn)++ * nOne, 0, nOne);
@@ -78,20 +79,20 @@ void bxFailDb(BxErr *pErr, sqlite3 *db, int rc) {
   }
 }
 
-BxErr bxTake(BxErr *pErr) {
+BxErr bxErrTake(BxErr *pErr) {
   static const BxErr none = {SQLITE_OK, 0};
   BxErr taken = *pErr;
   *pErr = none;
   return taken;
 }
 
-void bxPass(BxErr *pErr, BxErr *pFrom) {
+void bxErrMove(BxErr *pErr, BxErr *pFrom) {
   assert(pErr != pFrom);
-  if (pErr->rc == SQLITE_OK) *pErr = bxTake(pFrom);
-  bxClear(pFrom);
+  if (pErr->rc == SQLITE_OK) *pErr = bxErrTake(pFrom);
+  bxErrClear(pFrom);
 }
 
-int bxIs(const BxErr *pErr, const char *zName) {
+int bxErrIs(const BxErr *pErr, const char *zName) {
   size_t n = strlen(zName);
   return pErr->rc != SQLITE_OK && pErr->zMsg != 0 &&
          strncmp(pErr->zMsg, zName, n) == 0 &&
@@ -108,29 +109,30 @@ static int hasName(const BxErr *pErr) {
   return n > 5 && strncmp(pErr->zMsg + n - 5, "Error: ", 7) == 0;
 }
 
-int bxSays(const BxErr *pErr, const char *zWords) {
+int bxErrContains(const BxErr *pErr, const char *zWords) {
   return pErr->rc != SQLITE_OK && pErr->zMsg != 0 && !hasName(pErr) &&
          strstr(pErr->zMsg, zWords) != 0;
 }
 
-void bxReword(BxErr *pErr, char *zOwned) {
+void bxErrReword(BxErr *pErr, char *zOwned) {
   if (zOwned == 0) return;
   sqlite3_free(pErr->zMsg);
   pErr->zMsg = zOwned;
 }
 
-void bxRename(BxErr *pErr, const char *zFrom, const char *zTo) {
+void bxErrRename(BxErr *pErr, const char *zFrom, const char *zTo) {
   assert(strstr(zTo, "Error: ") != 0);
-  if (!bxIs(pErr, zFrom)) return;
-  bxReword(pErr, sqlite3_mprintf("%s%s", zTo, pErr->zMsg + strlen(zFrom) + 2));
+  if (!bxErrIs(pErr, zFrom)) return;
+  bxErrReword(
+      pErr, sqlite3_mprintf("%s%s", zTo, pErr->zMsg + strlen(zFrom) + 2));
 }
 
-void bxPrefix(BxErr *pErr, const char *zPrefix) {
+void bxErrPrefix(BxErr *pErr, const char *zPrefix) {
   if (pErr->rc == SQLITE_OK || pErr->zMsg == 0 || hasName(pErr)) return;
-  bxReword(pErr, sqlite3_mprintf("%s%s", zPrefix, pErr->zMsg));
+  bxErrReword(pErr, sqlite3_mprintf("%s%s", zPrefix, pErr->zMsg));
 }
 
-void bxReport(BxErr *pErr, sqlite3_context *pCtx) {
+void bxErrResult(BxErr *pErr, sqlite3_context *pCtx) {
   if (pErr->rc == SQLITE_OK) return;
   if ((pErr->rc & 0xff) == SQLITE_NOMEM || pErr->zMsg == 0) {
     sqlite3_result_error_nomem(pCtx);
@@ -138,20 +140,20 @@ void bxReport(BxErr *pErr, sqlite3_context *pCtx) {
     sqlite3_result_error(pCtx, pErr->zMsg, -1);
     sqlite3_result_error_code(pCtx, pErr->rc);
   }
-  bxClear(pErr);
+  bxErrClear(pErr);
 }
 
-int bxReportVtab(BxErr *pErr, sqlite3_vtab *pVtab) {
+int bxErrVtab(BxErr *pErr, sqlite3_vtab *pVtab) {
   int rc = pErr->rc;
   assert(rc != SQLITE_OK || pErr->zMsg == 0);
   if (rc == SQLITE_OK) return rc;
   if (pErr->zMsg == 0) rc = SQLITE_NOMEM; /* none for the message */
   sqlite3_free(pVtab->zErrMsg);
-  pVtab->zErrMsg = bxTake(pErr).zMsg;
+  pVtab->zErrMsg = bxErrTake(pErr).zMsg;
   return rc;
 }
 
-void bxClear(BxErr *pErr) {
+void bxErrClear(BxErr *pErr) {
   sqlite3_free(pErr->zMsg);
   pErr->zMsg = 0;
   pErr->rc = SQLITE_OK;

@@ -20,15 +20,15 @@ extern const sqlite3_api_routines *sqlite3_api;
 #endif
 
 typedef sqlite3_int64 i64;
-typedef struct Bx Bx;                 /* statement.h */
-typedef struct BxCall BxCall;         /* command.h */
-typedef struct BxDomain BxDomain;     /* domain.h */
-typedef struct BxErr BxErr;           /* error.h */
-typedef struct BxModule BxModule;     /* vtable.h */
-typedef struct BxProblems BxProblems; /* install.h */
-typedef struct BxRoom BxRoom;         /* room.h */
-typedef struct BxStmts BxStmts;       /* statement.h */
-typedef struct BxVtab BxVtab;         /* vtable.h */
+typedef struct Bx Bx;                   /* statement.h */
+typedef struct BxCall BxCall;           /* command.h */
+typedef struct BxDomain BxDomain;       /* domain.h */
+typedef struct BxErr BxErr;             /* error.h */
+typedef struct BxModule BxModule;       /* vtable.h */
+typedef struct BxProblems BxProblems;   /* install.h */
+typedef struct BxFileLimit BxFileLimit; /* file_limit.h */
+typedef struct BxStmts BxStmts;         /* statement.h */
+typedef struct BxVtab BxVtab;           /* vtable.h */
 
 /* The first error of a chain. Start it as {SQLITE_OK, 0}. */
 struct BxErr {
@@ -43,42 +43,42 @@ void bxFail(BxErr *pErr, int rc, const char *zFormat, ...);
 /* A text as sqlite3_mprintf() makes it, to sqlite3_free(). NULL on error. */
 char *bxPrintf(BxErr *pErr, const char *zFormat, ...);
 /* Returns p. If it is NULL, the error is "out of memory". */
-void *bxGot(void *p, BxErr *pErr);
+void *bxCheckMem(void *p, BxErr *pErr);
 /* Ends a text: NULL if it is empty. An error of pOut becomes the error. */
-char *bxFinish(sqlite3_str *pOut, BxErr *pErr);
+char *bxStrFinish(sqlite3_str *pOut, BxErr *pErr);
 /* Zeroed memory, to sqlite3_free(). NULL on error. */
-void *bxNew(size_t nByte, BxErr *pErr);
+void *bxZalloc(size_t nByte, BxErr *pErr);
 /* An array of n elements of nOne bytes, with room for *pnAlloc, gets room for
 ** one more. NULL on error; the array then stays where it is. */
-void *bxGrow(void *a, i64 n, i64 *pnAlloc, size_t nOne, BxErr *pErr);
+void *bxArrayGrow(void *a, i64 n, i64 *pnAlloc, size_t nOne, BxErr *pErr);
 /* Adds an element of nOne zero bytes to an array of *pn, and returns it; NULL on
 ** error. pArray is the address of the pointer to the array. */
-void *bxAdd(void *pArray, i64 *pn, i64 *pnAlloc, size_t nOne, BxErr *pErr);
+void *bxArrayAdd(void *pArray, i64 *pn, i64 *pnAlloc, size_t nOne, BxErr *pErr);
 /* Copies the code and message of the statement that failed on db. */
 void bxFailDb(BxErr *pErr, sqlite3 *db, int rc);
 /* Moves the error *pFrom to *pErr, unless an error is set there. *pFrom is
 ** clear after that. */
-void bxPass(BxErr *pErr, BxErr *pFrom);
+void bxErrMove(BxErr *pErr, BxErr *pFrom);
 /* Moves an error out; *pErr is clear after that. */
-BxErr bxTake(BxErr *pErr);
+BxErr bxErrTake(BxErr *pErr);
 /* Whether the error has this name, that is, begins with "<zName>: ". */
-int bxIs(const BxErr *pErr, const char *zName);
+int bxErrIs(const BxErr *pErr, const char *zName);
 /* Whether the message of an error of SQLite contains these words. Use it only
 ** for errors for which SQLite has no code. */
-int bxSays(const BxErr *pErr, const char *zWords);
+int bxErrContains(const BxErr *pErr, const char *zWords);
 /* Replaces the message. NULL (out of memory) leaves it as it is. */
-void bxReword(BxErr *pErr, char *zOwned);
+void bxErrReword(BxErr *pErr, char *zOwned);
 /* Replaces the name zFrom by zTo, which begins with a name. */
-void bxRename(BxErr *pErr, const char *zFrom, const char *zTo);
+void bxErrRename(BxErr *pErr, const char *zFrom, const char *zTo);
 /* Adds zPrefix, which begins with a name, to the message of an error that has
 ** no name. */
-void bxPrefix(BxErr *pErr, const char *zPrefix);
+void bxErrPrefix(BxErr *pErr, const char *zPrefix);
 /* Makes the error the result of a SQL function, and frees the message. */
-void bxReport(BxErr *pErr, sqlite3_context *pCtx);
+void bxErrResult(BxErr *pErr, sqlite3_context *pCtx);
 /* Makes the error that of a virtual table, and frees the message. Returns the
 ** code. */
-int bxReportVtab(BxErr *pErr, sqlite3_vtab *pVtab);
+int bxErrVtab(BxErr *pErr, sqlite3_vtab *pVtab);
 /* Clears an error. */
-void bxClear(BxErr *pErr);
+void bxErrClear(BxErr *pErr);
 
 #endif

@@ -17,7 +17,7 @@ SQLITE_EXTENSION_INIT3
 static int isIntact(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxFound(
       p, pDomain->zSql, 1, BX_FOUND "SELECT min(state) > 2 FROM found", pErr);
-  int bIntact = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
+  int bIntact = bxStep(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
   sqlite3_finalize(pStmt);
   return bIntact && (pDomain->xIsWhole == 0 || pDomain->xIsWhole(p, pErr)) &&
          pErr->rc == SQLITE_OK;
@@ -34,7 +34,7 @@ static void refuseOthers(
                "  AND (type = 'table' OR NOT ?2)) LIMIT 1",
       pErr);
   bxBind(pStmt, pErr, "-i", (i64)bDrop);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: schema %s already has the %s %s of another program; "
         "rename it",
@@ -52,9 +52,9 @@ static void dropChanged(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
       pErr);
   char *zSql = 0;
   bxBind(pStmt, pErr, "-t", p->zDb);
-  if (bxRow(pStmt, pErr)) zSql = bxColumnCopy(pStmt, 0, pErr);
+  if (bxStep(pStmt, pErr)) zSql = bxColumnCopy(pStmt, 0, pErr);
   sqlite3_finalize(pStmt);
-  if (zSql != 0) bxExecPlain(p->bx, zSql, pErr);
+  if (zSql != 0) bxExecSql(p->bx, zSql, pErr);
 }
 
 /* Runs the domain's SQL, and explains an error. */
@@ -63,13 +63,13 @@ static void runSql(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   sqlite3_stmt *pHold;
   if (pErr->rc != SQLITE_OK) return;
   p->bx->nForeign++; /* rules that are kept are looked at again */
-  pHold = bxHold(p->bx, pErr);
+  pHold = bxGuardBegin(p->bx, pErr);
   bxExec(p, pDomain->zSql, pErr);
-  bxLetGo(p->bx, pHold, pErr);
+  bxGuardEnd(p->bx, pHold, pErr);
   if (pErr->rc != SQLITE_ERROR) return;
   refuseOthers(p, pDomain, 0, &why);
   if (why.rc == SQLITE_OK) return;
-  bxClear(pErr);
+  bxErrClear(pErr);
   *pErr = why;
 }
 
@@ -92,7 +92,7 @@ static char *faultyRows(
         "SELECT group_concat(DISTINCT object) FROM (%s)"
         " WHERE instr(problem, 'run blackbox_install()')",
         pDomain->zFaults);
-    if (zSql != 0) zRows = bxAskText(p, zSql, &err, "");
+    if (zSql != 0) zRows = bxQueryText(p, zSql, &err, "");
     sqlite3_free(zSql);
   }
   *pbFaults = zRows != 0;
@@ -104,8 +104,8 @@ static char *faultyRows(
         : pDomain->xIsWhole ? pDomain->zName
                             : "blackbox_settings");
   }
-  if (err.rc == SQLITE_ERROR) bxClear(&err);
-  bxPass(pErr, &err);
+  if (err.rc == SQLITE_ERROR) bxErrClear(&err);
+  bxErrMove(pErr, &err);
   return zRows;
 }
 
@@ -138,7 +138,7 @@ static Damage damageOf(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   zRows = faultyRows(p, pDomain, &bFaults, pErr);
   pStmt = bxFound(p, pDomain->zSql, 1, zDamage, pErr);
   bxBind(pStmt, pErr, "-ti", zRows, (i64)bFaults);
-  if (bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 2) > 0) {
+  if (bxStep(pStmt, pErr) && sqlite3_column_int(pStmt, 2) > 0) {
     damage.zDetail = bxColumnCopy(pStmt, 0, pErr);
     damage.bGuard = sqlite3_column_int(pStmt, 1);
   }
@@ -157,7 +157,7 @@ static void noteDamage(
   const BxDomain *pDomain = bxDomainOf(p->bx, zName);
   if (damage.zDetail != 0) {
     bxLogBegin(p, pErr);
-    bxAskOnce(p, zTell, pErr, "tttt", pDomain ? zName : "core",
+    bxQueryIntOnce(p, zTell, pErr, "tttt", pDomain ? zName : "core",
         damage.bGuard ? "repair" : "restore", zName, damage.zDetail);
   }
   sqlite3_free(damage.zDetail);
@@ -191,14 +191,14 @@ static void resetSettings(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   sqlite3_stmt *pRow;
   if (bxInstalledFormat(p, pDomain, pErr) < 0 || pErr->rc != SQLITE_OK) return;
   pModel = bxModel(p, pDomain->zSql, pErr);
-  pRow = bxPlain(pModel,
+  pRow = bxPrepareSql(pModel,
       "SELECT name, \"default\", range, meaning FROM blackbox_settings", pErr);
   bxExec(p, "UPDATE main.blackbox__probe SET hit = 2", pErr);
-  while (bxRow(pRow, pErr)) {
+  while (bxStep(pRow, pErr)) {
     int i, rc = SQLITE_CONSTRAINT_CHECK;
     for (i = 0; i < 2 && rc == SQLITE_CONSTRAINT_CHECK; i++) {
-      bxClear(pErr);
-      bxAskOnce(p, i == 0 ? zDefine : zReset, pErr, "tvtt",
+      bxErrClear(pErr);
+      bxQueryIntOnce(p, i == 0 ? zDefine : zReset, pErr, "tvtt",
           sqlite3_column_text(pRow, 0), sqlite3_column_value(pRow, 1),
           sqlite3_column_text(pRow, 2), sqlite3_column_text(pRow, 3));
       rc = pErr->rc;
@@ -217,28 +217,28 @@ static int vtabsIntact(BxStmts *p, int bMend, BxErr *pErr) {
   int bWhole = 1;
   for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
     sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, pErr);
-    while (bxRow(pStmt, pErr)) {
+    while (bxStep(pStmt, pErr)) {
       BxErr err = {SQLITE_OK, 0};
       const char *zName = bxColumnText(pStmt, 0, pErr);
       BxVtab *pVtab =
           zName ? bxVtabIn(p->bx, pModule->zName, p->zDb, zName, &err) : 0;
-      int bStale = pVtab != 0 && bxShadowIsStale(pVtab, &err);
+      int bStale = pVtab != 0 && bxShadowIsIncomplete(pVtab, &err);
       if (err.rc == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
-        bxClear(&err);
+        bxErrClear(&err);
       } else if (bStale) {
         Damage damage = {0, 0};
         bWhole = 0;
-        if (bMend) damage.zDetail = bxShadowMend(pVtab, &err);
+        if (bMend) damage.zDetail = bxShadowRepair(pVtab, &err);
         noteDamage(p, zName, damage, &err);
       }
-      bxPass(pErr, &err);
+      bxErrMove(pErr, &err);
     }
     sqlite3_finalize(pStmt);
   }
   return bWhole;
 }
 
-int bxIsNamed(const char *zList, const char *zDomain) {
+int bxDomainInList(const char *zList, const char *zDomain) {
   size_t n = strlen(zDomain);
   const char *z = zList;
   if (zList == 0 || strcmp(zList, "all") == 0) return 1;
@@ -259,10 +259,11 @@ static int isWanted(
       "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1";
   const BxDomain *pCore = p->bx->aDomain;
   if (pDomain == pCore) return 1;
-  if (zList != 0) return bxIsNamed(zList, pDomain->zName);
-  return pDomain->bDefault || bxCarries(p->bx, p->zDb, pDomain->zName, pErr) ||
-         (bxCarries(p->bx, p->zDb, pCore->zName, pErr) &&
-             bxAskOnce(p, zKnown, pErr, "t", pDomain->zName) != 0);
+  if (zList != 0) return bxDomainInList(zList, pDomain->zName);
+  return pDomain->bDefault ||
+         bxSchemaHasDomain(p->bx, p->zDb, pDomain->zName, pErr) ||
+         (bxSchemaHasDomain(p->bx, p->zDb, pCore->zName, pErr) &&
+             bxQueryIntOnce(p, zKnown, pErr, "t", pDomain->zName) != 0);
 }
 
 /* Every word of the list must be a domain. (The proof is a part of core.) */
@@ -294,7 +295,7 @@ static void checkSchema(BxStmts *p, BxErr *pErr) {
     bxFail(pErr, SQLITE_ERROR,
         "NotFoundError: there is no schema %Q; ATTACH it first", p->zDb);
   }
-  bxNeedUtf8(p, pErr);
+  bxRequireUtf8(p, pErr);
 }
 
 /* 1 if every wanted domain is complete and has this format, and so has every
@@ -315,7 +316,7 @@ static int allIntact(BxStmts *p, const char *zList, BxErr *pErr) {
 }
 
 void bxReturnDomains(BxCall *p, BxStmts *pStmts) {
-  char *z = bxAskText(pStmts,
+  char *z = bxQueryText(pStmts,
       "SELECT ?1 || ': ' || group_concat(domain, ', ')"
       " FROM main.blackbox_domains",
       &p->err, "t", pStmts->zDb);
@@ -332,7 +333,7 @@ static void makeDomains(
   if (pErr->rc != SQLITE_OK) return;
   /* The write lock comes before anything is read: with a write that changes nothing or,
   ** where there is no table of core to write, with a PRAGMA. */
-  bCarried = bxCarries(bx, pStmts->zDb, "core", pErr);
+  bCarried = bxSchemaHasDomain(bx, pStmts->zDb, "core", pErr);
   if (bCarried) bxLock(pStmts, pErr);
   if (!bCarried) bxExec(pStmts, "PRAGMA main.incremental_vacuum(1)", pErr);
   if (!bNew) damage = damageOf(pStmts, bx->aDomain, pErr);
@@ -373,27 +374,28 @@ void bxInstallMissing(
   BxStmts *pStmts;
   if (pErr->rc != SQLITE_OK) return;
   if (sqlite3_stricmp(zDb, "temp") == 0) { /* whichever schema it will use */
-    zDb = bxHome(bx, zDomain, &err) != 0 || bxSays(&err, "ambiguous") ||
+    zDb = bxDomainSchema(bx, zDomain, &err) != 0 ||
+                  bxErrContains(&err, "ambiguous") ||
                   sqlite3_db_readonly(bx->db, "main")
               ? 0
               : "main";
-    bxClear(&err);
+    bxErrClear(&err);
   }
   if (zDb == 0) return;
   pStmts = bxSchema(bx, zDb, pErr);
   if (pStmts == 0 || bxInstalledFormat(pStmts, pDomain, pErr) >= 0) return;
   checkSchema(pStmts, pErr);
   if (pErr->rc == SQLITE_OK && pDomain->zAdopted != 0 &&
-      bxIsThere(bx, zDb, pDomain->zAdopted)) {
+      bxTableExists(bx, zDb, pDomain->zAdopted)) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: schema %s has a table %s of another program; run "
         "SELECT blackbox_install(%Q, %Q), which takes it over, and then this "
         "statement again",
         zDb, pDomain->zAdopted, zDb, zDomain);
   }
-  bxForgetHomes(bx);
+  bxForgetDomainSchemas(bx);
   makeDomains(pStmts, zDomain, 0, pErr);
-  bxLogFollow(bx, pErr);
+  bxLogProveAll(bx, pErr);
 }
 
 BxStmts *bxInstallArguments(BxCall *p, const char **pzList) {
@@ -416,41 +418,42 @@ void bxInstall(BxCall *p) {
   sqlite3_stmt *pHold;
   int rc, bNew = 0;
   if (pStmts == 0) return;
-  bxForgetHomes(bx);
+  bxForgetDomainSchemas(bx);
   /* Inside a transaction the lock comes first, because after a read SQLite would not
   ** wait for it. Only later it is known whether the lock is needed. */
   if (!sqlite3_get_autocommit(bx->db) &&
       sqlite3_db_readonly(bx->db, pStmts->zDb) == 0 &&
-      bxCarries(bx, pStmts->zDb, "core", &p->err)) {
+      bxSchemaHasDomain(bx, pStmts->zDb, "core", &p->err)) {
     bxLock(pStmts, &lock);
     rc = lock.rc & 0xff;
     if (rc != SQLITE_BUSY && rc != SQLITE_LOCKED && rc != SQLITE_READONLY) {
-      bxPass(&p->err, &lock);
+      bxErrMove(&p->err, &lock);
     }
   }
   if (sqlite3_get_autocommit(bx->db)) {
-    bNew = bxNumber(pStmts, "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema)",
-               &p->err) == 0;
+    bNew =
+        bxQueryNumber(pStmts,
+            "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema)", &p->err) == 0;
   }
   if (allIntact(pStmts, zList, &p->err) || p->err.rc != SQLITE_OK) {
     bxReturnDomains(p, pStmts);
-    bxClear(&lock); /* the lock was not needed */
+    bxErrClear(&lock); /* the lock was not needed */
   } else if (lock.rc != SQLITE_OK) {
     p->err = lock;
   } else {
     /* In a savepoint of its own, unless it came as a row. */
-    bxRefuseInside(p);
+    bxRefuseInTransaction(p);
     /* In a file that has no page yet, so that clean-ups can give pages back. */
     if (bNew) bxExec(pStmts, "PRAGMA main.auto_vacuum = INCREMENTAL", &p->err);
     if (p->pCtx != 0) bxSavepoint(bx, p->pDef->zName, &p->err);
     if (p->err.rc != SQLITE_OK) return;
     makeDomains(pStmts, zList, bNew, &p->err);
     if (p->err.rc == SQLITE_OK) {
-      pHold = bxHold(bx, &p->err);
+      pHold = bxGuardBegin(bx, &p->err);
       vtabsIntact(pStmts, 1, &p->err);
-      bxLetGo(bx, pHold, &p->err);
+      bxGuardEnd(bx, pHold, &p->err);
     }
-    bxLogFollow(bx, &p->err);   /* of the pins of rows that were there */
+    bxLogProveAll(bx, &p->err); /* of the pins of rows that were there */
     bxReturnDomains(p, pStmts); /* before the release, which may also fail */
     if (p->pCtx != 0) bxRelease(bx, &p->err);
   }
@@ -460,8 +463,8 @@ void bxUse(BxCall *p) {
   const char *zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   char *zCopy;
   if (zDb == 0) return;
-  bxRefuseEarlier(p->bx, zDb, &p->err);
-  if (!bxCarries(p->bx, zDb, "core", &p->err)) {
+  bxRefuseOldFile(p->bx, zDb, &p->err);
+  if (!bxSchemaHasDomain(p->bx, zDb, "core", &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,
         "NotFoundError: schema %Q has no tables of blackbox; ATTACH it, and "
         "run SELECT blackbox_install(%Q)",
@@ -472,7 +475,7 @@ void bxUse(BxCall *p) {
   if (zCopy == 0) return;
   sqlite3_free(p->bx->zUse);
   p->bx->zUse = zCopy;
-  bxForgetHomes(p->bx);
+  bxForgetDomainSchemas(p->bx);
   bxReturnText(p, sqlite3_mprintf("%s", zCopy));
 }
 

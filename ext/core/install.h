@@ -11,7 +11,7 @@
 ** default. Checks that the schema exists, is not temp, and is in UTF-8. */
 BxStmts *bxInstallArguments(BxCall *p, const char **pzList);
 /* Whether a comma-separated list names the domain. NULL and 'all' name all. */
-int bxIsNamed(const char *zList, const char *zDomain);
+int bxDomainInList(const char *zList, const char *zDomain);
 /* Installs a domain, and core, in schema zDb unless they are there: for a CREATE
 ** VIRTUAL TABLE, which needs them and undoes it if it fails. For temp: in main, unless
 ** some other schema has it. */
@@ -39,11 +39,11 @@ struct BxProblems {
 void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...);
 /* An error of one check becomes a problem. But an error that does not come from
 ** the checked data, such as an interrupt, ends all checks. */
-void bxUnchecked(BxProblems *p, const char *zObject, BxErr *pErr);
+void bxProblemError(BxProblems *p, const char *zObject, BxErr *pErr);
 
 /* Each row of pOwned, an object and what is wrong with it, is a problem of zName; of
 ** more than BX_MAX_PROBLEMS it tells the number. bPart: the object has only the last
-** part of its name, which begins with zName. An error is told as bxUnchecked() does. */
+** part of its name, which begins with zName. An error is told as bxProblemError() does. */
 void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,
     int bPart, BxErr *pErr);
 

@@ -3,9 +3,9 @@
 **
 ** SQLite's json_valid() decides. But it copies the text and builds a tree of
 ** its values, and every payload of a history is checked when it is read. So
-** bxSurelyJson() is asked first. It returns 1 only for text that json_valid()
+** bxIsStrictJson() is asked first. It returns 1 only for text that json_valid()
 ** of every SQLite since 3.38 accepts: RFC 8259, not nested deeply. If it
-** returns 0, json_valid() must be asked. bxIsJsonAgain() recognises texts that
+** returns 0, json_valid() must be asked. bxIsJsonCached() recognises texts that
 ** a connection reads again by their hashes. bxJsonCut() copies a text without
 ** some of its members, and checks it in the same way.
 */
@@ -54,7 +54,7 @@ static int isDigit(const char *z) {
   return *z >= '0' && *z <= '9';
 }
 
-const char *bxSkipSpace(const char *z) {
+const char *bxJsonSkipSpace(const char *z) {
   while (*z == ' ' || *z == '\n' || *z == '\t' || *z == '\r') z++;
   return z;
 }
@@ -104,7 +104,7 @@ static const char *skipPlain(const char *z, const char *zEnd) {
   return (const char *)zByte;
 }
 
-const char *bxSkipString(const char *z, const char *zEnd) {
+const char *bxJsonSkipString(const char *z, const char *zEnd) {
   int n;
   if (*z != '"') return 0;
   z++;
@@ -137,9 +137,9 @@ static const char *skipNumber(const char *z) {
   return z;
 }
 
-const char *bxSkipScalar(const char *z, const char *zEnd) {
+const char *bxJsonSkipScalar(const char *z, const char *zEnd) {
   switch (*z) {
-    case '"': return bxSkipString(z, zEnd);
+    case '"': return bxJsonSkipString(z, zEnd);
     case 't': return strncmp(z, "true", 4) == 0 ? z + 4 : 0;
     case 'f': return strncmp(z, "false", 5) == 0 ? z + 5 : 0;
     case 'n': return strncmp(z, "null", 4) == 0 ? z + 4 : 0;
@@ -149,9 +149,9 @@ const char *bxSkipScalar(const char *z, const char *zEnd) {
 
 /* A key and its colon. */
 static const char *skipKey(const char *z, const char *zEnd) {
-  z = bxSkipString(bxSkipSpace(z), zEnd);
-  if (z != 0) z = bxSkipSpace(z);
-  return z != 0 && *z == ':' ? bxSkipSpace(z + 1) : 0;
+  z = bxJsonSkipString(bxJsonSkipSpace(z), zEnd);
+  if (z != 0) z = bxJsonSkipSpace(z);
+  return z != 0 && *z == ':' ? bxJsonSkipSpace(z + 1) : 0;
 }
 
 static int inObject(const Look *p) {
@@ -177,7 +177,7 @@ static void push(Look *p, int bObject) {
 /* The opening of a level, or the whole of an empty one. */
 static const char *skipOpening(Look *p, const char *z, int *pbEmpty) {
   int bObject = *z == '{';
-  z = bxSkipSpace(z + 1);
+  z = bxJsonSkipSpace(z + 1);
   *pbEmpty = *z == (bObject ? '}' : ']');
   if (*pbEmpty) return z + 1;
   if (p->nDepth == MAX_DEPTH) return 0;
@@ -189,9 +189,9 @@ static const char *skipOpening(Look *p, const char *z, int *pbEmpty) {
 ** that end here. */
 static const char *skipBetween(Look *p, const char *z) {
   while (p->nDepth > 0) {
-    z = bxSkipSpace(z);
+    z = bxJsonSkipSpace(z);
     if (*z == ',') {
-      return inObject(p) ? skipKey(z + 1, p->zEnd) : bxSkipSpace(z + 1);
+      return inObject(p) ? skipKey(z + 1, p->zEnd) : bxJsonSkipSpace(z + 1);
     }
     if (*z != (inObject(p) ? '}' : ']')) return 0;
     z++;
@@ -200,7 +200,7 @@ static const char *skipBetween(Look *p, const char *z) {
   return z;
 }
 
-const char *bxSkipValue(const char *z, const char *zEnd) {
+const char *bxJsonSkipValue(const char *z, const char *zEnd) {
   Look look;
   look.zEnd = zEnd;
   look.nDepth = 0;
@@ -210,19 +210,19 @@ const char *bxSkipValue(const char *z, const char *zEnd) {
       z = skipOpening(&look, z, &bEmpty);
       if (!bEmpty) continue;
     } else {
-      z = bxSkipScalar(z, zEnd);
+      z = bxJsonSkipScalar(z, zEnd);
     }
     if (z != 0 && look.nDepth > 0) z = skipBetween(&look, z);
   } while (z != 0 && look.nDepth > 0);
   return z;
 }
 
-int bxSurelyJson(const char *z, i64 n) {
+int bxIsStrictJson(const char *z, i64 n) {
   const char *zEnd = z + n;
   assert(n >= 0 && *zEnd == 0);
-  z = bxSkipValue(bxSkipSpace(z), zEnd);
+  z = bxJsonSkipValue(bxJsonSkipSpace(z), zEnd);
   assert(z == 0 || z <= zEnd);
-  return z != 0 && bxSkipSpace(z) == zEnd;
+  return z != 0 && bxJsonSkipSpace(z) == zEnd;
 }
 
 static char *putEscape(char *zOut, unsigned char c) {
@@ -241,7 +241,7 @@ static char *putEscape(char *zOut, unsigned char c) {
   return zOut + 5;
 }
 
-char *bxPutJson(char *zOut, const char *z, int n) {
+char *bxJsonWrite(char *zOut, const char *z, int n) {
   const char *zEnd = z + n;
   assert(n >= 0);
   *zOut++ = '"';
@@ -257,7 +257,7 @@ char *bxPutJson(char *zOut, const char *z, int n) {
   return zOut;
 }
 
-void bxAppendJson(sqlite3_str *pOut, const char *z, int n) {
+void bxJsonAppend(sqlite3_str *pOut, const char *z, int n) {
   const char *zEnd = z != 0 ? z + n : 0;
   sqlite3_str_appendchar(pOut, 1, '"');
   while (z < zEnd) {
@@ -276,23 +276,23 @@ int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   int bJson;
   if (pErr->rc != SQLITE_OK || z == 0) return 0;
-  if (bxSurelyJson(z, n)) return 1;
+  if (bxIsStrictJson(z, n)) return 1;
   if (memchr(z, 0, (size_t)n) != 0) return 0;
-  pStmt = bxPlain(bx->db, "SELECT " BX_JSON_VALID("?1"), pErr);
+  pStmt = bxPrepareSql(bx->db, "SELECT " BX_JSON_VALID("?1"), pErr);
   bxBind(pStmt, pErr, "b", z, n);
-  bJson = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
+  bJson = bxStep(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
   sqlite3_finalize(pStmt);
   return bJson;
 }
 
 /*---------------------------------------------------------------- seen ----*/
 
-void bxSawJson(Bx *bx, const char *z, i64 n) {
+void bxJsonRemember(Bx *bx, const char *z, i64 n) {
   sqlite3_uint64 h = bxHashOf(z, n);
   bx->aJson[h >> 56] = h;
 }
 
-int bxIsJsonAgain(Bx *bx, const char *z, i64 n, BxErr *pErr) {
+int bxIsJsonCached(Bx *bx, const char *z, i64 n, BxErr *pErr) {
   sqlite3_uint64 h = bxHashOf(z, n);
   if (bx->aJson[h >> 56] != h) {
     if (!bxIsJson(bx, z, n, pErr)) return 0;
@@ -342,8 +342,8 @@ static const char *cutMember(Cut *p, const char *z, const BxCut *aCut,
   const char *zValue = skipKey(z, p->zEnd);
   const BxCut *pCut;
   if (zValue == 0) return 0;
-  pCut = findCut(p, aCut, z, bxSkipString(z, p->zEnd), pmSeen);
-  if (pCut->eHow == BX_CUT_ALL) return bxSkipValue(zValue, p->zEnd);
+  pCut = findCut(p, aCut, z, bxJsonSkipString(z, p->zEnd), pmSeen);
+  if (pCut->eHow == BX_CUT_ALL) return bxJsonSkipValue(zValue, p->zEnd);
   if ((*pnKept)++ > 0) sqlite3_str_appendchar(p->pOut, 1, ',');
   cutAppend(p, z, zValue);
   return cutValue(p, zValue, pCut);
@@ -354,13 +354,13 @@ static const char *cutObject(Cut *p, const char *z, const BxCut *aCut) {
   int nKept = 0;
   assert(*z == '{');
   sqlite3_str_appendchar(p->pOut, 1, '{');
-  z = bxSkipSpace(z + 1);
+  z = bxJsonSkipSpace(z + 1);
   while (*z != '}') {
     z = cutMember(p, z, aCut, &mSeen, &nKept);
     if (z == 0) return 0;
-    z = bxSkipSpace(z);
+    z = bxJsonSkipSpace(z);
     if (*z != ',') break;
-    z = bxSkipSpace(z + 1);
+    z = bxJsonSkipSpace(z + 1);
     if (*z != '"') return 0;
   }
   sqlite3_str_appendchar(p->pOut, 1, '}');
@@ -370,15 +370,15 @@ static const char *cutObject(Cut *p, const char *z, const BxCut *aCut) {
 static const char *cutArray(Cut *p, const char *z, const BxCut *aCut) {
   assert(*z == '[');
   sqlite3_str_appendchar(p->pOut, 1, '[');
-  z = bxSkipSpace(z + 1);
+  z = bxJsonSkipSpace(z + 1);
   while (*z != ']') {
     if (*z != '{') p->bStrange = 1;
     z = *z == '{' ? cutObject(p, z, aCut) : cutValue(p, z, 0);
     if (z == 0) return 0;
-    z = bxSkipSpace(z);
+    z = bxJsonSkipSpace(z);
     if (*z != ',') break;
     sqlite3_str_appendchar(p->pOut, 1, ',');
-    z = bxSkipSpace(z + 1);
+    z = bxJsonSkipSpace(z + 1);
     if (*z == ']') return 0;
   }
   sqlite3_str_appendchar(p->pOut, 1, ']');
@@ -405,7 +405,7 @@ static const char *skipCharacter(const char *z) {
 
 /* Copies the first BX_CUT_CHARS characters of a string, as they are written. */
 static const char *cutText(Cut *p, const char *z) {
-  const char *zEnd = bxSkipString(z, p->zEnd), *zLast = z + 1;
+  const char *zEnd = bxJsonSkipString(z, p->zEnd), *zLast = z + 1;
   int n;
   if (zEnd == 0) return 0;
   for (n = 0; n < BX_CUT_CHARS && *zLast != '"'; n++) {
@@ -419,7 +419,7 @@ static const char *cutText(Cut *p, const char *z) {
 
 /* Copies the value at z, cut as p says. Returns its end. */
 static const char *cutValue(Cut *p, const char *z, const BxCut *pCut) {
-  BxHow eHow = pCut != 0 ? pCut->eHow : BX_CUT_NOTHING;
+  BxCutAction eHow = pCut != 0 ? pCut->eHow : BX_CUT_NOTHING;
   const char *zEnd;
   if (pCut != 0 && pCut->zKind != 0 && strchr(pCut->zKind, *z) == 0) {
     p->bStrange = 1;
@@ -431,7 +431,7 @@ static const char *cutValue(Cut *p, const char *z, const BxCut *pCut) {
     return cutArray(p, z, pCut->aInside);
   }
   if (eHow == BX_CUT_TEXT && *z == '"') return cutText(p, z);
-  zEnd = bxSkipValue(z, p->zEnd);
+  zEnd = bxJsonSkipValue(z, p->zEnd);
   if (zEnd != 0) cutAppend(p, z, zEnd);
   return zEnd;
 }
@@ -442,9 +442,9 @@ BxCutResult bxJsonCut(
   Cut cut = {pOut, zEnd, 0, 0};
   assert(pCut != 0 && pOut != 0);
   assert(n >= 0 && *zEnd == 0);
-  z = cutValue(&cut, bxSkipSpace(z), pCut);
+  z = cutValue(&cut, bxJsonSkipSpace(z), pCut);
   assert(z == 0 || z <= zEnd);
-  if (z == 0 || bxSkipSpace(z) != zEnd) return BX_CUT_UNSURE;
+  if (z == 0 || bxJsonSkipSpace(z) != zEnd) return BX_CUT_UNSURE;
   if (cut.bOdd) return BX_CUT_ODD;
   return cut.bStrange ? BX_CUT_STRANGE : BX_CUT_DONE;
 }

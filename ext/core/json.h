@@ -28,29 +28,29 @@
 
 /* 1: json_valid() accepts these n bytes, which a NUL follows. 0: ask
 ** json_valid(). */
-int bxSurelyJson(const char *z, i64 n);
+int bxIsStrictJson(const char *z, i64 n);
 /* The position after the token at z, or NULL if z is not at such a token. The
 ** terminator of the text stops them; it is at zEnd or behind. */
-const char *bxSkipSpace(const char *z);
-const char *bxSkipString(const char *z, const char *zEnd);
+const char *bxJsonSkipSpace(const char *z);
+const char *bxJsonSkipString(const char *z, const char *zEnd);
 /* a string, number or word */
-const char *bxSkipScalar(const char *z, const char *zEnd);
+const char *bxJsonSkipScalar(const char *z, const char *zEnd);
 /* A value with everything in it, nested at most 960 levels deep. */
-const char *bxSkipValue(const char *z, const char *zEnd);
+const char *bxJsonSkipValue(const char *z, const char *zEnd);
 /* Appends a text as a JSON string. */
-void bxAppendJson(sqlite3_str *pOut, const char *z, int n);
+void bxJsonAppend(sqlite3_str *pOut, const char *z, int n);
 /* Writes a text as a JSON string, without a NUL after it. Returns its end. */
-char *bxPutJson(char *zOut, const char *z, int n);
+char *bxJsonWrite(char *zOut, const char *z, int n);
 #define BX_JSON_ROOM 6 /* most bytes written for one byte, and the quotes */
 /* Whether these n bytes, which a NUL follows, are JSON. 0 for NULL. */
 int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr);
 /* Notes the hash of a text that is known to be JSON. */
-void bxSawJson(Bx *bx, const char *z, i64 n);
+void bxJsonRemember(Bx *bx, const char *z, i64 n);
 /* bxIsJson() for a text that this connection may read again: a text that was
 ** found to be JSON before is recognised by its hash, many times faster. The
 ** last 256 hashes or fewer are kept, each in the one place that its first bits
 ** name. So the time of a lookup is that of the hash, whatever the texts are. */
-int bxIsJsonAgain(Bx *bx, const char *z, i64 n, BxErr *pErr);
+int bxIsJsonCached(Bx *bx, const char *z, i64 n, BxErr *pErr);
 
 /* What to do with a member: omit it, process its members, cut a string to
 ** BX_CUT_CHARS characters, or nothing. */
@@ -60,7 +60,7 @@ typedef enum {
   BX_CUT_MEMBERS,
   BX_CUT_ELEMENTS,
   BX_CUT_TEXT
-} BxHow;
+} BxCutAction;
 
 #define BX_CUT_CHARS 100
 
@@ -69,13 +69,13 @@ typedef enum {
 ** has at most 64 entries. */
 typedef struct BxCut {
   const char *zKey;
-  BxHow eHow;
+  BxCutAction eHow;
   const char *zKind;
   const struct BxCut
       *aInside; /* list for its members, or for the members of its elements */
 } BxCut;
 
-/* The result. BX_CUT_UNSURE: bxSurelyJson() returns 0. BX_CUT_ODD: a key has an
+/* The result. BX_CUT_UNSURE: bxIsStrictJson() returns 0. BX_CUT_ODD: a key has an
 ** escape, or a key of a list occurs twice, so that the meaning is ambiguous.
 ** BX_CUT_STRANGE: a member is not of the kind in its list, or an element of
 ** BX_CUT_ELEMENTS is not an object. */

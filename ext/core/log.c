@@ -41,7 +41,7 @@ static void keepNumbers(BxStmts *p, BxErr *pErr) {
       "   -1) AS last) AS f"
       " WHERE g.n <= f.last OR"
       "  EXISTS (SELECT 1 FROM main.blackbox__leaves WHERE leaf = g.n)";
-  bxDo(p, zKeep, pErr, "");
+  bxStmtExec(p, zKeep, pErr, "");
 }
 
 void bxLogBegin(BxStmts *p, BxErr *pErr) {
@@ -53,19 +53,20 @@ void bxLogBegin(BxStmts *p, BxErr *pErr) {
   bxLock(p, pErr);
   if (pErr->rc != SQLITE_OK) return;
   keepNumbers(p, &err);
-  if (bxAsk(p, zAhead, &err, "i", (i64)BX_LOG_GAP)) {
+  if (bxQueryInt(p, zAhead, &err, "i", (i64)BX_LOG_GAP)) {
     bxLogProve(p, CALL_MOST, &err);
   }
-  if (bxMayPassOver(p, &err)) bxClear(&err);
-  bxPass(pErr, &err);
+  if (bxErrMayIgnore(p, &err)) bxErrClear(&err);
+  bxErrMove(pErr, &err);
 }
 
 i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr) {
   static const char zRow[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, reason,"
       " detail) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-  bxDo(p, zRow, pErr, "itttttt", pRow->iAt ? pRow->iAt : bxNow(), pRow->zDomain,
-      pRow->zKind, pRow->zSubject, pRow->zActor, pRow->zReason, pRow->zDetail);
+  bxStmtExec(p, zRow, pErr, "itttttt", pRow->iAt ? pRow->iAt : bxNow(),
+      pRow->zDomain, pRow->zKind, pRow->zSubject, pRow->zActor, pRow->zReason,
+      pRow->zDetail);
   return pErr->rc == SQLITE_OK ? sqlite3_last_insert_rowid(p->bx->db) : 0;
 }
 
@@ -76,7 +77,7 @@ void bxLogRefusal(BxStmts *p, const char *zDomain, const char *zRule,
       " at > ?2 AND kind = 'refusal' AND reason = ?3)";
   BxLogRow row = {zDomain, "refusal", zRule, 0, zWhy, 0, bxNow()};
   i64 iDay = row.iAt - BX_MS_PER_DAY;
-  if (bxAsk(p, zSaid, pErr, "tit", zRule, iDay, zWhy) == 0) {
+  if (bxQueryInt(p, zSaid, pErr, "tit", zRule, iDay, zWhy) == 0) {
     bxLogBegin(p, pErr);
     bxLogAppend(p, &row, pErr);
     bxLogProve(p, BX_LOG_TILE, pErr);
@@ -89,17 +90,17 @@ int bxLogRemake(BxStmts *p, BxErr *pErr) {
       " VALUES('core', 'repair', 'schema of core', json_object('missing', ?1))";
   BxErr lost;
   sqlite3_stmt *pHold;
-  const char *zDot = bxSays(pErr, "no such table: ") ? pErr->zMsg : 0;
+  const char *zDot = bxErrContains(pErr, "no such table: ") ? pErr->zMsg : 0;
   if (zDot == 0) return 0;
   zDot = strrchr(zDot, '.') ? strrchr(zDot, '.') + 1 : strstr(zDot, ": ") + 2;
   if (!bxModelMakes(p->bx->aDomain[0].zSql, zDot)) return 0;
-  lost = bxTake(pErr);
-  pHold = bxHold(p->bx, pErr);
+  lost = bxErrTake(pErr);
+  pHold = bxGuardBegin(p->bx, pErr);
   bxExec(p, p->bx->aDomain[0].zSql, pErr);
-  bxLetGo(p->bx, pHold, pErr);
+  bxGuardEnd(p->bx, pHold, pErr);
   bxLogBegin(p, pErr);
-  bxDo(p, zTell, pErr, "t", strstr(lost.zMsg, ": ") + 2);
-  bxClear(&lost);
+  bxStmtExec(p, zTell, pErr, "t", strstr(lost.zMsg, ": ") + 2);
+  bxErrClear(&lost);
   return pErr->rc == SQLITE_OK;
 }
 
@@ -143,16 +144,16 @@ void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr) {
     const BxLogField *pField = &leaf.aField[i];
     if (pField->bErased || pField->eType == SQLITE_NULL) continue;
     if (bxIsColumn(pField->zName, zNames)) {
-      bxDo(p, zHash, pErr, "itix", n, pField->zName, (i64)pField->eType,
+      bxStmtExec(p, zHash, pErr, "itix", n, pField->zName, (i64)pField->eType,
           pField->hash.a, (i64)BX_DIGEST);
     } else {
-      bxDo(p, zSalt, pErr, "itx", n, pField->zName, pField->salt.a,
+      bxStmtExec(p, zSalt, pErr, "itx", n, pField->zName, pField->salt.a,
           (i64)BX_DIGEST);
     }
   }
-  bxDo(p, zZero, pErr, "i", n);
-  bxDo(p, zBlank, pErr, "it", n, zNames);
-  bxDo(p, zTell, pErr, "it", n, zNames);
+  bxStmtExec(p, zZero, pErr, "i", n);
+  bxStmtExec(p, zBlank, pErr, "it", n, zNames);
+  bxStmtExec(p, zTell, pErr, "it", n, zNames);
 }
 
 /*--------------------------------------------------------------- proving ----*/
@@ -171,7 +172,7 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pLog->p, zRows, pErr);
   bxBind(pStmt, pErr, "ii", pLog->now.n, nMost);
   bxDigestTwo("", 0, "", 0, none.a);
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     BxLeaf leaf;
     if (isAhead(pLog, sqlite3_column_int64(pStmt, 0))) break;
     while (pLog->now.n + 1 < sqlite3_column_int64(pStmt, 0) &&
@@ -181,7 +182,7 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
     bxLogLeaf(pLog->p, pStmt, 0, &leaf, pErr);
     bxLogAddLeaf(pLog, &leaf.fields, leaf.bKept, pErr);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 /* Tells what was damaged. Returns the n of the row. */
@@ -221,29 +222,29 @@ static i64 pullRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
       " WHERE n > ?3 AND kind IN ('unpin', 'complete', 'pin')"
       " AND detail = '{\"pin\":' || ?1 || '}'";
   BxStmts *p = pLog->p;
-  i64 iTo = pLog->now.n, iFirst = bxAsk(p, zNext, pErr, "i", iTo);
+  i64 iTo = pLog->now.n, iFirst = bxQueryInt(p, zNext, pErr, "i", iTo);
   sqlite3_stmt *pStmt;
   int i;
   if (iFirst == 0 || !isAhead(pLog, iFirst)) return 0;
   if (nMost > BX_LOG_GAP) nMost = BX_LOG_GAP;
   pStmt = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)",
-      bxAskText(p, zAhead, pErr, "ii", iTo, nMost), pErr);
-  while (bxRow(pStmt, pErr)) {
+      bxQueryText(p, zAhead, pErr, "ii", iTo, nMost), pErr);
+  while (bxStep(pStmt, pErr)) {
     i64 iFrom = sqlite3_column_int64(pStmt, 0);
-    bxDo(p, zPull, pErr, "ii", iFrom, ++iTo);
+    bxStmtExec(p, zPull, pErr, "ii", iFrom, ++iTo);
     /* what names the row by its n gets its new number */
-    bxDo(p, zStep, pErr, "ii", iFrom, iTo);
-    bxDo(p, zUnpin, pErr, "iii", iFrom, iTo, pLog->now.n);
+    bxStmtExec(p, zStep, pErr, "ii", iFrom, iTo);
+    bxStmtExec(p, zUnpin, pErr, "iii", iFrom, iTo, pLog->now.n);
     for (i = 0; i < p->bx->nDomain; i++) {
       BxErr err = {SQLITE_OK, 0};
       const char *zPins = p->bx->aDomain[i].zPins;
       if (zPins == 0) continue;
-      bxExecPlain(p->bx,
+      bxExecSql(p->bx,
           bxPrintf(&err, "UPDATE \"%w\".%s SET n = %lld WHERE n = %lld", p->zDb,
               zPins, iTo, iFrom),
           &err);
-      if (bxSays(&err, "no such table")) bxClear(&err);
-      bxPass(pErr, &err);
+      if (bxErrContains(&err, "no such table")) bxErrClear(&err);
+      bxErrMove(pErr, &err);
     }
   }
   sqlite3_finalize(pStmt);
@@ -278,13 +279,14 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
     iRepair = tellTree(&log, nTold, pErr);
   }
   nBefore = log.now.n;
-  if (bxAsk(p, zNewest, pErr, "") < nBefore) keepNumbers(p, pErr);
-  if (bxAsk(p, zOver, pErr, "i", iMinute)) {
-    bxDo(p, zClose, pErr, "i", iMinute);
-    bxDo(p, zClosed, pErr, "i", iMinute);
+  if (bxQueryInt(p, zNewest, pErr, "") < nBefore) keepNumbers(p, pErr);
+  if (bxQueryInt(p, zOver, pErr, "i", iMinute)) {
+    bxStmtExec(p, zClose, pErr, "i", iMinute);
+    bxStmtExec(p, zClosed, pErr, "i", iMinute);
   }
-  if (bxAsk(p, zNewest, pErr, "") <= nBefore || pErr->rc != SQLITE_OK) return 0;
-  if (bxLogMendFrontier(&log, pErr)) iRepair = tellTree(&log, nBefore, pErr);
+  if (bxQueryInt(p, zNewest, pErr, "") <= nBefore || pErr->rc != SQLITE_OK)
+    return 0;
+  if (bxLogRepairFrontier(&log, pErr)) iRepair = tellTree(&log, nBefore, pErr);
   takeRows(&log, nMost, pErr);
   while (pullRows(&log, nMost, pErr) > 0) takeRows(&log, nMost, pErr);
   if (log.iReplaced > 0) {
@@ -292,7 +294,7 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
         bxPrintf(pErr, "{\"leaf\":%lld}", log.iReplaced), pErr);
     takeRows(&log, 1, pErr);
   }
-  nStep = log.now.n < bxAsk(p, zNewest, pErr, "")
+  nStep = log.now.n < bxQueryInt(p, zNewest, pErr, "")
               ? 0
               : 1 + (log.now.n - nBefore) / BX_LOG_TILE;
   for (; nStep > 0 && bxLogFold(&log, pErr); nStep--) {
@@ -301,9 +303,9 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   bxLogSave(&log, pErr);
   if (pErr->rc != SQLITE_OK && log.now.n > nBefore &&
       sqlite3_txn_state(p->bx->db, p->zDb) == SQLITE_TXN_WRITE) {
-    bxLogCut(&log, nBefore, &cut); /* what it can */
-    bxDo(p, zForget, &cut, "i", iRepair);
-    bxClear(&cut);
+    bxLogTruncate(&log, nBefore, &cut); /* what it can */
+    bxStmtExec(p, zForget, &cut, "i", iRepair);
+    bxErrClear(&cut);
     return 0;
   }
   return log.now.n - nBefore;
@@ -313,17 +315,17 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
 void bxLogNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr) {
   static const char zAny[] = "SELECT 1 FROM main.retention__in_force LIMIT 1";
   BxErr err = {SQLITE_OK, 0};
-  int i, bAny = pErr->rc == SQLITE_OK && bxAsk(p, zAny, &err, "");
+  int i, bAny = pErr->rc == SQLITE_OK && bxQueryInt(p, zAny, &err, "");
   for (i = 0; bAny && i < p->bx->nDomain; i++) {
     const BxDomain *pDomain = &p->bx->aDomain[i];
     if (pDomain->xNoteHeld == 0) continue;
     pDomain->xNoteHeld(p, nMost, &err);
   }
-  if (bxMayPassOver(p, &err)) bxClear(&err);
-  bxPass(pErr, &err);
+  if (bxErrMayIgnore(p, &err)) bxErrClear(&err);
+  bxErrMove(pErr, &err);
 }
 
-void bxLogFollow(Bx *bx, BxErr *pErr) {
+void bxLogProveAll(Bx *bx, BxErr *pErr) {
   BxStmts *p;
   for (p = bx->pStmts; p != 0 && pErr->rc == SQLITE_OK; p = p->pNext) {
     BxErr err = {SQLITE_OK, 0};
@@ -333,7 +335,7 @@ void bxLogFollow(Bx *bx, BxErr *pErr) {
     }
     bxLogNoteHeld(p, BX_HELD_SOME, &err);
     bxLogProve(p, CALL_MOST, &err);
-    if (bxMayPassOver(p, &err)) bxClear(&err);
-    bxPass(pErr, &err);
+    if (bxErrMayIgnore(p, &err)) bxErrClear(&err);
+    bxErrMove(pErr, &err);
   }
 }

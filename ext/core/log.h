@@ -54,7 +54,7 @@ void bxLogNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr);
 i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr);
 /* The same at the end of a call, in its transaction, for each schema that it has
 ** written. What is wrong with the tree does not make the call fail. */
-void bxLogFollow(Bx *bx, BxErr *pErr);
+void bxLogProveAll(Bx *bx, BxErr *pErr);
 
 /*--------------------------------------------------- log_leaf.c: leaf ----*/
 
@@ -141,16 +141,16 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr);
 ** says is not used: returns 1, and *pnTold is the size that it told. */
 int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr);
 /* If the leaves have another root, it is theirs from now on: returns 1. */
-int bxLogMendFrontier(BxLog *pLog, BxErr *pErr);
+int bxLogRepairFrontier(BxLog *pLog, BxErr *pErr);
 /* Adds the leaf after the last one. bKept: its row is no receipt. */
 void bxLogAddLeaf(
     BxLog *pLog, const MerkleHash *pFields, int bKept, BxErr *pErr);
 /* Writes the row, with which new leaves count. */
 void bxLogSave(BxLog *pLog, BxErr *pErr);
 /* Removes the leaves from n on that were added. */
-void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr);
+void bxLogTruncate(BxLog *pLog, i64 n, BxErr *pErr);
 /* The key of a subtree in blackbox__leaves. */
-i64 bxLogNode(int nHeight, i64 iIndex);
+i64 bxLogNodeKey(int nHeight, i64 iIndex);
 
 /*--------------------------------------------------- log_fold.c: fold ----*/
 

@@ -48,8 +48,8 @@ static void keepWay(Fold *p, i64 iLeaf) {
     i64 iIndex = i < BX_LOG_LEVEL ? iLeaf >> i ^ 1 : iLeaf;
     MerkleHash hash;
     pLog->tree.xGet(&pLog->tree, nHeight, iIndex, &hash, p->pErr);
-    bxDo(pLog->p, zKeep, p->pErr, "ix", bxLogNode(nHeight, iIndex), hash.a,
-        (i64)BX_DIGEST);
+    bxStmtExec(pLog->p, zKeep, p->pErr, "ix", bxLogNodeKey(nHeight, iIndex),
+        hash.a, (i64)BX_DIGEST);
   }
 }
 
@@ -77,15 +77,15 @@ static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
     int n = 0;
     sqlite3_stmt *pStmt = bxStmt(pStmts, zNeeded, p->pErr);
     bxBind(pStmt, p->pErr, "i", i);
-    while (n < NEEDED && bxRow(pStmt, p->pErr)) {
+    while (n < NEEDED && bxStep(pStmt, p->pErr)) {
       aNeeded[n++] = sqlite3_column_int64(pStmt, 0);
     }
-    bxDone(pStmt, p->pErr);
+    bxReset(pStmt, p->pErr);
     if (n == NEEDED) continue;
-    if (bxAsk(pStmts, zLeaves, p->pErr, "i", i) == BX_LOG_TILE) {
+    if (bxQueryInt(pStmts, zLeaves, p->pErr, "i", i) == BX_LOG_TILE) {
       while (n > 0) keepWay(p, aNeeded[--n]);
     }
-    bxDo(pStmts, zDrop, p->pErr, "i", i);
+    bxStmtExec(pStmts, zDrop, p->pErr, "i", i);
   }
 }
 
@@ -110,15 +110,15 @@ static void foldRange(Fold *p) {
   i64 iFirst = p->iFirst, i;
   assert(p->iFirst <= p->iEnd);
   if (p->iEnd == iFirst) return;
-  i = bxAsk(pStmts, zBefore, p->pErr, "i", iFirst);
+  i = bxQueryInt(pStmts, zBefore, p->pErr, "i", iFirst);
   if (i > 0) iFirst = i - 1;
-  bxDo(pStmts, zDelete, p->pErr, "i", iFirst);
-  bxDo(pStmts, zAfter, p->pErr, "ii", iFirst, p->iEnd);
+  bxStmtExec(pStmts, zDelete, p->pErr, "i", iFirst);
+  bxStmtExec(pStmts, zAfter, p->pErr, "ii", iFirst, p->iEnd);
   if (sqlite3_changes(pStmts->bx->db) == 0) {
-    bxDo(pStmts, zInsert, p->pErr, "iii", iFirst, p->iEnd,
+    bxStmtExec(pStmts, zInsert, p->pErr, "iii", iFirst, p->iEnd,
         bxLogKept(pStmts, p->iEnd - 1, p->pErr));
   }
-  bxDo(pStmts, zRows, p->pErr, "ii", p->iFirst, p->iEnd);
+  bxStmtExec(pStmts, zRows, p->pErr, "ii", p->iFirst, p->iEnd);
   dropTiles(p, p->iFirst, p->iEnd - 1);
 }
 
@@ -130,7 +130,7 @@ static int areLeaves(Fold *p, const char *zRows) {
   sqlite3_stmt *pStmt = bxStmt(pLog->p, zNumbers, p->pErr);
   int bSame = 1;
   bxBind(pStmt, p->pErr, "t", zRows);
-  while (bSame && bxRow(pStmt, p->pErr)) {
+  while (bSame && bxStep(pStmt, p->pErr)) {
     i64 n = sqlite3_column_int64(pStmt, 0);
     BxLeaf leaf;
     MerkleHash hash;
@@ -138,7 +138,7 @@ static int areLeaves(Fold *p, const char *zRows) {
     bSame = bxLogLeafOf(pLog->p, n, &leaf, 0, p->pErr) &&
             bxLogIsLeaf(pLog->p, &leaf, &hash, p->pErr);
   }
-  bxDone(pStmt, p->pErr);
+  bxReset(pStmt, p->pErr);
   return bSame;
 }
 
@@ -174,17 +174,17 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   static const char zLast[] = "SELECT max(n) FROM main.blackbox__log";
   static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n > ?1";
   BxStmts *pStmts = p->pLog->p;
-  i64 iLast = bxAsk(pStmts, zLast, p->pErr, "");
+  i64 iLast = bxQueryInt(pStmts, zLast, p->pErr, "");
   sqlite3_stmt *pStmt;
   char *zRows;
   if (p->pErr->rc != SQLITE_OK) return; /* iLast is not known */
-  zRows = bxAskText(pStmts, zChoose, p->pErr, "iii", iFrom, iTo, iBefore);
+  zRows = bxQueryText(pStmts, zChoose, p->pErr, "iii", iFrom, iTo, iBefore);
   if (areLeaves(p, zRows)) {
-    bxDo(pStmts, zSums, p->pErr, "t", zRows);
+    bxStmtExec(pStmts, zSums, p->pErr, "t", zRows);
     pStmt = bxStmt(pStmts, zNumbers, p->pErr);
     p->iFirst = p->iEnd = 0;
     bxBind(pStmt, p->pErr, "t", zRows);
-    while (bxRow(pStmt, p->pErr)) {
+    while (bxStep(pStmt, p->pErr)) {
       i64 iLeaf = sqlite3_column_int64(pStmt, 0) - 1;
       if (iLeaf != p->iEnd) {
         foldRange(p);
@@ -192,14 +192,14 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
       }
       p->iEnd = iLeaf + 1;
     }
-    bxDone(pStmt, p->pErr);
+    bxReset(pStmt, p->pErr);
     foldRange(p);
   }
   sqlite3_free(zRows);
   if (p->pErr->rc != SQLITE_OK) {
     BxErr err = {SQLITE_OK, 0};
-    bxDo(pStmts, zForget, &err, "i", iLast);
-    bxClear(&err);
+    bxStmtExec(pStmts, zForget, &err, "i", iLast);
+    bxErrClear(&err);
   }
 }
 
@@ -214,22 +214,22 @@ int bxLogFold(BxLog *pLog, BxErr *pErr) {
   Fold fold = {pLog, 0, 0, &err};
   i64 iNow = bxNow(), iBefore = iNow - DAYS * (i64)BX_MS_PER_DAY, iTo, iYoung;
   iBefore -= iBefore % BX_MS_PER_DAY;
-  if (!bxAsk(pLog->p, zFirst, pErr, "iii", pLog->iFold, iBefore, iNow) ||
+  if (!bxQueryInt(pLog->p, zFirst, pErr, "iii", pLog->iFold, iBefore, iNow) ||
       !bxTrustedTime(pLog->p, 0, pErr)) {
     return 0;
   }
   iTo = pLog->iFold + STEP - 1;
   if (iTo > pLog->now.n) iTo = pLog->now.n;
-  iYoung =
-      bxAsk(pLog->p, zYoung, &err, "iiii", pLog->iFold, iTo, iBefore, iNow);
+  iYoung = bxQueryInt(
+      pLog->p, zYoung, &err, "iiii", pLog->iFold, iTo, iBefore, iNow);
   if (iYoung > 0) iTo = iYoung - 1;
   if (err.rc != SQLITE_OK || iTo < pLog->iFold) {
-    bxPass(pErr, &err);
+    bxErrMove(pErr, &err);
     return 0;
   }
   foldRows(&fold, pLog->iFold, iTo, iBefore);
   pLog->iFold = iTo + 1;
-  if (bxMayPassOver(pLog->p, &err)) bxClear(&err);
-  bxPass(pErr, &err);
+  if (bxErrMayIgnore(pLog->p, &err)) bxErrClear(&err);
+  bxErrMove(pErr, &err);
   return 1;
 }

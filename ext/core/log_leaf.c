@@ -66,12 +66,12 @@ static void readErased(BxStmts *p, i64 n, BxLogField *pField, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(p, zErased, pErr);
   memset(&pField->salt, 0, sizeof(pField->salt));
   bxBind(pStmt, pErr, "it", n, pField->zName);
-  if (bxRow(pStmt, pErr) && !bxLogReadHash(pStmt, 0, &pField->salt) &&
+  if (bxStep(pStmt, pErr) && !bxLogReadHash(pStmt, 0, &pField->salt) &&
       pField->eType == SQLITE_NULL && bxLogReadHash(pStmt, 1, &pField->hash)) {
     pField->eType = sqlite3_column_int(pStmt, 2);
     pField->bErased = 1;
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 static void appendHex(
@@ -98,7 +98,7 @@ static void appendShown(
     sqlite3_str_appendf(pOut, ",\"value\":%lld", (i64)u);
   } else if (eType == SQLITE_TEXT && n < 0x7fffffff && bxIsUtf8(a, (int)n)) {
     sqlite3_str_appendall(pOut, ",\"value\":");
-    bxAppendJson(pOut, (const char *)a, (int)n);
+    bxJsonAppend(pOut, (const char *)a, (int)n);
   } else {
     appendHex(pOut, ",\"hex\":\"", a, n);
   }
@@ -176,7 +176,7 @@ static void addFields(
   int i, n = sqlite3_data_count(pStmt);
   if (n > 0) pLeaf->ePin = BX_PIN_HERE;
   for (i = 2; i < n; i++) {
-    const char *zName = bxGot((void *)sqlite3_column_name(pStmt, i), pErr);
+    const char *zName = bxCheckMem((void *)sqlite3_column_name(pStmt, i), pErr);
     if (zName != 0) addField(p, pLeaf, zName, pStmt, i, pErr);
   }
 }
@@ -189,13 +189,13 @@ static void addPinned(BxStmts *p, BxLeaf *pLeaf, const char *zLogged,
   if (pErr->rc != SQLITE_OK) return;
   pStmt = bxStmt(p, zLogged, &err);
   bxBind(pStmt, &err, "iv", pLeaf->n, pSubject);
-  if (bxRow(pStmt, &err)) addFields(p, pLeaf, pStmt, &err);
-  bxDone(pStmt, &err);
-  if (bxSays(&err, "no such table")) {
+  if (bxStep(pStmt, &err)) addFields(p, pLeaf, pStmt, &err);
+  bxReset(pStmt, &err);
+  if (bxErrContains(&err, "no such table")) {
     pLeaf->ePin = BX_PIN_UNKNOWN;
-    bxClear(&err);
+    bxErrClear(&err);
   }
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
 }
 
 const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
@@ -252,7 +252,7 @@ i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr) {
   static const char zKept[] =
       "SELECT kept FROM main.blackbox__leaves WHERE leaf = ?1 UNION ALL "
       "SELECT kept FROM main.blackbox__folded WHERE ?1 BETWEEN first AND last";
-  return bxAsk(p, zKept, pErr, "i", iLeaf);
+  return bxQueryInt(p, zKept, pErr, "i", iLeaf);
 }
 
 int bxLogIsLeaf(
@@ -269,10 +269,10 @@ int bxLogLeafOf(
   sqlite3_stmt *pStmt = bxStmt(p, zRow, pErr);
   int bRow;
   bxBind(pStmt, pErr, "i", n);
-  bRow = bxRow(pStmt, pErr);
+  bRow = bxStep(pStmt, pErr);
   pOut->pShown = pShown;
   if (bRow) makeLeaf(p, pStmt, 0, pOut, pErr);
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   pOut->aSalt = 0;
   return bRow && pErr->rc == SQLITE_OK;
 }

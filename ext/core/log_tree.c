@@ -24,7 +24,7 @@ SQLITE_EXTENSION_INIT3
 
 /* Levels are in the bits from 48 on. Below are heights between them, and the leaves that
 ** a fold keeps. (They are less than 0, so that a new leaf is the last row.) */
-i64 bxLogNode(int nHeight, i64 iIndex) {
+i64 bxLogNodeKey(int nHeight, i64 iIndex) {
   assert(nHeight >= 0 && iIndex >= 0);
   if (nHeight < BX_LOG_LEVEL) return -((i64)(nHeight + 1) << 40) - iIndex;
   assert(nHeight % BX_LOG_LEVEL == 0);
@@ -47,23 +47,23 @@ static void getSubtree(
   MerkleHash hash;
   sqlite3_stmt *pStmt = bxStmt(p, nLevel == 0 ? zLeaves : zNodes, pErr);
   memset(pOut, 0, sizeof(*pOut));
-  if (nLevel > 0) iFirst = bxLogNode(nLevel, iFirst);
+  if (nLevel > 0) iFirst = bxLogNodeKey(nLevel, iFirst);
   bxBind(
       pStmt, pErr, "ii", iFirst, nLevel == 0 ? iFirst + n - 1 : iFirst - n + 1);
-  while (bxRow(pStmt, pErr) && bxLogReadHash(pStmt, 0, &hash)) {
+  while (bxStep(pStmt, pErr) && bxLogReadHash(pStmt, 0, &hash)) {
     bxFrontierAdd(&part, &hash, 0, 0);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (part.n != n && nLevel == 0) { /* folded: the node itself */
-    iFirst = bxLogNode(nHeight, iIndex);
+    iFirst = bxLogNodeKey(nHeight, iIndex);
     pStmt = bxStmt(p, zNodes, pErr);
     bxBind(pStmt, pErr, "ii", iFirst, iFirst);
     memset(&part, 0, sizeof(part));
-    if (bxRow(pStmt, pErr) && bxLogReadHash(pStmt, 0, &hash)) {
+    if (bxStep(pStmt, pErr) && bxLogReadHash(pStmt, 0, &hash)) {
       bxFrontierAdd(&part, &hash, 0, 0);
       n = 1;
     }
-    bxDone(pStmt, pErr);
+    bxReset(pStmt, pErr);
   }
   assert(part.n <= n);
   if (part.n == n) {
@@ -87,7 +87,7 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr) {
   pLog->p = p;
   if (pErr->rc != SQLITE_OK) return;
   pStmt = bxStmt(p, zTree, pErr);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     const char *zOrigin = bxColumnText(pStmt, 0, pErr);
     const void *a = sqlite3_column_blob(pStmt, 2);
     int nByte = sqlite3_column_bytes(pStmt, 2);
@@ -104,7 +104,7 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr) {
     if (bGood) pLog->now.nHash = nHash;
     if (bGood && nByte > 0) memcpy(pLog->now.a, a, (size_t)nByte);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (bGood) return;
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: the row of blackbox__tree is missing or damaged, so "
@@ -122,12 +122,12 @@ int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
   i64 n;
   bxLogOpen(pLog, p, &err);
   *pnTold = pLog->now.n;
-  if (err.rc == SQLITE_OK && bxAsk(p, zEnds, &err, "i", pLog->now.n)) {
+  if (err.rc == SQLITE_OK && bxQueryInt(p, zEnds, &err, "i", pLog->now.n)) {
     pLog->nKept = bxLogKept(p, pLog->now.n - 1, pErr);
     return 0;
   }
-  if (err.rc == SQLITE_CORRUPT_VTAB && pLog->zOrigin[0] != 0) bxClear(&err);
-  n = bxAsk(p, zLeaves, &err, "");
+  if (err.rc == SQLITE_CORRUPT_VTAB && pLog->zOrigin[0] != 0) bxErrClear(&err);
+  n = bxQueryInt(p, zLeaves, &err, "");
   if (n < 0 || n >= MOST_LEAVES) {
     bxFail(&err, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: blackbox__leaves has a leaf %lld, which cannot "
@@ -138,12 +138,12 @@ int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
     bxMerkleFrontier(&pLog->tree, n, &pLog->now, &err);
   }
   pLog->nKept = bxLogKept(p, n - 1, &err);
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
   return 1;
 }
 
 /* (If a hash is missing the root that is stored is the best that there is.) */
-int bxLogMendFrontier(BxLog *pLog, BxErr *pErr) {
+int bxLogRepairFrontier(BxLog *pLog, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   Frontier now;
   bxMerkleFrontier(&pLog->tree, pLog->now.n, &now, &err);
@@ -152,8 +152,8 @@ int bxLogMendFrontier(BxLog *pLog, BxErr *pErr) {
     pLog->now = now;
     return 1;
   }
-  if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
-  bxPass(pErr, &err);
+  if (err.rc == SQLITE_CORRUPT_VTAB) bxErrClear(&err);
+  bxErrMove(pErr, &err);
   return 0;
 }
 
@@ -169,8 +169,8 @@ static void storeNode(
       "INSERT OR REPLACE INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
   NodeTo *pTo = (NodeTo *)pArg;
   if (nHeight % BX_LOG_LEVEL != 0 || pTo->pErr->rc != SQLITE_OK) return;
-  bxDo(pTo->p, zNode, pTo->pErr, "ix", bxLogNode(nHeight, iIndex), pHash->a,
-      (i64)BX_DIGEST);
+  bxStmtExec(pTo->p, zNode, pTo->pErr, "ix", bxLogNodeKey(nHeight, iIndex),
+      pHash->a, (i64)BX_DIGEST);
 }
 
 void bxLogAddLeaf(
@@ -188,9 +188,10 @@ void bxLogAddLeaf(
   assert(pLog->now.n < MOST_LEAVES && (bKept & ~1) == 0);
   pLog->nKept += bKept;
   hash = bxLogLeafHash(i + 1, pLog->nKept, pFields);
-  bxDo(pLog->p, zLeaf, pErr, "ixi", i, hash.a, (i64)BX_DIGEST, pLog->nKept);
+  bxStmtExec(
+      pLog->p, zLeaf, pErr, "ixi", i, hash.a, (i64)BX_DIGEST, pLog->nKept);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(pLog->p->bx->db) == 0) {
-    bxDo(
+    bxStmtExec(
         pLog->p, zReplace, pErr, "ixi", i, hash.a, (i64)BX_DIGEST, pLog->nKept);
     pLog->iReplaced = i;
   }
@@ -203,11 +204,11 @@ void bxLogSave(BxLog *pLog, BxErr *pErr) {
   static const char zSave[] =
       "UPDATE main.blackbox__tree SET size = ?1, frontier = ?2, fold = ?3"
       " WHERE one = 1";
-  bxDo(pLog->p, zSave, pErr, "ixi", pLog->now.n, pLog->now.a,
+  bxStmtExec(pLog->p, zSave, pErr, "ixi", pLog->now.n, pLog->now.a,
       (i64)pLog->now.nHash * BX_DIGEST, pLog->iFold);
 }
 
-void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr) {
+void bxLogTruncate(BxLog *pLog, i64 n, BxErr *pErr) {
   static const char zNodes[] =
       "DELETE FROM main.blackbox__leaves WHERE leaf <= ?1 AND leaf > ?2";
   static const char zLeaves[] =
@@ -216,8 +217,8 @@ void bxLogCut(BxLog *pLog, i64 n, BxErr *pErr) {
   int nHeight;
   assert(n <= iEnd);
   for (nHeight = BX_LOG_LEVEL; nHeight < 40; nHeight += BX_LOG_LEVEL) {
-    bxDo(pLog->p, zNodes, pErr, "ii", bxLogNode(nHeight, n >> nHeight),
-        bxLogNode(nHeight, iEnd >> nHeight));
+    bxStmtExec(pLog->p, zNodes, pErr, "ii", bxLogNodeKey(nHeight, n >> nHeight),
+        bxLogNodeKey(nHeight, iEnd >> nHeight));
   }
-  bxDo(pLog->p, zLeaves, pErr, "ii", n, iEnd);
+  bxStmtExec(pLog->p, zLeaves, pErr, "ii", n, iEnd);
 }

@@ -80,16 +80,16 @@ static const char zRowQueries[] =
 ** Returns whether there are any. */
 static int modelRows(BxStmts *p, sqlite3 *pModel, const char *zTable, int bRows,
     sqlite3_str *pFound, BxErr *pErr) {
-  sqlite3_stmt *pQueries = bxPlain(pModel, zRowQueries, pErr);
+  sqlite3_stmt *pQueries = bxPrepareSql(pModel, zRowQueries, pErr);
   sqlite3_stmt *pRows = 0;
   int bAny = 0;
   bxBind(pQueries, pErr, "t", zTable);
-  if (bxRow(pQueries, pErr)) {
-    pRows = bxPlain(pModel, bxColumnText(pQueries, 0, pErr), pErr);
+  if (bxStep(pQueries, pErr)) {
+    pRows = bxPrepareSql(pModel, bxColumnText(pQueries, 0, pErr), pErr);
   }
-  if (bxRow(pRows, pErr)) bAny = sqlite3_column_int(pRows, 0) > 0;
+  if (bxStep(pRows, pErr)) bAny = sqlite3_column_int(pRows, 0) > 0;
   if (bAny && bRows && sqlite3_column_int(pQueries, 2)) {
-    char *z = bxAskText(p, bxColumnText(pQueries, 1, pErr), pErr, "t",
+    char *z = bxQueryText(p, bxColumnText(pQueries, 1, pErr), pErr, "t",
         bxColumnText(pRows, 1, pErr));
     if (z != 0) sqlite3_str_appendf(pFound, "%s,", z);
     sqlite3_free(z);
@@ -161,16 +161,16 @@ static const char zStates[] =
 sqlite3_stmt *bxFound(
     BxStmts *p, const char *zSql, int bRows, const char *zQuery, BxErr *pErr) {
   sqlite3 *pModel = bxModel(p, zSql, pErr);
-  sqlite3_stmt *pObjects = bxPlain(pModel, zObjects, pErr), *pStmt;
+  sqlite3_stmt *pObjects = bxPrepareSql(pModel, zObjects, pErr), *pStmt;
   sqlite3_str *pFound = sqlite3_str_new(p->bx->db);
   char *z;
   assert(strncmp(zQuery, BX_FOUND, sizeof(BX_FOUND) - 1) == 0);
   sqlite3_str_appendchar(pFound, 1, '[');
-  if (bxRow(pObjects, pErr)) {
+  if (bxStep(pObjects, pErr)) {
     pStmt = bxPrepare(p, zStates, pErr);
     bxBind(pStmt, pErr, "ttttt", bxColumnText(pObjects, 0, pErr), p->zDb,
         p->zTable, zSql, "CREATE TABLE IF NOT EXISTS main.@");
-    while (bxRow(pStmt, pErr)) {
+    while (bxStep(pStmt, pErr)) {
       const char *zType = bxColumnText(pStmt, 0, pErr);
       const char *zName = bxColumnText(pStmt, 1, pErr);
       int eState = sqlite3_column_int(pStmt, 3), bFilled = 0;
@@ -180,7 +180,7 @@ sqlite3_stmt *bxFound(
       }
       if (pErr->rc != SQLITE_OK || sqlite3_column_int(pStmt, 2)) continue;
       sqlite3_str_appendf(pFound, "[\"%s\",", zType);
-      bxAppendJson(pFound, zName, (int)strlen(zName));
+      bxJsonAppend(pFound, zName, (int)strlen(zName));
       sqlite3_str_appendf(pFound, ",\"\",%d,%d,%d],", eState, bFilled,
           sqlite3_column_int(pStmt, 4));
     }
@@ -189,7 +189,7 @@ sqlite3_stmt *bxFound(
   sqlite3_finalize(pObjects);
   sqlite3_close(pModel);
   sqlite3_str_appendall(pFound, "0]"); /* (after a comma) */
-  z = bxFinish(pFound, pErr);
+  z = bxStrFinish(pFound, pErr);
   pStmt = bxPrepare(p, zQuery, pErr);
   bxBind(pStmt, pErr, "c", z);
   sqlite3_free(z);

@@ -40,9 +40,9 @@ int bxCost(BxStmts *p, const char *zModel, i64 nModel, i64 iTime,
       tokens(pTokens->nCacheWrite1h, nWrite),
       tokens(pTokens->nCacheRead, nMost), nOutput,
       tokens(pTokens->nReasoning, nOutput));
-  bPriced = bxRow(pStmt, pErr) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL;
+  bPriced = bxStep(pStmt, pErr) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL;
   if (bPriced) *prCost = sqlite3_column_double(pStmt, 0);
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   return bPriced && pErr->rc == SQLITE_OK;
 }
 
@@ -100,21 +100,21 @@ void bxLoadPrices(BxCall *p) {
   const char *zList = bxText(p->aArg[0], "list", 1000000000, 0, &p->err);
   const char *zName = bxText(p->aArg[1], "name", 1000, 0, &p->err);
   const char *zGiven = bxText(bxArg(p, 2), "date", 100, 1, &p->err);
-  BxStmts *pHome = bxHome(p->bx, "core", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "core", &p->err);
   char zDigest[80], *zDate;
   unsigned char aDigest[BX_DIGEST];
   i64 nModel = 0;
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
   if (p->err.rc == SQLITE_OK &&
-      (*bxSkipSpace(zList) != '{' ||
+      (*bxJsonSkipSpace(zList) != '{' ||
           !bxIsJson(p->bx, zList, (i64)strlen(zList), &p->err))) {
     bxFail(&p->err, SQLITE_CONSTRAINT,
         "ValidationError: list must be a JSON object of models, such as "
         "{\"a-model\":{\"input\":5,\"output\":25}}, in USD for a million "
         "tokens; check the file");
   }
-  zDate = bxAskText(pHome, zDateSaid, &p->err, "tt", zGiven, zList);
+  zDate = bxQueryText(pHome, zDateSaid, &p->err, "tt", zGiven, zList);
   if (zDate == 0) {
     bxFail(&p->err, SQLITE_CONSTRAINT,
         "ValidationError: date must be the date of the list, such as "
@@ -122,7 +122,7 @@ void bxLoadPrices(BxCall *p) {
         zGiven);
   }
   if (p->err.rc == SQLITE_OK) {
-    nModel = bxAsk(pHome, zModels, &p->err, "t-t", zList, zDate);
+    nModel = bxQueryInt(pHome, zModels, &p->err, "t-t", zList, zDate);
   }
   if (p->err.rc == SQLITE_OK && nModel == 0) {
     bxFail(&p->err, SQLITE_CONSTRAINT,
@@ -134,8 +134,8 @@ void bxLoadPrices(BxCall *p) {
     bxDigestTwo(zList, strlen(zList), "", 0, aDigest);
     memcpy(zDigest, "sha256:", 7);
     bxHex(aDigest, BX_DIGEST, zDigest + 7);
-    bxDo(pHome, zUnlist, &p->err, "t-t", zList, zDate);
-    bxDo(pHome, zEnlist, &p->err, "tttt", zList, zName, zDate, zDigest);
+    bxStmtExec(pHome, zUnlist, &p->err, "t-t", zList, zDate);
+    bxStmtExec(pHome, zEnlist, &p->err, "tttt", zList, zName, zDate, zDigest);
   }
   if (p->err.rc == SQLITE_OK) bxReturnInt(p, nModel);
   sqlite3_free(zDate);

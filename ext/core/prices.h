@@ -5,7 +5,7 @@
 #define BX_PRICES_H
 
 #include "command.h"
-#include "places.h"
+#include "json_path.h"
 
 /* clang-format off */
 /* Of a call: how much of the name of its model is the vendor before the last /, and

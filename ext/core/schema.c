@@ -11,7 +11,8 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 #include <sys/stat.h>
 
-int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
+int bxSchemaHasDomain(
+    Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
   const BxDomain *pDomain = bxDomainOf(bx, zDomain);
   return pDomain != 0 &&
          bxCanPrepare(bx,
@@ -22,7 +23,7 @@ int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr) {
              pErr);
 }
 
-void bxRefuseColumn(Bx *bx, const char *zDb, const char *zTable,
+void bxRefuseOldTable(Bx *bx, const char *zDb, const char *zTable,
     const char *zColumn, BxErr *pErr) {
   int rc;
   if (pErr->rc != SQLITE_OK) return;
@@ -40,18 +41,18 @@ void bxRefuseColumn(Bx *bx, const char *zDb, const char *zTable,
   }
 }
 
-void bxRefuseEarlier(Bx *bx, const char *zDb, BxErr *pErr) {
-  bxRefuseColumn(bx, zDb, bx->aDomain[0].zTable, "version", pErr);
+void bxRefuseOldFile(Bx *bx, const char *zDb, BxErr *pErr) {
+  bxRefuseOldTable(bx, zDb, bx->aDomain[0].zTable, "version", pErr);
 }
 
 i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   i64 iFormat;
   assert(pDomain != 0);
-  bxRefuseEarlier(p->bx, p->zDb, pErr);
-  if (!bxCarries(p->bx, p->zDb, pDomain->zName, pErr)) return -1;
-  iFormat =
-      bxAskOnce(p, "SELECT format FROM main.blackbox_domains WHERE domain = ?1",
-          pErr, "t", pDomain->zName);
+  bxRefuseOldFile(p->bx, p->zDb, pErr);
+  if (!bxSchemaHasDomain(p->bx, p->zDb, pDomain->zName, pErr)) return -1;
+  iFormat = bxQueryIntOnce(p,
+      "SELECT format FROM main.blackbox_domains WHERE domain = ?1", pErr, "t",
+      pDomain->zName);
   if (iFormat > BX_FORMAT) {
     bxFail(pErr, SQLITE_ERROR,
         "VersionError: schema %s has format %lld of %s, but this module "
@@ -61,7 +62,7 @@ i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
   return iFormat;
 }
 
-void bxNeedKnown(Bx *bx, BxErr *pErr) {
+void bxRequireKnownFormat(Bx *bx, BxErr *pErr) {
   int i, bLater = 0;
   if (!bx->bNewHome || (pErr->rc != SQLITE_OK && pErr->rc != SQLITE_ERROR)) {
     return;
@@ -77,30 +78,31 @@ void bxNeedKnown(Bx *bx, BxErr *pErr) {
     }
     p = bxSchema(bx, zHome, &err);
     if (p != 0) bxInstalledFormat(p, &bx->aDomain[i], &err);
-    if (bxIs(&err, "VersionError")) bxClear(pErr); /* it explains that error */
-    bxPass(pErr, &err);
+    if (bxErrIs(&err, "VersionError"))
+      bxErrClear(pErr); /* it explains that error */
+    bxErrMove(pErr, &err);
   }
   bx->bNewHome = bLater;
 }
 
 /* It uses the pragma itself, because the table pragma_database_list would read main. */
-BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
-  BxSlot *pSlot = bxSlot(bx, zDomain);
+BxStmts *bxDomainSchema(Bx *bx, const char *zDomain, BxErr *pErr) {
+  BxDomainData *pSlot = bxDomainData(bx, zDomain);
   BxErr earlier = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
   char *zHome = 0, *zOther = 0;
   if (pErr->rc != SQLITE_OK) return 0;
   if (pSlot->zHome != 0 && sqlite3_db_readonly(bx->db, pSlot->zHome) < 0) {
-    bxForgetHomes(bx); /* the schema was detached */
+    bxForgetDomainSchemas(bx); /* the schema was detached */
   }
   if (pSlot->zHome != 0) return bxSchema(bx, pSlot->zHome, pErr);
-  pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
-  while (bxRow(pStmt, pErr)) {
+  pStmt = bxPrepareSql(bx->db, "PRAGMA database_list", pErr);
+  while (bxStep(pStmt, pErr)) {
     const char *zDb = bxColumnText(pStmt, 1, pErr);
     int bUsed = zDb && bx->zUse && sqlite3_stricmp(bx->zUse, zDb) == 0;
     if (zDb == 0 || strcmp(zDb, "temp") == 0) continue;
-    if (!bxCarries(bx, zDb, zDomain, pErr)) {
-      bxRefuseEarlier(bx, zDb, &earlier);
+    if (!bxSchemaHasDomain(bx, zDb, zDomain, pErr)) {
+      bxRefuseOldFile(bx, zDb, &earlier);
       continue;
     }
     if (bUsed || zHome == 0) {
@@ -116,8 +118,8 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
     }
   }
   sqlite3_finalize(pStmt);
-  if (zHome == 0) bxPass(pErr, &earlier);
-  bxClear(&earlier);
+  if (zHome == 0) bxErrMove(pErr, &earlier);
+  bxErrClear(&earlier);
   if (zOther != 0) {
     bxFail(pErr, SQLITE_ERROR,
         "AmbiguousSchemaError: ambiguous: both %s and %s have the tables of "
@@ -142,16 +144,16 @@ BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr) {
 i64 bxDataVersion(BxStmts *p, BxErr *pErr) {
   static const char zVersion[] = "PRAGMA main.data_version";
   sqlite3_stmt *pRow = bxStmt(p, zVersion, pErr);
-  i64 iData = bxRow(pRow, pErr) ? sqlite3_column_int64(pRow, 0) : 0;
-  bxDone(pRow, pErr);
+  i64 iData = bxStep(pRow, pErr) ? sqlite3_column_int64(pRow, 0) : 0;
+  bxReset(pRow, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   return iData +
          ((i64)sqlite3_stmt_status(pRow, SQLITE_STMTSTATUS_REPREPARE, 0) << 32);
 }
 
-void bxNeedUtf8(BxStmts *p, BxErr *pErr) {
+void bxRequireUtf8(BxStmts *p, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, "PRAGMA main.encoding", pErr);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     const char *z = bxColumnText(pStmt, 0, pErr);
     if (z == 0 || strcmp(z, "UTF-8") != 0) {
       bxFail(pErr, SQLITE_ERROR,
@@ -172,7 +174,7 @@ double bxSettingReal(BxStmts *p, const char *zName, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0; /* and p may be NULL */
   pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "t", zName);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     rVal = sqlite3_column_double(pStmt, 0);
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
@@ -180,7 +182,7 @@ double bxSettingReal(BxStmts *p, const char *zName, BxErr *pErr) {
         "missing; run blackbox_install() in schema %s",
         zName, p->zDb);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   return rVal;
 }
 
@@ -232,12 +234,12 @@ i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
     return bxTime(pNow, "now", pErr);
   }
   if (bWrite) {
-    bxDo(p, zClockTick, pErr, "");
-    bxDo(p, zClockTrusted, pErr, "");
-    bxDo(p, zClockTold, pErr, "");
+    bxStmtExec(p, zClockTick, pErr, "");
+    bxStmtExec(p, zClockTrusted, pErr, "");
+    bxStmtExec(p, zClockTold, pErr, "");
   }
   pStmt = bxStmt(p, zClockNow, pErr);
-  if (!bxRow(pStmt, pErr)) {
+  if (!bxStep(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: the row of retention__clock is missing; run "
         "blackbox_install()");
@@ -251,15 +253,15 @@ i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
   } else {
     iNow = sqlite3_column_int64(pStmt, 4);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   return iNow;
 }
 
 i64 bxTrustedTime(BxStmts *p, int bWrite, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   i64 iNow = pErr->rc == SQLITE_OK ? bxRuleTime(p, 0, bWrite, &err) : 0;
-  if (bxIs(&err, "ClockError")) bxClear(&err);
-  bxPass(pErr, &err);
+  if (bxErrIs(&err, "ClockError")) bxErrClear(&err);
+  bxErrMove(pErr, &err);
   return iNow;
 }
 
@@ -273,7 +275,7 @@ int bxOthersRefuse(
       "  AND name NOT LIKE d AND sql LIKE '%delete%', type = 'table'"
       "  AND (sql LIKE '%references%' || d"
       "   OR sql LIKE '%references%' || ?2 || '%')))";
-  return bxAsk(p, zSql, pErr, "tt", zRule, zTable) != 0;
+  return bxQueryInt(p, zSql, pErr, "tt", zRule, zTable) != 0;
 }
 
 i64 bxWalBytes(Bx *bx, const char *zDb) {

@@ -10,25 +10,26 @@
 ** The statements for the schema that has a domain. Errors: "Database not
 ** initialized: ..." and "ambiguous: ...".
 */
-BxStmts *bxHome(Bx *bx, const char *zDomain, BxErr *pErr);
+BxStmts *bxDomainSchema(Bx *bx, const char *zDomain, BxErr *pErr);
 /* Whether schema zDb has the tables of the domain. Reads nothing, because a
 ** read in a transaction must not precede the first write of the caller. */
-int bxCarries(Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
+int bxSchemaHasDomain(
+    Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
 /* VersionError if a build before 1.0 made the tables of schema zDb. Reads nothing.
-** bxHome() and the virtual tables call this themselves. */
-void bxRefuseEarlier(Bx *bx, const char *zDb, BxErr *pErr);
+** bxDomainSchema() and the virtual tables call this themselves. */
+void bxRefuseOldFile(Bx *bx, const char *zDb, BxErr *pErr);
 /* The same for one table, which has zColumn only if such a build made it. */
-void bxRefuseColumn(Bx *bx, const char *zDb, const char *zTable,
+void bxRefuseOldTable(Bx *bx, const char *zDb, const char *zTable,
     const char *zColumn, BxErr *pErr);
 /* The format of an installed domain, 0 if it is unknown, -1 if it is not
 ** installed. VersionError if it is newer than this module, or if a build before
 ** 1.0 made it. */
 i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
-/* VersionError if a schema that bxHome() has found since the last call has a newer
+/* VersionError if a schema that bxDomainSchema() has found since the last call has a newer
 ** format of its domain. This is looked at after a function has run, and only in a
 ** schema that it has read, because that is a read, too. A function that keeps
 ** something in memory, which no savepoint takes back, calls it before that. */
-void bxNeedKnown(Bx *bx, BxErr *pErr);
+void bxRequireKnownFormat(Bx *bx, BxErr *pErr);
 /* The only format of a domain that this module makes. */
 #define BX_FORMAT 1
 
@@ -37,7 +38,7 @@ void bxNeedKnown(Bx *bx, BxErr *pErr);
 i64 bxDataVersion(BxStmts *p, BxErr *pErr);
 
 /* EncodingError unless p's schema stores text as UTF-8. */
-void bxNeedUtf8(BxStmts *p, BxErr *pErr);
+void bxRequireUtf8(BxStmts *p, BxErr *pErr);
 /* The value of a setting in p's schema. */
 double bxSettingReal(BxStmts *p, const char *zName, BxErr *pErr);
 i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr);

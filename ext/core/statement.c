@@ -9,7 +9,7 @@
 **   - A host may finalize all statements of its connection at any time, kept
 **     ones among them. So a kept statement is looked up in SQLite's list of
 **     statements before each use, and before it is finalized. While a function
-**     or xUpdate runs (bxEnter()), once is enough: nobody can finalize all
+**     or xUpdate runs (bxCallBegin()), once is enough: nobody can finalize all
 **     statements then, because the statement that called it is one of them.
 */
 #include "core.h"
@@ -85,7 +85,7 @@ BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr) {
   for (p = bx->pStmts; p != 0; p = p->pNext) {
     if (sqlite3_stricmp(p->zDb, zDb) == 0) return p;
   }
-  p = bxNew(sizeof(*p), pErr);
+  p = bxZalloc(sizeof(*p), pErr);
   if (p == 0) return 0;
   bxStmtsInit(p, bx, zDb, 0, pErr);
   if (pErr->rc != SQLITE_OK) {
@@ -100,7 +100,8 @@ BxStmts *bxSchema(Bx *bx, const char *zDb, BxErr *pErr) {
 
 void bxAnchor(Bx *bx, BxErr *pErr) {
   if (bx->bAnchored || pErr->rc != SQLITE_OK) return;
-  sqlite3_finalize(bxPlain(bx->db, "SELECT 1 FROM main.blackbox_call", pErr));
+  sqlite3_finalize(
+      bxPrepareSql(bx->db, "SELECT 1 FROM main.blackbox_call", pErr));
   if (!bx->bAnchored) {
     bxFail(pErr, SQLITE_MISUSE,
         "MisuseError: a table named blackbox_call in main hides the table of "
@@ -173,13 +174,13 @@ static int findEntry(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   for (i = 0; i < p->nStmt; i++) {
     if (p->aStmt[i].zTemplate == zTemplate) return i;
   }
-  pEntry = bxGrow(p->aStmt, p->nStmt, &p->nAlloc, sizeof(*pEntry), pErr);
+  pEntry = bxArrayGrow(p->aStmt, p->nStmt, &p->nAlloc, sizeof(*pEntry), pErr);
   if (pEntry == 0) return -1;
   p->aStmt = pEntry;
   pEntry += p->nStmt;
   pEntry->zTemplate = zTemplate;
   pEntry->pStmt = 0;
-  pEntry->zSql = bxGot(bxExpand(zTemplate, p->zDb, p->zTable), pErr);
+  pEntry->zSql = bxCheckMem(bxExpand(zTemplate, p->zDb, p->zTable), pErr);
   return pEntry->zSql != 0 ? p->nStmt++ : -1;
 }
 
@@ -257,7 +258,7 @@ void bxStmtGive(BxStmts *p, const char *zTemplate, sqlite3_stmt *pStmt) {
   p->aStmt[i].pStmt = pStmt;
 }
 
-sqlite3_stmt *bxPlain(sqlite3 *db, const char *zSql, BxErr *pErr) {
+sqlite3_stmt *bxPrepareSql(sqlite3 *db, const char *zSql, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   if (pErr->rc != SQLITE_OK) return 0;
   assert(zSql != 0);
@@ -281,8 +282,8 @@ sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   char *zSql;
   if (pErr->rc != SQLITE_OK) return 0;
   bxWriteNote(p->bx, pErr);
-  zSql = bxGot(bxExpand(zTemplate, p->zDb, p->zTable), pErr);
-  pStmt = bxPlain(p->bx->db, zSql, pErr);
+  zSql = bxCheckMem(bxExpand(zTemplate, p->zDb, p->zTable), pErr);
+  pStmt = bxPrepareSql(p->bx->db, zSql, pErr);
   sqlite3_free(zSql);
   return pStmt;
 }
@@ -353,7 +354,7 @@ void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...) {
   va_end(ap);
 }
 
-int bxRow(sqlite3_stmt *pStmt, BxErr *pErr) {
+int bxStep(sqlite3_stmt *pStmt, BxErr *pErr) {
   int rc;
   if (pErr->rc != SQLITE_OK) return 0;
   assert(pStmt != 0);
@@ -376,7 +377,7 @@ char *bxColumnCopy(sqlite3_stmt *pStmt, int i, BxErr *pErr) {
   return z != 0 ? bxPrintf(pErr, "%s", z) : 0;
 }
 
-void bxDone(sqlite3_stmt *pStmt, BxErr *pErr) {
+void bxReset(sqlite3_stmt *pStmt, BxErr *pErr) {
   int rc;
   if (pStmt == 0) return;
   rc = sqlite3_reset(pStmt);
@@ -384,25 +385,25 @@ void bxDone(sqlite3_stmt *pStmt, BxErr *pErr) {
   sqlite3_clear_bindings(pStmt);
 }
 
-void bxRun(sqlite3_stmt *pStmt, BxErr *pErr) {
-  while (bxRow(pStmt, pErr)) {
+void bxStmtRun(sqlite3_stmt *pStmt, BxErr *pErr) {
+  while (bxStep(pStmt, pErr)) {
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
-void bxDo(
+void bxStmtExec(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
   sqlite3_stmt *pStmt = bxStmt(p, zTemplate, pErr);
   va_list ap;
   va_start(ap, zTypes);
   bindAll(pStmt, pErr, zTypes, ap);
   va_end(ap);
-  bxRun(pStmt, pErr);
+  bxStmtRun(pStmt, pErr);
   if (pStmt != 0) bxWriteNote(p->bx, pErr);
 }
 
 /* The first column of the first row of a statement, as a number or, with pz, as a text to
-** be freed. It is a kept one, or finalized (bOnce). bInner: see bxCallInner(). */
+** be freed. It is a kept one, or finalized (bOnce). bInner: see bxQueryTextInner(). */
 static i64 firstValue(BxStmts *p, const char *zTemplate, int bOnce, int bInner,
     char **pz, BxErr *pErr, const char *zTypes, va_list ap) {
   sqlite3_stmt *pStmt =
@@ -410,17 +411,17 @@ static i64 firstValue(BxStmts *p, const char *zTemplate, int bOnce, int bInner,
   i64 n = 0;
   bindAll(pStmt, pErr, zTypes, ap);
   if (bInner && pErr->rc == SQLITE_OK) p->bx->bInner = 1;
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     if (pz != 0) *pz = bxColumnCopy(pStmt, 0, pErr);
     if (pz == 0) n = sqlite3_column_int64(pStmt, 0);
   }
   if (bInner && p != 0) p->bx->bInner = 0;
   if (bOnce) sqlite3_finalize(pStmt);
-  if (!bOnce) bxDone(pStmt, pErr);
+  if (!bOnce) bxReset(pStmt, pErr);
   return n;
 }
 
-i64 bxAsk(
+i64 bxQueryInt(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
   va_list ap;
   i64 n;
@@ -430,7 +431,7 @@ i64 bxAsk(
   return n;
 }
 
-i64 bxAskOnce(
+i64 bxQueryIntOnce(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
   va_list ap;
   i64 n;
@@ -440,7 +441,7 @@ i64 bxAskOnce(
   return n;
 }
 
-i64 bxAskInner(
+i64 bxQueryIntInner(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
   va_list ap;
   i64 n;
@@ -450,7 +451,7 @@ i64 bxAskInner(
   return n;
 }
 
-char *bxAskText(
+char *bxQueryText(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
   char *z = 0;
   va_list ap;
@@ -460,7 +461,7 @@ char *bxAskText(
   return z;
 }
 
-char *bxCallInner(
+char *bxQueryTextInner(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
   char *z = 0;
   va_list ap;
@@ -470,22 +471,22 @@ char *bxCallInner(
   return z;
 }
 
-i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr) {
-  return bxAskOnce(p, zTemplate, pErr, "");
+i64 bxQueryNumber(BxStmts *p, const char *zTemplate, BxErr *pErr) {
+  return bxQueryIntOnce(p, zTemplate, pErr, "");
 }
 
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   assert(strstr(zSql, "?1") != 0);
-  bxGot(zOwned, pErr);
-  pStmt = bxPlain(bx->db, zSql, pErr);
+  bxCheckMem(zOwned, pErr);
+  pStmt = bxPrepareSql(bx->db, zSql, pErr);
   bxBind(pStmt, pErr, "c", zOwned);
   sqlite3_free(zOwned);
   return pStmt;
 }
 
-void bxExecPlain(Bx *bx, char *zOwned, BxErr *pErr) {
-  bxGot(zOwned, pErr);
+void bxExecSql(Bx *bx, char *zOwned, BxErr *pErr) {
+  bxCheckMem(zOwned, pErr);
   if (pErr->rc == SQLITE_OK) {
     bxFailDb(pErr, bx->db, sqlite3_exec(bx->db, zOwned, 0, 0, 0));
     bxWriteSchema(bx); /* some of them, if one fails */
@@ -495,7 +496,7 @@ void bxExecPlain(Bx *bx, char *zOwned, BxErr *pErr) {
 
 void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
-  bxExecPlain(p->bx, bxExpand(zTemplate, p->zDb, p->zTable), pErr);
+  bxExecSql(p->bx, bxExpand(zTemplate, p->zDb, p->zTable), pErr);
 }
 
 /*----------------------------------------------------------- connection ----*/
@@ -512,7 +513,7 @@ Bx *bxRef(Bx *bx) {
   return bx;
 }
 
-void bxForgetHomes(Bx *bx) {
+void bxForgetDomainSchemas(Bx *bx) {
   int i;
   for (i = 0; i < bx->nDomain; i++) {
     sqlite3_free(bx->aSlot[i].zHome);
@@ -520,7 +521,7 @@ void bxForgetHomes(Bx *bx) {
   }
 }
 
-i64 bxEnter(Bx *bx) {
+i64 bxCallBegin(Bx *bx) {
   i64 iOuter = bx->iCall;
   int nTotal = sqlite3_total_changes(bx->db);
   if (iOuter == 0) {
@@ -534,7 +535,7 @@ i64 bxEnter(Bx *bx) {
   return iOuter;
 }
 
-void bxLeave(Bx *bx, i64 iOuter) {
+void bxCallEnd(Bx *bx, i64 iOuter) {
   assert(bx->iCall > iOuter);
   bx->iCall = iOuter;
   if (iOuter != 0) return;
@@ -550,7 +551,7 @@ const BxDomain *bxDomainOf(const Bx *bx, const char *zDomain) {
   return 0;
 }
 
-BxSlot *bxSlot(Bx *bx, const char *zDomain) {
+BxDomainData *bxDomainData(Bx *bx, const char *zDomain) {
   const BxDomain *pDomain = bxDomainOf(bx, zDomain);
   assert(pDomain != 0);
   return &bx->aSlot[pDomain - bx->aDomain];
@@ -562,11 +563,11 @@ void bxUnref(void *p) {
   assert(bx->nRef > 0);
   if (--bx->nRef > 0) return;
   for (i = 0; i < bx->nDomain; i++) {
-    BxSlot *pSlot = &bx->aSlot[i];
+    BxDomainData *pSlot = &bx->aSlot[i];
     if (pSlot->xFree != 0) pSlot->xFree(pSlot->p);
     if (pSlot->xFreeKept != 0) pSlot->xFreeKept(pSlot->pKept);
   }
-  bxForgetHomes(bx);
+  bxForgetDomainSchemas(bx);
   while (bx->pStmts != 0) { /* finalized when blackbox_call disconnects */
     BxStmts *pNext = bx->pStmts->pNext;
     bxStmtsFree(bx->pStmts);

@@ -8,7 +8,7 @@
 #include "error.h"
 
 /* What a connection keeps for a domain. */
-typedef struct BxSlot {
+typedef struct BxDomainData {
   void *p;               /* memory of the domain */
   void (*xFree)(void *); /* called after the connection has closed */
   /* Called before it closes, when it still can be written; may be NULL. It may stay
@@ -17,11 +17,11 @@ typedef struct BxSlot {
   void *pKept; /* what was read and may be read again */
   void (*xFreeKept)(void *);
   char *zHome; /* the schema that was found for it, or NULL */
-  BxStmts
-      *pRoom; /* for room.c: of this schema, rows before time iRoom are passed
+  BxStmts *
+      pRoom; /* for file_limit.c: of this schema, rows before time iRoom are passed
                   ** over until iRoomUntil */
   i64 iRoom, iRoomUntil;
-} BxSlot;
+} BxDomainData;
 
 struct Bx {
   sqlite3 *db;
@@ -31,7 +31,7 @@ struct Bx {
   int bAlone;    /* the savepoint of a call began its transaction */
   int bNewHome;  /* the format of a home was not looked at */
   int bInner;    /* the next function is a part of the call that runs */
-  i64 iCall;     /* the call that runs: see bxEnter(); 0 if none does */
+  i64 iCall;     /* the call that runs: see bxCallBegin(); 0 if none does */
   i64 nCall;     /* how many have begun */
   int nTotal;    /* sqlite3_total_changes() when the last one ended */
   int nOwed;     /* rows of xUpdate, which the statements count at their ends */
@@ -44,27 +44,27 @@ struct Bx {
   const struct BxFunction *aFunction;
   int nDomain; /* entries in aDomain and aSlot */
   const BxDomain *aDomain;
-  BxSlot *aSlot;   /* after this structure */
-  char *zUse;      /* schema chosen by blackbox_use(), or NULL */
-  BxStmts *pStmts; /* one for each schema in use */
-  BxVtab *pVtabs;  /* the connected virtual tables of blackbox */
-  BxVtab *pGone;   /* those that went while a call runs */
+  BxDomainData *aSlot; /* after this structure */
+  char *zUse;          /* schema chosen by blackbox_use(), or NULL */
+  BxStmts *pStmts;     /* one for each schema in use */
+  BxVtab *pVtabs;      /* the connected virtual tables of blackbox */
+  BxVtab *pGone;       /* those that went while a call runs */
   void (*xFreeGone)(Bx *);
   const BxModule *aModule;   /* their modules; ends with a NULL name */
   sqlite3_uint64 aJson[256]; /* hashes of texts that were found to be JSON */
 };
 
 /* The slot of a domain ("payload"). */
-BxSlot *bxSlot(Bx *bx, const char *zDomain);
+BxDomainData *bxDomainData(Bx *bx, const char *zDomain);
 /* The domain of that name, or NULL. */
 const BxDomain *bxDomainOf(const Bx *bx, const char *zDomain);
 /* Forgets which schema has which domain. */
-void bxForgetHomes(Bx *bx);
+void bxForgetDomainSchemas(Bx *bx);
 /* Around the work of a function, or of xUpdate of a table, which a statement of
-** the host calls: meanwhile kept statements are looked up only once. bxEnter()
-** returns what bxLeave() takes. */
-i64 bxEnter(Bx *bx);
-void bxLeave(Bx *bx, i64 iOuter);
+** the host calls: meanwhile kept statements are looked up only once. bxCallBegin()
+** returns what bxCallEnd() takes. */
+i64 bxCallBegin(Bx *bx);
+void bxCallEnd(Bx *bx, i64 iOuter);
 Bx *bxRef(Bx *bx);
 /* The last reference goes when the connection is really closed. */
 void bxUnref(void *p);
@@ -84,9 +84,10 @@ struct BxStmts {
   int nStmt;    /* entries used in aStmt */
   i64 nAlloc;   /* entries allocated */
   struct {
-    i64 nLeft, nStep; /* rows until bxRoom() looks at the file, of so many */
-    i64 nOver;        /* what it has found */
-    const BxRoom
+    i64 nLeft,
+        nStep; /* rows until bxFileLimitTend() looks at the file, of so many */
+    i64 nOver; /* what it has found */
+    const BxFileLimit
         *pNew; /* of these, the rows that were written last: they stay */
     i64 iNew, iNewLast;
   } room;
@@ -110,7 +111,7 @@ void bxStmtsFinalize(BxStmts *p);
 void bxStmtsFree(BxStmts *p);
 /*
 ** The kept statement of a template, reset and without bindings; NULL on
-** error. Never finalize it; end each use with bxRun() or bxDone().
+** error. Never finalize it; end each use with bxStmtRun() or bxReset().
 */
 sqlite3_stmt *bxStmt(BxStmts *p, const char *zTemplate, BxErr *pErr);
 /* The same for n templates, at most BX_STMT_SET, in less time. */
@@ -125,7 +126,7 @@ void bxStmtForget(BxStmts *p, const char *zTemplate);
 sqlite3_stmt *bxStmtTake(BxStmts *p, const char *zTemplate, BxErr *pErr);
 void bxStmtGive(BxStmts *p, const char *zTemplate, sqlite3_stmt *pStmt);
 /* Prepares SQL that is not a template. The caller finalizes the statement. */
-sqlite3_stmt *bxPlain(sqlite3 *db, const char *zSql, BxErr *pErr);
+sqlite3_stmt *bxPrepareSql(sqlite3 *db, const char *zSql, BxErr *pErr);
 /* Whether the tables that SQL names exist. Frees the SQL, and does not run it.
 */
 int bxCanPrepare(Bx *bx, char *zOwned, BxErr *pErr);
@@ -141,37 +142,37 @@ sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr);
 */
 void bxBind(sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, ...);
 /* Steps once. Returns 1 on a row; 0 at the end or on error. */
-int bxRow(sqlite3_stmt *pStmt, BxErr *pErr);
+int bxStep(sqlite3_stmt *pStmt, BxErr *pErr);
 /* The text of a column. NULL if the column is NULL, or on error, because SQLite
 ** may need memory to return it. */
 const char *bxColumnText(sqlite3_stmt *pStmt, int i, BxErr *pErr);
 /* A copy of it, to sqlite3_free(). */
 char *bxColumnCopy(sqlite3_stmt *pStmt, int i, BxErr *pErr);
 /* Resets the statement and clears its bindings. NULL is allowed. */
-void bxDone(sqlite3_stmt *pStmt, BxErr *pErr);
-/* Steps to the end, then bxDone(). */
-void bxRun(sqlite3_stmt *pStmt, BxErr *pErr);
+void bxReset(sqlite3_stmt *pStmt, BxErr *pErr);
+/* Steps to the end, then bxReset(). */
+void bxStmtRun(sqlite3_stmt *pStmt, BxErr *pErr);
 /* Runs a kept statement, with parameters as for bxBind(). */
-void bxDo(
+void bxStmtExec(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* The first column of the first row of a kept statement, 0 if there is no row;
 ** with parameters as for bxBind(). */
-i64 bxAsk(
+i64 bxQueryInt(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* The same with a statement that is not kept. */
-i64 bxAskOnce(
+i64 bxQueryIntOnce(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* The same without parameters. */
-i64 bxNumber(BxStmts *p, const char *zTemplate, BxErr *pErr);
+i64 bxQueryNumber(BxStmts *p, const char *zTemplate, BxErr *pErr);
 /* The text there, to sqlite3_free(); NULL when there is none. */
-char *bxAskText(
+char *bxQueryText(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* The same for a function that changes data. It becomes a part of the caller's
 ** savepoint, so the caller must fail if it fails. */
-char *bxCallInner(
+char *bxQueryTextInner(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* The same with a kept statement, for a number; 0 when there is none. */
-i64 bxAskInner(
+i64 bxQueryIntInner(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
 /* A query on a JSON text, its ?1, which it frees. */
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr);
@@ -182,7 +183,7 @@ void bxWriteNote(Bx *bx, const BxErr *pErr);
 void bxWriteSchema(Bx *bx);
 /* Runs SQL that is not a template, and frees it: CREATE, DROP and the like, as
 ** after it xUpdate counts as having written (transaction.h). */
-void bxExecPlain(Bx *bx, char *zOwned, BxErr *pErr);
+void bxExecSql(Bx *bx, char *zOwned, BxErr *pErr);
 /* The same with a template, of one or several statements that are not kept. */
 void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr);
 

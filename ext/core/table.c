@@ -152,10 +152,10 @@ static int tableNext(sqlite3_vtab_cursor *pCursor) {
   if (p->pState != 0) {
     p->bEof = !tableOf(p)->pRows->xNext(p->pState, &err);
   } else {
-    p->bEof = !bxRow(p->pStmt, &err);
+    p->bEof = !bxStep(p->pStmt, &err);
   }
   p->iRow++;
-  return bxReportVtab(&err, pCursor->pVtab);
+  return bxErrVtab(&err, pCursor->pVtab);
 }
 
 static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
@@ -169,7 +169,7 @@ static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   for (i = 0; i < pDef->pDef->nArg; i++) {
     if (!(idxNum & (1 << i))) continue;
     if (sqlite3_value_type(argv[iArgv]) != SQLITE_NULL) {
-      p->apArg[i] = bxGot(sqlite3_value_dup(argv[iArgv]), &err);
+      p->apArg[i] = bxCheckMem(sqlite3_value_dup(argv[iArgv]), &err);
     }
     iArgv++;
   }
@@ -183,7 +183,7 @@ static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   p->iRow = -1;
   p->bEof = 1;
   if (err.rc == SQLITE_OK) return tableNext(pCursor);
-  return bxReportVtab(&err, pCursor->pVtab);
+  return bxErrVtab(&err, pCursor->pVtab);
 }
 
 static int tableEof(sqlite3_vtab_cursor *pCursor) {

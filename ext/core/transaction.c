@@ -17,7 +17,7 @@
 ** kept ready, and only has to begin. It must already be prepared, and many
 ** statements (ATTACH, CREATE INDEX) expire it, so it is checked at each call.
 ** While the function itself runs such a statement, another one is kept running:
-** see bxHold(). For the second: a statement that was stopped is repeated, and
+** see bxGuardBegin(). For the second: a statement that was stopped is repeated, and
 ** the number of its steps shows whether it was complete.
 */
 #include "core.h"
@@ -43,9 +43,9 @@ static const char zHold[] = "PRAGMA main.journal_mode";
 static int runKept(BxStmts *p, const char *zSql) {
   BxErr err = {SQLITE_OK, 0};
   int rc;
-  bxRun(bxStmt(p, zSql, &err), &err);
+  bxStmtRun(bxStmt(p, zSql, &err), &err);
   rc = err.rc;
-  bxClear(&err);
+  bxErrClear(&err);
   return rc;
 }
 
@@ -93,7 +93,7 @@ static sqlite3_stmt *prepareAll(BxStmts *p, BxErr *pErr) {
   enum { BEGIN, PROBE, ALL = sizeof(az) / sizeof(az[0]) };
   sqlite3_stmt *ap[ALL];
   bxStmtSet(p, az, ALL, ap, pErr);
-  bxRun(ap[PROBE], pErr);
+  bxStmtRun(ap[PROBE], pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   if (sqlite3_stmt_status(ap[PROBE], SQLITE_STMTSTATUS_REPREPARE, 1) > 0) {
     bxStmtForget(p, zAbort);
@@ -120,21 +120,21 @@ static const char *openWriter(sqlite3 *db) {
   return p != 0 ? sqlite3_sql(p) : "";
 }
 
-int bxInWriter(Bx *bx) {
+int bxIsWriting(Bx *bx) {
   return openWriter(bx->db)[0] != 0;
 }
 
 /* A node of dqlite runs a SELECT on a snapshot: what it writes is lost, and the
 ** next write stops the node. The name of its VFS tells that it is one. */
-int bxIsLost(Bx *bx) {
+int bxIsReplayedRead(Bx *bx) {
   sqlite3_vfs *pVfs = 0;
   sqlite3_file_control(bx->db, "main", SQLITE_FCNTL_VFS_POINTER, &pVfs);
   if (pVfs == 0 || strncmp(pVfs->zName, "dqlite", 6) != 0) return 0;
-  return !bxInWriter(bx);
+  return !bxIsWriting(bx);
 }
 
 void bxRefuseRead(Bx *bx, const char *zWho, BxErr *pErr) {
-  if (!bxIsLost(bx)) return;
+  if (!bxIsReplayedRead(bx)) return;
   bxFail(pErr, SQLITE_ERROR,
       "MisuseError: %s() changes data, and dqlite runs a SELECT as a read, "
       "which would lose the change; INSERT INTO blackbox_call(command, "
@@ -185,9 +185,9 @@ void bxRelease(Bx *bx, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) undo(p);
 }
 
-sqlite3_stmt *bxHold(Bx *bx, BxErr *pErr) {
-  sqlite3_stmt *pHold = bxPlain(bx->db, zHold, pErr);
-  bxRow(pHold, pErr);
+sqlite3_stmt *bxGuardBegin(Bx *bx, BxErr *pErr) {
+  sqlite3_stmt *pHold = bxPrepareSql(bx->db, zHold, pErr);
+  bxStep(pHold, pErr);
   if (pErr->rc == SQLITE_OK) return pHold;
   sqlite3_finalize(pHold);
   return 0;
@@ -195,7 +195,7 @@ sqlite3_stmt *bxHold(Bx *bx, BxErr *pErr) {
 
 /* After an error the hold continues, and so rolls back if nothing else can run.
 ** Without an error it stays until the other statement is prepared again. */
-void bxLetGo(Bx *bx, sqlite3_stmt *pHold, BxErr *pErr) {
+void bxGuardEnd(Bx *bx, sqlite3_stmt *pHold, BxErr *pErr) {
   BxStmts *p = bxSchema(bx, "main", pErr);
   if (pHold == 0) return;
   if (p != 0) {
@@ -209,15 +209,15 @@ void bxLetGo(Bx *bx, sqlite3_stmt *pHold, BxErr *pErr) {
 void bxLock(BxStmts *p, BxErr *pErr) {
   static const char zSql[] =
       "UPDATE main.blackbox_domains SET format = format WHERE 0";
-  bxRun(bxStmt(p, zSql, pErr), pErr);
+  bxStmtRun(bxStmt(p, zSql, pErr), pErr);
 }
 
 int bxIsWal(BxStmts *p, BxErr *pErr) {
   static const char zMode[] = "PRAGMA main.journal_mode";
   sqlite3_stmt *pStmt = bxStmt(p, zMode, pErr);
-  int bWal = bxRow(pStmt, pErr) &&
+  int bWal = bxStep(pStmt, pErr) &&
              sqlite3_stricmp(bxColumnText(pStmt, 0, pErr), "wal") == 0;
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   return bWal;
 }
 
@@ -249,7 +249,7 @@ int bxIsWal(BxStmts *p, BxErr *pErr) {
 ** the host its transaction.
 **
 ** What has been written is seen from the count of rows that the connection has
-** changed: when bxDo() has run a statement, or another one is given out.
+** changed: when bxStmtExec() has run a statement, or another one is given out.
 ** SQLite does not count what a trigger did before RAISE(FAIL), which keeps it.
 **
 ** With journal_mode=OFF, SQLite rolls nothing back, and nothing is promised.
@@ -268,7 +268,7 @@ static int isUndone(int rc) {
 
 void bxWriteBegin(BxWrite *p, Bx *bx) {
   p->bx = bx;
-  p->iOuter = bxEnter(bx);
+  p->iOuter = bxCallBegin(bx);
   p->iWrite = bx->iWrite;
   p->nChange = bx->nChange;
   p->bWritten = bx->bWritten;
@@ -290,16 +290,16 @@ int bxWriteEnd(BxWrite *p, BxErr *pErr, sqlite3_vtab *pVtab) {
   p->bx->iWrite = p->iWrite;
   p->bx->nChange = p->nChange;
   p->bx->bWritten = p->bWritten;
-  bxLeave(p->bx, p->iOuter);
+  bxCallEnd(p->bx, p->iOuter);
   if (p->iOuter == 0) {
     if (pErr->rc == SQLITE_OK) p->bx->nOwed++;
     if (pErr->rc != SQLITE_OK) p->bx->nForeign++;
   }
-  return bxReportVtab(pErr, pVtab);
+  return bxErrVtab(pErr, pVtab);
 }
 
 /* After a plain SQLITE_CORRUPT inside BEGIN, SQLite refuses to commit. */
-int bxMayPassOver(const BxStmts *p, const BxErr *pErr) {
+int bxErrMayIgnore(const BxStmts *p, const BxErr *pErr) {
   sqlite3 *db = p->bx->db;
   if (pErr->zMsg == 0 || isUndone(pErr->rc)) return 0;
   if (pErr->rc == SQLITE_CORRUPT && !sqlite3_get_autocommit(db)) return 0;

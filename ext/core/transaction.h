@@ -12,9 +12,9 @@ void bxLock(BxStmts *p, BxErr *pErr);
 /* Whether p's schema has a write-ahead log. */
 int bxIsWal(BxStmts *p, BxErr *pErr);
 /* Whether a statement that writes is running: then no savepoint can begin. */
-int bxInWriter(Bx *bx);
+int bxIsWriting(Bx *bx);
 /* Whether what the running statement changes would be lost: in a read of dqlite. */
-int bxIsLost(Bx *bx);
+int bxIsReplayedRead(Bx *bx);
 /* Fails in that case. zWho is the function that would change data. */
 void bxRefuseRead(Bx *bx, const char *zWho, BxErr *pErr);
 /* Begins the atomic part of the function zWho. On error nothing was begun;
@@ -25,16 +25,16 @@ void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr);
 void bxRelease(Bx *bx, BxErr *pErr);
 /* For use around statements that create an index or a virtual table, because
 ** these expire what bxRelease() has prepared. Returns NULL on error, which
-** bxLetGo() accepts. */
-sqlite3_stmt *bxHold(Bx *bx, BxErr *pErr);
-void bxLetGo(Bx *bx, sqlite3_stmt *pHold, BxErr *pErr);
+** bxGuardEnd() accepts. */
+sqlite3_stmt *bxGuardBegin(Bx *bx, BxErr *pErr);
+void bxGuardEnd(Bx *bx, sqlite3_stmt *pHold, BxErr *pErr);
 
 /*-------------------------------------------------------------- xUpdate ----*/
 
 /* An xUpdate that runs. */
 typedef struct BxWrite {
   Bx *bx;
-  i64 iOuter; /* what bxLeave() takes */
+  i64 iOuter; /* what bxCallEnd() takes */
   /* of the xUpdate around this one */
   i64 iWrite;
   int nChange, bWritten;
@@ -59,6 +59,6 @@ int bxWriteEnd(BxWrite *p, BxErr *pErr, sqlite3_vtab *pVtab);
 ** Whether a call may succeed although something beside its record has failed with
 ** this error. p is of the schema into which the record was written before that.
 */
-int bxMayPassOver(const BxStmts *p, const BxErr *pErr);
+int bxErrMayIgnore(const BxStmts *p, const BxErr *pErr);
 
 #endif

@@ -31,7 +31,7 @@ typedef struct Leaving {
 
 /* The collected text, to sqlite3_free(); NULL if it is empty. */
 static char *gathered(Leaving *p) {
-  char *z = bxFinish(p->pText, p->pErr);
+  char *z = bxStrFinish(p->pText, p->pErr);
   p->pText = sqlite3_str_new(p->p->bx->db);
   return z;
 }
@@ -49,7 +49,7 @@ static void gather(Leaving *p, const char *zFormat, ...) {
 ** template. */
 static void drop(
     BxStmts *p, const char *zType, const char *zName, BxErr *pErr) {
-  bxExecPlain(p->bx,
+  bxExecSql(p->bx,
       bxPrintf(pErr, "DROP %s \"%w\".\"%w\"", zType, p->zDb, zName), pErr);
 }
 
@@ -60,7 +60,8 @@ static void eachDomain(Leaving *p, void (*xEach)(Leaving *)) {
   int i;
   for (i = bx->nDomain - 1; i >= 0 && p->pErr->rc == SQLITE_OK; i--) {
     p->pDomain = &bx->aDomain[i];
-    if (i == 0 ? !p->bCore : !bxIsNamed(p->zList, p->pDomain->zName)) continue;
+    if (i == 0 ? !p->bCore : !bxDomainInList(p->zList, p->pDomain->zName))
+      continue;
     if (bxInstalledFormat(p->p, p->pDomain, p->pErr) < 0) continue;
     if (p->pErr->rc == SQLITE_OK) xEach(p);
   }
@@ -82,13 +83,13 @@ static void nameDomain(Leaving *p) {
                           " SELECT '\"' || replace(?2, ',', '\",\"') || '\"'"
                           " WHERE ?2 IS NOT NULL");
   bxBind(pStmt, p->pErr, "-t", p->pDomain->zOptional);
-  while (bxRow(pStmt, p->pErr)) gather(p, "%s", sqlite3_column_text(pStmt, 0));
+  while (bxStep(pStmt, p->pErr)) gather(p, "%s", sqlite3_column_text(pStmt, 0));
   sqlite3_finalize(pStmt);
 }
 
 static i64 countRows(BxStmts *p, const char *zTable, BxErr *pErr) {
   char *zSql = bxPrintf(pErr, "SELECT count(*) FROM main.\"%w\"", zTable);
-  i64 n = bxNumber(p, zSql, pErr);
+  i64 n = bxQueryNumber(p, zSql, pErr);
   sqlite3_free(zSql);
   return n;
 }
@@ -114,7 +115,7 @@ static void weighTables(Leaving *p) {
                "  AND s.name NOT GLOB ?2 || '_made_*'");
   bxBind(pStmt, p->pErr, "-ttt", p->pDomain->zName, p->pDomain->zDerived,
       p->zOurs);
-  while (bxRow(pStmt, p->pErr)) {
+  while (bxStep(pStmt, p->pErr)) {
     const char *zName = bxColumnText(pStmt, 0, p->pErr);
     const char *zType = bxColumnText(pStmt, 1, p->pErr);
     i64 n = zType == 0 && zName != 0 ? countRows(p->p, zName, p->pErr) : 0;
@@ -130,7 +131,7 @@ static void dropVtab(Leaving *p, const char *zName) {
       bxPrintf(p->pErr, "virtual table %s cannot be dropped: ", zName);
   drop(p->p, "TABLE", zName, p->pErr);
   if ((p->pErr->rc & 0xff) == SQLITE_CONSTRAINT) { /* SQLite says no more */
-    bxReword(
+    bxErrReword(
         p->pErr, sqlite3_mprintf(
                      "PinnedError: virtual table %s cannot be dropped, "
                      "because rows of it are pinned or held, and nothing "
@@ -138,7 +139,7 @@ static void dropVtab(Leaving *p, const char *zName) {
                      "and retention_release() ends a hold",
                      zName, zName));
   }
-  bxPrefix(p->pErr, zPrefix ? zPrefix : "");
+  bxErrPrefix(p->pErr, zPrefix ? zPrefix : "");
   sqlite3_free(zPrefix);
 }
 
@@ -151,7 +152,7 @@ static void eachVtab(Leaving *p, int bDrop) {
     char *zDrop = 0;
     if (strncmp(pModule->zName, p->pDomain->zName, n) == 0) {
       sqlite3_stmt *pStmt = bxVtabNames(p->p, pModule->zName, p->pErr);
-      while (zDrop == 0 && bxRow(pStmt, p->pErr)) {
+      while (zDrop == 0 && bxStep(pStmt, p->pErr)) {
         const char *zName = bxColumnText(pStmt, 0, p->pErr);
         if (zName == 0 || bxVtabIn(p->p->bx, pModule->zName, p->p->zDb, zName,
                               p->pErr) == 0) {
@@ -196,7 +197,7 @@ static void refusePinned(Leaving *p) {
         continue;
       }
       zSql = bxPrintf(p->pErr, azCount[i], pPart->zTable, zWhich);
-      if (zSql != 0) n = bxNumber(p->p, zSql, p->pErr);
+      if (zSql != 0) n = bxQueryNumber(p->p, zSql, p->pErr);
       sqlite3_free(zSql);
       if (n > 0) {
         bxFail(p->pErr, SQLITE_CONSTRAINT, azRefuse[i], p->p->zDb, n,
@@ -212,12 +213,12 @@ static void refusePinned(Leaving *p) {
 static void dropTable(Leaving *p, const char *zName) {
   static const char zFree[] = "PRAGMA main.freelist_count";
   i64 nRow = !p->bCore ? countRows(p->p, zName, p->pErr) : 0;
-  i64 nFree = nRow > 0 ? bxNumber(p->p, zFree, p->pErr) : 0;
+  i64 nFree = nRow > 0 ? bxQueryNumber(p->p, zFree, p->pErr) : 0;
   drop(p->p, "TABLE", zName, p->pErr);
   if (nRow == 0 || p->pErr->rc != SQLITE_OK) return;
-  nFree = (bxNumber(p->p, zFree, p->pErr) - nFree) *
-          bxNumber(p->p, "PRAGMA main.page_size", p->pErr);
-  bxAskOnce(p->p,
+  nFree = (bxQueryNumber(p->p, zFree, p->pErr) - nFree) *
+          bxQueryNumber(p->p, "PRAGMA main.page_size", p->pErr);
+  bxQueryIntOnce(p->p,
       "INSERT INTO main.blackbox__log(at, domain, detail, rows, bytes) "
       "VALUES(?1, ?2, 'uninstall ' || ?3, ?4, ?5)",
       p->pErr, "ittii", bxNow(), p->pDomain->zName, zName, nRow, nFree);
@@ -242,12 +243,12 @@ static void dropObjects(Leaving *p) {
   char *zSql = 0, *zTables = 0, *z;
   bxBind(pStmt, p->pErr, "-tttt", p->pDomain->zName, p->pDomain->zDerived,
       p->p->zDb, p->pDomain->zOptional);
-  if (bxRow(pStmt, p->pErr)) {
+  if (bxStep(pStmt, p->pErr)) {
     zSql = bxColumnCopy(pStmt, 0, p->pErr);
     zTables = bxColumnCopy(pStmt, 1, p->pErr);
   }
   sqlite3_finalize(pStmt);
-  if (zSql != 0) bxExecPlain(p->p->bx, zSql, p->pErr);
+  if (zSql != 0) bxExecSql(p->p->bx, zSql, p->pErr);
   for (z = zTables; z != 0 && *z != 0;) {
     size_t n = strcspn(z, ",");
     char *zNext = z + n + (z[n] == ',');
@@ -285,17 +286,17 @@ static void checkLeaving(Leaving *p) {
       "SELECT domain FROM main.blackbox_domains WHERE domain <> 'core'"
       " ORDER BY domain DESC",
       p->pErr);
-  p->bCore = bxIsNamed(p->zList, "core");
-  while (bxRow(pStmt, p->pErr)) {
+  p->bCore = bxDomainInList(p->zList, "core");
+  while (bxStep(pStmt, p->pErr)) {
     const char *zDomain = bxColumnText(pStmt, 0, p->pErr);
     if (zDomain == 0) continue;
-    if (!bxIsNamed(p->zList, zDomain)) {
+    if (!bxDomainInList(p->zList, zDomain)) {
       if (!p->bCore) continue;
       bxFail(p->pErr, SQLITE_ERROR,
           "ValidationError: core cannot be removed from schema %s, because %s "
           "needs it; name %s too",
           p->p->zDb, zDomain, zDomain);
-    } else if (!bxCarries(p->p->bx, p->p->zDb, zDomain, p->pErr)) {
+    } else if (!bxSchemaHasDomain(p->p->bx, p->p->zDb, zDomain, p->pErr)) {
       bxFail(p->pErr, SQLITE_ERROR,
           "CorruptedDataError: schema %s has lost tables of %s; run "
           "blackbox_install() first",
@@ -344,8 +345,8 @@ void bxUninstall(BxCall *p) {
         "call it as SELECT blackbox_uninstall()");
   }
   if (leaving.p == 0 || p->err.rc != SQLITE_OK) return;
-  bxRefuseEarlier(p->bx, leaving.p->zDb, &p->err);
-  if (!bxCarries(p->bx, leaving.p->zDb, "core", &p->err)) {
+  bxRefuseOldFile(p->bx, leaving.p->zDb, &p->err);
+  if (!bxSchemaHasDomain(p->bx, leaving.p->zDb, "core", &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,
         "NotFoundError: schema %s has no tables of blackbox; name the schema "
         "that has them",
@@ -357,7 +358,7 @@ void bxUninstall(BxCall *p) {
   uninstall(&leaving, zForce != 0);
   sqlite3_free(sqlite3_str_finish(leaving.pText));
   sqlite3_free(leaving.zOurs);
-  bxForgetHomes(p->bx);
+  bxForgetDomainSchemas(p->bx);
   if (p->err.rc != SQLITE_OK) return;
   if (leaving.bCore) {
     bxReturnText(p, sqlite3_mprintf("%s: ", leaving.p->zDb));

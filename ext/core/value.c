@@ -151,7 +151,7 @@ char *bxShow(sqlite3_value *pVal) {
 }
 
 void bxRefuse(BxErr *pErr, const char *zFormat, sqlite3_value *pVal) {
-  char *zShown = bxGot(bxShow(pVal), pErr);
+  char *zShown = bxCheckMem(bxShow(pVal), pErr);
   if (zShown != 0) bxFail(pErr, SQLITE_CONSTRAINT, zFormat, zShown);
   sqlite3_free(zShown);
 }
@@ -261,12 +261,12 @@ static void zipRelease(void *pOpaque, void *p) {
 
 static const ZSTD_customMem zipMemory = {zipAlloc, zipRelease, 0};
 
-void *bxZipNew(BxErr *pErr) {
+void *bxZstdCompressor(BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
-  return bxGot(ZSTD_createCCtx_advanced(zipMemory), pErr);
+  return bxCheckMem(ZSTD_createCCtx_advanced(zipMemory), pErr);
 }
 
-void *bxUnzipNew(BxErr *pErr) {
+void *bxZstdDecompressor(BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
-  return bxGot(ZSTD_createDCtx_advanced(zipMemory), pErr);
+  return bxCheckMem(ZSTD_createDCtx_advanced(zipMemory), pErr);
 }

@@ -64,9 +64,9 @@ i64 bxBytes(sqlite3_value *pVal);
 /*----------------------------------------------------------------- zstd ----*/
 
 /* A ZSTD_CCtx, which compresses. NULL on error. Free it with ZSTD_freeCCtx(). */
-void *bxZipNew(BxErr *pErr);
+void *bxZstdCompressor(BxErr *pErr);
 /* A ZSTD_DCtx, which decompresses. NULL on error. Free it with
 ** ZSTD_freeDCtx(). */
-void *bxUnzipNew(BxErr *pErr);
+void *bxZstdDecompressor(BxErr *pErr);
 
 #endif

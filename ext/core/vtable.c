@@ -13,7 +13,7 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
   BxVtab *p;
   char *zTable;
   assert(nByte >= sizeof(BxVtab));
-  p = bxNew(nByte, pErr);
+  p = bxZalloc(nByte, pErr);
   if (p == 0) return 0;
   p->pModule = bx->aModule;
   while (strcmp(p->pModule->zName, zModule) != 0) {
@@ -21,9 +21,10 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
     assert(p->pModule->zName != 0); /* it must exist */
   }
   bxStmtsInit(&p->stmts, bx, zDb, zName, pErr);
-  bxRefuseEarlier(bx, zDb, pErr);
+  bxRefuseOldFile(bx, zDb, pErr);
   zTable = bxPrintf(pErr, "%s%s", zName, p->pModule->zTable);
-  if (zTable != 0) bxRefuseColumn(bx, zDb, zTable, p->pModule->zEarlier, pErr);
+  if (zTable != 0)
+    bxRefuseOldTable(bx, zDb, zTable, p->pModule->zEarlier, pErr);
   sqlite3_free(zTable);
   if (pErr->rc != SQLITE_OK) {
     bxStmtsFree(&p->stmts);
@@ -91,7 +92,7 @@ static BxVtab *onList(
   return 0;
 }
 
-int bxIsThere(Bx *bx, const char *zDb, const char *zName) {
+int bxTableExists(Bx *bx, const char *zDb, const char *zName) {
   return sqlite3_table_column_metadata(bx->db, zDb, zName, 0, 0, 0, 0, 0, 0) ==
          SQLITE_OK;
 }
@@ -102,9 +103,9 @@ static int connectTable(
     Bx *bx, const char *zDb, const char *zName, BxErr *pErr) {
   static const char zSql[] = "SELECT 1 FROM \"%w\".\"%w\" WHERE 0";
   int bWorks = bxCanPrepare(bx, bxPrintf(pErr, zSql, zDb, zName), pErr);
-  if (!bWorks && pErr->rc == SQLITE_OK && bxIsThere(bx, zDb, zName)) {
+  if (!bWorks && pErr->rc == SQLITE_OK && bxTableExists(bx, zDb, zName)) {
     char *z = bxPrintf(pErr, zSql, zDb, zName);
-    sqlite3_finalize(bxPlain(bx->db, z, pErr)); /* to say why */
+    sqlite3_finalize(bxPrepareSql(bx->db, z, pErr)); /* to say why */
     sqlite3_free(z);
   }
   return bWorks;
@@ -135,8 +136,8 @@ BxVtab *bxVtabFind(
   BxVtab *p;
   if (zName == 0) return 0;
   p = bxVtabIn(bx, zModule, "temp", zName, pErr);
-  pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
-  while (p == 0 && bxRow(pStmt, pErr)) {
+  pStmt = bxPrepareSql(bx->db, "PRAGMA database_list", pErr);
+  while (p == 0 && bxStep(pStmt, pErr)) {
     const char *zDb = bxColumnText(pStmt, 1, pErr);
     if (zDb != 0) p = bxVtabIn(bx, zModule, zDb, zName, pErr);
   }
@@ -223,10 +224,10 @@ int bxShadowIsHeld(BxVtab *p, BxErr *pErr) {
   const BxStmts *pStmts = &p->stmts;
   if (pErr->rc != SQLITE_OK) return 0; /* p may be freed: see runModel() */
   if (sqlite3_stricmp(pStmts->zDb, "temp") == 0 ||
-      !bxIsThere(pStmts->bx, pStmts->zDb, "retention__in_force")) {
+      !bxTableExists(pStmts->bx, pStmts->zDb, "retention__in_force")) {
     return 0;
   }
-  return bxNumber(&p->stmts,
+  return bxQueryNumber(&p->stmts,
              "SELECT EXISTS (SELECT 1 FROM main.retention__in_force)",
              pErr) != 0;
 }
@@ -243,10 +244,10 @@ static void runModel(
   assert(p->stmts.zTable != 0);
   db = p->stmts.bx->db;
   pModel = bxModel(&p->stmts, p->pModule->zSql, pErr);
-  pStmt = bxPlain(pModel, zQuery, pErr);
+  pStmt = bxPrepareSql(pModel, zQuery, pErr);
   bxBind(pStmt, pErr, &"ttt"[3 - sqlite3_bind_parameter_count(pStmt)],
       p -> stmts.zDb, p->stmts.zTable, zOther);
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     const char *zSql = bxColumnText(pStmt, 0, pErr);
     if (zSql != 0) bxFailDb(pErr, db, sqlite3_exec(db, zSql, 0, 0, 0));
     if (pErr->rc == SQLITE_OK) bxWriteSchema(p->stmts.bx);
@@ -277,7 +278,7 @@ static void refuseName(BxVtab *p, const char *zName, BxErr *pErr) {
                   sqlite3_strnicmp(zName, "blackbox_", 9) == 0;
   bTaken |= sqlite3_stricmp(zName, "blackbox") == 0 ||
             sqlite3_stricmp(zName, "proof") == 0 ||
-            bxAskOnce(&p->stmts, zModule, pErr, "t", zName) != 0;
+            bxQueryIntOnce(&p->stmts, zModule, pErr, "t", zName) != 0;
   for (i = 0; i < bx->nDomain; i++) {
     const char *zDomain = bx->aDomain[i].zName;
     size_t nDomain = strlen(zDomain);
@@ -296,7 +297,7 @@ static void refuseName(BxVtab *p, const char *zName, BxErr *pErr) {
 void bxShadowCreate(BxVtab *p, BxErr *pErr) {
   refuseName(p, p->stmts.zTable, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  bxNeedUtf8(&p->stmts, pErr);
+  bxRequireUtf8(&p->stmts, pErr);
   runModel(p, MAKE " ORDER BY rowid", 0, pErr);
 }
 
@@ -311,19 +312,19 @@ void bxShadowDrop(BxVtab *p, BxErr *pErr) {
 
 /*---------------------------------------------------------------- repair ----*/
 
-int bxShadowIsStale(BxVtab *p, BxErr *pErr) {
+int bxShadowIsIncomplete(BxVtab *p, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   int bStale;
   p->pModule->xKnown(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   pStmt = bxFound(&p->stmts, p->pModule->zSql, 0,
       BX_FOUND "SELECT max(state < 4) AND NOT max(lost) FROM found", pErr);
-  bStale = bxRow(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
+  bStale = bxStep(pStmt, pErr) && sqlite3_column_int(pStmt, 0);
   sqlite3_finalize(pStmt);
   return bStale;
 }
 
-char *bxShadowMend(BxVtab *p, BxErr *pErr) {
+char *bxShadowRepair(BxVtab *p, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   char *zMade = 0, *zNames = 0;
   if (pErr->rc != SQLITE_OK) return 0;
@@ -333,7 +334,7 @@ char *bxShadowMend(BxVtab *p, BxErr *pErr) {
                " json_group_array(name) FROM found WHERE state = 0"
                " AND NOT lost AND type IN ('index', 'table')",
       pErr);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     zMade = bxColumnCopy(pStmt, 0, pErr);
     zNames = bxColumnCopy(pStmt, 1, pErr);
   }
@@ -347,7 +348,7 @@ char *bxShadowMend(BxVtab *p, BxErr *pErr) {
 
 /*--------------------------------------------------------------- renamed ----*/
 
-void bxShadowTakeName(BxVtab *p, const char *zNew, BxErr *pErr) {
+void bxShadowSetName(BxVtab *p, const char *zNew, BxErr *pErr) {
   BxStmts fresh;
   if (pErr->rc != SQLITE_OK) return;
   bxStmtsInit(&fresh, p->stmts.bx, p->stmts.zDb, zNew, pErr);
@@ -361,7 +362,7 @@ void bxShadowTakeName(BxVtab *p, const char *zNew, BxErr *pErr) {
 
 char *bxShadowHolder(BxVtab *p, BxErr *pErr) {
   if (!bxShadowIsHeld(p, pErr)) return 0;
-  return bxAskText(&p->stmts,
+  return bxQueryText(&p->stmts,
       "SELECT owner FROM main.retention__holds "
       "WHERE kind = 'buffer' AND \"key\" = lower(?1)",
       pErr, "t", p->stmts.zTable);
@@ -382,10 +383,10 @@ void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   bxStmtsFinalize(&p->stmts);
   p->pModule->xKnown(p, pErr);
-  sqlite3_free(bxShadowMend(p, pErr));
+  sqlite3_free(bxShadowRepair(p, pErr));
   runModel(p,
       "SELECT printf('ALTER TABLE \"%w\".\"%w\" RENAME TO \"%w%w\"', ?1, name,"
       " ?3, substr(name, length(?2) + 1))" OWN " AND type = 'table'",
       zNew, pErr);
-  bxShadowTakeName(p, zNew, pErr);
+  bxShadowSetName(p, zNew, pErr);
 }

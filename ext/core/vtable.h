@@ -45,7 +45,7 @@ void bxVtabFree(BxVtab *p);
 /* A cursor of nByte zero bytes, for xOpen. */
 int bxCursorNew(size_t nByte, sqlite3_vtab_cursor **ppCursor);
 /* Whether schema zDb has a table of that name, which need not work. */
-int bxIsThere(Bx *bx, const char *zDb, const char *zName);
+int bxTableExists(Bx *bx, const char *zDb, const char *zName);
 /* The connected table zName of schema zDb, or NULL if there is none. */
 BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
     const char *zName, BxErr *pErr);
@@ -80,11 +80,11 @@ void bxShadowDrop(BxVtab *p, BxErr *pErr);
 /* Renames them, and p. */
 void bxShadowRename(BxVtab *p, const char *zNew, BxErr *pErr);
 /* Replaces the table name in the statements. */
-void bxShadowTakeName(BxVtab *p, const char *zNew, BxErr *pErr);
+void bxShadowSetName(BxVtab *p, const char *zNew, BxErr *pErr);
 /* Whether the tables equal the template, but some indexes are missing. A table that
 ** the template creates IF NOT EXISTS may be missing, too. */
-int bxShadowIsStale(BxVtab *p, BxErr *pErr);
+int bxShadowIsIncomplete(BxVtab *p, BxErr *pErr);
 /* Creates the indexes and such tables that are missing. */
-char *bxShadowMend(BxVtab *p, BxErr *pErr);
+char *bxShadowRepair(BxVtab *p, BxErr *pErr);
 
 #endif

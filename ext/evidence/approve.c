@@ -197,7 +197,7 @@ char *bxEvApproved(const char *zTime, BxErr *pErr) {
     sqlite3_str_appendall(pOut, ")");
   }
   sqlite3_str_appendall(pOut, ") FROM slim WHERE j GLOB '{*'), action)");
-  return bxFinish(pOut, pErr);
+  return bxStrFinish(pOut, pErr);
 }
 
 /*

@@ -172,7 +172,7 @@ static int bufferDisconnect(sqlite3_vtab *pVtab) {
 ** protect. */
 static void forgetLost(BxErr *pErr) {
   int rc = pErr->rc & 0xff;
-  if (rc == SQLITE_ERROR || rc == SQLITE_CORRUPT) bxClear(pErr);
+  if (rc == SQLITE_ERROR || rc == SQLITE_CORRUPT) bxErrClear(pErr);
 }
 
 /* Pinned evidence, and a hold on the buffer, prevent DROP TABLE. (A hold on its
@@ -187,12 +187,12 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
   bxEvLoadState(p, &state, &err);
   if (state.nMax == 0) forgetLost(&err); /* the state table is missing */
   if (err.rc == SQLITE_OK) {
-    bPinned = bxNumber(p->pOn,
+    bPinned = bxQueryNumber(p->pOn,
         "SELECT EXISTS (SELECT 1 FROM main.@_rows WHERE pinned <> 0)", &err);
     forgetLost(&err);
   }
   if (err.rc == SQLITE_OK && !p->bTemp && !bPinned) {
-    bPinned = bxNumber(p->pOn,
+    bPinned = bxQueryNumber(p->pOn,
         "SELECT EXISTS (SELECT 1 FROM main.evidence__pinned"
         " WHERE buffer = '@' COLLATE NOCASE)",
         &err);
@@ -222,7 +222,7 @@ static int bufferDestroy(sqlite3_vtab *pVtab) {
     bxVtabFree(&p->base);
     return SQLITE_OK;
   }
-  return bxReportVtab(&err, pVtab);
+  return bxErrVtab(&err, pVtab);
 }
 
 /* The bits of idxNum. The values are passed in this order. */
@@ -354,8 +354,8 @@ static int bufferClose(sqlite3_vtab_cursor *pCursor) {
 static int bufferNext(sqlite3_vtab_cursor *pCursor) {
   EvCursor *p = (EvCursor *)pCursor;
   BxErr err = {SQLITE_OK, 0};
-  p->bEof = !bxRow(p->pScan, &err);
-  return bxReportVtab(&err, pCursor->pVtab);
+  p->bEof = !bxStep(p->pScan, &err);
+  return bxErrVtab(&err, pCursor->pVtab);
 }
 
 static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
@@ -363,7 +363,7 @@ static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   EvCursor *p = (EvCursor *)pCursor;
   EvBuffer *pBuffer = (EvBuffer *)pCursor->pVtab;
   BxErr err = {SQLITE_OK, 0};
-  char *zSql = bxGot(planText(idxNum, 1), &err);
+  char *zSql = bxCheckMem(planText(idxNum, 1), &err);
   int i;
   (void)idxStr;
   endScan(p);
@@ -375,8 +375,8 @@ static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     bxFailDb(&err, pBuffer->pOn->bx->db,
         sqlite3_bind_value(p->pScan, i + 1, argv[i]));
   }
-  p->bEof = !bxRow(p->pScan, &err);
-  return bxReportVtab(&err, pCursor->pVtab);
+  p->bEof = !bxStep(p->pScan, &err);
+  return bxErrVtab(&err, pCursor->pVtab);
 }
 
 static int bufferEof(sqlite3_vtab_cursor *pCursor) {
@@ -400,7 +400,7 @@ static sqlite3_stmt *fetch(EvCursor *p, sqlite3_stmt **ppStmt,
   }
   if (*ppStmt == 0) *ppStmt = xPrepare(pBuffer, pErr);
   bxBind(*ppStmt, pErr, "i", iKey);
-  if (bxRow(*ppStmt, pErr)) return *ppStmt;
+  if (bxStep(*ppStmt, pErr)) return *ppStmt;
   if (*ppStmt != 0) sqlite3_reset(*ppStmt);
   return 0;
 }
@@ -454,7 +454,7 @@ static int bufferColumn(
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pScan, aScan[iCol]));
   }
   sqlite3_reset(pStmt);
-  return bxReportVtab(&err, pCursor->pVtab);
+  return bxErrVtab(&err, pCursor->pVtab);
 }
 
 static int bufferRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
@@ -557,7 +557,7 @@ static int bufferUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   }
   /* OR IGNORE skips a row that a rule refuses, but never a row for which there is no
   ** room. */
-  if (bRow && eConflict == SQLITE_IGNORE && bxIs(&err, "BufferFullError")) {
+  if (bRow && eConflict == SQLITE_IGNORE && bxErrIs(&err, "BufferFullError")) {
     err.rc = SQLITE_ERROR;
   }
   return bxWriteEnd(&write, &err, pVtab);
@@ -575,13 +575,13 @@ static int bufferRename(sqlite3_vtab *pVtab, const char *zNew) {
   refuseColumn(zNew, &err);
   bxShadowRename(&p->base, zNew, &err);
   for (i = 0; i < 2 && err.rc == SQLITE_OK && !p->bTemp; i++) {
-    bxAskOnce(p->pOn, azSql[i], &lost, "t", zOld);
+    bxQueryIntOnce(p->pOn, azSql[i], &lost, "t", zOld);
     forgetLost(&lost);
-    bxPass(&err, &lost);
+    bxErrMove(&err, &lost);
   }
   sqlite3_free(zOld);
   bxEvOverflowRename(p, &err);
-  return bxReportVtab(&err, pVtab);
+  return bxErrVtab(&err, pVtab);
 }
 
 static int bufferShadowName(const char *zSuffix) {

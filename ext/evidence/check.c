@@ -103,7 +103,7 @@ void bxEvidenceLeave(BxStmts *p, BxErr *pErr) {
       "SELECT count(*) FROM main.evidence__pinned AS e WHERE pinned IS NOT 0"
       " AND NOT EXISTS (SELECT 1 FROM main.sqlite_schema"
       "  WHERE type = 'table' AND name = e.buffer COLLATE NOCASE)";
-  i64 n = bxAskOnce(p, zLost, pErr, "");
+  i64 n = bxQueryIntOnce(p, zLost, pErr, "");
   if (n == 0) return;
   bxFail(pErr, SQLITE_CONSTRAINT,
       "PinnedError: schema %s has %lld pinned rows of buffers that are gone, "

@@ -7,7 +7,7 @@
 **   overflow.c  the second tier of a buffer in temp
 **   store.c     writes and reads rows, and changes settings
 **   check.c     what blackbox_check() finds
-**   act.c       the functions that prune, clear, flush and count
+**   commands.c       the functions that prune, clear, flush and count
 **   export.c    the recording as JSON: to save, to replay
 **   buffer.c    the methods of the virtual table
 **
@@ -268,7 +268,7 @@ void bxEvKnown(BxVtab *p, BxErr *pErr);
 void bxEvCheck(BxVtab *p, BxProblems *pOut);
 void bxEvidenceLeave(BxStmts *p, BxErr *pErr);
 
-/* act.c, export.c */
+/* commands.c, export.c */
 /* Finds the buffer that argument 0 names. */
 EvBuffer *bxEvFind(BxCall *pCall);
 /* Approval of the stored rows; the JSON result, or NULL with bQuiet. */

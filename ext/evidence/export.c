@@ -292,9 +292,9 @@ typedef struct Export {
 
 /* An element that is a text. */
 static void addText(sqlite3_str *pOut, const char *z, BxErr *pErr) {
-  if (bxGot((void *)(sqlite3_uint64)z, pErr) == 0) return;
+  if (bxCheckMem((void *)(sqlite3_uint64)z, pErr) == 0) return;
   if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ',');
-  bxAppendJson(pOut, z, (int)strlen(z));
+  bxJsonAppend(pOut, z, (int)strlen(z));
 }
 
 /* What follows zExportDoc in a query. */
@@ -314,7 +314,7 @@ static void collect(
       pQuery->zPlace, pQuery->zSelect);
   sqlite3_stmt *pStmt = bxEvPrepareActions(p, zSql, pErr);
   int i;
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     const char *z = bxColumnText(pStmt, 1, pErr);
     int n = sqlite3_column_bytes(pStmt, 1);
     pOut->nTotal++;
@@ -363,7 +363,8 @@ static EvBuffer *export(
   pOut->pSteps = sqlite3_str_new(pCall->bx->db);
   pOut->pDamaged = sqlite3_str_new(pCall->bx->db);
   collect(p, pQuery, pOut, pErr);
-  pOut->nMissing = bxNumber(p->pOn, "SELECT removed FROM main.@_state", pErr);
+  pOut->nMissing =
+      bxQueryNumber(p->pOn, "SELECT removed FROM main.@_state", pErr);
   return p;
 }
 

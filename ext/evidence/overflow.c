@@ -42,14 +42,14 @@ static sqlite3_stmt *prepare(
   assert(zSql != 0 || pErr->rc != SQLITE_OK);
   if (pErr->rc != SQLITE_OK) return 0;
   bxWriteNote(p->pOn->bx, pErr);
-  pStmt = bxPlain(p->pOn->bx->db, zSql, pErr);
-  if (zOverflow != 0 && bxSays(pErr, "no such table")) {
-    BxErr said = bxTake(pErr);
+  pStmt = bxPrepareSql(p->pOn->bx->db, zSql, pErr);
+  if (zOverflow != 0 && bxErrContains(pErr, "no such table")) {
+    BxErr said = bxErrTake(pErr);
     bxFail(pErr, SQLITE_ERROR,
         "OverflowError: the overflow of %s is not in schema %s (%s); ATTACH "
         "the database that has it",
         p->pOn->zTable, zOverflow, said.zMsg);
-    bxClear(&said);
+    bxErrClear(&said);
   }
   return pStmt;
 }
@@ -76,14 +76,14 @@ sqlite3_stmt *bxEvPrepareOver(
     char *zPart =
         bxPrintf(pErr, "%.*s", zMark ? (int)(zMark - z) : (int)strlen(z), z);
     char *zHere = zPart ? bxExpand(zPart, pStmts->zDb, pStmts->zTable) : 0;
-    sqlite3_str_appendall(pOut, bxGot(zHere, pErr) ? zHere : "");
+    sqlite3_str_appendall(pOut, bxCheckMem(zHere, pErr) ? zHere : "");
     sqlite3_free(zPart);
     sqlite3_free(zHere);
     if (zMark == 0) break;
     sqlite3_str_appendf(pOut, "\"%w\".", pState->zOverflow);
     z = zMark + strlen(OVER_MARK);
   }
-  zSql = bxFinish(pOut, pErr);
+  zSql = bxStrFinish(pOut, pErr);
   pStmt = prepare(p, pState->zOverflow, zSql, pErr);
   sqlite3_free(zSql);
   return pStmt;
@@ -99,7 +99,7 @@ static void runOver(EvBuffer *p, const EvState *pState,
     sqlite3_stmt *pStmt = bxEvPrepareOver(p, pState, azSql[i], pErr);
     bxBind(pStmt, pErr, sqlite3_bind_parameter_count(pStmt) > 1 ? "ti" : "t",
         pState->zOwner, iRow);
-    bxRow(pStmt, pErr);
+    bxStep(pStmt, pErr);
     sqlite3_finalize(pStmt);
   }
 }
@@ -112,10 +112,11 @@ static void handOn(BxErr *pFrom, BxErr *pErr) {
   int rc = pFrom->rc & 0xff;
   assert(pFrom != pErr);
   if (rc == SQLITE_BUSY || rc == SQLITE_LOCKED || rc == SQLITE_READONLY ||
-      (rc == SQLITE_ERROR && !bxIs(pFrom, "OwnerError"))) { /* it is detached */
-    bxClear(pFrom);
+      (rc == SQLITE_ERROR &&
+          !bxErrIs(pFrom, "OwnerError"))) { /* it is detached */
+    bxErrClear(pFrom);
   }
-  bxPass(pErr, pFrom);
+  bxErrMove(pErr, pFrom);
 }
 
 /* Steps a statement that changes at most one row, and finalizes it. Returns
@@ -124,7 +125,7 @@ static void handOn(BxErr *pFrom, BxErr *pErr) {
 static int changesRow(sqlite3_stmt *pStmt, BxErr *pErr) {
   int nChange = 0;
   assert(pStmt != 0 || pErr->rc != SQLITE_OK);
-  bxRow(pStmt, pErr);
+  bxStep(pStmt, pErr);
   if (pErr->rc == SQLITE_OK) {
     nChange = sqlite3_changes(sqlite3_db_handle(pStmt));
   }
@@ -170,9 +171,9 @@ static void claim(EvBuffer *p, EvState *pState, BxErr *pErr) {
   }
   bxUuid(zOwner);
   bxUuid(zClaim);
-  bxDo(p->pOn, "UPDATE main.@_state SET owner = ?1, claim = ?2", pErr, "tt",
-      zOwner, zClaim);
-  bxDo(p->pOn, "DELETE FROM main.@_gone", pErr, "");
+  bxStmtExec(p->pOn, "UPDATE main.@_state SET owner = ?1, claim = ?2", pErr,
+      "tt", zOwner, zClaim);
+  bxStmtExec(p->pOn, "DELETE FROM main.@_gone", pErr, "");
   sqlite3_free(pState->zOwner);
   sqlite3_free(pState->zClaim);
   pState->zOwner = bxPrintf(pErr, "%s", zOwner);
@@ -200,7 +201,7 @@ void bxEvOverflowRename(EvBuffer *p, BxErr *pErr) {
     pStmt = bxEvPrepareOver(p, &state,
         "UPDATE over.evidence_owners SET buffer = ?2 WHERE owner = ?1", &err);
     bxBind(pStmt, &err, "tt", state.zOwner, p->pOn->zTable);
-    bxRow(pStmt, &err);
+    bxStep(pStmt, &err);
     sqlite3_finalize(pStmt);
   }
   bxEvFreeState(&state);
@@ -263,9 +264,9 @@ static void removeOrphans(BxStmts *pOver, BxErr *pErr) {
   i64 iNow = bxTrustedTime(pOver, 1, pErr);
   if (bxOthersRefuse(pOver, "evidence.orphans", 0, pErr)) return;
   if (pErr->rc != SQLITE_OK) return;
-  bxDo(pOver, zSql, &due, "i", iNow);
-  if (bxMayPassOver(pOver, &due)) bxClear(&due);
-  bxPass(pErr, &due);
+  bxStmtExec(pOver, zSql, &due, "i", iNow);
+  if (bxErrMayIgnore(pOver, &due)) bxErrClear(&due);
+  bxErrMove(pErr, &due);
 }
 
 void bxEvOverflowOpen(
@@ -287,7 +288,7 @@ void bxEvOverflowOpen(
   RUN_OVER(azSql, 0, pErr);
   if (zResume != 0) resume(p, &state, pErr);
   removeOrphans(bxSchema(p->pOn->bx, zDb, pErr), pErr);
-  bxAskOnce(p->pOn,
+  bxQueryIntOnce(p->pOn,
       "UPDATE main.@_state SET overflow = ?1, owner = ?2, claim = ?3", pErr,
       "ttt", state.zOverflow, state.zOwner, state.zClaim);
   bxEvFreeState(&state);
@@ -304,7 +305,7 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
   claim(p, pState, &err);
   if (err.rc == SQLITE_ERROR) {
-    bxClear(&err); /* it is another buffer's, or the schema is detached */
+    bxErrClear(&err); /* it is another buffer's, or the schema is detached */
     return;
   }
   RUN_OVER(azSql, 0, &err);
@@ -349,7 +350,7 @@ i64 bxEvOverflowMove(EvBuffer *p, EvState *pState, i64 nGoal, BxErr *pErr) {
     EvRecord *pRow = &chosen.aRow[iRow];
     for (i = 0; i < N_MOVE && pErr->rc == SQLITE_OK; i++) {
       bxBind(apStep[i], pErr, "ti", pState->zOwner, pRow->iRow);
-      bxRun(apStep[i], pErr);
+      bxStmtRun(apStep[i], pErr);
     }
     bxEvMove(pState, pRow, EV_OVERFLOW);
   }
@@ -384,7 +385,7 @@ void bxEvOverflowBack(
       "  r.screenshot_bytes) = r.screenshot_bytes)" OVER_BACK,
       pErr);
   bxBind(pStmt, pErr, "ti", pState->zOwner, pRow->iRow);
-  if (!bxRow(pStmt, pErr)) {
+  if (!bxStep(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: row %lld of %s is missing in the overflow of "
         "schema %s; DELETE it from %s",
@@ -397,8 +398,8 @@ void bxEvOverflowBack(
   }
   sqlite3_finalize(pStmt);
   RUN_OVER(azSql, pRow->iRow, pErr);
-  bxDo(p->pOn, "UPDATE main.@_rows SET place = 0 WHERE rid = ?1", pErr, "i",
-      pRow->iRow);
+  bxStmtExec(p->pOn, "UPDATE main.@_rows SET place = 0 WHERE rid = ?1", pErr,
+      "i", pRow->iRow);
   bxEvMarkGone(p, pRow->iRow, 1, pErr);
   bxEvMove(pState, pRow, EV_MEMORY);
 }
@@ -432,7 +433,8 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
 #undef MARKED
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK || pState->zOverflow == 0) return;
-  if (!bxAsk(p->pOn, "SELECT 1 FROM main.@_gone LIMIT 1", pErr, "")) return;
+  if (!bxQueryInt(p->pOn, "SELECT 1 FROM main.@_gone LIMIT 1", pErr, ""))
+    return;
   claim(p, pState, &err);
   RUN_OVER(azSql, 0, &err);
   handOn(&err, pErr);

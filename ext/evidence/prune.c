@@ -29,10 +29,10 @@ void bxEvNote(EvBuffer *p, const EvReceipt *pReceipt, BxErr *pErr) {
   assert(pReceipt->nRow >= 0 && pReceipt->nShot >= 0);
   assert(pReceipt->zRule != 0);
   if (pReceipt->nRow == 0 && pReceipt->nByte == 0) return;
-  bxDo(p->pOn, zReceiptSql, pErr, "itiiiii", bxNow(), pReceipt->zRule,
+  bxStmtExec(p->pOn, zReceiptSql, pErr, "itiiiii", bxNow(), pReceipt->zRule,
       pReceipt->nRow, pReceipt->nShot, pReceipt->nByte, pReceipt->iOldest,
       pReceipt->iNewest);
-  bxDo(p->pOn, zReceiptCap, pErr, "i", (i64)EV_LOG_ROWS);
+  bxStmtExec(p->pOn, zReceiptCap, pErr, "i", (i64)EV_LOG_ROWS);
 }
 
 static void addReceipt(
@@ -62,7 +62,7 @@ void bxEvPrepareRemoval(EvBuffer *p, BxErr *pErr) {
 
 void bxEvMarkGone(EvBuffer *p, i64 iRow, i64 bWhole, BxErr *pErr) {
   assert(bWhole == 0 || bWhole == 1);
-  bxDo(p->pOn,
+  bxStmtExec(p->pOn,
       "INSERT INTO main.@_gone(id, whole) SELECT id, ?2 FROM main.@_rows"
       " WHERE rid = ?1 ON CONFLICT (id) DO UPDATE"
       " SET whole = max(whole, excluded.whole)",
@@ -73,11 +73,11 @@ void bxEvMarkGone(EvBuffer *p, i64 iRow, i64 bWhole, BxErr *pErr) {
 static void removeShot(EvBuffer *p, EvState *pState, EvRecord *pRow, int bLater,
     EvReceipt *pReceipt, BxErr *pErr) {
   assert(!pRow->iPinned || pErr->rc != SQLITE_OK);
-  bxDo(p->pOn, zNoShot, pErr, "i", pRow->iRow);
+  bxStmtExec(p->pOn, zNoShot, pErr, "i", pRow->iRow);
   if (pRow->ePlace == EV_OVERFLOW) {
     bxEvMarkGone(p, pRow->iRow, 0, pErr);
   } else if (!bLater) {
-    bxDo(p->pOn, zDropShot, pErr, "i", pRow->iRow);
+    bxStmtExec(p->pOn, zDropShot, pErr, "i", pRow->iRow);
   }
   addReceipt(pReceipt, pRow->iTime, 0, 1, pRow->nShot);
   bxEvCount(pState, pRow, -1);
@@ -86,8 +86,8 @@ static void removeShot(EvBuffer *p, EvState *pState, EvRecord *pRow, int bLater,
 }
 
 void bxEvDropData(EvBuffer *p, i64 iRow, BxErr *pErr) {
-  bxDo(p->pOn, zDropAction, pErr, "i", iRow);
-  bxDo(p->pOn, zDropShot, pErr, "i", iRow);
+  bxStmtExec(p->pOn, zDropAction, pErr, "i", iRow);
+  bxStmtExec(p->pOn, zDropShot, pErr, "i", iRow);
 }
 
 static void removeRow(EvBuffer *p, EvState *pState, const EvRecord *pRow,
@@ -98,7 +98,7 @@ static void removeRow(EvBuffer *p, EvState *pState, const EvRecord *pRow,
   } else {
     bxEvDropData(p, pRow->iRow, pErr);
   }
-  bxDo(p->pOn, zDropRow, pErr, "i", pRow->iRow);
+  bxStmtExec(p->pOn, zDropRow, pErr, "i", pRow->iRow);
   addReceipt(pReceipt, pRow->iTime, 1, pRow->nShot > 0,
       pRow->nAction + pRow->nShot + EV_ROW_BYTES);
   bxEvCount(pState, pRow, -1);
@@ -116,9 +116,9 @@ static const char zOldRows[] =
 
 /* Steps to a row, and adds it to the choice. NULL at the end, or on error. */
 static const EvRecord *choose(EvChoice *p, sqlite3_stmt *pStmt, BxErr *pErr) {
-  EvRecord *pRow = bxRow(pStmt, pErr) ? bxAdd(&p->aRow, &p->nRow, &p->nAlloc,
-                                            sizeof(*pRow), pErr)
-                                      : 0;
+  EvRecord *pRow = bxStep(pStmt, pErr) ? bxArrayAdd(&p->aRow, &p->nRow,
+                                             &p->nAlloc, sizeof(*pRow), pErr)
+                                       : 0;
   if (pRow != 0) bxEvReadRecord(pStmt, 0, pRow);
   return pRow;
 }
@@ -135,7 +135,7 @@ void bxEvChooseMemory(EvBuffer *p, const EvState *pState, i64 nGoal,
   while (nMemory > nGoal && (pRow = choose(pOut, pStmt, pErr)) != 0) {
     nMemory -= pRow->nAction + pRow->nShot + EV_ROW_BYTES;
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 /* Chooses at most nMost rows but iSpared, until they have rNeed bytes. bShot: of
@@ -149,7 +149,7 @@ static double chooseEvidence(EvBuffer *p, const char *zSql, i64 iSpared,
   while (rNeed > 0 && (pRow = choose(pOut, pStmt, pErr)) != 0) {
     rNeed -= (double)(bShot ? pRow->nShot : pRow->nAction + EV_ROW_BYTES);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   return rNeed;
 }
 
@@ -233,7 +233,7 @@ static void listSweep(EvBuffer *p, int bAdd, BxErr *pErr) {
   static const char zEnd[] =
       "DELETE FROM main.evidence__sweeps WHERE buffer = '@'";
   assert(bAdd == 0 || bAdd == 1);
-  if (!p->bTemp) bxDo(p->pOn, bAdd ? zAdd : zEnd, pErr, "");
+  if (!p->bTemp) bxStmtExec(p->pOn, bAdd ? zAdd : zEnd, pErr, "");
 }
 
 void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr) {
@@ -242,7 +242,7 @@ void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr) {
   i64 nBefore, nAfter, nRow = 0;
   assert(nPage > 0);
   if (pErr->rc != SQLITE_OK || pState->iStale == 0) return;
-  nBefore = nAfter = bxAsk(p->pOn, zFree, pErr, "");
+  nBefore = nAfter = bxQueryInt(p->pOn, zFree, pErr, "");
   while (pState->iStale > 0 && nRow < EV_SWEEP_ROWS &&
          nAfter - nBefore < nPage && pErr->rc == SQLITE_OK) {
     i64 iRow = 0, bText = 0, bShot = 0; /* of the next row */
@@ -251,20 +251,20 @@ void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr) {
         " WHERE rid > ?1 AND rid <= ?2 ORDER BY rid LIMIT 1",
         pErr);
     bxBind(pStmt, pErr, "ii", pState->iSwept, pState->iStale);
-    if (bxRow(pStmt, pErr)) {
+    if (bxStep(pStmt, pErr)) {
       iRow = sqlite3_column_int64(pStmt, 0);
       bText = sqlite3_column_int64(pStmt, 1);
       bShot = sqlite3_column_int64(pStmt, 2) == 0;
     }
-    bxDone(pStmt, pErr);
+    bxReset(pStmt, pErr);
     if (bText) {
-      bxDo(
+      bxStmtExec(
           p->pOn, "DELETE FROM main.@_actions WHERE rid = ?1", pErr, "i", iRow);
     }
-    if (bShot) bxDo(p->pOn, zDropShot, pErr, "i", iRow);
+    if (bShot) bxStmtExec(p->pOn, zDropShot, pErr, "i", iRow);
     pState->iSwept = iRow;
     if (iRow == 0) pState->iStale = 0;
-    nAfter = bxAsk(p->pOn, zFree, pErr, "");
+    nAfter = bxQueryInt(p->pOn, zFree, pErr, "");
     if (nPage < EV_SWEEP_ALL) nRow++;
   }
   bxEvSaveState(p, pState, pErr);
@@ -273,9 +273,9 @@ void bxEvSweep(EvBuffer *p, EvState *pState, i64 nPage, BxErr *pErr) {
   /* The pages go back to the file system, if the file was made with auto_vacuum =
   ** INCREMENTAL. Each step of the statement returns one. */
   pStmt = bxStmt(p->pOn, "PRAGMA main.incremental_vacuum(1000000000)", pErr);
-  while (nAfter-- > nBefore && bxRow(pStmt, pErr)) {
+  while (nAfter-- > nBefore && bxStep(pStmt, pErr)) {
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 void bxEvSweepLater(EvBuffer *p, EvState *pState, BxErr *pErr) {
@@ -294,8 +294,8 @@ void bxEvSweepStep(EvBuffer *p, EvState *pState, BxErr *pErr) {
     bxEvSweep(p, pState, EV_SWEEP_STEP, &err);
   } else if (!p->bTemp) { /* another buffer, which may get no more writes */
     pStmt = bxStmt(p->pOn, "SELECT buffer FROM main.evidence__sweeps", &err);
-    if (bxRow(pStmt, &err)) zName = bxColumnCopy(pStmt, 0, &err);
-    bxDone(pStmt, &err);
+    if (bxStep(pStmt, &err)) zName = bxColumnCopy(pStmt, 0, &err);
+    bxReset(pStmt, &err);
   }
   if (zName != 0) {
     pOther =
@@ -307,11 +307,11 @@ void bxEvSweepStep(EvBuffer *p, EvState *pState, BxErr *pErr) {
       bxEvSweep(pOther, &state, EV_SWEEP_STEP, &err);
       bxEvFreeState(&state);
     } else {
-      bxDo(p->pOn, "DELETE FROM main.evidence__sweeps WHERE buffer = ?1", &err,
-          "t", zName);
+      bxStmtExec(p->pOn, "DELETE FROM main.evidence__sweeps WHERE buffer = ?1",
+          &err, "t", zName);
     }
     sqlite3_free(zName);
   }
-  if (bxMayPassOver(p->pOn, &err)) bxClear(&err);
-  bxPass(pErr, &err);
+  if (bxErrMayIgnore(p->pOn, &err)) bxErrClear(&err);
+  bxErrMove(pErr, &err);
 }

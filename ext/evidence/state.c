@@ -17,13 +17,13 @@ void bxEvExpectTables(EvBuffer *p, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   sqlite3_finalize(bxPrepare(p->pOn, "SELECT format FROM main.@_state", &err));
   if (err.rc == SQLITE_ERROR) {
-    bxClear(&err);
+    bxErrClear(&err);
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: table %s_state of buffer %s is missing; restore "
         "the file from a backup",
         p->pOn->zTable, p->pOn->zTable);
   }
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
 }
 
 /* A number of bytes or rows. An impossible number is damage, which
@@ -55,7 +55,7 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
       pErr);
   assert(p->pOn != 0);
   memset(pState, 0, sizeof(*pState));
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     i64 iFormat = sqlite3_column_int64(pStmt, 6);
     int i = 8;
     pState->nMax = sizeColumn(pStmt, 0);
@@ -85,7 +85,7 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
         "the file from a backup",
         p->pOn->zTable, p->pOn->zTable);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 const char bxEvSaveSql[] =
@@ -95,7 +95,7 @@ const char bxEvSaveSql[] =
 
 void bxEvSaveState(EvBuffer *p, const EvState *pState, BxErr *pErr) {
 #define GIVE(counter) , pState->counter
-  bxDo(p->pOn, bxEvSaveSql, pErr, "iiiiiiiiiii" EACH_COUNTER(GIVE));
+  bxStmtExec(p->pOn, bxEvSaveSql, pErr, "iiiiiiiiiii" EACH_COUNTER(GIVE));
 #undef GIVE
 }
 
@@ -109,7 +109,7 @@ void bxEvCountRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
       " coalesce(max(rid), 0) FROM (SELECT *, action_bytes + screenshot_bytes"
       " + " EV_TEXT(EV_ROW_BYTES) " AS size FROM main.@_rows)",
       pErr);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     i64 *const aiCounter[] = {&pState->nAction, &pState->nBytes,
         &pState->nScreenshot, &pState->nFree, &pState->nPinned,
         &pState->nMemory, &pState->nOverflow};
@@ -118,7 +118,7 @@ void bxEvCountRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
     for (i = 0; i < 7; i++) *aiCounter[i] = sizeColumn(pStmt, i);
     if (iLast > pState->iLast) pState->iLast = iLast;
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 void bxEvMove(EvState *pState, EvRecord *pRow, int ePlace) {

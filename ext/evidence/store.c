@@ -65,7 +65,7 @@ static void setOverflow(EvBuffer *p, sqlite3_value *pVal, BxErr *pErr) {
     bxEvOverflowDrop(p, &state, pErr);
   }
   if (zDb == 0 || zDb[0] == 0) {
-    bxDo(p->pOn,
+    bxStmtExec(p->pOn,
         "UPDATE main.@_state SET overflow = '', owner = '', claim = ''", pErr,
         "");
   } else {
@@ -142,7 +142,7 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
     case SET_THRESHOLD: state.rThreshold = sqlite3_value_double(pVal); break;
     case SET_POLICY:
       state.bRated = strcmp(z, "confidence-based") == 0;
-      state.nKeep = bxAsk(p->pOn,
+      state.nKeep = bxQueryInt(p->pOn,
           "SELECT CASE ?1 WHEN 'keep-last-n' THEN max_screenshots ELSE -1 END"
           " FROM main.@_state",
           pErr, "t", z);
@@ -152,7 +152,7 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   }
   settleRows(p, &state, 1, pErr);
   bxEvOverflowOurs(p, &state, pErr);
-  bxDo(p->pOn, aSetting[i].zSql, pErr, "v", pVal);
+  bxStmtExec(p->pOn, aSetting[i].zSql, pErr, "v", pVal);
   if (state.bRated != bRated) bxEvRate(p, state.bRated, pErr);
   settleRows(p, &state, 0, pErr);
   bxEvFinish(p, &state, pErr);
@@ -172,7 +172,7 @@ void bxEvFirstState(EvBuffer *p, const EvParam *pParam, BxErr *pErr) {
     if (pParam->az[i][0] == 0) continue;
     pStmt = bxPrepare(p->pOn, "SELECT ?1", pErr);
     bxBind(pStmt, pErr, "t", pParam->az[i]);
-    if (bxRow(pStmt, pErr)) {
+    if (bxStep(pStmt, pErr)) {
       bxEvSet(p, aSetting[i].zName, sqlite3_column_value(pStmt, 0), pErr);
     }
     sqlite3_finalize(pStmt);
@@ -271,16 +271,16 @@ static void readAction(
   if (pErr->rc != SQLITE_OK) return;
   pStmt = bxStmt(p->pOn, bNeed ? zSql : zValid, pErr);
   bxBind(pStmt, pErr, "s", pRow->pAction);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     for (i = 0; i < 2 && bNeed; i++) {
       if (*app[i] != 0) continue;
       apOwn[i] = sqlite3_value_dup(sqlite3_column_value(pStmt, i));
-      *app[i] = bxGot(apOwn[i], pErr);
+      *app[i] = bxCheckMem(apOwn[i], pErr);
     }
   } else if (pErr->rc == SQLITE_OK) {
     failAction(pErr, pRow->pAction);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 /* The confidence of an action, which was checked, if the policy needs it. */
@@ -292,8 +292,8 @@ static double rateAction(
   if (!bRated || pAction == 0) return r;
   pStmt = bxStmt(p->pOn, "SELECT " EV_BEST("?1"), pErr);
   bxBind(pStmt, pErr, "s", pAction);
-  if (bxRow(pStmt, pErr)) r = sqlite3_column_double(pStmt, 0);
-  bxDone(pStmt, pErr);
+  if (bxStep(pStmt, pErr)) r = sqlite3_column_double(pStmt, 0);
+  bxReset(pStmt, pErr);
   return r;
 }
 
@@ -302,8 +302,9 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   assert(bRated == 0 || bRated == 1);
   if (pErr->rc != SQLITE_OK) return;
-  bxDo(p->pOn, "UPDATE main.@_rows SET confidence = -1 WHERE confidence <> -1",
-      pErr, "");
+  bxStmtExec(p->pOn,
+      "UPDATE main.@_rows SET confidence = -1 WHERE confidence <> -1", pErr,
+      "");
   zAll = bRated ? bxEvActions(p, pErr) : 0;
   if (zAll == 0) return;
   zSql = bxPrintf(pErr,
@@ -314,7 +315,7 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
                       " WHERE o.rid = n.rid",
       p->pOn->zDb, p->pOn->zTable, zAll);
   pStmt = bxEvPrepareActions(p, zSql, pErr);
-  bxRow(pStmt, pErr);
+  bxStep(pStmt, pErr);
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
   sqlite3_free(zAll);
@@ -324,8 +325,8 @@ void bxEvRefuseHeld(EvBuffer *p, BxErr *pErr) {
   char *zOwner;
   /* Whether the file has holds, at little cost. (The domain may be removed.) */
   if (pErr->rc != SQLITE_OK || p->bTemp ||
-      !bxIsThere(p->pOn->bx, p->pOn->zDb, "retention__in_force") ||
-      bxAsk(p->pOn, "SELECT 1 FROM main.retention__in_force LIMIT 1", pErr,
+      !bxTableExists(p->pOn->bx, p->pOn->zDb, "retention__in_force") ||
+      bxQueryInt(p->pOn, "SELECT 1 FROM main.retention__in_force LIMIT 1", pErr,
           "") == 0) {
     return;
   }
@@ -423,8 +424,8 @@ static void finishWrite(EvBuffer *p, EvState *pState, BxErr *pErr) {
 
 static void setPinned(
     EvBuffer *p, EvState *pState, EvRecord *pRow, i64 iNo, BxErr *pErr) {
-  bxDo(p->pOn, "UPDATE main.@_rows SET pinned = ?2 WHERE rid = ?1", pErr, "ii",
-      pRow->iRow, iNo);
+  bxStmtExec(p->pOn, "UPDATE main.@_rows SET pinned = ?2 WHERE rid = ?1", pErr,
+      "ii", pRow->iRow, iNo);
   bxEvCount(pState, pRow, -1);
   pRow->iPinned = iNo;
   bxEvCount(pState, pRow, 1);
@@ -443,9 +444,9 @@ static void pinRow(EvBuffer *p, EvState *pState, EvRecord *pRow, BxErr *pErr) {
   i64 iNo = 1;
   assert(pRow->iPinned == 0);
   if (!p->bTemp) {
-    iNo = bxAsk(p->pOn,
+    iNo = bxQueryInt(p->pOn,
         "SELECT coalesce(max(no), 0) + 1 FROM main.evidence__pinned", pErr, "");
-    bxDo(p->pOn, zIn, pErr, "ii", pRow->iRow, iNo);
+    bxStmtExec(p->pOn, zIn, pErr, "ii", pRow->iRow, iNo);
     bxEvDropData(p, pRow->iRow, pErr);
   }
   setPinned(p, pState, pRow, iNo, pErr);
@@ -465,7 +466,7 @@ static void unpinRow(
   int i;
   assert(pRow->iPinned != 0);
   for (i = 0; i < 4 && !p->bTemp; i++) {
-    bxDo(p->pOn, azSql[i], pErr, "ii", pRow->iRow, pRow->iPinned);
+    bxStmtExec(p->pOn, azSql[i], pErr, "ii", pRow->iRow, pRow->iPinned);
   }
   setPinned(p, pState, pRow, 0, pErr);
 }
@@ -473,7 +474,7 @@ static void unpinRow(
 /* With a file that has lost its domain, a pin is refused before anything changes. */
 static void expectPins(EvBuffer *p, BxErr *pErr) {
   if (p->bTemp) return;
-  bxAsk(p->pOn, "SELECT 1 FROM main.evidence__pinned LIMIT 1", pErr, "");
+  bxQueryInt(p->pOn, "SELECT 1 FROM main.evidence__pinned LIMIT 1", pErr, "");
 }
 
 static const char zPutRow[] =
@@ -508,11 +509,11 @@ static i64 storeNew(EvBuffer *p, const EvRow *pRow, const char *zId, i64 iTime,
   makeBufferRoom(p, &state, &growth, pErr);
   row.iRow = ++state.iLast;
   row.ePlace = p->bTemp ? EV_MEMORY : EV_FILE;
-  bxDo(p->pOn, zPutRow, pErr, "itiiidi", row.iRow, zId, iTime, nAction, nShot,
-      rRate, (i64)row.ePlace);
-  bxDo(p->pOn, zPutAction, pErr, "is", row.iRow, pRow->pAction);
+  bxStmtExec(p->pOn, zPutRow, pErr, "itiiidi", row.iRow, zId, iTime, nAction,
+      nShot, rRate, (i64)row.ePlace);
+  bxStmtExec(p->pOn, zPutAction, pErr, "is", row.iRow, pRow->pAction);
   if (nShot > 0) {
-    bxDo(p->pOn, zPutShot, pErr, "is", row.iRow, pRow->pScreenshot);
+    bxStmtExec(p->pOn, zPutShot, pErr, "is", row.iRow, pRow->pScreenshot);
   }
   bxEvCount(&state, &row, 1);
   if (iPinned) pinRow(p, &state, &row, pErr);
@@ -531,7 +532,7 @@ i64 bxEvStore(EvBuffer *p, EvRow *pRow, BxErr *pErr) {
   zId = bxText(pRow->pId, "id (or the action's id)", 1000, 0, pErr);
   iTime = bxTime(pRow->pTimestamp, "timestamp", pErr);
   iPinned = pinnedOf(pRow->pPinned, pErr);
-  iRow = bxAsk(
+  iRow = bxQueryInt(
       p->pOn, "SELECT rid FROM main.@_rows WHERE id = ?1", pErr, "t", zId);
   if (pErr->rc != SQLITE_OK) {
     iRow = 0;
@@ -560,11 +561,11 @@ static char *readBefore(EvBuffer *p, i64 iRow, EvRecord *pOut, BxErr *pErr) {
   assert(pOut != 0);
   memset(pOut, 0, sizeof(*pOut));
   bxBind(pStmt, pErr, "i", iRow);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     zId = bxColumnCopy(pStmt, 0, pErr);
     bxEvReadRecord(pStmt, 1, pOut);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   return zId;
 }
 
@@ -599,21 +600,21 @@ static void writeData(EvBuffer *p, EvState *pState, const EvRow *pRow,
   bxEvCount(pState, pNow, -1);
   pNow->iTime = iTime;
   if (pRow->pAction != 0) {
-    bxDo(p->pOn, zPutAction, pErr, "is", pNow->iRow, pRow->pAction);
+    bxStmtExec(p->pOn, zPutAction, pErr, "is", pNow->iRow, pRow->pAction);
     if (pNow->iPruned) {
-      bxDo(p->pOn, "DELETE FROM main.@_actions WHERE rid = -?1", pErr, "i",
-          pNow->iRow);
+      bxStmtExec(p->pOn, "DELETE FROM main.@_actions WHERE rid = -?1", pErr,
+          "i", pNow->iRow);
     }
-    bxDo(p->pOn, "UPDATE main.@_rows SET confidence = ?2 WHERE rid = ?1", pErr,
-        "id", pNow->iRow, rRate);
+    bxStmtExec(p->pOn, "UPDATE main.@_rows SET confidence = ?2 WHERE rid = ?1",
+        pErr, "id", pNow->iRow, rRate);
     pNow->nAction = bxBytes(pRow->pAction);
     pNow->iPruned = 0;
   }
   if (pRow->bHasPicture && nShot > 0) {
-    bxDo(p->pOn, zPutShot, pErr, "is", pNow->iRow, pRow->pScreenshot);
+    bxStmtExec(p->pOn, zPutShot, pErr, "is", pNow->iRow, pRow->pScreenshot);
     pNow->nShot = nShot;
   }
-  bxDo(p->pOn,
+  bxStmtExec(p->pOn,
       "UPDATE main.@_rows SET timestamp = ?2, action_bytes = ?3,"
       " screenshot_bytes = ?4, pruned = ?5 WHERE rid = ?1",
       pErr, "iiiii", pNow->iRow, pNow->iTime, pNow->nAction, pNow->nShot,

@@ -21,7 +21,7 @@ SQLITE_EXTENSION_INIT3
 
 /* 1 when event_payloads has the column. */
 static int hasColumn(BxStmts *p, const char *zColumn, BxErr *pErr) {
-  return (int)bxAskOnce(p,
+  return (int)bxQueryIntOnce(p,
       "SELECT 1 FROM pragma_table_info('event_payloads', ?2) WHERE name = ?1 "
       "COLLATE NOCASE",
       pErr, "tt", zColumn, p->zDb);
@@ -81,14 +81,15 @@ static sqlite3_stmt *hindrances(BxStmts *p, BxErr *pErr) {
 static void refuse(BxStmts *p, BxErr *pErr) {
   BxErr why = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = hindrances(p, pErr);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     bxFail(&why, SQLITE_ERROR,
         "ValidationError: event_payloads in schema %s cannot be guarded: %s",
         p->zDb, bxColumnText(pStmt, 0, pErr));
   }
   sqlite3_finalize(pStmt);
   if (pErr->rc == SQLITE_OK) *pErr = why;
-  if (bxNumber(p, "SELECT 1 FROM main.event_payloads WHERE rowid = -1", pErr)) {
+  if (bxQueryNumber(
+          p, "SELECT 1 FROM main.event_payloads WHERE rowid = -1", pErr)) {
     bxFail(pErr, SQLITE_ERROR,
         "ValidationError: event_payloads in schema %s has a row with rowid -1, "
         "which cannot be guarded; UPDATE event_payloads SET rowid = (SELECT "
@@ -103,7 +104,7 @@ static void addTime(BxStmts *p, BxErr *pErr) {
   const char *zEnd = z ? strstr(z, "VIRTUAL") : 0;
   char *zSql;
   assert(zEnd != 0);
-  if (bxAskOnce(p,
+  if (bxQueryIntOnce(p,
           "SELECT 1 FROM pragma_table_xinfo('event_payloads', ?1) WHERE name = "
           "'created_ms' COLLATE NOCASE",
           pErr, "t", p->zDb)) {
@@ -123,7 +124,7 @@ static void dropOthers(BxStmts *p, BxErr *pErr) {
   size_t i;
   for (i = 0; i < sizeof(aaIndex) / sizeof(aaIndex[0]); i++) {
     char *zSql;
-    if (!bxAskOnce(p,
+    if (!bxQueryIntOnce(p,
             "SELECT 1 FROM main.sqlite_schema WHERE type = 'index' AND name = "
             "'idx_payloads_' || ?1 AND tbl_name = 'event_payloads' AND sql <> "
             "'CREATE INDEX ' || name || ' ON event_payloads(' || ?2 || ')'",
@@ -168,7 +169,7 @@ void bxPayloadAdopt(BxStmts *p, BxErr *pErr) {
       "SELECT type = 'table' AND rootpage > 0 FROM main.sqlite_schema WHERE "
       "name = 'event_payloads' COLLATE NOCASE AND type <> 'trigger'",
       pErr);
-  bThere = bxRow(pStmt, pErr);
+  bThere = bxStep(pStmt, pErr);
   bTable = bThere && sqlite3_column_int(pStmt, 0);
   sqlite3_finalize(pStmt);
   if (!bThere || pErr->rc != SQLITE_OK) return;
@@ -283,7 +284,7 @@ static void readWanted(BxStmts *p, Gap *pOut, BxErr *pErr) {
   char *zCondition = 0;
   bxBind(pStmt, pErr, sqlite3_bind_parameter_count(pStmt) > 1 ? "ti" : "t",
       p->zDb, (i64)(strstr(pOut->pMade->zText, "BEFORE UPDATE") != 0));
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     pOut->zWhat = bxColumnCopy(pStmt, 0, pErr);
     zCondition = bxColumnCopy(pStmt, 1, pErr);
   }
@@ -299,7 +300,7 @@ static void readWanted(BxStmts *p, Gap *pOut, BxErr *pErr) {
 
 /* Whether the schema has exactly the wanted trigger, or correctly none. */
 static int isMade(BxStmts *p, const Gap *pGap, BxErr *pErr) {
-  return (int)bxAskOnce(p,
+  return (int)bxQueryIntOnce(p,
       "SELECT (SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND "
       "name = ?1) IS 'CREATE TRIGGER ' || ?2",
       pErr, "tt", pGap->pMade->zName, pGap->zText);
@@ -321,12 +322,12 @@ static void eachGap(BxStmts *p, void (*xEach)(BxStmts *, const Gap *, void *),
 /* The texts contain names of the user, so they are not templates. */
 static void makeOne(BxStmts *p, const Gap *pGap, void *pArg) {
   BxErr *pErr = (BxErr *)pArg;
-  bxExecPlain(p->bx,
+  bxExecSql(p->bx,
       bxPrintf(
           pErr, "DROP TRIGGER IF EXISTS \"%w\".%s", p->zDb, pGap->pMade->zName),
       pErr);
   if (pGap->zText == 0) return;
-  bxExecPlain(p->bx,
+  bxExecSql(p->bx,
       bxPrintf(pErr, "CREATE TRIGGER \"%w\".%s", p->zDb, pGap->zText), pErr);
 }
 
@@ -350,7 +351,7 @@ void bxPayloadMend(BxStmts *p, BxErr *pErr) {
 
 /* Whether the sums of payload__state are those of the rows, which an install makes. */
 static int isCounted(BxStmts *p, BxErr *pErr) {
-  return bxNumber(p,
+  return bxQueryNumber(p,
              "SELECT bytes = (SELECT coalesce(sum(size_bytes), 0) FROM "
              "main.event_payloads INDEXED BY payload_by_age WHERE purpose = "
              "'archive' "
@@ -367,11 +368,11 @@ int bxPayloadIsWhole(BxStmts *p, BxErr *pErr) {
 void bxPayloadCheck(BxStmts *p, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = hindrances(p, &err);
-  while (bxRow(pStmt, &err)) {
+  while (bxStep(pStmt, &err)) {
     bxProblem(pOut, "event_payloads", "cannot be guarded: %s",
         bxColumnText(pStmt, 0, &err));
   }
   sqlite3_finalize(pStmt);
   eachGap(p, tellOne, pOut, &err);
-  bxUnchecked(pOut, "event_payloads", &err);
+  bxProblemError(pOut, "event_payloads", &err);
 }

@@ -27,19 +27,19 @@ static void removeEach(
   sqlite3_stmt *pStmt = zSql ? bxPrepare(p, zSql, pErr) : 0;
   char *zAll = 0;
   bxBind(pStmt, pErr, &"ii"[2 - sqlite3_bind_parameter_count(pStmt)], i1, i2);
-  if (bxRow(pStmt, pErr)) zAll = bxColumnCopy(pStmt, 0, pErr);
+  if (bxStep(pStmt, pErr)) zAll = bxColumnCopy(pStmt, 0, pErr);
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
   if (zAll == 0) return;
   pStmt = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)", zAll, pErr);
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     BxErr err = {SQLITE_OK, 0};
-    bxDo(p, zOne, &err, "i", sqlite3_column_int64(pStmt, 0));
-    if (bxMayPassOver(p, &err)) {
+    bxStmtExec(p, zOne, &err, "i", sqlite3_column_int64(pStmt, 0));
+    if (bxErrMayIgnore(p, &err)) {
       pOut->nRefused++;
-      bxClear(&err);
+      bxErrClear(&err);
     }
-    bxPass(pErr, &err);
+    bxErrMove(pErr, &err);
   }
   sqlite3_finalize(pStmt);
 }
@@ -68,22 +68,22 @@ static void removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
       pErr, "DELETE FROM main.event_payloads WHERE rowid IN (%s)", zRows);
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  bxDo(p, zBegin, pErr, "");
+  bxStmtExec(p, zBegin, pErr, "");
   pStmt = zSql ? bxPrepare(p, zSql, pErr) : 0;
   bxBind(pStmt, pErr, &"ii"[2 - sqlite3_bind_parameter_count(pStmt)], i1, i2);
-  if (pErr->rc == SQLITE_OK) bxRow(pStmt, &err);
+  if (pErr->rc == SQLITE_OK) bxStep(pStmt, &err);
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
-  if (!pOut->bWhole && bxMayPassOver(p, &err)) {
-    bxClear(&err);
+  if (!pOut->bWhole && bxErrMayIgnore(p, &err)) {
+    bxErrClear(&err);
     removeEach(p, zRows, i1, i2, pOut, pErr);
   }
-  bxPass(pErr, &err);
-  pOut->nRow += bxAsk(p, zRow, pErr, "");
-  pOut->nByte += bxAsk(p, zByte, pErr, "");
-  bxDo(p, zReceipt, pErr, "tt", zRule, zActor);
-  bxDo(p, zEnd, pErr, "");
-  bxDo(p, zOver, pErr, "");
+  bxErrMove(pErr, &err);
+  pOut->nRow += bxQueryInt(p, zRow, pErr, "");
+  pOut->nByte += bxQueryInt(p, zByte, pErr, "");
+  bxStmtExec(p, zReceipt, pErr, "tt", zRule, zActor);
+  bxStmtExec(p, zEnd, pErr, "");
+  bxStmtExec(p, zOver, pErr, "");
 }
 
 #define PAYLOAD_RULE                                                           \
@@ -113,7 +113,7 @@ const BxDue bxPayloadDue[] = {
   "size_bytes + " ROW_BYTES " - CAST((1 - (SELECT share FROM"                  \
   " main.payload__state)) * coalesce((SELECT sum(p.bytes) FROM" BX_PACKED_OF(  \
       "event_payloads") "), 0) AS INTEGER)"
-const BxRoom bxPayloadRoom = {.pDue = &bxPayloadDue[1],
+const BxFileLimit bxPayloadFileLimit = {.pDue = &bxPayloadDue[1],
     .zIndexed = "INDEXED BY payload_by_age",
     .zTakes = ROW_TAKES,
     .zHas = "SELECT CAST(max(bytes * share, bytes - packed * (1 - share)) AS"
@@ -143,7 +143,7 @@ static void trimArchive(
       " created_ms, size_bytes, rowid ROWS BETWEEN UNBOUNDED PRECEDING AND 1"
       " PRECEDING) AS freed" REMOVABLE_ROWS " AND created_ms > -9e15 ORDER BY"
       " created_ms, size_bytes, rowid LIMIT ?2) WHERE coalesce(freed, 0) < ?1";
-  i64 nBeyond = nLimit > 0 ? bxAsk(pHome, zBeyond, pErr, "") : 0;
+  i64 nBeyond = nLimit > 0 ? bxQueryInt(pHome, zBeyond, pErr, "") : 0;
   if (nBeyond <= 0) return;
   removeRows(pHome, zRows, nBeyond, nLimit, "payload.bytes", "", pOut, pErr);
 }
@@ -220,15 +220,15 @@ typedef struct Pages {
 } Pages;
 
 static Pages countPages(BxStmts *p, BxErr *pErr) {
-  Pages pages = {bxNumber(p, "PRAGMA main.page_count", pErr),
-      bxNumber(p, "PRAGMA main.freelist_count", pErr)};
+  Pages pages = {bxQueryNumber(p, "PRAGMA main.page_count", pErr),
+      bxQueryNumber(p, "PRAGMA main.freelist_count", pErr)};
   return pages;
 }
 
 /* Gives at most 1,000 free pages back to the file system, where the file can do
 ** that. */
 static void giveBack(BxStmts *pHome, BxErr *pErr) {
-  if (bxNumber(pHome, "PRAGMA main.auto_vacuum", pErr) != 2) return;
+  if (bxQueryNumber(pHome, "PRAGMA main.auto_vacuum", pErr) != 2) return;
   bxExec(pHome, "PRAGMA main.incremental_vacuum(1000)", pErr);
 }
 
@@ -253,22 +253,25 @@ static void returnCleanup(BxCall *p, BxStmts *pHome, const Removed *pGone,
   static const char zDropped[] =
       "SELECT EXISTS (SELECT 1 FROM main.store_dropped WHERE text > 0)";
   Pages is = countPages(pHome, &p->err);
-  i64 nSize = bxNumber(pHome, "PRAGMA main.page_size", &p->err);
+  i64 nSize = bxQueryNumber(pHome, "PRAGMA main.page_size", &p->err);
   i64 nFreed = was.nAll - was.nFree - (is.nAll - is.nFree);
   i64 nBack = was.nAll - is.nAll, nRefused = pGone->nRefused;
-  i64 nPinned = bxAskOnce(pHome, zPinned, &p->err, "i", iBefore);
-  i64 nHeld = bxAskOnce(pHome, zHeld, &p->err, "ii", iBefore, (i64)SWEEP_LIMIT);
+  i64 nPinned = bxQueryIntOnce(pHome, zPinned, &p->err, "i", iBefore);
+  i64 nHeld =
+      bxQueryIntOnce(pHome, zHeld, &p->err, "ii", iBefore, (i64)SWEEP_LIMIT);
   int bMore = nBack > 0 && is.nFree > 0;
   if (nFreed < 0) nFreed = 0;
   if (nBack < 0) nBack = 0;
   if (pGone->nRow >= nLimit) {
-    bMore |= bxAskOnce(pHome, zMore, &p->err, "i", iBefore) != 0;
+    bMore |= bxQueryIntOnce(pHome, zMore, &p->err, "i", iBefore) != 0;
   } else { /* (a trigger may keep rows without an error) */
-    nRefused = bxAskOnce(pHome, zDue, &p->err, "ii", iBefore, (i64)SWEEP_LIMIT);
+    nRefused =
+        bxQueryIntOnce(pHome, zDue, &p->err, "ii", iBefore, (i64)SWEEP_LIMIT);
     nRefused = nRefused > nHeld ? nRefused - nHeld : 0;
   }
-  if (pGone->nRow + nFreed > 0 && bxNumber(pHome, zDropped, &p->err)) bMore = 1;
-  if (pGone->nFile > 0 && bxRoomAbove(pHome, &p->err) > 0) bMore = 1;
+  if (pGone->nRow + nFreed > 0 && bxQueryNumber(pHome, zDropped, &p->err))
+    bMore = 1;
+  if (pGone->nFile > 0 && bxFileLimitExcess(pHome, &p->err) > 0) bMore = 1;
   if (p->err.rc != SQLITE_OK) return;
   bxReturnJson(
       p, sqlite3_mprintf(
@@ -287,20 +290,20 @@ static void trimFile(BxCall *p, BxStmts *pHome, i64 nLimit, Removed *pOut) {
   static const char zByte[] =
       "SELECT sum(bytes) FROM main.blackbox__open WHERE"
       " domain = 'payload' AND rule = 'payload.file_bytes'";
-  i64 nRow = bxAsk(pHome, zRow, &p->err, "");
-  i64 nByte = bxAsk(pHome, zByte, &p->err, "");
+  i64 nRow = bxQueryInt(pHome, zRow, &p->err, "");
+  i64 nByte = bxQueryInt(pHome, zByte, &p->err, "");
   if (nLimit <= 0 || p->err.rc != SQLITE_OK) return;
-  bxRoomNow(pHome);
-  bxRoom(pHome, nLimit / 100, p->pCtx == 0, &p->err);
-  pOut->nFile = bxAsk(pHome, zRow, &p->err, "") - nRow;
+  bxFileLimitNow(pHome);
+  bxFileLimitTend(pHome, nLimit / 100, p->pCtx == 0, &p->err);
+  pOut->nFile = bxQueryInt(pHome, zRow, &p->err, "") - nRow;
   pOut->nRow += pOut->nFile;
-  pOut->nByte += bxAsk(pHome, zByte, &p->err, "") - nByte;
+  pOut->nByte += bxQueryInt(pHome, zByte, &p->err, "") - nByte;
 }
 
 void bxPayloadCleanup(BxCall *p) {
   static const char zRows[] =
       REMOVABLE " AND created_ms < ?1 ORDER BY created_ms LIMIT ?2";
-  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   Removed gone = {0, 0, 0, 0, 0};
   i64 iBefore, nLimit = SWEEP_LIMIT;
   Pages was;
@@ -322,7 +325,7 @@ void bxPayloadCleanup(BxCall *p) {
 }
 
 void bxPayloadClearArchive(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   Removed gone = {0, 0, 0, 0, 1};
   if (pHome == 0) return;
   bxQueueFlush(pHome, &p->err);
@@ -422,7 +425,7 @@ static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   if (zJson == 0) return;
   pStmt = bxStmt(pHome, zSql, pErr);
   bxBind(pStmt, pErr, "v", pJson);
-  if (bxRow(pStmt, pErr)) zType = bxColumnText(pStmt, 0, pErr);
+  if (bxStep(pStmt, pErr)) zType = bxColumnText(pStmt, 0, pErr);
   if (zType == 0 || strcmp(zType, "array") != 0) {
     char *zShown = bxShow(pJson);
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -433,7 +436,7 @@ static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
                  : "?");
     sqlite3_free(zShown);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 static void failElement(BxErr *pErr, sqlite3_stmt *pStmt, const char *zWhy) {
@@ -450,7 +453,7 @@ static void checkTexts(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   if (zJson == 0 || (!strstr(zJson, "\\ud") && !strstr(zJson, "\\uD"))) return;
   pStmt = bxStmt(pHome, zElementTexts, pErr);
   bxBind(pStmt, pErr, "nv", pJson);
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     for (i = 1; i < sqlite3_column_count(pStmt); i++) {
       const char *z = bxColumnText(pStmt, i, pErr);
       if (z == 0 ||
@@ -460,21 +463,21 @@ static void checkTexts(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
           "has half a surrogate pair in a string, which UTF-8 cannot express");
     }
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 static void checkElements(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zBadElement, pErr);
   bxBind(pStmt, pErr, "nv", pJson);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     failElement(pErr, pStmt, bxColumnText(pStmt, 1, pErr));
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   checkTexts(pHome, pJson, pErr);
 }
 
 void bxPayloadSaveEvidence(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   const char *zEvent =
       bxText(p->aArg[0], "kill_switch_event_id", 1024, 0, &p->err);
   sqlite3_stmt *pRows, *pSave;
@@ -496,13 +499,13 @@ void bxPayloadUnpin(BxCall *p) {
   static const char zSql[] =
       "INSERT INTO main.payload_unpins(payload_id, actor, reason) "
       "VALUES(?1, ?2, ?3)";
-  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   const char *zId = bxText(p->aArg[0], "payload_id", 1024, 0, &p->err);
   const char *zActor = bxText(p->aArg[1], "actor", 1024, 0, &p->err);
   const char *zReason = bxText(p->aArg[2], "reason", 65536, 0, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   bxLogBegin(pHome, &p->err);
-  bxDo(pHome, zSql, &p->err, "ttt", zId, zActor, zReason);
+  bxStmtExec(pHome, zSql, &p->err, "ttt", zId, zActor, zReason);
   if (bxPinsHold(pHome, zId, &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,
         "MisuseError: a trigger on payload_unpins prevents row %s from being "
@@ -558,29 +561,31 @@ void bxPayloadStats(BxCall *p) {
                         "    WHERE (purpose = 'archive' AND pinned = 1) OR "
                         "purpose = 'evidence'"
                         "    GROUP BY purpose, pinned) AS k";
-  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   sqlite3_stmt *pWaiting;
   char *z;
   i64 nRow = 0, nByte = 0;
   if (pHome == 0) return;
   pWaiting = bxPayloadWaiting(p->bx, 0, &p->err);
-  if (bxRow(pWaiting, &p->err)) {
+  if (bxStep(pWaiting, &p->err)) {
     nRow = sqlite3_column_int64(pWaiting, 0);
     nByte = sqlite3_column_int64(pWaiting, 1);
   }
   sqlite3_finalize(pWaiting);
-  z = bxAskText(pHome, zSql, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
+  z = bxQueryText(
+      pHome, zSql, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
   if (z != 0) bxReturnJson(p, z);
 }
 
 void bxPayloadDbSize(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   i64 nPage, nByte, nFree, nWal, nBack;
   if (pHome == 0) return;
-  nPage = bxNumber(pHome, "PRAGMA main.page_size", &p->err);
-  nByte = bxNumber(pHome, "PRAGMA main.page_count", &p->err) * nPage;
-  nFree = bxNumber(pHome, "PRAGMA main.freelist_count", &p->err) * nPage;
-  nBack = bxNumber(pHome, "PRAGMA main.auto_vacuum", &p->err) == 2 ? nFree : 0;
+  nPage = bxQueryNumber(pHome, "PRAGMA main.page_size", &p->err);
+  nByte = bxQueryNumber(pHome, "PRAGMA main.page_count", &p->err) * nPage;
+  nFree = bxQueryNumber(pHome, "PRAGMA main.freelist_count", &p->err) * nPage;
+  nBack =
+      bxQueryNumber(pHome, "PRAGMA main.auto_vacuum", &p->err) == 2 ? nFree : 0;
   nWal = bxWalBytes(p->bx, pHome->zDb);
   bxReturnJson(
       p, sqlite3_mprintf(

@@ -82,7 +82,7 @@ i64 bxHeldSince(BxStmts *p, const char *zThing, BxErr *pErr) {
                "  (SELECT 1 FROM step AS s WHERE s.act = 'hold' AND s.n < h.n"
                "   AND (s.next IS NULL OR s.next >= h.n)"
                "   AND (s.until IS NULL OR s.until >= h.at))";
-  return bxAsk(p, zSince, pErr, "t", zThing);
+  return bxQueryInt(p, zSince, pErr, "t", zThing);
 }
 
 static HeldThing thingOf(
@@ -118,12 +118,12 @@ static i64 notedUpTo(HeldThing *pThing, i64 *piAt) {
   sqlite3_stmt *pStmt = bxStmt(pThing->p, zLast, pThing->pErr);
   i64 iUpTo = 0;
   bxBind(pStmt, pThing->pErr, "ti", pThing->zThing, pThing->iSince);
-  if (bxRow(pStmt, pThing->pErr)) {
+  if (bxStep(pStmt, pThing->pErr)) {
     *piAt = sqlite3_column_int64(pStmt, 0);
     iUpTo = sqlite3_column_int64(pStmt, 1);
   }
-  bxDone(pStmt, pThing->pErr);
-  if (iUpTo > 0 && iUpTo > bxAsk(pThing->p, zNewest, pThing->pErr, ""))
+  bxReset(pStmt, pThing->pErr);
+  if (iUpTo > 0 && iUpTo > bxQueryInt(pThing->p, zNewest, pThing->pErr, ""))
     return 0;
   return iUpTo;
 }
@@ -134,7 +134,7 @@ static void appendHeld(sqlite3_str *pOut, sqlite3_stmt *pRow, BxErr *pErr) {
   if (zId == 0) return;
   heldDigest(pRow, zDigest, pErr);
   sqlite3_str_appendall(pOut, sqlite3_str_length(pOut) > 0 ? ",[" : "[");
-  bxAppendJson(pOut, zId, sqlite3_column_bytes(pRow, 5));
+  bxJsonAppend(pOut, zId, sqlite3_column_bytes(pRow, 5));
   sqlite3_str_appendf(pOut, ",\"%s\"]", zDigest);
 }
 
@@ -153,17 +153,17 @@ static i64 noteRows(HeldThing *pThing, i64 nMost) {
   char *zList;
   sqlite3_randomness(HELD_SALT, aSalt);
   bxBind(pRow, pErr, "xti", aSalt, (i64)HELD_SALT, pThing->zKey, iUpTo);
-  while (nRow < LIST_MOST && nByte <= nMost && bxRow(pRow, pErr)) {
+  while (nRow < LIST_MOST && nByte <= nMost && bxStep(pRow, pErr)) {
     appendHeld(pList, pRow, pErr);
     iUpTo = sqlite3_column_int64(pRow, 0);
     nByte += sqlite3_column_int64(pRow, 11);
     nRow++;
   }
-  bxDone(pRow, pErr);
-  zList = bxFinish(pList, pErr);
+  bxReset(pRow, pErr);
+  zList = bxStrFinish(pList, pErr);
   if (nRow > 0 && zList != 0) {
-    bxDo(pThing->p, zLog, pErr, "iitiiitx", iAt, bxNow(), pThing->zThing, nRow,
-        nByte, iUpTo, zList, aSalt, (i64)HELD_SALT);
+    bxStmtExec(pThing->p, zLog, pErr, "iitiiitx", iAt, bxNow(), pThing->zThing,
+        nRow, nByte, iUpTo, zList, aSalt, (i64)HELD_SALT);
   }
   sqlite3_free(zList);
   return nRow > 0 ? nByte + nRow * 100 : 0;
@@ -198,19 +198,19 @@ void bxPayloadNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr) {
       " UNION ALL SELECT * FROM (SELECT DISTINCT kind, \"key\""
       "  FROM main.retention__holds WHERE kind IN " ARCHIVE_KINDS
       "  ORDER BY kind, \"key\" LIMIT ?1 OFFSET ?2)";
-  i64 n = bxAsk(p, zCount, pErr, "");
+  i64 n = bxQueryInt(p, zCount, pErr, "");
   sqlite3_uint64 iFirst = 0;
   sqlite3_stmt *pStmt;
-  if (n == 0 || !bxCarries(p->bx, p->zDb, "payload", pErr)) return;
+  if (n == 0 || !bxSchemaHasDomain(p->bx, p->zDb, "payload", pErr)) return;
   if (n > HELD_THINGS) sqlite3_randomness(sizeof(iFirst), &iFirst);
   pStmt = bxStmt(p, zThings, pErr);
   bxBind(
       pStmt, pErr, "ii", (i64)HELD_THINGS, (i64)(iFirst % (sqlite3_uint64)n));
-  while (nMost > 0 && bxRow(pStmt, pErr)) {
+  while (nMost > 0 && bxStep(pStmt, pErr)) {
     const char *zKind = bxColumnText(pStmt, 0, pErr);
     nMost = noteThing(p, zKind, bxColumnText(pStmt, 1, pErr), nMost, pErr);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 /*------------------------------------------------------------- checking ----*/
@@ -241,18 +241,18 @@ static void checkThing(HeldThing *pThing, i64 iFrom,
   sqlite3_stmt *pRow = bxPrepare(pThing->p, zRow, pErr);
   bxBind(pList, pErr, "ti", pThing->zThing,
       iFrom > pThing->iSince ? iFrom : pThing->iSince);
-  while (bxRow(pList, pErr)) {
+  while (bxStep(pList, pErr)) {
     const char *zDigest = bxColumnText(pList, 3, pErr);
     int bRow = 0, bSame = 0;
     bxBind(pRow, pErr, "vv", sqlite3_column_value(pList, 1),
         sqlite3_column_value(pList, 2));
-    while (zDigest != 0 && !bSame && bxRow(pRow, pErr)) {
+    while (zDigest != 0 && !bSame && bxStep(pRow, pErr)) {
       char zIs[DIGITS + 1];
       heldDigest(pRow, zIs, pErr);
       bSame = strcmp(zIs, zDigest) == 0;
       bRow = 1;
     }
-    bxDone(pRow, pErr);
+    bxReset(pRow, pErr);
     if (pErr->rc == SQLITE_OK && zDigest != 0 && !bSame) {
       xTell(pArg, sqlite3_column_int64(pList, 0),
           bxPrintf(pErr,
@@ -272,16 +272,16 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
       "SELECT DISTINCT kind, \"key\" FROM main.retention__holds"
       " WHERE kind IN " ARCHIVE_KINDS;
   sqlite3_stmt *pStmt = bxPrepare(p, zThings, pErr);
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     const char *zKind = bxColumnText(pStmt, 0, pErr);
     HeldThing thing = thingOf(p, zKind, bxColumnText(pStmt, 1, pErr), pErr);
-    if (thing.iSince > 0 && bxCarries(p->bx, p->zDb, "payload", pErr)) {
+    if (thing.iSince > 0 && bxSchemaHasDomain(p->bx, p->zDb, "payload", pErr)) {
       checkThing(&thing, iFrom, xTell, pArg);
     }
     sqlite3_free(thing.zThing);
   }
   sqlite3_finalize(pStmt);
-  if (bxCarries(p->bx, p->zDb, "payload", pErr)) {
+  if (bxSchemaHasDomain(p->bx, p->zDb, "payload", pErr)) {
     bxRingCheckHeld(p, iFrom, xTell, pArg, pErr);
   }
 }

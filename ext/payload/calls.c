@@ -16,9 +16,9 @@ static sqlite3_value *bodyText(
     Bx *bx, sqlite3_value *pBody, sqlite3_stmt **ppHold, BxErr *pErr) {
   *ppHold = 0;
   if (pBody == 0 || sqlite3_value_type(pBody) != SQLITE_BLOB) return pBody;
-  *ppHold = bxPlain(bx->db, "SELECT store_text(?1)", pErr);
+  *ppHold = bxPrepareSql(bx->db, "SELECT store_text(?1)", pErr);
   bxBind(*ppHold, pErr, "v", pBody);
-  return bxRow(*ppHold, pErr) ? sqlite3_column_value(*ppHold, 0) : 0;
+  return bxStep(*ppHold, pErr) ? sqlite3_column_value(*ppHold, 0) : 0;
 }
 
 /* The formats are kept as long as nobody has changed anything. Those that were read
@@ -36,20 +36,20 @@ static void freeFormats(void *p) {
 }
 
 static const Formats *formatsInUse(Bx *bx, BxErr *pErr) {
-  BxStmts *pHome = bxHome(bx, "payload", pErr);
-  BxSlot *pSlot = bxSlot(bx, "payload");
+  BxStmts *pHome = bxDomainSchema(bx, "payload", pErr);
+  BxDomainData *pSlot = bxDomainData(bx, "payload");
   Kept *p = pSlot->pKept;
   BxErr none = {SQLITE_OK, 0}; /* the host may forbid the PRAGMA */
   int nChange = sqlite3_total_changes(bx->db);
   i64 iData = pHome != 0 ? bxDataVersion(pHome, &none) : 0;
   int bKeep = none.rc == SQLITE_OK;
-  bxClear(&none);
+  bxErrClear(&none);
   if (pHome == 0) return 0;
   if (p != 0 && bKeep && p->pHome == pHome && p->iData == iData &&
       p->nChange == nChange) {
     return &p->formats;
   }
-  if (p == 0) pSlot->pKept = p = bxNew(sizeof(*p), pErr);
+  if (p == 0) pSlot->pKept = p = bxZalloc(sizeof(*p), pErr);
   if (p == 0) return 0;
   pSlot->xFreeKept = freeFormats;
   bxFormatsFree(&p->formats);
@@ -124,7 +124,7 @@ sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   const BxTokens *p = &exchange.usage;
   readExchange(bx, apArg[0], apArg[1], &exchange, pErr);
-  pStmt = bxPlain(bx->db, zSql, pErr);
+  pStmt = bxPrepareSql(bx->db, zSql, pErr);
   bindModel(pStmt, exchange.model, pErr);
   bindTokens(pStmt, 2, p->nInput, pErr);
   bindTokens(pStmt, 3, p->nCacheWrite, pErr);
@@ -162,7 +162,7 @@ static void callsClose(void *pRows) {
 }
 
 static void *callsOpen(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  CallRows *p = bxNew(sizeof(*p), pErr);
+  CallRows *p = bxZalloc(sizeof(*p), pErr);
   if (p != 0) readExchange(bx, apArg[0], apArg[1], &p->exchange, pErr);
   return p;
 }

@@ -16,11 +16,11 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-struct Room *bxRoomNew(BxErr *pErr) {
-  return bxNew(sizeof(Room), pErr);
+struct Room *bxScratchNew(BxErr *pErr) {
+  return bxZalloc(sizeof(Room), pErr);
 }
 
-void bxRoomFree(struct Room *p) {
+void bxScratchFree(struct Room *p) {
   if (p == 0) return;
   bxTreeFree(&p->tree);
   bxTreeFree(&p->part);
@@ -34,7 +34,7 @@ void bxRoomFree(struct Room *p) {
 
 /* The node of a field of a place that has a value, or -1. */
 static int fieldAt(const Reader *p, int iNode, const char *zPath) {
-  int i = bxPlaceFind(&p->tree, p->aAt[0], iNode, zPath);
+  int i = bxPathFind(&p->tree, p->aAt[0], iNode, zPath);
   return i >= 0 && BX_TREE_KIND(&p->tree, i) == 'n' ? -1 : i;
 }
 
@@ -51,7 +51,7 @@ static int equalTexts(Text a, Text b) {
 
 static Call *newCall(Reader *p, int bResult) {
   Exchange *pOut = p->pOut;
-  Call *a = bxAdd(&pOut->a, &pOut->n, &pOut->nAlloc, sizeof(*a), p->pErr);
+  Call *a = bxArrayAdd(&pOut->a, &pOut->n, &pOut->nAlloc, sizeof(*a), p->pErr);
   if (a == 0) return 0;
   a->bResult = bResult;
   a->bResponse = p->eBody != BX_SOURCE_REQUEST;
@@ -301,7 +301,7 @@ static int readWhole(Reader *p, const char *z, i64 n, BxSource eBody) {
   const Formats *pFormats = p->pFormats;
   const char *zEnd = bxTreeRead(
       &p->tree, z, n, &pFormats->ways, pFormats->aiRoot[eBody], p->pErr);
-  return zEnd != 0 && bxSkipSpace(zEnd) == z + n;
+  return zEnd != 0 && bxJsonSkipSpace(zEnd) == z + n;
 }
 
 #define KEY_BYTES 256 /* of the head, from the key of the messages on */
@@ -411,7 +411,7 @@ static void readStream(Reader *p, const char *z, i64 n) {
     if (*z == '{') {
       zEnd = bxTreeRead(&p->tree, z, zLast - z, &p->pFormats->ways,
           p->pFormats->aiRoot[BX_SOURCE_STREAM], p->pErr);
-      if (zEnd != 0 && zEnd <= zLine && bxSkipSpace(zEnd) >= zLine) {
+      if (zEnd != 0 && zEnd <= zLine && bxJsonSkipSpace(zEnd) >= zLine) {
         readEvent(p, 0);
       }
     }
@@ -444,7 +444,7 @@ static void sortTools(Text *pTools, BxErr *pErr) {
   i64 i, n = 1;
   if (pTools->z == 0 || pErr->rc != SQLITE_OK) return;
   for (z = pTools->zOwn; *z; z++) n += *z == ',';
-  az = bxNew((size_t)n * sizeof(*az), pErr);
+  az = bxZalloc((size_t)n * sizeof(*az), pErr);
   if (az == 0) return;
   for (i = 0, z = pTools->zOwn; i < n; i++, z = zNext) {
     az[i] = z;
@@ -480,14 +480,14 @@ static const char *bodyOf(Exchange *pOut, Room *pRoom, const Reading *p, int i,
   }
   *pn = sqlite3_value_bytes(p->apBody[i]); /* first, as it makes it UTF-8 */
   z = sqlite3_value_blob(p->apBody[i]);
-  if (*pn == 0 || bxGot((void *)z, pErr) == 0) return 0;
+  if (*pn == 0 || bxCheckMem((void *)z, pErr) == 0) return 0;
   if (p->pHead == 0) {
-    *pzText = pOut->azCopy[i] = bxNew((size_t)*pn + 1, pErr);
+    *pzText = pOut->azCopy[i] = bxZalloc((size_t)*pn + 1, pErr);
   } else if (*pn >= pRoom->anText[i]) {
     sqlite3_free(pRoom->azText[i]);
     pRoom->anText[i] = *pn + *pn / 4 + 256;
     *pzText = pRoom->azText[i] =
-        bxGot(sqlite3_malloc64((sqlite3_uint64)pRoom->anText[i]), pErr);
+        bxCheckMem(sqlite3_malloc64((sqlite3_uint64)pRoom->anText[i]), pErr);
     if (*pzText == 0) pRoom->anText[i] = 0;
   } else {
     *pzText = pRoom->azText[i];

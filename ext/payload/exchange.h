@@ -11,7 +11,7 @@
 typedef struct Formats {
   unsigned mKind; /* the kinds that were read: bits 1 << eKind */
   BxPlaces places;
-  BxWays ways; /* the keys of all places, and of what is read there */
+  BxTrie ways; /* the keys of all places, and of what is read there */
   int aiRoot[N_BODY];
   struct Room *pRoom; /* memory that is used again */
 } Formats;
@@ -28,8 +28,8 @@ typedef struct Formats {
 void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned mKind, BxErr *pErr);
 void bxFormatsFree(Formats *p);
 /* exchange.c */
-struct Room *bxRoomNew(BxErr *pErr);
-void bxRoomFree(struct Room *p);
+struct Room *bxScratchNew(BxErr *pErr);
+void bxScratchFree(struct Room *p);
 
 /* z is NULL for a value that is not there. It is a part of a body, or owned; no
 ** terminator follows. */

@@ -24,13 +24,13 @@ typedef struct Compiler {
 /* The way that a path goes from iWay on, up to a bar or its end. If it is that of
 ** a place, its ways are marked, and it is noted after which steps it has []. */
 static int compileWay(Compiler *p, int iWay, const char *z, BxPlace *pPlace) {
-  BxWays *pWays = &p->p->ways;
+  BxTrie *pTrie = &p->p->ways;
   int nStep = 0, n;
   for (; p->pErr->rc == SQLITE_OK; z += n) {
     if (pPlace != 0) {
-      pWays->a[iWay].bOn = 1;
+      pTrie->a[iWay].bOn = 1;
       if (pPlace->eKind != BX_KIND_OFFER && pPlace->eKind != BX_KIND_CHOICE) {
-        pWays->a[iWay].bList = 1;
+        pTrie->a[iWay].bList = 1;
       }
     }
     if (*z == 0 || *z == '|' || *z == '=') return iWay;
@@ -41,7 +41,7 @@ static int compileWay(Compiler *p, int iWay, const char *z, BxPlace *pPlace) {
     } else {
       z += *z == '.';
       n = (int)strcspn(z, ".[|=");
-      iWay = bxWaysAdd(pWays, iWay, z, n, p->pErr);
+      iWay = bxTrieAdd(pTrie, iWay, z, n, p->pErr);
       nStep++;
     }
   }
@@ -74,14 +74,14 @@ static void compileCondition(
   }
   for (; pTest->nStep >= 0 && zPath < z; zPath++) pTest->nStep += *zPath == '.';
   if (*z == '.' && z[1 + strcspn(z + 1, ".[")] == 0) {
-    pTest->iKey = bxWaysName(&p->p->ways, z + 1, (int)strlen(z + 1), p->pErr);
+    pTest->iKey = bxTrieAddKey(&p->p->ways, z + 1, (int)strlen(z + 1), p->pErr);
   }
 }
 
 static void compilePlace(Compiler *p, int iPlace) {
   BxPlace *pPlace = &p->p->places.a[iPlace];
   BxKind eKind = pPlace->eKind;
-  BxWay *pWay;
+  BxTrieNode *pWay;
   int i;
   p->iRoot = p->p->aiRoot[pPlace->eSource];
   p->iWay = compileWay(p, p->iRoot, pPlace->az[BX_PLACE_AT] + 1, pPlace);
@@ -121,8 +121,8 @@ void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned mKind, BxErr *pErr) {
   pOut->mKind = mKind;
   if (p == 0) return;
   bxPlacesRead(&pOut->places, p, 0, mKind, pErr);
-  pOut->aiRoot[BX_SOURCE_REQUEST] = bxWaysRoot(&pOut->ways, pErr);
-  pOut->aiRoot[BX_SOURCE_RESPONSE] = bxWaysRoot(&pOut->ways, pErr);
+  pOut->aiRoot[BX_SOURCE_REQUEST] = bxTrieRoot(&pOut->ways, pErr);
+  pOut->aiRoot[BX_SOURCE_RESPONSE] = bxTrieRoot(&pOut->ways, pErr);
   /* a response may be an event, or an array of events */
   pOut->aiRoot[BX_SOURCE_STREAM] = pOut->aiRoot[BX_SOURCE_RESPONSE];
   for (i = 0; i < pOut->places.n && pErr->rc == SQLITE_OK; i++) {
@@ -132,13 +132,13 @@ void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned mKind, BxErr *pErr) {
       compilePlace(&compiler, i);
     }
   }
-  pOut->pRoom = bxRoomNew(pErr);
+  pOut->pRoom = bxScratchNew(pErr);
 }
 
 void bxFormatsFree(Formats *p) {
   bxPlacesFree(&p->places);
-  bxWaysFree(&p->ways);
-  bxRoomFree(p->pRoom);
+  bxTrieFree(&p->ways);
+  bxScratchFree(p->pRoom);
   memset(p, 0, sizeof(*p));
 }
 
@@ -151,9 +151,8 @@ static int holds(Reader *p, BxTest test) {
   for (; pTest < pEnd; pTest++) {
     int iNode = pTest->nStep < 0 ? -1 : p->aAt[pTest->nStep];
     if (iNode < 0) return 0;
-    iNode = pTest->iKey != 0
-                ? bxTreeNamed(&p->tree, iNode, pTest->iKey)
-                : bxPlaceFind(&p->tree, iNode, iNode, pTest->zRest);
+    iNode = pTest->iKey != 0 ? bxTreeNamed(&p->tree, iNode, pTest->iKey)
+                             : bxPathFind(&p->tree, iNode, iNode, pTest->zRest);
     if (!bxConditionHolds(pTest, &p->tree, iNode, p->pErr)) return 0;
   }
   return 1;
@@ -161,7 +160,7 @@ static int holds(Reader *p, BxTest test) {
 
 /* Notes the places that end at a way, at a node that was reached after nStep steps
 ** through the arrays in mArray: those with [] at their end, or the others. */
-static void note(Reader *p, int iNode, const BxWay *pWay, int nStep,
+static void note(Reader *p, int iNode, const BxTrieNode *pWay, int nStep,
     unsigned mArray, int bEach, int iItem) {
   const BxPlaces *pPlaces = &p->pFormats->places;
   Hit *a;
@@ -173,7 +172,7 @@ static void note(Reader *p, int iNode, const BxWay *pWay, int nStep,
         (int)(pPlace->mEach >> nStep & 1) != bEach || !holds(p, pPlace->test)) {
       continue;
     }
-    a = bxGrow(p->aHit, p->nHit, &p->nHitAlloc, sizeof(*a), p->pErr);
+    a = bxArrayGrow(p->aHit, p->nHit, &p->nHitAlloc, sizeof(*a), p->pErr);
     if (a == 0) return;
     p->aHit = a;
     a += p->nHit++;
@@ -183,12 +182,12 @@ static void note(Reader *p, int iNode, const BxWay *pWay, int nStep,
   }
 }
 
-static void walk(Reader *p, int iNode, const BxWay *pWay, int nStep,
+static void walk(Reader *p, int iNode, const BxTrieNode *pWay, int nStep,
     unsigned mArray, int iItem);
 
-static void walkElement(Reader *p, int iNode, const BxWay *pWay, int nStep,
+static void walkElement(Reader *p, int iNode, const BxTrieNode *pWay, int nStep,
     unsigned mArray, int iItem) {
-  const BxWay *a = p->pFormats->ways.a;
+  const BxTrieNode *a = p->pFormats->ways.a;
   int i, iMember;
   p->aAt[nStep] = iNode;
   note(p, iNode, pWay, nStep, mArray, 1, iItem);
@@ -203,7 +202,7 @@ static void walkElement(Reader *p, int iNode, const BxWay *pWay, int nStep,
 /* Notes each place that begins with the steps to pWay, which lead to iNode. What is
 ** no array is an array of one. The messages of a request are the array, directly
 ** in its body, that has messages, calls or results. */
-static void walk(Reader *p, int iNode, const BxWay *pWay, int nStep,
+static void walk(Reader *p, int iNode, const BxTrieNode *pWay, int nStep,
     unsigned mArray, int iItem) {
   const BxNode *a = p->tree.a;
   int i, nOld = 0;

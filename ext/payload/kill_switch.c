@@ -20,8 +20,10 @@ SQLITE_EXTENSION_INIT3
 BxStmts *bxRingArchive(Ring *p, BxErr *pErr) {
   Bx *bx = p->base.stmts.bx;
   const char *zDb = p->base.stmts.zDb;
-  if (sqlite3_stricmp(zDb, "temp") == 0) return bxHome(bx, "payload", pErr);
-  if (bxCarries(bx, zDb, "payload", pErr)) return bxSchema(bx, zDb, pErr);
+  if (sqlite3_stricmp(zDb, "temp") == 0)
+    return bxDomainSchema(bx, "payload", pErr);
+  if (bxSchemaHasDomain(bx, zDb, "payload", pErr))
+    return bxSchema(bx, zDb, pErr);
   bxFail(pErr, SQLITE_ERROR,
       "PlacementError: ring %s is in schema %s, which has no event_payloads. "
       "Evidence in another file could be lost when the process dies during "
@@ -148,8 +150,8 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
         p->base.stmts.zTable);
   }
   bTemp = (pSaving = savingOf(p, pArchive, pErr)) == &p->saving;
-  bxDo(pSaving, bTemp ? zSkipTemp : zSkip, pErr, "iit", RING_FIRST(agent.iNo),
-      RING_LAST(agent.iNo), zEvent);
+  bxStmtExec(pSaving, bTemp ? zSkipTemp : zSkip, pErr, "iit",
+      RING_FIRST(agent.iNo), RING_LAST(agent.iNo), zEvent);
   bxRingTakeOut(p, pSaving, bTemp ? zDropTemp : zDropMain, &agent, 1, pErr);
   return nSaved;
 }
@@ -175,7 +177,7 @@ static void logSwitch(const Ring *p, BxStmts *pArchive, const char *zAgent,
       " FROM (SELECT 1) LEFT JOIN (SELECT rule, sentence"
       "  FROM main.payload_verdicts WHERE id = ?7"
       "  AND kill_switch_event_id = ?1) AS v";
-  bxDo(pArchive, zLog, pErr, "tttittii", zEvent, pPuller->zActor,
+  bxStmtExec(pArchive, zLog, pErr, "tttittii", zEvent, pPuller->zActor,
       pPuller->zReason, nSaved, p->base.stmts.zTable, zAgent, pPuller->iVerdict,
       iLast);
 }
@@ -195,7 +197,7 @@ static i64 pullSwitch(Ring *p, const char *zAgent, const char *zEvent,
     nSaved = fire(p, pArchive, zAgent, zEvent, iLast, pErr);
   }
   logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, iLast, pErr);
-  bxLogFollow(pArchive->bx, pErr);
+  bxLogProveAll(pArchive->bx, pErr);
   return nSaved;
 }
 
@@ -226,18 +228,18 @@ void bxRingWentOn(Ring *p, const char *zAgent, i64 iSlot, BxErr *pErr) {
   char *zEvent = 0;
   if (pArchive == 0) return;
   bxLogBegin(pArchive, pErr);
-  bxDo(pArchive, zCount, pErr, "t", zAgent);
+  bxStmtExec(pArchive, zCount, pErr, "t", zAgent);
   pStmt = bxStmt(pArchive, zStop, pErr);
   bxBind(pStmt, pErr, "ti", zAgent, p->nWindow);
-  if (bxRow(pStmt, pErr)) zEvent = bxColumnCopy(pStmt, 0, pErr);
-  bxDone(pStmt, pErr);
+  if (bxStep(pStmt, pErr)) zEvent = bxColumnCopy(pStmt, 0, pErr);
+  bxReset(pStmt, pErr);
   if (zEvent != 0 && !p->bFiring) {
     p->bFiring = 1; /* a trigger on event_payloads may push more */
     save(p, pArchive, zEvent, bxPinsLast(pArchive, pErr), iSlot, iSlot, pErr);
     p->bFiring = 0;
   }
   sqlite3_free(zEvent);
-  bxLogFollow(pArchive->bx, pErr);
+  bxLogProveAll(pArchive->bx, pErr);
 }
 
 void bxPayloadKillSwitch(BxCall *p) {
@@ -263,7 +265,7 @@ static void refuseBlob(
       pErr);
   bxBodyUse(p, pStmt, pErr);
   bxBind(pStmt, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: %s of event %s (seq %lld) of agent %s is a blob, for "
         "which JSON has no type; nothing was taken out. SELECT the rows from "
@@ -305,7 +307,7 @@ void bxPayloadExtract(BxCall *p) {
       &p->err);
   bxBodyUse(pRing, pStmt, &p->err);
   bxBind(pStmt, &p->err, "ii", RING_FIRST(agent.iNo), RING_LAST(agent.iNo));
-  if (bxRow(pStmt, &p->err)) {
+  if (bxStep(pStmt, &p->err)) {
     bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
   }
   sqlite3_finalize(pStmt);

@@ -35,7 +35,7 @@ static sqlite3_stmt *endReport(
   char *zAll;
   sqlite3_stmt *pStmt = 0;
   sqlite3_str_appendchar(p->pRows, 1, ']');
-  zAll = bxFinish(p->pRows, pErr);
+  zAll = bxStrFinish(p->pRows, pErr);
   if (zAll != 0) pStmt = bxJsonRows(bx, zSql, zAll, pErr);
   bxRulesFree(&p->rules);
   sqlite3_free(p->zLast);
@@ -47,7 +47,7 @@ static void putJsonText(sqlite3_str *pOut, const char *zBefore, const char *z) {
   if (z == 0) {
     sqlite3_str_appendall(pOut, "null");
   } else {
-    bxAppendJson(pOut, z, (int)strlen(z));
+    bxJsonAppend(pOut, z, (int)strlen(z));
   }
 }
 
@@ -69,7 +69,7 @@ static void putFinding(LoopReport *p, const Finding *pFinding, BxErr *pErr) {
   int bSeen = pFinding->n > 0 && pFinding->rCount > 0;
   double rLeft = pRule->rThreshold - pFinding->rCount;
   char *zSeqs = bSeen ? bxRuleSeqs(pFinding, &p->track, pErr) : 0;
-  char *zSay = bSeen ? bxRuleSay(pFinding, &p->track, p->zAgent, pErr) : 0;
+  char *zSay = bSeen ? bxRuleSentence(pFinding, &p->track, p->zAgent, pErr) : 0;
   if (sqlite3_str_length(p->pRows) > 1) sqlite3_str_appendall(p->pRows, ",");
   putJsonText(p->pRows, "[", p->zAgent);
   putJsonText(p->pRows, ",", bxRuleName(pFinding->eRule));
@@ -113,8 +113,10 @@ static void putAgent(LoopReport *p, BxErr *pErr) {
 static BxStmts *rulesFor(Ring *p, BxErr *pErr) {
   Bx *bx = p->base.stmts.bx;
   const char *zDb = p->base.stmts.zDb;
-  if (sqlite3_stricmp(zDb, "temp") == 0) return bxHome(bx, "payload", pErr);
-  if (bxCarries(bx, zDb, "payload", pErr)) return bxSchema(bx, zDb, pErr);
+  if (sqlite3_stricmp(zDb, "temp") == 0)
+    return bxDomainSchema(bx, "payload", pErr);
+  if (bxSchemaHasDomain(bx, zDb, "payload", pErr))
+    return bxSchema(bx, zDb, pErr);
   bxFail(pErr, SQLITE_ERROR,
       "NotInstalledError: schema %s of ring %s has no rules; run SELECT "
       "blackbox_install(%Q)",
@@ -135,7 +137,7 @@ sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   const char *zAgent =
       apArg[1] != 0 ? bxText(apArg[1], "agent_id", 1024, 0, pErr) : 0;
   BxStmts *pHome = pErr->rc == SQLITE_OK ? rulesFor(p, pErr) : 0;
-  LoopReport *pReport = bxNew(sizeof(*pReport), pErr);
+  LoopReport *pReport = bxZalloc(sizeof(*pReport), pErr);
   sqlite3_stmt *pStmt = 0;
   if (pHome == 0 || pReport == 0) {
     sqlite3_free(pReport);
@@ -144,7 +146,7 @@ sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   beginReport(pReport, pHome, pErr);
   pStmt = bxPrepare(&p->base.stmts, zAgent ? zOne : zAgents, pErr);
   if (zAgent != 0) bxBind(pStmt, pErr, "t", zAgent);
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     RingAgent agent;
     bxRingReadAgent(p, pStmt, &agent, pErr);
     if (pErr->rc == SQLITE_OK) bxTrackRead(&pReport->track, p, &agent, pErr);
@@ -173,7 +175,7 @@ static int isNew(
   for (i = 0; i < p->n; i++) {
     if (p->aThing[i] == hThing) return 0;
   }
-  a = bxGrow(p->aThing, p->n, &p->nAlloc, sizeof(*a), pErr);
+  a = bxArrayGrow(p->aThing, p->n, &p->nAlloc, sizeof(*a), pErr);
   if (a == 0) return 0;
   p->aThing = a;
   a[p->n++] = hThing;
@@ -218,7 +220,7 @@ static char *sayCalls(
     }
   }
   bxExchangeFree(&exchange);
-  return bxFinish(pOut, pErr);
+  return bxStrFinish(pOut, pErr);
 }
 
 static void backtestRule(LoopReport *p, Found *pFound, RuleKind eRule, i64 n,
@@ -252,7 +254,7 @@ static i64 shareLast(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   const char *z = sqlite3_column_blob(pStmt, 2);
   while (i < n && i < p->nLast && z[i] == p->zLast[i]) i++;
   sqlite3_free(p->zLast);
-  p->zLast = n > 0 ? bxNew((size_t)n, pErr) : 0;
+  p->zLast = n > 0 ? bxZalloc((size_t)n, pErr) : 0;
   p->nLast = p->zLast != 0 ? n : 0;
   if (p->nLast > 0) memcpy(p->zLast, z, (size_t)n);
   return i;
@@ -283,7 +285,7 @@ static void backtestAll(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   Found found = {0, 0, 0};
   char *zAgent = 0;
   i64 iSeq = 0;
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     const char *z = bxColumnText(pStmt, 0, pErr);
     if (z == 0) break;
     if (zAgent == 0 || strcmp(zAgent, z) != 0) {
@@ -322,13 +324,13 @@ sqlite3_stmt *bxPayloadBacktest(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       bxText(apArg[0], "kill_switch_event_id or agent_id", 1024, 0, pErr);
   i64 iFrom = apArg[1] != 0 ? bxTime(apArg[1], "from", pErr) : 0;
   i64 iTo = apArg[2] != 0 ? bxTime(apArg[2], "to", pErr) : BX_MAX_TIME;
-  BxStmts *pHome = bxHome(bx, "payload", pErr);
-  LoopReport *pReport = bxNew(sizeof(*pReport), pErr);
+  BxStmts *pHome = bxDomainSchema(bx, "payload", pErr);
+  LoopReport *pReport = bxZalloc(sizeof(*pReport), pErr);
   sqlite3_stmt *pStmt = 0;
   int bKill;
   if (pReport == 0) return 0;
   bKill = apArg[1] == 0 && apArg[2] == 0 && pHome != 0 &&
-          bxAskOnce(pHome,
+          bxQueryIntOnce(pHome,
               "SELECT 1 FROM main.event_payloads "
               "WHERE kill_switch_event_id = ?1",
               pErr, "t", zWhat);

@@ -52,7 +52,7 @@ const BxBodies bxPayloadBodies = {
 };
 
 static int hasStore(BxStmts *p) {
-  return bxIsThere(p->bx, p->zDb, "store__state");
+  return bxTableExists(p->bx, p->zDb, "store__state");
 }
 
 static void needStore(BxStmts *p, BxErr *pErr) {
@@ -71,7 +71,7 @@ static void noteShare(BxStmts *p, i64 iLooked, BxErr *pErr) {
       "UPDATE main.payload__state SET share = (SELECT coalesce(1.0 *"
       " kept_bytes / nullif(text_bytes, 0), 1) FROM main.store__state),"
       " pack = iif(?1, ?1, pack) WHERE one = 1";
-  if (hasStore(p)) bxDo(p, zShare, pErr, "i", iLooked);
+  if (hasStore(p)) bxStmtExec(p, zShare, pErr, "i", iLooked);
 }
 
 /*------------------------------------------------------------ packing ----*/
@@ -99,7 +99,7 @@ static char *keysToPack(
   char *zAll = 0;
   bindUntil(pStmt, piUntil, pErr);
   bxBind(pStmt, pErr, "-i", nLimit);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     zAll = bxColumnCopy(pStmt, 0, pErr);
     *piLast = sqlite3_column_int64(pStmt, 1);
   }
@@ -111,9 +111,9 @@ static char *keysToPack(
 ** to sqlite3_free(). */
 static char *packKeys(
     BxStmts *p, const char *zKeys, const char *zPack, BxErr *pErr) {
-  char *zSaid = bxCallInner(p, zPack, pErr, "tt", zKeys, p->zDb), *zWhy;
+  char *zSaid = bxQueryTextInner(p, zPack, pErr, "tt", zKeys, p->zDb), *zWhy;
   if (zSaid != 0 && strstr(zSaid, "\"left\":0,") == 0) {
-    zWhy = bxAskText(p, "SELECT ?1 ->> 'why'", pErr, "t", zSaid);
+    zWhy = bxQueryText(p, "SELECT ?1 ->> 'why'", pErr, "t", zSaid);
     bxLogRefusal(p, "payload", "payload.pack", zWhy, pErr);
     sqlite3_free(zWhy);
   }
@@ -142,11 +142,11 @@ void bxPayloadPack(BxCall *p) {
       " ?1 -> '$.rawBytes', 'keptBytes', ?1 -> '$.keptBytes', 'left',"
       " json_object('refused', ?1 -> '$.left'), 'more',"
       " json(iif(?2, 'true', 'false')))";
-  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   i64 nLimit = PACK_ROWS, iUntil = 0;
   const i64 *piUntil = 0;
   char *zSaid, *zResultText = 0;
-  bxRefuseInside(p);
+  bxRefuseInTransaction(p);
   if (bxArg(p, 0)) {
     nLimit = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
   }
@@ -161,10 +161,10 @@ void bxPayloadPack(BxCall *p) {
     sqlite3_stmt *pStmt = bxPrepare(pHome, zMore, &p->err);
     int bMore = 0;
     bindUntil(pStmt, piUntil, &p->err);
-    if (bxRow(pStmt, &p->err)) bMore = sqlite3_column_int(pStmt, 0);
+    if (bxStep(pStmt, &p->err)) bMore = sqlite3_column_int(pStmt, 0);
     sqlite3_finalize(pStmt);
     if (strstr(zSaid, "\"rows\":0,") != 0) bMore = 0;
-    zResultText = bxAskText(pHome, zResult, &p->err, "ti", zSaid, (i64)bMore);
+    zResultText = bxQueryText(pHome, zResult, &p->err, "ti", zSaid, (i64)bMore);
   }
   sqlite3_free(zSaid);
   if (zResultText != 0) bxReturnJson(p, zResultText);
@@ -178,9 +178,9 @@ void bxPackSome(BxStmts *p, BxErr *pErr) {
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
   static const char zSweep[] = "SELECT store_sweep(?1, ?2)";
   static const char zAny[] = "SELECT EXISTS (SELECT 1 FROM main.store_dropped)";
-  if (!bxAskOnce(p, zAny, pErr, "") || !hasStore(p)) return;
+  if (!bxQueryIntOnce(p, zAny, pErr, "") || !hasStore(p)) return;
   if (nLimit > SWEEP_MOST) nLimit = SWEEP_MOST;
-  sqlite3_free(bxCallInner(p, zSweep, pErr, "it", nLimit, p->zDb));
+  sqlite3_free(bxQueryTextInner(p, zSweep, pErr, "it", nLimit, p->zDb));
   noteShare(p, 0, pErr);
 }
 
@@ -203,12 +203,12 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
   needStore(p, pErr);
   pStmt = bxStmt(p, zLook, pErr);
   bxBind(pStmt, pErr, "i", (i64)TEND_ROWS);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     zKeys = bxColumnCopy(pStmt, 0, pErr);
     iLast = sqlite3_column_int64(pStmt, 1);
     nRow = sqlite3_column_int64(pStmt, 2);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (nRow > 0) sqlite3_free(packKeys(p, zKeys, zPack, pErr));
   if (iLast > 0) noteShare(p, iLast, pErr);
   sqlite3_free(zKeys);
@@ -234,9 +234,9 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
       " FROM main.payload__state)";
   static const char zFree[] = "PRAGMA main.freelist_count";
   static const char zShrinks[] = "PRAGMA main.auto_vacuum";
-  i64 eJob = bxAsk(p, zJob, pErr, "ii", eTurn, bxNow());
-  if (eJob == TEND_NOTHING && bxAsk(p, zFree, pErr, "") > TEND_FREE &&
-      bxAsk(p, zShrinks, pErr, "") == 2) {
+  i64 eJob = bxQueryInt(p, zJob, pErr, "ii", eTurn, bxNow());
+  if (eJob == TEND_NOTHING && bxQueryInt(p, zFree, pErr, "") > TEND_FREE &&
+      bxQueryInt(p, zShrinks, pErr, "") == 2) {
     eJob = TEND_SHRINK;
   }
   return eJob;
@@ -250,10 +250,10 @@ static void tendDue(BxStmts *p, BxErr *pErr) {
       " WHERE one = 1 AND (wake <= ?1 OR bytes > max_bytes)";
   BxErr clock = {SQLITE_OK, 0};
   bxRuleTime(p, 0, 1, &clock);
-  if (bxMayPassOver(p, &clock)) bxClear(&clock); /* it has jumped */
-  bxPass(pErr, &clock);
-  bxDo(p, zDue, pErr, "ii", bxNow(),
-      ((Queue *)bxSlot(p->bx, "payload")->p)->iPush);
+  if (bxErrMayIgnore(p, &clock)) bxErrClear(&clock); /* it has jumped */
+  bxErrMove(pErr, &clock);
+  bxStmtExec(p, zDue, pErr, "ii", bxNow(),
+      ((Queue *)bxDomainData(p->bx, "payload")->p)->iPush);
 }
 
 /* payload_tend(schema, job) */
@@ -264,11 +264,11 @@ void bxPayloadTend(BxCall *p) {
   i64 eJob = sqlite3_value_int64(p->aArg[1]);
   BxStmts *pHome = zDb ? bxSchema(p->bx, zDb, &p->err) : 0;
   BxErr *pErr = &p->err;
-  bxRefuseInside(p);
+  bxRefuseInTransaction(p);
   if (pHome == 0) return;
   if (eJob == TEND_PACK && !tendRows(pHome, pErr)) eJob = TEND_SWEEP;
   if (eJob == TEND_SWEEP && hasStore(pHome) &&
-      bxAskInner(pHome, zSweep, pErr, "t", pHome->zDb)) {
+      bxQueryIntInner(pHome, zSweep, pErr, "t", pHome->zDb)) {
     noteShare(pHome, 0, pErr);
   }
   if (eJob == TEND_LOG) {
@@ -276,7 +276,7 @@ void bxPayloadTend(BxCall *p) {
     bxLogProve(pHome, TEND_LEAVES, pErr);
   }
   if (eJob == TEND_DUE) tendDue(pHome, pErr);
-  if (eJob == TEND_SHRINK) bxDo(pHome, zShrink, pErr, "");
+  if (eJob == TEND_SHRINK) bxStmtExec(pHome, zShrink, pErr, "");
   bxReturnInt(p, 0);
 }
 
@@ -288,20 +288,20 @@ static int tendOnce(BxStmts *p, i64 eTurn, BxErr *pErr) {
       " WHERE payload_tend(?1, ?2)";
   i64 eJob = tendJob(p, eTurn, pErr);
   if (eJob == TEND_NOTHING || pErr->rc != SQLITE_OK) return 0;
-  bxAskInner(p, zTry, pErr, "ti", p->zDb, eJob);
+  bxQueryIntInner(p, zTry, pErr, "ti", p->zDb, eJob);
   return 1;
 }
 
 void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
-  Queue *p = pHome != 0 ? bxSlot(pHome->bx, "payload")->p : 0;
+  Queue *p = pHome != 0 ? bxDomainData(pHome->bx, "payload")->p : 0;
   int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db);
   int bPush = nRow < 0, bAny;
   BxErr err = {SQLITE_OK, 0};
   if (p != 0 && nRow > 0) {
     i64 iLast = sqlite3_last_insert_rowid(p->bx->db);
-    bxRoomWrote(pHome, &bxPayloadRoom, iLast - nRow + 1, iLast);
+    bxFileLimitWrote(pHome, &bxPayloadFileLimit, iLast - nRow + 1, iLast);
   }
-  bxRoom(pHome, nRow < 0 ? 1 : nRow, bRow, pErr);
+  bxFileLimitTend(pHome, nRow < 0 ? 1 : nRow, bRow, pErr);
   if (pErr->rc != SQLITE_OK || p == 0 || nRow == 0) return;
   if (nRow <= 1 && p->anQuiet[bPush]-- > 0) return;
   if (bxNow() < p->iTend) return;
@@ -312,12 +312,12 @@ void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
   p->anQuiet[bPush] = (bAny && !bPush) || err.rc ? 0 : TEND_QUIET;
   if (err.rc == SQLITE_OK && p->iTend == 0) return;
   if ((err.rc & 0xff) != SQLITE_BUSY) bxQueueFailed(p, &err, &p->iTend);
-  if (bRow ? bxMayPassOver(pHome, &err)
+  if (bRow ? bxErrMayIgnore(pHome, &err)
            : bAlone ||
                  sqlite3_txn_state(p->bx->db, pHome->zDb) == SQLITE_TXN_WRITE) {
-    bxClear(&err);
+    bxErrClear(&err);
   }
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
 }
 
 /*---------------------------------------------------------- unpacking ----*/
@@ -344,19 +344,19 @@ static int unpackRow(BxStmts *p, i64 iText, const char *zId, BxErr *pErr) {
   static const char zStays[] =
       "SELECT EXISTS (SELECT 1 FROM main.payload__packed WHERE text = ?1)";
   BxErr err = {SQLITE_OK, 0};
-  bxDo(p, zAnnounce, &err, "t", zId);
+  bxStmtExec(p, zAnnounce, &err, "t", zId);
   if (err.rc == SQLITE_CORRUPT_VTAB) {
-    bxClear(&err);
+    bxErrClear(&err);
   } else if (err.rc == SQLITE_OK) {
-    bxDo(p, zReplace, &err, "t", zId);
-    if (bxMayPassOver(p, &err)) {
+    bxStmtExec(p, zReplace, &err, "t", zId);
+    if (bxErrMayIgnore(p, &err)) {
       bxLogRefusal(p, "payload", "payload.pack", err.zMsg, pErr);
-      bxClear(&err);
+      bxErrClear(&err);
     }
-    bxDo(p, zForget, pErr, "");
+    bxStmtExec(p, zForget, pErr, "");
   }
-  bxPass(pErr, &err);
-  return !bxAsk(p, zStays, pErr, "i", iText);
+  bxErrMove(pErr, &err);
+  return !bxQueryInt(p, zStays, pErr, "i", iText);
 }
 
 void bxPayloadUnpack(BxCall *p) {
@@ -364,23 +364,23 @@ void bxPayloadUnpack(BxCall *p) {
       "SELECT min(text) FROM main.payload__packed WHERE text > ?1";
   static const char zKey[] =
       "SELECT \"key\" FROM main.payload__packed WHERE text = ?1";
-  BxStmts *pHome = bxHome(p->bx, "payload", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   sqlite3_str *pLeft = sqlite3_str_new(p->bx->db); /* ids of rows that stay */
   i64 nLimit = UNPACK_ROWS, nRow = 0, iText = 0;
   char *zId, *zLast = 0, *zLeft;
-  bxRefuseInside(p);
+  bxRefuseInTransaction(p);
   if (bxArg(p, 0)) {
     nLimit = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
   }
   bxLock(pHome, &p->err);
-  while (
-      (iText = bxAsk(pHome, zNext, &p->err, "i", iText)) > 0 && nRow < nLimit) {
-    zId = bxAskText(pHome, zKey, &p->err, "i", iText);
+  while ((iText = bxQueryInt(pHome, zNext, &p->err, "i", iText)) > 0 &&
+         nRow < nLimit) {
+    zId = bxQueryText(pHome, zKey, &p->err, "i", iText);
     if (zId != 0 && unpackRow(pHome, iText, zId, &p->err)) {
       nRow++;
     } else if (zId != 0 && (zLast == 0 || strcmp(zId, zLast) != 0)) {
       if (zLast != 0) sqlite3_str_appendchar(pLeft, 1, ',');
-      bxAppendJson(pLeft, zId, (int)strlen(zId));
+      bxJsonAppend(pLeft, zId, (int)strlen(zId));
       sqlite3_free(zLast);
       zLast = zId;
       continue;
@@ -391,7 +391,7 @@ void bxPayloadUnpack(BxCall *p) {
     bxExec(pHome, "UPDATE main.payload__state SET pack = 0", &p->err);
   }
   if (p->err.rc == SQLITE_OK) bxPackSweep(pHome, SWEEP_MOST, &p->err);
-  zLeft = bxFinish(pLeft, &p->err);
+  zLeft = bxStrFinish(pLeft, &p->err);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(
         p, sqlite3_mprintf("{\"rows\":%lld,\"left\":[%s],\"more\":%s}", nRow,

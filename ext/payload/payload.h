@@ -16,9 +16,9 @@ void bxPayloadMend(BxStmts *p, BxErr *pErr);
 int bxPayloadIsWhole(BxStmts *p, BxErr *pErr);
 void bxPayloadCheck(BxStmts *p, BxProblems *pOut);
 
-extern const BxDue bxPayloadDue[];     /* archive.c */
-extern const BxBodies bxPayloadBodies; /* pack.c */
-extern const BxRoom bxPayloadRoom;     /* archive.c */
+extern const BxDue bxPayloadDue[];           /* archive.c */
+extern const BxBodies bxPayloadBodies;       /* pack.c */
+extern const BxFileLimit bxPayloadFileLimit; /* archive.c */
 
 /* pins.c */
 /* The number of the newest row of the log. */
@@ -274,7 +274,7 @@ void bxRingComplete(Ring *p, RingPush *pDone, BxErr *pErr);
 ** a newer exchange of its event has none. */
 void bxRingCompleteSlot(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr);
 
-/* ring_held.c */
+/* ring_check.c */
 /* The digest of a row, if a hold keeps it. */
 void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr);
 /* The part of bxPayloadCheckHeld() for the rings of a schema. */
@@ -304,9 +304,9 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
   " OR " RING_HELD_ON("event", "s.event_id") " OR " RING_HELD_ON(              \
       "buffer", "lower('@')")
 
-/* ring_bound.c: the limits of a whole ring */
+/* ring_limits.c: the limits of a whole ring */
 /* Sets "max_bytes" or "idle_days". 0 removes the bound. */
-void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
+void bxRingSetLimit(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
 /* Removes what has to go before a write into slot iKeep that takes nMore bytes more;
 ** iKeep -1: what exceeds the limits without one. Agent pSelf is the one that pushes, and
 ** gets its turn; iNo 0: none. */

@@ -34,36 +34,36 @@ static char *archivedRows(
   sqlite3_stmt *pLike = bxPrepare(p, zLike, pErr);
   sqlite3_str *pIds = sqlite3_str_new(p->bx->db);
   i64 *aUsed = 0, nUsed = 0, nAlloc = 0;
-  while (bxRow(pRows, pErr)) {
+  while (bxStep(pRows, pErr)) {
     int bFound = 0;
     ++*pnRow;
     bxBind(pLike, pErr, "vvvvv", sqlite3_column_value(pRows, 1),
         sqlite3_column_value(pRows, 2), sqlite3_column_value(pRows, 3),
         sqlite3_column_value(pRows, 4), sqlite3_column_value(pRows, 5));
-    while (!bFound && bxRow(pLike, pErr)) {
+    while (!bFound && bxStep(pLike, pErr)) {
       i64 i = 0, iRow = sqlite3_column_int64(pLike, 0), *piUsed;
       const char *zId = bxColumnText(pLike, 1, pErr);
       while (i < nUsed && aUsed[i] != iRow) i++;
       if (i < nUsed || zId == 0) continue;
       bFound = 1;
-      piUsed = bxAdd(&aUsed, &nUsed, &nAlloc, sizeof(*piUsed), pErr);
+      piUsed = bxArrayAdd(&aUsed, &nUsed, &nAlloc, sizeof(*piUsed), pErr);
       if (piUsed != 0) *piUsed = iRow;
       sqlite3_str_appendf(pIds, "%c\"%lld\":", nUsed > 1 ? ',' : '{',
           sqlite3_column_int64(pRows, 0));
-      bxAppendJson(pIds, zId, sqlite3_column_bytes(pLike, 1));
+      bxJsonAppend(pIds, zId, sqlite3_column_bytes(pLike, 1));
     }
-    bxDone(pLike, pErr);
+    bxReset(pLike, pErr);
   }
-  bxDone(pRows, pErr);
+  bxReset(pRows, pErr);
   sqlite3_finalize(pLike);
   sqlite3_free(aUsed);
   sqlite3_str_appendall(pIds, nUsed > 0 ? "}" : "{}");
-  return bxFinish(pIds, pErr);
+  return bxStrFinish(pIds, pErr);
 }
 
 i64 bxPinsLast(BxStmts *p, BxErr *pErr) {
   static const char zLast[] = "SELECT max(n) FROM main.blackbox__log";
-  return bxAsk(p, zLast, pErr, "");
+  return bxQueryInt(p, zLast, pErr, "");
 }
 
 i64 bxPinsSave(BxStmts *p, const char *zEvent, i64 iLast, sqlite3_stmt *pRows,
@@ -77,13 +77,13 @@ i64 bxPinsSave(BxStmts *p, const char *zEvent, i64 iLast, sqlite3_stmt *pRows,
   /* What a trigger keeps from becoming evidence is saved beside it. */
   for (i = 0; i < 2 && nNew < nRow && zIds != 0; i++) {
     bxBind(pSave, pErr, "---t", i == 0 ? zIds : "{}");
-    bxRow(pSave, pErr);
+    bxStep(pSave, pErr);
     bxWriteNote(p->bx, pErr);
     sqlite3_reset(pSave);
     if (pErr->rc != SQLITE_OK) break;
-    nNew = bxAsk(p, zNew, pErr, "it", iLast, zEvent);
+    nNew = bxQueryInt(p, zNew, pErr, "it", iLast, zEvent);
   }
-  bxDone(pSave, pErr);
+  bxReset(pSave, pErr);
   sqlite3_free(zIds);
   if (nNew < nRow) {
     bxFail(pErr, SQLITE_ERROR,
@@ -96,5 +96,5 @@ i64 bxPinsSave(BxStmts *p, const char *zEvent, i64 iLast, sqlite3_stmt *pRows,
 
 int bxPinsHold(BxStmts *p, const char *zId, BxErr *pErr) {
   static const char zHolds[] = "SELECT 1 FROM main.payload__pins WHERE id = ?1";
-  return bxAsk(p, zHolds, pErr, "t", zId) != 0;
+  return bxQueryInt(p, zHolds, pErr, "t", zId) != 0;
 }

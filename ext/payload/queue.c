@@ -57,15 +57,15 @@ static const char zQueueHistory[] = "UPDATE main.blackbox_settings SET value = m
     " WHERE name = 'payload.history_until' AND value < max(1, ?1)";
 /* clang-format on */
 
-#define queueOf(bx) ((Queue *)bxSlot(bx, "payload")->p)
+#define queueOf(bx) ((Queue *)bxDomainData(bx, "payload")->p)
 /* Whether there is the table, whose creation may have been rolled back. */
-#define hasTable(bx) bxIsThere(bx, "temp", "payload__waiting")
+#define hasTable(bx) bxTableExists(bx, "temp", "payload__waiting")
 
 /* The schema for which the first of some rows waits. NULL if there is none. */
 static BxStmts *homeOf(Bx *bx, i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zSql[] = "SELECT home" FROM "n BETWEEN ?1 AND ?2 LIMIT 1";
   BxStmts *pTemp = hasTable(bx) ? bxSchema(bx, "temp", pErr) : 0;
-  char *zHome = pTemp ? bxAskText(pTemp, zSql, pErr, "ii", iFirst, iLast) : 0;
+  char *zHome = pTemp ? bxQueryText(pTemp, zSql, pErr, "ii", iFirst, iLast) : 0;
   BxStmts *pHome = zHome ? bxSchema(bx, zHome, pErr) : 0;
   sqlite3_free(zHome);
   return pHome;
@@ -86,12 +86,12 @@ static i64 flush(Queue *p, int bPart, BxErr *pErr) {
   if (!bPart) bxSavepoint(p->bx, "payload_flush", pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   pHome = homeOf(p->bx, 1, BX_MAX_TIME, pErr);
-  iLast = pHome ? bxAsk(pHome, "SELECT max(n)" FROM "1", pErr, "") : 0;
+  iLast = pHome ? bxQueryInt(pHome, "SELECT max(n)" FROM "1", pErr, "") : 0;
   p->iRetry = BX_MAX_TIME;
   while (pHome != 0) {
-    for (i = 0; i < 4; i++) bxDo(pHome, azFlush[i], pErr, "");
+    for (i = 0; i < 4; i++) bxStmtExec(pHome, azFlush[i], pErr, "");
     nRow += sqlite3_changes(p->bx->db);
-    bxDo(pHome, "DELETE" FROM FIRST " AND n <= ?1", pErr, "i", iLast);
+    bxStmtExec(pHome, "DELETE" FROM FIRST " AND n <= ?1", pErr, "i", iLast);
     pHome = homeOf(p->bx, 1, iLast, pErr);
   }
   if (!bPart) bxRelease(p->bx, pErr);
@@ -107,11 +107,11 @@ static void flushQuietly(Queue *p, int bRow, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || !sqlite3_get_autocommit(p->bx->db)) return;
   nRow = flush(p, bRow, &err);
   if (err.rc == SQLITE_OK) bxTend(p->pKnown, nRow, bRow, &err);
-  if (bRow ? bxMayPassOver(bxSchema(p->bx, "main", pErr), &err)
+  if (bRow ? bxErrMayIgnore(bxSchema(p->bx, "main", pErr), &err)
            : err.rc != SQLITE_NOMEM && err.rc != SQLITE_INTERRUPT) {
-    bxClear(&err);
+    bxErrClear(&err);
   }
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
 }
 
 /* Those that are known stay if the file is locked. A write lock comes first if a row
@@ -122,13 +122,13 @@ static void readSettings(Queue *p, BxStmts *pHome, BxErr *pErr) {
   int i, bWaits = p->pKnown == pHome && p->bMemory;
   if (!bWaits && !sqlite3_get_autocommit(p->bx->db)) bxLock(pHome, &err);
   pStmt = bxStmt(pHome, zQueueSettings, &err);
-  if (bxRow(pStmt, &err)) {
+  if (bxStep(pStmt, &err)) {
     for (i = 0; i < 7; i++) (&p->bEnabled)[i] = sqlite3_column_int64(pStmt, i);
     p->pKnown = pHome;
   }
-  bxDone(pStmt, &err);
-  if (bWaits && (err.rc & 0xff) == SQLITE_BUSY) bxClear(&err);
-  bxPass(pErr, &err);
+  bxReset(pStmt, &err);
+  if (bWaits && (err.rc & 0xff) == SQLITE_BUSY) bxErrClear(&err);
+  bxErrMove(pErr, &err);
 }
 
 /* Writes a row, or lets it wait. (An INSERT..SELECT into a table with NOT NULL begins a
@@ -147,20 +147,20 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
   }
   if (bOld && !bRow) bxSavepoint(p->bx, "payload_queue", pErr);
   if (pErr->rc != SQLITE_OK) return;
-  bxNeedKnown(p->bx, pErr); /* not after it, as the row may stay */
+  bxRequireKnownFormat(p->bx, pErr); /* not after it, as the row may stay */
   pStmt = bxStmt(pHome, p->bMemory ? zQueueWait : zQueueStore, pErr);
   bxBind(pStmt, pErr, p->bMemory ? "ttissssttii" : "ttissss", zTime, zId, nByte,
       aVal[0], aVal[1], aVal[2], aVal[3], pHome->zDb,
       sqlite3_db_filename(p->bx->db, pHome->zDb), bxNow(), iTime);
-  bxRun(pStmt, pErr);
+  bxStmtRun(pStmt, pErr);
   bxWriteNote(p->bx, pErr);
-  if (bOld) bxDo(pHome, zQueueHistory, pErr, "i", iTime);
+  if (bOld) bxStmtExec(pHome, zQueueHistory, pErr, "i", iTime);
   if (bOld && !bRow) bxRelease(p->bx, pErr);
 }
 
 /* Takes a row. Returns 0 if the archive is disabled, and that is to be ignored. */
 static int put(Queue *p, sqlite3_value **aVal, int n, int bRow, BxErr *pErr) {
-  BxStmts *pHome = bxHome(p->bx, "payload", pErr);
+  BxStmts *pHome = bxDomainSchema(p->bx, "payload", pErr);
   i64 iTime = bxTime(n > 4 ? aVal[4] : 0, "timestamp", pErr);
   i64 nByte = bxBytes(aVal[2]) + bxBytes(aVal[3]), iNow = bxNow();
   bxText(aVal[0], "event_id", 1024, 0, pErr);
@@ -206,7 +206,7 @@ void bxPayloadFlush(BxCall *p) {
   Queue *pQueue = queueOf(p->bx);
   i64 nRow = flush(pQueue, p->pCtx == 0, &p->err);
   bxReturnInt(p, nRow);
-  bxPrefix(&p->err, "FlushError: Flush failed: ");
+  bxErrPrefix(&p->err, "FlushError: Flush failed: ");
   bxTend(pQueue->pKnown, nRow, p->pCtx == 0, &p->err);
 }
 
@@ -216,7 +216,7 @@ void bxQueueFlush(BxStmts *pHome, BxErr *pErr) {
 
 /* clang-format off */
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPlain(bx->db, hasTable(bx)
+  sqlite3_stmt *pStmt = bxPrepareSql(bx->db, hasTable(bx)
       ? "SELECT count(*), ifnull(sum(bytes), 0), min(staged), ?1, 'this connection'" FROM "1"
       : "SELECT 0, 0, NULL, ?1, 'this connection'", pErr);
   (void)apArg;
@@ -226,7 +226,7 @@ sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 
 sqlite3_stmt *bxQueueRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   (void)apArg; /* sorted, so that it reads what waits when it begins */
-  return bxPlain(bx->db, hasTable(bx)
+  return bxPrepareSql(bx->db, hasTable(bx)
       ? "SELECT event_id, agent_id, request_body, response_body, ms, bytes, id, created_at, n"
         FROM "1 ORDER BY +n"
       : "SELECT 1 WHERE 0", pErr);
@@ -241,7 +241,8 @@ void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr) {
   int i;
   if (argc == 1) {
     BxStmts *pHome = homeOf(bx, n, n, pErr);
-    for (i = 0; i < 3 && pHome != 0; i++) bxDo(pHome, azDrop[i], pErr, "i", n);
+    for (i = 0; i < 3 && pHome != 0; i++)
+      bxStmtExec(pHome, azDrop[i], pErr, "i", n);
     return;
   }
   for (i = 0; i < 10; i = i == 0 ? 7 : i + 1) {
@@ -278,7 +279,7 @@ static void queueClosing(void *pArg) {
   sqlite3_exec(db, zAttach, 0, 0, 0); /* fails if it is there */
   flush(p, 1, &err);
   if (err.rc) sqlite3_log(err.rc, "blackbox: queued rows lost: %s", err.zMsg);
-  bxClear(&err);
+  bxErrClear(&err);
 }
 
 static void queueFree(void *pArg) {
@@ -287,7 +288,7 @@ static void queueFree(void *pArg) {
 }
 
 int bxQueueRegister(Bx *bx) {
-  BxSlot *pSlot = bxSlot(bx, "payload");
+  BxDomainData *pSlot = bxDomainData(bx, "payload");
   Queue *p = sqlite3_malloc64(sizeof(*p));
   if (p == 0) return SQLITE_NOMEM;
   memset(p, 0, sizeof(*p));

@@ -223,7 +223,7 @@ static int ringDestroy(sqlite3_vtab *pVtab) {
   BxErr err = {SQLITE_OK, 0};
   refuseIfHeld((Ring *)pVtab, "dropped", &err);
   bxShadowDrop((BxVtab *)pVtab, &err);
-  if (err.rc != SQLITE_OK) return bxReportVtab(&err, pVtab);
+  if (err.rc != SQLITE_OK) return bxErrVtab(&err, pVtab);
   return ringDisconnect(pVtab);
 }
 
@@ -353,7 +353,7 @@ static int bindPart(RingCursor *p, BxErr *pErr) {
 static int nextAgentOf(RingCursor *p, BxErr *pErr) {
   Ring *pRing = (Ring *)p->base.pVtab;
   assert(p->pAgents != 0 || pErr->rc != SQLITE_OK);
-  if (!bxRow(p->pAgents, pErr)) return 0;
+  if (!bxStep(p->pAgents, pErr)) return 0;
   bxRingReadAgent(pRing, p->pAgents, &p->agent, pErr);
   p->nWindow = bxRingWindow(pRing, sqlite3_column_int64(p->pAgents, 5), pErr);
   if (pErr->rc == SQLITE_OK && p->idxNum & BODIES) {
@@ -367,7 +367,7 @@ static void nextRow(RingCursor *p, BxErr *pErr) {
   int bBound = p->agent.iNo != 0;
   assert(p->iPart >= 0 && p->iPart <= 3);
   while (pErr->rc == SQLITE_OK) {
-    if (bBound && bxRow(p->pSlots, pErr)) return;
+    if (bBound && bxStep(p->pSlots, pErr)) return;
     if (p->agent.iNo == 0 || ++p->iPart > 2) {
       if (!nextAgentOf(p, pErr)) break;
       p->iPart = 0;
@@ -416,7 +416,7 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     if (m != SEQ_HIGH) p->iLow = sqlite3_value_int64(pVal);
     if (m != SEQ_LOW) p->iHigh = sqlite3_value_int64(pVal);
   }
-  iOuter = bxEnter(pRing->base.stmts.bx);
+  iOuter = bxCallBegin(pRing->base.stmts.bx);
   bxBodyForget(pRing);
   p->zAgents = idxNum & BY_AGENT ? zAgent : zAgents;
   p->pAgents = bxStmtTake(&pRing->base.stmts, p->zAgents, &err);
@@ -425,14 +425,14 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   p->pSlots = bxStmtTake(&pRing->base.stmts, p->zSlots, &err);
   if (idxNum & BY_EVENT) bxBind(p->pSlots, &err, "----v", argv[1]);
   nextRow(p, &err);
-  bxLeave(pRing->base.stmts.bx, iOuter);
-  return bxReportVtab(&err, pCursor->pVtab);
+  bxCallEnd(pRing->base.stmts.bx, iOuter);
+  return bxErrVtab(&err, pCursor->pVtab);
 }
 
 static int ringNext(sqlite3_vtab_cursor *pCursor) {
   BxErr err = {SQLITE_OK, 0};
   nextRow((RingCursor *)pCursor, &err);
-  return bxReportVtab(&err, pCursor->pVtab);
+  return bxErrVtab(&err, pCursor->pVtab);
 }
 
 static int ringEof(sqlite3_vtab_cursor *pCursor) {
@@ -447,12 +447,12 @@ static int ringColumn(
   if (i > META || sqlite3_vtab_nochange(pCtx)) return SQLITE_OK;
   if (i == REQUEST || i == RESPONSE) {
     Ring *pRing = (Ring *)pCursor->pVtab;
-    i64 iOuter = bxEnter(pRing->base.stmts.bx);
+    i64 iOuter = bxCallBegin(pRing->base.stmts.bx);
     bxBodyResult(pRing, pCtx, p->agent.iNo,
         sqlite3_column_value(p->pSlots, i + 1),
         i == RESPONSE ? BODY_RESPONSE : 0, &err);
-    bxLeave(pRing->base.stmts.bx, iOuter);
-    return bxReportVtab(&err, pCursor->pVtab);
+    bxCallEnd(pRing->base.stmts.bx, iOuter);
+    return bxErrVtab(&err, pCursor->pVtab);
   }
   sqlite3_result_value(pCtx, sqlite3_column_value(p->pSlots, i + 1));
   return SQLITE_OK;
@@ -474,8 +474,8 @@ static int isNull(sqlite3_value *pVal) {
 static sqlite3_value *readMeta(Ring *p, sqlite3_value *pMeta, BxErr *pErr) {
   static const char zValid[] = "SELECT " BX_JSON_VALID("?1");
   const char *z = bxText(pMeta, "meta", BX_RING_MAX_META, 1, pErr);
-  if (z != 0 && !bxSurelyJson(z, (i64)strlen(z)) &&
-      !bxAsk(&p->base.stmts, zValid, pErr, "v", pMeta)) {
+  if (z != 0 && !bxIsStrictJson(z, (i64)strlen(z)) &&
+      !bxQueryInt(&p->base.stmts, zValid, pErr, "v", pMeta)) {
     bxRefuseArg(pErr, "meta", "JSON or NULL", pMeta);
   }
   return pMeta;
@@ -500,7 +500,7 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
     if (iOption == 0) {
       bxRingSetWindow(p, n, pErr);
     } else {
-      bxRingSetBound(p, aOption[iOption].zName, n, pErr);
+      bxRingSetLimit(p, aOption[iOption].zName, n, pErr);
     }
     return;
   }
@@ -617,13 +617,14 @@ static int ringSync(sqlite3_vtab *pVtab) {
   Ring *p = (Ring *)pVtab;
   BxStmts *pStmts = &p->base.stmts;
   BxErr err = {SQLITE_OK, 0};
-  if (p->zBefore != 0 && !bxIsThere(pStmts->bx, pStmts->zDb, pStmts->zTable)) {
-    bxShadowTakeName(&p->base, p->zBefore, &err);
+  if (p->zBefore != 0 &&
+      !bxTableExists(pStmts->bx, pStmts->zDb, pStmts->zTable)) {
+    bxShadowSetName(&p->base, p->zBefore, &err);
   }
   bxBodySync(p, &err);
   sqlite3_free(p->zBefore);
   p->zBefore = 0;
-  return bxReportVtab(&err, pVtab);
+  return bxErrVtab(&err, pVtab);
 }
 
 /* Savepoints are those of the tables; only the settings are read again. */
@@ -652,7 +653,7 @@ static int ringRename(sqlite3_vtab *pVtab, const char *zNew) {
   refuseIfHeld(p, "renamed", &err);
   if (p->zBefore == 0) p->zBefore = bxPrintf(&err, "%s", p->base.stmts.zTable);
   bxShadowRename(&p->base, zNew, &err);
-  return bxReportVtab(&err, pVtab);
+  return bxErrVtab(&err, pVtab);
 }
 
 static int ringShadowName(const char *zSuffix) {

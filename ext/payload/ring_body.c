@@ -42,7 +42,7 @@ static unsigned char *roomFor(
   assert(n > 0 || pErr->rc != SQLITE_OK);
   if (pErr->rc != SQLITE_OK) return 0;
   if (n <= nBefore) return pText->z;
-  z = bxGot(
+  z = bxCheckMem(
       sqlite3_realloc64(pText->z, (sqlite3_uint64)(n + n / 4 + 256)), pErr);
   if (z == 0) return 0;
   pText->z = z;
@@ -153,7 +153,7 @@ static void bodyFunction(
   if (p == 0) return;
   bxBodyResult(p, pCtx, sqlite3_value_int64(argv[1]) >> 29, argv[2],
       sqlite3_value_int(argv[3]), &err);
-  if (err.rc != SQLITE_OK) bxReport(&err, pCtx);
+  if (err.rc != SQLITE_OK) bxErrResult(&err, pCtx);
 }
 
 int bxBodyRegister(sqlite3 *db) {
@@ -227,10 +227,10 @@ static BodyText *bodyOfHead(Ring *p, int i, BxErr *pErr) {
   buildText(p, pHead->iAt, pHead->n, pText, 1, &err);
   pText->sum = pHead->sum;
   if ((err.rc & 0xff) == SQLITE_CORRUPT) {
-    bxClear(&err);
+    bxErrClear(&err);
     return 0;
   }
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
   return pErr->rc == SQLITE_OK ? pText : 0;
 }
 
@@ -298,7 +298,7 @@ void bxBodyFind(Ring *p, sqlite3_value *pVal, RingShared *pOut, BxErr *pErr) {
   if (eType != SQLITE_TEXT && eType != SQLITE_BLOB) return;
   n = sqlite3_value_bytes(pVal);
   z = sqlite3_value_blob(pVal);
-  if (n <= SHORT || bxGot((void *)z, pErr) == 0) return;
+  if (n <= SHORT || bxCheckMem((void *)z, pErr) == 0) return;
   pOut->hStart =
       bxBodyHash(z, n < SHARED_LEAST ? n : SHARED_LEAST) & 0xffffffff;
   pOut->iHead = findHead(p, z, n, pOut->hStart, &pOut->n, pErr);
@@ -320,7 +320,7 @@ void bxBodyAppend(Ring *p, sqlite3_value *pVal, const RingShared *pShared,
   if (eType != SQLITE_TEXT && eType != SQLITE_BLOB) return;
   n = sqlite3_value_bytes(pVal);
   z = sqlite3_value_blob(pVal); /* of a text, without a copy that ends with 0 */
-  if (n > 0 && bxGot((void *)z, pErr) == 0) return;
+  if (n > 0 && bxCheckMem((void *)z, pErr) == 0) return;
   if (n <= SHORT) {
     if (eType == SQLITE_TEXT) return;
     pOut->n = 1 + (int)n;
@@ -382,7 +382,7 @@ void bxBodyCheck(Ring *p, BxProblems *pOut, BxErr *pErr) {
   char *zTable = bxPrintf(pErr, "%s_texts", p->base.stmts.zTable);
   sqlite3_stmt *pStmt = bxPrepare(&p->base.stmts, zSlots, pErr);
   bxBodyForget(p);
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     int i;
     for (i = 0; i < 2 && pErr->rc == SQLITE_OK; i++) {
       const void *zRef = sqlite3_column_blob(pStmt, 3 + i);
@@ -398,13 +398,13 @@ void bxBodyCheck(Ring *p, BxProblems *pOut, BxErr *pErr) {
         buildText(p, ref.iAt, ref.n, &p->pBodies->aRead[i], 0, &err);
       }
       if ((err.rc & 0xff) == SQLITE_CORRUPT) {
-        bxClear(&err);
+        bxErrClear(&err);
         bxBodyForget(p);
         bxProblem(pOut, zTable, "%s of exchange %lld of agent %s is damaged",
             i == 0 ? "request_body" : "response_body",
             sqlite3_column_int64(pStmt, 2), bxColumnText(pStmt, 1, pErr));
       }
-      bxPass(pErr, &err);
+      bxErrMove(pErr, &err);
     }
   }
   sqlite3_finalize(pStmt);

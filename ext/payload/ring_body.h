@@ -1,5 +1,5 @@
 /*
-** ring_body.h: what ring_log.c, ring_zeros.c and ring_body.c have in common.
+** ring_body.h: what ring_log.c, ring_scrub.c and ring_body.c have in common.
 */
 #ifndef BX_RING_BODY_H
 #define BX_RING_BODY_H

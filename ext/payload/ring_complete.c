@@ -33,7 +33,7 @@ static i64 findOpen(
   if (pAgent->iNo == 0 || pErr->rc != SQLITE_OK) return 0;
   for (i = 2; i >= !pAgent->bKept && iSlot == 0; i--) {
     bxRingPart(pAgent, i, &iFirst, &iLast);
-    iSlot = bxAsk(&p->base.stmts, zSql, pErr, "iiiv", iFirst, iLast,
+    iSlot = bxQueryInt(&p->base.stmts, zSql, pErr, "iiiv", iFirst, iLast,
         pAgent->nGiven - p->nWindow, pDone->pEvent);
   }
   return iSlot;
@@ -61,17 +61,18 @@ static int completeEvidence(
   BxStmts *pArchive = pErr->rc == SQLITE_OK ? bxRingArchive(p, &err) : 0;
   i64 iTime, iRow;
   assert(pDone->zAgent != 0 || pErr->rc != SQLITE_OK);
-  if (pArchive == 0 && err.rc == SQLITE_ERROR) bxClear(&err); /* none */
-  bxPass(pErr, &err);
+  if (pArchive == 0 && err.rc == SQLITE_ERROR) bxErrClear(&err); /* none */
+  bxErrMove(pErr, &err);
   if (pArchive == 0 || pErr->rc != SQLITE_OK) return 0;
-  iTime = iSlot != 0 ? bxAsk(&p->base.stmts, zTime, pErr, "i", iSlot) : 0;
-  iRow = bxAsk(pArchive, zFind, pErr, "vtii", pDone->pEvent, pDone->zAgent,
+  iTime = iSlot != 0 ? bxQueryInt(&p->base.stmts, zTime, pErr, "i", iSlot) : 0;
+  iRow = bxQueryInt(pArchive, zFind, pErr, "vtii", pDone->pEvent, pDone->zAgent,
       (i64)(iSlot != 0), iTime);
   if (iRow == 0 || pErr->rc != SQLITE_OK) return 0;
   bxLogBegin(pArchive, pErr);
-  bxDo(pArchive, zLog, pErr, "iv", iRow, pDone->pMeta);
-  bxDo(pArchive, zWrite, pErr, "ivv", iRow, pDone->pResponse, pDone->pMeta);
-  bxLogFollow(pArchive->bx, pErr);
+  bxStmtExec(pArchive, zLog, pErr, "iv", iRow, pDone->pMeta);
+  bxStmtExec(
+      pArchive, zWrite, pErr, "ivv", iRow, pDone->pResponse, pDone->pMeta);
+  bxLogProveAll(pArchive->bx, pErr);
   return 1;
 }
 
@@ -97,7 +98,7 @@ static void completeRow(
   assert(iSlot != 0);
   bxBodyUse(p, pRow, pErr);
   bxBind(pRow, pErr, "i", iSlot);
-  if (bxRow(pRow, pErr)) {
+  if (bxStep(pRow, pErr)) {
     i64 iNewest = pAgent->nGiven;
     pDone->bLate = 1;
     pDone->iTime = sqlite3_column_int64(pRow, 1);
@@ -105,7 +106,7 @@ static void completeRow(
     if (sqlite3_value_type(pDone->pMeta) != SQLITE_NULL &&
         sqlite3_column_type(pRow, 3) != SQLITE_NULL &&
         bxRingIsHeld(p, iSlot, pErr)) {
-      bxDo(&p->base.stmts, zLog, pErr, "iv", iSlot, pDone->pMeta);
+      bxStmtExec(&p->base.stmts, zLog, pErr, "iv", iSlot, pDone->pMeta);
       pDone->pMeta = sqlite3_column_value(pRow, 3);
     }
     bxRingFits(p, bxBytes(pDone->pRequest) + nByte, pErr);
@@ -121,13 +122,13 @@ static void completeRow(
     bxRingBindSteps(&watched, apStmt[0], 5);
     bxBind(apStmt[0], pErr, "i-vi", iSlot, pDone->pMeta, nByte);
     bxBodyBind(apStmt[0], 2, &response, pDone->pResponse, pErr);
-    bxRun(apStmt[0], pErr);
+    bxStmtRun(apStmt[0], pErr);
     bxBodyPage(p, apStmt[1], 2, pErr);
     bxBind(apStmt[1], pErr, "i", pAgent->iNo);
     if (pAgent->iTurn != 0) bxBind(apStmt[1], pErr, "--i", pAgent->iTurn);
-    bxRun(apStmt[1], pErr);
+    bxStmtRun(apStmt[1], pErr);
     bxRingCount(p, pAgent->iNo, 0, 0, nByte, pErr);
-    bxRingWritten(p, pDone, iSlot, &watched, pErr);
+    bxRingAfterWrite(p, pDone, iSlot, &watched, pErr);
   }
   sqlite3_finalize(pRow);
 }
@@ -168,14 +169,14 @@ void bxRingCompleteSlot(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
   RingAgent agent;
   sqlite3_stmt *pRow = bxPrepare(&p->base.stmts, zRow, pErr);
   bxBind(pRow, pErr, "i", iSlot);
-  if (bxRow(pRow, pErr)) {
+  if (bxStep(pRow, pErr)) {
     i64 iSeq = sqlite3_column_int64(pRow, 2), iOpen;
     pDone->zAgent = bxColumnText(pRow, 0, pErr);
     pDone->pEvent = sqlite3_column_value(pRow, 1);
     iOpen = findOpen(p, pDone, &agent, pErr);
     if (iOpen == iSlot) {
       complete(p, iSlot, &agent, pDone, pErr);
-    } else if (bxAsk(&p->base.stmts, zSeq, pErr, "i", iOpen) < iSeq) {
+    } else if (bxQueryInt(&p->base.stmts, zSeq, pErr, "i", iOpen) < iSeq) {
       bxFail(pErr, SQLITE_CONSTRAINT,
           "ReadOnlyError: a recorded exchange cannot be changed, and exchange "
           "%lld of agent %s has its response; add AND response_body IS NULL",

@@ -86,7 +86,7 @@ void bxBodyDamaged(Ring *p, BxErr *pErr) {
 /*-------------------------------------------------------------- memory ----*/
 
 RingBodies *bxBodyMemory(Ring *p, BxErr *pErr) {
-  if (p->pBodies == 0) p->pBodies = bxNew(sizeof(RingBodies), pErr);
+  if (p->pBodies == 0) p->pBodies = bxZalloc(sizeof(RingBodies), pErr);
   return p->pBodies;
 }
 
@@ -234,12 +234,12 @@ BodyLog *bxBodyLog(Ring *p, i64 iNo, BxErr *pErr) {
   }
   pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxBind(pStmt, pErr, "i", iNo);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     bxBodyBegin(p, iNo, pStmt, 0, pErr);
   } else {
     bxRingCorrupt(p, pErr, "_agents");
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   return pErr->rc == SQLITE_OK ? &pB->log : 0;
 }
 
@@ -298,7 +298,7 @@ void bxBodyStore(Ring *p, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   bxBind(pStmt, pErr, "i", p->pBodies->log.iNo);
   bxBodyPage(p, pStmt, 2, pErr);
-  bxRun(pStmt, pErr);
+  bxStmtRun(pStmt, pErr);
   p->pBodies->nChange = sqlite3_total_changes(p->base.stmts.bx->db);
 }
 
@@ -321,7 +321,7 @@ void bxBodyPutChunk(Ring *p, i64 iChunk, const unsigned char *z, BxErr *pErr) {
   assert(iChunk >= 0 && z != 0);
   memcpy(a, z, CHUNK);
   memcpy(a + CHUNK, &hash, 8);
-  bxDo(&p->base.stmts, zPutChunk, pErr, "ix",
+  bxStmtExec(&p->base.stmts, zPutChunk, pErr, "ix",
       rowOfChunk(&p->pBodies->log, iChunk), a, (i64)sizeof(a));
 }
 
@@ -342,7 +342,7 @@ unsigned char *bxBodyGetChunk(Ring *p, i64 iChunk, BxErr *pErr) {
   pB->aChunk[i].iChunk = -1;
   pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxBind(pStmt, pErr, "i", rowOfChunk(&pB->log, iChunk));
-  if (bxRow(pStmt, pErr)) z = sqlite3_column_blob(pStmt, 0);
+  if (bxStep(pStmt, pErr)) z = sqlite3_column_blob(pStmt, 0);
   if (z != 0 && sqlite3_column_bytes(pStmt, 0) == CHUNK + 8) {
     memcpy(pB->aChunk[i].a, z, CHUNK);
     memcpy(&hash, z + CHUNK, 8);
@@ -350,7 +350,7 @@ unsigned char *bxBodyGetChunk(Ring *p, i64 iChunk, BxErr *pErr) {
       pB->aChunk[i].iChunk = iChunk;
     }
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (pErr->rc == SQLITE_OK && pB->aChunk[i].iChunk < 0) bxBodyDamaged(p, pErr);
   return pErr->rc == SQLITE_OK ? pB->aChunk[i].a : 0;
 }
@@ -465,19 +465,19 @@ static void advance(Ring *p, BxErr *pErr) {
   i64 iFirst = POSITION_MOST, iPlace;
   BodyRef ref;
   bxBind(pStmt, pErr, "i", pLog->iNo);
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     int i;
     for (i = 0; i < 2; i++) {
       if (bxBodyRefOf(pStmt, i, &ref) && ref.iRoot < iFirst) iFirst = ref.iRoot;
     }
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (pErr->rc != SQLITE_OK) return;
   bxBodyFreeBefore(pLog, iFirst);
   if (pLog->nPlace <= 4 * pLog->nLive + 64) return;
   iPlace = highest(pLog);
   if (iPlace < pLog->nPlace - 64) iPlace = pLog->nPlace - 64;
-  bxDo(&p->base.stmts, zDrop, pErr, "ii", pLog->iNo << 32 | iPlace,
+  bxStmtExec(&p->base.stmts, zDrop, pErr, "ii", pLog->iNo << 32 | iPlace,
       pLog->iNo << 32 | pLog->nPlace);
   pLog->nPlace = iPlace;
 }

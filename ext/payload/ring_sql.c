@@ -1,7 +1,7 @@
 /*
 ** ring_sql.c: what a payload_ring does with its tables: settings, agents and their
 ** counters, slots, the window, pushes. sql/payload_ring.sql describes the tables,
-** ring_bound.c has the bounds of the whole ring.
+** ring_limits.c has the bounds of the whole ring.
 **
 ** Each of these functions checks all that can be refused before its first write
 ** (transaction.c). What can fail beside the record comes after it, and is passed over.
@@ -29,13 +29,13 @@ void bxRingCreate(Ring *p, const i64 aValue[3], BxErr *pErr) {
   assert(aValue[0] >= 1 || pErr->rc != SQLITE_OK);
   bxInstallMissing(p->base.stmts.bx, p->base.stmts.zDb, "payload", pErr);
   bxShadowCreate(&p->base, pErr);
-  bxDo(&p->base.stmts, zSql, pErr, "i", aValue[0]);
-  if (aValue[1] > 0) bxRingSetBound(p, "max_bytes", aValue[1], pErr);
-  if (aValue[2] > 0) bxRingSetBound(p, "idle_days", aValue[2], pErr);
+  bxStmtExec(&p->base.stmts, zSql, pErr, "i", aValue[0]);
+  if (aValue[1] > 0) bxRingSetLimit(p, "max_bytes", aValue[1], pErr);
+  if (aValue[2] > 0) bxRingSetLimit(p, "idle_days", aValue[2], pErr);
 }
 
 void bxRingKnown(BxVtab *p, BxErr *pErr) {
-  i64 iFormat = bxNumber(
+  i64 iFormat = bxQueryNumber(
       &p->stmts, "SELECT value FROM main.@_config WHERE name = 'format'", pErr);
   if (iFormat <= RING_FORMAT) return;
   bxFail(pErr, SQLITE_ERROR,
@@ -69,7 +69,7 @@ void bxRingReadConfig(Ring *p, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   i64 nWindow = 0;
   p->nMaxByte = p->nIdleDay = 0;
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     const char *zKey = bxColumnText(pStmt, 0, pErr);
     i64 iVal = sqlite3_column_int64(pStmt, 1);
     if (zKey == 0) break;
@@ -77,7 +77,7 @@ void bxRingReadConfig(Ring *p, BxErr *pErr) {
     if (strcmp(zKey, "max_bytes") == 0) p->nMaxByte = iVal;
     if (strcmp(zKey, "idle_days") == 0) p->nIdleDay = iVal;
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (pErr->rc != SQLITE_OK) return;
   p->nWindow = bxRingWindow(p, nWindow, pErr);
   checkedSetting(p, p->nMaxByte, 0, BX_RING_MAX_BYTES, pErr);
@@ -86,7 +86,7 @@ void bxRingReadConfig(Ring *p, BxErr *pErr) {
 
 void bxRingLock(Ring *p, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_config SET value = value WHERE 0";
-  bxRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
+  bxStmtRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
   bxRingSettings(p, pErr);
 }
 
@@ -114,8 +114,8 @@ void bxRingAgent(Ring *p, const char *zAgent, RingAgent *pAgent, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   memset(pAgent, 0, sizeof(*pAgent));
   bxBind(pStmt, pErr, "t", zAgent);
-  if (bxRow(pStmt, pErr)) bxRingReadAgent(p, pStmt, pAgent, pErr);
-  bxDone(pStmt, pErr);
+  if (bxStep(pStmt, pErr)) bxRingReadAgent(p, pStmt, pAgent, pErr);
+  bxReset(pStmt, pErr);
 }
 
 int bxRingPart(const RingAgent *p, int i, i64 *piFirst, i64 *piLast) {
@@ -138,7 +138,7 @@ static const char zCountRing[] =
 
 static void countRing(Ring *p, i64 nByte, BxErr *pErr) {
   if (p->nMaxByte == 0 && p->nIdleDay == 0) return;
-  bxDo(&p->base.stmts, zCountRing, pErr, "i", nByte);
+  bxStmtExec(&p->base.stmts, zCountRing, pErr, "i", nByte);
 }
 
 void bxRingCount(
@@ -147,8 +147,8 @@ void bxRingCount(
       "UPDATE main.@_agents SET rolled = rolled + ?2, cleared = cleared + ?3, "
       "rows = rows - ?2 - ?3, bytes = bytes + ?4 WHERE no = ?1";
   assert(nRolled >= 0 && nCleared >= 0 && nRolled + nCleared <= 1);
-  bxDo(&p->base.stmts, zSql, pErr, "iiii", iNo, (i64)nRolled, (i64)nCleared,
-      nByte);
+  bxStmtExec(&p->base.stmts, zSql, pErr, "iiii", iNo, (i64)nRolled,
+      (i64)nCleared, nByte);
   countRing(p, nByte, pErr);
 }
 
@@ -169,8 +169,8 @@ char *bxRingHolder(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   if (!(p->mWatch & RING_HOLDS)) return 0;
   pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxBind(pStmt, pErr, "ii", iFirst, iLast);
-  if (bxRow(pStmt, pErr)) zHolder = bxColumnCopy(pStmt, 0, pErr);
-  bxDone(pStmt, pErr);
+  if (bxStep(pStmt, pErr)) zHolder = bxColumnCopy(pStmt, 0, pErr);
+  bxReset(pStmt, pErr);
   return zHolder;
 }
 
@@ -197,7 +197,7 @@ static void setKept(Ring *p, RingAgent *pAgent, i64 bKept, BxErr *pErr) {
   static const char zSql[] = "UPDATE main.@_agents SET kept = ?2 WHERE no = ?1";
   assert(bKept == 0 || bKept == 1);
   if (pAgent->bKept != bKept) {
-    bxDo(&p->base.stmts, zSql, pErr, "ii", pAgent->iNo, bKept);
+    bxStmtExec(&p->base.stmts, zSql, pErr, "ii", pAgent->iNo, bKept);
   }
   pAgent->bKept = bKept;
 }
@@ -220,7 +220,7 @@ static void keepHeld(
   pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   bxBodyUse(p, pStmt, pErr);
   bxBind(pStmt, pErr, "iiii", iFirst, iLast, iSeq, RING_KEPT(pAgent->iNo));
-  bxRun(pStmt, pErr);
+  bxStmtRun(pStmt, pErr);
 }
 
 /* At most two rows roll out that were kept and are not held any more. */
@@ -230,8 +230,8 @@ static void rollKept(Ring *p, RingAgent *pAgent, BxErr *pErr) {
   int i;
   assert(pAgent->bKept || pErr->rc != SQLITE_OK);
   for (i = 0; i < 2 && pErr->rc == SQLITE_OK; i++) {
-    i64 iSlot = bxAsk(&p->base.stmts, zSql, pErr, "ii", RING_KEPT(pAgent->iNo),
-        RING_LAST(pAgent->iNo));
+    i64 iSlot = bxQueryInt(&p->base.stmts, zSql, pErr, "ii",
+        RING_KEPT(pAgent->iNo), RING_LAST(pAgent->iNo));
     if (iSlot == 0) setKept(p, pAgent, 0, pErr);
     if (iSlot == 0 || bxRingIsHeld(p, iSlot, pErr)) break;
     bxRingRemove(p, iSlot, 0, pErr);
@@ -254,13 +254,13 @@ static const char zAgentBytes[] =
 
 static void recount(
     Ring *p, const RingAgent *pAgent, const char *zSql, BxErr *pErr) {
-  i64 nByte = bxAsk(&p->base.stmts, zAgentBytes, pErr, "i", pAgent->iNo);
+  i64 nByte = bxQueryInt(&p->base.stmts, zAgentBytes, pErr, "i", pAgent->iNo);
   assert(zSql == zRolled || zSql == zSaved || zSql == zCleared);
-  bxDo(&p->base.stmts, zSql, pErr, "iiii", pAgent->iNo, pAgent->nWindow,
+  bxStmtExec(&p->base.stmts, zSql, pErr, "iiii", pAgent->iNo, pAgent->nWindow,
       RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
   countRing(p,
-      lessBytes(
-          bxAsk(&p->base.stmts, zAgentBytes, pErr, "i", pAgent->iNo), nByte),
+      lessBytes(bxQueryInt(&p->base.stmts, zAgentBytes, pErr, "i", pAgent->iNo),
+          nByte),
       pErr);
 }
 
@@ -278,10 +278,10 @@ static void layOut(Ring *p, RingAgent *pAgent, i64 nWindow, BxErr *pErr) {
   assert(pAgent->iNo > 0 && nWindow >= 1);
   bxStmtSet(&p->base.stmts, azSql, 4, apStmt, pErr);
   keepHeld(p, pAgent, iFirst, iLast, iOld, pErr);
-  bxDo(&p->base.stmts, zTrim, pErr, "iii", iFirst, iLast, iOld);
+  bxStmtExec(&p->base.stmts, zTrim, pErr, "iii", iFirst, iLast, iOld);
   pAgent->nWindow = nWindow;
-  bxDo(&p->base.stmts, zMove, pErr, "iiii", iFirst, iLast, RING_BASE(pAgent),
-      nWindow);
+  bxStmtExec(&p->base.stmts, zMove, pErr, "iiii", iFirst, iLast,
+      RING_BASE(pAgent), nWindow);
   recount(p, pAgent, zRolled, pErr);
 }
 
@@ -300,14 +300,14 @@ void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
   RingAgent agent = {0};
   int bRow = 1;
   assert(nWindow >= 1 && nWindow <= BX_RING_MAX_WINDOW);
-  bxDo(&p->base.stmts, zSql, pErr, "i", nWindow);
+  bxStmtExec(&p->base.stmts, zSql, pErr, "i", nWindow);
   while (nMost-- > 0 && bRow && pErr->rc == SQLITE_OK) {
     sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zNext, pErr);
     iBefore = agent.iNo;
     bxBind(pStmt, pErr, "ii", iBefore, nKeep);
-    bRow = bxRow(pStmt, pErr);
+    bRow = bxStep(pStmt, pErr);
     if (bRow) bxRingReadAgent(p, pStmt, &agent, pErr);
-    bxDone(pStmt, pErr);
+    bxReset(pStmt, pErr);
     if (bRow && agent.iNo <= iBefore) bxRingCorrupt(p, pErr, "_agents");
     if (bRow && pErr->rc == SQLITE_OK) layOut(p, &agent, nKeep, pErr);
   }
@@ -323,14 +323,14 @@ static void beginAgent(
   static const char zLast[] = "SELECT max(no) FROM main.@_agents";
   assert(pOut->iNo == 0);
   if (p->mWatch & RING_HOLDS &&
-      bxAsk(&p->base.stmts, zErased, pErr, "t", zAgent)) {
+      bxQueryInt(&p->base.stmts, zErased, pErr, "t", zAgent)) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ErasedError: what had agent %s was erased, and writes under it are "
         "refused for retention.refuse_days; use another one, or wait until the "
         "time in retention_erasures",
         zAgent);
   }
-  pOut->iNo = bxAsk(&p->base.stmts, zLast, pErr, "");
+  pOut->iNo = bxQueryInt(&p->base.stmts, zLast, pErr, "");
   if (pOut->iNo < 0 || pOut->iNo >= MAX_NO) bxRingCorrupt(p, pErr, "_agents");
   pOut->iNo++;
   pOut->nWindow = p->nWindow;
@@ -356,11 +356,11 @@ static void findAgent(
     sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
     bxRingSettle(p, pNext, pErr);
     bxBind(pStmt, pErr, "t", zAgent);
-    if (bxRow(pStmt, pErr)) {
+    if (bxStep(pStmt, pErr)) {
       bxRingReadAgent(p, pStmt, pNext, pErr);
       if (pErr->rc == SQLITE_OK) bxBodyBegin(p, pNext->iNo, pStmt, 5, pErr);
     }
-    bxDone(pStmt, pErr);
+    bxReset(pStmt, pErr);
     if (pErr->rc != SQLITE_OK) return;
     if (pNext->iNo == 0) beginAgent(p, zAgent, pNext, pErr);
   } while (pNext->nWindow != p->nWindow && nRead++ == 0);
@@ -377,7 +377,7 @@ static int hasOld(Ring *p, const RingAgent *pNext, i64 iSlot, BxErr *pErr) {
       pNext->nRow == (nBefore < pNext->nWindow ? nBefore : pNext->nWindow)) {
     return nBefore >= pNext->nWindow;
   }
-  return (int)bxAsk(&p->base.stmts, zSql, pErr, "i", iSlot);
+  return (int)bxQueryInt(&p->base.stmts, zSql, pErr, "i", iSlot);
 }
 
 /* Writes the row of a push, and counts it. */
@@ -413,7 +413,8 @@ static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
   RingShared shared;
   bxStmtSet(&p->base.stmts, azSql, bBound ? 3 : 2, apStmt, pErr);
   if (bBound) {
-    nMore = lessBytes(nMore, bxAsk(&p->base.stmts, zOld, pErr, "i", iSlot));
+    nMore =
+        lessBytes(nMore, bxQueryInt(&p->base.stmts, zOld, pErr, "i", iSlot));
     bxRingMakeRoom(p, pNext, nMore, iSlot, pErr);
   }
   bxBodyFind(p, pPush->pRequest, &shared, pErr);
@@ -428,14 +429,14 @@ static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
     bxBind(apStmt[1], pErr, "------ti", pPush->zAgent, pNext->nWindow);
   }
   bxBodyPage(p, apStmt[1], 2, pErr);
-  bxRun(apStmt[1], pErr);
+  bxStmtRun(apStmt[1], pErr);
   bxWriteNote(p->base.stmts.bx, pErr);
   bxBind(apStmt[0], pErr, "iiiitss", iSlot, pNext->nGiven, pPush->iTime,
       pPush->nByte, pPush->zAgent, pPush->pEvent, pPush->pMeta);
   bxBodyBind(apStmt[0], 8, &request, pPush->pRequest, pErr);
   bxBodyBind(apStmt[0], 9, &response, pPush->pResponse, pErr);
   bxRingBindSteps(pWatched, apStmt[0], 10);
-  bxRun(apStmt[0], pErr);
+  bxStmtRun(apStmt[0], pErr);
   bxBodyRolled(p, pNext->nGiven, pErr);
   if (bBound) countRing(p, nMore, pErr);
   if (pErr->rc == SQLITE_OK && isAlone(p) && !pNext->bKept) {
@@ -471,7 +472,7 @@ void bxRingPush(Ring *p, RingPush *pPush, i64 *piRowid, BxErr *pErr) {
     bxBodyOpen(p, next.iNo, pErr);
   }
   putExchange(p, &next, pPush, *piRowid, &watched, pErr);
-  bxRingWritten(p, pPush, *piRowid, &watched, pErr);
+  bxRingAfterWrite(p, pPush, *piRowid, &watched, pErr);
 }
 
 /*--------------------------------------------------------------- removal ----*/
@@ -480,9 +481,9 @@ void bxRingRemove(Ring *p, i64 iSlot, int bCleared, BxErr *pErr) {
   static const char zSize[] =
       "SELECT size_bytes FROM main.@_slots WHERE id = ?1";
   static const char zSql[] = "DELETE FROM main.@_slots WHERE id = ?1";
-  i64 nByte = bxAsk(&p->base.stmts, zSize, pErr, "i", iSlot);
+  i64 nByte = bxQueryInt(&p->base.stmts, zSize, pErr, "i", iSlot);
   assert(bCleared == 0 || bCleared == 1);
-  bxDo(&p->base.stmts, zSql, pErr, "i", iSlot);
+  bxStmtExec(&p->base.stmts, zSql, pErr, "i", iSlot);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->base.stmts.bx->db) > 0) {
     bxRingCount(p, iSlot >> 29, !bCleared, bCleared, lessBytes(0, nByte), pErr);
   }
@@ -498,7 +499,8 @@ void bxRingDelete(Ring *p, i64 iSlot, BxErr *pErr) {
 
 void bxRingTakeOut(Ring *p, BxStmts *pOn, const char *zDrop,
     const RingAgent *pAgent, int bSaved, BxErr *pErr) {
-  bxDo(pOn, zDrop, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
+  bxStmtExec(
+      pOn, zDrop, pErr, "ii", RING_FIRST(pAgent->iNo), RING_LAST(pAgent->iNo));
   recount(p, pAgent, bSaved ? zSaved : zCleared, pErr);
   bxBodyScrub(p, pAgent->iNo, pErr);
 }

@@ -68,12 +68,12 @@ static BxStmts *rulesOf(Ring *p, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   BxStmts *pHome;
   if (!isTemp(p)) return bxSchema(bx, p->base.stmts.zDb, pErr);
-  pHome = bxHome(bx, "payload", &err);
+  pHome = bxDomainSchema(bx, "payload", &err);
   if (err.rc == SQLITE_ERROR) {
-    bxClear(&err);
+    bxErrClear(&err);
     return 0;
   }
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
   return pHome;
 }
 
@@ -88,12 +88,12 @@ static unsigned int dataVersion(Ring *p) {
 
 static int askFlags(BxStmts *p, const char *zSql, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
-  int m = (int)bxAsk(p, zSql, &err, "");
+  int m = (int)bxQueryInt(p, zSql, &err, "");
   if (err.rc != SQLITE_ERROR) {
-    bxPass(pErr, &err);
+    bxErrMove(pErr, &err);
     return m;
   }
-  bxClear(&err); /* no such table */
+  bxErrClear(&err); /* no such table */
   return -1;
 }
 
@@ -131,7 +131,8 @@ static void nameRing(const Ring *p, char zOut[RING_NAME]) {
       RING_NAME, zOut, "%s%s", isTemp(p) ? "temp." : "", p->base.stmts.zTable);
 }
 
-void bxRingTell(Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr) {
+void bxRingLogSkipped(
+    Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr) {
   static const char zLog[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, reason, "
       "agent_id, event_id) SELECT ?1, 'payload', 'passed_over', ?2, ?3, ?4, ?5 "
@@ -142,12 +143,12 @@ void bxRingTell(Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr) {
   char zRing[RING_NAME];
   nameRing(p, zRing);
   if (pHome != 0) {
-    bxDo(pHome, zLog, &err, "itttvi", bxNow(), zRing, zWhy, pPush->zAgent,
+    bxStmtExec(pHome, zLog, &err, "itttvi", bxNow(), zRing, zWhy, pPush->zAgent,
         pPush->pEvent, (i64)BX_MS_PER_DAY);
-    bxLogFollow(p->base.stmts.bx, &err);
+    bxLogProveAll(p->base.stmts.bx, &err);
   }
-  if (bxMayPassOver(&p->base.stmts, &err)) bxClear(&err);
-  bxPass(pErr, &err);
+  if (bxErrMayIgnore(&p->base.stmts, &err)) bxErrClear(&err);
+  bxErrMove(pErr, &err);
 }
 
 /*---------------------------------------------------------------- rules ----*/
@@ -155,7 +156,7 @@ void bxRingTell(Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr) {
 /* The rules. They are read again if anybody else has changed anything. */
 static const Rules *needRules(Ring *p, BxStmts *pHome, BxErr *pErr) {
   Rules *pRules;
-  if (p->pWatch == 0) p->pWatch = bxNew(sizeof(Watch), pErr);
+  if (p->pWatch == 0) p->pWatch = bxZalloc(sizeof(Watch), pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   pRules = &p->pWatch->rules;
   if (!p->bSame || !pRules->bRead) {
@@ -172,11 +173,11 @@ static const Rules *needRules(Ring *p, BxStmts *pHome, BxErr *pErr) {
 ** told in the log. */
 static void passOver(const Watched *p, BxErr *pBeside, BxErr *pErr) {
   if (pBeside->rc == SQLITE_OK) return;
-  if (bxMayPassOver(&p->p->base.stmts, pBeside)) {
-    bxRingTell(p->p, p->pPush, pBeside->zMsg, pErr);
-    bxClear(pBeside);
+  if (bxErrMayIgnore(&p->p->base.stmts, pBeside)) {
+    bxRingLogSkipped(p->p, p->pPush, pBeside->zMsg, pErr);
+    bxErrClear(pBeside);
   }
-  bxPass(pErr, pBeside);
+  bxErrMove(pErr, pBeside);
 }
 
 /* Whether the verdict is there already, among the newest: one that pulled the switch,
@@ -187,7 +188,7 @@ static int isRaised(
       "SELECT 1 FROM main.payload_verdicts WHERE id > (SELECT max(id) - 500 "
       "FROM main.payload_verdicts) AND agent_id = ?1 AND rule = ?2 "
       "AND thing = ?3 AND ring = ?4 AND (action = 'kill_switch' OR NOT ?5)";
-  return (int)bxAsk(p->pHome, zSql, pErr, "ttiti", p->pPush->zAgent,
+  return (int)bxQueryInt(p->pHome, zSql, pErr, "ttiti", p->pPush->zAgent,
       bxRuleName(pFinding->eRule), hThing, p->zRing, (i64)bKill);
 }
 
@@ -231,13 +232,14 @@ static void tellVerdict(Watched *p, const Finding *pFinding, const char *zSay,
   const char *zRule = bxRuleName(pFinding->eRule);
   const char *zAgent = p->pPush->zAgent;
   i64 iId = sqlite3_last_insert_rowid(p->pHome->bx->db);
-  bxDo(p->pHome, zLog, pErr, "ittitt", p->pPush->iTime, zRule, zSay, iId,
+  bxStmtExec(p->pHome, zLog, pErr, "ittitt", p->pPush->iTime, zRule, zSay, iId,
       zAgent, bKill ? p->zKill : 0);
   if (!bKill) return;
   if (p->iVerdict == 0) p->iVerdict = iId;
-  bxDo(p->pHome, zLogStop, pErr, "titt", zAgent, p->pPush->iTime, zRule,
+  bxStmtExec(p->pHome, zLogStop, pErr, "titt", zAgent, p->pPush->iTime, zRule,
       p->zKill);
-  bxDo(p->pHome, zStop, pErr, "titt", zAgent, p->pPush->iTime, zRule, p->zKill);
+  bxStmtExec(
+      p->pHome, zStop, pErr, "titt", zAgent, p->pPush->iTime, zRule, p->zKill);
 }
 
 static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
@@ -261,18 +263,18 @@ static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   }
   if (bKill && !bNamed) nameKill(p, pErr);
   zSeqs = bxRuleSeqs(pFinding, pTrack, pErr);
-  zSay = bxRuleSay(pFinding, pTrack, p->pPush->zAgent, pErr);
+  zSay = bxRuleSentence(pFinding, pTrack, p->pPush->zAgent, pErr);
   zEvidence = bxRuleEvidence(pFinding, pTrack, pErr);
-  bxPass(&err, pErr);
+  bxErrMove(&err, pErr);
   bxLogBegin(p->pHome, &err);
-  bxDo(p->pHome, zSql, &err, "ittttddtiititttt", p->pPush->iTime, p->zRing,
-      p->pPush->zAgent, bxRuleName(pFinding->eRule),
+  bxStmtExec(p->pHome, zSql, &err, "ittttddtiititttt", p->pPush->iTime,
+      p->zRing, p->pPush->zAgent, bxRuleName(pFinding->eRule),
       pRule->bStop ? "stop" : "alert", pFinding->rCount, pRule->rThreshold,
       pStep->zTool[0] != 0 ? pStep->zTool : 0, (i64)pStep->iTurn, hThing, zSeqs,
       bxRuleTokens(pFinding, pTrack), zSay, bKill ? "kill_switch" : "record",
       bKill ? p->zKill : 0, zEvidence);
   tellVerdict(p, pFinding, zSay, bKill, &err);
-  bxLogFollow(p->pHome->bx, &err);
+  bxLogProveAll(p->pHome->bx, &err);
   if (err.rc != SQLITE_OK && !bNamed) p->zKill[0] = 0;
   passOver(p, &err, pErr);
   sqlite3_free(zSeqs);
@@ -327,7 +329,7 @@ void bxRingWatchBegin(
   if (p->mWatch & RING_AGENTS) {
     pStmt = bxStmt(pOut->pHome, zSql, &err);
     bxBind(pStmt, &err, "ti", pPush->zAgent, (i64)pOut->eMode);
-    if (bxRow(pStmt, &err)) {
+    if (bxStep(pStmt, &err)) {
       pOut->eMode = sqlite3_column_int(pStmt, 0);
       pOut->bStopped = sqlite3_column_int(pStmt, 1);
       pOut->iStart = sqlite3_column_int64(pStmt, 2);
@@ -336,7 +338,7 @@ void bxRingWatchBegin(
         pOut->eMode = MODE_RECORD;
       }
     }
-    bxDone(pStmt, &err);
+    bxReset(pStmt, &err);
     passOver(pOut, &err, pErr);
   }
   if (pOut->eMode == MODE_OFF) pOut->pHome = 0;
@@ -378,12 +380,12 @@ static void look(Watched *p) {
   p->p->iKnown++; /* also of what a trigger has pushed in it */
 }
 
-void bxRingWritten(
+void bxRingAfterWrite(
     Ring *p, const RingPush *pPush, i64 iSlot, Watched *pWatched, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) {
     if (pWatched->pTrack != 0) pWatched->pTrack->iNo = 0;
-    bxClear(&pWatched->beside);
+    bxErrClear(&pWatched->beside);
     return;
   }
   if (pWatched->pTrack != 0) {
@@ -402,7 +404,7 @@ void bxRingWritten(
     passOver(pWatched, &err, pErr);
   }
   if (p->bNoRoom) {
-    bxRingTell(p, pPush,
+    bxRingLogSkipped(p, pPush,
         "the ring has more than max_bytes: a hold keeps what would go, or this "
         "exchange alone has more",
         pErr);

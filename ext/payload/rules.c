@@ -52,8 +52,8 @@ void bxRulesRead(Rules *pOut, BxStmts *p, BxErr *pErr) {
   if (p == 0) return;
   pOut->bRead = 1;
   pStmt = bxStmt(p, zRules, pErr);
-  while (bxRow(pStmt, pErr)) readRule(pOut, pStmt, pErr);
-  bxDone(pStmt, pErr);
+  while (bxStep(pStmt, pErr)) readRule(pOut, pStmt, pErr);
+  bxReset(pStmt, pErr);
   pOut->pHome = p;
   if (pOut->a[RULE_COST].bEnabled) mKind |= 1u << BX_KIND_MODEL;
   bxFormatsRead(&pOut->formats, p, mKind, pErr);
@@ -292,7 +292,7 @@ static const char *sayNoProgress(const Finding *p, const char *zTool) {
                     : azSay[RULE_NO_PROGRESS];
 }
 
-char *bxRuleSay(
+char *bxRuleSentence(
     const Finding *p, const Track *pTrack, const char *zAgent, BxErr *pErr) {
   const char *zTool = TRACK_STEP(pTrack, p->aStep[0])->zTool;
   const char *zSay = azSay[p->eRule];
@@ -316,8 +316,8 @@ int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
       "SELECT 1 FROM main.payload_allows "
       "WHERE coalesce(agent_id = ?1, 1) AND coalesce(rule = ?2, 1) "
       "AND coalesce(tool = ?3, 1) AND coalesce(until > ?4, 1)";
-  return (int)bxAsk(pHome, zSql, pErr, "ttti", zAgent, bxRuleName(p->eRule),
-      TRACK_STEP(pTrack, p->aStep[0])->zTool, iTime);
+  return (int)bxQueryInt(pHome, zSql, pErr, "ttti", zAgent,
+      bxRuleName(p->eRule), TRACK_STEP(pTrack, p->aStep[0])->zTool, iTime);
 }
 
 /* What repeats, in this turn, since the last start. */
@@ -340,7 +340,7 @@ char *bxRuleSeqs(const Finding *p, const Track *pTrack, BxErr *pErr) {
     iLast = iSeq;
   }
   sqlite3_str_appendchar(pStr, 1, ']');
-  return bxFinish(pStr, pErr);
+  return bxStrFinish(pStr, pErr);
 }
 
 static void putStep(sqlite3_str *p, const Step *pStep, const char *zResult) {
@@ -348,7 +348,7 @@ static void putStep(sqlite3_str *p, const Step *pStep, const char *zResult) {
       "%s{\"seq\":%lld,\"tool\":", sqlite3_str_length(p) > 1 ? "," : "",
       pStep->iSeq);
   if (pStep->zTool[0] != 0) {
-    bxAppendJson(p, pStep->zTool, (int)strlen(pStep->zTool));
+    bxJsonAppend(p, pStep->zTool, (int)strlen(pStep->zTool));
   } else {
     sqlite3_str_appendall(p, "null");
   }
@@ -368,7 +368,7 @@ char *bxRuleEvidence(const Finding *p, const Track *pTrack, BxErr *pErr) {
         bAgain && i < p->nAgain ? "again" : "new");
   }
   sqlite3_str_appendchar(pStr, 1, ']');
-  return bxFinish(pStr, pErr);
+  return bxStrFinish(pStr, pErr);
 }
 
 i64 bxRuleTokens(const Finding *p, const Track *pTrack) {

@@ -148,8 +148,8 @@ void bxTrackRead(Track *p, Ring *pRing, const RingAgent *pAgent, BxErr *pErr) {
     sqlite3_stmt *pStmt = bxStmt(&pRing->base.stmts, zSql, pErr);
     bxBind(pStmt, pErr, "iii", i == 1 && iLow > iHigh ? iBase : iLow,
         i == 0 ? iBase + pAgent->nWindow - 1 : iHigh, iFirst);
-    while (bxRow(pStmt, pErr)) readRow(p, pStmt);
-    bxDone(pStmt, pErr);
+    while (bxStep(pStmt, pErr)) readRow(p, pStmt);
+    bxReset(pStmt, pErr);
   }
   if (pErr->rc != SQLITE_OK) return;
   p->iNo = pAgent->iNo;
@@ -166,12 +166,12 @@ Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
       "SELECT 1 FROM main.@_slots WHERE id = ?1 AND seq = ?2 "
       "AND substr(steps, 1, 8) = ?3";
   Track **ppTrack = &p->pWatch->apTrack[pAgent->iNo % TRACKS_KEPT], *pTrack;
-  if (*ppTrack == 0) *ppTrack = bxNew(sizeof(Track), pErr);
+  if (*ppTrack == 0) *ppTrack = bxZalloc(sizeof(Track), pErr);
   pTrack = *ppTrack;
   if (pTrack == 0) return 0;
   if (pTrack->iNo == pAgent->iNo && pTrack->nStep > 0 &&
       pTrack->iSeq >= pAgent->nGiven - 1 && pTrack->iSeq <= pAgent->nGiven &&
-      (p->bSame || bxAsk(&p->base.stmts, zChain, pErr, "iix",
+      (p->bSame || bxQueryInt(&p->base.stmts, zChain, pErr, "iix",
                        RING_AT(pAgent, pTrack->iSeq), pTrack->iSeq,
                        &pTrack->hChain, (i64)8))) {
     return pTrack;

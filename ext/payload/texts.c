@@ -33,7 +33,7 @@ Text bxTextTake(sqlite3_str *pStr, BxErr *pErr) {
         "ValidationError: a text of an exchange is longer than this SQLite "
         "allows; shorten the body");
   }
-  if (z == 0) z = bxNew(1, pErr);
+  if (z == 0) z = bxZalloc(1, pErr);
   return ownText(z, z != 0 ? n : 0);
 }
 
@@ -142,7 +142,7 @@ static Text canonText(Text text, BxErr *pErr) {
   sqlite3_str *pStr;
   if (text.z == 0) return text;
   zEnd = bxTreeRead(&tree, text.z, text.n, 0, 0, pErr);
-  if (zEnd != 0 && bxSkipSpace(zEnd) == text.z + text.n) {
+  if (zEnd != 0 && bxJsonSkipSpace(zEnd) == text.z + text.n) {
     pStr = sqlite3_str_new(0);
     bxTreeCanon(&tree, 0, pStr, pErr);
     bxTextSet(&text, bxTextTake(pStr, pErr));
@@ -171,7 +171,7 @@ i64 bxCallHash(Call *p, const Formats *pFormats, BxErr *pErr) {
   needArguments(p, pErr);
   if (p->arguments.z == 0 || pErr->rc != SQLITE_OK) return 0;
   zEnd = bxTreeRead(pTree, p->arguments.z, p->arguments.n, 0, 0, pErr);
-  if (zEnd != 0 && bxSkipSpace(zEnd) == p->arguments.z + p->arguments.n) {
+  if (zEnd != 0 && bxJsonSkipSpace(zEnd) == p->arguments.z + p->arguments.n) {
     return (i64)bxTreeHash(pTree, 0, pErr);
   }
   return (i64)bxHashOf(p->arguments.z, p->arguments.n);

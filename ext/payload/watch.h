@@ -97,7 +97,7 @@ void bxRulesFree(Rules *p);
 void bxRuleLook(
     const Rules *p, RuleKind eRule, const Track *pTrack, i64 n, Finding *pOut);
 /* The same in words, to sqlite3_free(). */
-char *bxRuleSay(
+char *bxRuleSentence(
     const Finding *p, const Track *pTrack, const char *zAgent, BxErr *pErr);
 
 /* Whether a human allowed it. */
@@ -159,7 +159,8 @@ typedef struct Watched {
 } Watched;
 
 /* Says in the log what was passed over beside a push; the same once a day. */
-void bxRingTell(Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr);
+void bxRingLogSkipped(
+    Ring *p, const RingPush *pPush, const char *zWhy, BxErr *pErr);
 /* Before a push: what is looked at. */
 void bxRingWatchBegin(
     Ring *p, const RingPush *pPush, Watched *pOut, BxErr *pErr);
@@ -170,6 +171,6 @@ void bxRingBindSteps(const Watched *p, sqlite3_stmt *pStmt, int iParam);
 /* After a push, or a completion of the newest exchange, in a slot:
 ** writes the verdicts, or fires the kill switch; the digest of what is held; and that
 ** there was no room. What of this fails is passed over, and the log says so. */
-void bxRingWritten(
+void bxRingAfterWrite(
     Ring *p, const RingPush *pPush, i64 iSlot, Watched *pWatched, BxErr *pErr);
 #endif

@@ -68,15 +68,15 @@ char *bxProofHeadDiffers(BxLog *pLog, const ProofHead *pOld, BxErr *pErr) {
   }
   bxMerkleFrontier(&pLog->tree, pOld->n, &before, &err);
   if (err.rc == SQLITE_CORRUPT_VTAB &&
-      bxAsk(pLog->p, zFolded, pErr, "i", pOld->n)) {
-    bxClear(&err);
+      bxQueryInt(pLog->p, zFolded, pErr, "i", pOld->n)) {
+    bxErrClear(&err);
     return bxPrintf(pErr,
         "the head ends at leaf %lld, among receipts that were folded since, "
         "and "
         "proof_head() did not make it: it cannot be compared",
         pOld->n);
   }
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
   if (pErr->rc != SQLITE_OK) return 0;
   root = bxFrontierRoot(&before);
   bxBase64(root.a, BX_DIGEST, zRoot);

@@ -24,7 +24,7 @@ char *bxProofHeadDiffers(BxLog *pLog, const ProofHead *pOld, BxErr *pErr);
 sqlite3_stmt *bxProofVerify(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 void bxProofCheck(BxStmts *p, BxProblems *pOut);
 
-/* show.c: functions */
+/* export.c: functions */
 void bxProofHead(BxCall *p);
 void bxProofOf(BxCall *p);
 void bxProofTile(BxCall *p);

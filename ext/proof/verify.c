@@ -57,14 +57,14 @@ static void tellProblem(Verify *p, i64 iLeaf, i64 n, const char *zFormat, ...) {
   va_list ap;
   if (p->pErr->rc != SQLITE_OK || p->nProblem++ >= BX_MAX_PROBLEMS) return;
   va_start(ap, zFormat);
-  zWhat = bxGot(sqlite3_vmprintf(zFormat, ap), p->pErr);
+  zWhat = bxCheckMem(sqlite3_vmprintf(zFormat, ap), p->pErr);
   va_end(ap);
-  zQuoted = bxAskText(p->p, zKind, p->pErr, "i", n);
+  zQuoted = bxQueryText(p->p, zKind, p->pErr, "i", n);
   sqlite3_str_appendall(p->pOut, p->nProblem > 1 ? ",[" : "[[");
   sqlite3_str_appendf(p->pOut, iLeaf >= 0 ? "%lld," : "null,", iLeaf);
   sqlite3_str_appendf(p->pOut, "%s,", zQuoted ? zQuoted : "null");
   sqlite3_str_appendf(p->pOut, n != 0 ? "%lld," : "null,", n);
-  if (zWhat != 0) bxAppendJson(p->pOut, zWhat, (int)strlen(zWhat));
+  if (zWhat != 0) bxJsonAppend(p->pOut, zWhat, (int)strlen(zWhat));
   sqlite3_str_appendchar(p->pOut, 1, ']');
   sqlite3_free(zQuoted);
   sqlite3_free(zWhat);
@@ -73,7 +73,7 @@ static void tellProblem(Verify *p, i64 iLeaf, i64 n, const char *zFormat, ...) {
 /*----------------------------------------------------------------- tree ----*/
 
 static void step(Verify *p, Cursor *pCursor) {
-  int bRow = pCursor->pStmt != 0 && bxRow(pCursor->pStmt, p->pErr);
+  int bRow = pCursor->pStmt != 0 && bxStep(pCursor->pStmt, p->pErr);
   pCursor->i = bRow ? sqlite3_column_int64(pCursor->pStmt, 0) : NONE;
 }
 
@@ -100,10 +100,10 @@ static void verifyRange(Verify *p) {
   i64 nMore = nKept - p->nKept;
   sqlite3_stmt *pRow = bxStmt(p->p, zLast, p->pErr);
   p->log.tree.xGet(&p->log.tree, 0, p->iFoldEnd, &stored, &err);
-  if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
-  bxPass(p->pErr, &err);
+  if (err.rc == SQLITE_CORRUPT_VTAB) bxErrClear(&err);
+  bxErrMove(p->pErr, &err);
   bxBind(pRow, p->pErr, "i", p->folded.i);
-  if (!bxRow(pRow, p->pErr)) return;
+  if (!bxStep(pRow, p->pErr)) return;
   bxLogLeaf(p->p, pRow, 0, &leaf, p->pErr);
   if (!bxLogIsLeaf(p->p, &leaf, &stored, p->pErr)) {
     tellProblem(p, p->iFoldEnd, 0,
@@ -118,7 +118,7 @@ static void verifyRange(Verify *p) {
     tellProblem(p, p->iFoldEnd, 0,
         "was removed as if it were folded, and is not 30 days old");
   }
-  bxDone(pRow, p->pErr);
+  bxReset(pRow, p->pErr);
   p->nKept = nKept;
   p->nGone = 0;
 }
@@ -128,7 +128,7 @@ static void verifyRange(Verify *p) {
 static void startPinned(Verify *p) {
   const Bx *bx = p->p->bx;
   int i;
-  p->aPinned = bxNew((size_t)bx->nDomain * sizeof(Cursor), p->pErr);
+  p->aPinned = bxZalloc((size_t)bx->nDomain * sizeof(Cursor), p->pErr);
   for (i = 0; p->aPinned != 0 && i < bx->nDomain; i++) {
     BxErr err = {SQLITE_OK, 0};
     Cursor *pAt = &p->aPinned[i];
@@ -136,8 +136,8 @@ static void startPinned(Verify *p) {
       pAt->pStmt = bxPrepare(p->p, bx->aDomain[i].zAllLogged, &err);
       bxBind(pAt->pStmt, &err, "i", p->iFrom);
     }
-    if (bxSays(&err, "no such table")) bxClear(&err);
-    bxPass(p->pErr, &err);
+    if (bxErrContains(&err, "no such table")) bxErrClear(&err);
+    bxErrMove(p->pErr, &err);
     step(p, pAt);
   }
 }
@@ -176,8 +176,8 @@ static void compareNode(
                               " WHERE leaf = ?1";
   Verify *p = (Verify *)pArg;
   if (nHeight % BX_LOG_LEVEL != 0 || p->bBroken ||
-      bxAsk(p->p, zSame, p->pErr, "ix", bxLogNode(nHeight, iIndex), pHash->a,
-          (i64)BX_DIGEST)) {
+      bxQueryInt(p->p, zSame, p->pErr, "ix", bxLogNodeKey(nHeight, iIndex),
+          pHash->a, (i64)BX_DIGEST)) {
     return;
   }
   p->bBroken = 1;
@@ -207,8 +207,8 @@ static i64 skipLeaves(Verify *p, i64 i) {
       }
       return iNext;
     }
-    if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
-    bxPass(p->pErr, &err);
+    if (err.rc == SQLITE_CORRUPT_VTAB) bxErrClear(&err);
+    bxErrMove(p->pErr, &err);
   }
   iNext = p->leaves.i < p->log.now.n ? p->leaves.i : p->log.now.n;
   p->nGone += iNext - i;
@@ -239,7 +239,7 @@ static PinEnd endOfPin(Verify *p) {
                " AND n > ?3 AND kind IN ('pin', 'unpin', 'complete')"
                " ORDER BY n LIMIT 1";
   sqlite3_stmt *pRow = p->rows.pStmt;
-  return (PinEnd)bxAsk(p->p, zNext, p->pErr, "vti",
+  return (PinEnd)bxQueryInt(p->p, zNext, p->pErr, "vti",
       sqlite3_column_value(pRow, 15), bxColumnText(pRow, 7, p->pErr),
       p->rows.i);
 }
@@ -252,13 +252,13 @@ static int isButLate(Verify *p, const MerkleHash *pStored) {
   int bSame = 0, bThere = 0;
   bxBind(
       pRow, p->pErr, "iv", p->rows.i, sqlite3_column_value(p->rows.pStmt, 15));
-  while (!bSame && bxRow(pRow, p->pErr)) {
+  while (!bSame && bxStep(pRow, p->pErr)) {
     BxLeaf leaf;
     bxLogLeaf(p->p, p->rows.pStmt, pRow, &leaf, p->pErr);
     bSame = bxLogIsLeaf(p->p, &leaf, pStored, p->pErr);
     bThere = 1;
   }
-  bxDone(pRow, p->pErr);
+  bxReset(pRow, p->pErr);
   return bSame || !bThere;
 }
 
@@ -442,7 +442,7 @@ static const char zNoSum[] =
 static void tellEach(Verify *p, const char *zQuery, const char *zWhat) {
   sqlite3_stmt *pStmt = bxPrepare(p->p, zQuery, p->pErr);
   bxBind(pStmt, p->pErr, "i", p->iFrom);
-  while (bxRow(pStmt, p->pErr)) {
+  while (bxStep(pStmt, p->pErr)) {
     i64 i = sqlite3_column_int64(pStmt, 0);
     tellProblem(
         p, i < p->log.now.n ? i : -1, sqlite3_column_int64(pStmt, 1), zWhat);
@@ -458,13 +458,13 @@ static void verifyRest(Verify *p) {
       "SELECT (SELECT total(last - first + 1) FROM main.blackbox__folded)"
       " - (SELECT total(detail ->> '$.leaves') FROM main.blackbox__log"
       "  WHERE kind IS NULL AND subject IS NOT NULL AND json_valid(detail))";
-  i64 n = bxAsk(p->p, zNodes, p->pErr, ""), k;
+  i64 n = bxQueryInt(p->p, zNodes, p->pErr, ""), k;
   for (k = p->log.now.n >> 8; k > 0; k >>= 8) n -= k;
   if (n != 0) {
     tellProblem(
         p, -1, 0, "blackbox__leaves has more or fewer nodes than the tree");
   }
-  n = bxAsk(p->p, zFolded, p->pErr, "");
+  n = bxQueryInt(p->p, zFolded, p->pErr, "");
   if (n != 0) {
     tellProblem(p, -1, 0,
 
@@ -488,7 +488,7 @@ static i64 askPins(
   if (zSql == 0) return 0;
   pStmt = bxPrepare(p->p, zSql, &err);
   bxBind(pStmt, &err, "i", p->iFrom);
-  while (bxRow(pStmt, &err)) {
+  while (bxStep(pStmt, &err)) {
     i64 n = sqlite3_column_int64(pStmt, 0);
     nSum += n;
     if (zWhat == 0) continue;
@@ -497,8 +497,8 @@ static i64 askPins(
   }
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
-  if (bxSays(&err, "no such table")) bxClear(&err);
-  bxPass(p->pErr, &err);
+  if (bxErrContains(&err, "no such table")) bxErrClear(&err);
+  bxErrMove(p->pErr, &err);
   return nSum;
 }
 
@@ -546,8 +546,8 @@ static void verifyHeld(Verify *p) {
     BxErr err = {SQLITE_OK, 0};
     if (pDomain->xCheckHeld == 0) continue;
     pDomain->xCheckHeld(p->p, p->iFrom, tellHeldRow, p, &err);
-    if (bxSays(&err, "no such table")) bxClear(&err);
-    bxPass(p->pErr, &err);
+    if (bxErrContains(&err, "no such table")) bxErrClear(&err);
+    bxErrMove(p->pErr, &err);
   }
 }
 
@@ -559,9 +559,9 @@ static void verifyPending(Verify *p) {
       "SELECT n FROM main.blackbox__log WHERE n > ?1 ORDER BY n LIMIT 1";
   static const char zOpen[] = "SELECT count(*) FROM main.blackbox__open"
                               " WHERE minute BETWEEN 1 AND ?1";
-  i64 n = bxAsk(p->p, zWaits, p->pErr, "i", p->log.now.n);
-  i64 iFirst = bxAsk(p->p, zFirst, p->pErr, "i", p->log.now.n);
-  i64 nOpen = bxAsk(p->p, zOpen, p->pErr, "i", bxNow() / 60000 - 1);
+  i64 n = bxQueryInt(p->p, zWaits, p->pErr, "i", p->log.now.n);
+  i64 iFirst = bxQueryInt(p->p, zFirst, p->pErr, "i", p->log.now.n);
+  i64 nOpen = bxQueryInt(p->p, zOpen, p->pErr, "i", bxNow() / 60000 - 1);
   if (nOpen > 0) {
     tellProblem(p, -1, 0,
 
@@ -589,13 +589,13 @@ static void tellError(Verify *p) {
   int rc = p->pErr->rc & 0xff;
   BxErr err;
   if (p->nProblem == 0 || (rc != SQLITE_ERROR && rc != SQLITE_CORRUPT)) return;
-  err = bxTake(p->pErr);
+  err = bxErrTake(p->pErr);
   if (err.zMsg == 0) {
-    bxPass(p->pErr, &err);
+    bxErrMove(p->pErr, &err);
     return;
   }
   tellProblem(p, -1, 0, "%s", err.zMsg);
-  bxClear(&err);
+  bxErrClear(&err);
 }
 
 /* Reads all that is after leaf iFrom. */
@@ -642,7 +642,7 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   run.pErr = pErr;
   run.pOut = sqlite3_str_new(pHome->bx->db);
   pHold = bxPrepare(pHome, "SELECT one FROM main.blackbox__tree", pErr);
-  bxRow(pHold, pErr);
+  bxStep(pHold, pErr);
   bxLogOpen(&run.log, pHome, pErr);
   if (pHead != 0 && pErr->rc == SQLITE_OK) {
     zDiffers = bxProofHeadDiffers(&run.log, pHead, pErr);
@@ -664,12 +664,12 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
         run.nProblem - BX_MAX_PROBLEMS);
   }
   sqlite3_str_appendall(run.pOut, run.nProblem > 0 ? "]" : "[]");
-  return bxFinish(run.pOut, pErr);
+  return bxStrFinish(run.pOut, pErr);
 }
 
 sqlite3_stmt *bxProofVerify(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   ProofHead head;
-  BxStmts *pHome = bxHome(bx, "core", pErr);
+  BxStmts *pHome = bxDomainSchema(bx, "core", pErr);
   if (apArg[0] != 0) bxProofHeadRead(apArg[0], &head, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   return bxJsonRows(bx,
@@ -687,10 +687,10 @@ void bxProofCheck(BxStmts *p, BxProblems *pOut) {
       " (value ->> 3)"
       " FROM json_each(?1)",
       zProblems, &err);
-  while (bxRow(pRows, &err)) {
+  while (bxStep(pRows, &err)) {
     const char *zLine = bxColumnText(pRows, 0, &err);
     if (zLine != 0) bxProblem(pOut, "blackbox__log", "%s", zLine);
   }
   sqlite3_finalize(pRows);
-  bxUnchecked(pOut, "blackbox__log", &err);
+  bxProblemError(pOut, "blackbox__log", &err);
 }

@@ -295,7 +295,7 @@ static int htmlBlock(ReportRun *p) {
     return 1;
   }
   pItem = &p->aItem[p->iNext++];
-  z = zAll = bxNew((size_t)pItem->nOwn + 1, &p->err);
+  z = zAll = bxZalloc((size_t)pItem->nOwn + 1, &p->err);
   bxReportReadAgain(p, pItem, &bodies);
   for (iPart = 0; iPart < pItem->nPart && p->err.rc == SQLITE_OK; iPart++) {
     const ReportPart *pPart = &pItem->aPart[iPart];

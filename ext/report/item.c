@@ -49,7 +49,7 @@ static const char *imageType(const char *z, i64 n) {
 
 /* What a body is, by what is in it. */
 static const char *typeOf(ReportRun *p, const char *z, i64 n) {
-  const char *zAt = bxSkipSpace(z);
+  const char *zAt = bxJsonSkipSpace(z);
   const char *zImage = imageType(z, n);
   if (zImage != 0) return zImage;
   if (!bxIsUtf8((const unsigned char *)z, (int)n)) {
@@ -97,12 +97,12 @@ static void readItemBodies(
     z = sqlite3_column_blob(pStmt, i + 1);
     n = sqlite3_column_bytes(pStmt, i + 1);
     pOut->aType[k] = (unsigned char)sqlite3_column_type(pStmt, i + 1);
-    if (z == 0 && n > 0) bxGot(0, &p->err);
+    if (z == 0 && n > 0) bxCheckMem(0, &p->err);
     if (z != 0 && (bFirst || pItem->bMasked) && imageType(z, n) == 0 &&
         bxMask(&p->masks, z, n, bFirst, &pOut->az[k], &pOut->an[k], &p->err)) {
       pOut->abMasked[k] = 1;
     } else {
-      pOut->az[k] = bxNew((size_t)n + 1, &p->err);
+      pOut->az[k] = bxZalloc((size_t)n + 1, &p->err);
       if (pOut->az[k] == 0) break;
       if (n > 0) memcpy(pOut->az[k], z, (size_t)n);
       pOut->an[k] = n;
@@ -118,7 +118,7 @@ static void readItemBodies(
     }
     k++;
   }
-  bxDone(pStmt, &p->err);
+  bxReset(pStmt, &p->err);
 }
 
 void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut) {
@@ -190,7 +190,7 @@ static void readUsage(ReportRun *p, ReportItem *pItem,
       a[i] = sqlite3_column_int64(pStmt, i + 1);
     }
   }
-  bxDone(pStmt, &p->err);
+  bxReset(pStmt, &p->err);
   if (zModel != 0) {
     pItem->zModel = bxReportClean(p, zModel, (i64)strlen(zModel));
     if (pItem->zModel != 0) bxReportFirstLine(pItem->zModel, 100);
@@ -323,8 +323,8 @@ static void readTitle(
     appendType(&tree, pType);
   }
   bxTreeFree(&tree);
-  zText = bxFinish(pText, &p->err);
-  zType = bxFinish(pType, &p->err);
+  zText = bxStrFinish(pText, &p->err);
+  zType = bxStrFinish(pType, &p->err);
   if (bCall && zText != 0 && pItem->hSame == 0) {
     pItem->hSame = bxHashOf(zText, (i64)strlen(zText));
   }
@@ -363,8 +363,8 @@ static void readExchangeItem(
             sqlite3_str_length(pOut) ? "; " : "", zTool ? zTool : "",
             zCallText ? zCallText : "");
       }
-      bxDone(pStmt, &p->err);
-      z = bxFinish(pOut, &p->err);
+      bxReset(pStmt, &p->err);
+      z = bxStrFinish(pOut, &p->err);
       if (z != 0) pItem->hSame = bxHashOf(z, (i64)strlen(z));
       setTitle(p, pItem, z);
     }
@@ -375,7 +375,7 @@ static void readExchangeItem(
   pStmt = askAbout(p, ASK_PROMPT);
   bindBody(p, pStmt, 1, pBodies, iRequest);
   z = bxReportRow(p, pStmt) ? bxColumnCopy(pStmt, 0, &p->err) : 0;
-  bxDone(pStmt, &p->err);
+  bxReset(pStmt, &p->err);
   setTitle(p, pItem, z);
 }
 
@@ -402,7 +402,7 @@ static void readReportItem(ReportRun *p, ReportItem *pItem) {
   if (pItem->zTitle == 0 && pItem->zType != 0) {
     pItem->zTitle = bxPrintf(&p->err, "%s", pItem->zType);
   }
-  if (pSource->bProof) bxReportLeaf(p, pItem, &bodies);
+  if (pSource->bProof) bxReportProof(p, pItem, &bodies);
   bxReportFreeBodies(&bodies);
 }
 
@@ -416,7 +416,7 @@ static int compareSame(const void *pLeft, const void *pRight) {
 
 /* Numbers the groups of equal items: 1 is the one whose first item comes first. */
 static void numberRepeats(ReportRun *p) {
-  ReportItem **ap = bxNew(sizeof(*ap) * (size_t)(p->nItem + 1), &p->err);
+  ReportItem **ap = bxZalloc(sizeof(*ap) * (size_t)(p->nItem + 1), &p->err);
   i64 i;
   int nGroup = 0;
   if (ap == 0) return;

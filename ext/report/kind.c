@@ -46,7 +46,7 @@ static void readVerdict(ReportRun *p, BxStmts *pHome, const char *zSql) {
                   " UNION ALL SELECT j.value FROM v, json_each(v.seqs) AS j"
                   "  WHERE v.k IS NULL";
   sqlite3_stmt *pStmt;
-  i64 i, iVerdict = bxAskOnce(pHome, zSql, &p->err, "t", p->zKey);
+  i64 i, iVerdict = bxQueryIntOnce(pHome, zSql, &p->err, "t", p->zKey);
   if (p->err.rc != SQLITE_OK || iVerdict == 0) return;
   pStmt = bxPrepare(pHome,
       "SELECT rule, level, count, threshold, tool, turn, sentence, action"
@@ -120,7 +120,7 @@ void bxReportKillSwitch(ReportRun *p) {
   BxStmts *pHome = bxReportNeed(p, "payload");
   int iSource;
   if (pHome == 0) return;
-  if (bxAskOnce(pHome,
+  if (bxQueryIntOnce(pHome,
           "SELECT EXISTS (SELECT 1 FROM main.event_payloads"
           " WHERE kill_switch_event_id = ?1) OR EXISTS (SELECT 1 FROM"
           " main.blackbox__log WHERE kill_switch_event_id = ?1)",
@@ -239,7 +239,7 @@ void bxReportAgent(ReportRun *p) {
       " DESC, e.rowid DESC LIMIT ?2) AS e"
       " CROSS JOIN main.event_payloads AS x ON x.rowid = e.rid"
       " ORDER BY e.at DESC, e.rid DESC");
-  p->nLeftItems += bxAskOnce(pHome,
+  p->nLeftItems += bxQueryIntOnce(pHome,
       "SELECT max(count(*) - ?2, 0) FROM main.event_payloads"
       " WHERE agent_id = ?1",
       &p->err, "ti", p->zKey, p->opt.nItem);
@@ -298,7 +298,7 @@ static const char zTaleFacts[] =
 /* The tokens of all calls, and the model and the tokens of the items that tell them.
 ** Items are in order, and without gaps. */
 static void readTaleUsage(ReportRun *p, BxStmts *pHome) {
-  sqlite3_stmt *pStmt = bxReportAsk(p, pHome,
+  sqlite3_stmt *pStmt = bxReportQuery(p, pHome,
       "SELECT sum(input_fresh), sum(cache_read), sum(cache_write),"
       " sum(output), sum(reasoning), sum(cost),"
       " max(cost_source = 'computed'), max(output_source) IS NOT NULL"
@@ -319,7 +319,7 @@ static void readTaleUsage(ReportRun *p, BxStmts *pHome) {
     pUsage->bRecorded = sqlite3_column_int(pStmt, 7);
   }
   sqlite3_finalize(pStmt);
-  pStmt = bxReportAsk(p, pHome,
+  pStmt = bxReportQuery(p, pHome,
       "SELECT sequence, model, input_fresh + cache_write + cache_read, output"
       " FROM main.rollout_usage WHERE rollout = lower(?1)");
   while (bxReportRow(p, pStmt)) {
@@ -460,7 +460,7 @@ static void addDomains(ReportRun *p, BxStmts *pFrom) {
   BxErr *pErr = &p->err;
   bxReportTable(p, "domains", "Domains", "text:Domain|count:Format", pFrom,
       "SELECT domain, format FROM main.blackbox_domains ORDER BY 1");
-  if (bxCarries(p->bx, zDb, "retention", pErr) &&
+  if (bxSchemaHasDomain(p->bx, zDb, "retention", pErr) &&
       bxReportDomain(p, "retention") == pFrom) {
     bxReportTable(p, "sizes", "Sizes",
         "text:Part|count:Rows|bytes:Bytes|count:Due rows|bytes:Due bytes|"
@@ -469,7 +469,7 @@ static void addDomains(ReportRun *p, BxStmts *pFrom) {
         "SELECT part, rows, bytes, due_rows, due_bytes, page_bytes,"
         " given_back_by FROM retention_report()");
   }
-  if (bxCarries(p->bx, zDb, "payload", pErr)) {
+  if (bxSchemaHasDomain(p->bx, zDb, "payload", pErr)) {
     bxReportTable(p, "agents", "Agents",
         "text:Agent|count:Exchanges|time:First|time:Last|time:Stopped", pFrom,
         "SELECT agent_id, n, first, last, (SELECT a.stopped_at FROM"
@@ -491,7 +491,7 @@ static void addDomains(ReportRun *p, BxStmts *pFrom) {
 static void addOthers(ReportRun *p, BxStmts *pFrom) {
   const char *zDb = pFrom->zDb;
   BxErr *pErr = &p->err;
-  if (bxCarries(p->bx, zDb, "rollout", pErr)) {
+  if (bxSchemaHasDomain(p->bx, zDb, "rollout", pErr)) {
     bxReportTable(p, "rollouts", "Conversations",
         "id:Conversation|time:Updated|text:Status|count:Items|count:Turns|"
         "bytes:Bytes|text:Title",
@@ -502,13 +502,13 @@ static void addOthers(ReportRun *p, BxStmts *pFrom) {
         " LEFT JOIN main.rollout__about AS a ON a.no = h.no"
         " ORDER BY h.updated DESC");
   }
-  if (bxCarries(p->bx, zDb, "cache", pErr)) {
+  if (bxSchemaHasDomain(p->bx, zDb, "cache", pErr)) {
     bxReportTable(p, "sessions", "Sessions of the cache",
         "id:Session|count:Results|bytes:Bytes|time:Last used", pFrom,
         "SELECT session_id, item_count, total_size, last_accessed_at"
         " FROM main.cache_sessions ORDER BY last_accessed_at DESC");
   }
-  if (bxCarries(p->bx, zDb, "retention", pErr)) {
+  if (bxSchemaHasDomain(p->bx, zDb, "retention", pErr)) {
     bxReportTable(p, "pins", "Pins and holds", REPORT_PINS, pFrom, HOLDS(""));
   }
   bxReportTable(p, "receipts", "What was removed",
@@ -523,15 +523,15 @@ static void addOthers(ReportRun *p, BxStmts *pFrom) {
 void bxReportDatabase(ReportRun *p) {
   BxStmts *pFrom;
   sqlite3_stmt *pStmt;
-  bxRefuseEarlier(p->bx, p->zKey, &p->err);
-  if (!bxCarries(p->bx, p->zKey, "core", &p->err)) {
+  bxRefuseOldFile(p->bx, p->zKey, &p->err);
+  if (!bxSchemaHasDomain(p->bx, p->zKey, "core", &p->err)) {
     bxReportNotFound(p, "schema with tables of blackbox named",
         "main is the name of the file that was opened; PRAGMA database_list "
         "lists the schemas");
     return;
   }
   pFrom = bxSchema(p->bx, p->zKey, &p->err);
-  bxReportHold(p, pFrom);
+  bxReportPin(p, pFrom);
   bxReportFacts(p, pFrom,
       "SELECT ?1 AS \"text:Schema\", sqlite_version() AS \"text:SQLite\","
       " blackbox_version() AS \"text:blackbox\"");
@@ -548,11 +548,11 @@ void bxReportDatabase(ReportRun *p) {
   addOthers(p, pFrom);
   /* The head of the log, as it stands: nothing is taken in. */
   if (!bxReportProves(p, pFrom) ||
-      bxAskOnce(pFrom, "SELECT size FROM main.blackbox__tree", &p->err, "") ==
-          0) {
+      bxQueryIntOnce(
+          pFrom, "SELECT size FROM main.blackbox__tree", &p->err, "") == 0) {
     return;
   }
-  pStmt = bxPlain(p->bx->db, "SELECT proof_tile('checkpoint')", &p->err);
+  pStmt = bxPrepareSql(p->bx->db, "SELECT proof_tile('checkpoint')", &p->err);
   if (bxReportRow(p, pStmt)) p->zHead = bxColumnCopy(pStmt, 0, &p->err);
   if (p->zHead != 0) p->zProof = "ok";
   sqlite3_finalize(pStmt);

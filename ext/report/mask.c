@@ -124,8 +124,9 @@ void bxMaskRead(Masks *p, BxStmts *pHome, const char *zProfile, BxErr *pErr) {
       " FROM main.report_masks WHERE profile = ?1 ORDER BY length(anchor)",
       pErr);
   bxBind(pStmt, pErr, "t", zProfile);
-  while (bxRow(pStmt, pErr)) {
-    MaskRule *pRule = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*pRule), pErr);
+  while (bxStep(pStmt, pErr)) {
+    MaskRule *pRule =
+        bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*pRule), pErr);
     if (pRule == 0) break;
     readMask(pRule, pStmt, pErr);
   }
@@ -382,7 +383,7 @@ int bxMask(Masks *p, const char *z, i64 n, int bCount, char **pzOut, i64 *pnOut,
   if (work.pOut == 0) return 0;
   sqlite3_str_append(work.pOut, z + work.iFrom, (int)(n - work.iFrom));
   *pnOut = sqlite3_str_length(work.pOut);
-  *pzOut = bxFinish(work.pOut, pErr);
+  *pzOut = bxStrFinish(work.pOut, pErr);
   return *pzOut != 0;
 }
 

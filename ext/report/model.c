@@ -29,10 +29,10 @@ const ReportField bxReportUsage[USAGE_NUMBERS] = {
 };
 
 int bxReportRow(ReportRun *p, sqlite3_stmt *pStmt) {
-  return pStmt != 0 && bxRow(pStmt, &p->err);
+  return pStmt != 0 && bxStep(pStmt, &p->err);
 }
 
-void bxReportHold(ReportRun *p, BxStmts *pFrom) {
+void bxReportPin(ReportRun *p, BxStmts *pFrom) {
   int i;
   if (pFrom == 0 || strcmp(pFrom->zDb, "temp") == 0) return;
   for (i = 0; i < 4 && p->azHeld[i] != 0; i++) {
@@ -46,17 +46,18 @@ void bxReportHold(ReportRun *p, BxStmts *pFrom) {
 }
 
 BxStmts *bxReportNeed(ReportRun *p, const char *zDomain) {
-  BxStmts *pHome = bxHome(p->bx, zDomain, &p->err);
-  bxReportHold(p, pHome);
+  BxStmts *pHome = bxDomainSchema(p->bx, zDomain, &p->err);
+  bxReportPin(p, pHome);
   return p->err.rc == SQLITE_OK ? pHome : 0;
 }
 
 BxStmts *bxReportDomain(ReportRun *p, const char *zDomain) {
   BxErr err = {SQLITE_OK, 0};
-  BxStmts *pHome = p->err.rc == SQLITE_OK ? bxHome(p->bx, zDomain, &err) : 0;
-  if (bxIs(&err, "NotInstalledError")) bxClear(&err);
-  bxPass(&p->err, &err);
-  bxReportHold(p, pHome);
+  BxStmts *pHome =
+      p->err.rc == SQLITE_OK ? bxDomainSchema(p->bx, zDomain, &err) : 0;
+  if (bxErrIs(&err, "NotInstalledError")) bxErrClear(&err);
+  bxErrMove(&p->err, &err);
+  bxReportPin(p, pHome);
   return p->err.rc == SQLITE_OK ? pHome : 0;
 }
 
@@ -81,7 +82,7 @@ char *bxReportColumnText(ReportRun *p, sqlite3_stmt *pStmt, int i) {
   return bxReportClean(p, z, n);
 }
 
-sqlite3_stmt *bxReportAsk(ReportRun *p, BxStmts *pFrom, const char *zSql) {
+sqlite3_stmt *bxReportQuery(ReportRun *p, BxStmts *pFrom, const char *zSql) {
   sqlite3_stmt *pStmt;
   if (pFrom == 0 || p->err.rc != SQLITE_OK) return 0;
   pStmt = bxPrepare(pFrom, zSql, &p->err);
@@ -104,7 +105,7 @@ static ReportType typeNamed(const char *z, int n) {
 }
 
 void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql) {
-  sqlite3_stmt *pStmt = bxReportAsk(p, pFrom, zSql);
+  sqlite3_stmt *pStmt = bxReportQuery(p, pFrom, zSql);
   int i;
   if (!bxReportRow(p, pStmt)) {
     sqlite3_finalize(pStmt);
@@ -115,8 +116,8 @@ void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql) {
     int nType = zName ? (int)strcspn(zName, ":") : 0;
     ReportFact *a;
     if (sqlite3_column_type(pStmt, i) == SQLITE_NULL) continue;
-    if (bxGot((void *)(sqlite3_uint64)zName, &p->err) == 0) break;
-    a = bxAdd(&p->aFact, &p->nFact, &p->nFactAlloc, sizeof(*a), &p->err);
+    if (bxCheckMem((void *)(sqlite3_uint64)zName, &p->err) == 0) break;
+    a = bxArrayAdd(&p->aFact, &p->nFact, &p->nFactAlloc, sizeof(*a), &p->err);
     if (a == 0) break;
     a->eType = typeNamed(zName, nType);
     a->zName = bxPrintf(&p->err, "%s", zName + nType + 1);
@@ -156,7 +157,7 @@ void bxReportTable(ReportRun *p, const char *zId, const char *zTitle,
 
 void bxReportRows(
     ReportRun *p, ReportTable *pTable, BxStmts *pFrom, const char *zSql) {
-  sqlite3_stmt *pStmt = bxReportAsk(p, pFrom, zSql);
+  sqlite3_stmt *pStmt = bxReportQuery(p, pFrom, zSql);
   int i;
   while (bxReportRow(p, pStmt)) {
     assert(sqlite3_column_count(pStmt) == pTable->nColumn);
@@ -165,7 +166,7 @@ void bxReportRows(
       continue;
     }
     for (i = 0; i < pTable->nColumn; i++) {
-      char **pz = bxAdd(&pTable->azCell, &pTable->nCell, &pTable->nAlloc,
+      char **pz = bxArrayAdd(&pTable->azCell, &pTable->nCell, &pTable->nAlloc,
           sizeof(*pz), &p->err);
       if (pz == 0) break;
       *pz = bxReportColumnText(p, pStmt, i);
@@ -193,7 +194,7 @@ static i64 listedNumber(sqlite3_stmt *pStmt, int i) {
 
 void bxReportItems(
     ReportRun *p, int iSource, BxStmts *pFrom, const char *zSql) {
-  sqlite3_stmt *pStmt = bxReportAsk(p, pFrom, zSql);
+  sqlite3_stmt *pStmt = bxReportQuery(p, pFrom, zSql);
   i64 nBefore = p->nItem;
   while (bxReportRow(p, pStmt)) {
     ReportItem *a;
@@ -201,7 +202,7 @@ void bxReportItems(
       p->nLeftItems++;
       continue;
     }
-    a = bxAdd(&p->aItem, &p->nItem, &p->nItemAlloc, sizeof(*a), &p->err);
+    a = bxArrayAdd(&p->aItem, &p->nItem, &p->nItemAlloc, sizeof(*a), &p->err);
     if (a == 0) break;
     a->iSource = iSource;
     a->zKind = p->aSource[iSource].zKind;

@@ -59,7 +59,7 @@ static void readReportOptions(ReportRun *p, sqlite3_value *pOptions) {
       bxRefuseArg(&p->err, "options", "a JSON object", pOptions);
     }
     /* its members; and whether the whole is an object */
-    pStmt = bxPlain(p->bx->db,
+    pStmt = bxPrepareSql(p->bx->db,
         "SELECT key, value, e.type = 'array', json_type(?1) = 'object'"
         " FROM (SELECT 1) LEFT JOIN json_each(?1) AS e",
         &p->err);
@@ -78,7 +78,7 @@ static void readReportOptions(ReportRun *p, sqlite3_value *pOptions) {
         readProfile(p, bxText(pVal, "redact", 100, 0, &p->err));
         continue;
       }
-      pEach = bxPlain(
+      pEach = bxPrepareSql(
           p->bx->db, "SELECT DISTINCT value FROM json_each(?1)", &p->err);
       bxBind(pEach, &p->err, "v", pVal);
       while (bxReportRow(p, pEach)) {
@@ -117,7 +117,7 @@ static const ReportKind aKind[] = {
 
 ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
     sqlite3_value *pOptions, BxErr *pErr) {
-  ReportRun *p = bxNew(sizeof(*p), pErr);
+  ReportRun *p = bxZalloc(sizeof(*p), pErr);
   const char *z;
   if (p == 0) return 0;
   p->bx = bx;
@@ -152,7 +152,7 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
     p->zBundle =
         bxPrintf(&p->err, "SELECT line FROM proof_bundle(%Q)", p->zShown);
   }
-  bxPass(pErr, &p->err);
+  bxErrMove(pErr, &p->err);
   if (pErr->rc == SQLITE_OK) return p;
   bxReportClose(p);
   return 0;
@@ -184,7 +184,7 @@ void bxReportClose(ReportRun *p) {
   sqlite3_free(p->zTitle);
   sqlite3_free(p->zHead);
   sqlite3_free(p->zBundle);
-  bxClear(&p->err);
+  bxErrClear(&p->err);
   sqlite3_free(p);
 }
 
@@ -196,10 +196,10 @@ void bxReportText(BxCall *p) {
   if (pReport == 0) return;
   while (bxReportNext(pReport)) {
   }
-  bxPass(&p->err, &pReport->err);
+  bxErrMove(&p->err, &pReport->err);
   if (p->err.rc == SQLITE_OK) {
     n = sqlite3_str_length(pReport->pOut);
-    z = bxFinish(pReport->pOut, &p->err);
+    z = bxStrFinish(pReport->pOut, &p->err);
     pReport->pOut = 0;
   }
   if (z != 0 && p->pCtx != 0) {
@@ -227,7 +227,7 @@ static int linesNext(void *pRows, BxErr *pErr) {
   do {
     bMore = bxReportNext(p);
   } while (bMore && sqlite3_str_length(p->pOut) == 0);
-  bxPass(pErr, &p->err);
+  bxErrMove(pErr, &p->err);
   return bMore;
 }
 

@@ -5,7 +5,7 @@
 ** A report is made in three steps. A kind (kill_switch, agent ...) says in SQL what
 ** the facts, tables and items are (kind.c). Then all
 ** items are read once, one at a time: what is to be masked is masked, and it is
-** found which parts of their bodies are new (item.c, mask.c, span.c). Then the text
+** found which parts of their bodies are new (item.c, mask.c, dedup.c). Then the text
 ** is written piece by piece, for which the bodies are read again (html.c, json.c,
 ** markdown.c). So there is never more than one item in memory, besides what
 ** is known of all items.
@@ -75,10 +75,10 @@ typedef struct ReportPart {
 #define REPORT_PARTS 3
 
 /* What was seen of bodies: the places of spans. */
-typedef struct Spans {
-  struct SeenSpan *a;
+typedef struct SeenPieces {
+  struct SeenPiece *a;
   i64 n, nAlloc; /* nAlloc is a power of 2 */
-} Spans;
+} SeenPieces;
 
 typedef struct ReportFact {
   char *zName, *zValue;
@@ -201,7 +201,7 @@ struct ReportRun {
   sqlite3_stmt *apHold[4]; /* while they are open, nothing changes */
   const char *azHeld[4];   /* the schemas in which it does not */
   Masks masks;
-  Spans spans;
+  SeenPieces spans;
   sqlite3_stmt *apAsk[REPORT_ASKS];
   i64 iMade;
   char *zTitle;
@@ -246,14 +246,14 @@ extern const BxRows bxReportLines; /* blackbox_report_lines() */
 BxStmts *bxReportDomain(ReportRun *p, const char *zDomain);
 /* The same for a domain without which there is nothing to report. */
 BxStmts *bxReportNeed(ReportRun *p, const char *zDomain);
-void bxReportHold(ReportRun *p, BxStmts *pFrom);
+void bxReportPin(ReportRun *p, BxStmts *pFrom);
 /* A text as it may be shown: masked, and in plain characters. To sqlite3_free(). */
 char *bxReportClean(ReportRun *p, const char *z, i64 n);
 char *bxReportColumnText(ReportRun *p, sqlite3_stmt *pStmt, int i);
 /* Steps to the next row. 0 at the end, on error, or without a statement. */
 int bxReportRow(ReportRun *p, sqlite3_stmt *pStmt);
 /* The rows of a query with ?1, the key, and ?2, the most items. */
-sqlite3_stmt *bxReportAsk(ReportRun *p, BxStmts *pFrom, const char *zSql);
+sqlite3_stmt *bxReportQuery(ReportRun *p, BxStmts *pFrom, const char *zSql);
 /* The columns of the first row are facts. The name of each is the name of its type
 ** and that of the fact, with a colon between them. NULL is no fact. */
 void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql);
@@ -289,14 +289,14 @@ typedef struct ReportBodiesOf {
 } ReportBodiesOf;
 void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut);
 void bxReportFreeBodies(ReportBodiesOf *p);
-/* span.c: the pieces of a part that is read for the first time. */
+/* dedup.c: the pieces of a part that is read for the first time. */
 void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
     const char *z, int bJson);
 
-/* leaf.c: what a browser needs to find the item in the proof. */
+/* inclusion_proof.c: what a browser needs to find the item in the proof. */
 /* Whether proof_of() is about the log of pHome. */
 int bxReportProves(ReportRun *p, BxStmts *pHome);
-void bxReportLeaf(
+void bxReportProof(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies);
 
 void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n);

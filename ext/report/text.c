@@ -58,7 +58,7 @@ char *bxReportPlain(const char *z, i64 n, BxErr *pErr) {
     i += nByte ? nByte : 1;
   }
   sqlite3_str_append(pOut, z + iFrom, (int)(n - iFrom));
-  zOut = bxFinish(pOut, pErr);
+  zOut = bxStrFinish(pOut, pErr);
   return zOut != 0 ? zOut : bxPrintf(pErr, "%s", "");
 }
 
@@ -166,7 +166,7 @@ static void putSize(sqlite3_str *pOut, i64 nByte) {
 
 /* Whether a text is a number that every reader of JSON has exactly. */
 static int isJsonNumber(const char *z) {
-  const char *zEnd = bxSkipScalar(z, z + strlen(z));
+  const char *zEnd = bxJsonSkipScalar(z, z + strlen(z));
   if (strchr("-0123456789", *z) == 0 || *z == 0) return 0;
   return zEnd != 0 && *zEnd == 0 && strtod(z, 0) <= 9007199254740992.0 &&
          strtod(z, 0) >= -9007199254740992.0;
@@ -270,7 +270,7 @@ static void blockFree(void *pArg, void *p) {
 }
 
 void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr) {
-  unsigned char *aRoom = bxNew(BLOCK_ROOM, pErr);
+  unsigned char *aRoom = bxZalloc(BLOCK_ROOM, pErr);
   z_stream stream;
   int rc;
   memset(&stream, 0, sizeof(stream));
@@ -281,7 +281,7 @@ void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr) {
   if (aRoom == 0) return;
   rc = deflateInit2(
       &stream, BLOCK_LEVEL, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY);
-  if (rc != Z_OK) bxGot(0, pErr);
+  if (rc != Z_OK) bxCheckMem(0, pErr);
   while (rc == Z_OK) {
     stream.next_out = aRoom;
     stream.avail_out = BLOCK_ROOM;

@@ -63,7 +63,7 @@ static sqlite3_stmt *prepareErase(
   int i;
   if (p->pErr->rc != SQLITE_OK) return 0;
   va_start(ap, zForm);
-  zSql = bxGot(sqlite3_vmprintf(zForm, ap), p->pErr);
+  zSql = bxCheckMem(sqlite3_vmprintf(zForm, ap), p->pErr);
   va_end(ap);
   if (zSql != 0) pStmt = bxPrepare(pOn, zSql, p->pErr);
   sqlite3_free(zSql);
@@ -76,7 +76,7 @@ static sqlite3_stmt *prepareErase(
 
 /* Runs it to its end. */
 static void finishErase(Erasure *p, sqlite3_stmt *pStmt) {
-  while (bxRow(pStmt, p->pErr)) continue;
+  while (bxStep(pStmt, p->pErr)) continue;
   sqlite3_finalize(pStmt);
 }
 
@@ -108,7 +108,7 @@ static char *findRows(Erasure *p, BxStmts *pOn, const BxRecords *pPart) {
   sqlite3_str *pRows = sqlite3_str_new(p->pHome->bx->db);
   sqlite3_stmt *pRow = prepareErase(
       p, pOn, "SELECT %s, %s FROM %s AS t", pPart->zTexts, zKey, pPart->zTable);
-  while (bxRow(pRow, p->pErr)) {
+  while (bxStep(pRow, p->pErr)) {
     int i, n = sqlite3_column_count(pRow) - 1;
     for (i = 0; i < n && !hasNeedle(p, pRow, i); i++) continue;
     if (i == n) continue;
@@ -117,13 +117,13 @@ static char *findRows(Erasure *p, BxStmts *pOn, const BxRecords *pPart) {
       sqlite3_str_appendf(pRows, "%lld", sqlite3_column_int64(pRow, n));
     } else {
       const char *z = bxColumnText(pRow, n, p->pErr);
-      if (z != 0) bxAppendJson(pRows, z, sqlite3_column_bytes(pRow, n));
+      if (z != 0) bxJsonAppend(pRows, z, sqlite3_column_bytes(pRow, n));
     }
   }
   sqlite3_finalize(pRow);
   sqlite3_free(p->zRows);
   if (sqlite3_str_length(pRows) > 0) sqlite3_str_appendchar(pRows, 1, ']');
-  p->zRows = bxFinish(pRows, p->pErr);
+  p->zRows = bxStrFinish(pRows, p->pErr);
   if (p->zRows == 0) return 0;
   return bxPrintf(p->pErr, "%s IN (SELECT value FROM json_each(?4))", zKey);
 }
@@ -156,13 +156,13 @@ static char *whichRows(
     z += n + 1;
   }
   if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ')');
-  return bxFinish(pOut, p->pErr);
+  return bxStrFinish(pOut, p->pErr);
 }
 
 static void addErased(sqlite3_str *pOut, const char *zName, i64 nRow) {
   sqlite3_str_appendall(
       pOut, sqlite3_str_length(pOut) > 0 ? ",{\"from\":" : "{\"from\":");
-  bxAppendJson(pOut, zName, (int)strlen(zName));
+  bxJsonAppend(pOut, zName, (int)strlen(zName));
   sqlite3_str_appendf(pOut, ",\"rows\":%lld", nRow);
 }
 
@@ -185,7 +185,7 @@ static void tellHeld(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
       " WHERE %s",
       pPart->zTable, zWhich, pPart->zHolds, pPart->zTable, pPart->zHolds,
       zWhich);
-  if (bxRow(pStmt, p->pErr) && sqlite3_column_int64(pStmt, 0) > 0) {
+  if (bxStep(pStmt, p->pErr) && sqlite3_column_int64(pStmt, 0) > 0) {
     p->nHeld += sqlite3_column_int64(pStmt, 0);
     addErased(p->pHeld, zName, sqlite3_column_int64(pStmt, 0));
     sqlite3_str_appendf(
@@ -201,7 +201,7 @@ static i64 countErased(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
       "SELECT count(*), coalesce(sum(%s), 0) FROM %s AS t WHERE %s",
       pPart->zBytes, pPart->zTable, zWhich);
   i64 nRow = 0;
-  if (bxRow(pStmt, p->pErr)) {
+  if (bxStep(pStmt, p->pErr)) {
     nRow = sqlite3_column_int64(pStmt, 0);
     *pnByte = sqlite3_column_int64(pStmt, 1);
   }
@@ -243,8 +243,8 @@ static void loseText(
   int i;
   for (i = 0; i < p->nForm && p->pErr->rc == SQLITE_OK; i++) {
     bxBind(pStmt, p->pErr, "tt-t", p->aForm[i].z, ERASED_TEXT, p->zRows);
-    bxRun(pStmt, p->pErr);
-    bxDone(pStmt, p->pErr);
+    bxStmtRun(pStmt, p->pErr);
+    bxReset(pStmt, p->pErr);
   }
   sqlite3_finalize(pStmt);
 }
@@ -283,11 +283,11 @@ static void eraseLog(
   pRow =
       prepareErase(p, pOn, "SELECT json_group_array(%s) FROM %s AS t WHERE %s",
           pPart->zKey, pPart->zTable, zWhich);
-  zRows = bxRow(pRow, p->pErr) ? bxColumnCopy(pRow, 0, p->pErr) : 0;
+  zRows = bxStep(pRow, p->pErr) ? bxColumnCopy(pRow, 0, p->pErr) : 0;
   sqlite3_finalize(pRow);
   pRow = bxPrepare(pOn, pPart->zLoses, p->pErr);
   bxBind(pRow, p->pErr, "t", zRows);
-  while (bxRow(pRow, p->pErr)) {
+  while (bxStep(pRow, p->pErr)) {
     char zNames[200];
     i64 n = findFields(p, pRow, zNames);
     if (zNames[0] == 0) continue;
@@ -356,7 +356,7 @@ static void eraseVtabs(Erasure *p, BxStmts *pSchema) {
   int bWhole = strcmp(p->zKind, "buffer") == 0;
   for (pModule = pSchema->bx->aModule; pModule->zName != 0; pModule++) {
     sqlite3_stmt *pStmt = bxVtabNames(pSchema, pModule->zName, p->pErr);
-    while (bxRow(pStmt, p->pErr)) {
+    while (bxStep(pStmt, p->pErr)) {
       const char *zName = bxColumnText(pStmt, 0, p->pErr);
       const BxRecords *pPart = pModule->aRecords;
       BxVtab *pVtab = 0;
@@ -394,7 +394,7 @@ static char *asciiOf(Erasure *p, const char *zForm) {
       sqlite3_str_appendf(pOut, zForm, 0xdc00 + ((c - 0x10000) & 0x3ff));
     }
   }
-  return bxFinish(pOut, p->pErr);
+  return bxStrFinish(pOut, p->pErr);
 }
 
 /* The forms of a text: as it is, and as JSON writes it, also inside a JSON string
@@ -408,7 +408,7 @@ static char *formsOf(Erasure *p) {
       "SELECT json_group_array(text) FROM (SELECT DISTINCT text FROM form)";
   char *zLower = asciiOf(p, "\\u%04x"), *zUpper = asciiOf(p, "\\u%04X");
   char *z =
-      bxAskText(p->pHome, zForms, p->pErr, "ttt", p->zKey, zLower, zUpper);
+      bxQueryText(p->pHome, zForms, p->pErr, "ttt", p->zKey, zLower, zUpper);
   sqlite3_free(zLower);
   sqlite3_free(zUpper);
   return z;
@@ -420,7 +420,7 @@ static void readEraseOptions(Erasure *p, sqlite3_value *pVal) {
       " = 'object' AND NOT EXISTS (SELECT 1 FROM json_each(?1) WHERE key <>"
       " 'unpin' OR type NOT IN ('true', 'false'))"
       " THEN coalesce(?1 ->> 'unpin', 0) END END, -1)";
-  i64 n = pVal ? bxAsk(p->pHome, zSql, p->pErr, "v", pVal) : 0;
+  i64 n = pVal ? bxQueryInt(p->pHome, zSql, p->pErr, "v", pVal) : 0;
   p->bUnpin = n == 1;
   if (n >= 0) return;
   bxRefuse(p->pErr,
@@ -437,7 +437,7 @@ static void refuseHidden(Erasure *p) {
       " SELECT 'reason', ?2, char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159))"
       " WHERE said GLOB '*[' || controls || ']*' OR"
       " (unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599) IS NOT 0";
-  char *z = bxAskText(p->pHome, zSql, p->pErr, "tt", p->zActor, p->zReason);
+  char *z = bxQueryText(p->pHome, zSql, p->pErr, "tt", p->zActor, p->zReason);
   if (z != 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "ValidationError: %s must be visible text without control characters; "
@@ -457,12 +457,12 @@ static void readForms(Erasure *p) {
   p->zWhat =
       strcmp(p->zKind, "text") == 0
           ? formsOf(p)
-          : bxAskText(p->pHome, "SELECT iif(?1 = 'rollout', lower(?2), ?2)",
+          : bxQueryText(p->pHome, "SELECT iif(?1 = 'rollout', lower(?2), ?2)",
                 p->pErr, "tt", p->zKind, p->zKey);
   pRow = bxPrepare(p->pHome, zEach, p->pErr);
   bxBind(pRow, p->pErr, "tt", p->zKind, p->zWhat);
-  while (bxRow(pRow, p->pErr)) {
-    Needle *a = bxGrow(p->aForm, p->nForm, &nAlloc, sizeof(*a), p->pErr);
+  while (bxStep(pRow, p->pErr)) {
+    Needle *a = bxArrayGrow(p->aForm, p->nForm, &nAlloc, sizeof(*a), p->pErr);
     if (a == 0) break;
     p->aForm = a;
     a[p->nForm].n = (size_t)sqlite3_column_bytes(pRow, 0);
@@ -494,7 +494,7 @@ static void readCall(BxCall *pCall, Erasure *p) {
   p->zKey = bxText(pCall->aArg[1], "key", 100000, 0, p->pErr);
   p->zActor = bxText(pCall->aArg[2], "actor", 1024, 0, p->pErr);
   p->zReason = bxText(pCall->aArg[3], "reason", 65536, 0, p->pErr);
-  p->pHome = bxHome(pCall->bx, "retention", p->pErr);
+  p->pHome = bxDomainSchema(pCall->bx, "retention", p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   bxLogBegin(p->pHome, p->pErr);
   refuseHidden(p);
@@ -509,7 +509,7 @@ static void readCall(BxCall *pCall, Erasure *p) {
 }
 
 static void refuseHeld(Erasure *p) {
-  char *zOwners = bxAskText(p->pHome,
+  char *zOwners = bxQueryText(p->pHome,
       "SELECT group_concat(owner, ', ') FROM main.retention__holds WHERE "
       "kind = ?1 AND \"key\" = iif(?1 = 'buffer', lower(?2), ?2)",
       p->pErr, "tt", p->zKind, p->zWhat);
@@ -534,7 +534,8 @@ static void eraseAll(Erasure *p) {
   for (i = bx->nDomain - 1; i >= 0 && p->pErr->rc == SQLITE_OK; i--) {
     const BxDomain *pDomain = &bx->aDomain[i];
     pPart = pDomain->aRecords;
-    if (pPart == 0 || !bxCarries(bx, p->pHome->zDb, pDomain->zName, p->pErr)) {
+    if (pPart == 0 ||
+        !bxSchemaHasDomain(bx, p->pHome->zDb, pDomain->zName, p->pErr)) {
       continue;
     }
     p->pDomain = pDomain;
@@ -567,12 +568,13 @@ static i64 record(Erasure *p) {
   bxDigestTwo(z, strlen(z), p->zKey, strlen(p->zKey), aDigest);
   sqlite3_free(z);
   bxHex(aDigest, BX_DIGEST, zDigest);
-  bxDo(p->pHome, zRecord, p->pErr, "ittcttiiii", p->iNow, p->zKind, zSalt,
+  bxStmtExec(p->pHome, zRecord, p->pErr, "ittcttiiii", p->iNow, p->zKind, zSalt,
       zDigest, p->zActor, p->zReason, p->nRow, p->nByte, p->nHeld, p->iUntil);
   iNumber =
-      bxNumber(p->pHome, "SELECT max(n) FROM main.blackbox__log", p->pErr);
+      bxQueryNumber(p->pHome, "SELECT max(n) FROM main.blackbox__log", p->pErr);
   if (p->iUntil > 0) {
-    bxDo(p->pHome, zRefuse, p->pErr, "tti", p->zKind, p->zWhat, p->iUntil);
+    bxStmtExec(
+        p->pHome, zRefuse, p->pErr, "tti", p->zKind, p->zWhat, p->iUntil);
   }
   return iNumber;
 }
@@ -604,24 +606,24 @@ static char *certificate(Erasure *p, i64 iNumber) {
       " 'refusedUntil', nullif(?12, 0), 'then',"
       " 'PRAGMA journal_size_limit = 0; VACUUM; PRAGMA"
       " wal_checkpoint(TRUNCATE)')";
-  return bxAskText(p->pHome, zSql, p->pErr, "iittttiiitti", iNumber, p->iNow,
+  return bxQueryText(p->pHome, zSql, p->pErr, "iittttiiitti", iNumber, p->iNow,
       p->zKind, p->zKey, p->zActor, p->zReason, p->nRow, p->nByte, p->nUnpinned,
       sqlite3_str_value(p->pErased), sqlite3_str_value(p->pHeld), p->iUntil);
 }
 
 /* Overwriting is on while f runs. */
 static void eraseSecurely(Erasure *p) {
-  i64 eBefore = bxNumber(p->pHome, "PRAGMA main.secure_delete", p->pErr);
+  i64 eBefore = bxQueryNumber(p->pHome, "PRAGMA main.secure_delete", p->pErr);
   BxErr err = {SQLITE_OK, 0};
-  bxNumber(p->pHome, "PRAGMA main.secure_delete = 1", p->pErr);
+  bxQueryNumber(p->pHome, "PRAGMA main.secure_delete = 1", p->pErr);
   eraseAll(p);
   bxRetentionStored(p->pHome, 1000000000, p->pErr);
-  bxNumber(p->pHome,
+  bxQueryNumber(p->pHome,
       eBefore == 0   ? "PRAGMA main.secure_delete = 0"
       : eBefore == 2 ? "PRAGMA main.secure_delete = fast"
                      : "PRAGMA main.secure_delete = 1",
       &err);
-  bxPass(p->pErr, &err);
+  bxErrMove(p->pErr, &err);
 }
 
 void bxRetentionErase(BxCall *pCall) {
@@ -642,7 +644,7 @@ void bxRetentionErase(BxCall *pCall) {
     }
     refuseHeld(p);
     eraseSecurely(p);
-    bxAskOnce(p->pHome,
+    bxQueryIntOnce(p->pHome,
         "DELETE FROM main.retention__in_force WHERE owner = '' AND until "
         "<= " STEADY,
         p->pErr, "");
@@ -659,7 +661,7 @@ void bxRetentionErase(BxCall *pCall) {
 /* How often a file has what was erased. A short key is in every file by chance. */
 static i64 searchFile(Erasure *p, sqlite3_file *pFile) {
   i64 nSize = 0, iFrom = 0, nFound = 0;
-  char *a = bxNew(PIECE, p->pErr);
+  char *a = bxZalloc(PIECE, p->pErr);
   int i;
   if (a != 0) pFile->pMethods->xFileSize(pFile, &nSize);
   while (a != 0 && iFrom < nSize && p->pErr->rc == SQLITE_OK) {
@@ -689,7 +691,7 @@ static i64 searchJournal(Erasure *p, const char *zName, int eType) {
       p->pHome->bx->db, p->pHome->zDb, SQLITE_FCNTL_VFS_POINTER, &pVfs);
   if (pVfs == 0 || zName == 0 || zName[0] == 0) return 0;
   rc = pVfs->xAccess(pVfs, zName, SQLITE_ACCESS_EXISTS, &bThere);
-  pFile = bThere ? bxNew((size_t)pVfs->szOsFile, p->pErr) : 0;
+  pFile = bThere ? bxZalloc((size_t)pVfs->szOsFile, p->pErr) : 0;
   if (pFile == 0) return 0;
   rc = pVfs->xOpen(pVfs, zName, pFile, SQLITE_OPEN_READONLY | eType, &eOut);
   bxFailDb(p->pErr, p->pHome->bx->db, rc);
@@ -716,7 +718,7 @@ static void searchFiles(Erasure *p) {
   if (pFile != 0 && pFile->pMethods != 0) n = searchFile(p, pFile);
   for (i = 0; n > 0 && i < p->nForm; i++) {
     if (p->aForm[i].n >= 4) {
-      n -= bxAsk(p->pHome, zMay, p->pErr, "t", p->aForm[i].z);
+      n -= bxQueryInt(p->pHome, zMay, p->pErr, "t", p->aForm[i].z);
     }
   }
   addGone(p, "the file", n, 0);
@@ -737,10 +739,10 @@ void bxRetentionErased(BxCall *pCall) {
   memset(p, 0, sizeof(*p));
   p->pErr = &pCall->err;
   p->bLook = 1;
-  p->pHome = bxHome(pCall->bx, "retention", p->pErr);
+  p->pHome = bxDomainSchema(pCall->bx, "retention", p->pErr);
   if (p->pHome == 0) return;
-  zKind = bxAskText(p->pHome, zMember, p->pErr, "vt", pCall->aArg[0], "kind");
-  zKey = bxAskText(p->pHome, zMember, p->pErr, "vt", pCall->aArg[0], "key");
+  zKind = bxQueryText(p->pHome, zMember, p->pErr, "vt", pCall->aArg[0], "kind");
+  zKey = bxQueryText(p->pHome, zMember, p->pErr, "vt", pCall->aArg[0], "key");
   p->zKind = zKind;
   p->zKey = zKey;
   if (zKind == 0 || zKey == 0 || zKey[0] == 0) {

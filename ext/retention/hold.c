@@ -16,7 +16,7 @@ static int isFound(
     BxStmts *p, const char *zKind, const char *zKey, BxErr *pErr) {
   int i, n, bFound = 0;
   if (strcmp(zKind, "buffer") == 0) {
-    return bxAskOnce(p,
+    return bxQueryIntOnce(p,
                "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE type = "
                "'table' AND lower(name) = lower(?1) AND sql LIKE "
                "'create virtual table%')",
@@ -26,14 +26,15 @@ static int isFound(
     const BxRecords *pPart = p->bx->aDomain[i].aRecords;
     const char *z = pPart ? bxRetentionColumn(pPart->zKinds, zKind, &n) : 0;
     char *zSql;
-    if (z == 0 || !bxCarries(p->bx, p->zDb, p->bx->aDomain[i].zName, pErr)) {
+    if (z == 0 ||
+        !bxSchemaHasDomain(p->bx, p->zDb, p->bx->aDomain[i].zName, pErr)) {
       continue;
     }
     zSql = bxPrintf(pErr,
         "SELECT EXISTS (SELECT 1 FROM %s AS t WHERE t.%.*s = "
         "iif(?2 = 'rollout', lower(?1), ?1))",
         pPart->zTable, n, z);
-    bFound = zSql && bxAskOnce(p, zSql, pErr, "tt", zKey, zKind) != 0;
+    bFound = zSql && bxQueryIntOnce(p, zSql, pErr, "tt", zKey, zKind) != 0;
     sqlite3_free(zSql);
   }
   return bFound;
@@ -65,8 +66,9 @@ static void makeStep(
       " WHERE ?4 IS NULL AND NOT EXISTS (SELECT 1" ITS_HOLD ")";
   static const char zHoldStep[] =
       "INSERT INTO main.retention__step(kind, \"key\", owner, actor, reason, "
-      "released, found, until) VALUES(?1, " KEY("?1", "?2") ", ?3, ?4, ?5, ?6,"
-                                                            " iif(?6, NULL, ?7), ?8)";
+      "released, found, until) VALUES(?1, " KEY(
+          "?1", "?2") ", ?3, ?4, ?5, ?6,"
+                      " iif(?6, NULL, ?7), ?8)";
   static const char zOwners[] =
       "SELECT count(*) FROM main.retention__holds "
       "WHERE kind = ?1 AND \"key\" = " KEY("?1", "?2");
@@ -85,21 +87,21 @@ static void makeStep(
           p->aArg[0]);
     }
   }
-  pHome = bxHome(p->bx, "retention", &p->err);
+  pHome = bxDomainSchema(p->bx, "retention", &p->err);
   if (p->err.rc != SQLITE_OK) return;
   bxLogBegin(pHome, &p->err);
-  zWhy = bxAskText(pHome, bRelease ? zNone : zShorter, &p->err, "tttv", az[0],
+  zWhy = bxQueryText(pHome, bRelease ? zNone : zShorter, &p->err, "tttv", az[0],
       az[1], az[2], pUntil);
   if (zWhy != 0) bxFail(&p->err, SQLITE_CONSTRAINT, "%s", zWhy);
   sqlite3_free(zWhy);
   i = !bRelease && isFound(pHome, az[0], az[1], &p->err);
-  bxDo(pHome, zHoldStep, &p->err, pUntil != 0 ? "tttttiii" : "tttttii", az[0],
-      az[1], az[2], az[3], az[4], (i64)bRelease, (i64)i, iUntil);
+  bxStmtExec(pHome, zHoldStep, &p->err, pUntil != 0 ? "tttttiii" : "tttttii",
+      az[0], az[1], az[2], az[3], az[4], (i64)bRelease, (i64)i, iUntil);
   if (!bRelease) {
     bxRetentionNoteHeld(pHome, &p->err);
     bxLogNoteHeld(pHome, BX_HELD_MANY, &p->err);
   }
-  bxReturnInt(p, bxAsk(pHome, zOwners, &p->err, "tt", az[0], az[1]));
+  bxReturnInt(p, bxQueryInt(pHome, zOwners, &p->err, "tt", az[0], az[1]));
 }
 
 void bxRetentionHold(BxCall *p) {
@@ -158,7 +160,7 @@ void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt = bxPrepare(p, zSql, &err);
   checkInForce(p, pOut);
-  while (bxRow(pStmt, &err)) {
+  while (bxStep(pStmt, &err)) {
     const char *zKind = bxColumnText(pStmt, 0, &err);
     const char *zKey = bxColumnText(pStmt, 1, &err);
     const char *zOwner = bxColumnText(pStmt, 2, &err);
@@ -171,11 +173,12 @@ void bxRetentionCheckHolds(BxStmts *p, BxProblems *pOut) {
     }
   }
   sqlite3_finalize(pStmt);
-  bxUnchecked(pOut, "retention__in_force", &err);
+  bxProblemError(pOut, "retention__in_force", &err);
 }
 
 int bxRetentionIsWhole(BxStmts *p, BxErr *pErr) {
-  return !bxNumber(p, IN_FORCE " SELECT EXISTS (SELECT 1 FROM lost)", pErr);
+  return !bxQueryNumber(
+      p, IN_FORCE " SELECT EXISTS (SELECT 1 FROM lost)", pErr);
 }
 
 void bxRetentionMend(BxStmts *p, BxErr *pErr) {
@@ -190,7 +193,7 @@ void bxRetentionMend(BxStmts *p, BxErr *pErr) {
 }
 
 void bxRetentionLeave(BxStmts *p, BxErr *pErr) {
-  char *z = bxAskText(p,
+  char *z = bxQueryText(p,
       "SELECT kind || ' ' || \"key\" || ' by ' || owner "
       "FROM main.retention__holds WHERE owner <> '' ORDER BY step LIMIT 1",
       pErr, "");
@@ -209,7 +212,7 @@ void bxRetentionNoteHeld(BxStmts *p, BxErr *pErr) {
   for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
     sqlite3_stmt *pStmt =
         pModule->xHeld ? bxVtabNames(p, pModule->zName, pErr) : 0;
-    while (pStmt != 0 && bxRow(pStmt, pErr)) {
+    while (pStmt != 0 && bxStep(pStmt, pErr)) {
       const char *zName = bxColumnText(pStmt, 0, pErr);
       BxVtab *pVtab =
           zName ? bxVtabIn(p->bx, pModule->zName, p->zDb, zName, pErr) : 0;

@@ -91,7 +91,7 @@ void bxRetentionFree(RetentionRules *pRules) {
 /* Sets a text of the rule. */
 static void setText(RetentionRule *pRule, int i, char *zOwned, BxErr *pErr) {
   sqlite3_free(pRule->az[i]);
-  pRule->az[i] = bxGot(zOwned, pErr);
+  pRule->az[i] = bxCheckMem(zOwned, pErr);
 }
 
 /* What a domain says of the rule, or NULL. */
@@ -112,7 +112,7 @@ static char *dueOf(BxStmts *p, const BxDue *pDue, i64 iCut, BxErr *pErr) {
   i64 iAt = 0;
   if (strstr(pDue->zRule, ".file_bytes") == 0) {
     if (iCut > 0) z = bxPrintf(pErr, "%s < %lld", pDue->zAt, iCut);
-  } else if (bxRoomReach(p, pDue, &iAt, &zKey, pErr)) {
+  } else if (bxFileLimitReach(p, pDue, &iAt, &zKey, pErr)) {
     z = bxPrintf(pErr, "(%s < %lld OR (%s = %lld AND %s COLLATE BINARY <= %Q))",
         pDue->zAt, iAt, pDue->zAt, iAt, pDue->zKey, zKey);
   }
@@ -150,7 +150,7 @@ static int isOurs(BxStmts *p, const char *zTable, BxErr *pErr) {
   }
   for (pModule = p->bx->aModule; pModule->zName != 0 && !bOurs; pModule++) {
     sqlite3_stmt *pStmt = bxVtabNames(p, pModule->zName, pErr);
-    while (!bOurs && bxRow(pStmt, pErr)) {
+    while (!bOurs && bxStep(pStmt, pErr)) {
       const char *zName = bxColumnText(pStmt, 0, pErr);
       size_t n = zName ? strlen(zName) : 0;
       bOurs = zName != 0 && sqlite3_strnicmp(zTable, zName, (int)n) == 0 &&
@@ -173,12 +173,12 @@ static void makeRows(RetentionRule *pRule, BxStmts *p, BxErr *pErr) {
           az[RULE_FREE], az[RULE_FROM], az[RULE_DUE]),
       pErr);
   if (pErr->rc != SQLITE_OK) return;
-  sqlite3_finalize(bxPlain(p->bx->db, az[RULE_ROWS], &err));
+  sqlite3_finalize(bxPrepareSql(p->bx->db, az[RULE_ROWS], &err));
   if (err.rc == SQLITE_ERROR) {
     setText(pRule, RULE_PROBLEM, sqlite3_mprintf("%s", err.zMsg), pErr);
-    bxClear(&err);
+    bxErrClear(&err);
   }
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
 }
 
 static void makeRule(RetentionRule *pRule, BxStmts *p, sqlite3_stmt *pRow,
@@ -214,9 +214,9 @@ void bxRetentionRead(
   if (pErr->rc != SQLITE_OK) return;
   pRow = bxPrepare(p, zRules, pErr);
   bxBind(pRow, pErr, "ti", p->zDb, iNow);
-  while (bxRow(pRow, pErr)) {
+  while (bxStep(pRow, pErr)) {
     RetentionRule *a =
-        bxGrow(pRules->a, pRules->n, &pRules->nAlloc, sizeof(*a), pErr);
+        bxArrayGrow(pRules->a, pRules->n, &pRules->nAlloc, sizeof(*a), pErr);
     if (a == 0) break;
     pRules->a = a;
     memset(&a[pRules->n], 0, sizeof(*a));
@@ -237,7 +237,7 @@ void bxRetentionCheck(BxStmts *p, BxProblems *pOut) {
         rules.a[i].az[RULE_RULE], rules.a[i].az[RULE_PROBLEM]);
   }
   bxRetentionFree(&rules);
-  bxUnchecked(pOut, "retention_rules", &err);
+  bxProblemError(pOut, "retention_rules", &err);
   bxRetentionCheckHolds(p, pOut);
   bxRetentionCheckErased(p, pOut);
 }
@@ -246,7 +246,7 @@ void bxRetentionCheck(BxStmts *p, BxProblems *pOut) {
 ** they fell due. A rule that cannot be applied is left out; blackbox_check() lists it.
 ** A thing that two rules take is listed once for each of them. */
 sqlite3_stmt *bxRetentionPlan(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  BxStmts *p = bxHome(bx, "retention", pErr);
+  BxStmts *p = bxDomainSchema(bx, "retention", pErr);
   i64 iNow = bxRuleTime(p, apArg[0], 0, pErr);
   RetentionRules rules;
   sqlite3_stmt *pStmt = 0;
@@ -268,8 +268,8 @@ sqlite3_stmt *bxRetentionPlan(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   }
   sqlite3_str_appendall(pSql, " ORDER BY due, rule, k COLLATE BINARY");
   bxRetentionFree(&rules);
-  zSql = bxFinish(pSql, pErr);
-  if (zSql != 0) pStmt = bxPlain(bx->db, zSql, pErr);
+  zSql = bxStrFinish(pSql, pErr);
+  if (zSql != 0) pStmt = bxPrepareSql(bx->db, zSql, pErr);
   sqlite3_free(zSql);
   return pStmt;
 }
@@ -325,7 +325,7 @@ static void addDomain(sqlite3_str *pSql, const BxStmts *p,
 ** table dbstat of SQLite also counts the pages of each domain; it reads the whole file,
 ** and not every SQLite has it. */
 sqlite3_stmt *bxRetentionReport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  BxStmts *p = bxHome(bx, "retention", pErr);
+  BxStmts *p = bxDomainSchema(bx, "retention", pErr);
   sqlite3_str *pSql;
   sqlite3_stmt *pRow, *pStmt = 0;
   RetentionRules rules;
@@ -336,7 +336,7 @@ sqlite3_stmt *bxRetentionReport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   if (apArg[0]) bPages = (int)bxInt(apArg[0], "pages", 0, 1, pErr);
   bxRetentionRead(&rules, p, bxRuleTime(p, apArg[1], 0, pErr), pErr);
   bPages = bPages &&
-           bxNumber(p,
+           bxQueryNumber(p,
                "SELECT count(*) FROM pragma_module_list WHERE name = 'dbstat'",
                pErr);
   pSql = sqlite3_str_new(bx->db);
@@ -344,32 +344,32 @@ sqlite3_stmt *bxRetentionReport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       pSql, "SELECT 0 AS part, 0 AS rows, 0 AS bytes, 0, 0, 0, 0 WHERE 0");
   pRow =
       bxPrepare(p, "SELECT domain FROM main.blackbox_domains ORDER BY 1", pErr);
-  while (bxRow(pRow, pErr)) {
+  while (bxStep(pRow, pErr)) {
     const char *zDomain = bxColumnText(pRow, 0, pErr);
     const BxDomain *pDomain = zDomain ? bxDomainOf(bx, zDomain) : 0;
     char *zSize = 0;
     if (pDomain == 0 || pDomain->zSize == 0) continue;
-    zSize = bxGot(bxExpand(pDomain->zSize, p->zDb, 0), pErr);
+    zSize = bxCheckMem(bxExpand(pDomain->zSize, p->zDb, 0), pErr);
     if (zSize) addDomain(pSql, p, &rules, zDomain, zSize, bPages);
     sqlite3_free(zSize);
   }
   sqlite3_finalize(pRow);
   addDomain(pSql, p, &rules, "user", "SELECT NULL AS rows, NULL AS bytes", 0);
   bxRetentionFree(&rules);
-  nPage = bxNumber(p, "PRAGMA main.page_size", pErr);
+  nPage = bxQueryNumber(p, "PRAGMA main.page_size", pErr);
   sqlite3_str_appendf(pSql,
       " UNION ALL VALUES('file', NULL, NULL, NULL, NULL, %lld, NULL),"
       " ('free', NULL, NULL, NULL, NULL, %lld, %Q),"
       " ('wal', NULL, NULL, NULL, NULL, %lld,"
       " 'PRAGMA wal_checkpoint(TRUNCATE)')",
-      nPage * bxNumber(p, "PRAGMA main.page_count", pErr),
-      nPage * bxNumber(p, "PRAGMA main.freelist_count", pErr),
-      bxNumber(p, "PRAGMA main.auto_vacuum", pErr) != 0
+      nPage * bxQueryNumber(p, "PRAGMA main.page_count", pErr),
+      nPage * bxQueryNumber(p, "PRAGMA main.freelist_count", pErr),
+      bxQueryNumber(p, "PRAGMA main.auto_vacuum", pErr) != 0
           ? "PRAGMA incremental_vacuum"
           : "VACUUM",
       bxWalBytes(bx, p->zDb));
-  zSql = bxFinish(pSql, pErr);
-  if (zSql != 0) pStmt = bxPlain(bx->db, zSql, pErr);
+  zSql = bxStrFinish(pSql, pErr);
+  if (zSql != 0) pStmt = bxPrepareSql(bx->db, zSql, pErr);
   sqlite3_free(zSql);
   return pStmt;
 }

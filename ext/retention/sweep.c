@@ -55,7 +55,7 @@ static sqlite3_stmt *prepareChoice(SweepRun *pRun, i64 nRow, BxErr *pErr) {
         sqlite3_str_length(pSql) > 0 ? " UNION ALL " : "", i, pRule->nAge,
         pRule->az[RULE_RULE], pRule->az[RULE_ROWS], nRow + 1);
   }
-  zArms = bxFinish(pSql, pErr);
+  zArms = bxStrFinish(pSql, pErr);
   if (zArms == 0) return 0;
   zSql = bxPrintf(pErr,
       "SELECT i, count(*) FILTER (WHERE r <= %lld), group_concat(quote(k))"
@@ -63,7 +63,7 @@ static sqlite3_stmt *prepareChoice(SweepRun *pRun, i64 nRow, BxErr *pErr) {
       " OVER (ORDER BY due, rule, k COLLATE BINARY) AS r FROM (%s))"
       " WHERE r <= %lld GROUP BY i",
       nRow, nRow, nRow, zArms, nRow + 1);
-  if (zSql != 0) pStmt = bxPlain(pRun->p->bx->db, zSql, pErr);
+  if (zSql != 0) pStmt = bxPrepareSql(pRun->p->bx->db, zSql, pErr);
   sqlite3_free(zSql);
   sqlite3_free(zArms);
   return pStmt;
@@ -81,7 +81,7 @@ static void chooseBatch(SweepRun *pRun, BxErr *pErr) {
     pRun->aShare[i].zKeys = 0;
   }
   pRun->bMore = 0;
-  while (pStmt != 0 && bxRow(pStmt, pErr)) {
+  while (pStmt != 0 && bxStep(pStmt, pErr)) {
     Share *pShare = &pRun->aShare[sqlite3_column_int(pStmt, 0)];
     pShare->nPicked = sqlite3_column_int64(pStmt, 1);
     pShare->zKeys = bxColumnCopy(pStmt, 2, pErr);
@@ -103,9 +103,9 @@ static Figures measure(SweepRun *pRun, int i, BxErr *pErr) {
       "SELECT count(*), sum(bytes), min(at), max(at) FROM (%s) WHERE free AND k"
       " IN (%s)",
       pRun->rules.a[i].az[RULE_ROWS], pRun->aShare[i].zKeys);
-  sqlite3_stmt *pStmt = zSql ? bxPlain(pRun->p->bx->db, zSql, pErr) : 0;
+  sqlite3_stmt *pStmt = zSql ? bxPrepareSql(pRun->p->bx->db, zSql, pErr) : 0;
   sqlite3_free(zSql);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     figures.nRow = sqlite3_column_int64(pStmt, 0);
     figures.nByte = sqlite3_column_int64(pStmt, 1);
     figures.iOldest = sqlite3_column_int64(pStmt, 2);
@@ -126,7 +126,7 @@ static void refuseRule(SweepRun *pRun, int i, const char *zWhy, BxErr *pErr) {
 static void noteRule(SweepRun *pRun, int i, int bBegin, BxErr *pErr) {
   const RetentionRule *pRule = &pRun->rules.a[i];
   if (pRule->zNote == 0) return;
-  bxDo(pRun->p, pRule->zNote, pErr, "t",
+  bxStmtExec(pRun->p, pRule->zNote, pErr, "t",
       bBegin ? strchr(pRule->az[RULE_RULE], '.') + 1 : 0);
 }
 
@@ -147,23 +147,23 @@ static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
   zSql = bxPrintf(pErr, "DELETE FROM %s WHERE %s AND %s AND %s IN (%s)",
       pRule->az[RULE_FROM], pRule->az[RULE_DUE], pRule->az[RULE_FREE],
       pRule->az[RULE_KEY], pShare->zKeys);
-  pStmt = zSql ? bxPlain(pRun->p->bx->db, zSql, pErr) : 0;
+  pStmt = zSql ? bxPrepareSql(pRun->p->bx->db, zSql, pErr) : 0;
   sqlite3_free(zSql);
   noteRule(pRun, i, 1, pErr);
-  if (pErr->rc == SQLITE_OK) bxRow(pStmt, &err);
+  if (pErr->rc == SQLITE_OK) bxStep(pStmt, &err);
   sqlite3_finalize(pStmt);
-  if (bxMayPassOver(pRun->p, &err)) {
+  if (bxErrMayIgnore(pRun->p, &err)) {
     refuseRule(pRun, i, err.zMsg, pErr);
-    bxClear(&err);
+    bxErrClear(&err);
   }
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
   noteRule(pRun, i, 0, pErr);
   left = measure(pRun, i, pErr);
   pShare->bStuck |= left.nRow > 0; /* a trigger of the user kept them */
   if (pRule->bOwn && was.nRow > left.nRow) {
-    bxDo(pRun->p, zReceipt, pErr, "ittiiii", bxNow(), pRule->az[RULE_DOMAIN],
-        pRule->az[RULE_RULE], was.nRow - left.nRow, was.nByte - left.nByte,
-        was.iOldest, was.iNewest);
+    bxStmtExec(pRun->p, zReceipt, pErr, "ittiiii", bxNow(),
+        pRule->az[RULE_DOMAIN], pRule->az[RULE_RULE], was.nRow - left.nRow,
+        was.nByte - left.nByte, was.iOldest, was.iNewest);
   }
   pShare->nGone += was.nRow - left.nRow;
   pShare->nByte += was.nByte - left.nByte;
@@ -207,10 +207,10 @@ static char *leftRows(SweepRun *pRun, int bMore, BxErr *pErr) {
         pRule->az[RULE_ROWS], pRun->aShare[i].bStuck ? " OR 1" : "");
   }
   sqlite3_str_appendall(pSql, ") WHERE why IS NOT NULL GROUP BY why)");
-  zSql = bxFinish(pSql, pErr);
+  zSql = bxStrFinish(pSql, pErr);
   if (zSql != 0 && !bMore) {
-    sqlite3_stmt *pStmt = bxPlain(pRun->p->bx->db, zSql, pErr);
-    if (bxRow(pStmt, pErr)) zLeft = bxColumnCopy(pStmt, 0, pErr);
+    sqlite3_stmt *pStmt = bxPrepareSql(pRun->p->bx->db, zSql, pErr);
+    if (bxStep(pStmt, pErr)) zLeft = bxColumnCopy(pStmt, 0, pErr);
     sqlite3_finalize(pStmt);
   }
   sqlite3_free(zSql);
@@ -228,12 +228,12 @@ static void returnSweep(BxCall *p, SweepRun *pRun) {
     const char *zRule = pRun->rules.a[i].az[RULE_RULE];
     if (pShare->nGone == 0) continue;
     if (nGone > 0) sqlite3_str_appendchar(pBy, 1, ',');
-    bxAppendJson(pBy, zRule, (int)strlen(zRule));
+    bxJsonAppend(pBy, zRule, (int)strlen(zRule));
     sqlite3_str_appendf(pBy, ":%lld", pShare->nGone);
     nGone += pShare->nGone;
     nByte += pShare->nByte;
   }
-  zByRule = bxFinish(pBy, &p->err);
+  zByRule = bxStrFinish(pBy, &p->err);
   bMore = pRun->bMore && nGone > 0;
   zLeft = leftRows(pRun, bMore, &p->err);
   if (p->err.rc == SQLITE_OK) {
@@ -250,16 +250,16 @@ static void returnSweep(BxCall *p, SweepRun *pRun) {
 void bxRetentionStored(BxStmts *p, i64 nLimit, BxErr *pErr) {
   static const char zAny[] = "SELECT EXISTS (SELECT 1 FROM main.store_dropped)";
   static const char zStore[] = "SELECT store_sweep(?1, ?2)";
-  if (!bxCarries(p->bx, p->zDb, "store", pErr)) return;
-  if (!bxNumber(p, zAny, pErr)) return;
-  sqlite3_free(bxCallInner(p, zStore, pErr, "it", nLimit, p->zDb));
+  if (!bxSchemaHasDomain(p->bx, p->zDb, "store", pErr)) return;
+  if (!bxQueryNumber(p, zAny, pErr)) return;
+  sqlite3_free(bxQueryTextInner(p, zStore, pErr, "it", nLimit, p->zDb));
 }
 
 void bxRetentionSweep(BxCall *p) {
   SweepRun run = {0, {0, 0, 0}, 0, SWEEP_ROWS, 0};
   i64 iNow, nLimit;
   int i;
-  run.p = bxHome(p->bx, "retention", &p->err);
+  run.p = bxDomainSchema(p->bx, "retention", &p->err);
   if (run.p == 0) return;
   bxLogBegin(run.p, &p->err);
   if (bxArg(p, 0)) {
@@ -268,7 +268,7 @@ void bxRetentionSweep(BxCall *p) {
   nLimit = run.nLeft;
   iNow = bxRuleTime(run.p, bxArg(p, 1), 1, &p->err);
   bxRetentionRead(&run.rules, run.p, iNow, &p->err);
-  run.aShare = bxNew(sizeof(Share) * (size_t)(run.rules.n + 1), &p->err);
+  run.aShare = bxZalloc(sizeof(Share) * (size_t)(run.rules.n + 1), &p->err);
   if (p->err.rc == SQLITE_OK) sweep(&run, &p->err);
   /* (A row inside a transaction could not be rolled back.) */
   if (p->pCtx != 0 || sqlite3_get_autocommit(p->bx->db)) {
@@ -290,11 +290,11 @@ void bxRetentionConfirm(BxCall *p) {
       " WHERE ?1 < seen OR ?1 > seen + 604800000";
   static const char zConfirm[] =
       "UPDATE main.retention__clock SET seen = ?1, due = 3600000";
-  BxStmts *pHome = bxHome(p->bx, "core", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "core", &p->err);
   i64 iNow;
   if (pHome == 0) return;
-  iNow = bxAsk(pHome, "SELECT " BX_CLOCK, &p->err, "");
-  bxDo(pHome, zLog, &p->err, "i", iNow);
-  bxDo(pHome, zConfirm, &p->err, "i", iNow);
+  iNow = bxQueryInt(pHome, "SELECT " BX_CLOCK, &p->err, "");
+  bxStmtExec(pHome, zLog, &p->err, "i", iNow);
+  bxStmtExec(pHome, zConfirm, &p->err, "i", iNow);
   bxReturnInt(p, iNow);
 }

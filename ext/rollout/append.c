@@ -32,7 +32,7 @@ static const RolloutFormat appended = {
 
 /* A value that can be no item, which the error shows. */
 static void badItem(Append *p, i64 i, const char *zWhat) {
-  RolloutSpan value = bxRolloutSpanOf(&p->json.tree, 0);
+  RolloutSlice value = bxRolloutSpanOf(&p->json.tree, 0);
   bxFail(p->pErr, SQLITE_CONSTRAINT,
       "InvalidItemError: Invalid item format: item %lld %s, got %.*s; an item "
       "must be a JSON object with a type and a payload",
@@ -51,7 +51,7 @@ static void badJson(Append *p) {
 static void takeItem(Append *p, i64 i) {
   RolloutWork *pWork = &p->work;
   char zType[ROLLOUT_MAX_NAME + 1], *zPayloadType = "";
-  RolloutSpan none = {0, 0};
+  RolloutSlice none = {0, 0};
   RolloutLine line;
   i64 iTime;
   bxRolloutReadLine(p->pHome, &appended, &p->json, &line, p->pErr);
@@ -80,8 +80,8 @@ static void takeItem(Append *p, i64 i) {
   }
   iTime = line.iTime < 0 ? p->iNow : line.iTime;
   if (!line.bWhole) {
-    bxRolloutTell(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem, iTime,
-        line.zType, &p->json);
+    bxRolloutDeriveWrite(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem,
+        iTime, line.zType, &p->json);
   }
   bxRolloutAdd(pWork, iTime, line.zType, line.payload, 0, p->pErr);
 }
@@ -108,7 +108,8 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
   char cFirst;
   if (pErr->rc != SQLITE_OK) return 0;
   z = bxText(pVal, "items", ROLLOUT_MAX_TEXT, 0, pErr);
-  bxRename(pErr, "ValidationError", "InvalidItemError: Invalid item format: ");
+  bxErrRename(
+      pErr, "ValidationError", "InvalidItemError: Invalid item format: ");
   cFirst = z != 0 ? z[strspn(z, " \t\r\n")] : '[';
   if (cFirst != '[' && cFirst != '{') {
     bxRefuse(pErr,
@@ -123,18 +124,18 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
 static void readAll(Append *p, const char *z, const char *zEnd) {
   int bArray;
   i64 i;
-  z = bxSkipSpace(z);
+  z = bxJsonSkipSpace(z);
   bArray = *z == '[';
-  if (bArray) z = bxSkipSpace(z + 1);
+  if (bArray) z = bxJsonSkipSpace(z + 1);
   for (i = 0; !(bArray && i == 0 && *z == ']'); i++) {
     z = readOne(p, i, z, zEnd);
     if (p->pErr->rc != SQLITE_OK) return;
-    z = bxSkipSpace(z);
+    z = bxJsonSkipSpace(z);
     if (!bArray || *z != ',') break;
     z++;
   }
   if (bArray && *z == ']') {
-    z = bxSkipSpace(z + 1);
+    z = bxJsonSkipSpace(z + 1);
   } else if (bArray) {
     z = 0;
   }
@@ -150,10 +151,10 @@ void bxRolloutAppend(BxCall *p) {
   bxRolloutId(p->aArg[0], pWork->zId, &p->err);
   zItems = readItems(p->aArg[1], &p->err);
   append.iNow = bxTime(bxArg(p, 2), "now", &p->err);
-  append.pHome = bxRolloutHome(p->bx, &p->err);
+  append.pHome = bxRolloutSchema(p->bx, &p->err);
   bxRolloutOpen(
       append.pHome, 1, pWork->zId, append.iNow, &pWork->head, &p->err);
-  bxRolloutNotShut(append.pHome, pWork->zId, &p->err);
+  bxRolloutRequireOpen(append.pHome, pWork->zId, &p->err);
   bxRolloutWorkBegin(pWork, append.pHome, &p->err);
   if (p->err.rc == SQLITE_OK) {
     readAll(&append, zItems, zItems + sqlite3_value_bytes(p->aArg[1]));
@@ -162,7 +163,7 @@ void bxRolloutAppend(BxCall *p) {
   if (pWork->head.bAnyBehind) bxRolloutCatchUp(append.pHome, 0, &p->err);
   if (p->err.rc == SQLITE_OK) {
     bxReturnInt(p, pWork->nItem);
-    bxRoom(append.pHome, pWork->nItem, p->pCtx == 0, &p->err);
+    bxFileLimitTend(append.pHome, pWork->nItem, p->pCtx == 0, &p->err);
   }
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   bxRolloutWorkEnd(pWork);

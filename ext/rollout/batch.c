@@ -23,17 +23,17 @@ static const char *ownName(RolloutWork *p, const char *z, BxErr *pErr) {
   for (i = p->nName - 1; i >= 0 && i >= p->nName - RECENT_NAMES; i--) {
     if (strcmp(p->azName[i], z) == 0) return p->azName[i];
   }
-  pz = bxAdd(&p->azName, &p->nName, &p->nNameAlloc, sizeof(*pz), pErr);
+  pz = bxArrayAdd(&p->azName, &p->nName, &p->nNameAlloc, sizeof(*pz), pErr);
   if (pz != 0) *pz = bxPrintf(pErr, "%s", z);
   return pz != 0 ? *pz : 0;
 }
 
 RolloutItem *bxRolloutAdd(RolloutWork *p, i64 iTime, const char *zType,
-    RolloutSpan payload, char *zOwned, BxErr *pErr) {
+    RolloutSlice payload, char *zOwned, BxErr *pErr) {
   const char *zOwn = ownName(p, zType, pErr);
-  RolloutItem *pItem =
-      zOwn ? bxAdd(&p->aItem, &p->nItem, &p->nItemAlloc, sizeof(*pItem), pErr)
-           : 0;
+  RolloutItem *pItem = zOwn ? bxArrayAdd(&p->aItem, &p->nItem, &p->nItemAlloc,
+                                  sizeof(*pItem), pErr)
+                            : 0;
   if (pItem == 0) {
     sqlite3_free(zOwned);
     return 0;
@@ -52,7 +52,8 @@ void bxRolloutDrop(RolloutWork *p, const char *zType, const char *zPayloadType,
   RolloutDrop *pDrop = p->nDrop > 0 ? &p->aDrop[p->nDrop - 1] : 0;
   if (pErr->rc != SQLITE_OK || nItem == 0) return;
   if (pDrop == 0 || pDrop->zType != z1 || pDrop->zPayloadType != z2) {
-    pDrop = bxAdd(&p->aDrop, &p->nDrop, &p->nDropAlloc, sizeof(*pDrop), pErr);
+    pDrop =
+        bxArrayAdd(&p->aDrop, &p->nDrop, &p->nDropAlloc, sizeof(*pDrop), pErr);
     if (pDrop == 0) return;
     pDrop->zType = z1;
     pDrop->zPayloadType = z2;
@@ -62,8 +63,8 @@ void bxRolloutDrop(RolloutWork *p, const char *zType, const char *zPayloadType,
 }
 
 /* Binds bytes around a payload, unless there are none, as for the item before. */
-static void bindSpan(sqlite3_stmt *pStmt, int i, RolloutSpan span,
-    const RolloutSpan *pLast, BxErr *pErr) {
+static void bindSpan(sqlite3_stmt *pStmt, int i, RolloutSlice span,
+    const RolloutSlice *pLast, BxErr *pErr) {
   if (span.z != 0) {
     bxFailDb(pErr, sqlite3_db_handle(pStmt),
         sqlite3_bind_blob64(
@@ -101,7 +102,7 @@ static void putItemRow(sqlite3_stmt *pStmt, i64 id, const RolloutItem *p,
   } else if (pLast != 0 && pLast->bQuiet) {
     sqlite3_bind_null(pStmt, 7);
   }
-  bxRow(pStmt, pErr);
+  bxStep(pStmt, pErr);
   sqlite3_reset(pStmt);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(db) == 0) {
     bxFail(pErr, SQLITE_MISUSE,
@@ -123,7 +124,7 @@ static void countAll(
   static const char zCountMore[] =
       "UPDATE main.rollout__heads SET last_sequence = last_sequence + ?2, "
       "bytes = bytes + ?3, turns = ?4 WHERE no = ?1";
-  const RolloutTale *pTale = &p->tale;
+  const RolloutDerive *pTale = &p->tale;
   i64 nByte = 0, iTime = pHead->iUpdated, i;
   int bMoves;
   for (i = 0; i < p->nItem; i++) {
@@ -131,7 +132,7 @@ static void countAll(
     if (p->aItem[i].iTime > iTime) iTime = p->aItem[i].iTime;
   }
   bMoves = iTime > pHead->iUpdated || pTale->iUser != pHead->iUser;
-  bxDo(pTale->pHome, bMoves ? zCountAll : zCountMore, pErr,
+  bxStmtExec(pTale->pHome, bMoves ? zCountAll : zCountMore, pErr,
       bMoves ? "iiiiii" : "iiii", pHead->no, p->nItem, nByte, pTale->nTurn,
       iTime, pTale->iUser);
 }
@@ -143,19 +144,19 @@ static void putMeta(
       "UPDATE main.rollout__heads SET title = (SELECT payload ->> 'title' "
       "FROM main.rollout__data WHERE id = ?1 << 32) "
       "WHERE no = ?1 AND title IS NULL";
-  if (!bxSpelled(pItem->zType, (i64)strlen(pItem->zType), "sessionmeta") ||
-      pItem->payload.z == 0 || *bxSkipSpace(pItem->payload.z) != '{') {
+  if (!bxNameEquals(pItem->zType, (i64)strlen(pItem->zType), "sessionmeta") ||
+      pItem->payload.z == 0 || *bxJsonSkipSpace(pItem->payload.z) != '{') {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "InvalidItemError: Invalid item format: item 0 of a conversation must "
         "be its session_meta, and the payload must be an object");
   }
   bxRolloutPutAbout(pHome, no, pErr);
-  bxDo(pHome, zMetaTitle, pErr, "i", no);
+  bxStmtExec(pHome, zMetaTitle, pErr, "i", no);
 }
 
 void bxRolloutWorkBegin(RolloutWork *p, BxStmts *pHome, BxErr *pErr) {
   p->iTail = -1;
-  bxRolloutTellPending(&p->tale, pHome, &p->head, pErr);
+  bxRolloutDerivePending(&p->tale, pHome, &p->head, pErr);
   p->tale.bStored = 0; /* what follows is new */
 }
 
@@ -166,7 +167,7 @@ void bxRolloutWorkEnd(RolloutWork *p) {
   sqlite3_free(p->azName);
   sqlite3_free(p->aItem);
   sqlite3_free(p->aDrop);
-  bxRolloutTaleEnd(&p->tale);
+  bxRolloutDeriveEnd(&p->tale);
 }
 
 void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
@@ -191,7 +192,7 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
       "bytes) VALUES (?1, ?2, coalesce(?3, ''), ?4, ?5) "
       "ON CONFLICT (no, item_type, payload_type) DO UPDATE "
       "SET items = items + excluded.items, bytes = bytes + excluded.bytes";
-  RolloutTale *pTale = &p->tale;
+  RolloutDerive *pTale = &p->tale;
   RolloutHead head = p->head;
   sqlite3_stmt *pStmt;
   i64 i, iFirst = head.iLast + 1;
@@ -204,7 +205,7 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
         (i64)ROLLOUT_LAST + 1);
   }
   if (head.no == 0 && p->nItem > 0) {
-    bxDo(pHome, zStart, pErr, "tii", p->zId, p->aItem[0].iTime, iNow);
+    bxStmtExec(pHome, zStart, pErr, "tii", p->zId, p->aItem[0].iTime, iNow);
     bxRolloutFind(pHome, 0, p->zId, &head, pErr);
   }
   pTale->no = head.no;
@@ -215,19 +216,21 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
         i > 0 ? &p->aItem[i - 1] : 0, pErr);
     if (iFirst + i == 0) putMeta(pHome, head.no, &p->aItem[i], pErr);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (head.no > 0 && head.iBehind >= 0) {
-    bxDo(pHome, zDerived, pErr, "iii", head.no, pTale->nTurn, pTale->iUser);
+    bxStmtExec(
+        pHome, zDerived, pErr, "iii", head.no, pTale->nTurn, pTale->iUser);
     bxRolloutPutAbout(pHome, head.no, pErr);
   }
-  bxRolloutTalePut(pTale, pErr);
+  bxRolloutDeriveItem(pTale, pErr);
   bxRolloutSearchPut(pHome, pTale->pRules, head.no,
       head.iBehind >= 0 ? head.iBehind : iFirst, head.iLast + p->nItem, pErr);
   if (p->iTail >= 0) {
-    bxDo(pHome, zTail, pErr, "iib", head.no, p->iTail, p->tail.z, p->tail.n);
+    bxStmtExec(
+        pHome, zTail, pErr, "iib", head.no, p->iTail, p->tail.z, p->tail.n);
   }
   for (i = 0; i < p->nDrop && head.no > 0; i++) {
-    bxDo(pHome, zDrop, pErr, "ittii", head.no, p->aDrop[i].zType,
+    bxStmtExec(pHome, zDrop, pErr, "ittii", head.no, p->aDrop[i].zType,
         p->aDrop[i].zPayloadType, p->aDrop[i].nItem, p->aDrop[i].nByte);
   }
 }

@@ -68,13 +68,13 @@ static const char zDiffers[] =
 static void checkOne(
     BxStmts *p, i64 no, i64 iLast, int *pnLeft, BxProblems *pOut, BxErr *pErr) {
   static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
-  RolloutTale tale;
+  RolloutDerive tale;
   sqlite3_stmt *pRow;
   char *zTurns, *zMarks;
   i64 iUsage;
   memset(&tale, 0, sizeof(tale));
-  bxRolloutTaleBegin(&tale, p, &none, pErr);
-  bxRolloutTellStored(&tale, no, 1, iLast, pErr);
+  bxRolloutDeriveBegin(&tale, p, &none, pErr);
+  bxRolloutDeriveStored(&tale, no, 1, iLast, pErr);
   tale.no = no;
   iUsage = bxRolloutUsageDiffers(&tale, pErr);
   zTurns = bxRolloutMarks(tale.aTurn, tale.nTurnOld, tale.nTurnNew, pErr);
@@ -89,15 +89,15 @@ static void checkOne(
     if (tale.iPromptKey < 0) sqlite3_bind_null(pRow, 6);
     if (iUsage < 0) sqlite3_bind_null(pRow, 12);
   }
-  while (bxRow(pRow, pErr) && *pnLeft > 0) {
+  while (bxStep(pRow, pErr) && *pnLeft > 0) {
     bxProblem(pOut, (const char *)sqlite3_column_text(pRow, 0), "%s",
         sqlite3_column_text(pRow, 1));
     --*pnLeft;
   }
-  bxDone(pRow, pErr);
+  bxReset(pRow, pErr);
   sqlite3_free(zTurns);
   sqlite3_free(zMarks);
-  bxRolloutTaleEnd(&tale);
+  bxRolloutDeriveEnd(&tale);
 }
 
 void bxRolloutCheck(BxStmts *p, BxProblems *pOut) {
@@ -107,10 +107,10 @@ void bxRolloutCheck(BxStmts *p, BxProblems *pOut) {
       "SELECT no, coalesce(behind - 1, last_sequence) "
       "FROM main.rollout__heads ORDER BY no",
       &err);
-  while (nLeft > 0 && bxRow(pHead, &err) && pOut->err.rc == SQLITE_OK) {
+  while (nLeft > 0 && bxStep(pHead, &err) && pOut->err.rc == SQLITE_OK) {
     checkOne(p, sqlite3_column_int64(pHead, 0), sqlite3_column_int64(pHead, 1),
         &nLeft, pOut, &err);
   }
   sqlite3_finalize(pHead);
-  bxUnchecked(pOut, "rollout", &err);
+  bxProblemError(pOut, "rollout", &err);
 }

@@ -55,13 +55,13 @@ static void checkCompaction(BxStmts *p, const RolloutHead *pHead,
   /* clang-format on */
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "iti", pHead->no, zMarks, pHead->iLast);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedRolloutError: Corrupted rollout: the payload of item %lld of "
         "%s is not JSON; rollout_items shows all items as text",
         sqlite3_column_int64(pStmt, 0), sqlite3_value_text(pId));
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 /* A name in either spelling, as the policy compares them; and whether a payload
@@ -118,8 +118,8 @@ static void checkCompaction(BxStmts *p, const RolloutHead *pHead,
 static sqlite3_stmt *openContext(Bx *bx, sqlite3_value *pId, const char *zSql,
     RolloutMessages eWhat, BxErr *pErr) {
   RolloutHead head = bxRolloutLive(bx, pId, bxNow(), pErr);
-  RolloutTale told;
-  BxStmts *p = bxRolloutHome(bx, pErr);
+  RolloutDerive told;
+  BxStmts *p = bxRolloutSchema(bx, pErr);
   sqlite3_stmt *pStmt;
   char *zMarks;
   if (p == 0) return 0;
@@ -127,9 +127,9 @@ static sqlite3_stmt *openContext(Bx *bx, sqlite3_value *pId, const char *zSql,
     return bxRolloutMessages(bx, p, &head, eWhat, pErr);
   }
   memset(&told, 0, sizeof(told));
-  bxRolloutTellPending(&told, p, &head, pErr);
+  bxRolloutDerivePending(&told, p, &head, pErr);
   zMarks = bxRolloutMarks(told.aMark, 0, told.nMark, pErr);
-  bxRolloutTaleEnd(&told);
+  bxRolloutDeriveEnd(&told);
   checkCompaction(p, &head, zMarks, pId, pErr);
   pStmt = bxRolloutQuery(bx, zSql, pErr);
   bxBind(pStmt, pErr, "ici", head.no, zMarks, head.iLast);

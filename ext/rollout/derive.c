@@ -11,8 +11,8 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-void bxRolloutTaleBegin(
-    RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr) {
+void bxRolloutDeriveBegin(
+    RolloutDerive *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr) {
   p->pHome = pHome;
   p->pErr = pErr;
   p->no = pHead->no;
@@ -23,7 +23,7 @@ void bxRolloutTaleBegin(
   p->pRules = pErr->rc == SQLITE_OK ? bxRolloutRules(pHome, 0, pErr) : 0;
 }
 
-void bxRolloutTaleEnd(RolloutTale *p) {
+void bxRolloutDeriveEnd(RolloutDerive *p) {
   int i;
   for (i = 0; i < BX_KINDS; i++) sqlite3_free(p->azNew[i]);
   sqlite3_free(p->zPrompt);
@@ -39,14 +39,14 @@ void bxRolloutTaleEnd(RolloutTale *p) {
 /* The first place of a type, which z then has as types are compared; the others
 ** follow it. */
 static i64 firstPlace(
-    const RolloutTale *p, const char *zType, char z[ROLLOUT_MAX_NAME + 1]) {
+    const RolloutDerive *p, const char *zType, char z[ROLLOUT_MAX_NAME + 1]) {
   const BxPlaces *pAll = &p->pRules->places;
   i64 iLow = 0, iHigh = pAll->n;
   size_t n = strlen(zType);
   if (n > ROLLOUT_MAX_NAME) n = ROLLOUT_MAX_NAME;
   memcpy(z, zType, n);
   z[n] = 0;
-  bxSpell(z);
+  bxFoldName(z);
   while (iLow < iHigh) {
     i64 i = (iLow + iHigh) / 2;
     if (strcmp(pAll->a[i].az[BX_PLACE_TYPE], z) < 0) {
@@ -58,29 +58,29 @@ static i64 firstPlace(
   return iLow;
 }
 
-static int isPlaceOf(const RolloutTale *p, i64 i, const char *zSpelled) {
+static int isPlaceOf(const RolloutDerive *p, i64 i, const char *zSpelled) {
   return i < p->pRules->places.n &&
          strcmp(p->pRules->places.a[i].az[BX_PLACE_TYPE], zSpelled) == 0;
 }
 
 /* Whether items of this type may say something. */
-static int isTelling(const RolloutTale *p, const char *zType) {
+static int isTelling(const RolloutDerive *p, const char *zType) {
   char z[ROLLOUT_MAX_NAME + 1];
   return isPlaceOf(p, firstPlace(p, zType, z), z) ||
          strcmp(z, "compacted") == 0 || strcmp(z, "eventmsg") == 0;
 }
 
 /* Copies a name in the payload as it is compared, or "" if there is none. */
-static void readPart(
-    const RolloutTale *p, const char *zKey, char zName[ROLLOUT_MAX_NAME + 1]) {
+static void readPart(const RolloutDerive *p, const char *zKey,
+    char zName[ROLLOUT_MAX_NAME + 1]) {
   const BxTree *pTree = &p->pJson->tree;
   int i = bxTreeMember(pTree, p->pJson->iTop, zKey, 4);
-  if (bxRolloutWord(pTree, i, zName) > 0) bxSpell(zName);
+  if (bxRolloutWord(pTree, i, zName) > 0) bxFoldName(zName);
 }
 
 /* Tests a reading with the parts that are known of an item: -1 if it does not
 ** fit, 1 if it does, 0 if the payload must be read. */
-static int testParts(const RolloutTale *p, BxTest test) {
+static int testParts(const RolloutDerive *p, BxTest test) {
   const BxCondition *pTest = p->pRules->places.aCondition + test.i;
   const BxCondition *pEnd = pTest + test.n;
   int eResult = 1;
@@ -102,7 +102,7 @@ static int testParts(const RolloutTale *p, BxTest test) {
 
 /* Reads a message of a user: its text, to sqlite3_free(), and its source. */
 static char *readUser(
-    RolloutTale *p, const char *zType, const RolloutJson *pJson) {
+    RolloutDerive *p, const char *zType, const RolloutJson *pJson) {
   char z[ROLLOUT_MAX_NAME + 1];
   i64 i = firstPlace(p, zType, z);
   for (; isPlaceOf(p, i, z); i++) {
@@ -118,7 +118,7 @@ static char *readUser(
 
 /* Finds in the database what began the last turn, unless a rollback follows it: from
 ** the newest turn back, which is mostly the one. */
-static void findLast(RolloutTale *p) {
+static void findLast(RolloutDerive *p) {
   static const char zLast[] =
       "SELECT d.type, d.payload, (SELECT reviewed FROM main.rollout__about "
       "WHERE no = ?1), EXISTS (SELECT 1 FROM main.rollout__segments AS s2 JOIN "
@@ -133,7 +133,7 @@ static void findLast(RolloutTale *p) {
   sqlite3_stmt *pRow = bxStmt(p->pHome, zLast, p->pErr);
   RolloutJson json = {{0}, 0};
   bxBind(pRow, p->pErr, "ii", p->no, p->nTurn - 1);
-  if (bxRow(pRow, p->pErr)) {
+  if (bxStep(pRow, p->pErr)) {
     const char *zType = bxColumnText(pRow, 0, p->pErr);
     const char *z = bxColumnText(pRow, 1, p->pErr);
     if (p->iReview < 0 && sqlite3_column_type(pRow, 2) != SQLITE_NULL) {
@@ -146,25 +146,25 @@ static void findLast(RolloutTale *p) {
       p->eLast = 1;
     }
   }
-  bxDone(pRow, p->pErr);
+  bxReset(pRow, p->pErr);
   bxTreeFree(&json.tree);
 }
 
-static void addMark(RolloutMark **pa, i64 *pn, i64 *pnAlloc, i64 iSequence,
+static void addMark(RolloutBoundary **pa, i64 *pn, i64 *pnAlloc, i64 iSequence,
     i64 iFirst, BxErr *pErr) {
-  RolloutMark *a = bxAdd(pa, pn, pnAlloc, sizeof(*a), pErr);
+  RolloutBoundary *a = bxArrayAdd(pa, pn, pnAlloc, sizeof(*a), pErr);
   if (a == 0) return;
   a->iSequence = iSequence;
   a->iFirst = iFirst;
 }
 
 /* Notes the first user message, or the first goal. */
-static void prompt(RolloutTale *p, const char *z, i64 iSequence) {
+static void prompt(RolloutDerive *p, const char *z, i64 iSequence) {
   static const char zHas[] =
       "SELECT prompt_id IS NOT NULL FROM main.rollout__about WHERE no = ?1";
   if (p->bHasPrompt) return;
   p->bHasPrompt = 1;
-  if (p->no > 0 && bxAsk(p->pHome, zHas, p->pErr, "i", p->no)) return;
+  if (p->no > 0 && bxQueryInt(p->pHome, zHas, p->pErr, "i", p->no)) return;
   p->iPrompt = iSequence;
   if (p->bStored) p->iPromptKey = p->iKey;
   if (z != 0) p->zPrompt = bxPrintf(p->pErr, "%s", z);
@@ -173,7 +173,8 @@ static void prompt(RolloutTale *p, const char *z, i64 iSequence) {
 /* Takes a user's message, which begins a turn, unless it is the one that began the
 ** last turn, written again: from another source, or soon after a review began. Keeps
 ** or frees zOwned. */
-static void tellUser(RolloutTale *p, char *zOwned, int bEvent, i64 iSequence) {
+static void tellUser(
+    RolloutDerive *p, char *zOwned, int bEvent, i64 iSequence) {
   if (bxRolloutIsPreamble(p->pRules, zOwned)) {
     sqlite3_free(zOwned);
     return;
@@ -200,7 +201,7 @@ static void tellUser(RolloutTale *p, char *zOwned, int bEvent, i64 iSequence) {
 
 /*---------------------------------------------------------------- marks ----*/
 
-static void tellRollback(RolloutTale *p, i64 iSequence) {
+static void tellRollback(RolloutDerive *p, i64 iSequence) {
   static const char zTurn[] =
       "SELECT coalesce((SELECT t.id & 4294967295 FROM main.rollout__segments "
       "AS s CROSS JOIN main.rollout__marks AS t ON t.id BETWEEN "
@@ -214,23 +215,24 @@ static void tellRollback(RolloutTale *p, i64 iSequence) {
   i64 iNumber = nBack < p->nTurn ? p->nTurn - nBack : 0, iFirst;
   if (iNumber >= p->nTurn) return;
   while (i >= 0 && p->aTurn[i].iFirst != iNumber) i--;
-  iFirst = i >= 0      ? p->aTurn[i].iSequence
-           : p->no > 0 ? bxAsk(p->pHome, zTurn, p->pErr, "ii", p->no, iNumber)
-                       : -1;
+  iFirst = i >= 0 ? p->aTurn[i].iSequence
+           : p->no > 0
+               ? bxQueryInt(p->pHome, zTurn, p->pErr, "ii", p->no, iNumber)
+               : -1;
   if (iFirst < 0) return;
   addMark(&p->aMark, &p->nMark, &p->nMarkAlloc, iSequence, iFirst, p->pErr);
   p->nTurn = iNumber;
   p->eLast = -1;
 }
 
-static int isArray(const RolloutTale *p, const char *zPath) {
+static int isArray(const RolloutDerive *p, const char *zPath) {
   int i = bxRolloutPlace(p->pJson, zPath);
   return i >= 0 && BX_TREE_KIND(&p->pJson->tree, i) == '[';
 }
 
 /* Takes an item that may be a compaction or a rollback, of this type as it is
 ** compared. */
-static void tellMarks(RolloutTale *p, i64 iSequence, const char *zSpelled) {
+static void tellMarks(RolloutDerive *p, i64 iSequence, const char *zSpelled) {
   /* a reading of somebody's own may begin a turn with such an item */
   if (p->nTurnNew > 0 && p->aTurn[p->nTurnNew - 1].iSequence == iSequence) {
     return;
@@ -250,7 +252,7 @@ static void tellMarks(RolloutTale *p, i64 iSequence, const char *zSpelled) {
 
 /* Takes a value that a reading has found; frees it. */
 static void tellFact(
-    RolloutTale *p, const BxPlace *pPlace, char *zOwned, i64 iSequence) {
+    RolloutDerive *p, const BxPlace *pPlace, char *zOwned, i64 iSequence) {
   switch (pPlace->eKind) {
     case BX_KIND_USER:
       if (p->iUser < 0) p->iUser = iSequence;
@@ -274,8 +276,8 @@ static void tellFact(
   sqlite3_free(zOwned);
 }
 
-void bxRolloutTell(RolloutTale *p, i64 iSequence, i64 iTime, const char *zType,
-    const RolloutJson *pJson) {
+void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
+    const char *zType, const RolloutJson *pJson) {
   unsigned mTold = 1u << BX_KIND_LINE | 1u << BX_KIND_START;
   char zSpelled[ROLLOUT_MAX_NAME + 1];
   i64 i;
@@ -295,7 +297,7 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, i64 iTime, const char *zType,
       continue;
     }
     if (pPlace->eKind == BX_KIND_USAGE) {
-      bxRolloutTellUsage(p, pPlace, iSequence);
+      bxRolloutDeriveUsage(p, pPlace, iSequence);
     } else {
       tellFact(p, pPlace, bxRolloutValue(pPlace, pJson, p->pErr), iSequence);
     }
@@ -306,7 +308,7 @@ void bxRolloutTell(RolloutTale *p, i64 iSequence, i64 iTime, const char *zType,
 
 /*-------------------------------------------------------------- writing ----*/
 
-void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
+void bxRolloutDeriveItem(RolloutDerive *p, BxErr *pErr) {
   static const char zTurn[] =
       "INSERT INTO main.rollout__marks(id, kind, number) "
       "VALUES (?1, 'turn', ?2)";
@@ -325,32 +327,32 @@ void bxRolloutTalePut(RolloutTale *p, BxErr *pErr) {
   char *const *az = p->azNew;
   i64 i;
   for (i = p->nTurnOld; i < p->nTurnNew; i++) {
-    bxDo(p->pHome, zTurn, pErr, "ii",
+    bxStmtExec(p->pHome, zTurn, pErr, "ii",
         bxRolloutKey(p->no, p->aTurn[i].iSequence), p->aTurn[i].iFirst);
   }
   for (i = p->nMarkOld; i < p->nMark; i++) {
-    bxDo(p->pHome, zMark, pErr, "ii",
+    bxStmtExec(p->pHome, zMark, pErr, "ii",
         bxRolloutKey(p->no, p->aMark[i].iSequence), p->aMark[i].iFirst);
   }
   bxRolloutUsagePut(p, pErr); /* with the model that was known before */
   if (p->iPrompt >= 0) {
-    bxDo(p->pHome, zPrompt, pErr, "iit", p->no,
+    bxStmtExec(p->pHome, zPrompt, pErr, "iit", p->no,
         p->iPromptKey >= 0 ? p->iPromptKey : bxRolloutKey(p->no, p->iPrompt),
         p->zPrompt);
   }
   if (az[BX_KIND_TITLE] != 0) {
-    bxDo(p->pHome, zTitle, pErr, "it", p->no, az[BX_KIND_TITLE]);
+    bxStmtExec(p->pHome, zTitle, pErr, "it", p->no, az[BX_KIND_TITLE]);
   }
   if (az[BX_KIND_CWD] != 0 || az[BX_KIND_MODEL] != 0 ||
       az[BX_KIND_BRANCH] != 0 || p->bReviewed) {
-    bxDo(p->pHome, zNewest, pErr, p->bReviewed ? "ittti" : "ittt", p->no,
+    bxStmtExec(p->pHome, zNewest, pErr, p->bReviewed ? "ittti" : "ittt", p->no,
         az[BX_KIND_CWD], az[BX_KIND_MODEL], az[BX_KIND_BRANCH], p->iReview);
   }
 }
 
 /*---------------------------------------------------------- stored items ----*/
 
-char *bxRolloutMarks(const RolloutMark *a, i64 i, i64 n, BxErr *pErr) {
+char *bxRolloutMarks(const RolloutBoundary *a, i64 i, i64 n, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   const char *zBefore = "[";
   for (; i < n; i++, zBefore = ",") {
@@ -358,13 +360,13 @@ char *bxRolloutMarks(const RolloutMark *a, i64 i, i64 n, BxErr *pErr) {
         pOut, "%s[%lld,%lld]", zBefore, a[i].iSequence, a[i].iFirst);
   }
   sqlite3_str_appendall(pOut, *zBefore == '[' ? "[]" : "]");
-  return bxFinish(pOut, pErr);
+  return bxStrFinish(pOut, pErr);
 }
 
 #define CATCH_UP 1000 /* items of other conversations, at most, in one call */
 
 /* From here on the items are those of the conversation itself. */
-static void beginOwn(RolloutTale *p) {
+static void beginOwn(RolloutDerive *p) {
   int i;
   for (i = 0; i < BX_KINDS; i++) {
     sqlite3_free(p->azNew[i]);
@@ -379,8 +381,8 @@ static void beginOwn(RolloutTale *p) {
   p->nMarkOld = p->nMark;
 }
 
-void bxRolloutTellStored(
-    RolloutTale *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr) {
+void bxRolloutDeriveStored(
+    RolloutDerive *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zItems[] =
       "SELECT d.id, d.type, d.payload, d.timestamp "
       "FROM main.rollout__segments AS s "
@@ -394,7 +396,7 @@ void bxRolloutTellStored(
   p->bStored = 1;
   pRow = bxStmt(p->pHome, zItems, pErr);
   bxBind(pRow, pErr, "iii", no, iFirst, iLast);
-  while (bxRow(pRow, pErr)) {
+  while (bxStep(pRow, pErr)) {
     const char *zType = bxColumnText(pRow, 1, pErr), *z;
     p->iKey = sqlite3_column_int64(pRow, 0);
     if (!bOwn && p->iKey >> 32 == no) {
@@ -406,19 +408,19 @@ void bxRolloutTellStored(
     /* one that is damaged, or nested too deeply, says nothing */
     if (z != 0 && bxTreeRead(&p->json.tree, z, sqlite3_column_bytes(pRow, 2), 0,
                       0, pErr) != 0) {
-      bxRolloutTell(p, p->iKey & ROLLOUT_LAST, sqlite3_column_int64(pRow, 3),
-          zType, &p->json);
+      bxRolloutDeriveWrite(p, p->iKey & ROLLOUT_LAST,
+          sqlite3_column_int64(pRow, 3), zType, &p->json);
     }
   }
-  bxDone(pRow, pErr);
+  bxReset(pRow, pErr);
   if (!bOwn) beginOwn(p);
 }
 
-void bxRolloutTellPending(
-    RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr) {
-  bxRolloutTaleBegin(p, pHome, pHead, pErr);
+void bxRolloutDerivePending(
+    RolloutDerive *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr) {
+  bxRolloutDeriveBegin(p, pHome, pHead, pErr);
   if (pHead->no == 0 || pHead->iBehind < 0) return;
-  bxRolloutTellStored(p, pHead->no, pHead->iBehind, pHead->iLast, pErr);
+  bxRolloutDeriveStored(p, pHead->no, pHead->iBehind, pHead->iLast, pErr);
 }
 
 void bxRolloutPutAbout(BxStmts *pHome, i64 no, BxErr *pErr) {
@@ -427,8 +429,8 @@ void bxRolloutPutAbout(BxStmts *pHome, i64 no, BxErr *pErr) {
       "UPDATE main.rollout__about SET first_user_message = " ROLLOUT_PROMPT(
           "prompt_id") " WHERE no = ?1 AND prompt_id IS NOT NULL "
                        "AND first_user_message IS NULL";
-  bxDo(pHome, zMeta, pErr, "i", no);
-  bxDo(pHome, zPrompt, pErr, "i", no);
+  bxStmtExec(pHome, zMeta, pErr, "i", no);
+  bxStmtExec(pHome, zPrompt, pErr, "i", no);
 }
 
 /* Derives at most nMax items of a conversation. */
@@ -437,21 +439,21 @@ static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
       "UPDATE main.rollout__heads SET turns = ?2, user_sequence = "
       "coalesce(user_sequence, nullif(?3, -1)), behind = nullif(?4, -1) "
       "WHERE no = ?1";
-  RolloutTale tale;
+  RolloutDerive tale;
   i64 iTo = pHead->iLast;
   memset(&tale, 0, sizeof(tale));
   if (iTo - pHead->iBehind >= nMax) iTo = pHead->iBehind + nMax - 1;
-  bxRolloutTaleBegin(&tale, pHome, pHead, pErr);
-  bxRolloutTellStored(&tale, pHead->no, pHead->iBehind, iTo, pErr);
-  bxDo(pHome, zDone, pErr, "iiii", pHead->no, tale.nTurn, tale.iUser,
+  bxRolloutDeriveBegin(&tale, pHome, pHead, pErr);
+  bxRolloutDeriveStored(&tale, pHead->no, pHead->iBehind, iTo, pErr);
+  bxStmtExec(pHome, zDone, pErr, "iiii", pHead->no, tale.nTurn, tale.iUser,
       iTo < pHead->iLast ? iTo + 1 : -1);
   bxRolloutPutAbout(pHome, pHead->no, pErr);
-  bxRolloutTalePut(&tale, pErr);
+  bxRolloutDeriveItem(&tale, pErr);
   bxRolloutSearchPut(pHome, tale.pRules, pHead->no, pHead->iBehind, iTo, pErr);
   pHead->nTurn = tale.nTurn;
   pHead->iUser = tale.iUser;
   pHead->iBehind = iTo < pHead->iLast ? iTo + 1 : -1;
-  bxRolloutTaleEnd(&tale);
+  bxRolloutDeriveEnd(&tale);
 }
 
 void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr) {
@@ -465,7 +467,7 @@ void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr) {
   if (pHead != 0 && pHead->no > 0 && pHead->iBehind >= 0) {
     derive(pHome, pHead, ROLLOUT_LAST + 1, pErr);
   }
-  while (nLeft > 0 && (z = bxAskText(pHome, zNext, pErr, "")) != 0) {
+  while (nLeft > 0 && (z = bxQueryText(pHome, zNext, pErr, "")) != 0) {
     RolloutHead head;
     if (bxRolloutFind(pHome, 0, z, &head, pErr)) {
       i64 n = head.iLast - head.iBehind + 2; /* one for the conversation */

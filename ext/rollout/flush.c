@@ -50,7 +50,7 @@ static int syncHome(BxStmts *p, BxErr *pErr) {
   if (zFile == 0 || *zFile == 0) return 0;
   if (sqlite3_db_readonly(db, p->zDb)) return 1; /* nothing to sync */
   /* opens the file */
-  bxNumber(p, "SELECT count(*) FROM main.rollout__act", pErr);
+  bxQueryNumber(p, "SELECT count(*) FROM main.rollout__act", pErr);
   if (bxIsWal(p, pErr)) {
     syncFile(p, SQLITE_FCNTL_JOURNAL_POINTER, pErr);
     syncFile(p, SQLITE_FCNTL_FILE_POINTER, pErr);
@@ -61,12 +61,12 @@ static int syncHome(BxStmts *p, BxErr *pErr) {
   } else {
     /* a commit that is durable, and with it all earlier commits */
     BxErr err = {SQLITE_OK, 0};
-    i64 iLevel = bxNumber(p, "PRAGMA main.synchronous", pErr);
+    i64 iLevel = bxQueryNumber(p, "PRAGMA main.synchronous", pErr);
     if (pErr->rc != SQLITE_OK) return 0; /* the previous level is unknown */
     setSynchronous(p, 3, pErr);
     bxExec(p, "UPDATE main.rollout__act SET id = id", pErr);
     setSynchronous(p, iLevel, &err);
-    bxClear(&err);
+    bxErrClear(&err);
   }
   return 1;
 }
@@ -75,11 +75,11 @@ void bxRolloutFlush(BxCall *p) {
   char zId[37];
   RolloutHead head;
   BxStmts *pHome = bxArg(p, 0) ? bxRolloutNamed(p, zId, &head)
-                               : bxRolloutHome(p->bx, &p->err);
+                               : bxRolloutSchema(p->bx, &p->err);
   int bDone;
   if (pHome == 0) return;
   bDone = syncHome(pHome, &p->err);
-  bxPrefix(&p->err, "FlushError: Flush failed: ");
+  bxErrPrefix(&p->err, "FlushError: Flush failed: ");
   bxReturnInt(p, bDone);
 }
 
@@ -88,12 +88,12 @@ void bxRolloutShutdown(BxCall *p) {
   RolloutHead head;
   BxStmts *pHome = bxRolloutNamed(p, zId, &head);
   if (pHome == 0) return;
-  if (bxRolloutIsShut(pHome, zId)) {
+  if (bxRolloutIsClosed(pHome, zId)) {
     bxReturnInt(p, 0);
     return;
   }
   syncHome(pHome, &p->err);
-  bxRolloutSetShut(pHome, zId, 1, &p->err);
-  bxPrefix(&p->err, "ShutdownError: Shutdown failed: ");
+  bxRolloutSetClosed(pHome, zId, 1, &p->err);
+  bxErrPrefix(&p->err, "ShutdownError: Shutdown failed: ");
   bxReturnInt(p, 1);
 }

@@ -45,8 +45,8 @@ void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr) {
       pVal);
 }
 
-BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr) {
-  return bxHome(bx, "rollout", pErr);
+BxStmts *bxRolloutSchema(Bx *bx, BxErr *pErr) {
+  return bxDomainSchema(bx, "rollout", pErr);
 }
 
 /* This changes nothing. It takes the write lock before anything is read, so
@@ -66,10 +66,10 @@ int bxRolloutFind(
   memset(pHead, 0, sizeof(*pHead));
   pHead->iLast = pHead->iUser = pHead->iBehind = -1;
   if (p == 0) return 0;
-  if (bWrite) bxDo(p, zTouchHead, pErr, "");
+  if (bWrite) bxStmtExec(p, zTouchHead, pErr, "");
   pStmt = bxStmt(p, zFind, pErr);
   bxBind(pStmt, pErr, "t", zId);
-  bFound = bxRow(pStmt, pErr);
+  bFound = bxStep(pStmt, pErr);
   if (bFound) {
     pHead->no = sqlite3_column_int64(pStmt, 0);
     pHead->iLast = sqlite3_column_int64(pStmt, 1);
@@ -82,7 +82,7 @@ int bxRolloutFind(
     pHead->iBehind = sqlite3_column_int64(pStmt, 6);
     pHead->bAnyBehind = sqlite3_column_int(pStmt, 7);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (bFound && (pHead->no < 1 || pHead->no > 2147483647 || pHead->iLast < -1 ||
                     pHead->iLast > ROLLOUT_LAST)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
@@ -122,7 +122,7 @@ void bxRolloutExpired(const char *zId, i64 iExpire, BxErr *pErr) {
 BxStmts *bxRolloutNamed(BxCall *p, char zId[37], RolloutHead *pHead) {
   BxStmts *pHome;
   bxRolloutId(p->aArg[0], zId, &p->err);
-  pHome = bxRolloutHome(p->bx, &p->err);
+  pHome = bxRolloutSchema(p->bx, &p->err);
   bxRolloutOpen(pHome, 0, zId, 0, pHead, &p->err);
   return p->err.rc == SQLITE_OK ? pHome : 0;
 }
@@ -143,31 +143,31 @@ RolloutHead bxRolloutLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr) {
   RolloutHead head;
   BxStmts *p;
   bxRolloutId(pId, zId, pErr);
-  p = bxRolloutHome(bx, pErr);
+  p = bxRolloutSchema(bx, pErr);
   if (p == 0 || !bxRolloutFind(p, 0, zId, &head, pErr)) return none;
   return head.iExpire < iNow ? none : head;
 }
 
 sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr) {
-  BxStmts *p = bxRolloutHome(bx, pErr);
+  BxStmts *p = bxRolloutSchema(bx, pErr);
   return p ? bxPrepare(p, zSql, pErr) : 0;
 }
 
 void bxRolloutExplain(BxErr *pErr, const char *zPrefix) {
   BxErr said;
   if ((pErr->rc & 0xff) == SQLITE_NOMEM) return;
-  if (!bxSays(pErr, "unsafe use of")) {
-    bxPrefix(pErr, zPrefix);
+  if (!bxErrContains(pErr, "unsafe use of")) {
+    bxErrPrefix(pErr, zPrefix);
     return;
   }
-  said = bxTake(pErr);
+  said = bxErrTake(pErr);
   bxFail(pErr, said.rc,
       "%s%s: SQLite %s refuses this in triggers while trusted_schema is off; "
       "set PRAGMA trusted_schema = ON%s",
       zPrefix, said.zMsg, sqlite3_libversion(),
-      bxSays(&said, "virtual table") ? ", or rollout_search_remove()"
-                                     : ", or use a later SQLite");
-  bxClear(&said);
+      bxErrContains(&said, "virtual table") ? ", or rollout_search_remove()"
+                                            : ", or use a later SQLite");
+  bxErrClear(&said);
 }
 
 /*--------------------------------------------------- of a connection ----*/
@@ -186,9 +186,9 @@ static void freeMemory(void *p) {
 }
 
 RolloutMemory *bxRolloutMemory(Bx *bx, BxErr *pErr) {
-  BxSlot *pSlot = bxSlot(bx, "rollout");
+  BxDomainData *pSlot = bxDomainData(bx, "rollout");
   if (pSlot->p == 0 && pErr->rc == SQLITE_OK) {
-    pSlot->p = bxNew(sizeof(RolloutMemory), pErr);
+    pSlot->p = bxZalloc(sizeof(RolloutMemory), pErr);
     pSlot->xFree = freeMemory;
   }
   return pSlot->p;
@@ -196,7 +196,7 @@ RolloutMemory *bxRolloutMemory(Bx *bx, BxErr *pErr) {
 
 /* Its entry in the list, or NULL. */
 static Shut *findShut(BxStmts *pHome, const char *zId) {
-  const RolloutMemory *p = bxSlot(pHome->bx, "rollout")->p;
+  const RolloutMemory *p = bxDomainData(pHome->bx, "rollout")->p;
   i64 i;
   for (i = 0; p != 0 && i < p->nShut; i++) {
     if (p->aShut[i].pHome == pHome && strcmp(p->aShut[i].zId, zId) == 0) {
@@ -206,19 +206,20 @@ static Shut *findShut(BxStmts *pHome, const char *zId) {
   return 0;
 }
 
-int bxRolloutIsShut(BxStmts *pHome, const char *zId) {
+int bxRolloutIsClosed(BxStmts *pHome, const char *zId) {
   return findShut(pHome, zId) != 0;
 }
 
-void bxRolloutNotShut(BxStmts *pHome, const char *zId, BxErr *pErr) {
-  if (pErr->rc != SQLITE_OK || !bxRolloutIsShut(pHome, zId)) return;
+void bxRolloutRequireOpen(BxStmts *pHome, const char *zId, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || !bxRolloutIsClosed(pHome, zId)) return;
   bxFail(pErr, SQLITE_MISUSE,
       "RolloutShutDownError: Rollout is shut down: %s, on this connection; "
       "call rollout_resume('%s') to continue it",
       zId, zId);
 }
 
-void bxRolloutSetShut(BxStmts *pHome, const char *zId, int bShut, BxErr *pErr) {
+void bxRolloutSetClosed(
+    BxStmts *pHome, const char *zId, int bShut, BxErr *pErr) {
   Shut *pShut = findShut(pHome, zId);
   RolloutMemory *p;
   if ((pShut != 0) == bShut || pErr->rc != SQLITE_OK) return;
@@ -228,7 +229,8 @@ void bxRolloutSetShut(BxStmts *pHome, const char *zId, int bShut, BxErr *pErr) {
     *pShut = p->aShut[--p->nShut];
     return;
   }
-  pShut = bxAdd(&p->aShut, &p->nShut, &p->nShutAlloc, sizeof(*pShut), pErr);
+  pShut =
+      bxArrayAdd(&p->aShut, &p->nShut, &p->nShutAlloc, sizeof(*pShut), pErr);
   if (pShut == 0) return;
   pShut->pHome = pHome;
   sqlite3_snprintf((int)sizeof(pShut->zId), pShut->zId, "%s", zId);

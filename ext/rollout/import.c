@@ -13,7 +13,7 @@
 **
 ** With an id, the first conversation of the file gets it; if it exists, the
 ** lines continue it, so that a large file can be imported in pieces, or line by
-** line. Otherwise the file names its conversations (part.c).
+** line. Otherwise the file names its conversations (import_session.c).
 **
 ** Returns {"rolloutId", "rolloutIds", "format", "lines", "items", "new", "bad",
 ** "errors": [{"line", "reason"}]}; errors has the first 100.
@@ -29,20 +29,20 @@ SQLITE_EXTENSION_INIT3
 
 /*--------------------------------------------------------------- report ----*/
 
-void bxReportBegin(RolloutReport *p) {
+void bxImportReportBegin(ImportReport *p) {
   memset(p, 0, sizeof(*p));
   p->pBad = sqlite3_str_new(0);
   p->pIds = sqlite3_str_new(0);
 }
 
-static void reportId(RolloutReport *p, const char *zId) {
+static void reportId(ImportReport *p, const char *zId) {
   if (p->nId++ >= MAX_IDS) return;
   sqlite3_str_appendf(p->pIds, "%s\"%s\"", p->nId > 1 ? "," : "", zId);
 }
 
-void bxReportReturn(RolloutReport *p, const char *zFormat, BxCall *pCall) {
-  char *zBad = bxFinish(p->pBad, &pCall->err);
-  char *zIds = bxFinish(p->pIds, &pCall->err);
+void bxImportReportReturn(ImportReport *p, const char *zFormat, BxCall *pCall) {
+  char *zBad = bxStrFinish(p->pBad, &pCall->err);
+  char *zIds = bxStrFinish(p->pIds, &pCall->err);
   if (pCall->err.rc == SQLITE_OK) {
     bxReturnJson(pCall,
         sqlite3_mprintf("{\"rolloutId\":%.38s,\"rolloutIds\":[%s],"
@@ -77,10 +77,10 @@ const char *bxImportItems(const Import *p) {
 
 /*---------------------------------------------------------------- parts ----*/
 
-static RolloutPart *addImported(Import *p, char *zName, char *zAgent) {
-  RolloutPart **ap =
-      bxGrow(p->apPart, p->nPart, &p->nPartAlloc, sizeof(*ap), p->pErr);
-  RolloutPart *pPart = ap != 0 ? bxNew(sizeof(*pPart), p->pErr) : 0;
+static ImportSession *addImported(Import *p, char *zName, char *zAgent) {
+  ImportSession **ap =
+      bxArrayGrow(p->apPart, p->nPart, &p->nPartAlloc, sizeof(*ap), p->pErr);
+  ImportSession *pPart = ap != 0 ? bxZalloc(sizeof(*pPart), p->pErr) : 0;
   if (ap != 0) p->apPart = ap;
   if (pPart == 0) {
     sqlite3_free(zName);
@@ -114,13 +114,13 @@ static i64 *partNumber(Import *p, const char *zName, const char *zAgent) {
 static void partId(
     const Import *p, const char *zName, const char *zAgent, char zId[37]) {
   int bApart = p->pFormat != 0 && p->pFormat->bApart;
-  bxPartId(formatName(p), bApart, zName, zAgent, zId);
+  bxImportSessionId(formatName(p), bApart, zName, zAgent, zId);
 }
 
 /* The part to which an item belongs. Frees the names. */
-RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent) {
+ImportSession *bxImportSession(Import *p, char *zName, char *zAgent) {
   i64 *pi = partNumber(p, zName, zAgent);
-  RolloutPart *pPart;
+  ImportSession *pPart;
   if (pi == 0 || *pi > 0) {
     sqlite3_free(zName);
     sqlite3_free(zAgent);
@@ -136,7 +136,7 @@ RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent) {
   if (pPart == 0) return 0;
   *pi = p->nPart;
   partId(p, zName, zAgent, pPart->work.zId);
-  bxPartOpen(pPart, p->pHome, p->iNow, p->pErr);
+  bxImportSessionOpen(pPart, p->pHome, p->iNow, p->pErr);
   return pPart;
 }
 
@@ -144,7 +144,7 @@ RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent) {
 
 /* The payload of the session_meta of a part whose file has none at its beginning, to
 ** sqlite3_free(): that of one that comes later, or what is known. */
-static char *makeMeta(Import *p, RolloutPart *pPart) {
+static char *makeMeta(Import *p, ImportSession *pPart) {
   static const char zMeta[] =
       "SELECT json_patch(json_object('id', ?1, 'timestamp', " ROLLOUT_ISO(
           "?2") ", 'cwd', '', 'originator', ?3, 'cli_version', '1.0.0', "
@@ -166,7 +166,7 @@ static char *makeMeta(Import *p, RolloutPart *pPart) {
       partId(p, zName, 0, zParent);
     }
   }
-  return bxAskText(p->pHome, zMeta, p->pErr, "titttt", zId, pPart->iFirst,
+  return bxQueryText(p->pHome, zMeta, p->pErr, "titttt", zId, pPart->iFirst,
       strcmp(zFormat, "codex") == 0 ? "blackbox" : zFormat,
       zName && sqlite3_stricmp(zName, zId) == 0 ? 0 : zName, pPart->zAgent,
       *zParent ? zParent : 0);
@@ -176,8 +176,8 @@ static char *makeMeta(Import *p, RolloutPart *pPart) {
 
 /* Divides what is between two payloads: the end of the line of the last item is
 ** kept with that item, the rest with the next one. */
-RolloutSpan bxImportGap(Import *p, const char *zEnd, RolloutSpan *pAfter) {
-  RolloutSpan before = {p->zGap, zEnd - p->zGap};
+RolloutSlice bxImportGap(Import *p, const char *zEnd, RolloutSlice *pAfter) {
+  RolloutSlice before = {p->zGap, zEnd - p->zGap};
   const char *zLine;
   pAfter->z = p->zGap;
   pAfter->n = 0;
@@ -198,8 +198,8 @@ RolloutSpan bxImportGap(Import *p, const char *zEnd, RolloutSpan *pAfter) {
 }
 
 /* Stores what follows the last item. */
-void bxImportEnd(Import *p, RolloutSpan after) {
-  RolloutPart *pPart = p->pPart;
+void bxImportEnd(Import *p, RolloutSlice after) {
+  ImportSession *pPart = p->pPart;
   int bUsual = after.n == 2 && memcmp(after.z, "}\n", 2) == 0;
   if (!p->bLast || p->pErr->rc != SQLITE_OK) return;
   if (p->bLastNew) {
@@ -220,7 +220,7 @@ void bxImportEnd(Import *p, RolloutSpan after) {
 /*----------------------------------------------------------------- items ----*/
 
 /* Counts the damaged lines since the last item, if they are new. */
-static void countBad(Import *p, RolloutPart *pPart, int bNew) {
+static void countBad(Import *p, ImportSession *pPart, int bNew) {
   if (bNew) {
     pPart->nBad += p->nPending;
     pPart->nBadByte += p->nPendingByte;
@@ -231,15 +231,15 @@ static void countBad(Import *p, RolloutPart *pPart, int bNew) {
 /* Adds a new item, with what stands before it. A payload that was made is not in
 ** the file. A new conversation without a session_meta gets one, whose payload is made
 ** at the end, when more is known. */
-static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
-    i64 iTime, RolloutSpan before) {
-  static const RolloutSpan none = {"{}", 2}, empty = {"", 0};
+static void addItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
+    i64 iTime, RolloutSlice before) {
+  static const RolloutSlice none = {"{}", 2}, empty = {"", 0};
   RolloutWork *pWork = &pPart->work;
-  RolloutSpan payload = pLine->payload;
+  RolloutSlice payload = pLine->payload;
   char *zOwned = 0;
   RolloutItem *pItem;
   int bMeta =
-      bxSpelled(pLine->zType, (i64)strlen(pLine->zType), "session_meta") &&
+      bxNameEquals(pLine->zType, (i64)strlen(pLine->zType), "session_meta") &&
       !pLine->bWhole && *payload.z == '{';
   if (pWork->head.no == 0 && !bMeta && pWork->nItem == 0) {
     pItem = bxRolloutAdd(pWork, iTime, "session_meta", none, 0, p->pErr);
@@ -255,8 +255,8 @@ static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
     payload.z = zOwned;
   }
   if (p->pJson != 0 && (pWork->head.no > 0 || pWork->nItem > 0)) {
-    bxRolloutTell(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem, iTime,
-        pLine->zType, p->pJson);
+    bxRolloutDeriveWrite(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem,
+        iTime, pLine->zType, p->pJson);
   }
   pItem = bxRolloutAdd(pWork, iTime, pLine->zType, payload, zOwned, p->pErr);
   if (pItem == 0) return;
@@ -267,9 +267,9 @@ static void addItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
 
 /* Takes an item of the part to which it belongs. In the file it is, or its
 ** payload is, from zFrom to zEnd. */
-void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
+void bxImportItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
     const char *zFrom, const char *zEnd) {
-  RolloutSpan before, after;
+  RolloutSlice before, after;
   i64 iTime = pLine->iTime >= 0   ? pLine->iTime
               : pPart->iTime >= 0 ? pPart->iTime
                                   : p->iTime;
@@ -280,7 +280,7 @@ void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
   }
   before = bxImportGap(p, zFrom, &after);
   bxImportEnd(p, after);
-  bNew = !bxPartHas(pPart, pLine, &iTime, p->pErr);
+  bNew = !bxImportSessionHas(pPart, pLine, &iTime, p->pErr);
   countBad(p, pPart, bNew);
   if (bNew && p->pErr->rc == SQLITE_OK) {
     addItem(p, pPart, pLine, iTime, before);
@@ -300,20 +300,20 @@ static void readItem(Import *p) {
   int bListed = p->json.iTop != 0;
   RolloutLine line;
   char *zName = 0, *zAgent = 0;
-  RolloutPart *pPart = p->pNamed  ? p->pNamed
-                       : p->pPart ? p->pPart
-                                  : p->apPart[0];
+  ImportSession *pPart = p->pNamed  ? p->pNamed
+                         : p->pPart ? p->pPart
+                                    : p->apPart[0];
   if (p->pFormat != 0 && !p->pFormat->bOnce &&
       bxRolloutNames(
           p->pRules, p->pFormat, &p->json, &zName, &zAgent, p->pErr)) {
-    pPart = bxImportPart(p, zName, zAgent);
+    pPart = bxImportSession(p, zName, zAgent);
   }
   if (pPart == 0) return;
   bxRolloutReadLine(p->pHome, p->pFormat, &p->json, &line, p->pErr);
   p->pJson = &p->json;
   if (p->pErr->rc != SQLITE_OK) return;
   if (bxImportItems(p) != 0 && p->zDocument == 0 &&
-      bxPartSeen(pPart, line.payload, p->pErr) && bListed) {
+      bxImportSessionSeen(pPart, line.payload, p->pErr) && bListed) {
     return;
   }
   bxImportItem(
@@ -406,9 +406,9 @@ static void keepText(Import *p, const char *z, const char *zEnd) {
   RolloutLine line;
   char *zJson;
   memset(&line, 0, sizeof(line));
-  bxAppendJson(pOut, z, (int)(zEnd - z));
+  bxJsonAppend(pOut, z, (int)(zEnd - z));
   line.payload.n = sqlite3_str_length(pOut);
-  zJson = bxFinish(pOut, p->pErr);
+  zJson = bxStrFinish(pOut, p->pErr);
   if (zJson == 0) return;
   line.payload.z = zJson;
   memcpy(line.zType, "text", 5);
@@ -429,7 +429,7 @@ static void readValue(Import *p) {
   if (zItems != 0 && !p->pFormat->bOnce &&
       bxRolloutNames(
           p->pRules, p->pFormat, &p->json, &zName, &zAgent, p->pErr)) {
-    p->pNamed = bxImportPart(p, zName, zAgent);
+    p->pNamed = bxImportSession(p, zName, zAgent);
   }
   if (zItems == 0 || bxImportInner(p, 0, zItems) == 0) {
     p->json.iTop = 0;
@@ -477,9 +477,9 @@ const char *bxImportLineEnd(const Import *p, const char *z) {
 
 static void readLines(Import *p) {
   const char *z = p->zGap;
-  RolloutSpan after;
+  RolloutSlice after;
   if (p->bProse) {
-    bxImportProse(p, skipMark(z));
+    bxImportText(p, skipMark(z));
     z = p->zEnd;
   }
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
@@ -562,8 +562,8 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
                              "a ON a.no = h.no WHERE h.id = ?1";
   const char *zGiven = bxText(pGiven, "format", 1000, 1, p->pErr);
   char *zHad =
-      zGiven == 0 && *zId ? bxAskText(p->pHome, zHas, p->pErr, "t", zId) : 0;
-  const char *z = bxSkipSpace(skipMark(p->z)), *zNext = 0;
+      zGiven == 0 && *zId ? bxQueryText(p->pHome, zHas, p->pErr, "t", zId) : 0;
+  const char *z = bxJsonSkipSpace(skipMark(p->z)), *zNext = 0;
   const RolloutFormat *pFormat;
   if (zGiven != 0 || zHad != 0) {
     p->pFormat = bxRolloutFormatNamed(p->pRules, zGiven ? zGiven : zHad);
@@ -581,7 +581,7 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
       (pFormat == 0 || bxImportItems(p) != 0)) {
     zNext = bxImportValue(p, z, p->zEnd);
   }
-  if (zNext != 0 && bxSkipSpace(zNext) >= p->zEnd &&
+  if (zNext != 0 && bxJsonSkipSpace(zNext) >= p->zEnd &&
       bxIsUtf8((const unsigned char *)z, (int)(p->zEnd - z))) {
     if (pFormat == 0) p->pFormat = formatOf(p);
     if (p->pFormat != 0 && bxImportItems(p) != 0) {
@@ -590,8 +590,8 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
       p->pFormat = pFormat;
     }
   }
-  if (p->pFormat == 0) p->pFormat = bxImportProseFormat(p, skipMark(p->z));
-  p->bProse = bxImportIsProse(p);
+  if (p->pFormat == 0) p->pFormat = bxImportTextFormat(p, skipMark(p->z));
+  p->bProse = bxImportIsText(p);
   if (p->pFormat == 0) scan(p);
 }
 
@@ -599,7 +599,7 @@ static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
 ** file from others and stays as it is when it grows: its first item, or line. A line
 ** may be short, and the same in many files. */
 static void firstPart(Import *p, const char *zId) {
-  RolloutPart *pPart = addImported(p, 0, 0);
+  ImportSession *pPart = addImported(p, 0, 0);
   if (pPart == 0) return;
   p->xItem = noteItem;
   if (!*zId && p->pFormat != 0 && !p->bProse) scan(p);
@@ -608,21 +608,23 @@ static void firstPart(Import *p, const char *zId) {
     pPart->bPiece = 1;
   } else if (p->zName != 0) {
     char *zAgent = p->zAgent ? bxPrintf(p->pErr, "%s", p->zAgent) : 0;
-    bxImportPart(p, bxPrintf(p->pErr, "%s", p->zName), zAgent);
+    bxImportSession(p, bxPrintf(p->pErr, "%s", p->zName), zAgent);
     partId(p, p->zName, p->zAgent, pPart->work.zId);
   } else {
-    const char *z = bxSkipSpace(skipMark(p->z));
-    RolloutSpan text = {z, bxImportLineEnd(p, z) - z};
+    const char *z = bxJsonSkipSpace(skipMark(p->z));
+    RolloutSlice text = {z, bxImportLineEnd(p, z) - z};
     char *zText;
     while (text.n < ENOUGH && z + text.n < p->zEnd) {
       text.n = bxImportLineEnd(p, z + text.n + 1) - z;
     }
     if (p->zDocument != 0 && p->first.z != 0) text = p->first;
     zText = bxPrintf(p->pErr, "%.*s", (int)text.n, text.z);
-    if (zText != 0) bxPartUuid(formatName(p), zText, 0, pPart->work.zId);
+    if (zText != 0)
+      bxImportSessionUuid(formatName(p), zText, 0, pPart->work.zId);
     sqlite3_free(zText);
   }
-  if (p->pErr->rc == SQLITE_OK) bxPartOpen(pPart, p->pHome, p->iNow, p->pErr);
+  if (p->pErr->rc == SQLITE_OK)
+    bxImportSessionOpen(pPart, p->pHome, p->iNow, p->pErr);
 }
 
 /*--------------------------------------------------------------- writing ----*/
@@ -632,7 +634,7 @@ static void putParts(Import *p) {
   i64 i;
   int bAny = 0;
   for (i = 0; i < p->nPart && p->pErr->rc == SQLITE_OK; i++) {
-    RolloutPart *pPart = p->apPart[i];
+    ImportSession *pPart = p->apPart[i];
     RolloutWork *pWork = &pPart->work;
     int bHas = pWork->head.no > 0 || pWork->nItem > 0;
     sqlite3_finalize(pPart->pStored);
@@ -668,7 +670,7 @@ static void importLines(Import *p, const char *zId) {
   if (p->pErr->rc == SQLITE_OK) readLines(p);
   if (p->pErr->rc == SQLITE_OK) putParts(p);
   for (i = 0; i < p->nPart; i++) {
-    bxPartClose(p->apPart[i]);
+    bxImportSessionClose(p->apPart[i]);
     sqlite3_free(p->apPart[i]);
   }
   sqlite3_free(p->apPart);
@@ -680,7 +682,7 @@ static void importLines(Import *p, const char *zId) {
 }
 
 void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
-    const char *z, i64 n, i64 iNow, RolloutReport *pReport, BxErr *pErr) {
+    const char *z, i64 n, i64 iNow, ImportReport *pReport, BxErr *pErr) {
   Import import, *p = &import;
   memset(p, 0, sizeof(*p));
   p->pErr = pErr;
@@ -698,7 +700,7 @@ void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
 void bxRolloutImport(BxCall *pCall) {
   Import import, *p = &import;
   int eType = sqlite3_value_type(pCall->aArg[0]);
-  RolloutReport report;
+  ImportReport report;
   char zId[37] = "";
   RolloutHead head;
   memset(p, 0, sizeof(*p));
@@ -718,14 +720,14 @@ void bxRolloutImport(BxCall *pCall) {
         "ValidationError: Invalid rollout file: the lines must be text (or a "
         "blob, as from readfile()) that is not empty");
   }
-  p->pHome = bxRolloutHome(pCall->bx, p->pErr);
+  p->pHome = bxRolloutSchema(pCall->bx, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   bxRolloutFind(p->pHome, 1, zId, &head, p->pErr); /* takes the write lock */
   p->pRules = bxRolloutRules(p->pHome, 1, p->pErr);
-  bxReportBegin(&report);
+  bxImportReportBegin(&report);
   if (p->pRules != 0) findFormat(p, bxArg(pCall, 3), zId);
   importLines(p, zId);
-  bxRoom(p->pHome, report.nNew, pCall->pCtx == 0, p->pErr);
+  bxFileLimitTend(p->pHome, report.nNew, pCall->pCtx == 0, p->pErr);
   bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
-  bxReportReturn(&report, formatName(p), pCall);
+  bxImportReportReturn(&report, formatName(p), pCall);
 }

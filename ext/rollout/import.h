@@ -7,7 +7,7 @@
 
 #include "rollout.h"
 
-/*--------------------------------------------------------- part.c ----*/
+/*--------------------------------------------------------- import_session.c ----*/
 
 /* How new items are told from those that are stored. */
 typedef enum {
@@ -15,7 +15,7 @@ typedef enum {
   PART_BEGIN,    /* nothing was compared yet */
   PART_IN_ORDER, /* all were equal, in order */
   PART_BAG       /* those that are left are in a bag of hashes */
-} RolloutPartMatch;
+} ImportSessionMatch;
 
 /* Numbers by hashes. Zeroed at first; free a. */
 typedef struct RolloutMap {
@@ -29,12 +29,12 @@ typedef struct RolloutMap {
 /* The number of a hash, which is 0 at first. NULL on error. */
 i64 *bxMapAt(RolloutMap *p, sqlite3_uint64 h, BxErr *pErr);
 
-typedef struct RolloutPart {
+typedef struct ImportSession {
   RolloutWork work;
   char *zName, *zAgent; /* as the file names it; NULL: it does not */
   int bPiece;           /* its id came as an argument */
   int bWhole; /* its payloads are whole lines, with the times in them */
-  RolloutPartMatch eMatch;
+  ImportSessionMatch eMatch;
   sqlite3_stmt *pStored;
   RolloutMap bag; /* of each hash how many there are */
   i64 iMatched;   /* sequence of the last stored item that is in the file */
@@ -44,40 +44,42 @@ typedef struct RolloutPart {
   i64 iTime;          /* of the last item, or -1 */
   int bMade;          /* its session_meta is not in the file ... */
   i64 iFirst;         /* ... and has this time */
-  RolloutSpan meta;   /* the payload of one that comes later */
+  RolloutSlice meta;  /* the payload of one that comes later */
   i64 nBad, nBadByte; /* damaged lines among its new items */
-} RolloutPart;
+} ImportSession;
 
 /* The id of a conversation that a file names, and of one of its agents. With
 ** bApart it is made, even if the name is a UUID. */
-void bxPartId(const char *zFormat, int bApart, const char *zName,
+void bxImportSessionId(const char *zFormat, int bApart, const char *zName,
     const char *zAgent, char zId[37]);
 /* A UUID made from three texts, of which the last two may be NULL. */
-void bxPartUuid(const char *z1, const char *z2, const char *z3, char zId[37]);
+void bxImportSessionUuid(
+    const char *z1, const char *z2, const char *z3, char zId[37]);
 /* Finds it, once its id is known. */
-void bxPartOpen(RolloutPart *p, BxStmts *pHome, i64 iNow, BxErr *pErr);
-void bxPartClose(RolloutPart *p);
+void bxImportSessionOpen(
+    ImportSession *p, BxStmts *pHome, i64 iNow, BxErr *pErr);
+void bxImportSessionClose(ImportSession *p);
 /* Notes a payload. Returns whether the file had it before. */
-int bxPartSeen(RolloutPart *p, RolloutSpan payload, BxErr *pErr);
+int bxImportSessionSeen(ImportSession *p, RolloutSlice payload, BxErr *pErr);
 /* Whether the item is stored already; *piTime is then its time. */
-int bxPartHas(
-    RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr);
+int bxImportSessionHas(
+    ImportSession *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr);
 
 /*-------------------------------------------------------- import.c ----*/
 
 /* What an import tells. */
-typedef struct RolloutReport {
+typedef struct ImportReport {
   i64 nLine, nItem, nNew, nBad, nId;
   sqlite3_str *pBad, *pIds; /* the members of its arrays */
-} RolloutReport;
+} ImportReport;
 
-void bxReportBegin(RolloutReport *p);
+void bxImportReportBegin(ImportReport *p);
 /* Returns the report as JSON, unless there is an error, and frees it. */
-void bxReportReturn(RolloutReport *p, const char *zFormat, BxCall *pCall);
+void bxImportReportReturn(ImportReport *p, const char *zFormat, BxCall *pCall);
 
 /* Imports n bytes of lines that were made here. */
 void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
-    const char *z, i64 n, i64 iNow, RolloutReport *pReport, BxErr *pErr);
+    const char *z, i64 n, i64 iNow, ImportReport *pReport, BxErr *pErr);
 
 /*---------------------------------------------------------- the import ----*/
 
@@ -86,7 +88,7 @@ typedef struct ImportSpan {
   int iNode, iList; /* its node, and that of the array in which it is */
   char *zItem;      /* its payload */
   i64 iEnd;         /* where it ends in the text that is read */
-  RolloutPart *pPart;
+  ImportSession *pPart;
 } ImportSpan;
 
 typedef struct Import Import;
@@ -94,15 +96,15 @@ struct Import {
   BxStmts *pHome;
   const RolloutRules *pRules;
   const RolloutFormat *pFormat; /* NULL: not known */
-  RolloutPart **apPart;         /* in the order in which the file names them */
+  ImportSession **apPart;       /* in the order in which the file names them */
   i64 nPart, nPartAlloc;
-  RolloutMap names;    /* of those with names the number, from 1 on */
-  RolloutPart *pPart;  /* of the last item */
-  RolloutPart *pNamed; /* which the line names for all its items, or NULL */
+  RolloutMap names;      /* of those with names the number, from 1 on */
+  ImportSession *pPart;  /* of the last item */
+  ImportSession *pNamed; /* which the line names for all its items, or NULL */
   i64 iNow, iTime; /* the time of lines that have none before any that has */
   const char *z, *zEnd;
   const char *zDocument; /* the file is one value, which ends here; or NULL */
-  RolloutSpan first;     /* the first item of a list */
+  RolloutSlice first;    /* the first item of a list */
   int bProse;            /* it is text */
   int bStore;            /* its lines were made of the rows of a database */
   const char *zGap;      /* after the payload of the last item */
@@ -110,7 +112,7 @@ struct Import {
   int bLast;             /* there is a last item ... */
   int bLastNew;          /* ... and it is new */
   i64 nPending, nPendingByte; /* bad lines after the last item */
-  RolloutReport *pReport;
+  ImportReport *pReport;
   RolloutJson json, made;  /* the line; the payload that its span becomes */
   RolloutJson *pJson;      /* where the payload is; NULL: in none of them */
   void (*xItem)(Import *); /* what to do with an item that is found */
@@ -124,7 +126,7 @@ struct Import {
   char **azPiece; /* texts that were made; frames point into them */
   i64 nPiece, nPieceAlloc;
   int bClosed; /* what follows the last item on its line is not at zGap ... */
-  RolloutSpan closed;   /* ... but this */
+  RolloutSlice closed;  /* ... but this */
   char *zName, *zAgent; /* the first ones that the file names */
   BxErr *pErr;
 };
@@ -138,21 +140,21 @@ void bxImportBad(Import *p, const char *zReason, i64 nByte);
 /* Where a line has its items, after the first dollar; NULL: it is one itself. */
 const char *bxImportItems(const Import *p);
 /* The part to which an item belongs. Frees the names. */
-RolloutPart *bxImportPart(Import *p, char *zName, char *zAgent);
+ImportSession *bxImportSession(Import *p, char *zName, char *zAgent);
 /* Divides what is between two payloads: the end of the line of the last item is
 ** kept with that item, the rest with the next one. */
-RolloutSpan bxImportGap(Import *p, const char *zEnd, RolloutSpan *pAfter);
+RolloutSlice bxImportGap(Import *p, const char *zEnd, RolloutSlice *pAfter);
 /* Stores what follows the last item. */
-void bxImportEnd(Import *p, RolloutSpan after);
+void bxImportEnd(Import *p, RolloutSlice after);
 /* Takes an item of a part. In the file it is, or its payload is, from zFrom to
 ** zEnd. */
-void bxImportItem(Import *p, RolloutPart *pPart, const RolloutLine *pLine,
+void bxImportItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
     const char *zFrom, const char *zEnd);
 /* Reads the value at z, which must end on its line. Returns its end, or NULL. */
 const char *bxImportValue(Import *p, const char *z, const char *zEnd);
 /* Reads the first value of a line. Returns whether it has one. */
 int bxImportFirst(Import *p, const char *z, const char *zEnd);
-/* Skips white space up to the end of a line. (bxSkipSpace() goes on after it, so
+/* Skips white space up to the end of a line. (bxJsonSkipSpace() goes on after it, so
 ** that each of many blank lines would pass all that follow.) */
 const char *bxImportSkipBlank(const char *z, const char *zEnd);
 /* The end of the line at z. */
@@ -161,18 +163,18 @@ const char *bxImportLineEnd(const Import *p, const char *z);
 ** stands for each element. Returns their number. */
 i64 bxImportInner(Import *p, int iNode, const char *zPaths);
 
-/*---------------------------------------------------------- prose.c ----*/
+/*---------------------------------------------------------- import_text.c ----*/
 
 /* The format of a file of text, or NULL. */
-const RolloutFormat *bxImportProseFormat(Import *p, const char *z);
+const RolloutFormat *bxImportTextFormat(Import *p, const char *z);
 /* Appends a member of a JSON object, which it begins; NULL is none. */
 void bxImportMember(sqlite3_str *pOut, const char *zKey, const char *z);
 /* Whether the file is to be read as text. */
-int bxImportIsProse(const Import *p);
+int bxImportIsText(const Import *p);
 /* Reads its lines, from z on. */
-void bxImportProse(Import *p, const char *z);
+void bxImportText(Import *p, const char *z);
 
-/*---------------------------------------------------------- spans.c ----*/
+/*---------------------------------------------------------- import_spans.c ----*/
 
 /* Notes which conversations the traces of a file name. */
 void bxImportTraces(Import *p);
@@ -182,7 +184,7 @@ void bxImportSpans(
 /* The names of the span at p->json.iTop. Returns whether it has any. */
 int bxImportSpanNames(Import *p, char **pzName, char **pzAgent);
 /* Joins two texts, which stay until the import ends. */
-RolloutSpan bxImportJoin(Import *p, RolloutSpan a, RolloutSpan b);
+RolloutSlice bxImportJoin(Import *p, RolloutSlice a, RolloutSlice b);
 void bxImportSpansFree(Import *p);
 
 #endif

@@ -96,10 +96,10 @@ static void findId(BxStmts *p, const char *zMeta, char zId[37], BxErr *pErr) {
   if (zMeta == 0) return;
   pStmt = bxStmt(p, zMetaId, pErr);
   bxBind(pStmt, pErr, "t", zMeta);
-  if (bxRow(pStmt, pErr) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
+  if (bxStep(pStmt, pErr) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
     bxRolloutId(sqlite3_column_value(pStmt, 0), zId, pErr);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
 }
 
 void bxRolloutCreate(BxCall *p) {
@@ -116,7 +116,7 @@ void bxRolloutCreate(BxCall *p) {
   zInstructions =
       bxText(bxArg(p, 1), "instructions", ROLLOUT_MAX_PAYLOAD, 1, &p->err);
   zMeta = bxText(bxArg(p, 3), "session_meta", ROLLOUT_MAX_PAYLOAD, 1, &p->err);
-  pHome = bxRolloutHome(p->bx, &p->err);
+  pHome = bxRolloutSchema(p->bx, &p->err);
   if (pHome == 0) return;
   if (bxArg(p, 0) == 0) findId(pHome, zMeta, zId, &p->err);
   if (bxRolloutFind(pHome, 1, zId, &head, &p->err)) {
@@ -129,7 +129,7 @@ void bxRolloutCreate(BxCall *p) {
   } else if (pTtl != 0) {
     bxBind(pStmt, &p->err, "--i", iExpire);
   }
-  bxRun(pStmt, &p->err);
+  bxStmtRun(pStmt, &p->err);
   bxRolloutCatchUp(pHome, 0, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zId));
@@ -142,10 +142,10 @@ void bxRolloutResume(BxCall *p) {
   i64 iNow;
   bxRolloutId(p->aArg[0], zId, &p->err);
   iNow = bxTime(bxArg(p, 1), "now", &p->err);
-  pHome = bxRolloutHome(p->bx, &p->err);
+  pHome = bxRolloutSchema(p->bx, &p->err);
   bxRolloutOpen(pHome, 0, zId, iNow, &head, &p->err);
   if (p->err.rc == SQLITE_OK) {
-    bxRolloutSetShut(pHome, zId, 0, &p->err);
+    bxRolloutSetClosed(pHome, zId, 0, &p->err);
   }
   bxReturnInt(p, head.iLast);
 }
@@ -154,9 +154,9 @@ void bxRolloutResume(BxCall *p) {
 static void changeOne(BxCall *p, const char *zSql, char zId[37]) {
   BxStmts *pHome;
   bxRolloutId(p->aArg[0], zId, &p->err);
-  pHome = bxRolloutHome(p->bx, &p->err);
+  pHome = bxRolloutSchema(p->bx, &p->err);
   if (pHome == 0) return;
-  bxDo(pHome, zSql, &p->err, "t", zId);
+  bxStmtExec(pHome, zSql, &p->err, "t", zId);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   bxReturnInt(p, sqlite3_changes(p->bx->db));
 }
@@ -174,7 +174,7 @@ void bxRolloutDelete(BxCall *p) {
   char zId[37];
   changeOne(p, zSql, zId);
   if (p->err.rc == SQLITE_OK) {
-    bxRolloutSetShut(bxRolloutHome(p->bx, &p->err), zId, 0, &p->err);
+    bxRolloutSetClosed(bxRolloutSchema(p->bx, &p->err), zId, 0, &p->err);
   }
 }
 
@@ -191,7 +191,7 @@ const BxDue bxRolloutDue[] = {
 };
 
 /* Conversations that have expired, but not one that is being written. */
-const BxRoom bxRolloutRoom = {.pDue = bxRolloutDue,
+const BxFileLimit bxRolloutFileLimit = {.pDue = bxRolloutDue,
     .bDue = 1,
     .zOldest =
         "SELECT no, bytes, expires_at, " HELD_ROLLOUT
@@ -210,14 +210,14 @@ void bxRolloutCleanup(BxCall *p) {
   i64 nGone, iNow;
   i64 nMax =
       bxArg(p, 1) ? bxInt(p->aArg[1], "limit", 1, 1000000000, &p->err) : -1;
-  pHome = bxRolloutHome(p->bx, &p->err);
+  pHome = bxRolloutSchema(p->bx, &p->err);
   if (pHome == 0) return;
   bxLock(pHome, &p->err);
   iNow = bxRuleTime(pHome, bxArg(p, 0), 1, &p->err);
-  bxDo(pHome, zNoteRule, &p->err, "t", "expired");
-  bxDo(pHome, zDelete, &p->err, "ii", iNow, nMax);
+  bxStmtExec(pHome, zNoteRule, &p->err, "t", "expired");
+  bxStmtExec(pHome, zDelete, &p->err, "ii", iNow, nMax);
   nGone = sqlite3_changes(p->bx->db);
-  bxDo(pHome, zNoteRule, &p->err, "n");
+  bxStmtExec(pHome, zNoteRule, &p->err, "n");
   bxRolloutExplain(&p->err, "CleanupError: Cleanup failed: ");
   bxReturnInt(p, nGone);
 }
@@ -284,16 +284,16 @@ static const char zForkAbout[] =
 static void makeFork(
     BxStmts *p, i64 no, const char *zNew, i64 iTurn, i64 iNow, BxErr *pErr) {
   RolloutHead head;
-  bxDo(p, zForkHead, pErr, "ti", zNew, iNow);
+  bxStmtExec(p, zForkHead, pErr, "ti", zNew, iNow);
   bxRolloutFind(p, 0, zNew, &head, pErr);
-  bxDo(p, zForkMeta, pErr, "ii", no, head.no);
-  bxDo(p, zForkCount, pErr, "i", head.no);
+  bxStmtExec(p, zForkMeta, pErr, "ii", no, head.no);
+  bxStmtExec(p, zForkCount, pErr, "i", head.no);
   bxRolloutPutAbout(p, head.no, pErr);
-  bxDo(p, zForkCut, pErr, iTurn < 0 ? "ii" : "iii", no, head.no, iTurn);
-  bxDo(p, zForkOwn, pErr, "i", head.no);
-  bxDo(p, zForkShare, pErr, "ii", no, head.no);
-  bxDo(p, zForkRest, pErr, "i", head.no);
-  bxDo(p, zForkAbout, pErr, "ii", no, head.no);
+  bxStmtExec(p, zForkCut, pErr, iTurn < 0 ? "ii" : "iii", no, head.no, iTurn);
+  bxStmtExec(p, zForkOwn, pErr, "i", head.no);
+  bxStmtExec(p, zForkShare, pErr, "ii", no, head.no);
+  bxStmtExec(p, zForkRest, pErr, "i", head.no);
+  bxStmtExec(p, zForkAbout, pErr, "ii", no, head.no);
 }
 
 /* Checks what can be wrong with a fork. Returns the number of the parent, or 0 on
@@ -307,17 +307,17 @@ static i64 checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
       " JOIN main.rollout__data AS d ON d.id = h.no << 32 WHERE h.id = ?1";
   /* clang-format on */
   RolloutHead head, other;
-  RolloutTale told;
+  RolloutDerive told;
   sqlite3_stmt *pStmt;
   i64 nTurn;
   bxRolloutOpen(p, 1, zId, iNow, &head, pErr);
   memset(&told, 0, sizeof(told));
-  bxRolloutTellPending(&told, p, &head, pErr);
+  bxRolloutDerivePending(&told, p, &head, pErr);
   nTurn = told.nTurn;
-  bxRolloutTaleEnd(&told);
+  bxRolloutDeriveEnd(&told);
   pStmt = bxStmt(p, zSql, pErr);
   bxBind(pStmt, pErr, "t", zId);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     if (iTurn > nTurn) {
       bxFail(pErr, SQLITE_CONSTRAINT,
           "InvalidTurnError: Invalid turn: %lld; %s has %lld turns; use 0 to "
@@ -333,7 +333,7 @@ static i64 checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
   } else if (pErr->rc == SQLITE_OK) {
     bxRolloutMissing(zId, pErr);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (bxRolloutFind(p, 0, zNew, &other, pErr)) bxRolloutExists(zNew, pErr);
   bxRolloutCatchUp(p, &head, pErr);
   return pErr->rc == SQLITE_OK ? head.no : 0;
@@ -351,7 +351,7 @@ void bxRolloutFork(BxCall *p) {
     bxUuid(zNew);
   }
   iNow = bxTime(bxArg(p, 3), "now", &p->err);
-  pHome = bxRolloutHome(p->bx, &p->err);
+  pHome = bxRolloutSchema(p->bx, &p->err);
   if (pHome == 0) return;
   no = checkFork(pHome, zId, zNew, iTurn, iNow, &p->err);
   if (no > 0) makeFork(pHome, no, zNew, iTurn, iNow, &p->err);
@@ -384,18 +384,18 @@ static const char zNewAbout[] =
 
 void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {
   static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
-  RolloutTale tale;
+  RolloutDerive tale;
   memset(&tale, 0, sizeof(tale));
-  bxRolloutTaleBegin(&tale, p, &none, pErr);
-  bxRolloutTellStored(&tale, no, 1, ROLLOUT_LAST, pErr);
+  bxRolloutDeriveBegin(&tale, p, &none, pErr);
+  bxRolloutDeriveStored(&tale, no, 1, ROLLOUT_LAST, pErr);
   tale.no = no;
-  bxDo(p, zNoMarks, pErr, "i", no);
-  bxDo(p, zNoCalls, pErr, "i", no);
-  bxDo(p, zRecount, pErr, "iii", no, tale.nTurn, tale.iUser);
-  bxDo(p, zNewAbout, pErr, "i", no);
+  bxStmtExec(p, zNoMarks, pErr, "i", no);
+  bxStmtExec(p, zNoCalls, pErr, "i", no);
+  bxStmtExec(p, zRecount, pErr, "iii", no, tale.nTurn, tale.iUser);
+  bxStmtExec(p, zNewAbout, pErr, "i", no);
   bxRolloutPutAbout(p, no, pErr);
-  bxRolloutTalePut(&tale, pErr);
-  bxRolloutTaleEnd(&tale);
+  bxRolloutDeriveItem(&tale, pErr);
+  bxRolloutDeriveEnd(&tale);
 }
 
 void bxRolloutRebuild(BxCall *p) {
@@ -405,7 +405,7 @@ void bxRolloutRebuild(BxCall *p) {
   BxStmts *pHome;
   i64 nDone;
   if (bxArg(p, 0)) bxRolloutId(p->aArg[0], zId, &p->err);
-  pHome = bxRolloutHome(p->bx, &p->err);
+  pHome = bxRolloutSchema(p->bx, &p->err);
   if (pHome == 0) return;
   bxLock(pHome, &p->err);
   if (zId[0] && !bxRolloutFind(pHome, 0, zId, &head, &p->err)) {
@@ -416,7 +416,7 @@ void bxRolloutRebuild(BxCall *p) {
       "ORDER BY no",
       &p->err);
   bxBind(pHead, &p->err, "t", zId[0] ? zId : 0);
-  for (nDone = 0; bxRow(pHead, &p->err); nDone++) {
+  for (nDone = 0; bxStep(pHead, &p->err); nDone++) {
     bxRolloutRebuildOne(pHome, sqlite3_column_int64(pHead, 0), &p->err);
   }
   sqlite3_finalize(pHead);

@@ -172,7 +172,7 @@ int bxRolloutHasMessages(BxStmts *p, i64 no, BxErr *pErr) {
   static const char zHas[] =
       "SELECT EXISTS (SELECT 1 FROM main.rollout_messages AS m "
       "JOIN main.rollout__about AS a ON a.format = m.format WHERE a.no = ?1)";
-  return (int)bxAsk(p, zHas, pErr, "i", no);
+  return (int)bxQueryInt(p, zHas, pErr, "i", no);
 }
 
 /* The messages as one JSON array; and the same rows, out of that array (?1).
@@ -192,12 +192,12 @@ static const char zUnpack[] =
 
 /* The turns that are not derived yet, as bxRolloutMarks() lists them. */
 static char *pendingTurns(BxStmts *p, const RolloutHead *pHead, BxErr *pErr) {
-  RolloutTale told;
+  RolloutDerive told;
   char *z;
   memset(&told, 0, sizeof(told));
-  bxRolloutTellPending(&told, p, pHead, pErr);
+  bxRolloutDerivePending(&told, p, pHead, pErr);
   z = bxRolloutMarks(told.aTurn, 0, told.nTurnNew, pErr);
-  bxRolloutTaleEnd(&told);
+  bxRolloutDeriveEnd(&told);
   return z;
 }
 
@@ -206,7 +206,7 @@ static sqlite3_stmt *openItems(Bx *bx, BxStmts *p, const RolloutHead *pHead,
     const char *zPart, const char *zSelect, BxErr *pErr) {
   static const char zFormat[] =
       "SELECT format FROM main.rollout__about WHERE no = ?1";
-  char *zName = bxAskText(p, zFormat, pErr, "i", pHead->no);
+  char *zName = bxQueryText(p, zFormat, pErr, "i", pHead->no);
   char *zTurns = pendingTurns(p, pHead, pErr);
   char *zSql = bxPrintf(pErr, "%s%s%s", zItemsPart, zPart, zSelect);
   sqlite3_stmt *pStmt = zSql ? bxRolloutQuery(bx, zSql, pErr) : 0;
@@ -225,7 +225,7 @@ sqlite3_stmt *bxRolloutMessages(Bx *bx, BxStmts *p, const RolloutHead *pHead,
     return openItems(bx, p, pHead, zMessagesPart, zMessages, pErr);
   }
   pPack = openItems(bx, p, pHead, zMessagesPart, zPack, pErr);
-  if (bxRow(pPack, pErr)) zPacked = bxColumnCopy(pPack, 0, pErr);
+  if (bxStep(pPack, pErr)) zPacked = bxColumnCopy(pPack, 0, pErr);
   sqlite3_finalize(pPack);
   zSql = bxPrintf(pErr, "%s%s%s", zUnpack, zOrphansPart,
       eWhat == ROLLOUT_COMPLETE ? zWhole : zAlone);
@@ -238,6 +238,6 @@ sqlite3_stmt *bxRolloutMessages(Bx *bx, BxStmts *p, const RolloutHead *pHead,
 
 sqlite3_stmt *bxRolloutTree(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   RolloutHead head = bxRolloutLive(bx, apArg[0], bxNow(), pErr);
-  BxStmts *p = bxRolloutHome(bx, pErr);
+  BxStmts *p = bxRolloutSchema(bx, pErr);
   return p ? openItems(bx, p, &head, "", zBranches, pErr) : 0;
 }

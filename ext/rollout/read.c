@@ -24,7 +24,7 @@ static i64 readPageSize(sqlite3_value *pVal, BxErr *pErr) {
         "to 100",
         pVal);
   }
-  bxClear(&err);
+  bxErrClear(&err);
   return n;
 }
 
@@ -83,7 +83,7 @@ static void addPendingText(sqlite3_str *pOut, const char *z) {
   if (z == 0) {
     sqlite3_str_appendall(pOut, "null");
   } else {
-    bxAppendJson(pOut, z, (int)strlen(z));
+    bxJsonAppend(pOut, z, (int)strlen(z));
   }
 }
 
@@ -98,12 +98,12 @@ static char *pendingOf(BxStmts *p, i64 iUpdated, const char *zId, i64 iNow,
   sqlite3_stmt *pRow = bxStmt(p, zPending, pErr);
   const char *zBefore = "{";
   bxBind(pRow, pErr, "itii", iUpdated, zId, iNow, nRow);
-  for (; bxRow(pRow, pErr); zBefore = ",") {
-    RolloutTale told;
+  for (; bxStep(pRow, pErr); zBefore = ",") {
+    RolloutDerive told;
     RolloutHead head;
     memset(&told, 0, sizeof(told));
     if (bxRolloutFind(p, 0, bxColumnText(pRow, 0, pErr), &head, pErr)) {
-      bxRolloutTellPending(&told, p, &head, pErr);
+      bxRolloutDerivePending(&told, p, &head, pErr);
     }
     sqlite3_str_appendf(
         pOut, "%s\"%s\":[", zBefore, sqlite3_column_text(pRow, 0));
@@ -111,17 +111,17 @@ static char *pendingOf(BxStmts *p, i64 iUpdated, const char *zId, i64 iNow,
     sqlite3_str_appendall(pOut, ",");
     addPendingText(pOut, told.zPrompt);
     sqlite3_str_appendall(pOut, "]");
-    bxRolloutTaleEnd(&told);
+    bxRolloutDeriveEnd(&told);
   }
-  bxDone(pRow, pErr);
+  bxReset(pRow, pErr);
   sqlite3_str_appendall(pOut, *zBefore == '{' ? "{}" : "}");
-  return bxFinish(pOut, pErr);
+  return bxStrFinish(pOut, pErr);
 }
 
 sqlite3_stmt *bxRolloutList(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   char zId[37];
   sqlite3_stmt *pStmt;
-  BxStmts *p = bxRolloutHome(bx, pErr);
+  BxStmts *p = bxRolloutSchema(bx, pErr);
   char *zPending;
   i64 nRow = readPageSize(apArg[0], pErr), iUpdated;
   i64 iNow = bxTime(apArg[2], "now", pErr);
@@ -160,7 +160,7 @@ void bxRolloutPage(BxCall *p) {
   char *zItems, *zPending;
   readCursor(bxArg(p, 1), &iUpdated, zId, &p->err);
   iNow = bxTime(bxArg(p, 2), "now", &p->err);
-  pHome = bxRolloutHome(p->bx, &p->err);
+  pHome = bxRolloutSchema(p->bx, &p->err);
   if (pHome == 0) return;
   pStmt = bxStmt(pHome, zScan, &p->err);
   zPending =
@@ -168,7 +168,7 @@ void bxRolloutPage(BxCall *p) {
   bxBind(pStmt, &p->err, "itiit", iUpdated, zId, iNow,
       (i64)(ROLLOUT_PAGE_MAX + 1), zPending);
   pItems = sqlite3_str_new(p->bx->db);
-  while (!bMore && bxRow(pStmt, &p->err)) {
+  while (!bMore && bxStep(pStmt, &p->err)) {
     int bVisible = sqlite3_column_int(pStmt, 0);
     const char *zCursor = bxColumnText(pStmt, 1, &p->err);
     const char *zRow = bxColumnText(pStmt, 2, &p->err);
@@ -184,9 +184,9 @@ void bxRolloutPage(BxCall *p) {
     }
     sqlite3_snprintf((int)sizeof(zNext), zNext, "%s", zCursor);
   }
-  bxDone(pStmt, &p->err);
+  bxReset(pStmt, &p->err);
   sqlite3_free(zPending);
-  zItems = bxFinish(pItems, &p->err);
+  zItems = bxStrFinish(pItems, &p->err);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(p, sqlite3_mprintf("{\"items\":[%s]%s%s%s,\"numScanned\":%d,"
                                     "\"reachedCap\":%s}",
@@ -215,7 +215,7 @@ static const char zHistory[] =
 static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
     const char *zId, BxErr *pErr) {
   i64 n = 0, iLast = -1;
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     const char *zType = bxColumnText(pStmt, 1, pErr);
     const char *zPayload = bxColumnText(pStmt, 2, pErr);
     int nPayload = sqlite3_column_bytes(pStmt, 2);
@@ -230,7 +230,7 @@ static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
     }
     if (pErr->rc != SQLITE_OK) break;
     sqlite3_str_appendall(pOut, n++ == 0 ? "{\"type\":" : ",{\"type\":");
-    bxAppendJson(pOut, zType, sqlite3_column_bytes(pStmt, 1));
+    bxJsonAppend(pOut, zType, sqlite3_column_bytes(pStmt, 1));
     if (zPayload != 0) {
       sqlite3_str_append(pOut, ",\"payload\":", 11);
       sqlite3_str_append(pOut, zPayload, nPayload);
@@ -278,7 +278,7 @@ void bxRolloutHistory(BxCall *p) {
   sqlite3_str *pOut;
   bxRolloutId(p->aArg[0], zId, &p->err);
   iNow = bxTime(bxArg(p, 1), "now", &p->err);
-  pHome = bxRolloutHome(p->bx, &p->err);
+  pHome = bxRolloutSchema(p->bx, &p->err);
   if (pHome == 0) return;
   pStmt = bxStmt(pHome, zHistory, &p->err);
   bxBind(pStmt, &p->err, "ti", zId, iNow);
@@ -288,7 +288,7 @@ void bxRolloutHistory(BxCall *p) {
       "\"history\":[",
       zId);
   n = appendItems(pHome, pOut, pStmt, zId, &p->err);
-  bxDone(pStmt, &p->err);
+  bxReset(pStmt, &p->err);
   if (n == 0) {
     sqlite3_str_reset(pOut);
     sqlite3_str_appendall(pOut, "{\"type\":\"new\"}");
@@ -348,7 +348,7 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *p;
   sqlite3_stmt *pStmt;
   bxRolloutId(apArg[0], zId, pErr);
-  p = bxRolloutHome(bx, pErr);
+  p = bxRolloutSchema(bx, pErr);
   if (!bxRolloutFind(p, 0, zId, &head, pErr)) bxRolloutMissing(zId, pErr);
   pStmt = bxRolloutQuery(bx,
       "SELECT item_type, payload_type, items, bytes FROM main.rollout_drops "
@@ -381,7 +381,7 @@ static const char zLines[] =
 static i64 findExport(Bx *bx, sqlite3_value *pId, char zId[37], BxErr *pErr) {
   RolloutHead head = {0, 0, 0, 0, 0, 0, -1, 0};
   bxRolloutId(pId, zId, pErr);
-  bxRolloutOpen(bxRolloutHome(bx, pErr), 0, zId, bxNow(), &head, pErr);
+  bxRolloutOpen(bxRolloutSchema(bx, pErr), 0, zId, bxNow(), &head, pErr);
   return head.no;
 }
 
@@ -396,7 +396,7 @@ sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 void bxRolloutExport(BxCall *p) {
   char zId[37];
   i64 no = findExport(p->bx, p->aArg[0], zId, &p->err);
-  BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
+  BxStmts *pHome = bxRolloutSchema(p->bx, &p->err);
   sqlite3_stmt *pStmt;
   sqlite3_str *pOut;
   int bAny = 0;
@@ -404,7 +404,7 @@ void bxRolloutExport(BxCall *p) {
   pStmt = bxStmt(pHome, zBytes, &p->err);
   bxBind(pStmt, &p->err, "i", no);
   pOut = sqlite3_str_new(p->bx->db);
-  while (bxRow(pStmt, &p->err)) {
+  while (bxStep(pStmt, &p->err)) {
     const char *z = sqlite3_column_blob(pStmt, 0);
     int n = sqlite3_column_bytes(pStmt, 0);
     if (z == 0 && sqlite3_errcode(p->bx->db) == SQLITE_NOMEM) {
@@ -413,7 +413,7 @@ void bxRolloutExport(BxCall *p) {
     if (n > 0) sqlite3_str_append(pOut, z, n);
     bAny = 1;
   }
-  bxDone(pStmt, &p->err);
+  bxReset(pStmt, &p->err);
   if (!bAny) bxRolloutMissing(zId, &p->err); /* it was deleted meanwhile */
   returnLong(p, pOut, "SELECT line FROM rollout_export(id)");
 }

@@ -121,7 +121,7 @@ void bxRolloutId(sqlite3_value *pVal, char zId[37], BxErr *pErr);
 /* Whether n bytes have the form of a UUID; writes it in lower case. */
 int bxRolloutUuid(const char *z, int n, char zId[37]);
 /* The statements of the schema that has the domain. */
-BxStmts *bxRolloutHome(Bx *bx, BxErr *pErr);
+BxStmts *bxRolloutSchema(Bx *bx, BxErr *pErr);
 /*
 ** Finds a conversation. With bWrite this is the first write of the transaction.
 ** Returns 0 if there is none.
@@ -152,10 +152,11 @@ sqlite3_stmt *bxRolloutQuery(Bx *bx, const char *zSql, BxErr *pErr);
 void bxRolloutExplain(BxErr *pErr, const char *zPrefix);
 
 /* Whether it was shut down on this connection. */
-int bxRolloutIsShut(BxStmts *pHome, const char *zId);
+int bxRolloutIsClosed(BxStmts *pHome, const char *zId);
 /* Sets the error RolloutShutDownError if it was shut down. */
-void bxRolloutNotShut(BxStmts *pHome, const char *zId, BxErr *pErr);
-void bxRolloutSetShut(BxStmts *pHome, const char *zId, int bShut, BxErr *pErr);
+void bxRolloutRequireOpen(BxStmts *pHome, const char *zId, BxErr *pErr);
+void bxRolloutSetClosed(
+    BxStmts *pHome, const char *zId, int bShut, BxErr *pErr);
 
 /* What a connection keeps for this domain. */
 typedef struct RolloutMemory {
@@ -261,18 +262,18 @@ int bxRolloutIsPreamble(const RolloutRules *p, const char *z);
 #define ROLLOUT_MAX_NAME 100 /* bytes of a type; as in sql/rollout.sql */
 
 /* Some bytes of a text; z is NULL if they are missing. */
-typedef struct RolloutSpan {
+typedef struct RolloutSlice {
   const char *z;
   i64 n;
-} RolloutSpan;
+} RolloutSlice;
 
 /*---------------------------------------------------------- derive.c ----*/
 
 /* A turn, a rollback or a compaction. */
-typedef struct RolloutMark {
+typedef struct RolloutBoundary {
   i64 iSequence;
   i64 iFirst; /* of a turn its number; of a rollback where it begins; or -1 */
-} RolloutMark;
+} RolloutBoundary;
 
 /* The tokens of a call. */
 typedef struct RolloutUsage {
@@ -286,7 +287,7 @@ typedef struct RolloutUsage {
 } RolloutUsage;
 
 /* What items of a conversation say, in order. */
-typedef struct RolloutTale {
+typedef struct RolloutDerive {
   BxStmts *pHome;
   const RolloutRules *pRules;
   BxErr *pErr;
@@ -297,7 +298,7 @@ typedef struct RolloutTale {
   i64 iPrompt;      /* which became the first user message, or -1 */
   char *zPrompt;    /* its text; may be NULL */
   char *azNew[BX_KINDS]; /* the title, cwd, model and branch */
-  RolloutMark *aTurn, *aMark;
+  RolloutBoundary *aTurn, *aMark;
   i64 nTurnNew, nTurnAlloc, nMark, nMarkAlloc;
   int eLast;      /* the last turn: 1: known; 0: ask the database; -1: none */
   int bLastEvent; /* the source of the message that began it */
@@ -313,18 +314,18 @@ typedef struct RolloutTale {
   RolloutJson json;         /* for payloads that are read here */
   const RolloutJson *pJson; /* the payload of the item ... */
   i64 iTime;                /* ... and its time */
-} RolloutTale;
+} RolloutDerive;
 
 /* p must be zeroed. */
-void bxRolloutTaleBegin(
-    RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
-void bxRolloutTaleEnd(RolloutTale *p);
+void bxRolloutDeriveBegin(
+    RolloutDerive *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
+void bxRolloutDeriveEnd(RolloutDerive *p);
 /* Reads the next item, which gets this sequence. pJson has the payload. */
-void bxRolloutTell(RolloutTale *p, i64 iSequence, i64 iTime, const char *zType,
-    const RolloutJson *pJson);
+void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
+    const char *zType, const RolloutJson *pJson);
 /* Reads stored items of conversation no, from one sequence to another. */
-void bxRolloutTellStored(
-    RolloutTale *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr);
+void bxRolloutDeriveStored(
+    RolloutDerive *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr);
 /* Derives what the items say that plain SQL has written: all of one conversation,
 ** which may be NULL, and a bounded number of items of others. */
 void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr);
@@ -332,25 +333,26 @@ void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr);
 ** read from its session_meta, and what a redaction took away. */
 void bxRolloutPutAbout(BxStmts *pHome, i64 no, BxErr *pErr);
 /* The same in memory, for a call that reads. p must be zeroed; end it as well. */
-void bxRolloutTellPending(
-    RolloutTale *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
+void bxRolloutDerivePending(
+    RolloutDerive *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
 /* Puts the texts of new items into the index, if there is one. */
 void bxRolloutSearchPut(BxStmts *pHome, const RolloutRules *pRules, i64 no,
     i64 iFirst, i64 iLast, BxErr *pErr);
 /* Marks from i to n as JSON: [[sequence, first], ...]. */
-char *bxRolloutMarks(const RolloutMark *a, i64 i, i64 n, BxErr *pErr);
+char *bxRolloutMarks(const RolloutBoundary *a, i64 i, i64 n, BxErr *pErr);
 /* Writes what was told, once the items are stored and counted. */
-void bxRolloutTalePut(RolloutTale *p, BxErr *pErr);
+void bxRolloutDeriveItem(RolloutDerive *p, BxErr *pErr);
 
 /* usage.c: reads the tokens that an item tells, whose payload is p->pJson. */
-void bxRolloutTellUsage(RolloutTale *p, const BxPlace *pPlace, i64 iSequence);
+void bxRolloutDeriveUsage(
+    RolloutDerive *p, const BxPlace *pPlace, i64 iSequence);
 /* Writes them, once the items are stored. */
-void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr);
+void bxRolloutUsagePut(RolloutDerive *p, BxErr *pErr);
 /* The first item whose call is missing or wrong in the database, or -1. */
-i64 bxRolloutUsageDiffers(RolloutTale *p, BxErr *pErr);
-void bxRolloutUsageFree(RolloutTale *p);
+i64 bxRolloutUsageDiffers(RolloutDerive *p, BxErr *pErr);
+void bxRolloutUsageFree(RolloutDerive *p);
 
-/*---------------------------------------------------------- line.c ----*/
+/*---------------------------------------------------------- import_line.c ----*/
 
 /* An item of a file, or of an append. */
 typedef struct RolloutLine {
@@ -361,11 +363,11 @@ typedef struct RolloutLine {
   int bUsual; /* what is before the payload is what an export writes ... */
   i64 nUsual; /* ... of this many bytes */
   int bMade;  /* the payload is not in the file */
-  RolloutSpan payload;
+  RolloutSlice payload;
 } RolloutLine;
 
 /* The text of a node. */
-RolloutSpan bxRolloutSpanOf(const BxTree *p, int iNode);
+RolloutSlice bxRolloutSpanOf(const BxTree *p, int iNode);
 /* Copies a string of 1 to 100 bytes without a NUL or half a surrogate pair. Returns
 ** its length, or 0 for anything else, also for no node. */
 int bxRolloutWord(const BxTree *p, int iNode, char zWord[ROLLOUT_MAX_NAME + 1]);
@@ -381,7 +383,7 @@ int bxRolloutNames(const RolloutRules *pRules, const RolloutFormat *pFormat,
 char *bxRolloutNameAt(
     const RolloutFormat *pFormat, int eText, RolloutJson *pJson, BxErr *pErr);
 
-/*---------------------------------------------------------- span.c ----*/
+/*---------------------------------------------------------- otel.c ----*/
 
 /* The payload that a span of OpenTelemetry becomes, to sqlite3_free(). The span
 ** is node iSpan; iResource is the node that has what is said of its program, or
@@ -396,9 +398,9 @@ char *bxRolloutSpan(const RolloutRules *pRules, const RolloutFormat *pFormat,
 typedef struct RolloutItem {
   i64 iTime;
   const char *zType; /* one of azName */
-  RolloutSpan payload;
+  RolloutSlice payload;
   char *zOwned; /* the memory that payload points into, or NULL */
-  RolloutSpan before, after;
+  RolloutSlice before, after;
   int bQuiet; /* the payload itself is not in the file */
 } RolloutItem;
 
@@ -413,7 +415,7 @@ typedef struct RolloutDrop {
 typedef struct RolloutWork {
   char zId[37];
   RolloutHead head;
-  RolloutTale tale;
+  RolloutDerive tale;
   RolloutItem *aItem;
   i64 nItem, nItemAlloc;
   RolloutDrop *aDrop;
@@ -421,7 +423,7 @@ typedef struct RolloutWork {
   char **azName; /* the types */
   i64 nName, nNameAlloc;
   i64 iTail; /* sequence of a stored item that gets this end, or -1 */
-  RolloutSpan tail;
+  RolloutSlice tail;
 } RolloutWork;
 
 /* Begins the work on a conversation, and ends it. p must be zeroed but for zId and
@@ -432,7 +434,7 @@ void bxRolloutWorkEnd(RolloutWork *p);
 ** until the work ends. Without a payload, payload.z is NULL. zOwned, if it is not
 ** NULL, is freed then. NULL on error. */
 RolloutItem *bxRolloutAdd(RolloutWork *p, i64 iTime, const char *zType,
-    RolloutSpan payload, char *zOwned, BxErr *pErr);
+    RolloutSlice payload, char *zOwned, BxErr *pErr);
 /* Counts nItem items of these types, with nByte bytes together, as dropped. */
 void bxRolloutDrop(RolloutWork *p, const char *zType, const char *zPayloadType,
     i64 nItem, i64 nByte, BxErr *pErr);
@@ -460,7 +462,7 @@ void bxRolloutShutdown(BxCall *p);
 void bxRolloutAppend(BxCall *p);
 /* import.c */
 void bxRolloutImport(BxCall *p);
-/* from.c */
+/* import_sqlite.c */
 void bxRolloutImportFrom(BxCall *p);
 /* read.c */
 void bxRolloutHistory(BxCall *p);
@@ -494,8 +496,8 @@ void bxRolloutSearchInstall(BxCall *p);
 void bxRolloutSearchRemove(BxCall *p);
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
-extern const BxRecords bxRolloutRecords[]; /* manage.c */
-extern const BxRoom bxRolloutRoom;         /* manage.c */
+extern const BxRecords bxRolloutRecords[];   /* manage.c */
+extern const BxFileLimit bxRolloutFileLimit; /* manage.c */
 extern const BxDue bxRolloutDue[];
 /* Before and after an erasure: BxDomain.xErase. */
 void bxRolloutErase(BxStmts *p, int bDone, BxErr *pErr);

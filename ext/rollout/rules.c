@@ -70,9 +70,9 @@ static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
       "ORDER BY format, length(attribute) DESC, rank, attribute, name, only";
   const int n = ROLLOUT_FORMAT_TEXTS, m = ROLLOUT_ATTRIBUTE_TEXTS;
   sqlite3_stmt *pRow = bxStmt(pHome, zFormats, pErr);
-  while (bxRow(pRow, pErr)) {
-    RolloutFormat *a =
-        bxAdd(&p->aFormat, &p->nFormat, &p->nFormatAlloc, sizeof(*a), pErr);
+  while (bxStep(pRow, pErr)) {
+    RolloutFormat *a = bxArrayAdd(
+        &p->aFormat, &p->nFormat, &p->nFormatAlloc, sizeof(*a), pErr);
     if (a == 0) break;
     copyTexts(a->az, n, pRow, pErr);
     a->bOnce = sqlite3_column_int(pRow, n);
@@ -82,17 +82,17 @@ static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
     a->newest = bxTestAdd(&p->places, bxColumnText(pRow, n + 4, pErr), pErr);
     a->bApart = sqlite3_column_int(pRow, n + 5);
   }
-  bxDone(pRow, pErr);
+  bxReset(pRow, pErr);
   pRow = bxStmt(pHome, zAttributes, pErr);
-  while (bxRow(pRow, pErr)) {
-    RolloutAttribute *a = bxAdd(
+  while (bxStep(pRow, pErr)) {
+    RolloutAttribute *a = bxArrayAdd(
         &p->aAttribute, &p->nAttribute, &p->nAttributeAlloc, sizeof(*a), pErr);
     if (a == 0) break;
     copyTexts(a->az, m, pRow, pErr);
     a->iRank = sqlite3_column_int64(pRow, m);
     a->bJson = sqlite3_column_int(pRow, m + 1);
   }
-  bxDone(pRow, pErr);
+  bxReset(pRow, pErr);
 }
 
 const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
@@ -104,7 +104,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   sqlite3_stmt *pRow;
   int bSearch, bKnown;
   if (pErr->rc != SQLITE_OK) return 0;
-  if (p == 0) p = pMemory->pRules = bxNew(sizeof(*p), pErr);
+  if (p == 0) p = pMemory->pRules = bxZalloc(sizeof(*p), pErr);
   if (p == 0) return 0;
   /* what a call has begun with stays until its end */
   if (p->pHome == pHome && p->iCall == bx->iCall && p->iCall != 0 &&
@@ -117,10 +117,10 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   if (!bKnown) forgetAnswers(p);
   if (!bKnown || p->bImport < bImport) {
     pRow = bxStmt(pHome, zAct, pErr);
-    bxRow(pRow, pErr);
+    bxStep(pRow, pErr);
     iPlaces = sqlite3_column_int64(pRow, 0);
     bSearch = sqlite3_column_int(pRow, 1);
-    bxDone(pRow, pErr);
+    bxReset(pRow, pErr);
     /* those that are kept stay: a caller further up may use them */
     if (pErr->rc != SQLITE_OK) return 0;
     if (p->pHome != pHome || p->iPlaces != iPlaces || p->bImport || bImport) {
@@ -182,7 +182,7 @@ int bxRolloutKeeps(
       return a->bKeep;
     }
   }
-  bKeep = (int)bxAsk(pHome, zKeep, pErr, "tt", zType, zPayloadType);
+  bKeep = (int)bxQueryInt(pHome, zKeep, pErr, "tt", zType, zPayloadType);
   if (p == 0 || p->nAnswer == ROLLOUT_ANSWERS || pErr->rc != SQLITE_OK) {
     return bKeep;
   }
@@ -201,7 +201,7 @@ int bxRolloutKeeps(
 /*--------------------------------------------------------------- places ----*/
 
 int bxRolloutPlace(const RolloutJson *p, const char *zPaths) {
-  return bxPlaceFind(&p->tree, p->iTop, p->iTop, zPaths);
+  return bxPathFind(&p->tree, p->iTop, p->iTop, zPaths);
 }
 
 const RolloutFormat *bxRolloutFormatNamed(
@@ -263,7 +263,7 @@ static void addPartText(sqlite3_str *pOut, int *pbAny, const BxTree *p,
   }
   if (BX_TREE_KIND(p, iText) != '"') return;
   if (p->z[p->a[iText].iAt + 1] == '<') {
-    char *z = bxPlaceText(p, iText, pErr);
+    char *z = bxTreeString(p, iText, pErr);
     int bTag = z == 0 || isImageTag(z, (i64)strlen(z));
     sqlite3_free(z);
     if (bTag) return;
@@ -284,7 +284,7 @@ char *bxRolloutValue(
     for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i].iNext) {
       addPartText(pOut, &bAny, p, i, zPart ? zPart : "text", pErr);
     }
-    z = bxFinish(pOut, pErr);
+    z = bxStrFinish(pOut, pErr);
     if (z != 0 || pErr->rc != SQLITE_OK) return z;
     if (bAny) return bxPrintf(pErr, "");
   }
@@ -292,7 +292,7 @@ char *bxRolloutValue(
     iNode = bxRolloutPlace(pJson, pPlace->az[BX_PLACE_OTHER]);
     cKind = iNode < 0 ? 0 : BX_TREE_KIND(p, iNode);
   }
-  return cKind == '"' ? bxPlaceText(p, iNode, pErr) : 0;
+  return cKind == '"' ? bxTreeString(p, iNode, pErr) : 0;
 }
 
 int bxRolloutIsPreamble(const RolloutRules *p, const char *z) {

@@ -62,17 +62,18 @@ static const char zLock[] = "UPDATE main.rollout__act SET id = id";
 /* The messages show whether FTS5 or only the tokenizer is missing. */
 static void explainHost(BxErr *pErr) {
   BxErr said;
-  if (!bxSays(pErr, "no such module") && !bxSays(pErr, "no such tokenizer")) {
+  if (!bxErrContains(pErr, "no such module") &&
+      !bxErrContains(pErr, "no such tokenizer")) {
     bxRolloutExplain(pErr, "WriteError: Write failed: ");
     return;
   }
-  said = bxTake(pErr);
+  said = bxErrTake(pErr);
   bxFail(pErr, said.rc,
       "SearchError: this SQLite %s has no FTS5 with the trigram tokenizer "
       "(%s); use an SQLite that has it; everything but the search works "
       "without it",
       sqlite3_libversion(), said.zMsg);
-  bxClear(&said);
+  bxErrClear(&said);
 }
 
 /* What users, assistants and tools said in items. Some recorders write a message twice
@@ -99,30 +100,30 @@ void bxRolloutSearchPut(BxStmts *pHome, const RolloutRules *pRules, i64 no,
   static const char zNotDue[] = "DELETE FROM main.rollout__fts_due";
   if (pRules == 0 || !pRules->bSearch) return;
   if (iLast >= iFirst) {
-    bxDo(pHome, zPut, pErr, "ii", bxRolloutKey(no, iFirst),
+    bxStmtExec(pHome, zPut, pErr, "ii", bxRolloutKey(no, iFirst),
         bxRolloutKey(no, iLast));
   }
-  if (bxAsk(pHome, zAnyDue, pErr, "")) {
-    bxDo(pHome, zPutDue, pErr, "");
-    bxDo(pHome, zNotDue, pErr, "");
+  if (bxQueryInt(pHome, zAnyDue, pErr, "")) {
+    bxStmtExec(pHome, zPutDue, pErr, "");
+    bxStmtExec(pHome, zNotDue, pErr, "");
   }
 }
 
 void bxRolloutSearchInstall(BxCall *p) {
   static const char zFill[] = PUT_TEXTS("> 0");
-  BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
+  BxStmts *pHome = bxRolloutSchema(p->bx, &p->err);
   sqlite3_stmt *pHold;
   if (pHome == 0) return;
   p->bx->nForeign++; /* rules that are kept are looked at again */
   bxExec(pHome, zLock, &p->err);
-  pHold = bxHold(p->bx, &p->err);
+  pHold = bxGuardBegin(p->bx, &p->err);
   bxRolloutCatchUp(pHome, 0, &p->err);
   bxExec(pHome, bxSqlRolloutSearch, &p->err);
-  bxDo(pHome, zFill, &p->err, "");
-  bxLetGo(p->bx, pHold, &p->err);
+  bxStmtExec(pHome, zFill, &p->err, "");
+  bxGuardEnd(p->bx, pHold, &p->err);
   explainHost(&p->err);
-  bxReturnInt(
-      p, bxNumber(pHome, "SELECT count(*) FROM main.rollout_fts", &p->err));
+  bxReturnInt(p,
+      bxQueryNumber(pHome, "SELECT count(*) FROM main.rollout_fts", &p->err));
 }
 
 /* The index keeps the parts of deleted texts, unless it is told not to, which
@@ -130,7 +131,7 @@ void bxRolloutSearchInstall(BxCall *p) {
 void bxRolloutErase(BxStmts *p, int bDone, BxErr *pErr) {
   int bSecure = sqlite3_libversion_number() >= 3042000;
   if (bDone) bxRolloutCatchUp(p, 0, pErr);
-  if (bDone == bSecure || bxNumber(p, HAS_INDEX, pErr) == 0) return;
+  if (bDone == bSecure || bxQueryNumber(p, HAS_INDEX, pErr) == 0) return;
   bxExec(p,
       bSecure ? "INSERT INTO main.rollout_fts(rollout_fts, rank)"
                 " VALUES('secure-delete', 1)"
@@ -139,7 +140,7 @@ void bxRolloutErase(BxStmts *p, int bDone, BxErr *pErr) {
 }
 
 void bxRolloutSearchRemove(BxCall *p) {
-  BxStmts *pHome = bxRolloutHome(p->bx, &p->err);
+  BxStmts *pHome = bxRolloutSchema(p->bx, &p->err);
   i64 bThere;
   if (pHome == 0) return;
   if (p->pCtx == 0) {
@@ -149,7 +150,7 @@ void bxRolloutSearchRemove(BxCall *p) {
   }
   bxExec(pHome, zLock, &p->err);
   p->bx->nForeign++;
-  bThere = bxNumber(pHome, HAS_INDEX, &p->err);
+  bThere = bxQueryNumber(pHome, HAS_INDEX, &p->err);
   bxExec(pHome, zSearchRemove, &p->err);
   explainHost(&p->err);
   bxReturnInt(p, bThere);
@@ -173,7 +174,7 @@ void bxRolloutSearchRemove(BxCall *p) {
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   const char *z = bxText(apArg[0], "query", 10000, 0, pErr);
   i64 nRow = apArg[1] != 0 ? bxInt(apArg[1], "limit", 1, 1000000000, pErr) : 50;
-  BxStmts *p = bxRolloutHome(bx, pErr);
+  BxStmts *p = bxRolloutSchema(bx, pErr);
   sqlite3_stmt *pStmt;
   i64 nChar = 0;
   const char *zChar;
@@ -186,7 +187,7 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
         "longer text",
         z);
   }
-  if (p != 0 && bxNumber(p, HAS_INDEX, pErr) == 0) {
+  if (p != 0 && bxQueryNumber(p, HAS_INDEX, pErr) == 0) {
     bxFail(pErr, SQLITE_ERROR,
         "SearchError: the search is not installed; SELECT "
         "rollout_search_install() to create its index");

@@ -9,7 +9,7 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-void bxRolloutUsageFree(RolloutTale *p) {
+void bxRolloutUsageFree(RolloutDerive *p) {
   i64 i;
   for (i = 0; i < p->nUsage; i++) {
     sqlite3_free(p->aUsage[i].zCall);
@@ -19,23 +19,24 @@ void bxRolloutUsageFree(RolloutTale *p) {
 }
 
 /* The text at a place, as a part of an id; NULL if there is none. */
-static char *textAt(RolloutTale *p, const char *zPath1) {
+static char *textAt(RolloutDerive *p, const char *zPath1) {
   const BxTree *pTree = &p->pJson->tree;
   int i = bxRolloutPlace(p->pJson, zPath1);
   char cKind = i < 0 ? 'n' : BX_TREE_KIND(pTree, i);
   if (cKind == 'n') return 0;
-  if (cKind == '"') return bxPlaceText(pTree, i, p->pErr);
+  if (cKind == '"') return bxTreeString(pTree, i, p->pErr);
   return bxPrintf(
       p->pErr, "%.*s", pTree->a[i].nByte, pTree->z + pTree->a[i].iAt);
 }
 
 /* The node of an object at a place, or -1. */
-static int objectAt(RolloutTale *p, const char *zPath1) {
+static int objectAt(RolloutDerive *p, const char *zPath1) {
   int i = bxRolloutPlace(p->pJson, zPath1);
   return i >= 0 && BX_TREE_KIND(&p->pJson->tree, i) == '{' ? i : -1;
 }
 
-void bxRolloutTellUsage(RolloutTale *p, const BxPlace *pPlace, i64 iSequence) {
+void bxRolloutDeriveUsage(
+    RolloutDerive *p, const BxPlace *pPlace, i64 iSequence) {
   const BxTree *pTree = &p->pJson->tree;
   char *const *az = pPlace->az;
   int iNode = objectAt(p, az[BX_PLACE_AT]), iTotal, iCost;
@@ -55,7 +56,7 @@ void bxRolloutTellUsage(RolloutTale *p, const BxPlace *pPlace, i64 iSequence) {
   if (pTokens->nCacheWrite1h > pTokens->nCacheWrite) {
     pTokens->nCacheWrite1h = pTokens->nCacheWrite;
   }
-  a = bxAdd(&p->aUsage, &p->nUsage, &p->nUsageAlloc, sizeof(*a), p->pErr);
+  a = bxArrayAdd(&p->aUsage, &p->nUsage, &p->nUsageAlloc, sizeof(*a), p->pErr);
   if (a == 0) return;
   /* what tells the call from others: the totals as they are written, or its ids */
   iTotal = objectAt(p, az[BX_PLACE_OTHER]);
@@ -99,7 +100,7 @@ static const char zPutCall[] =
     "reasoning = excluded.reasoning WHERE excluded.output > output";
 
 /* The root of the forks to which the conversation belongs, to sqlite3_free(). */
-static char *readFamily(RolloutTale *p, BxErr *pErr) {
+static char *readFamily(RolloutDerive *p, BxErr *pErr) {
   static const char zFamily[] =
       "SELECT iif(a.forked_from IS NULL, h.id, "
       "(WITH RECURSIVE up(id, steps) AS (SELECT h.id, 0 UNION "
@@ -113,8 +114,8 @@ static char *readFamily(RolloutTale *p, BxErr *pErr) {
   sqlite3_stmt *pRow = bxStmt(p->pHome, zFamily, pErr);
   char *z = 0;
   bxBind(pRow, pErr, "i", p->no);
-  if (bxRow(pRow, pErr)) z = bxColumnCopy(pRow, 0, pErr);
-  bxDone(pRow, pErr);
+  if (bxStep(pRow, pErr)) z = bxColumnCopy(pRow, 0, pErr);
+  bxReset(pRow, pErr);
   return z;
 }
 
@@ -125,7 +126,7 @@ static char *callOf(const RolloutUsage *p, const char *zRoot, BxErr *pErr) {
                    : bxPrintf(pErr, "%s", p->zCall);
 }
 
-i64 bxRolloutUsageDiffers(RolloutTale *p, BxErr *pErr) {
+i64 bxRolloutUsageDiffers(RolloutDerive *p, BxErr *pErr) {
   static const char zIsThere[] =
       "SELECT EXISTS (SELECT 1 FROM main.rollout_calls AS c "
       "WHERE c.call = coalesce(?2, '#' || ?1) AND c.output >= ?6 "
@@ -137,7 +138,7 @@ i64 bxRolloutUsageDiffers(RolloutTale *p, BxErr *pErr) {
     const RolloutUsage *pUsage = &p->aUsage[i];
     const BxTokens *a = &pUsage->tokens;
     char *zCall = callOf(pUsage, zRoot, pErr);
-    if (!bxAsk(p->pHome, zIsThere, pErr, "itiiiii",
+    if (!bxQueryInt(p->pHome, zIsThere, pErr, "itiiiii",
             bxRolloutKey(p->no, pUsage->iSequence), zCall, a->nInput,
             a->nCacheWrite, a->nCacheRead, a->nOutput, a->nCacheWrite1h)) {
       iFound = pUsage->iSequence;
@@ -148,7 +149,7 @@ i64 bxRolloutUsageDiffers(RolloutTale *p, BxErr *pErr) {
   return iFound;
 }
 
-void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr) {
+void bxRolloutUsagePut(RolloutDerive *p, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   char *zRoot = 0;
   i64 i;
@@ -166,7 +167,7 @@ void bxRolloutUsagePut(RolloutTale *p, BxErr *pErr) {
     if (pErr->rc == SQLITE_OK && pUsage->bCost) {
       sqlite3_bind_double(pStmt, 9, pUsage->rCost);
     }
-    bxRun(pStmt, pErr);
+    bxStmtRun(pStmt, pErr);
     sqlite3_free(zOwned);
   }
   sqlite3_free(zRoot);

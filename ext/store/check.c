@@ -28,39 +28,39 @@ typedef struct StoreCheck {
   BxErr err;
 } StoreCheck;
 
-char *bxStoreConcerned(BxStmts *p, i64 iPack, BxErr *pErr) {
+char *bxStoreKeysOfPack(BxStmts *p, i64 iPack, BxErr *pErr) {
   enum { MOST = 5 };
   sqlite3_stmt *pNamed = bxPrepare(p, bxStoreBodies(p, pErr)->zNamed, pErr);
   sqlite3_stmt *pTexts =
       bxPrepare(p, "SELECT text, recipe FROM main.store__texts", pErr);
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   i64 i, nKey = 0;
-  while (bxRow(pTexts, pErr)) {
+  while (bxStep(pTexts, pErr)) {
     BxErr err = {SQLITE_OK, 0}; /* a recipe that is damaged names no pack */
-    Recipe recipe = {0, 0, 0, 0};
+    Manifest recipe = {0, 0, 0, 0};
     const void *z = sqlite3_column_blob(pTexts, 1);
-    bxRecipeDecode(&recipe, z, sqlite3_column_bytes(pTexts, 1), &err);
+    bxManifestDecode(&recipe, z, sqlite3_column_bytes(pTexts, 1), &err);
     for (i = 0; i < recipe.n && recipe.a[i].iPack != iPack; i++) {
     }
     if (i < recipe.n) {
       bxBind(pNamed, pErr, "i", sqlite3_column_int64(pTexts, 0));
-      while (bxRow(pNamed, pErr)) {
+      while (bxStep(pNamed, pErr)) {
         char *zKey = bxShow(sqlite3_column_value(pNamed, 1));
-        if (++nKey <= MOST && bxGot(zKey, pErr) != 0) {
+        if (++nKey <= MOST && bxCheckMem(zKey, pErr) != 0) {
           sqlite3_str_appendf(pOut, "%s%s", nKey > 1 ? ", " : "", zKey);
         }
         sqlite3_free(zKey);
       }
-      bxDone(pNamed, pErr);
+      bxReset(pNamed, pErr);
     }
-    bxClear(&err);
-    bxRecipeFree(&recipe);
+    bxErrClear(&err);
+    bxManifestFree(&recipe);
   }
   sqlite3_finalize(pTexts);
   sqlite3_finalize(pNamed);
   if (nKey > MOST) sqlite3_str_appendf(pOut, " and %lld more", nKey - MOST);
   if (nKey == 0) sqlite3_str_appendall(pOut, "none");
-  return bxFinish(pOut, pErr);
+  return bxStrFinish(pOut, pErr);
 }
 
 /* Reports an error of one row as a problem, with those that it concerns. */
@@ -68,28 +68,28 @@ static void told(StoreCheck *c, const char *zObject, BxErr *pErr) {
   if ((pErr->rc & 0xff) == SQLITE_CORRUPT && pErr->zMsg != 0) {
     c->nProblem++;
     bxProblem(c->pOut, zObject, "%s", pErr->zMsg);
-    bxClear(pErr);
+    bxErrClear(pErr);
   }
-  bxPass(&c->err, pErr);
+  bxErrMove(&c->err, pErr);
 }
 
 /* Reads a pack and its list, and hashes its pieces. */
 static void checkPack(StoreCheck *c, i64 iPack) {
   BxErr err = {SQLITE_OK, 0};
-  Checked *a = bxAdd(&c->a, &c->n, &c->nAlloc, sizeof(*a), &c->err);
+  Checked *a = bxArrayAdd(&c->a, &c->n, &c->nAlloc, sizeof(*a), &c->err);
   const Pack *pPack;
   i64 i;
   if (a == 0) return;
   bxListRead(c->p, iPack, &a->list, &err);
   a->list.iPack = iPack;
-  a->aUse = bxNew((size_t)a->list.n * sizeof(*a->aUse) + 1, &err);
+  a->aUse = bxZalloc((size_t)a->list.n * sizeof(*a->aUse) + 1, &err);
   pPack = bxPackRead(c->p, iPack, STORE_ALL, &err);
   if (pPack != 0 && a->list.n > 0) {
-    a->aHash = bxNew((size_t)a->list.n * STORE_HASH, &err);
+    a->aHash = bxZalloc((size_t)a->list.n * STORE_HASH, &err);
   }
   for (i = 0; a->aHash != 0 && i < a->list.n && err.rc == SQLITE_OK; i++) {
     i64 nByte = a->list.a[i].nByte;
-    const unsigned char *z = bxPackPiece(pPack, i, nByte);
+    const unsigned char *z = bxPackChunk(pPack, i, nByte);
     if (z == 0) bxListChanged(iPack, &err);
     if (z != 0 && nByte > 0) {
       bxDigestTwo(z, (size_t)nByte, "", 0, a->aHash[i]);
@@ -128,13 +128,13 @@ static void countUses(StoreCheck *c, const TextRow *pRow, BxErr *pErr) {
 static void checkStored(StoreCheck *c) {
   sqlite3_stmt *pStmt =
       bxPrepare(c->p, "SELECT text FROM main.store__texts", &c->err);
-  while (c->nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &c->err)) {
+  while (c->nProblem < BX_MAX_PROBLEMS && bxStep(pStmt, &c->err)) {
     BxErr err = {SQLITE_OK, 0};
     TextRow row;
     if (bxTextRowFind(c->p, sqlite3_column_int64(pStmt, 0), &row, &err)) {
       countUses(c, &row, &err);
     }
-    bxRecipeFree(&row.recipe);
+    bxManifestFree(&row.recipe);
     told(c, "store__texts", &err);
   }
   sqlite3_finalize(pStmt);
@@ -175,11 +175,11 @@ static void checkReference(
              memcmp(aHash, row.aMark, STORE_MARK) != 0) {
     zWhat = "names a text that has another hash";
   }
-  bxRecipeFree(&row.recipe);
+  bxManifestFree(&row.recipe);
   if (zWhat != 0) {
     char *zKey = bxShow(sqlite3_column_value(pStmt, 1));
     c->nProblem++;
-    if (bxGot(zKey, pErr) != 0) {
+    if (bxCheckMem(zKey, pErr) != 0) {
       bxProblem(c->pOut, zBodies, "a reference in row %s %s", zKey, zWhat);
     }
     sqlite3_free(zKey);
@@ -194,12 +194,12 @@ static void checkUnused(StoreCheck *c) {
       "SELECT text FROM main.store__texts WHERE text NOT IN"
       " (SELECT text FROM main.store_dropped)",
       &c->err);
-  while (c->nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &c->err)) {
+  while (c->nProblem < BX_MAX_PROBLEMS && bxStep(pStmt, &c->err)) {
     i64 iText = sqlite3_column_int64(pStmt, 0);
     int bNamed = 0;
     bxBind(pNamed, &c->err, "i", iText);
-    while (bxRow(pNamed, &c->err)) bNamed = 1;
-    bxDone(pNamed, &c->err);
+    while (bxStep(pNamed, &c->err)) bNamed = 1;
+    bxReset(pNamed, &c->err);
     if (bNamed || c->err.rc != SQLITE_OK) continue;
     c->nProblem++;
     bxProblem(c->pOut, "store__texts",
@@ -217,17 +217,17 @@ void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
   const BxBodies *pBodies;
   sqlite3_stmt *pStmt;
   i64 i, k;
-  if (!bxNumber(p,
+  if (!bxQueryNumber(p,
           "SELECT EXISTS (SELECT 1 FROM main.store__uses) OR EXISTS "
           "(SELECT 1 FROM main.store__texts)",
           &c.err)) {
-    bxUnchecked(pOut, "store__state", &c.err);
+    bxProblemError(pOut, "store__state", &c.err);
     return;
   }
   pBodies = bxStoreBodies(p, &c.err);
   pStmt =
       bxPrepare(p, "SELECT pack FROM main.store__uses ORDER BY pack", &c.err);
-  while (bxRow(pStmt, &c.err)) checkPack(&c, sqlite3_column_int64(pStmt, 0));
+  while (bxStep(pStmt, &c.err)) checkPack(&c, sqlite3_column_int64(pStmt, 0));
   sqlite3_finalize(pStmt);
   checkStored(&c);
   for (i = 0; i < c.n; i++) {
@@ -242,7 +242,7 @@ void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
     }
   }
   pStmt = bxPrepare(p, pBodies->zAll, &c.err);
-  while (c.nProblem < BX_MAX_PROBLEMS && bxRow(pStmt, &c.err)) {
+  while (c.nProblem < BX_MAX_PROBLEMS && bxStep(pStmt, &c.err)) {
     checkReference(&c, pBodies->zTable, pStmt, &err);
     told(&c, pBodies->zTable, &err);
   }
@@ -254,11 +254,11 @@ void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
     sqlite3_free(c.a[i].aHash);
   }
   sqlite3_free(c.a);
-  bxUnchecked(pOut, "store__state", &c.err);
+  bxProblemError(pOut, "store__state", &c.err);
 }
 
 void bxStoreLeave(BxStmts *p, BxErr *pErr) {
-  i64 n = bxNumber(p, "SELECT count(*) FROM main.store__texts", pErr);
+  i64 n = bxQueryNumber(p, "SELECT count(*) FROM main.store__texts", pErr);
   if (n == 0) return;
   bxFail(pErr, SQLITE_CONSTRAINT,
       "NotEmptyError: the body store of schema %s has %lld texts that rows "

@@ -39,7 +39,7 @@ SQLITE_EXTENSION_INIT3
 #define LATE ((uint64_t)0x3ff << 54)  /* 10 bits after it */
 
 /* The numbers are those of splitmix64, from 1 on. */
-void bxGearInit(Gear *p) {
+void bxChunkerInit(Chunker *p) {
   uint64_t u = 1;
   int i;
   for (i = 0; i < 256; i++) {
@@ -50,7 +50,7 @@ void bxGearInit(Gear *p) {
   }
 }
 
-i64 bxGearCut(const Gear *p, const unsigned char *z, i64 n, int *pbEnd) {
+i64 bxChunkerCut(const Chunker *p, const unsigned char *z, i64 n, int *pbEnd) {
   i64 i = STORE_PIECE_MIN;
   i64 nUsual = n < USUAL ? n : USUAL;
   i64 nMost = n < STORE_PIECE_MAX ? n : STORE_PIECE_MAX;
@@ -76,7 +76,7 @@ void bxTextHashBegin(SHA256_CTX *p, int eType) {
   SHA256_Update(p, &c, 1);
 }
 
-i64 bxPieceKey(const unsigned char aHash[8]) {
+i64 bxChunkKey(const unsigned char aHash[8]) {
   uint64_t u = 0;
   int i;
   for (i = 0; i < 8; i++) u = u << 8 | aHash[i];
@@ -119,7 +119,7 @@ int bxBytesRoom(Bytes *p, i64 n, BxErr *pErr) {
   unsigned char *a;
   if (pErr->rc != SQLITE_OK || n <= p->nAlloc) return pErr->rc == SQLITE_OK;
   if (nNew < n) nNew = n;
-  a = bxGot(sqlite3_realloc64(p->a, (sqlite3_uint64)nNew), pErr);
+  a = bxCheckMem(sqlite3_realloc64(p->a, (sqlite3_uint64)nNew), pErr);
   if (a == 0) return 0;
   p->a = a;
   p->nAlloc = nNew;
@@ -185,7 +185,7 @@ void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
           p->iPack);
       return;
     }
-    a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
+    a = bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
     if (a == 0) return;
     a->nByte = (uint32_t)nByte;
     a->nUse = (uint32_t)nUse;
@@ -205,12 +205,12 @@ void bxListFree(List *p) {
   memset(p, 0, sizeof(*p));
 }
 
-void bxRecipeFree(Recipe *p) {
+void bxManifestFree(Manifest *p) {
   sqlite3_free(p->a);
   memset(p, 0, sizeof(*p));
 }
 
-void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr) {
+void bxManifestDecode(Manifest *p, const unsigned char *z, i64 n, BxErr *pErr) {
   const unsigned char *zEnd = z != 0 ? z + n : 0;
   i64 iPack = 0;
   p->eType = n > 0 ? *z++ : 0;
@@ -225,7 +225,7 @@ void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr) {
       break;
     }
     iPack = (i64)((uint64_t)iPack + (uint64_t)(uMove & 1 ? -iMove - 1 : iMove));
-    a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
+    a = bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
     if (a == 0) return;
     a->iPack = iPack;
     a->iFirst = (i64)uFirst;
@@ -237,7 +237,7 @@ void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr) {
   }
 }
 
-void bxRecipeEncode(const Recipe *p, Bytes *pOut, BxErr *pErr) {
+void bxManifestEncode(const Manifest *p, Bytes *pOut, BxErr *pErr) {
   unsigned char c = (unsigned char)p->eType;
   i64 i, iPack = 0;
   bxBytesAdd(pOut, &c, 1, pErr);
@@ -251,13 +251,13 @@ void bxRecipeEncode(const Recipe *p, Bytes *pOut, BxErr *pErr) {
   }
 }
 
-void bxRecipeAdd(Recipe *p, i64 iPack, i64 iPiece, BxErr *pErr) {
+void bxManifestAdd(Manifest *p, i64 iPack, i64 iPiece, BxErr *pErr) {
   Range *a = p->n > 0 ? &p->a[p->n - 1] : 0;
   if (a != 0 && a->iPack == iPack && a->iFirst + a->nPiece == iPiece) {
     a->nPiece++;
     return;
   }
-  a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
+  a = bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
   if (a == 0) return;
   a->iPack = iPack;
   a->iFirst = iPiece;

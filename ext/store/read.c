@@ -28,7 +28,7 @@ typedef struct PackReader {
   Pack a[READER_PACKS];
   i64 iClock;
   void *pZip; /* bxStoreZip() */
-  Met *pMet;
+  Seen *pMet;
 } PackReader;
 
 static void freeReader(void *pArg) {
@@ -41,13 +41,13 @@ static void freeReader(void *pArg) {
   }
   ZSTD_freeDCtx(p->pUnzip);
   ZSTD_freeCCtx(p->pZip);
-  bxMetFree(p->pMet);
+  bxSeenFree(p->pMet);
   sqlite3_free(p);
 }
 
 static PackReader *readerOf(Bx *bx, BxErr *pErr) {
-  BxSlot *pSlot = bxSlot(bx, "store");
-  if (pSlot->p == 0) pSlot->p = bxNew(sizeof(PackReader), pErr);
+  BxDomainData *pSlot = bxDomainData(bx, "store");
+  if (pSlot->p == 0) pSlot->p = bxZalloc(sizeof(PackReader), pErr);
   if (pSlot->p != 0) pSlot->xFree = freeReader;
   return pSlot->p;
 }
@@ -57,9 +57,9 @@ void **bxStoreZip(Bx *bx, BxErr *pErr) {
   return p != 0 ? &p->pZip : 0;
 }
 
-Met *bxStoreMet(Bx *bx, BxErr *pErr) {
+Seen *bxStoreSeen(Bx *bx, BxErr *pErr) {
   PackReader *p = readerOf(bx, pErr);
-  if (p != 0 && p->pMet == 0) p->pMet = bxMetNew(pErr);
+  if (p != 0 && p->pMet == 0) p->pMet = bxSeenNew(pErr);
   return p != 0 ? p->pMet : 0;
 }
 
@@ -67,7 +67,7 @@ const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr) {
   const BxDomain *pDomain = p->bx->aDomain, *pEnd = pDomain + p->bx->nDomain;
   while (pDomain < pEnd && pDomain->pBodies == 0) pDomain++;
   assert(pDomain < pEnd);
-  if (pErr->rc == SQLITE_OK && !bxIsThere(p->bx, p->zDb, pDomain->zTable)) {
+  if (pErr->rc == SQLITE_OK && !bxTableExists(p->bx, p->zDb, pDomain->zTable)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotInstalledError: schema %s has no rows whose texts the store has; "
         "run SELECT blackbox_install(%Q, '%s')",
@@ -76,13 +76,13 @@ const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr) {
   return pDomain->pBodies;
 }
 
-BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
+BxStmts *bxStoreSchema(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
   const char *zDb;
-  if (pDb == 0) return bxHome(bx, "store", pErr);
+  if (pDb == 0) return bxDomainSchema(bx, "store", pErr);
   zDb = bxText(pDb, "schema", 1000, 0, pErr);
   if (zDb == 0) return 0;
-  bxRefuseEarlier(bx, zDb, pErr);
-  if (!bxCarries(bx, zDb, "store", pErr)) {
+  bxRefuseOldFile(bx, zDb, pErr);
+  if (!bxSchemaHasDomain(bx, zDb, "store", pErr)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotInstalledError: schema %s has no body store; run SELECT "
         "blackbox_install(%Q)",
@@ -95,11 +95,11 @@ static void failPack(BxStmts *p, i64 iPack, const char *zWhy, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   char *zKeys;
   if (pErr->rc != SQLITE_OK) return;
-  zKeys = bxStoreConcerned(p, iPack, &err);
+  zKeys = bxStoreKeysOfPack(p, iPack, &err);
   if (err.rc == SQLITE_NOMEM || err.rc == SQLITE_INTERRUPT) {
-    bxPass(pErr, &err);
+    bxErrMove(pErr, &err);
   }
-  bxClear(&err);
+  bxErrClear(&err);
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: pack %lld of the body store in schema %s %s; the "
       "rows concerned: %s; all others can be read, SELECT * FROM "
@@ -117,15 +117,15 @@ void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
   memset(pOut, 0, sizeof(*pOut));
   pOut->iPack = iPack;
   bxBind(pStmt, pErr, "i", iPack);
-  bThere = bxRow(pStmt, pErr);
+  bThere = bxStep(pStmt, pErr);
   if (bThere) {
     const unsigned char *z = sqlite3_column_blob(pStmt, 0);
     pOut->nStored = sqlite3_column_bytes(pStmt, 0);
-    if (z == 0 && pOut->nStored > 0) bxGot(0, pErr);
+    if (z == 0 && pOut->nStored > 0) bxCheckMem(0, pErr);
     pOut->iToken = sqlite3_column_int64(pStmt, 1);
     bxListDecode(pOut, z, pOut->nStored, pErr);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (!bThere) failPack(p, iPack, "has no list", pErr);
 }
 
@@ -163,7 +163,7 @@ static int fillPack(
   int bWhole = 0;
   bxListRead(p, pPack->iPack, &list, pErr);
   if (pErr->rc == SQLITE_OK && list.n >= pPack->nPieceAlloc) {
-    uint32_t *a = bxGot(
+    uint32_t *a = bxCheckMem(
         sqlite3_realloc64(pPack->aAt, ((sqlite3_uint64)list.n + 1) * 4), pErr);
     if (a != 0) {
       pPack->aAt = a;
@@ -184,14 +184,14 @@ static int fillPack(
   nWant = nPiece < pPack->nPiece ? pPack->aAt[nPiece] : pPack->nByte;
   pStmt = bxStmt(p, "SELECT data FROM main.store__packs WHERE pack = ?1", pErr);
   bxBind(pStmt, pErr, "i", pPack->iPack);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     const void *pData = sqlite3_column_blob(pStmt, 0);
     int n = sqlite3_column_bytes(pStmt, 0);
-    if (pData == 0 && n > 0) bxGot(0, pErr);
+    if (pData == 0 && n > 0) bxCheckMem(0, pErr);
     bWhole =
         pErr->rc == SQLITE_OK && unzip(pUnzip, pPack, pData, (size_t)n, nWant);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   return bWhole && pErr->rc == SQLITE_OK;
 }
 
@@ -202,8 +202,9 @@ static const char *readPack(
   Pack *pPack;
   i64 iToken;
   int i, bHere = 0;
-  if (pReader != 0 && pReader->pUnzip == 0) pReader->pUnzip = bxUnzipNew(pErr);
-  iToken = bxAsk(p,
+  if (pReader != 0 && pReader->pUnzip == 0)
+    pReader->pUnzip = bxZstdDecompressor(pErr);
+  iToken = bxQueryInt(p,
       "SELECT coalesce((SELECT token FROM main.store__packs WHERE pack = ?1),"
       " -2)",
       pErr, "i", iPack);
@@ -249,12 +250,12 @@ const Pack *bxPackTry(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr) {
   const Pack *pPack = 0;
   if (pErr->rc != SQLITE_OK) return 0;
   if (readPack(p, iPack, nPiece, &pPack, &err) != 0) pPack = 0;
-  if (err.rc == SQLITE_CORRUPT_VTAB) bxClear(&err);
-  bxPass(pErr, &err);
+  if (err.rc == SQLITE_CORRUPT_VTAB) bxErrClear(&err);
+  bxErrMove(pErr, &err);
   return pErr->rc == SQLITE_OK ? pPack : 0;
 }
 
-const unsigned char *bxPackPiece(const Pack *p, i64 iPiece, i64 nByte) {
+const unsigned char *bxPackChunk(const Pack *p, i64 iPiece, i64 nByte) {
   i64 iAt;
   if (iPiece >= p->nPiece) return 0;
   iAt = p->aAt[iPiece];
@@ -278,7 +279,7 @@ int bxTextRowFind(BxStmts *p, i64 iText, TextRow *pOut, BxErr *pErr) {
   memset(pOut, 0, sizeof(*pOut));
   pOut->iText = iText;
   bxBind(pStmt, pErr, "i", iText);
-  bThere = bxRow(pStmt, pErr);
+  bThere = bxStep(pStmt, pErr);
   if (bThere) {
     const void *pMark = sqlite3_column_blob(pStmt, 2), *pRecipe;
     pOut->nByte = sqlite3_column_int64(pStmt, 0);
@@ -287,11 +288,11 @@ int bxTextRowFind(BxStmts *p, i64 iText, TextRow *pOut, BxErr *pErr) {
       memcpy(pOut->aMark, pMark, STORE_MARK);
     }
     pRecipe = sqlite3_column_blob(pStmt, 3);
-    if (pRecipe == 0 && sqlite3_column_bytes(pStmt, 3) > 0) bxGot(0, pErr);
-    bxRecipeDecode(
+    if (pRecipe == 0 && sqlite3_column_bytes(pStmt, 3) > 0) bxCheckMem(0, pErr);
+    bxManifestDecode(
         &pOut->recipe, pRecipe, sqlite3_column_bytes(pStmt, 3), pErr);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   return bThere && pErr->rc == SQLITE_OK;
 }
 
@@ -308,7 +309,7 @@ unsigned char *bxTextRowRead(BxStmts *p, const TextRow *pRow, BxErr *pErr) {
   if (pRow->nByte < 0 || pRow->nByte > 0x7fffffff)
     failText(p, pRow->iText, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  z = bxGot(sqlite3_malloc64((sqlite3_uint64)pRow->nByte + 1), pErr);
+  z = bxCheckMem(sqlite3_malloc64((sqlite3_uint64)pRow->nByte + 1), pErr);
   for (i = 0; i < pRow->recipe.n && pErr->rc == SQLITE_OK; i++) {
     const Range *pRange = &pRow->recipe.a[i];
     i64 iEnd = pRange->iFirst + pRange->nPiece, nPart;
@@ -346,7 +347,7 @@ static int hasText(BxStmts *p, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
       memcmp(pRow->aMark, pRef->aHash, STORE_MARK) == 0) {
     return 1;
   }
-  bxRecipeFree(&pRow->recipe);
+  bxManifestFree(&pRow->recipe);
   return 0;
 }
 
@@ -356,16 +357,17 @@ BxStmts *bxRefFind(Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   memset(pRow, 0, sizeof(*pRow));
   if (pErr->rc != SQLITE_OK) return 0;
-  p = bxHome(bx, "store", &err); /* fails if there is none, or if two have it */
-  if (err.rc == SQLITE_ERROR) bxClear(&err);
-  bxPass(pErr, &err);
+  p = bxDomainSchema(
+      bx, "store", &err); /* fails if there is none, or if two have it */
+  if (err.rc == SQLITE_ERROR) bxErrClear(&err);
+  bxErrMove(pErr, &err);
   if (p != 0 && hasText(p, pRef, pRow, pErr)) return p;
   if (pErr->rc != SQLITE_OK) return 0;
-  pStmt = bxPlain(bx->db, "PRAGMA database_list", pErr);
-  while (pFound == 0 && bxRow(pStmt, pErr)) {
+  pStmt = bxPrepareSql(bx->db, "PRAGMA database_list", pErr);
+  while (pFound == 0 && bxStep(pStmt, pErr)) {
     const char *zDb = bxColumnText(pStmt, 1, pErr);
     if (zDb == 0 || strcmp(zDb, "temp") == 0) continue;
-    if (!bxCarries(bx, zDb, "store", pErr)) continue;
+    if (!bxSchemaHasDomain(bx, zDb, "store", pErr)) continue;
     p = bxSchema(bx, zDb, pErr);
     if (p != 0 && hasText(p, pRef, pRow, pErr)) pFound = p;
   }
@@ -395,5 +397,5 @@ void bxStoreText(BxCall *p) {
           p->pCtx, z, (sqlite3_uint64)row.nByte, sqlite3_free);
     }
   }
-  bxRecipeFree(&row.recipe);
+  bxManifestFree(&row.recipe);
 }

@@ -22,14 +22,14 @@ extern const char bxSqlStore[];
 #define STORE_PIECE_MIN 512
 #define STORE_PIECE_MAX 8192
 
-typedef struct Gear {
+typedef struct Chunker {
   uint64_t a[256]; /* a random number for each byte */
-} Gear;
+} Chunker;
 
-void bxGearInit(Gear *p);
+void bxChunkerInit(Chunker *p);
 /* The length of the piece with which n bytes begin. *pbEnd: the end of the text
 ** ended it, so that more bytes could make it longer. */
-i64 bxGearCut(const Gear *p, const unsigned char *z, i64 n, int *pbEnd);
+i64 bxChunkerCut(const Chunker *p, const unsigned char *z, i64 n, int *pbEnd);
 
 #define STORE_HASH 32 /* bytes of a hash */
 #define STORE_MARK 8  /* bytes of it in store__texts */
@@ -38,7 +38,7 @@ i64 bxGearCut(const Gear *p, const unsigned char *z, i64 n, int *pbEnd);
 ** SQLITE_BLOB) and of the SHA-256 of each of its pieces. */
 void bxTextHashBegin(SHA256_CTX *p, int eType);
 /* The key of a piece in store__pieces: the beginning of its hash. */
-i64 bxPieceKey(const unsigned char aHash[8]);
+i64 bxChunkKey(const unsigned char aHash[8]);
 /* The checksum that each read compares. */
 i64 bxTextSum(const unsigned char *z, i64 n);
 
@@ -88,20 +88,20 @@ typedef struct Range {
   i64 iPack, iFirst, nPiece;
 } Range;
 
-typedef struct Recipe {
+typedef struct Manifest {
   int eType;
   i64 n, nAlloc;
   Range *a;
-} Recipe;
+} Manifest;
 
 void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr);
 void bxListEncode(const List *p, Bytes *pOut, BxErr *pErr);
 void bxListFree(List *p);
-void bxRecipeFree(Recipe *p);
-void bxRecipeDecode(Recipe *p, const unsigned char *z, i64 n, BxErr *pErr);
-void bxRecipeEncode(const Recipe *p, Bytes *pOut, BxErr *pErr);
+void bxManifestFree(Manifest *p);
+void bxManifestDecode(Manifest *p, const unsigned char *z, i64 n, BxErr *pErr);
+void bxManifestEncode(const Manifest *p, Bytes *pOut, BxErr *pErr);
 /* Adds one piece, to the last range if it follows there. */
-void bxRecipeAdd(Recipe *p, i64 iPack, i64 iPiece, BxErr *pErr);
+void bxManifestAdd(Manifest *p, i64 iPack, i64 iPiece, BxErr *pErr);
 
 /* read.c */
 /* Most bytes of pieces in a pack; and in one to which a few rows are added. */
@@ -127,16 +127,16 @@ typedef struct Pack {
 
 /* What is kept between calls that concern a few rows: a context of zstd, where it is
 ** or is to be, and what was met (write.c). */
-typedef struct Met Met;
+typedef struct Seen Seen;
 void **bxStoreZip(Bx *bx, BxErr *pErr);
-Met *bxStoreMet(Bx *bx, BxErr *pErr);
-Met *bxMetNew(BxErr *pErr);
-void bxMetFree(Met *p);
+Seen *bxStoreSeen(Bx *bx, BxErr *pErr);
+Seen *bxSeenNew(BxErr *pErr);
+void bxSeenFree(Seen *p);
 
 /* The domain whose values the store of p's schema has. Fails if it is not there. */
 const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr);
 /* The schema whose store is meant: the one that is named, or the home. */
-BxStmts *bxStoreHome(Bx *bx, sqlite3_value *pDb, BxErr *pErr);
+BxStmts *bxStoreSchema(Bx *bx, sqlite3_value *pDb, BxErr *pErr);
 /* Reads the first nPiece pieces of a pack. NULL on error; CorruptedDataError if they
 ** are damaged. */
 const Pack *bxPackRead(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr);
@@ -144,7 +144,7 @@ const Pack *bxPackRead(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr);
 const Pack *bxPackTry(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr);
 /* The bytes of a piece, if the pack as it was read has it, with this length; NULL
 ** otherwise: the list may have been changed without its pack. */
-const unsigned char *bxPackPiece(const Pack *p, i64 iPiece, i64 nByte);
+const unsigned char *bxPackChunk(const Pack *p, i64 iPiece, i64 nByte);
 /* The error if it is needed. */
 void bxListChanged(i64 iPack, BxErr *pErr);
 /* Reads the list of a pack. */
@@ -153,7 +153,7 @@ void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr);
 typedef struct TextRow {
   i64 iText, nByte, iSum;
   unsigned char aMark[STORE_MARK];
-  Recipe recipe;
+  Manifest recipe;
 } TextRow;
 /* Whether there is such a row. Free its recipe in any case. */
 int bxTextRowFind(BxStmts *p, i64 iText, TextRow *pOut, BxErr *pErr);
@@ -168,11 +168,11 @@ void bxStoreText(BxCall *p); /* store_text() */
 /* write.c */
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr);
 /* Writes the bytes of a pack, or adds those from iFrom on. *pnKept grows by what they
-** take. *ppZip: a context of zstd, or NULL at first; bxZipFree() frees it. Returns the
+** take. *ppZip: a context of zstd, or NULL at first; bxZstdFree() frees it. Returns the
 ** new token. */
 i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
     i64 iFrom, i64 *pnKept, BxErr *pErr);
-void bxZipFree(void *pZip);
+void bxZstdFree(void *pZip);
 /* Adds to the totals of store__state. */
 void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,
     i64 nPieceByte, i64 nKept, BxErr *pErr);
@@ -184,9 +184,9 @@ void bxStoreTend(BxCall *p);  /* store_tend() */
 
 /* check.c */
 void bxStoreCheck(BxStmts *p, BxProblems *pOut);
-extern const BxRoom bxStoreRoom; /* sweep.c */
+extern const BxFileLimit bxStoreFileLimit; /* sweep.c */
 void bxStoreLeave(BxStmts *p, BxErr *pErr);
 /* The keys of some rows whose texts need a pack, to sqlite3_free(). */
-char *bxStoreConcerned(BxStmts *p, i64 iPack, BxErr *pErr);
+char *bxStoreKeysOfPack(BxStmts *p, i64 iPack, BxErr *pErr);
 
 #endif

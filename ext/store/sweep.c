@@ -36,8 +36,8 @@ static List *sweepList(Sweep *s, i64 iPack) {
   if (i == s->nList || s->aList[i].iPack != iPack) {
     List list;
     bxListRead(s->p, iPack, &list, s->pErr);
-    if (bxAdd(&s->aList, &s->nList, &s->nListAlloc, sizeof(list), s->pErr) ==
-        0) {
+    if (bxArrayAdd(
+            &s->aList, &s->nList, &s->nListAlloc, sizeof(list), s->pErr) == 0) {
       bxListFree(&list);
       return 0;
     }
@@ -71,11 +71,11 @@ static void removeText(Sweep *s, const TextRow *pRow) {
   for (i = 0; i < pRow->recipe.n && s->pErr->rc == SQLITE_OK; i++) {
     releaseRange(s, &pRow->recipe.a[i]);
   }
-  s->nKept -= bxAsk(s->p,
+  s->nKept -= bxQueryInt(s->p,
       "SELECT length(recipe) FROM main.store__texts WHERE text = ?1", s->pErr,
       "i", pRow->iText);
-  bxDo(s->p, "DELETE FROM main.store__texts WHERE text = ?1", s->pErr, "i",
-      pRow->iText);
+  bxStmtExec(s->p, "DELETE FROM main.store__texts WHERE text = ?1", s->pErr,
+      "i", pRow->iText);
   s->nText++;
   s->nTextByte += pRow->nByte;
 }
@@ -87,18 +87,18 @@ static void sweepText(Sweep *s, const BxBodies *pBodies, i64 iText) {
   if (bxTextRowFind(s->p, iText, &row, s->pErr)) {
     int bNamed = 0;
     bxBind(pNamed, s->pErr, "i", iText);
-    while (!bNamed && bxRow(pNamed, s->pErr)) {
+    while (!bNamed && bxStep(pNamed, s->pErr)) {
       Ref ref;
       bNamed = bxRefOf(&ref, sqlite3_column_value(pNamed, 0)) &&
                ref.iText == iText &&
                memcmp(ref.aHash, row.aMark, STORE_MARK) == 0;
     }
-    bxDone(pNamed, s->pErr);
+    bxReset(pNamed, s->pErr);
     if (!bNamed && s->pErr->rc == SQLITE_OK) removeText(s, &row);
   }
-  bxRecipeFree(&row.recipe);
-  bxDo(s->p, "DELETE FROM main.store_dropped WHERE text = ?1", s->pErr, "i",
-      iText);
+  bxManifestFree(&row.recipe);
+  bxStmtExec(s->p, "DELETE FROM main.store_dropped WHERE text = ?1", s->pErr,
+      "i", iText);
 }
 
 /* Writes a pack without the pieces that have no uses. One of which nothing is left
@@ -119,13 +119,13 @@ static void cleanPack(Sweep *s, List *pList) {
                     : bxPackTry(s->p, iPack, STORE_ALL, s->pErr);
   bRead = pPack != 0;
   for (i = 0; i < pList->n && bRead; i++) {
-    z = bxPackPiece(pPack, i, pList->a[i].nByte);
+    z = bxPackChunk(pPack, i, pList->a[i].nByte);
     if (z == 0) bRead = 0;
     if (z != 0) bxBytesAdd(&all, z, pList->a[i].nByte, s->pErr);
   }
   if (!bRead && nLeft > 0) bxListChanged(iPack, s->pErr);
   if (!bRead) {
-    bxDo(s->p,
+    bxStmtExec(s->p,
         "DELETE FROM main.store__pieces WHERE place BETWEEN ?1 AND ?1 + 65535",
         s->pErr, "i", iPack << 16);
   }
@@ -138,9 +138,9 @@ static void cleanPack(Sweep *s, List *pList) {
       if (bRead) {
         unsigned char aHash[STORE_HASH];
         bxDigestTwo(z, (size_t)nByte, "", 0, aHash);
-        bxDo(s->p,
+        bxStmtExec(s->p,
             "DELETE FROM main.store__pieces WHERE \"key\" = ?1 AND place = ?2",
-            s->pErr, "ii", bxPieceKey(aHash), iPack << 16 | i);
+            s->pErr, "ii", bxChunkKey(aHash), iPack << 16 | i);
       }
       s->nPiece++;
       s->nPieceByte += nByte;
@@ -149,11 +149,11 @@ static void cleanPack(Sweep *s, List *pList) {
     if (bRead) z += nByte;
   }
   if (s->pErr->rc == SQLITE_OK && nLeft == 0) {
-    s->nKept -= bxAsk(s->p,
+    s->nKept -= bxQueryInt(s->p,
         "SELECT length(data) FROM main.store__packs WHERE pack = ?1", s->pErr,
         "i", iPack);
     s->nKept -= pList->nStored;
-    for (i = 0; i < 3; i++) bxDo(s->p, azRemove[i], s->pErr, "i", iPack);
+    for (i = 0; i < 3; i++) bxStmtExec(s->p, azRemove[i], s->pErr, "i", iPack);
     pList->bChanged = 0;
   } else if (s->pErr->rc == SQLITE_OK) {
     bxPackWrite(s->p, iPack, &s->pZip, &left, 0, &s->nKept, s->pErr);
@@ -167,10 +167,10 @@ static void sweepPack(Sweep *s, i64 iDropped) {
   static const char zHas[] = "SELECT 1 FROM main.store__uses WHERE pack = ?1";
   i64 iPack = -iDropped & (SWEEP_THIN - 1);
   List *pList = 0;
-  if (bxAsk(s->p, zHas, s->pErr, "i", iPack)) pList = sweepList(s, iPack);
+  if (bxQueryInt(s->p, zHas, s->pErr, "i", iPack)) pList = sweepList(s, iPack);
   if (pList != 0) pList->bDead = pList->bChanged = 1;
-  bxDo(s->p, "DELETE FROM main.store_dropped WHERE text IN (?1, ?2)", s->pErr,
-      "ii", -iPack, -iPack - SWEEP_THIN);
+  bxStmtExec(s->p, "DELETE FROM main.store_dropped WHERE text IN (?1, ?2)",
+      s->pErr, "ii", -iPack, -iPack - SWEEP_THIN);
 }
 
 /* Notes a pack with pieces that have no use. Returns whether it has others. */
@@ -183,7 +183,7 @@ static int notePack(Sweep *s, const List *pList) {
     if (pList->a[i].nUse == 0) nDead += pList->a[i].nByte;
   }
   if (nDead == nByte) return 0;
-  bxDo(s->p, zNoted, s->pErr, "i",
+  bxStmtExec(s->p, zNoted, s->pErr, "i",
       -pList->iPack - (3 * nDead >= nByte ? SWEEP_THIN : 0));
   return 1;
 }
@@ -198,7 +198,7 @@ static i64 sweepAll(BxStmts *p, char *zTexts, int bTend, BxErr *pErr) {
   i64 i, iText;
   if (zTexts == 0) return 0;
   pTexts = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)", zTexts, pErr);
-  while (bxRow(pTexts, pErr)) {
+  while (bxStep(pTexts, pErr)) {
     iText = sqlite3_column_int64(pTexts, 0);
     if (iText > 0) {
       sweepText(&s, pBodies, iText);
@@ -219,7 +219,7 @@ static i64 sweepAll(BxStmts *p, char *zTexts, int bTend, BxErr *pErr) {
     bxListFree(pList);
   }
   sqlite3_free(s.aList);
-  bxZipFree(s.pZip);
+  bxZstdFree(s.pZip);
   bxStoreCount(
       p, -s.nText, -s.nTextByte, -s.nPiece, -s.nPieceByte, s.nKept, pErr);
   return s.nText;
@@ -228,16 +228,16 @@ static i64 sweepAll(BxStmts *p, char *zTexts, int bTend, BxErr *pErr) {
 void bxStoreSweep(BxCall *p) {
   BxStmts *pStore;
   i64 nLimit = SWEEP_TEXTS;
-  bxRefuseInside(p);
+  bxRefuseInTransaction(p);
   if (bxArg(p, 0)) {
     nLimit = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
   }
-  pStore = bxStoreHome(p->bx, bxArg(p, 1), &p->err);
+  pStore = bxStoreSchema(p->bx, bxArg(p, 1), &p->err);
   if (pStore == 0) return;
   bxLock(pStore, &p->err);
   bxReturnInt(p,
       sweepAll(pStore,
-          bxAskText(pStore,
+          bxQueryText(pStore,
               "SELECT json_group_array(text) FROM (SELECT text"
               " FROM main.store_dropped WHERE text < 0 UNION ALL SELECT * FROM"
               " (SELECT text FROM main.store_dropped WHERE text > 0"
@@ -247,7 +247,7 @@ void bxStoreSweep(BxCall *p) {
           0, &p->err));
 }
 
-const BxRoom bxStoreRoom = {.zTend = "SELECT store_tend(?1)"};
+const BxFileLimit bxStoreFileLimit = {.zTend = "SELECT store_tend(?1)"};
 
 /* A small part of that: returns 1 if it did anything. */
 void bxStoreTend(BxCall *p) {
@@ -260,14 +260,14 @@ void bxStoreTend(BxCall *p) {
   BxStmts *pStore;
   char *zSwept = 0;
   int i;
-  bxRefuseInside(p);
-  pStore = bxStoreHome(p->bx, bxArg(p, 0), &p->err);
+  bxRefuseInTransaction(p);
+  pStore = bxStoreSchema(p->bx, bxArg(p, 0), &p->err);
   if (pStore == 0) return;
   for (i = 0; i < 2 && zSwept == 0; i++) {
     sqlite3_stmt *pStmt = bxStmt(pStore, i == 0 ? zSome : zThin, &p->err);
     bxBind(pStmt, &p->err, "i", i == 0 ? (i64)TEND_TEXTS : -SWEEP_THIN);
-    if (bxRow(pStmt, &p->err)) zSwept = bxColumnCopy(pStmt, 0, &p->err);
-    bxDone(pStmt, &p->err);
+    if (bxStep(pStmt, &p->err)) zSwept = bxColumnCopy(pStmt, 0, &p->err);
+    bxReset(pStmt, &p->err);
   }
   bxReturnInt(p, zSwept != 0);
   sweepAll(pStore, zSwept, i == 1, &p->err);

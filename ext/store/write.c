@@ -55,7 +55,7 @@ typedef struct NewPiece {
 } NewPiece;
 
 /* What was met: for a few rows the connection keeps it. */
-struct Met {
+struct Seen {
   char *zDb;     /* the schema */
   Known *aKnown; /* from 1 on */
   int nKnown, nKnownMost;
@@ -72,12 +72,12 @@ typedef struct Writer {
   BxStmts *p;
   BxErr *pErr;
   const BxBodies *pBodies;
-  Met *pMet, own;
+  Seen *pMet, own;
   int bFew;
   i64 nPackMost;
   NewPiece *aNew; /* pieces that are not written yet */
   i64 nNew, nNewAlloc;
-  Gear gear;
+  Chunker gear;
   List **apList; /* in no order */
   i64 nList, nListAlloc;
   List *pLast;   /* the one that was asked for last */
@@ -86,7 +86,7 @@ typedef struct Writer {
   i64 iNextPack; /* its number, if it becomes another */
   i64 iNextText, iFirstText;
   void *pZip, **ppZip; /* a context of this call, and the one that is used */
-  Recipe recipe;
+  Manifest recipe;
   Bytes scratch;
   i64 nTextByte, nPiece, nPieceByte, nKept;
   i64 nText, nByte; /* of the rows that were packed */
@@ -97,7 +97,7 @@ typedef struct Writer {
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr) {
   Bytes bytes = {0, 0, 0};
   bxListEncode(pList, &bytes, pErr);
-  bxDo(p,
+  bxStmtExec(p,
       "INSERT INTO main.store__uses(pack, list) VALUES(?1, ?2)"
       " ON CONFLICT(pack) DO UPDATE SET list = excluded.list",
       pErr, "ix", pList->iPack, bytes.a, bytes.n);
@@ -109,7 +109,7 @@ void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr) {
   sqlite3_free(bytes.a);
 }
 
-void bxZipFree(void *pZip) {
+void bxZstdFree(void *pZip) {
   ZSTD_freeCCtx(pZip);
 }
 
@@ -123,7 +123,7 @@ static void zip(
   ZSTD_outBuffer out = {0, 0, 0};
   ZSTD_CCtx *p = *ppZip;
   if (p == 0) {
-    p = *ppZip = bxZipNew(pErr);
+    p = *ppZip = bxZstdCompressor(pErr);
     if (p == 0) return;
     ZSTD_CCtx_setParameter(p, ZSTD_c_compressionLevel, 3);
     ZSTD_CCtx_setParameter(p, ZSTD_c_checksumFlag, 1);
@@ -154,14 +154,15 @@ i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
   Bytes out = {0, 0, 0};
   i64 iToken, nOld = 0;
   if (iFrom == 0) {
-    nOld =
-        bxAsk(p, "SELECT length(data) FROM main.store__packs WHERE pack = ?1",
-            pErr, "i", iPack);
+    nOld = bxQueryInt(p,
+        "SELECT length(data) FROM main.store__packs WHERE pack = ?1", pErr, "i",
+        iPack);
   }
   sqlite3_randomness(sizeof(iToken), &iToken);
   iToken &= INT64_MAX;
   zip(ppZip, pBytes, iFrom, &out, pErr);
-  bxDo(p, iFrom > 0 ? zAdd : zAll, pErr, "iix", iPack, iToken, out.a, out.n);
+  bxStmtExec(
+      p, iFrom > 0 ? zAdd : zAll, pErr, "iix", iPack, iToken, out.a, out.n);
   if (pErr->rc == SQLITE_OK) *pnKept += out.n - nOld;
   sqlite3_free(out.a);
   return iToken;
@@ -169,7 +170,7 @@ i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
 
 void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,
     i64 nPieceByte, i64 nKept, BxErr *pErr) {
-  bxDo(p,
+  bxStmtExec(p,
       "UPDATE main.store__state SET texts = texts + ?1,"
       " text_bytes = text_bytes + ?2, pieces = pieces + ?3,"
       " piece_bytes = piece_bytes + ?4, kept_bytes = kept_bytes + ?5",
@@ -177,10 +178,10 @@ void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,
 }
 
 static List *addList(Writer *w, i64 iPack) {
-  List *pList = bxNew(sizeof(*pList), w->pErr);
-  List **ap =
-      pList ? bxAdd(&w->apList, &w->nList, &w->nListAlloc, sizeof(*ap), w->pErr)
-            : 0;
+  List *pList = bxZalloc(sizeof(*pList), w->pErr);
+  List **ap = pList ? bxArrayAdd(&w->apList, &w->nList, &w->nListAlloc,
+                          sizeof(*ap), w->pErr)
+                    : 0;
   if (ap == 0) {
     sqlite3_free(pList);
     return 0;
@@ -215,7 +216,8 @@ static List *listOf(Writer *w, const Known *p) {
   }
   for (i = w->nList - 1; i >= 0 && w->apList[i]->iPack != p->iPack; i--) {
   }
-  if (i < 0 && bxAsk(w->p, zPackToken, w->pErr, "i", p->iPack) != p->iToken) {
+  if (i < 0 &&
+      bxQueryInt(w->p, zPackToken, w->pErr, "i", p->iPack) != p->iToken) {
     return 0;
   }
   pList = needList(w, p->iPack);
@@ -225,7 +227,7 @@ static List *listOf(Writer *w, const Known *p) {
 /* Writes the bytes of the open pack: those that are new, or with bWhole all, so that
 ** they are compressed together. */
 static void writeOpen(Writer *w, int bWhole) {
-  Met *pMet = w->pMet;
+  Seen *pMet = w->pMet;
   i64 iFrom = bWhole || !w->bFew ? 0 : pMet->nOpenDone, iToken;
   int i;
   if (w->pOpen == 0 ||
@@ -248,13 +250,13 @@ static void writeOpen(Writer *w, int bWhole) {
 /* Takes up the pack that an earlier call has left open, unless it is damaged. Its
 ** pieces that were removed stay so: their places are not used again. */
 static void resumeOpen(Writer *w) {
-  Met *pMet = w->pMet;
+  Seen *pMet = w->pMet;
   const Pack *pPack;
   i64 iPack = w->iOpenSaid;
   if (iPack == 0 || w->pErr->rc != SQLITE_OK) return;
   w->iOpenSaid = 0;
   if (pMet->iOpen == iPack &&
-      bxAsk(w->p, zPackToken, w->pErr, "i", iPack) == pMet->iOpenToken) {
+      bxQueryInt(w->p, zPackToken, w->pErr, "i", iPack) == pMet->iOpenToken) {
     w->pOpen = needList(w, iPack);
     return;
   }
@@ -284,7 +286,7 @@ static void writePieces(Writer *w) {
   if (w->nNew == 0) return;
   qsort(w->aNew, (size_t)w->nNew, sizeof(*w->aNew), compareNew);
   for (i = 0; i < w->nNew; i++) {
-    bxDo(w->p, zPiece, w->pErr, "ii", w->aNew[i].iKey, w->aNew[i].iPlace);
+    bxStmtExec(w->p, zPiece, w->pErr, "ii", w->aNew[i].iKey, w->aNew[i].iPlace);
   }
   w->nNew = 0;
 }
@@ -309,22 +311,22 @@ static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
   pList = w->pOpen;
   if (w->pErr->rc != SQLITE_OK) return;
   bxBytesAdd(&w->pMet->open, z, n, w->pErr);
-  pPiece =
-      bxAdd(&pList->a, &pList->n, &pList->nAlloc, sizeof(*pPiece), w->pErr);
-  pNew = bxAdd(&w->aNew, &w->nNew, &w->nNewAlloc, sizeof(*pNew), w->pErr);
+  pPiece = bxArrayAdd(
+      &pList->a, &pList->n, &pList->nAlloc, sizeof(*pPiece), w->pErr);
+  pNew = bxArrayAdd(&w->aNew, &w->nNew, &w->nNewAlloc, sizeof(*pNew), w->pErr);
   if (pNew == 0) return;
   pPiece->nByte = (uint32_t)n;
   pKnown->iPack = pList->iPack;
   pKnown->iToken = pList->iToken;
   pKnown->iPiece = pList->n - 1;
-  pNew->iKey = bxPieceKey(pKnown->aHash);
+  pNew->iKey = bxChunkKey(pKnown->aHash);
   pNew->iPlace = pList->iPack << 16 | pKnown->iPiece;
   w->nPiece++;
   w->nPieceByte += n;
 }
 
 static void forgetKnown(Writer *w) {
-  Met *pMet = w->pMet;
+  Seen *pMet = w->pMet;
   writePieces(w);
   pMet->nKnown = 0;
   pMet->arena.n = 0;
@@ -344,7 +346,7 @@ static int isPieceAt(
     for (i = 0; i < iPiece; i++) zPiece += pList->a[i].nByte;
   } else {
     const Pack *pPack = bxPackTry(w->p, pList->iPack, iPiece + 1, w->pErr);
-    zPiece = pPack != 0 ? bxPackPiece(pPack, iPiece, n) : 0;
+    zPiece = pPack != 0 ? bxPackChunk(pPack, iPiece, n) : 0;
   }
   return zPiece != 0 && memcmp(zPiece, z, (size_t)n) == 0;
 }
@@ -353,10 +355,11 @@ static int isPieceAt(
 ** where the one before it is followed by one. Returns its index, 0 on error. */
 static int meetPiece(Writer *w, uint64_t uFast, const unsigned char *z, i64 n,
     int bEnd, int iBefore) {
-  Met *pMet = w->pMet;
+  Seen *pMet = w->pMet;
   int i = pMet->nKnown + 1;
   int *piBucket = &pMet->aBucket[uFast % (unsigned)pMet->nBucket];
-  Known *p = bxGrow(pMet->aKnown, i, &pMet->nKnownAlloc, sizeof(*p), w->pErr);
+  Known *p =
+      bxArrayGrow(pMet->aKnown, i, &pMet->nKnownAlloc, sizeof(*p), w->pErr);
   const Known *pBefore = iBefore && p ? &p[iBefore] : 0;
   List *pList = pBefore ? listOf(w, pBefore) : 0;
   i64 iPiece = pList ? pBefore->iPiece + 1 : 0, iPlace = 0;
@@ -371,9 +374,9 @@ static int meetPiece(Writer *w, uint64_t uFast, const unsigned char *z, i64 n,
   bxDigestTwo(z, (size_t)n, "", 0, p->aHash);
   if (pList == 0 || !isPieceAt(w, pList, iPiece, z, n)) {
     pList = 0;
-    iPlace =
-        bxAsk(w->p, "SELECT place FROM main.store__pieces WHERE \"key\" = ?1",
-            w->pErr, "i", bxPieceKey(p->aHash));
+    iPlace = bxQueryInt(w->p,
+        "SELECT place FROM main.store__pieces WHERE \"key\" = ?1", w->pErr, "i",
+        bxChunkKey(p->aHash));
     iPiece = iPlace & 0xffff;
     if (iPlace > 0) pList = needList(w, iPlace >> 16);
     if (pList != 0 && !isPieceAt(w, pList, iPiece, z, n)) pList = 0;
@@ -397,7 +400,7 @@ static int meetPiece(Writer *w, uint64_t uFast, const unsigned char *z, i64 n,
 ** that followed iBefore the last time are here again, it is that one: a piece
 ** ends where its own bytes say so. */
 static int nextPiece(Writer *w, const unsigned char *z, i64 n, int iBefore) {
-  Met *pMet = w->pMet;
+  Seen *pMet = w->pMet;
   int i = iBefore ? pMet->aKnown[iBefore].iNext : 0, bEnd;
   const Known *p = &pMet->aKnown[i];
   uint64_t uFast;
@@ -407,7 +410,7 @@ static int nextPiece(Writer *w, const unsigned char *z, i64 n, int iBefore) {
       listOf(w, p) != 0) {
     return i;
   }
-  nPiece = bxGearCut(&w->gear, z, n, &bEnd);
+  nPiece = bxChunkerCut(&w->gear, z, n, &bEnd);
   uFast = bxHashOf((const char *)z, nPiece);
   for (i = pMet->aBucket[uFast % (unsigned)pMet->nBucket]; i != 0;
        i = p->iChain) {
@@ -466,7 +469,7 @@ static void cutWhole(Writer *w, const unsigned char *z, i64 n, Ref *pRef) {
     pList = listOf(w, p);
     if (pList == 0) return; /* on error */
     SHA256_Update(&sha, p->aHash, STORE_HASH);
-    bxRecipeAdd(&w->recipe, p->iPack, p->iPiece, w->pErr);
+    bxManifestAdd(&w->recipe, p->iPack, p->iPiece, w->pErr);
     pList->a[p->iPiece].nUse++;
     pList->bChanged = 1;
     z += p->nByte;
@@ -494,16 +497,16 @@ static void packText(
   w->recipe.eType = eType;
   cutWhole(w, z, n, pRef);
   w->scratch.n = 0;
-  bxRecipeEncode(&w->recipe, &w->scratch, w->pErr);
+  bxManifestEncode(&w->recipe, &w->scratch, w->pErr);
   pRef->iText = w->iNextText++;
   if (w->pErr->rc != SQLITE_OK) return;
-  bxDo(w->p, zText, w->pErr, "iixix", pRef->iText, n, pRef->aHash,
+  bxStmtExec(w->p, zText, w->pErr, "iixix", pRef->iText, n, pRef->aHash,
       (i64)STORE_MARK, bxTextSum(z, n), w->scratch.a, w->scratch.n);
   w->nTextByte += n;
   w->nKept += w->scratch.n;
 }
 
-static void metClear(Met *p) {
+static void metClear(Seen *p) {
   sqlite3_free(p->zDb);
   sqlite3_free(p->aKnown);
   sqlite3_free(p->aBucket);
@@ -512,25 +515,25 @@ static void metClear(Met *p) {
   memset(p, 0, sizeof(*p));
 }
 
-Met *bxMetNew(BxErr *pErr) {
-  return bxNew(sizeof(Met), pErr);
+Seen *bxSeenNew(BxErr *pErr) {
+  return bxZalloc(sizeof(Seen), pErr);
 }
 
-void bxMetFree(Met *p) {
+void bxSeenFree(Seen *p) {
   if (p != 0) metClear(p);
   sqlite3_free(p);
 }
 
 /* Makes room for what is met, unless there is. */
 static void metBegin(Writer *w, BxErr *pErr) {
-  Met *p = w->pMet;
+  Seen *p = w->pMet;
   if (p == 0 || (p->zDb != 0 && strcmp(p->zDb, w->p->zDb) == 0)) return;
   metClear(p);
   p->nArenaMost = w->bFew ? FEW_ARENA : ARENA_BYTES;
   p->nKnownMost = w->bFew ? FEW_PIECES : KNOWN_PIECES;
   p->nBucket = w->bFew ? FEW_BUCKETS : N_BUCKET;
-  p->aKnown = bxGrow(0, 0, &p->nKnownAlloc, sizeof(Known), pErr);
-  p->aBucket = bxNew((size_t)p->nBucket * sizeof(int), pErr);
+  p->aKnown = bxArrayGrow(0, 0, &p->nKnownAlloc, sizeof(Known), pErr);
+  p->aBucket = bxZalloc((size_t)p->nBucket * sizeof(int), pErr);
   p->zDb = bxPrintf(pErr, "%s", w->p->zDb);
 }
 
@@ -543,21 +546,21 @@ static void beginWriter(Writer *w, BxStmts *p, int bFew, BxErr *pErr) {
   w->pBodies = bxStoreBodies(p, pErr);
   w->bFew = bFew;
   w->ppZip = bFew ? bxStoreZip(p->bx, pErr) : &w->pZip;
-  w->pMet = bFew ? bxStoreMet(p->bx, pErr) : &w->own;
+  w->pMet = bFew ? bxStoreSeen(p->bx, pErr) : &w->own;
   w->nPackMost = bFew ? STORE_FEW_BYTES : STORE_PACK_BYTES;
-  bxGearInit(&w->gear);
+  bxChunkerInit(&w->gear);
   metBegin(w, pErr);
   bxStoreCount(p, 0, 0, 0, 0, 0, pErr); /* the first statement must write */
   pStmt = bxStmt(p,
       "SELECT next, open, (SELECT max(pack) FROM main.store__uses)"
       " FROM main.store__state",
       pErr);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     w->iNextText = w->iFirstText = sqlite3_column_int64(pStmt, 0);
     w->iOpenSaid = sqlite3_column_int64(pStmt, 1);
     w->iNextPack = sqlite3_column_int64(pStmt, 2) + 1;
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (w->iNextText <= 0 || w->iNextPack <= 0 || w->iOpenSaid < 0) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: store__state in schema %s is damaged, so nothing "
@@ -578,7 +581,7 @@ static int isPackable(Bx *bx, sqlite3_value *pVal, BxErr *pErr) {
   }
   if (!bxRefOf(&ref, pVal)) return 0;
   bFound = bxRefFind(bx, &ref, &row, pErr) != 0;
-  bxRecipeFree(&row.recipe);
+  bxManifestFree(&row.recipe);
   return !bFound;
 }
 
@@ -593,11 +596,11 @@ static i64 packValue(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
   unsigned char aRef[STORE_REF_MAX];
   Ref ref;
   int nRef;
-  if (bxGot((void *)z, w->pErr) == 0) return 0;
+  if (bxCheckMem((void *)z, w->pErr) == 0) return 0;
   packText(w, z, n, eType, &ref);
   if (w->pErr->rc != SQLITE_OK) return 0;
   nRef = bxRefWrite(&ref, aRef);
-  bxDo(w->p, w->pBodies->zRefer, w->pErr, "vixi", pKey, ref.iText, aRef,
+  bxStmtExec(w->p, w->pBodies->zRefer, w->pErr, "vixi", pKey, ref.iText, aRef,
       (i64)nRef, n);
   bxFailDb(w->pErr, w->p->bx->db,
       sqlite3_bind_blob(pInto, iParam, aRef, nRef, SQLITE_TRANSIENT));
@@ -614,7 +617,7 @@ static int packRow(Writer *w, sqlite3_value *pKey) {
   int i;
   bxBind(pFrom, w->pErr, "v", pKey);
   bxBind(pInto, w->pErr, "v", pKey);
-  if (bxRow(pFrom, w->pErr)) {
+  if (bxStep(pFrom, w->pErr)) {
     for (i = 0; i < sqlite3_column_count(pFrom); i++) {
       sqlite3_value *pVal = sqlite3_column_value(pFrom, i);
       if (w->pErr->rc != SQLITE_OK) break;
@@ -625,28 +628,28 @@ static int packRow(Writer *w, sqlite3_value *pKey) {
       }
     }
   }
-  bxDone(pFrom, w->pErr);
+  bxReset(pFrom, w->pErr);
   if (nByte == 0) {
-    bxDone(pInto, w->pErr);
+    bxReset(pInto, w->pErr);
     return 0;
   }
-  bxDo(w->p, w->pBodies->zCount, w->pErr, "vi", pKey, nByte);
-  if (w->pErr->rc == SQLITE_OK) bxRun(pInto, &err);
+  bxStmtExec(w->p, w->pBodies->zCount, w->pErr, "vi", pKey, nByte);
+  if (w->pErr->rc == SQLITE_OK) bxStmtRun(pInto, &err);
   if (err.rc == SQLITE_OK && sqlite3_changes(w->p->bx->db) > 0) {
     w->nText += w->iNextText - iFirst;
     w->nByte += nByte;
     return 1;
   }
-  if (err.rc == SQLITE_OK || bxMayPassOver(w->p, &err)) {
-    bxDo(w->p, w->pBodies->zStays, w->pErr, "vi", pKey, iFirst);
+  if (err.rc == SQLITE_OK || bxErrMayIgnore(w->p, &err)) {
+    bxStmtExec(w->p, w->pBodies->zStays, w->pErr, "vi", pKey, iFirst);
     w->nLeft++;
     if (w->zWhy == 0) {
       w->zWhy = bxPrintf(w->pErr, "%s",
           err.zMsg ? err.zMsg : "a trigger keeps the row as it is");
     }
-    bxClear(&err);
+    bxErrClear(&err);
   }
-  bxPass(w->pErr, &err);
+  bxErrMove(w->pErr, &err);
   return 0;
 }
 
@@ -658,18 +661,18 @@ void bxStorePack(BxCall *p) {
   sqlite3_stmt *pKeys;
   Writer w;
   i64 nRow = 0;
-  bxRefuseInside(p);
-  pStore = bxStoreHome(p->bx, bxArg(p, 1), &p->err);
+  bxRefuseInTransaction(p);
+  pStore = bxStoreSchema(p->bx, bxArg(p, 1), &p->err);
   if (pStore == 0) return;
   beginWriter(&w, pStore, bxArg(p, 2) != 0, &p->err);
   pKeys = bxStmt(pStore, "SELECT value FROM json_each(?1)", &p->err);
   bxBind(pKeys, &p->err, "v", p->aArg[0]);
-  while (bxRow(pKeys, &p->err)) {
+  while (bxStep(pKeys, &p->err)) {
     nRow += packRow(&w, sqlite3_column_value(pKeys, 0));
   }
-  bxDone(pKeys, &p->err);
+  bxReset(pKeys, &p->err);
   settle(&w);
-  bxDo(pStore,
+  bxStmtExec(pStore,
       "UPDATE main.store__state SET texts = texts + ?1 - next, next = ?1,"
       " open = ?2, text_bytes = text_bytes + ?3, pieces = pieces + ?4,"
       " piece_bytes = piece_bytes + ?5, kept_bytes = kept_bytes + ?6",
@@ -679,8 +682,9 @@ void bxStorePack(BxCall *p) {
     pKeys = bxStmt(pStore, zSaid, &p->err);
     bxBind(pKeys, &p->err, "iiiiit", nRow, w.nText, w.nByte, w.nKept, w.nLeft,
         w.zWhy);
-    if (bxRow(pKeys, &p->err)) bxReturnJson(p, bxColumnCopy(pKeys, 0, &p->err));
-    bxDone(pKeys, &p->err);
+    if (bxStep(pKeys, &p->err))
+      bxReturnJson(p, bxColumnCopy(pKeys, 0, &p->err));
+    bxReset(pKeys, &p->err);
   }
   sqlite3_free(w.zWhy);
   forgetLists(&w);
@@ -691,5 +695,5 @@ void bxStorePack(BxCall *p) {
   sqlite3_free(w.apList);
   sqlite3_free(w.scratch.a);
   sqlite3_free(w.recipe.a);
-  bxZipFree(w.pZip);
+  bxZstdFree(w.pZip);
 }

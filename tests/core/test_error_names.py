@@ -28,7 +28,7 @@ def fails(text):
 
 def prefixed(text):
     """Whether a prefix at the end gives all unnamed errors of a file a name."""
-    return re.findall(r'bxPrefix\(&?\w+(?:->|\.)?\w*, "(\w+Error: )', text)
+    return re.findall(r'bxErrPrefix\(&?\w+(?:->|\.)?\w*, "(\w+Error: )', text)
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("sql/*.sql")), ids=lambda p: p.name)

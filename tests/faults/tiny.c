@@ -44,7 +44,7 @@ static int tinyConnect(sqlite3 *db, void *pAux, int argc,
   bxStmtsInit(&p->here, &p->bx, argv[1], argv[2], &err);
   bxStmtsInit(&p->there, &p->bx, argv[3], argv[2], &err);
   rc = err.rc;
-  bxClear(&err);
+  bxErrClear(&err);
   if (rc != SQLITE_OK) tinyDisconnect(*ppVtab);
   return rc;
 }
@@ -71,8 +71,8 @@ static int tinyClose(sqlite3_vtab_cursor *pCursor) {
 static int tinyNext(sqlite3_vtab_cursor *pCursor) {
   TinyCursor *p = (TinyCursor *)pCursor;
   BxErr err = {SQLITE_OK, 0};
-  p->bEof = !bxRow(p->pScan, &err);
-  return bxReportVtab(&err, pCursor->pVtab);
+  p->bEof = !bxStep(p->pScan, &err);
+  return bxErrVtab(&err, pCursor->pVtab);
 }
 
 static int tinyFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
@@ -83,7 +83,7 @@ static int tinyFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   sqlite3_finalize(p->pScan);
   p->pScan = bxPrepare(&((Tiny *)pCursor->pVtab)->here,
       "SELECT id, n, body FROM main.@_record", &err);
-  if (err.rc != SQLITE_OK) return bxReportVtab(&err, pCursor->pVtab);
+  if (err.rc != SQLITE_OK) return bxErrVtab(&err, pCursor->pVtab);
   return tinyNext(pCursor);
 }
 
@@ -107,7 +107,7 @@ static int tinyRowid(sqlite3_vtab_cursor *pCursor, sqlite3_int64 *piRowid) {
 
 /* Runs a statement that must change a row: RAISE(IGNORE) is no error to SQLite. */
 static void changeOne(BxWrite *p, sqlite3_stmt *pStmt, BxErr *pErr) {
-  bxRun(pStmt, pErr);
+  bxStmtRun(pStmt, pErr);
   bxWriteNote(p->bx, pErr);
   if (pErr->rc == SQLITE_OK && sqlite3_changes(p->bx->db) == 0) {
     bxFail(pErr, SQLITE_ERROR, "MisuseError: a trigger keeps the row out");
@@ -120,9 +120,9 @@ static void writeLog(Tiny *p, i64 nMore, BxErr *pErr) {
                              "zeroblob(9000))";
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
-  bxDo(&p->here, zLog, &err, "i", nMore);
-  if (!p->bRule || bxMayPassOver(&p->here, &err)) bxClear(&err);
-  bxPass(pErr, &err);
+  bxStmtExec(&p->here, zLog, &err, "i", nMore);
+  if (!p->bRule || bxErrMayIgnore(&p->here, &err)) bxErrClear(&err);
+  bxErrMove(pErr, &err);
 }
 
 /* The record: pRow is NULL for a DELETE, iRow 0 for an INSERT. */
@@ -140,7 +140,7 @@ static void writeRow(Tiny *p, BxWrite *pWrite, i64 iRow, sqlite3_value **aCol,
   i64 nMore = aCol ? sqlite3_value_int64(aCol[0]) : 0;
   sqlite3_stmt *pRecord = bxStmt(&p->here, zSql, pErr);
   sqlite3_stmt *pCount = bxStmt(&p->there, zCount, pErr);
-  if (iRow != 0) nMore -= bxAsk(&p->here, zWas, pErr, "i", iRow);
+  if (iRow != 0) nMore -= bxQueryInt(&p->here, zWas, pErr, "i", iRow);
   bxBind(pCount, pErr, "i", nMore);
   if (aCol == 0 || iRow != 0) bxBind(pRecord, pErr, "i", iRow);
   if (aCol != 0) bxBind(pRecord, pErr, "-vv", aCol[0], aCol[1]);
@@ -160,8 +160,8 @@ static int tinyUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   writeRow(
       p, &write, iRow, argc > 1 ? argv + 2 : 0, iRow == 0 ? piRowid : 0, &err);
   if (p->bRule) return bxWriteEnd(&write, &err, pVtab);
-  bxLeave(&p->bx, write.iOuter);
-  return bxReportVtab(&err, pVtab);
+  bxCallEnd(&p->bx, write.iOuter);
+  return bxErrVtab(&err, pVtab);
 }
 
 static const sqlite3_module tinyModule = {

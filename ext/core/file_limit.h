@@ -1,14 +1,14 @@
 /*
-** room.h: the limit of a file, and what goes for it.
+** file_limit.h: the limit of a file, and what goes for it.
 */
-#ifndef BX_ROOM_H
-#define BX_ROOM_H
+#ifndef BX_FILE_LIMIT_H
+#define BX_FILE_LIMIT_H
 
 #include "command.h"
 #include "domain.h"
 
 /* What a domain removes when the file is above its limit. */
-struct BxRoom {
+struct BxFileLimit {
   const BxDue *pDue; /* its rule, of those in aDue */
   int bDue;          /* its rows are due anyway: its share does not keep them */
   /* Of that table: how the oldest rows are found; about how many bytes a row takes. */
@@ -24,16 +24,17 @@ struct BxRoom {
 
 /* After so many rows were written: removes something if the file is above its limit. bRow:
 ** by xUpdate. An error is passed over if the record is still there. */
-void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr);
+void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr);
 /* Before it: rows iFirst to iLast have just been written, and stay. */
-void bxRoomWrote(BxStmts *p, const BxRoom *pRoom, i64 iFirst, i64 iLast);
+void bxFileLimitWrote(
+    BxStmts *p, const BxFileLimit *pRoom, i64 iFirst, i64 iLast);
 /* The next call of it looks, and no row is new. */
-void bxRoomNow(BxStmts *p);
+void bxFileLimitNow(BxStmts *p);
 /* The bytes that the file has above its limit; 0 or less: none. */
-i64 bxRoomAbove(BxStmts *p, BxErr *pErr);
-void bxRoomMake(BxCall *p); /* blackbox_room(schema) */
+i64 bxFileLimitExcess(BxStmts *p, BxErr *pErr);
+void bxFileLimitCall(BxCall *p); /* blackbox_room(schema) */
 /* Of the rows of a rule, those up to the time and the key go; 0: none. Free the key. */
-int bxRoomReach(
+int bxFileLimitReach(
     BxStmts *p, const BxDue *pDue, i64 *piAt, char **pzKey, BxErr *pErr);
 
 #endif

@@ -1,5 +1,5 @@
 /*
-** mark.c: a read leaves a mark, and never waits to write it.
+** access.c: a read leaves a mark, and never waits to write it.
 **
 ** A read of an item is noted in memory. All notes are written together, into the rows
 ** of their sessions, when one of these is true: the session that is read had no mark
@@ -45,7 +45,7 @@ typedef struct CacheMarks {
   char *zVfs;
   i64 iTried; /* time of the last write or attempt */
   i64 iFirst; /* time of the oldest note */
-  CacheQuiet quiet;
+  CacheNextExpiry quiet;
   int nMark;
   CacheMark aMark[MAX_MARKS];
 } CacheMarks;
@@ -66,7 +66,7 @@ static void marksPut(const CacheMarks *p, sqlite3_stmt *pMarked, BxErr *pErr) {
   for (i = 0; i < p->nMark && pErr->rc == SQLITE_OK; i++) {
     const CacheMark *pMark = &p->aMark[i];
     bxBind(pMarked, pErr, "tii", pMark->zSession, pMark->iAt, pMark->nHit);
-    bxRun(pMarked, pErr);
+    bxStmtRun(pMarked, pErr);
   }
 }
 
@@ -76,11 +76,11 @@ static void marksPutHere(const CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   static const char zHold[] = "SELECT one FROM main.cache_state";
   BxErr none = {SQLITE_OK, 0};
   sqlite3_stmt *pHold = bxStmt(pHome, zHold, pErr);
-  if (bxRow(pHold, pErr)) {
+  if (bxStep(pHold, pErr)) {
     marksPut(p, bxStmt(pHome, zCacheMark, pErr), pErr);
   }
-  bxDone(pHold, &none);
-  bxClear(&none);
+  bxReset(pHold, &none);
+  bxErrClear(&none);
 }
 
 /* In WAL mode the commit of marks need not be synced: a power failure may take
@@ -122,7 +122,8 @@ static void marksPutAside(const CacheMarks *p, BxErr *pErr) {
 /* Whether the host forbids writing, or would lose it. */
 static int marksForbidden(BxStmts *pHome, BxErr *pErr) {
   static const char zQueryOnly[] = "PRAGMA query_only";
-  return bxIsLost(pHome->bx) || (int)bxAsk(pHome, zQueryOnly, pErr, "");
+  return bxIsReplayedRead(pHome->bx) ||
+         (int)bxQueryInt(pHome, zQueryOnly, pErr, "");
 }
 
 static int marksMustWait(const BxErr *pErr) {
@@ -148,12 +149,12 @@ static void marksWrite(CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   if (!marksMustWait(pErr)) marksEmpty(p);
 }
 
-void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr) {
+void bxCacheWriteAccesses(BxStmts *pHome, BxErr *pErr) {
   CacheMarks *p;
   BxErr err = {SQLITE_OK, 0};
   int bAutocommit, eState;
   if (pErr->rc != SQLITE_OK) return;
-  p = (CacheMarks *)bxSlot(pHome->bx, "cache")->p;
+  p = (CacheMarks *)bxDomainData(pHome->bx, "cache")->p;
   if (p == 0 || p->nMark == 0 || strcmp(p->zDb, pHome->zDb) != 0) return;
   bAutocommit = sqlite3_get_autocommit(pHome->bx->db);
   eState = sqlite3_txn_state(pHome->bx->db, pHome->zDb);
@@ -162,18 +163,18 @@ void bxCacheWriteMarks(BxStmts *pHome, BxErr *pErr) {
   ** the host's transaction. */
   if (err.rc != SQLITE_OK &&
       (eState == SQLITE_TXN_WRITE
-              ? !bxMayPassOver(pHome, &err)
+              ? !bxErrMayIgnore(pHome, &err)
               : bAutocommit != sqlite3_get_autocommit(pHome->bx->db))) {
-    bxPass(pErr, &err);
+    bxErrMove(pErr, &err);
   }
-  bxClear(&err);
+  bxErrClear(&err);
 }
 
 static void marksFree(void *pArg) {
   CacheMarks *p = (CacheMarks *)pArg;
   BxErr err = {SQLITE_OK, 0};
   if (p->nMark > 0 && p->zFile != 0) marksPutAside(p, &err);
-  bxClear(&err);
+  bxErrClear(&err);
   marksEmpty(p);
   sqlite3_free(p->zDb);
   sqlite3_free(p->zFile);
@@ -186,7 +187,7 @@ static void marksFree(void *pArg) {
 /* The notes of this connection, created at the first use. NULL: out of
 ** memory. */
 static CacheMarks *marksOf(Bx *bx) {
-  BxSlot *pSlot = bxSlot(bx, "cache");
+  BxDomainData *pSlot = bxDomainData(bx, "cache");
   if (pSlot->p == 0) {
     CacheMarks *p = sqlite3_malloc64(sizeof(*p));
     if (p == 0) return 0;
@@ -197,7 +198,7 @@ static CacheMarks *marksOf(Bx *bx) {
   return (CacheMarks *)pSlot->p;
 }
 
-CacheQuiet *bxCacheQuiet(Bx *bx) {
+CacheNextExpiry *bxCacheNextExpiry(Bx *bx) {
   CacheMarks *p = marksOf(bx);
   return p != 0 ? &p->quiet : 0;
 }
@@ -225,7 +226,7 @@ static int marksBegin(CacheMarks *p, BxStmts *pHome) {
     }
   }
   if (p->zDb != 0 && err.rc == SQLITE_OK) return 1;
-  bxClear(&err);
+  bxErrClear(&err);
   return 0;
 }
 
@@ -256,7 +257,7 @@ static int marksPassed(i64 iThen, i64 iNow, i64 nInterval) {
   return iNow - iThen >= nInterval || iNow < iThen;
 }
 
-void bxCacheMark(BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked,
+void bxCacheAccess(BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked,
     i64 nInterval, BxErr *pErr) {
   CacheMarks *p = marksOf(pHome->bx);
   if (p == 0) return;
@@ -267,6 +268,6 @@ void bxCacheMark(BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked,
   if (iNow - iMarked >= nInterval || p->nMark == MAX_MARKS ||
       marksPassed(p->iFirst, iNow, nInterval)) {
     p->iTried = iNow;
-    bxCacheWriteMarks(pHome, pErr);
+    bxCacheWriteAccesses(pHome, pErr);
   }
 }

@@ -1,5 +1,5 @@
 /*
-** ring_bound.c: max_bytes and idle_days, the bounds of a whole payload_ring.
+** ring_limits.c: max_bytes and idle_days, the bounds of a whole payload_ring.
 **
 ** max_bytes: a push makes room for its row. It removes the oldest rows of the
 ** agent whose last push is the longest ago, then those of the next agent, and
@@ -58,13 +58,13 @@ static int rollRows(
       sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
       i64 nByte = 0;
       bxBind(pStmt, pErr, "ii", iSlot, iLast);
-      bRow = bxRow(pStmt, pErr);
+      bRow = bxStep(pStmt, pErr);
       if (bRow) {
         iSlot = sqlite3_column_int64(pStmt, 0);
         nByte = checked(
             p, sqlite3_column_int64(pStmt, 1), ROLL_SIZE, "_slots", pErr);
       }
-      bxDone(pStmt, pErr);
+      bxReset(pStmt, pErr);
       if (bRow && iSlot != pRoom->iKeep && !bxRingIsHeld(p, iSlot, pErr)) {
         bxRingRemove(p, iSlot, 0, pErr);
         pRoom->nOver -= nByte;
@@ -87,12 +87,12 @@ static int nextAgent(
   int bRow;
   assert(piTime != 0);
   bxBind(pStmt, pErr, "ii", *piTime, iEnd);
-  bRow = bxRow(pStmt, pErr);
+  bRow = bxStep(pStmt, pErr);
   if (bRow) {
     *piTime = sqlite3_column_int64(pStmt, 5);
     bxRingReadAgent(p, pStmt, pOut, pErr);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   return bRow && pErr->rc == SQLITE_OK;
 }
 
@@ -112,10 +112,10 @@ static void leave(Ring *p, i64 iNo, BxErr *pErr) {
       "FROM main.@_agents WHERE no = ?1 AND at <> 0 "
       "ON CONFLICT(name) DO UPDATE SET value = max(value, excluded.value)";
   static const char zAgent[] = "DELETE FROM main.@_agents WHERE no = ?1";
-  bxDo(&p->base.stmts, zReceipt, pErr, "i", iNo);
-  bxDo(&p->base.stmts, zUntil, pErr, "i", iNo);
+  bxStmtExec(&p->base.stmts, zReceipt, pErr, "i", iNo);
+  bxStmtExec(&p->base.stmts, zUntil, pErr, "i", iNo);
   bxBodyClear(p, iNo, pErr);
-  bxDo(&p->base.stmts, zAgent, pErr, "i", iNo);
+  bxStmtExec(&p->base.stmts, zAgent, pErr, "i", iNo);
 }
 
 void bxRingMakeRoom(
@@ -133,13 +133,13 @@ void bxRingMakeRoom(
   RingAgent agent = {0};
   assert(iKeep >= -1);
   if ((p->nMaxByte == 0 && p->nIdleDay == 0) || pErr->rc != SQLITE_OK) return;
-  iTurn = checked(
-      p, bxAsk(&p->base.stmts, zLast, pErr, ""), ROLL_NUMBER, "_agents", pErr);
+  iTurn = checked(p, bxQueryInt(&p->base.stmts, zLast, pErr, ""), ROLL_NUMBER,
+      "_agents", pErr);
   iTurn = iTurn >= iNow ? iTurn + 1 : iNow;
   if (nMore < -ROLL_SIZE || nMore > ROLL_SIZE) {
     bxRingCorrupt(p, pErr, "_slots"); /* the size of the row that goes */
   } else if (p->nMaxByte > 0) {
-    room.nOver = checked(p, bxAsk(&p->base.stmts, zBytes, pErr, ""),
+    room.nOver = checked(p, bxQueryInt(&p->base.stmts, zBytes, pErr, ""),
                      ROLL_NUMBER, "_config", pErr) +
                  nMore - p->nMaxByte;
   }
@@ -156,7 +156,7 @@ void bxRingMakeRoom(
   while (room.nOver > 0 && room.nRow > 0 && nAgent-- > 0 &&
          nextAgent(p, &iTime, ROLL_NUMBER, &agent, pErr)) {
     if (agent.iNo != pSelf->iNo && rollRows(p, &room, &agent, 0, pErr)) {
-      bxDo(&p->base.stmts, zEmpty, pErr, "i", agent.iNo);
+      bxStmtExec(&p->base.stmts, zEmpty, pErr, "i", agent.iNo);
       bxBodyClear(p, agent.iNo, pErr);
     }
   }
@@ -172,14 +172,14 @@ void bxRingLeave(Ring *p, const char *zAgent, BxErr *pErr) {
       "SELECT no FROM main.@_agents WHERE no > ?1 AND rows = 0 "
       "AND coalesce(agent_id = ?2, 1) ORDER BY no LIMIT 1";
   i64 iNo, iLast = 0;
-  while (
-      (iNo = bxAsk(&p->base.stmts, zNext, pErr, "it", iLast, zAgent)) > iLast) {
+  while ((iNo = bxQueryInt(&p->base.stmts, zNext, pErr, "it", iLast, zAgent)) >
+         iLast) {
     leave(p, iNo, pErr);
     iLast = iNo;
   }
 }
 
-void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
+void bxRingSetLimit(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
   static const char zSet[] = "REPLACE INTO main.@_config VALUES(?1, ?2)";
   static const char zOff[] = "DELETE FROM main.@_config WHERE name = ?1";
   static const char zNoTurns[] =
@@ -196,16 +196,16 @@ void bxRingSetBound(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
   int bBefore = p->nMaxByte > 0 || p->nIdleDay > 0;
   assert(iVal >= 0);
   if (iVal > 0) {
-    bxDo(&p->base.stmts, zSet, pErr, "ti", zOption, iVal);
+    bxStmtExec(&p->base.stmts, zSet, pErr, "ti", zOption, iVal);
   } else {
-    bxDo(&p->base.stmts, zOff, pErr, "t", zOption);
+    bxStmtExec(&p->base.stmts, zOff, pErr, "t", zOption);
   }
   bxRingReadConfig(p, pErr);
   if (bBefore != (p->nMaxByte > 0 || p->nIdleDay > 0)) {
-    bxDo(&p->base.stmts, zNoTurns, pErr, "");
-    bxDo(&p->base.stmts, zOff, pErr, "t", "window_bytes");
-    if (!bBefore) bxDo(&p->base.stmts, zTurns, pErr, "i", bxNow());
-    if (!bBefore) bxDo(&p->base.stmts, zBytes, pErr, "");
+    bxStmtExec(&p->base.stmts, zNoTurns, pErr, "");
+    bxStmtExec(&p->base.stmts, zOff, pErr, "t", "window_bytes");
+    if (!bBefore) bxStmtExec(&p->base.stmts, zTurns, pErr, "i", bxNow());
+    if (!bBefore) bxStmtExec(&p->base.stmts, zBytes, pErr, "");
   }
   bxRingMakeRoom(p, &nobody, 0, -1, pErr);
 }

@@ -1,12 +1,12 @@
 /*
-** places.h: where texts in JSON have what blackbox reads, as rows of blackbox_places
+** json_path.h: where texts in JSON have what blackbox reads, as rows of blackbox_places
 ** (sql/core.sql).
 */
-#ifndef BX_PLACES_H
-#define BX_PLACES_H
+#ifndef BX_JSON_PATH_H
+#define BX_JSON_PATH_H
 
 #include "statement.h"
-#include "tree.h"
+#include "json_tree.h"
 
 /* The column kind. What one node of a body is comes in this order. */
 typedef enum {
@@ -118,13 +118,13 @@ int bxConditionHolds(
 /* The node of the first of some paths, with | between them, that has a value: from
 ** iTop on if it begins with $, or else from iHere on; -1 if there is none. It ends
 ** at a '='. NULL is nowhere. */
-int bxPlaceFind(const BxTree *p, int iTop, int iHere, const char *zPaths);
+int bxPathFind(const BxTree *p, int iTop, int iHere, const char *zPaths);
 /* What a string represents, to sqlite3_free(). */
-char *bxPlaceText(const BxTree *p, int iNode, BxErr *pErr);
+char *bxTreeString(const BxTree *p, int iNode, BxErr *pErr);
 /* Whether n bytes equal a name, in either spelling: some_name, SomeName. */
-int bxSpelled(const char *z, i64 n, const char *zName);
+int bxNameEquals(const char *z, i64 n, const char *zName);
 /* Writes a name as it is compared: in lower case, without '_'. */
-void bxSpell(char *z);
+void bxFoldName(char *z);
 /* Whether two texts, each of which may be NULL, are the same. */
 int bxSameText(const char *z1, const char *z2);
 

@@ -1,5 +1,5 @@
 /*
-** leaf.c: what a browser needs to verify an item: its pin in the log, the values of
+** inclusion_proof.c: what a browser needs to verify an item: its pin in the log, the values of
 ** the fields of that leaf, their salt, and the path to the head. See docs/report.md.
 **
 ** If the page has not all values as they are stored, because something was masked
@@ -94,9 +94,9 @@ static char *fieldsOf(
   for (i = 0; i < n && bWhole; i++) {
     bWhole = appendField(p, pOut, pRow, i, pItem, pBodies);
   }
-  bxDone(pRow, &p->err);
+  bxReset(pRow, &p->err);
   sqlite3_str_appendchar(pOut, 1, ']');
-  z = bxFinish(pOut, &p->err);
+  z = bxStrFinish(pOut, &p->err);
   if (bWhole) return z;
   sqlite3_free(z);
   return 0;
@@ -104,13 +104,14 @@ static char *fieldsOf(
 
 int bxReportProves(ReportRun *p, BxStmts *pHome) {
   BxErr err = {SQLITE_OK, 0};
-  BxStmts *pLog = bxHome(p->bx, "core", &err);
-  if (bxIs(&err, "AmbiguousSchemaError")) bxClear(&err); /* proof_of() fails */
-  bxPass(&p->err, &err);
+  BxStmts *pLog = bxDomainSchema(p->bx, "core", &err);
+  if (bxErrIs(&err, "AmbiguousSchemaError"))
+    bxErrClear(&err); /* proof_of() fails */
+  bxErrMove(&p->err, &err);
   return pLog != 0 && pLog == pHome;
 }
 
-void bxReportLeaf(
+void bxReportProof(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies) {
   static const char zLeaf[] =
       "SELECT '\"n\":' || (?1 ->> '$.n') || ',\"kept\":' ||"
@@ -125,16 +126,16 @@ void bxReportLeaf(
   int bAltered;
   if (p->err.rc == SQLITE_OK && p->apAsk[ASK_PROOF] == 0) {
     p->apAsk[ASK_PROOF] =
-        bxPlain(p->bx->db, "SELECT proof_of('evidence', ?1)", &p->err);
+        bxPrepareSql(p->bx->db, "SELECT proof_of('evidence', ?1)", &p->err);
   }
   if (p->err.rc != SQLITE_OK) return;
   pStmt = p->apAsk[ASK_PROOF];
   bxBind(pStmt, &err, "t", pItem->zKey);
-  if (bxRow(pStmt, &err)) zProof = bxColumnCopy(pStmt, 0, &err);
-  bAltered = bxIs(&err, "CorruptedDataError");
-  if (bAltered || bxIs(&err, "NotFoundError")) bxClear(&err);
+  if (bxStep(pStmt, &err)) zProof = bxColumnCopy(pStmt, 0, &err);
+  bAltered = bxErrIs(&err, "CorruptedDataError");
+  if (bAltered || bxErrIs(&err, "NotFoundError")) bxErrClear(&err);
   sqlite3_reset(pStmt); /* its error was taken */
-  bxPass(&p->err, &err);
+  bxErrMove(&p->err, &err);
   if (bAltered) {
     pItem->zLeaf = bxPrintf(&p->err, "{\"state\":\"altered\"}");
     return;
@@ -142,7 +143,7 @@ void bxReportLeaf(
   if (zProof == 0) return;
   p->zProof = "ok";
   zFields = fieldsOf(p, pItem, pBodies);
-  pStmt = bxPlain(p->bx->db, zLeaf, &p->err);
+  pStmt = bxPrepareSql(p->bx->db, zLeaf, &p->err);
   bxBind(pStmt, &p->err, "t", zProof);
   if (bxReportRow(p, pStmt)) {
     const char *zPath = bxColumnText(pStmt, 0, &p->err);

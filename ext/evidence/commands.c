@@ -1,5 +1,5 @@
 /*
-** act.c: the functions that prune, approve, clear, flush and count.
+** commands.c: the functions that prune, approve, clear, flush and count.
 **
 ** The result of a prune is JSON: {"beforeSize", "afterSize", "actionsRemoved", "screenshotsRemoved",
 ** "duration"}, with sizes in bytes and the duration in milliseconds.
@@ -19,7 +19,8 @@ EvBuffer *bxEvFind(BxCall *pCall) {
 /* The first statement of a function writes, so that it waits for other writers
 ** instead of failing because its snapshot is too old. */
 static void beginAct(EvBuffer *p, EvState *pBefore, BxErr *pErr) {
-  bxDo(p->pOn, "UPDATE main.@_state SET format = format WHERE 0", pErr, "");
+  bxStmtExec(
+      p->pOn, "UPDATE main.@_state SET format = format WHERE 0", pErr, "");
   bxEvLoadState(p, pBefore, pErr);
 }
 
@@ -40,12 +41,12 @@ static char *pruneResult(const EvState *pBefore, const EvState *pAfter,
 
 void bxEvNoteApproved(EvBuffer *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   EvReceipt receipt = {"approval", 0, 0, 0, 0, 0};
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     receipt.nByte = sqlite3_column_int64(pStmt, 0);
     receipt.iOldest = sqlite3_column_int64(pStmt, 1);
     receipt.iNewest = sqlite3_column_int64(pStmt, 2);
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   bxEvNote(p, &receipt, pErr);
 }
 
@@ -59,7 +60,7 @@ static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
   int i;
   for (i = 0; i < 2 && pErr->rc == SQLITE_OK; i++) {
     if (i > 0 && err.rc != SQLITE_ERROR) break;
-    bxClear(&err);
+    bxErrClear(&err);
     zSql = bxPrintf(&err,
         "INSERT OR REPLACE INTO main.@_actions(rid, action) SELECT -r.rid, %s"
         " FROM main.@_rows AS r JOIN main.@_actions AS a ON a.rid = r.rid"
@@ -70,14 +71,14 @@ static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
     sqlite3_free(zSql);
   }
   sqlite3_free(zApproved);
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
   bxEvNoteApproved(p,
       bxStmt(p->pOn,
           "SELECT sum(r.action_bytes - " EV_KEPT "), min(r.timestamp),"
           " max(r.timestamp)" EV_APPROVED " AND r.action_bytes > " EV_KEPT,
           pErr),
       pErr);
-  bxDo(p->pOn,
+  bxStmtExec(p->pOn,
       "UPDATE main.@_rows AS n SET pruned = 1, action_bytes = kept FROM"
       " (SELECT r.rid AS rid, " EV_KEPT " AS kept" EV_APPROVED ") AS k"
       " WHERE n.rid = k.rid",
@@ -91,7 +92,7 @@ static i64 freeOver(EvBuffer *p, const EvState *pState, BxErr *pErr) {
   assert(p->bTemp || pState->nOverflow == 0);
   if (pState->nOverflow == 0) return 0;
   pOver = bxSchema(p->pOn->bx, pState->zOverflow, pErr);
-  return pOver ? bxNumber(pOver, "PRAGMA main.freelist_count", pErr) : 0;
+  return pOver ? bxQueryNumber(pOver, "PRAGMA main.freelist_count", pErr) : 0;
 }
 
 char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
@@ -121,15 +122,15 @@ char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   }
   if (!bQuiet) { /* what approval did not understand */
     zFrom = bxEvActions(p, pErr);
-    zSql = bxGot(zFrom ? bxEvProblemsSql(zFrom) : 0, pErr);
+    zSql = bxCheckMem(zFrom ? bxEvProblemsSql(zFrom) : 0, pErr);
     pStmt = bxEvPrepareActions(p, zSql, pErr);
-    if (bxRow(pStmt, pErr)) {
+    if (bxStep(pStmt, pErr)) {
       zMore = sqlite3_mprintf(",\"problems\":%s", bxColumnText(pStmt, 0, pErr));
     }
     sqlite3_finalize(pStmt);
     if (zMore != 0 && pErr->rc == SQLITE_OK)
       zOut = pruneResult(&before, &after, iStart, zMore);
-    bxGot(zOut, pErr);
+    bxCheckMem(zOut, pErr);
     sqlite3_free(zSql);
     sqlite3_free(zFrom);
     sqlite3_free(zMore);
@@ -238,7 +239,7 @@ void bxEvStats(BxCall *pCall) {
   char *z;
   if (p == 0) return;
   bxEvExpectKnown(p, &pCall->err);
-  z = bxAskText(p->pOn,
+  z = bxQueryText(p->pOn,
       "SELECT json_object('totalSize', bytes, 'actionCount', actions,"
       " 'screenshotCount', screenshots,"
       " 'oldestTimestamp', (SELECT min(timestamp) FROM main.@_rows),"
@@ -261,7 +262,7 @@ static void addStats(BxVtab *p, sqlite3_str *pOut, BxErr *pErr) {
       " nullif(owner, '')) FROM main.@_state",
       pErr);
   bxBind(pStmt, pErr, "tt", p->stmts.zDb, p->stmts.zTable);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     sqlite3_str_appendf(pOut, "%s%s", sqlite3_str_length(pOut) > 1 ? "," : "",
         bxColumnText(pStmt, 0, pErr));
   }
@@ -281,20 +282,20 @@ sqlite3_stmt *bxEvStatsTable(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     if (pVtab != 0) bxEvExpectKnown((EvBuffer *)pVtab, pErr);
     if (pVtab != 0) addStats(pVtab, pOut, pErr);
   } else {
-    pDbs = bxPlain(bx->db, "SELECT name FROM pragma_database_list", pErr);
+    pDbs = bxPrepareSql(bx->db, "SELECT name FROM pragma_database_list", pErr);
   }
-  while (pDbs != 0 && bxRow(pDbs, pErr)) {
+  while (pDbs != 0 && bxStep(pDbs, pErr)) {
     BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, pErr), pErr);
     const char *zName;
     pNames = p != 0 ? bxVtabNames(p, EV_MODULE, pErr) : 0;
     while (
-        bxRow(pNames, pErr) && (zName = bxColumnText(pNames, 0, pErr)) != 0) {
+        bxStep(pNames, pErr) && (zName = bxColumnText(pNames, 0, pErr)) != 0) {
       BxErr err = {SQLITE_OK, 0};
       pVtab = bxVtabIn(bx, EV_MODULE, p->zDb, zName, &err);
       if (pVtab != 0) bxEvExpectKnown((EvBuffer *)pVtab, &err);
       if (pVtab != 0 && err.rc == SQLITE_OK) addStats(pVtab, pOut, pErr);
-      if (err.rc != SQLITE_ERROR) bxPass(pErr, &err); /* of a newer module */
-      bxClear(&err);
+      if (err.rc != SQLITE_ERROR) bxErrMove(pErr, &err); /* of a newer module */
+      bxErrClear(&err);
     }
     sqlite3_finalize(pNames);
   }

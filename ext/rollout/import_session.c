@@ -1,5 +1,5 @@
 /*
-** part.c: a conversation of an import: its id, what of it is stored already, and
+** import_session.c: a conversation of an import: its id, what of it is stored already, and
 ** its new items.
 **
 ** The id is the one that the file has, if that is a UUID. Otherwise it is made
@@ -20,7 +20,8 @@ SQLITE_EXTENSION_INIT3
 
 /*------------------------------------------------------------------ ids ----*/
 
-void bxPartUuid(const char *z1, const char *z2, const char *z3, char zId[37]) {
+void bxImportSessionUuid(
+    const char *z1, const char *z2, const char *z3, char zId[37]) {
   static const char zHex[] = "0123456789abcdef";
   sqlite3_uint64 h, a[2];
   int i, iOut = 0;
@@ -38,13 +39,13 @@ void bxPartUuid(const char *z1, const char *z2, const char *z3, char zId[37]) {
   zId[iOut] = 0;
 }
 
-void bxPartId(const char *zFormat, int bApart, const char *zName,
+void bxImportSessionId(const char *zFormat, int bApart, const char *zName,
     const char *zAgent, char zId[37]) {
   if (zAgent == 0 && !bApart && bxRolloutUuid(zName, (int)strlen(zName), zId) &&
       zId[14] >= '1' && zId[14] <= '8' && strchr("89ab", zId[19]) != 0) {
     return;
   }
-  bxPartUuid(zFormat, zName, zAgent, zId);
+  bxImportSessionUuid(zFormat, zName, zAgent, zId);
 }
 
 /*---------------------------------------------------------------- hashes ----*/
@@ -54,7 +55,7 @@ i64 *bxMapAt(RolloutMap *p, sqlite3_uint64 h, BxErr *pErr) {
   h |= 1; /* 0 is a free place */
   if (2 * p->n >= p->nAlloc) {
     RolloutMap more = {0, 0, p->nAlloc ? 2 * p->nAlloc : 64};
-    more.a = bxNew(sizeof(*more.a) * (size_t)more.nAlloc, pErr);
+    more.a = bxZalloc(sizeof(*more.a) * (size_t)more.nAlloc, pErr);
     if (more.a == 0) return 0;
     for (i = 0; i < p->nAlloc; i++) {
       if (p->a[i].h != 0) *bxMapAt(&more, p->a[i].h, pErr) = p->a[i].i;
@@ -83,14 +84,15 @@ static const char zStored[] =
     "AND NOT (d.id & 4294967295 = 0 AND d.quiet IS 1) "
     "ORDER BY s.rollout, s.first, d.id";
 
-void bxPartOpen(RolloutPart *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
+void bxImportSessionOpen(
+    ImportSession *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   RolloutWork *pWork = &p->work;
   p->iTime = -1;
   if (bxRolloutFind(pHome, 0, pWork->zId, &pWork->head, pErr)) {
     if (pWork->head.iExpire < iNow) {
       bxRolloutExpired(pWork->zId, pWork->head.iExpire, pErr);
     }
-    bxRolloutNotShut(pHome, pWork->zId, pErr);
+    bxRolloutRequireOpen(pHome, pWork->zId, pErr);
     p->eMatch = PART_BEGIN;
     p->pStored = bxPrepare(pHome, zStored, pErr);
     bxBind(p->pStored, pErr, "i", pWork->head.no);
@@ -98,7 +100,7 @@ void bxPartOpen(RolloutPart *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   bxRolloutWorkBegin(pWork, pHome, pErr);
 }
 
-void bxPartClose(RolloutPart *p) {
+void bxImportSessionClose(ImportSession *p) {
   sqlite3_finalize(p->pStored);
   sqlite3_free(p->bag.a);
   sqlite3_free(p->seen.a);
@@ -108,7 +110,7 @@ void bxPartClose(RolloutPart *p) {
   bxRolloutWorkEnd(&p->work);
 }
 
-int bxPartSeen(RolloutPart *p, RolloutSpan payload, BxErr *pErr) {
+int bxImportSessionSeen(ImportSession *p, RolloutSlice payload, BxErr *pErr) {
   i64 *pn = bxMapAt(&p->seen, bxHashOf(payload.z, payload.n), pErr);
   return pn != 0 && (*pn)++ > 0;
 }
@@ -123,14 +125,14 @@ static sqlite3_uint64 hashItem(
   return z == 0 ? h : bxHashMix(h, bxHashOf(z, n));
 }
 
-static void bagHash(RolloutPart *p, sqlite3_uint64 h, BxErr *pErr) {
+static void bagHash(ImportSession *p, sqlite3_uint64 h, BxErr *pErr) {
   i64 *pn = bxMapAt(&p->bag, h, pErr);
   if (pn != 0) ++*pn;
 }
 
 /* Puts the row of pStored, and all after it, into the bag. A changed one is there for a
 ** line with a time, and for one without. */
-static void fillBag(RolloutPart *p, BxErr *pErr) {
+static void fillBag(ImportSession *p, BxErr *pErr) {
   p->eMatch = PART_BAG;
   do {
     const char *zType = bxColumnText(p->pStored, 2, pErr);
@@ -146,11 +148,11 @@ static void fillBag(RolloutPart *p, BxErr *pErr) {
               sqlite3_column_bytes(p->pStored, 3)),
           pErr);
     }
-  } while (bxRow(p->pStored, pErr));
+  } while (bxStep(p->pStored, pErr));
 }
 
 /* Takes one item with this hash out of the bag. */
-static int takeHash(RolloutPart *p, sqlite3_uint64 h, BxErr *pErr) {
+static int takeHash(ImportSession *p, sqlite3_uint64 h, BxErr *pErr) {
   i64 *pn = bxMapAt(&p->bag, h, pErr);
   return pn != 0 && *pn > 0 && (*pn)-- > 0;
 }
@@ -158,7 +160,7 @@ static int takeHash(RolloutPart *p, sqlite3_uint64 h, BxErr *pErr) {
 /* Whether the row of pStored is this item, which is then the last stored one that the
 ** file has so far. */
 static int isRow(
-    RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
+    ImportSession *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
   sqlite3_stmt *pRow = p->pStored;
   const char *zType = bxColumnText(pRow, 2, pErr);
   const char *z = bxColumnText(pRow, 3, pErr);
@@ -180,7 +182,8 @@ static int isRow(
   p->nAfter = -1;
   if (sqlite3_column_type(pRow, 5) != SQLITE_NULL) {
     p->nAfter = sqlite3_column_bytes(pRow, 5);
-    p->zAfter = bxGot(sqlite3_malloc64((sqlite3_uint64)p->nAfter + 1), pErr);
+    p->zAfter =
+        bxCheckMem(sqlite3_malloc64((sqlite3_uint64)p->nAfter + 1), pErr);
     if (p->zAfter != 0 && p->nAfter > 0) {
       memcpy(p->zAfter, sqlite3_column_blob(pRow, 5), (size_t)p->nAfter);
     }
@@ -188,11 +191,11 @@ static int isRow(
   return 1;
 }
 
-int bxPartHas(
-    RolloutPart *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
+int bxImportSessionHas(
+    ImportSession *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
   i64 iTime = *piTime;
   if (p->eMatch == PART_BEGIN || p->eMatch == PART_IN_ORDER) {
-    int bRow = bxRow(p->pStored, pErr);
+    int bRow = bxStep(p->pStored, pErr);
     if (bRow && isRow(p, pLine, piTime, pErr)) return 1;
     /* a piece that is given an id goes on, whatever it has */
     if (!bRow || (p->eMatch == PART_BEGIN && p->bPiece)) {

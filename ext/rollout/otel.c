@@ -1,5 +1,5 @@
 /*
-** span.c: the payload that a span or a log record of OpenTelemetry becomes (sql/
+** otel.c: the payload that a span or a log record of OpenTelemetry becomes (sql/
 ** rollout_formats.sql, rollout_attributes).
 **
 ** A span has its attributes as a list of names and values, in one of several
@@ -116,7 +116,7 @@ static char *newName(const char *zNew, const char *zRow, const char *zName,
     while (isPartDigit(*zName)) sqlite3_str_append(pOut, zName++, 1);
   }
   sqlite3_str_appendall(pOut, zRest);
-  return bxFinish(pOut, pErr);
+  return bxStrFinish(pOut, pErr);
 }
 
 /*----------------------------------------------------------- attributes ----*/
@@ -124,7 +124,8 @@ static char *newName(const char *zNew, const char *zRow, const char *zName,
 /* Adds an attribute, whose name it frees. */
 static SpanEntry *addEntry(SpanItem *p, char *zOwned, int iValue) {
   SpanEntry *a =
-      zOwned == 0 ? 0 : bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), p->pErr);
+      zOwned == 0 ? 0
+                  : bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), p->pErr);
   if (a == 0) {
     sqlite3_free(zOwned);
     return 0;
@@ -190,7 +191,7 @@ static int addAttributes(
     int iValue = bxTreeMember(pTree, i, "value", 5);
     char *zKey, *zName;
     if (iKey < 0 || BX_TREE_KIND(pTree, iKey) != '"') continue;
-    zKey = bxPlaceText(pTree, iKey, p->pErr);
+    zKey = bxTreeString(pTree, iKey, p->pErr);
     zName = zEvent && zKey ? bxPrintf(p->pErr, "%s:%s", zEvent, zKey) : zKey;
     if (zName != 0 && addRenamed(p, zName, iValue, iEvent)) {
       bKnown = 1;
@@ -227,13 +228,13 @@ static void appendInteger(SpanItem *p, int i) {
 
 /* A text that is a JSON object or array becomes that; any other remains. */
 static void appendText(SpanItem *p, int i, int bJson) {
-  char *z = bJson ? bxPlaceText(p->pTree, i, p->pErr) : 0;
+  char *z = bJson ? bxTreeString(p->pTree, i, p->pErr) : 0;
   size_t n = z ? strlen(z) : 0;
-  const char *zEnd = 0, *zAt = z ? bxSkipSpace(z) : 0;
+  const char *zEnd = 0, *zAt = z ? bxJsonSkipSpace(z) : 0;
   if (zAt != 0 && (*zAt == '[' || *zAt == '{')) {
     zEnd = bxTreeRead(&p->json, zAt, (i64)(z + n - zAt), 0, 0, p->pErr);
   }
-  if (zEnd != 0 && *bxSkipSpace(zEnd) == 0) {
+  if (zEnd != 0 && *bxJsonSkipSpace(zEnd) == 0) {
     sqlite3_str_append(p->pOut, zAt, (int)(zEnd - zAt));
   } else {
     appendRaw(p, p->pTree, i);
@@ -313,7 +314,7 @@ static int isList(const SpanItem *p, i64 i, i64 iEnd, size_t nSkip) {
 }
 
 static void appendKey(SpanItem *p, const char *z, i64 n) {
-  bxAppendJson(p->pOut, z, (int)n);
+  bxJsonAppend(p->pOut, z, (int)n);
   sqlite3_str_appendchar(p->pOut, 1, ':');
 }
 
@@ -334,7 +335,7 @@ static void appendObject(
         bAny = 1;
         if (!bList) appendKey(p, z, (i64)strlen(z));
         if (p->a[i].zValue != 0) {
-          bxAppendJson(p->pOut, p->a[i].zValue, (int)strlen(p->a[i].zValue));
+          bxJsonAppend(p->pOut, p->a[i].zValue, (int)strlen(p->a[i].zValue));
         } else {
           appendValue(p, p->a[i].iValue, p->a[i].bJson);
         }
@@ -386,7 +387,7 @@ static int addBody(SpanItem *p, int iValue, const char *zPrefix) {
     int iMember = bxTreeMember(pTree, i, "value", 5);
     char *zKey, *zName, *zInside;
     if (iKey < 0 || BX_TREE_KIND(pTree, iKey) != '"') continue;
-    zKey = bxPlaceText(pTree, iKey, p->pErr);
+    zKey = bxTreeString(pTree, iKey, p->pErr);
     zName = zKey ? bxPrintf(p->pErr, "%s%s", zPrefix, zKey) : 0;
     zInside = zName ? bxPrintf(p->pErr, "%s.", zName) : 0;
     if (zInside != 0 &&
@@ -408,7 +409,7 @@ static char *eventName(SpanItem *p, int iRecord) {
   int iList = bxTreeMember(pTree, iRecord, "attributes", 10);
   if (iFound >= 0 && BX_TREE_KIND(pTree, iFound) == '"' &&
       pTree->a[iFound].nByte > 2) {
-    return bxPlaceText(pTree, iFound, p->pErr);
+    return bxTreeString(pTree, iFound, p->pErr);
   }
   if (iList >= 0 && BX_TREE_KIND(pTree, iList) == '[') {
     for (i = iList + 1; i < pTree->a[iList].iNext; i = pTree->a[i].iNext) {
@@ -416,7 +417,7 @@ static char *eventName(SpanItem *p, int iRecord) {
       int iText = innerValue(pTree, bxTreeMember(pTree, i, "value", 5));
       if (iName >= 0 && bxTreeIs(pTree, iName, "event.name", 10) &&
           iText >= 0 && BX_TREE_KIND(pTree, iText) == '"') {
-        return bxPlaceText(pTree, iText, p->pErr);
+        return bxTreeString(pTree, iText, p->pErr);
       }
     }
   }
@@ -432,7 +433,7 @@ static void appendRecord(SpanItem *p, int iRecord) {
   char *zAny = zName ? bxPrintf(p->pErr, "%s:", zName) : 0;
   if (zAny != 0) {
     sqlite3_str_appendall(p->pOut, ",\"event\":");
-    bxAppendJson(p->pOut, zName, (int)strlen(zName));
+    bxJsonAppend(p->pOut, zName, (int)strlen(zName));
     addRenamed(p, zAny, -1, 0);
     addAttributes(p, iList, zName, 0);
     if (iBody >= 0 && !addBody(p, iBody, zAny)) {
@@ -453,7 +454,7 @@ static void appendEvents(SpanItem *p, int iList) {
        i = pTree->a[i].iNext) {
     int iName = bxTreeMember(pTree, i, "name", 4);
     int bName = iName >= 0 && BX_TREE_KIND(pTree, iName) == '"';
-    char *zName = bName ? bxPlaceText(pTree, iName, p->pErr) : 0;
+    char *zName = bName ? bxTreeString(pTree, iName, p->pErr) : 0;
     char *zAny = zName ? bxPrintf(p->pErr, "%s:", zName) : 0;
     i64 nBefore = p->n;
     if (zAny != 0) addRenamed(p, zAny, -1, nEvent);
@@ -530,5 +531,5 @@ char *bxRolloutSpan(const RolloutRules *pRules, const RolloutFormat *pFormat,
   for (i = 0; i < p->n; i++) sqlite3_free(p->a[i].zName);
   sqlite3_free(p->a);
   bxTreeFree(&p->json);
-  return bxFinish(p->pOut, pErr);
+  return bxStrFinish(p->pOut, pErr);
 }

@@ -1,5 +1,5 @@
 /*
-** spans.c: lines with the spans, or the log records, of OpenTelemetry, as items.
+** import_spans.c: lines with the spans, or the log records, of OpenTelemetry, as items.
 **
 ** A span belongs to the conversation that it names, or that the first span of
 ** its trace names, or else to one that has the name of the trace. So the traces
@@ -43,7 +43,7 @@ static sqlite3_uint64 hashTrace(const char *z) {
 
 static void keepPiece(Import *p, char *zOwned) {
   char **pz = zOwned == 0 ? 0
-                          : bxAdd(&p->azPiece, &p->nPiece, &p->nPieceAlloc,
+                          : bxArrayAdd(&p->azPiece, &p->nPiece, &p->nPieceAlloc,
                                 sizeof(*pz), p->pErr);
   if (pz == 0) {
     sqlite3_free(zOwned);
@@ -159,11 +159,11 @@ void bxImportTraces(Import *p) {
 
 /*---------------------------------------------------------------- pieces ----*/
 
-RolloutSpan bxImportJoin(Import *p, RolloutSpan a, RolloutSpan b) {
+RolloutSlice bxImportJoin(Import *p, RolloutSlice a, RolloutSlice b) {
   size_t n = (size_t)(a.n + b.n);
   char *z;
   if (b.n == 0) return a;
-  z = bxGot(sqlite3_malloc64(n + 1), p->pErr);
+  z = bxCheckMem(sqlite3_malloc64(n + 1), p->pErr);
   if (z == 0) return a;
   if (a.n > 0) memcpy(z, a.z, (size_t)a.n);
   memcpy(z + a.n, b.z, (size_t)b.n);
@@ -198,8 +198,8 @@ static void giveSpan(Import *p, const ImportSpan *pSpan, const char *z) {
 
 /* Appends the value without the spans of other parts, and notes where the spans
 ** of this part end. */
-static void appendPiece(
-    Import *p, const RolloutPart *pPart, RolloutSpan value, sqlite3_str *pOut) {
+static void appendPiece(Import *p, const ImportSession *pPart,
+    RolloutSlice value, sqlite3_str *pOut) {
   const BxTree *pTree = &p->json.tree;
   const char *zFrom = value.z;
   i64 i;
@@ -226,9 +226,9 @@ static void appendPiece(
 /* Reads the spans of a part as those of a line of its own, which ends with what
 ** follows the value. */
 static void readPiece(
-    Import *p, RolloutPart *pPart, RolloutSpan value, RolloutSpan rest) {
+    Import *p, ImportSession *pPart, RolloutSlice value, RolloutSlice rest) {
   sqlite3_str *pOut = sqlite3_str_new(0);
-  RolloutSpan after, before = bxImportGap(p, value.z, &after);
+  RolloutSlice after, before = bxImportGap(p, value.z, &after);
   const char *zLast;
   char *z;
   i64 i, n;
@@ -237,7 +237,7 @@ static void readPiece(
   appendPiece(p, pPart, value, pOut);
   sqlite3_str_append(pOut, rest.z, (int)rest.n);
   n = sqlite3_str_length(pOut);
-  z = bxFinish(pOut, p->pErr);
+  z = bxStrFinish(pOut, p->pErr);
   keepPiece(p, z);
   if (p->pErr->rc != SQLITE_OK) return;
   p->bLast = p->bClosed = 0;
@@ -254,11 +254,11 @@ static void readPiece(
 
 /* Reads the spans of each part. What follows the value on its line is repeated, if that
 ** is only white space. */
-static void readPieces(Import *p, RolloutSpan value, const char *zEnd) {
-  static const RolloutSpan newline = {"\n", 1};
+static void readPieces(Import *p, RolloutSlice value, const char *zEnd) {
+  static const RolloutSlice newline = {"\n", 1};
   const char *zNext = value.z + value.n;
-  RolloutSpan rest = {zNext, zEnd - zNext + (zEnd < p->zEnd)};
-  int bBlank = bxSkipSpace(zNext) >= zEnd;
+  RolloutSlice rest = {zNext, zEnd - zNext + (zEnd < p->zEnd)};
+  int bBlank = bxJsonSkipSpace(zNext) >= zEnd;
   i64 i, j;
   for (i = 0; i < p->nSpan; i++) {
     for (j = 0; j < i && p->aSpan[j].pPart != p->aSpan[i].pPart;) j++;
@@ -273,7 +273,7 @@ static void readPieces(Import *p, RolloutSpan value, const char *zEnd) {
 ** has none. */
 static void noteSpan(Import *p) {
   ImportSpan *a =
-      bxAdd(&p->aSpan, &p->nSpan, &p->nSpanAlloc, sizeof(*a), p->pErr);
+      bxArrayAdd(&p->aSpan, &p->nSpan, &p->nSpanAlloc, sizeof(*a), p->pErr);
   char *zItem = makeItem(p), *zName = 0, *zAgent = 0;
   const char *zWrong = 0;
   if (a == 0 || zItem == 0) {
@@ -295,7 +295,7 @@ static void noteSpan(Import *p) {
   a->pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
   a->zItem = markNewest(p, zItem);
   if (a->zItem != 0 && namesOf(p, &zName, &zAgent)) {
-    RolloutPart *pPart = bxImportPart(p, zName, zAgent);
+    ImportSession *pPart = bxImportSession(p, zName, zAgent);
     if (pPart != 0) a->pPart = pPart;
   }
 }
@@ -304,8 +304,8 @@ void bxImportSpans(
     Import *p, const char *z, const char *zNext, const char *zEnd) {
   const BxTree *pTree = &p->json.tree;
   const char *zItems = bxImportItems(p);
-  RolloutSpan value = {z, zNext - z};
-  RolloutPart *pPart = 0;
+  RolloutSlice value = {z, zNext - z};
+  ImportSession *pPart = 0;
   int bSeveral = 0;
   i64 i;
   /* what is between the last item and the value belongs to that item, if both are on

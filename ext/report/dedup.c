@@ -1,14 +1,14 @@
 /*
-** span.c: bodies in pieces, each of which is kept once.
+** dedup.c: bodies in pieces, each of which is kept once.
 **
 ** A request repeats what was said before, and adds to it. So a body is cut into
 ** spans: at the members of its JSON object and at the elements of their arrays;
 ** other text, at ends of lines. A span that was seen before is not kept again:
-** the body names the place where it is. Spans that follow each other there are one
+** the body names the place where it is. SeenPieces that follow each other there are one
 ** piece. A body that would need more than SPAN_PIECES pieces is kept whole again,
 ** so that a long conversation does not name more and more pieces.
 **
-** Spans are told apart by their SHA-256: what was recorded may be made to deceive,
+** SeenPieces are told apart by their SHA-256: what was recorded may be made to deceive,
 ** and must not be able to show one text in place of another.
 */
 #include "report.h"
@@ -21,11 +21,11 @@ SQLITE_EXTENSION_INIT3
 #define SPAN_LEAST 32  /* no span is shorter, but for the last */
 #define SPAN_LINES 256 /* the same, where lines are cut */
 
-typedef struct SeenSpan {
+typedef struct SeenPiece {
   unsigned char aHash[BX_DIGEST];
   int iBlock;
   i64 iAt, n; /* n is 0 for an empty entry */
-} SeenSpan;
+} SeenPiece;
 
 /* The ends of the spans of a text. */
 typedef struct Cuts {
@@ -37,7 +37,7 @@ typedef struct Cuts {
 static void cutSpanAt(Cuts *p, i64 i, BxErr *pErr) {
   i64 *a;
   if (i - (p->n > 0 ? p->a[p->n - 1] : 0) < p->nLeast) return;
-  a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
+  a = bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
   if (a != 0) *a = i;
 }
 
@@ -45,17 +45,17 @@ static void cutSpanAt(Cuts *p, i64 i, BxErr *pErr) {
 ** it is no JSON. */
 static const char *cutSpanArray(
     Cuts *p, const char *z, const char *zAt, const char *zEnd, BxErr *pErr) {
-  zAt = bxSkipSpace(zAt + 1);
+  zAt = bxJsonSkipSpace(zAt + 1);
   if (*zAt == ']') return zAt + 1;
   while (pErr->rc == SQLITE_OK) {
     cutSpanAt(p, zAt - z, pErr);
-    zAt = bxSkipValue(zAt, zEnd);
+    zAt = bxJsonSkipValue(zAt, zEnd);
     if (zAt == 0) return 0;
     cutSpanAt(p, zAt - z, pErr);
-    zAt = bxSkipSpace(zAt);
+    zAt = bxJsonSkipSpace(zAt);
     if (*zAt == ']') return zAt + 1;
     if (*zAt != ',') return 0;
-    zAt = bxSkipSpace(zAt + 1);
+    zAt = bxJsonSkipSpace(zAt + 1);
   }
   return 0;
 }
@@ -64,24 +64,25 @@ static const char *cutSpanArray(
 static void cutSpanObject(
     Cuts *p, const char *z, const char *zAt, const char *zEnd, BxErr *pErr) {
   do {
-    zAt = bxSkipSpace(zAt + 1);
+    zAt = bxJsonSkipSpace(zAt + 1);
     cutSpanAt(p, zAt - z, pErr);
-    zAt = bxSkipString(zAt, zEnd);
+    zAt = bxJsonSkipString(zAt, zEnd);
     if (zAt == 0) return;
-    zAt = bxSkipSpace(zAt);
+    zAt = bxJsonSkipSpace(zAt);
     if (*zAt != ':') return;
-    zAt = bxSkipSpace(zAt + 1);
+    zAt = bxJsonSkipSpace(zAt + 1);
     if (*zAt == '[') {
       zAt = cutSpanArray(p, z, zAt, zEnd, pErr);
     } else {
-      zAt = bxSkipValue(zAt, zEnd);
+      zAt = bxJsonSkipValue(zAt, zEnd);
     }
     if (zAt == 0) return;
-    zAt = bxSkipSpace(zAt);
+    zAt = bxJsonSkipSpace(zAt);
   } while (*zAt == ',' && pErr->rc == SQLITE_OK);
 }
 
-static i64 slotOfSpan(const Spans *p, const unsigned char aHash[BX_DIGEST]) {
+static i64 slotOfSpan(
+    const SeenPieces *p, const unsigned char aHash[BX_DIGEST]) {
   sqlite3_uint64 h;
   i64 i;
   memcpy(&h, aHash, sizeof(h));
@@ -93,14 +94,14 @@ static i64 slotOfSpan(const Spans *p, const unsigned char aHash[BX_DIGEST]) {
 }
 
 /* Where the span was seen, which is noted if it is new. NULL on error. */
-static SeenSpan *findSpan(Spans *p, const char *z, i64 n, BxErr *pErr) {
+static SeenPiece *findSpan(SeenPieces *p, const char *z, i64 n, BxErr *pErr) {
   unsigned char aHash[BX_DIGEST];
-  SeenSpan *pSpan;
+  SeenPiece *pSpan;
   i64 i;
   if (p->n * 2 >= p->nAlloc && pErr->rc == SQLITE_OK) { /* room for one more */
-    Spans larger = *p;
+    SeenPieces larger = *p;
     larger.nAlloc = p->nAlloc ? 2 * p->nAlloc : 256;
-    larger.a = bxNew(sizeof(SeenSpan) * (size_t)larger.nAlloc, pErr);
+    larger.a = bxZalloc(sizeof(SeenPiece) * (size_t)larger.nAlloc, pErr);
     if (larger.a == 0) return 0;
     for (i = 0; i < p->nAlloc; i++) {
       if (p->a[i].n > 0) larger.a[slotOfSpan(&larger, p->a[i].aHash)] = p->a[i];
@@ -129,7 +130,7 @@ static void addReportPiece(ReportRun *p, ReportPart *pPart, int iBlock, i64 iAt,
     pLast->n += n;
     return;
   }
-  a = bxAdd(&p->aPiece, &p->nPiece, &p->nPieceAlloc, sizeof(*a), &p->err);
+  a = bxArrayAdd(&p->aPiece, &p->nPiece, &p->nPieceAlloc, sizeof(*a), &p->err);
   if (a == 0) return;
   a->iBlock = iBlock;
   a->iAt = iAt;
@@ -146,7 +147,7 @@ static void addSpanPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
   i64 i, iAt = 0;
   for (i = 0; i < pCuts->n && p->err.rc == SQLITE_OK; i++) {
     i64 n = pCuts->a[i] - iAt;
-    SeenSpan *pSpan = findSpan(&p->spans, z + iAt, n, &p->err);
+    SeenPiece *pSpan = findSpan(&p->spans, z + iAt, n, &p->err);
     const ReportPiece *pLast = pPart->nPiece ? &p->aPiece[p->nPiece - 1] : 0;
     if (pSpan == 0) return;
     assert(bWhole || pLast != 0 ||
@@ -177,7 +178,7 @@ void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
     const char *z, int bJson) {
   Cuts cuts = {0, 0, 0, bJson ? SPAN_LEAST : SPAN_LINES};
   i64 nOwn = pItem->nOwn, n = pPart->nByte;
-  const char *zAt = bxSkipSpace(z), *zEnd = z + n;
+  const char *zAt = bxJsonSkipSpace(z), *zEnd = z + n;
   pPart->iPiece = p->nPiece;
   pPart->nPiece = pPart->nHead = 0;
   pPart->iNew = -1;

@@ -1,5 +1,5 @@
 /*
-** ring_held.c: what blackbox_check() says of a ring; and the digests of its
+** ring_check.c: what blackbox_check() says of a ring; and the digests of its
 ** exchanges that a hold keeps.
 **
 ** A hold, and each push under it, writes the digest of each exchange that is held
@@ -31,12 +31,13 @@ static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
   static const char zSum[] =
       "SELECT iif(sum(size_bytes) > (SELECT value FROM main.@_config WHERE "
       "name = 'max_bytes'), sum(size_bytes), 0)" HELD_ROWS;
-  i64 nByte = bxAskOnce(&p->base.stmts, zSum, pErr, "ii", (i64)0, (i64)1 << 62);
+  i64 nByte =
+      bxQueryIntOnce(&p->base.stmts, zSum, pErr, "ii", (i64)0, (i64)1 << 62);
   if (nByte > 0) {
     bxProblem(pOut, p->base.stmts.zTable,
         "holds keep exchanges of %lld bytes, more than max_bytes", nByte);
   }
-  if (bxAskOnce(&p->base.stmts, zParked, pErr, "")) {
+  if (bxQueryIntOnce(&p->base.stmts, zParked, pErr, "")) {
     bxProblem(pOut, p->base.stmts.zTable,
         "holds keep exchanges beyond the window, or kept them until now");
   }
@@ -66,16 +67,16 @@ static void logHeld(Ring *p, i64 iFirst, i64 iLast, BxErr *pErr) {
   assert(iFirst <= iLast);
   bxBodyUse(p, pRow, pErr);
   bxBind(pRow, pErr, "ii", iFirst, iLast);
-  while (bxRow(pRow, pErr)) {
+  while (bxStep(pRow, pErr)) {
     char *zDetail = detailOf(pRow, pErr);
-    bxDo(pSchema, zLog, pErr, "itvvt", sqlite3_column_int64(pRow, 1), zDetail,
-        sqlite3_column_value(pRow, 0), sqlite3_column_value(pRow, 2),
+    bxStmtExec(pSchema, zLog, pErr, "itvvt", sqlite3_column_int64(pRow, 1),
+        zDetail, sqlite3_column_value(pRow, 0), sqlite3_column_value(pRow, 2),
         p->base.stmts.zTable);
     bWritten |= sqlite3_changes(p->base.stmts.bx->db) > 0;
     sqlite3_free(zDetail);
   }
-  bxDone(pRow, pErr);
-  if (bWritten) bxLogFollow(p->base.stmts.bx, pErr);
+  bxReset(pRow, pErr);
+  if (bWritten) bxLogProveAll(p->base.stmts.bx, pErr);
 }
 
 void bxRingNoteHeld(Ring *p, i64 iSlot, BxErr *pErr) {
@@ -107,13 +108,13 @@ static int isAsNoted(
   bxBodyUse(p, pRow, pErr);
   bxBind(pRow, pErr, "vvi", sqlite3_column_value(pListed, 2),
       sqlite3_column_value(pListed, 4), sqlite3_column_int64(pListed, 6));
-  while (!bSame && bxRow(pRow, pErr)) {
+  while (!bSame && bxStep(pRow, pErr)) {
     char *zDetail = detailOf(pRow, pErr);
     bSame = zDetail != 0 && zNoted != 0 && strcmp(zDetail, zNoted) == 0;
     sqlite3_free(zDetail);
     *pbThere = 1;
   }
-  bxDone(pRow, pErr);
+  bxReset(pRow, pErr);
   return bSame;
 }
 
@@ -136,7 +137,7 @@ void bxRingCheckHeld(BxStmts *p, i64 iFrom,
   sqlite3_stmt *pRow = bxPrepare(p, zListed, pErr);
   i64 iTold = 0;
   bxBind(pRow, pErr, "i", iFrom);
-  while (bxRow(pRow, pErr)) {
+  while (bxStep(pRow, pErr)) {
     BxErr err = {SQLITE_OK, 0};
     i64 n = sqlite3_column_int64(pRow, 0);
     const char *zName = bxColumnText(pRow, 1, pErr);
@@ -148,9 +149,9 @@ void bxRingCheckHeld(BxStmts *p, i64 iFrom,
     pRing = (Ring *)bxVtabIn(p->bx, "payload_ring", p->zDb, zName, &err);
     if (pRing != 0) bSame = isAsNoted(pRing, pRow, &bThere, &err);
     if ((err.rc & 0xff) == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
-      bxClear(&err); /* it has lost a table */
+      bxErrClear(&err); /* it has lost a table */
     }
-    bxPass(pErr, &err);
+    bxErrMove(pErr, &err);
     if (bSame) continue;
     iTold = n;
     xTell(pArg, n,
@@ -218,5 +219,5 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut) {
   if (bxShadowIsHeld(pVtab, &err)) {
     checkKept(p, pOut, &err);
   }
-  bxUnchecked(pOut, pVtab->stmts.zTable, &err);
+  bxProblemError(pOut, pVtab->stmts.zTable, &err);
 }

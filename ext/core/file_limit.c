@@ -1,7 +1,7 @@
 /*
-** room.c: blackbox.max_file_bytes, the limit of the pages in use of a file.
+** file_limit.c: blackbox.max_file_bytes, the limit of the pages in use of a file.
 **
-** Each row and each call of the module that writes looks afterwards (bxRoom): at least
+** Each row and each call of the module that writes looks afterwards (bxFileLimitTend): at least
 ** after ROOM_STEP rows of a connection, and after each row when the file is near its limit.
 ** If it is above, about as many bytes go as it is above: of the first domain that has
 ** some, the oldest rows first. It looks at ROOM_LOOK rows at most, for each row that was
@@ -39,7 +39,7 @@ static i64 roomLimit(BxStmts *p, BxErr *pErr) {
   static const char zLimit[] =
       "SELECT value FROM main.blackbox_settings WHERE name = '" LIMIT_SETTING
       "'";
-  return bxAsk(p, zLimit, pErr, "");
+  return bxQueryInt(p, zLimit, pErr, "");
 }
 
 /* The bytes that the file has above its limit; less than 0: below it. */
@@ -49,50 +49,53 @@ static i64 roomOver(BxStmts *p, i64 nLimit, BxErr *pErr) {
   static const char zSize[] = "PRAGMA main.page_size";
   i64 nPage;
   if (nLimit == 0) return 0;
-  nPage = bxAsk(p, zCount, pErr, "") - bxAsk(p, zFree, pErr, "");
-  return nPage * bxAsk(p, zSize, pErr, "") - nLimit;
+  nPage = bxQueryInt(p, zCount, pErr, "") - bxQueryInt(p, zFree, pErr, "");
+  return nPage * bxQueryInt(p, zSize, pErr, "") - nLimit;
 }
 
-i64 bxRoomAbove(BxStmts *p, BxErr *pErr) {
+i64 bxFileLimitExcess(BxStmts *p, BxErr *pErr) {
   return roomOver(p, roomLimit(p, pErr), pErr);
 }
 
 /* What domain i removes; NULL: nothing, or it is not installed. */
-static const BxRoom *roomOf(BxStmts *p, int i, BxErr *pErr) {
+static const BxFileLimit *roomOf(BxStmts *p, int i, BxErr *pErr) {
   static const char zHas[] =
       "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1";
   const BxDomain *pDomain = &p->bx->aDomain[i];
   if (pDomain->pRoom == 0) return 0;
-  return bxAsk(p, zHas, pErr, "t", pDomain->zName) ? pDomain->pRoom : 0;
+  return bxQueryInt(p, zHas, pErr, "t", pDomain->zName) ? pDomain->pRoom : 0;
 }
 
 /* Whether a trigger or a key of somebody could refuse: it could end the transaction. */
-static int roomRefused(BxStmts *p, const BxRoom *pRoom, BxErr *pErr) {
+static int roomRefused(BxStmts *p, const BxFileLimit *pRoom, BxErr *pErr) {
   return bxOthersRefuse(p, pRoom->pDue->zRule, pRoom->pDue->zTable, pErr);
 }
 
-static void roomNote(BxStmts *p, const BxRoom *pRoom, int bBegin, BxErr *pErr) {
+static void roomNote(
+    BxStmts *p, const BxFileLimit *pRoom, int bBegin, BxErr *pErr) {
   const BxDue *pDue = pRoom->pDue;
-  bxDo(p, pDue->zNote, pErr, "t", bBegin ? strchr(pDue->zRule, '.') + 1 : 0);
+  bxStmtExec(
+      p, pDue->zNote, pErr, "t", bBegin ? strchr(pDue->zRule, '.') + 1 : 0);
 }
 
-static void roomRemove(Making *m, const BxRoom *pRoom, i64 iRow, BxErr *pErr) {
+static void roomRemove(
+    Making *m, const BxFileLimit *pRoom, i64 iRow, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
-  bxDo(m->p, pRoom->zRemove, &err, "i", iRow);
+  bxStmtExec(m->p, pRoom->zRemove, &err, "i", iRow);
   if (err.rc == SQLITE_OK) {
     m->nGone++;
-  } else if (bxMayPassOver(m->p, &err)) {
+  } else if (bxErrMayIgnore(m->p, &err)) {
     m->nRefused++;
     if (m->zWhy == 0) m->zWhy = sqlite3_mprintf("%s", err.zMsg);
-    bxClear(&err);
+    bxErrClear(&err);
   }
-  bxPass(pErr, &err);
+  bxErrMove(pErr, &err);
 }
 
 /* Removes the oldest rows of a domain, of so many bytes. Returns about how many bytes
 ** went. Rows that are all kept are not looked at again for a while. */
-static i64 roomOldest(
-    Making *m, BxSlot *pSlot, const BxRoom *pRoom, i64 nWant, BxErr *pErr) {
+static i64 roomOldest(Making *m, BxDomainData *pSlot, const BxFileLimit *pRoom,
+    i64 nWant, BxErr *pErr) {
   i64 aRow[ROOM_LOOK], n = 0, nByte = 0, nLook = 0, nGone = m->nGone, iAt = 0,
                        i;
   sqlite3_stmt *pStmt;
@@ -104,7 +107,7 @@ static i64 roomOldest(
   }
   pStmt = bxStmt(m->p, pRoom->zOldest, pErr);
   bxBind(pStmt, pErr, "ii", pSlot->iRoom, (i64)ROOM_LOOK);
-  while (nByte < nWant && bxRow(pStmt, pErr)) {
+  while (nByte < nWant && bxStep(pStmt, pErr)) {
     i64 iRow = sqlite3_column_int64(pStmt, 0);
     if (pRoom == m->p->room.pNew && iRow >= m->p->room.iNew &&
         iRow <= m->p->room.iNewLast) {
@@ -119,7 +122,7 @@ static i64 roomOldest(
       nByte += sqlite3_column_int64(pStmt, 1);
     }
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (n > 0 && roomRefused(m->p, pRoom, pErr)) {
     m->nRefused += n;
     return 0;
@@ -146,9 +149,9 @@ static void roomSay(const Making *m, BxErr *pErr) {
       " others, or less than the share of blackbox, stays too', ?2, ?3, ': ' "
       "|| ?4))";
   i64 iNow = bxNow();
-  if (bxAsk(m->p, zSaid, pErr, "ii", iNow, (i64)BX_MS_PER_DAY)) return;
+  if (bxQueryInt(m->p, zSaid, pErr, "ii", iNow, (i64)BX_MS_PER_DAY)) return;
   bxLogBegin(m->p, pErr);
-  bxDo(m->p, zSay, pErr, "iiit", iNow, m->nHeld, m->nRefused, m->zWhy);
+  bxStmtExec(m->p, zSay, pErr, "iiit", iNow, m->nHeld, m->nRefused, m->zWhy);
   bxLogProve(m->p, ROOM_LOOK, pErr);
 }
 
@@ -156,9 +159,9 @@ static void roomSay(const Making *m, BxErr *pErr) {
 static int roomTend(BxStmts *p, BxErr *pErr) {
   int i, bDone = 0;
   for (i = 0; i < p->bx->nDomain && !bDone && pErr->rc == SQLITE_OK; i++) {
-    const BxRoom *pRoom = roomOf(p, i, pErr);
+    const BxFileLimit *pRoom = roomOf(p, i, pErr);
     if (pRoom == 0 || pRoom->zTend == 0) continue;
-    bDone = bxAskInner(p, pRoom->zTend, pErr, "t", p->zDb) != 0;
+    bDone = bxQueryIntInner(p, pRoom->zTend, pErr, "t", p->zDb) != 0;
   }
   return bDone;
 }
@@ -168,20 +171,20 @@ static i64 roomBeyond(BxStmts *p, i64 nLimit, BxErr *pErr) {
   i64 nHas = 0;
   int i;
   for (i = 0; i < p->bx->nDomain; i++) {
-    const BxRoom *pRoom = roomOf(p, i, pErr);
+    const BxFileLimit *pRoom = roomOf(p, i, pErr);
     if (pRoom == 0 || pRoom->zHas == 0) continue;
-    nHas += bxAsk(p, pRoom->zHas, pErr, "");
+    nHas += bxQueryInt(p, pRoom->zHas, pErr, "");
   }
   return nHas - nLimit / ROOM_SHARE;
 }
 
-void bxRoomMake(BxCall *pCall) {
+void bxFileLimitCall(BxCall *pCall) {
   BxErr *pErr = &pCall->err;
   const char *zDb = bxText(pCall->aArg[0], "schema", 1000, 0, pErr);
   Making m = {zDb ? bxSchema(pCall->bx, zDb, pErr) : 0, 0, 0, 0, 0};
   i64 nLimit, nOver, nBeyond;
   int i;
-  bxRefuseInside(pCall);
+  bxRefuseInTransaction(pCall);
   if (pErr->rc != SQLITE_OK) return;
   nLimit = roomLimit(m.p, pErr);
   nOver = roomOver(m.p, nLimit, pErr);
@@ -189,7 +192,7 @@ void bxRoomMake(BxCall *pCall) {
   if (nOver <= 0 || roomTend(m.p, pErr)) return;
   nBeyond = roomBeyond(m.p, nLimit, pErr);
   for (i = 0; i < m.p->bx->nDomain && pErr->rc == SQLITE_OK; i++) {
-    const BxRoom *pRoom = roomOf(m.p, i, pErr);
+    const BxFileLimit *pRoom = roomOf(m.p, i, pErr);
     i64 nWant, nByte;
     if (pRoom == 0 || pRoom->zOldest == 0) continue;
     nWant = pRoom->bDue || nOver < nBeyond ? nOver : nBeyond;
@@ -211,18 +214,19 @@ static void roomStep(BxStmts *p, i64 nOver, i64 nGrown) {
   p->room.nOver = nOver;
 }
 
-void bxRoomWrote(BxStmts *p, const BxRoom *pRoom, i64 iFirst, i64 iLast) {
+void bxFileLimitWrote(
+    BxStmts *p, const BxFileLimit *pRoom, i64 iFirst, i64 iLast) {
   p->room.pNew = pRoom;
   p->room.iNew = iFirst;
   p->room.iNewLast = iLast;
 }
 
-void bxRoomNow(BxStmts *p) {
+void bxFileLimitNow(BxStmts *p) {
   p->room.nLeft = 0;
   p->room.pNew = 0;
 }
 
-void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
+void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   static const char zTry[] =
       "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
       " WHERE blackbox_room(?1)";
@@ -240,7 +244,7 @@ void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   nGrown = nOver - p->room.nOver;
   for (nRow += 2; nOver > 0 && bMore && nRow > 0; nRow--) {
     nChange = sqlite3_total_changes(p->bx->db);
-    bxAskInner(p, zTry, &err, "t", p->zDb);
+    bxQueryIntInner(p, zTry, &err, "t", p->zDb);
     bMore = err.rc == SQLITE_OK && sqlite3_total_changes(p->bx->db) != nChange;
     nOver = roomOver(p, nLimit, &err);
   }
@@ -248,12 +252,13 @@ void bxRoom(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   if (nGrown < 4096) nGrown = 4096; /* a page */
   if (err.rc == SQLITE_OK)
     roomStep(p, nOver, nLimit == 0 || !bMore ? 0 : nGrown);
-  if ((bAlone && !bxInWriter(p->bx)) || bxMayPassOver(p, &err)) bxClear(&err);
-  bxPass(pErr, &err);
+  if ((bAlone && !bxIsWriting(p->bx)) || bxErrMayIgnore(p, &err))
+    bxErrClear(&err);
+  bxErrMove(pErr, &err);
 }
 
 /* Adds rows of a domain from the oldest on. Returns the bytes of them. */
-static i64 roomReach(BxStmts *p, const BxRoom *pRoom, i64 nWant, i64 *piAt,
+static i64 roomReach(BxStmts *p, const BxFileLimit *pRoom, i64 nWant, i64 *piAt,
     char **pzKey, BxErr *pErr) {
   const BxDue *pDue = pRoom->pDue;
   char *zSql = bxPrintf(pErr,
@@ -265,7 +270,7 @@ static i64 roomReach(BxStmts *p, const BxRoom *pRoom, i64 nWant, i64 *piAt,
   i64 nByte = 0;
   sqlite3_free(*pzKey);
   *pzKey = 0;
-  while (nByte < nWant && bxRow(pStmt, pErr)) {
+  while (nByte < nWant && bxStep(pStmt, pErr)) {
     *piAt = sqlite3_column_int64(pStmt, 0);
     sqlite3_free(*pzKey);
     *pzKey = bxColumnCopy(pStmt, 1, pErr);
@@ -276,11 +281,11 @@ static i64 roomReach(BxStmts *p, const BxRoom *pRoom, i64 nWant, i64 *piAt,
   return nByte;
 }
 
-int bxRoomReach(
+int bxFileLimitReach(
     BxStmts *p, const BxDue *pDue, i64 *piAt, char **pzKey, BxErr *pErr) {
   i64 nLimit = roomLimit(p, pErr), nOver = roomOver(p, nLimit, pErr);
   i64 nBeyond = nOver > 0 ? roomBeyond(p, nLimit, pErr) : 0;
-  const BxRoom *pRoom = 0;
+  const BxFileLimit *pRoom = 0;
   int i;
   *pzKey = 0;
   if (nOver > nBeyond) nOver = nBeyond;

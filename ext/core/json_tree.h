@@ -1,14 +1,14 @@
 /*
-** tree.h: a JSON text as the list of its values, for a reader that looks at many
+** json_tree.h: a JSON text as the list of its values, for a reader that looks at many
 ** places of it.
 */
-#ifndef BX_TREE_H
-#define BX_TREE_H
+#ifndef BX_JSON_TREE_H
+#define BX_JSON_TREE_H
 
 #include "error.h"
 
 /* A key that is looked for in the value of another one. */
-typedef struct BxWay {
+typedef struct BxTrieNode {
   int iName;  /* number of the key; 0 for a root */
   int iFirst; /* the first way that goes on in its value; 0 for none */
   int iNext;  /* the next way that begins at the same value */
@@ -16,7 +16,7 @@ typedef struct BxWay {
   int iPlace; /* number of the first place that ends here, from 1 on; 0 for none */
   int bOn;    /* places end here, or behind */
   int bList; /* ... of more than the names of tools: messages, if an array */
-} BxWay;
+} BxTrieNode;
 
 typedef struct BxName {
   const char *z; /* not owned */
@@ -24,27 +24,27 @@ typedef struct BxName {
 } BxName;
 
 /* Zeroed at first. */
-typedef struct BxWays {
-  BxWay *a; /* a[0] stands for a value of which all is looked at */
+typedef struct BxTrie {
+  BxTrieNode *a; /* a[0] stands for a value of which all is looked at */
   i64 n, nAlloc;
   BxName *aName; /* key number i is aName[i - 1] */
   i64 nName, nNameAlloc;
   int *aSlot; /* numbers of the keys by their hashes; 0 for none */
   i64 nSlot;  /* a power of 2 */
-} BxWays;
+} BxTrie;
 
-void bxWaysFree(BxWays *p);
+void bxTrieFree(BxTrie *p);
 /* A new root: what is looked for in one kind of text. 0 on error. */
-int bxWaysRoot(BxWays *p, BxErr *pErr);
+int bxTrieRoot(BxTrie *p, BxErr *pErr);
 /* The way of a key of n bytes in the value of iWay: made if it is not there. 0 if
 ** all of that value is looked at. The key must stay where it is. */
-int bxWaysAdd(BxWays *p, int iWay, const char *zKey, int n, BxErr *pErr);
+int bxTrieAdd(BxTrie *p, int iWay, const char *zKey, int n, BxErr *pErr);
 /* The number of a key, made if it is not there. 0 on error. */
-int bxWaysName(BxWays *p, const char *zKey, int n, BxErr *pErr);
+int bxTrieAddKey(BxTrie *p, const char *zKey, int n, BxErr *pErr);
 /* The number of a key; 0 if nobody looks for it anywhere. */
-int bxWaysFind(const BxWays *p, const char *zKey, int n);
+int bxTrieFindKey(const BxTrie *p, const char *zKey, int n);
 /* The way of key iName in the value of iWay, or -1. */
-int bxWaysGo(const BxWays *p, int iWay, int iName);
+int bxTrieStep(const BxTrie *p, int iWay, int iName);
 
 /* A value. A member of an object is two of them: its key, and its value. */
 typedef struct BxNode {
@@ -67,10 +67,10 @@ typedef struct BxTree {
 ** after it; NULL if there is no JSON value, if it is nested too deeply, or has
 ** more than BX_TREE_MAX values. *pErr is for memory alone.
 **
-** pWays, iRoot: the keys that are looked for. The tree has no members with other
+** pTrie, iRoot: the keys that are looked for. The tree has no members with other
 ** keys. NULL: it has everything.
 */
-const char *bxTreeRead(BxTree *p, const char *z, i64 n, const BxWays *pWays,
+const char *bxTreeRead(BxTree *p, const char *z, i64 n, const BxTrie *pTrie,
     int iRoot, BxErr *pErr);
 #define BX_TREE_MAX 8000000
 /*
@@ -85,7 +85,7 @@ typedef struct BxTreeRest {
   i64 nByte; /* of the text */
 } BxTreeRest;
 const char *bxTreeResume(BxTree *p, const char *z, const BxTreeRest *pRest,
-    const BxWays *pWays, int iRoot, BxErr *pErr);
+    const BxTrie *pTrie, int iRoot, BxErr *pErr);
 void bxTreeFree(BxTree *p);
 
 /* The first byte of a node's text, which tells its kind. */

@@ -1,5 +1,5 @@
 /*
-** tree.c: a JSON text as the list of its values.
+** json_tree.c: a JSON text as the list of its values.
 **
 ** One pass over the text writes a node for each value, in the order of the
 ** text. So a reader that looks at many places of one text walks over it once.
@@ -18,7 +18,7 @@ typedef struct TreeReader {
   BxTree *pTree;
   BxErr *pErr;
   const char *zEnd;    /* of the text */
-  const BxWays *pWays; /* NULL to keep everything */
+  const BxTrie *pTrie; /* NULL to keep everything */
   int iWay;            /* the way of the next value */
   int bLast;           /* treeKey() found no more members that are kept */
   int nDepth;
@@ -31,7 +31,7 @@ static int addNode(TreeReader *p, const char *z) {
   BxNode *a = pTree->a;
   if (pTree->n == pTree->nAlloc) {
     if (pTree->n >= BX_TREE_MAX) return -1;
-    a = bxGrow(pTree->a, pTree->n, &pTree->nAlloc, sizeof(*a), p->pErr);
+    a = bxArrayGrow(pTree->a, pTree->n, &pTree->nAlloc, sizeof(*a), p->pErr);
     if (a == 0) return -1;
     pTree->a = a;
   }
@@ -54,30 +54,30 @@ static void closeNode(TreeReader *p, int iNode, const char *zEnd) {
 static const char *readFlat(TreeReader *p, const char *z, int bFlat) {
   int iNode = addNode(p, z);
   if (iNode < 0) return 0;
-  z = bFlat ? bxSkipValue(z, p->zEnd) : bxSkipScalar(z, p->zEnd);
+  z = bFlat ? bxJsonSkipValue(z, p->zEnd) : bxJsonSkipScalar(z, p->zEnd);
   if (z != 0) closeNode(p, iNode, z);
   return z;
 }
 
 /* The number of a key whose text is from z to zEnd. */
-static int keyNumber(const BxWays *p, const char *z, const char *zEnd) {
+static int keyNumber(const BxTrie *p, const char *z, const char *zEnd) {
   int n = (int)(zEnd - z) - 2, i;
   char zKey[200];
-  i = bxWaysFind(p, z + 1, n);
+  i = bxTrieFindKey(p, z + 1, n);
   if (i != 0 || n > (int)sizeof(zKey) || memchr(z, '\\', (size_t)n) == 0) {
     return i;
   }
   i = (int)(bxTreeDecode(zKey, z + 1, n) - zKey);
-  return bxWaysFind(p, zKey, i);
+  return bxTrieFindKey(p, zKey, i);
 }
 
 /* Adds the node of a key, if its value is kept. 0 if it is not, -1 on error. */
 static int keepKey(TreeReader *p, const char *z, const char *zEnd) {
   int iNode, iName = 0;
   if (memchr(z, '\\', (size_t)(zEnd - z)) != 0) p->pTree->bEscape = 1;
-  if (p->pWays != 0) {
-    iName = keyNumber(p->pWays, z, zEnd);
-    p->iWay = bxWaysGo(p->pWays, p->aWay[p->nDepth - 1], iName);
+  if (p->pTrie != 0) {
+    iName = keyNumber(p->pTrie, z, zEnd);
+    p->iWay = bxTrieStep(p->pTrie, p->aWay[p->nDepth - 1], iName);
     if (p->iWay < 0) return 0;
   }
   iNode = addNode(p, z);
@@ -94,16 +94,16 @@ static const char *treeKey(TreeReader *p, const char *z) {
   assert(p->nDepth > 0);
   p->bLast = 0;
   do {
-    const char *zKey = bxSkipSpace(z);
-    z = bxSkipString(zKey, p->zEnd);
+    const char *zKey = bxJsonSkipSpace(z);
+    z = bxJsonSkipString(zKey, p->zEnd);
     bKept = z != 0 ? keepKey(p, zKey, z) : -1;
     if (bKept < 0) return 0;
-    z = bxSkipSpace(z);
+    z = bxJsonSkipSpace(z);
     if (*z != ':') return 0;
-    z = bxSkipSpace(z + 1);
+    z = bxJsonSkipSpace(z + 1);
     if (bKept) return z;
-    z = bxSkipValue(z, p->zEnd);
-    if (z != 0) z = bxSkipSpace(z);
+    z = bxJsonSkipValue(z, p->zEnd);
+    if (z != 0) z = bxJsonSkipSpace(z);
   } while (z != 0 && *z++ == ',');
   p->bLast = 1;
   return z != 0 ? z - 1 : 0;
@@ -122,7 +122,7 @@ static const char *readOpening(TreeReader *p, const char *z, int *pbDone) {
   int iNode = addNode(p, z), bObject = *z == '{';
   *pbDone = 0;
   if (iNode < 0) return 0;
-  z = bxSkipSpace(z + 1);
+  z = bxJsonSkipSpace(z + 1);
   if (*z == (bObject ? '}' : ']')) {
     *pbDone = 1;
     closeNode(p, iNode, z + 1);
@@ -140,14 +140,14 @@ static const char *readBetween(TreeReader *p, const char *z, int nOpen) {
   assert(nOpen >= 0 && nOpen <= p->nDepth);
   while (z != 0 && p->nDepth > nOpen) {
     int bObject = BX_TREE_KIND(p->pTree, p->aOpen[p->nDepth - 1]) == '{';
-    z = bxSkipSpace(z);
+    z = bxJsonSkipSpace(z);
     if (*z == ',' && bObject) {
       z = treeKey(p, z + 1);
       if (!p->bLast || z == 0) return z;
     }
     if (*z == ',' && !bObject) {
       p->iWay = p->aWay[p->nDepth - 1];
-      return bxSkipSpace(z + 1);
+      return bxJsonSkipSpace(z + 1);
     }
     if (*z != (bObject ? '}' : ']')) return 0;
     closeNode(p, p->aOpen[--p->nDepth], ++z);
@@ -173,11 +173,11 @@ static const char *readTree(TreeReader *p, const char *z, int iWay) {
 }
 
 static void beginTree(TreeReader *p, BxTree *pTree, const char *z,
-    const char *zEnd, const BxWays *pWays, BxErr *pErr) {
+    const char *zEnd, const BxTrie *pTrie, BxErr *pErr) {
   p->zEnd = zEnd;
   p->pTree = pTree;
   p->pErr = pErr;
-  p->pWays = pWays;
+  p->pTrie = pTrie;
   p->bLast = 0;
   p->nDepth = 0;
   pTree->z = z;
@@ -185,40 +185,40 @@ static void beginTree(TreeReader *p, BxTree *pTree, const char *z,
   pTree->bEscape = 0;
 }
 
-const char *bxTreeRead(BxTree *p, const char *z, i64 n, const BxWays *pWays,
+const char *bxTreeRead(BxTree *p, const char *z, i64 n, const BxTrie *pTrie,
     int iRoot, BxErr *pErr) {
   TreeReader reader;
   const char *zEnd = z + n;
   if (pErr->rc != SQLITE_OK) return 0;
-  z = bxSkipSpace(z);
-  beginTree(&reader, p, z, zEnd, pWays, pErr);
+  z = bxJsonSkipSpace(z);
+  beginTree(&reader, p, z, zEnd, pTrie, pErr);
   return readTree(&reader, z, iRoot);
 }
 
 /* Opens the whole value, and the array in it. Returns whether it could. */
 static int reopen(TreeReader *p, const char *z, int iKey, int iRoot) {
-  const char *zKey = z + iKey, *zList = bxSkipString(zKey, p->zEnd);
+  const char *zKey = z + iKey, *zList = bxJsonSkipString(zKey, p->zEnd);
   if (*z != '{' || zList == 0) return 0;
-  zList = bxSkipSpace(zList);
+  zList = bxJsonSkipSpace(zList);
   if (*zList != ':' || !openNode(p, addNode(p, z), iRoot)) return 0;
-  zList = bxSkipSpace(zList + 1);
-  return keepKey(p, zKey, bxSkipString(zKey, p->zEnd)) > 0 &&
+  zList = bxJsonSkipSpace(zList + 1);
+  return keepKey(p, zKey, bxJsonSkipString(zKey, p->zEnd)) > 0 &&
          openNode(p, addNode(p, zList), p->iWay);
 }
 
 const char *bxTreeResume(BxTree *p, const char *z, const BxTreeRest *pRest,
-    const BxWays *pWays, int iRoot, BxErr *pErr) {
+    const BxTrie *pTrie, int iRoot, BxErr *pErr) {
   TreeReader reader;
   int i;
   if (pErr->rc != SQLITE_OK) return 0;
-  beginTree(&reader, p, z, z + pRest->nByte, pWays, pErr);
+  beginTree(&reader, p, z, z + pRest->nByte, pTrie, pErr);
   if (!reopen(&reader, z, pRest->iKey, iRoot)) return 0;
-  z = bxSkipSpace(z + pRest->iAt);
+  z = bxJsonSkipSpace(z + pRest->iAt);
   for (i = 0; z != 0 && *z == ','; i++) {
-    z = bxSkipSpace(z + 1);
+    z = bxJsonSkipSpace(z + 1);
     z = i < pRest->nOld ? readFlat(&reader, z, 1)
                         : readTree(&reader, z, reader.aWay[1]);
-    if (z != 0) z = bxSkipSpace(z);
+    if (z != 0) z = bxJsonSkipSpace(z);
   }
   if (z == 0 || *z != ']' || pErr->rc != SQLITE_OK) return 0;
   closeNode(&reader, reader.aOpen[1], z + 1);
@@ -311,7 +311,7 @@ static void appendContent(
       sqlite3_str_appendf(pOut, "\\u%04x", c);
     } else if (bJson && (c < 0x20 || c == '"' || c == '\\')) {
       char aJson[BX_JSON_ROOM + 2], cPlain = (char)c; /* without the quotes */
-      int n = (int)(bxPutJson(aJson, &cPlain, 1) - aJson);
+      int n = (int)(bxJsonWrite(aJson, &cPlain, 1) - aJson);
       sqlite3_str_append(pOut, aJson + 1, n - 2);
     } else {
       bxAppendUtf8(pOut, isHalf(c) ? 0xfffd : c);
@@ -398,7 +398,7 @@ static TreeMember *sortMembers(const BxTree *p, int iNode, sqlite3_str *pKeys,
   const char *zKeys;
   for (i = iNode + 1; i < iEnd; i = p->a[i + 1].iNext) n++;
   *pnMember = n;
-  a = bxNew(sizeof(*a) * (size_t)(n + 1), pErr);
+  a = bxZalloc(sizeof(*a) * (size_t)(n + 1), pErr);
   if (a == 0) return 0;
   for (i = iNode + 1, n = 0; i < iEnd; i = p->a[i + 1].iNext, n++) {
     a[n].nKey = sqlite3_str_length(pKeys);
@@ -462,7 +462,7 @@ static sqlite3_uint64 hashString(const BxTree *p, int iNode, BxErr *pErr) {
   char zRoom[200], *zOut = zRoom;
   sqlite3_uint64 h;
   if (memchr(z, '\\', (size_t)n) == 0) return bxHashOf(z, n);
-  if (n > (int)sizeof(zRoom)) zOut = bxNew((size_t)n, pErr);
+  if (n > (int)sizeof(zRoom)) zOut = bxZalloc((size_t)n, pErr);
   if (zOut == 0) return 0;
   h = bxHashOf(zOut, bxTreeDecode(zOut, z, n) - zOut);
   if (zOut != zRoom) sqlite3_free(zOut);
@@ -501,9 +501,9 @@ static i64 nameHash(const char *z, int n) {
 }
 
 /* Puts the numbers of all names into slots. */
-static void fillSlots(BxWays *p, BxErr *pErr) {
+static void fillSlots(BxTrie *p, BxErr *pErr) {
   i64 i, h, nSlot = p->nSlot == 0 ? 64 : 2 * p->nSlot;
-  int *a = bxNew((size_t)nSlot * sizeof(*a), pErr);
+  int *a = bxZalloc((size_t)nSlot * sizeof(*a), pErr);
   assert((nSlot & (nSlot - 1)) == 0 && nSlot > p->nName);
   if (a == 0) return;
   sqlite3_free(p->aSlot);
@@ -516,7 +516,7 @@ static void fillSlots(BxWays *p, BxErr *pErr) {
   }
 }
 
-int bxWaysFind(const BxWays *p, const char *zKey, int n) {
+int bxTrieFindKey(const BxTrie *p, const char *zKey, int n) {
   i64 h;
   int iName;
   if (p->nSlot == 0) return 0;
@@ -528,11 +528,11 @@ int bxWaysFind(const BxWays *p, const char *zKey, int n) {
   return 0;
 }
 
-int bxWaysName(BxWays *p, const char *zKey, int n, BxErr *pErr) {
+int bxTrieAddKey(BxTrie *p, const char *zKey, int n, BxErr *pErr) {
   BxName *a;
-  int iName = bxWaysFind(p, zKey, n);
+  int iName = bxTrieFindKey(p, zKey, n);
   if (iName > 0 || pErr->rc != SQLITE_OK) return iName;
-  a = bxGrow(p->aName, p->nName, &p->nNameAlloc, sizeof(*a), pErr);
+  a = bxArrayGrow(p->aName, p->nName, &p->nNameAlloc, sizeof(*a), pErr);
   if (a == 0) return 0;
   p->aName = a;
   a += p->nName++;
@@ -548,8 +548,8 @@ int bxWaysName(BxWays *p, const char *zKey, int n, BxErr *pErr) {
   return pErr->rc == SQLITE_OK ? (int)p->nName : 0;
 }
 
-static int newWay(BxWays *p, int iName, int iNext, BxErr *pErr) {
-  BxWay *a = bxGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
+static int newWay(BxTrie *p, int iName, int iNext, BxErr *pErr) {
+  BxTrieNode *a = bxArrayGrow(p->a, p->n, &p->nAlloc, sizeof(*a), pErr);
   if (a == 0) return 0;
   p->a = a;
   a += p->n;
@@ -559,13 +559,13 @@ static int newWay(BxWays *p, int iName, int iNext, BxErr *pErr) {
   return (int)p->n++;
 }
 
-int bxWaysRoot(BxWays *p, BxErr *pErr) {
+int bxTrieRoot(BxTrie *p, BxErr *pErr) {
   if (p->n == 0) newWay(p, 0, 0, pErr);
   return newWay(p, 0, 0, pErr);
 }
 
-int bxWaysAdd(BxWays *p, int iWay, const char *zKey, int n, BxErr *pErr) {
-  int iName = bxWaysName(p, zKey, n, pErr), i;
+int bxTrieAdd(BxTrie *p, int iWay, const char *zKey, int n, BxErr *pErr) {
+  int iName = bxTrieAddKey(p, zKey, n, pErr), i;
   assert(iWay >= 0 && iWay < p->n);
   if (pErr->rc != SQLITE_OK || iWay == 0) return 0;
   i = p->a[iWay].iFirst;
@@ -576,7 +576,7 @@ int bxWaysAdd(BxWays *p, int iWay, const char *zKey, int n, BxErr *pErr) {
   return i;
 }
 
-int bxWaysGo(const BxWays *p, int iWay, int iName) {
+int bxTrieStep(const BxTrie *p, int iWay, int iName) {
   int i;
   assert(iWay >= 0 && iWay < p->n);
   if (iWay == 0 || p->a[iWay].bWhole) return 0;
@@ -585,7 +585,7 @@ int bxWaysGo(const BxWays *p, int iWay, int iName) {
   return i != 0 ? i : -1;
 }
 
-void bxWaysFree(BxWays *p) {
+void bxTrieFree(BxTrie *p) {
   sqlite3_free(p->a);
   sqlite3_free(p->aName);
   sqlite3_free(p->aSlot);

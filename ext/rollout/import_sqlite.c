@@ -1,5 +1,5 @@
 /*
-** from.c: rollout_import_from(program, schema[, now]): the sessions of a program
+** import_sqlite.c: rollout_import_from(program, schema[, now]): the sessions of a program
 ** that keeps them in SQLite, from an attached database.
 **
 ** Each row becomes a line, a JSON object that has the whole row: "store",
@@ -133,7 +133,7 @@ typedef struct From {
   sqlite3_stmt *pBody;
   char *zBody; /* of the session, if that is JSON */
   i64 iNow;
-  RolloutReport report;
+  ImportReport report;
   BxErr *pErr;
 } From;
 
@@ -156,7 +156,7 @@ static char *rowJson(From *p, const char *zTable) {
   sqlite3_stmt *pRow = bxStmt(p->pHome, zColumns, p->pErr);
   sqlite3_str *pOut = sqlite3_str_new(0);
   bxBind(pRow, p->pErr, "tt", zTable, p->zSchema);
-  while (bxRow(pRow, p->pErr)) {
+  while (bxStep(pRow, p->pErr)) {
     const char *zName = bxColumnText(pRow, 0, p->pErr);
     const char *zKey = bxColumnText(pRow, 1, p->pErr);
     if (zName == 0 || zKey == 0) break;
@@ -164,7 +164,7 @@ static char *rowJson(From *p, const char *zTable) {
         pOut, "%s||%Q||", sqlite3_str_length(pOut) ? "||','" : "'{'", zKey);
     sqlite3_str_appendf(pOut, zValue, zName);
   }
-  bxDone(pRow, p->pErr);
+  bxReset(pRow, p->pErr);
   if (sqlite3_str_length(pOut) == 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "ValidationError: schema %Q has no table %Q, which a database of %s "
@@ -173,14 +173,14 @@ static char *rowJson(From *p, const char *zTable) {
   } else {
     sqlite3_str_appendall(pOut, "||'}'");
   }
-  return bxFinish(pOut, p->pErr);
+  return bxStrFinish(pOut, p->pErr);
 }
 
 /* Prepares SQL and frees it. */
 static sqlite3_stmt *prepareOwned(From *p, char *zOwned) {
   sqlite3_stmt *pStmt = 0;
   if (p->pErr->rc == SQLITE_OK && zOwned != 0) {
-    pStmt = bxPlain(p->pHome->bx->db, zOwned, p->pErr);
+    pStmt = bxPrepareSql(p->pHome->bx->db, zOwned, p->pErr);
   }
   sqlite3_free(zOwned);
   return pStmt;
@@ -193,7 +193,7 @@ static void prepareLevel(From *p, int i) {
   char *zRow = pLevel->zRow
                    ? bxPrintf(p->pErr, pLevel->zRow, zAll ? zAll : "", zAll)
                    : zAll;
-  char *zFrom = bxGot(bxExpand(pLevel->zFrom, p->zSchema, 0), p->pErr);
+  char *zFrom = bxCheckMem(bxExpand(pLevel->zFrom, p->zSchema, 0), p->pErr);
   if (zRow != 0 && zFrom != 0) {
     p->apStmt[i] = prepareOwned(
         p, bxPrintf(p->pErr, "SELECT CAST(%s AS TEXT), %s, %s %s", pLevel->zKey,
@@ -211,8 +211,8 @@ static sqlite3_stmt *prepareSessions(From *p) {
   char *zRow;
   sqlite3_stmt *pStmt;
   if (p->pProgram->zSessions != 0) {
-    return prepareOwned(
-        p, bxGot(bxExpand(p->pProgram->zSessions, p->zSchema, 0), p->pErr));
+    return prepareOwned(p,
+        bxCheckMem(bxExpand(p->pProgram->zSessions, p->zSchema, 0), p->pErr));
   }
   zRow = rowJson(p, zTable);
   pStmt = prepareOwned(p,
@@ -237,7 +237,7 @@ static void appendLevel(From *p, int i, const char *zUp, const char *zRole,
   if (i == LEVELS || pLevel->zType == 0) return;
   pRow = p->apStmt[i];
   bxBind(pRow, p->pErr, p->pBody ? "tt" : "t", zUp, p->zBody);
-  while (bxRow(pRow, p->pErr)) {
+  while (bxStep(pRow, p->pErr)) {
     const char *zKey = bxColumnText(pRow, 0, p->pErr);
     const char *zOwn = pLevel->zRole ? bxColumnText(pRow, 1, p->pErr) : zRole;
     const char *zRow = bxColumnText(pRow, 2, p->pErr);
@@ -251,7 +251,7 @@ static void appendLevel(From *p, int i, const char *zUp, const char *zRole,
         "fit into memory",
         zUp);
   }
-  bxDone(pRow, p->pErr);
+  bxReset(pRow, p->pErr);
 }
 
 /* A text with a NUL would be cut off there. */
@@ -272,18 +272,18 @@ static char *unzipBody(const void *pData, int nData, BxErr *pErr) {
     if (!isWholeText(pData, (size_t)nData)) return 0;
     return bxPrintf(pErr, "%.*s", nData, (const char *)pData);
   }
-  pUnzip = bxUnzipNew(pErr);
+  pUnzip = bxZstdDecompressor(pErr);
   for (; pUnzip != 0 && bMore; nRoom *= 4) {
     if (nRoom > nMost) nRoom = nMost;
     sqlite3_free(z);
-    z = bxGot(sqlite3_malloc64(nRoom + 1), pErr);
+    z = bxCheckMem(sqlite3_malloc64(nRoom + 1), pErr);
     if (z == 0) break;
     nDone = ZSTD_decompressDCtx(pUnzip, z, nRoom, pData, (size_t)nData);
     if (!ZSTD_isError(nDone)) {
       z[nDone] = 0;
       if (isWholeText(z, nDone)) break;
     } else if (ZSTD_getErrorCode(nDone) == ZSTD_error_memory_allocation) {
-      bxGot(0, pErr);
+      bxCheckMem(0, pErr);
     }
     bMore = ZSTD_isError(nDone) && nRoom < nMost &&
             ZSTD_getErrorCode(nDone) == ZSTD_error_dstSize_tooSmall;
@@ -299,11 +299,11 @@ static void readFromBody(From *p, const char *zId) {
   sqlite3_free(p->zBody);
   p->zBody = 0;
   bxBind(p->pBody, p->pErr, "t", zId);
-  if (bxRow(p->pBody, p->pErr)) {
+  if (bxStep(p->pBody, p->pErr)) {
     p->zBody = unzipBody(sqlite3_column_blob(p->pBody, 0),
         sqlite3_column_bytes(p->pBody, 0), p->pErr);
   }
-  bxDone(p->pBody, p->pErr);
+  bxReset(p->pBody, p->pErr);
   if (p->zBody != 0 &&
       !bxIsJson(p->pHome->bx, p->zBody, (i64)strlen(p->zBody), p->pErr)) {
     sqlite3_free(p->zBody);
@@ -319,11 +319,11 @@ static void importSession(From *p, const char *zId, const char *zRoot) {
   bxImportMember(pHead, "store", p->pProgram->zName);
   bxImportMember(pHead, "session", zRoot ? zRoot : zId);
   bxImportMember(pHead, "agent", zRoot ? zId : 0);
-  zHead = bxFinish(pHead, p->pErr);
+  zHead = bxStrFinish(pHead, p->pErr);
   if (p->pBody != 0) readFromBody(p, zId);
   if (zHead != 0) appendLevel(p, 0, zId, 0, zHead, pOut);
   n = sqlite3_str_length(pOut);
-  zLines = bxFinish(pOut, p->pErr);
+  zLines = bxStrFinish(pOut, p->pErr);
   if (p->pErr->rc == SQLITE_OK && zLines != 0) {
     bxRolloutImportMade(
         p->pHome, p->pFormat, zLines, n, p->iNow, &p->report, p->pErr);
@@ -340,9 +340,10 @@ static void importSessions(From *p) {
     prepareLevel(p, i);
   }
   if (zBody != 0) {
-    p->pBody = prepareOwned(p, bxGot(bxExpand(zBody, p->zSchema, 0), p->pErr));
+    p->pBody =
+        prepareOwned(p, bxCheckMem(bxExpand(zBody, p->zSchema, 0), p->pErr));
   }
-  while (bxRow(pRow, p->pErr)) {
+  while (bxStep(pRow, p->pErr)) {
     const char *zId = bxColumnText(pRow, 0, p->pErr);
     const char *zRoot = bxColumnText(pRow, 1, p->pErr);
     if (zId != 0 && p->pErr->rc == SQLITE_OK) importSession(p, zId, zRoot);
@@ -364,11 +365,11 @@ void bxRolloutImportFrom(BxCall *pCall) {
   size_t i;
   memset(p, 0, sizeof(*p));
   p->pErr = &pCall->err;
-  bxRefuseInside(pCall);
+  bxRefuseInTransaction(pCall);
   zName = bxText(pCall->aArg[0], "program", 100, 0, p->pErr);
   p->zSchema = bxText(pCall->aArg[1], "schema", 1000, 0, p->pErr);
   p->iNow = bxTime(bxArg(pCall, 2), "now", p->pErr);
-  p->pHome = bxRolloutHome(pCall->bx, p->pErr);
+  p->pHome = bxRolloutSchema(pCall->bx, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   bxLock(p->pHome, p->pErr);
   pRules = bxRolloutRules(p->pHome, 1, p->pErr);
@@ -390,16 +391,16 @@ void bxRolloutImportFrom(BxCall *pCall) {
         "or call blackbox_install()",
         p->pProgram->zFormat);
   }
-  if (bxAsk(p->pHome, zAttached, p->pErr, "t", p->zSchema) == 0) {
+  if (bxQueryInt(p->pHome, zAttached, p->pErr, "t", p->zSchema) == 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "ValidationError: there is no schema %Q; ATTACH the database first, "
         "and give the name after AS",
         p->zSchema);
   }
   if (p->pErr->rc != SQLITE_OK) return;
-  bxReportBegin(&p->report);
+  bxImportReportBegin(&p->report);
   importSessions(p);
-  bxRoom(p->pHome, p->report.nNew, pCall->pCtx == 0, p->pErr);
+  bxFileLimitTend(p->pHome, p->report.nNew, pCall->pCtx == 0, p->pErr);
   bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
-  bxReportReturn(&p->report, p->pProgram->zFormat, pCall);
+  bxImportReportReturn(&p->report, p->pProgram->zFormat, pCall);
 }

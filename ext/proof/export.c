@@ -1,5 +1,5 @@
 /*
-** show.c: what leaves the database: proof_head(), proof_of(kind, key),
+** export.c: what leaves the database: proof_head(), proof_of(kind, key),
 ** proof_tile(path), proof_export, proof_bundle(kill_switch) and
 ** proof_pending.
 **
@@ -34,11 +34,11 @@ static i64 waits(BxStmts *pHome, BxErr *pErr) {
       "  WHERE leaf = -size) THEN 2 END FROM main.blackbox__tree AS t";
   static const char zHolds[] = "SELECT 3 FROM main.retention__in_force LIMIT 1";
   BxErr err = {SQLITE_OK, 0};
-  i64 iWaits = bxAsk(pHome, zWaits, pErr, "i", bxNow() / 60000 - 1);
+  i64 iWaits = bxQueryInt(pHome, zWaits, pErr, "i", bxNow() / 60000 - 1);
   if (iWaits == 0 && pErr->rc == SQLITE_OK) {
-    iWaits = bxAsk(pHome, zHolds, &err, "");
-    if (bxSays(&err, "no such table")) bxClear(&err);
-    bxPass(pErr, &err);
+    iWaits = bxQueryInt(pHome, zHolds, &err, "");
+    if (bxErrContains(&err, "no such table")) bxErrClear(&err);
+    bxErrMove(pErr, &err);
   }
   return iWaits;
 }
@@ -63,30 +63,30 @@ static int takeForHead(BxCall *p, BxStmts *pHome) {
   i64 iWaits;
   int bInside = !sqlite3_get_autocommit(p->bx->db);
   if (bInside) bxLock(pHome, &lock);
-  if (bInside && sqlite3_get_autocommit(p->bx->db)) bxPass(&p->err, &lock);
+  if (bInside && sqlite3_get_autocommit(p->bx->db)) bxErrMove(&p->err, &lock);
   iWaits = waits(pHome, &p->err);
   if (iWaits == 0 ||
       (iWaits == HOLDS_STAND &&
-          (isRefused(&lock) || (p->pCtx != 0 && bxInWriter(p->bx))))) {
-    bxClear(&lock);
+          (isRefused(&lock) || (p->pCtx != 0 && bxIsWriting(p->bx))))) {
+    bxErrClear(&lock);
     return 0;
   }
-  bxPass(&p->err, &lock);
-  if (iWaits == NOTE_WAITS && p->pCtx != 0 && bxInWriter(p->bx)) {
-    bxDo(pHome, zNote, &p->err, "");
+  bxErrMove(&p->err, &lock);
+  if (iWaits == NOTE_WAITS && p->pCtx != 0 && bxIsWriting(p->bx)) {
+    bxStmtExec(pHome, zNote, &p->err, "");
     return 0;
   }
   if (p->pCtx != 0) bxSavepoint(p->bx, p->pDef->zName, &p->err);
   if (p->err.rc != SQLITE_OK) return 0;
   bxLock(pHome, &lock);
   if (isRefused(&lock) && iWaits == HOLDS_STAND) {
-    bxClear(&lock);
+    bxErrClear(&lock);
     return p->pCtx != 0;
   }
-  bxPass(&p->err, &lock);
+  bxErrMove(&p->err, &lock);
   bxLogNoteHeld(pHome, BX_HELD_MANY, &p->err);
   bxLogProve(pHome, (i64)1 << 40, &p->err);
-  bxDo(pHome, zNote, &p->err, "");
+  bxStmtExec(pHome, zNote, &p->err, "");
   return p->pCtx != 0;
 }
 
@@ -102,7 +102,7 @@ static char *headText(BxLog *pLog, BxErr *pErr) {
 }
 
 void bxProofHead(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "core", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "core", &p->err);
   BxLog log;
   char *zHead;
   int bOpen = 0;
@@ -112,7 +112,8 @@ void bxProofHead(BxCall *p) {
   }
   bxLogOpen(&log, pHome, &p->err);
   zHead = headText(&log, &p->err);
-  bxNeedKnown(p->bx, &p->err); /* not after it, as the leaves may stay */
+  bxRequireKnownFormat(
+      p->bx, &p->err); /* not after it, as the leaves may stay */
   if (bOpen) bxRelease(p->bx, &p->err);
   if (zHead != 0) bxReturnText(p, zHead);
 }
@@ -133,7 +134,7 @@ static char *finishText(sqlite3_str *pOut, BxErr *pErr) {
         "TooLargeError: the proofs are longer than a value may be; SELECT line "
         "FROM proof_bundle(kill_switch) returns them row by row");
   }
-  return bxFinish(pOut, pErr);
+  return bxStrFinish(pOut, pErr);
 }
 
 /* The end of each proof, which becomes the result. */
@@ -146,7 +147,7 @@ static void returnProof(
     appendHash(pOut, i > 0 ? "," : "", pPath->a[i].a);
   }
   sqlite3_str_appendall(pOut, "],\"head\":");
-  if (zHead != 0) bxAppendJson(pOut, zHead, (int)strlen(zHead));
+  if (zHead != 0) bxJsonAppend(pOut, zHead, (int)strlen(zHead));
   sqlite3_str_appendchar(pOut, 1, '}');
   sqlite3_free(zHead);
   zProof = finishText(pOut, &p->err);
@@ -176,7 +177,7 @@ static void proveHead(BxCall *p, BxLog *pLog) {
   if (zOld == 0) return;
   pOut = sqlite3_str_new(p->bx->db);
   sqlite3_str_appendall(pOut, "{\"kind\":\"head\",\"noted\":");
-  bxAppendJson(pOut, zOld, (int)strlen(zOld));
+  bxJsonAppend(pOut, zOld, (int)strlen(zOld));
   sqlite3_free(zOld);
   returnProof(p, pLog, pOut, &path);
 }
@@ -238,11 +239,11 @@ static i64 rowOf(BxCall *p, BxLog *pLog, const char *zKind) {
   }
   if (strcmp(zKind, "row") == 0 || strcmp(zKind, "values") == 0) {
     n = bxInt(p->aArg[1], "key", 1, (i64)1 << 40, &p->err);
-    return bxAsk(pLog->p, zRow, &p->err, "i", n);
+    return bxQueryInt(pLog->p, zRow, &p->err, "i", n);
   }
   if (strcmp(zKind, "pin") == 0 || strcmp(zKind, "evidence") == 0) {
     const char *zId = bxText(p->aArg[1], "key", 100000, 0, &p->err);
-    return bxAsk(pLog->p, zPin, &p->err, "t", zId);
+    return bxQueryInt(pLog->p, zPin, &p->err, "t", zId);
   }
   bxRefuse(&p->err,
       "ValidationError: kind must be row, values, pin, leaf or head, got %s",
@@ -251,7 +252,7 @@ static i64 rowOf(BxCall *p, BxLog *pLog, const char *zKind) {
 }
 
 void bxProofOf(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "core", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "core", &p->err);
   const char *zKind = bxText(p->aArg[0], "kind", 100, 0, &p->err);
   BxLog log;
   i64 n;
@@ -334,13 +335,13 @@ static int hasTile(const BxLog *pLog, const Tile *pTile, BxErr *pErr) {
   i64 iFirst = pTile->iTile * BX_LOG_TILE;
   return nLevel < 5 &&
          iFirst + pTile->nWidth <= pLog->now.n >> (nLevel * BX_LOG_LEVEL) &&
-         (nLevel > 0 || bxAsk(pLog->p, zLeaf, pErr, "i", iFirst));
+         (nLevel > 0 || bxQueryInt(pLog->p, zLeaf, pErr, "i", iFirst));
 }
 
 /* Hashes, or the data of leaves, each after its length in two bytes, which is 0 if the
 ** data has gone. */
 static void returnTile(BxCall *p, BxLog *pLog, const Tile *pTile) {
-  unsigned char *a = bxNew(BX_LOG_TILE * (2 + BX_LOG_LEAF), &p->err);
+  unsigned char *a = bxZalloc(BX_LOG_TILE * (2 + BX_LOG_LEAF), &p->err);
   i64 i = pTile->iTile * BX_LOG_TILE, iEnd = i + pTile->nWidth, n = 0;
   for (; i < iEnd && p->err.rc == SQLITE_OK; i++) {
     MerkleHash hash;
@@ -366,7 +367,7 @@ static void returnTile(BxCall *p, BxLog *pLog, const Tile *pTile) {
 }
 
 void bxProofTile(BxCall *p) {
-  BxStmts *pHome = bxHome(p->bx, "core", &p->err);
+  BxStmts *pHome = bxDomainSchema(p->bx, "core", &p->err);
   const char *zPath = bxText(p->aArg[0], "path", 200, 0, &p->err);
   BxLog log;
   Tile tile;
@@ -407,7 +408,7 @@ sqlite3_stmt *bxProofExport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "(SELECT 1"
       "    FROM main.blackbox__leaves WHERE leaf = i * 256))"
       " SELECT path, proof_tile(path) FROM file";
-  BxStmts *pHome = bxHome(bx, "core", pErr);
+  BxStmts *pHome = bxDomainSchema(bx, "core", pErr);
   (void)apArg;
   return pHome != 0 ? bxPrepare(pHome, zAll, pErr) : 0;
 }
@@ -446,11 +447,11 @@ sqlite3_stmt *bxProofBundle(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
              " UNION ALL SELECT proof_of('values', n) FROM proven"
              " UNION ALL SELECT json_object('kind', 'unproven', 'n', n,"
              "  'id', id) FROM unproven";
-  BxStmts *pHome = bxHome(bx, "payload", pErr);
+  BxStmts *pHome = bxDomainSchema(bx, "payload", pErr);
   const char *zKey = bxText(apArg[0], "kill_switch", 100000, 0, pErr);
   sqlite3_stmt *pLines;
   if (pErr->rc != SQLITE_OK) return 0;
-  if (bxAsk(pHome, zAny, pErr, "t", zKey) == 0) {
+  if (bxQueryInt(pHome, zAny, pErr, "t", zKey) == 0) {
     bxRefuse(pErr,
         "NotFoundError: the log has no kill switch %s; SELECT DISTINCT "
         "kill_switch_event_id FROM blackbox_log lists all",
@@ -466,7 +467,7 @@ void bxProofBundleText(BxCall *p) {
   sqlite3_stmt *pLines = bxProofBundle(p->bx, p->aArg, &p->err);
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
   char *zAll;
-  while (bxRow(pLines, &p->err)) {
+  while (bxStep(pLines, &p->err)) {
     const char *z = bxColumnText(pLines, 0, &p->err);
     if (z != 0) sqlite3_str_appendf(pOut, "%s\n", z);
   }
@@ -483,7 +484,7 @@ sqlite3_stmt *bxProofPending(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       " UNION ALL SELECT NULL, 1, NULL FROM main.blackbox__open"
       "  WHERE minute BETWEEN 1 AND CAST(unixepoch() / 60 AS INTEGER) - 1)"
       " GROUP BY 1";
-  BxStmts *pHome = bxHome(bx, "core", pErr);
+  BxStmts *pHome = bxDomainSchema(bx, "core", pErr);
   (void)apArg;
   return pHome != 0 ? bxPrepare(pHome, zPending, pErr) : 0;
 }

@@ -1,5 +1,5 @@
 /*
-** line.c: an item as a line of a file or an append has it, read by a row of
+** import_line.c: an item as a line of a file or an append has it, read by a row of
 ** rollout_formats: its type, time, payload, and the conversation to which it belongs.
 */
 #include "rollout.h"
@@ -62,7 +62,7 @@ static i64 lineTime(BxStmts *p, const RolloutFormat *pFormat,
   if (*z == '"' && iTime < 0 && n > 2) {
     iTime = strspn(z + 1, "0123456789.") == (size_t)n - 2
                 ? scaleTime(z + 1)
-                : bxAsk(p, zLineTime, pErr, "b", z + 1, (i64)n - 2);
+                : bxQueryInt(p, zLineTime, pErr, "b", z + 1, (i64)n - 2);
   } else if (*z >= '0' && *z <= '9') {
     iTime = pFormat == 0 || !pFormat->bGiven       ? scaleTime(z)
             : strspn(z, "0123456789") == (size_t)n ? strtoll(z, 0, 10)
@@ -79,7 +79,7 @@ static char *nameAt(RolloutJson *p, const char *zPaths, BxErr *pErr) {
   char cKind = i < 0 ? 0 : BX_TREE_KIND(&p->tree, i);
   char *z = 0;
   if (cKind == '"') {
-    z = bxPlaceText(&p->tree, i, pErr);
+    z = bxTreeString(&p->tree, i, pErr);
   } else if (cKind == '-' || (cKind >= '0' && cKind <= '9')) {
     z = bxPrintf(
         pErr, "%.*s", p->tree.a[i].nByte, p->tree.z + p->tree.a[i].iAt);
@@ -124,8 +124,8 @@ static int readType(const RolloutJson *p, const char *zPaths,
   return 0;
 }
 
-RolloutSpan bxRolloutSpanOf(const BxTree *p, int iNode) {
-  RolloutSpan span = {p->z + p->a[iNode].iAt, p->a[iNode].nByte};
+RolloutSlice bxRolloutSpanOf(const BxTree *p, int iNode) {
+  RolloutSlice span = {p->z + p->a[iNode].iAt, p->a[iNode].nByte};
   return span;
 }
 
@@ -138,7 +138,7 @@ static int isUsual(const RolloutLine *p, const BxTree *pTree, int iTime,
   memcpy(zEnd, "{\"timestamp\":", 13);
   memcpy(zEnd + 13, pTree->z + pTree->a[iTime].iAt, 26);
   memcpy(zEnd + 39, ",\"type\":", 8);
-  zEnd = bxPutJson(zEnd + 47, p->zType, (int)strlen(p->zType));
+  zEnd = bxJsonWrite(zEnd + 47, p->zType, (int)strlen(p->zType));
   memcpy(zEnd, ",\"payload\":", 11);
   zEnd += 11;
   return nBefore == zEnd - z && memcmp(z, zBefore, (size_t)nBefore) == 0;

@@ -1,5 +1,5 @@
 /*
-** refusal.c: the messages of refused calls.
+** errors.c: the messages of refused calls.
 **
 ** The schema refuses with a literal text, "<ErrorName>: <column> must be
 ** <rule>; <next step>", because a trigger cannot put values into it. Every
@@ -24,10 +24,10 @@ const char *bxCacheKey(
   const char *z;
   if (pErr->rc != SQLITE_OK) return 0;
   z = bxText(pVal, zWhat, 1000, bNull, &err);
-  if (bxIs(&err, "ValidationError")) {
-    bxReword(&err, sqlite3_mprintf("InvalidKeyFormatError: %s; use a key or "
-                                   "id from the cache or the host",
-                       strchr(err.zMsg, ' ') + 1));
+  if (bxErrIs(&err, "ValidationError")) {
+    bxErrReword(&err, sqlite3_mprintf("InvalidKeyFormatError: %s; use a key or "
+                                      "id from the cache or the host",
+                          strchr(err.zMsg, ' ') + 1));
   }
   *pErr = err;
   return z;
@@ -74,7 +74,7 @@ static void addValue(BxErr *pErr, char *zShown) {
   const char *zAdvice = strchr(pErr->zMsg, ';');
   assert(pErr->rc != SQLITE_OK && pErr->zMsg != 0);
   if (zAdvice != 0 && zShown != 0) {
-    bxReword(
+    bxErrReword(
         pErr, sqlite3_mprintf("%.*s, got %s%s", (int)(zAdvice - pErr->zMsg),
                   pErr->zMsg, zShown, zAdvice));
   }
@@ -105,11 +105,12 @@ static void explainValue(BxCall *p, const char *const *azArg) {
 
 static void explainSize(
     BxCall *p, BxStmts *pHome, const char *const *azArg, BxErr *pErr) {
-  i64 nMax = bxNumber(pHome, "SELECT max_item FROM main.cache__limits", pErr);
+  i64 nMax =
+      bxQueryNumber(pHome, "SELECT max_item FROM main.cache__limits", pErr);
   assert(p->err.rc != SQLITE_OK);
   p->err.rc = SQLITE_TOOBIG;
   if (nMax == 0) return;
-  bxReword(&p->err,
+  bxErrReword(&p->err,
       sqlite3_mprintf("DataTooLargeError: data must be at most %lld bytes "
                       "(cache.max_item_bytes), got %lld bytes; split it into "
                       "several items",
@@ -143,13 +144,13 @@ static void explainQuota(
   i64 nByte = bxBytes(argumentOf(p, azArg, "data"));
   assert((p->err.rc & 0xff) == SQLITE_CONSTRAINT);
   bxBind(pStmt, pErr, "vt", argumentOf(p, azArg, "session_id"), zKey);
-  if (bxRow(pStmt, pErr)) {
+  if (bxStep(pStmt, pErr)) {
     const char *zSession = bxColumnText(pStmt, 0, pErr);
     int bTotal = fitsSession(pHome, zSession, zKey, nByte, pErr);
     char *zWho = bTotal ? sqlite3_mprintf("all sessions together use")
                         : sqlite3_mprintf("session %Q uses", zSession);
     if (pErr->rc == SQLITE_OK) {
-      bxReword(&p->err,
+      bxErrReword(&p->err,
           sqlite3_mprintf("QuotaExceededError: %s %lld of %lld bytes "
                           "(cache.%s_quota_bytes), and %lld more bytes do not "
                           "fit%s; delete items with cache_delete() or write "
@@ -180,8 +181,8 @@ static int isStorage(const BxErr *pErr) {
     case SQLITE_PROTOCOL:
     case SQLITE_PERM:
     case SQLITE_NOTADB: return 1;
-    case SQLITE_CORRUPT: return !bxIs(pErr, "CorruptedDataError");
-    default: return bxSays(pErr, "no such table: ");
+    case SQLITE_CORRUPT: return !bxErrIs(pErr, "CorruptedDataError");
+    default: return bxErrContains(pErr, "no such table: ");
   }
 }
 
@@ -190,25 +191,25 @@ void bxCacheExplain(BxCall *p, const char *const *azArg) {
   BxStmts *pHome;
   if (p->err.rc == SQLITE_OK || p->err.zMsg == 0) return;
   if (isStorage(&p->err)) {
-    bxReword(&p->err, sqlite3_mprintf("StorageUnavailableError: %s; try "
-                                      "again, or continue without the cache",
-                          p->err.zMsg));
+    bxErrReword(&p->err, sqlite3_mprintf("StorageUnavailableError: %s; try "
+                                         "again, or continue without the cache",
+                             p->err.zMsg));
     return;
   }
   if ((p->err.rc & 0xff) != SQLITE_CONSTRAINT) return;
   if (p->err.rc == SQLITE_CONSTRAINT_CHECK) { /* SQLite puts words before it */
     const char *zOurs = strstr(p->err.zMsg, "failed: ");
-    if (zOurs != 0) bxReword(&p->err, sqlite3_mprintf("%s", zOurs + 8));
+    if (zOurs != 0) bxErrReword(&p->err, sqlite3_mprintf("%s", zOurs + 8));
   }
-  pHome = bxHome(p->bx, "cache", &err);
-  if (pHome != 0 && bxIs(&p->err, "QuotaExceededError")) {
+  pHome = bxDomainSchema(p->bx, "cache", &err);
+  if (pHome != 0 && bxErrIs(&p->err, "QuotaExceededError")) {
     explainQuota(p, pHome, azArg, &err);
-  } else if (pHome != 0 && bxIs(&p->err, "DataTooLargeError")) {
+  } else if (pHome != 0 && bxErrIs(&p->err, "DataTooLargeError")) {
     explainSize(p, pHome, azArg, &err);
   } else if (pHome != 0 && p->err.rc != SQLITE_CONSTRAINT) {
     explainValue(p, azArg); /* the schema's; C has shown the value already */
   }
-  bxClear(&err);
+  bxErrClear(&err);
 }
 
 /*--------------------------------------------------------------- keys ----*/
@@ -246,7 +247,7 @@ static const char zStrict[] =
 void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr) {
   const char *z = bxCacheKey(pKey, "storage key", 0, pErr);
   int bStrict = (int)bxSettingInt(pHome, "cache.strict_session_ids", pErr);
-  int bFits = bStrict ? (int)bxAsk(pHome, zStrict, pErr, "t", z)
+  int bFits = bStrict ? (int)bxQueryInt(pHome, zStrict, pErr, "t", z)
                       : z != 0 && fitsLoose(z);
   if (bFits || pErr->rc != SQLITE_OK) return;
   bxRefuse(pErr,

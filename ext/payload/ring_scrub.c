@@ -1,5 +1,5 @@
 /*
-** ring_zeros.c: what no exchange of a ring needs is filled with zeros.
+** ring_scrub.c: what no exchange of a ring needs is filled with zeros.
 */
 #include "ring_body.h"
 SQLITE_EXTENSION_INIT3
@@ -18,7 +18,7 @@ typedef struct BodySpans {
 } BodySpans;
 
 static void addSpan(BodySpans *p, i64 iFrom, i64 iTo, BxErr *pErr) {
-  BodySpan *pSpan = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*p->a), pErr);
+  BodySpan *pSpan = bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*p->a), pErr);
   assert(iFrom >= 0);
   if (pSpan == 0) return;
   pSpan->iFrom = iFrom;
@@ -47,7 +47,7 @@ static void findSpans(Ring *p, BodySpans *pOut, BxErr *pErr) {
   unsigned char a[16];
   i64 i, iNext, nNeed;
   bxBind(pStmt, pErr, "i", p->pBodies->log.iNo);
-  while (bxRow(pStmt, pErr)) {
+  while (bxStep(pStmt, pErr)) {
     for (i = 0; i < 2; i++) {
       if (!bxBodyRefOf(pStmt, (int)i, &ref)) continue;
       /* the record of the first one of a chain has 1 byte for back */
@@ -58,7 +58,7 @@ static void findSpans(Ring *p, BodySpans *pOut, BxErr *pErr) {
           pErr);
     }
   }
-  bxDone(pStmt, pErr);
+  bxReset(pStmt, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (pOut->n == 0) {
     p->pBodies->log.nHead = 0;
@@ -141,7 +141,7 @@ static void clearPlaces(Ring *p, BxErr *pErr) {
       iNext = iTo + pLog->aRun[i][1];
     }
     if (iFrom < iTo) {
-      bxDo(&p->base.stmts, zSql, pErr, "ii", pLog->iNo << 32 | iFrom,
+      bxStmtExec(&p->base.stmts, zSql, pErr, "ii", pLog->iNo << 32 | iFrom,
           pLog->iNo << 32 | (iTo - 1));
     }
     iFrom = iNext;
@@ -160,8 +160,8 @@ static void scrub(Ring *p, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   findSpans(p, &spans, &err);
   bDamaged = (err.rc & 0xff) == SQLITE_CORRUPT;
-  if (bDamaged) bxClear(&err);
-  bxPass(pErr, &err);
+  if (bDamaged) bxErrClear(&err);
+  bxErrMove(pErr, &err);
   if (pErr->rc == SQLITE_OK && !bDamaged) {
     if (spans.n > 0) iFrom = spans.a[0].iFrom;
     bxBodyFreeBefore(pLog, iFrom);
@@ -180,7 +180,7 @@ void bxBodyRolled(Ring *p, i64 iSeq, BxErr *pErr) {
   const BodyLog *pLog = &p->pBodies->log;
   if (pErr->rc != SQLITE_OK || bxBodyEnd(pLog) == 0) return;
   if (iSeq % (p->nWindow + 2) != 0 ||
-      bxAsk(&p->base.stmts, "PRAGMA main.secure_delete", pErr, "") != 1)
+      bxQueryInt(&p->base.stmts, "PRAGMA main.secure_delete", pErr, "") != 1)
     return;
   scrub(p, pErr);
   /* the next pushes overwrite some places */
@@ -194,8 +194,8 @@ void bxBodyClear(Ring *p, i64 iNo, BxErr *pErr) {
   static const char zTexts[] =
       "DELETE FROM main.@_texts WHERE id BETWEEN ?1 << 32 AND "
       "(?1 << 32) + 4294967295";
-  bxDo(&p->base.stmts, zPage, pErr, "i", iNo);
-  bxDo(&p->base.stmts, zTexts, pErr, "i", iNo);
+  bxStmtExec(&p->base.stmts, zPage, pErr, "i", iNo);
+  bxStmtExec(&p->base.stmts, zTexts, pErr, "i", iNo);
   if (p->pBodies != 0 && p->pBodies->log.iNo == iNo) bxBodyForget(p);
 }
 
@@ -203,13 +203,13 @@ void bxBodyScrub(Ring *p, i64 iNo, BxErr *pErr) {
   static const char zRows[] = "SELECT EXISTS (SELECT 1" BODY_SLOTS ")";
   BxErr err = {SQLITE_OK, 0};
   BodyLog *pLog;
-  if (!bxAsk(&p->base.stmts, zRows, pErr, "i", iNo)) {
+  if (!bxQueryInt(&p->base.stmts, zRows, pErr, "i", iNo)) {
     bxBodyClear(p, iNo, pErr);
     return;
   }
   pLog = bxBodyLog(p, iNo, &err);
-  if ((err.rc & 0xff) == SQLITE_CORRUPT) bxClear(&err); /* see scrub() */
-  bxPass(pErr, &err);
+  if ((err.rc & 0xff) == SQLITE_CORRUPT) bxErrClear(&err); /* see scrub() */
+  bxErrMove(pErr, &err);
   if (pLog == 0 || bxBodyEnd(pLog) == 0) return;
   scrub(p, pErr);
   clearPlaces(p, pErr);
@@ -236,7 +236,7 @@ void bxBodySync(Ring *p, BxErr *pErr) {
   if (p->pBodies->nDirty > 0) p->iKnown++;
   while (p->pBodies->nDirty > 0 && pErr->rc == SQLITE_OK) {
     i64 iNo = p->pBodies->aDirty[--p->pBodies->nDirty];
-    if (bxAsk(&p->base.stmts, zAgentThere, pErr, "i", iNo)) {
+    if (bxQueryInt(&p->base.stmts, zAgentThere, pErr, "i", iNo)) {
       bxBodyScrub(p, iNo, pErr);
     }
   }

@@ -1,5 +1,5 @@
 /*
-** prose.c: files of text, whose lines say by how they begin what they are
+** import_text.c: files of text, whose lines say by how they begin what they are
 ** (sql/rollout_formats.sql).
 **
 ** Lines of one type, one after the other, are one item. Its payload is an object
@@ -57,15 +57,15 @@ static int isProseText(const Import *p) {
          bxIsUtf8((const unsigned char *)p->z, (int)n);
 }
 
-const RolloutFormat *bxImportProseFormat(Import *p, const char *z) {
+const RolloutFormat *bxImportTextFormat(Import *p, const char *z) {
   const BxPlace *pLine;
-  z = bxSkipSpace(z);
+  z = bxJsonSkipSpace(z);
   pLine = proseOf(p->pRules, 0, z, bxImportLineEnd(p, z));
   if (pLine == 0 || !isStart(pLine) || !isProseText(p)) return 0;
   return bxRolloutFormatNamed(p->pRules, pLine->az[BX_PLACE_FORMAT]);
 }
 
-int bxImportIsProse(const Import *p) {
+int bxImportIsText(const Import *p) {
   i64 i = 0;
   if (p->pFormat == 0) return 0;
   while (i < p->pRules->places.n && !isProse(&p->pRules->places.a[i],
@@ -79,23 +79,23 @@ void bxImportMember(sqlite3_str *pOut, const char *zKey, const char *z) {
   if (z == 0) return;
   sqlite3_str_appendf(
       pOut, "%c\"%s\":", sqlite3_str_length(pOut) > 0 ? ',' : '{', zKey);
-  bxAppendJson(pOut, z, (int)strlen(z));
+  bxJsonAppend(pOut, z, (int)strlen(z));
 }
 
 /* Takes the lines of a block, which it empties, as an item. */
 static void giveBlock(Import *p, ProseBlock *pBlock) {
   const BxPlace *pLine = pBlock->pLine;
   sqlite3_str *pOut = sqlite3_str_new(0);
-  char *zText = bxFinish(pBlock->pText, p->pErr), *zItem;
+  char *zText = bxStrFinish(pBlock->pText, p->pErr), *zItem;
   char *zName = 0, *zAgent = 0;
-  RolloutPart *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
+  ImportSession *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
   RolloutLine line;
   bxImportMember(pOut, "format", pLine->az[BX_PLACE_FORMAT]);
   bxImportMember(pOut, "type", pLine->az[BX_PLACE_OTHER]);
   bxImportMember(pOut, isStart(pLine) ? "session" : "text", zText ? zText : "");
   sqlite3_str_appendchar(pOut, 1, '}');
   sqlite3_free(zText);
-  zItem = bxFinish(pOut, p->pErr);
+  zItem = bxStrFinish(pOut, p->pErr);
   pBlock->pText = 0;
   pBlock->pLine = 0;
   p->made.iTop = 0;
@@ -103,7 +103,7 @@ static void giveBlock(Import *p, ProseBlock *pBlock) {
       bxTreeRead(&p->made.tree, zItem, (i64)strlen(zItem), 0, 0, p->pErr)) {
     if (bxRolloutNames(
             p->pRules, p->pFormat, &p->made, &zName, &zAgent, p->pErr)) {
-      pPart = bxImportPart(p, zName, zAgent);
+      pPart = bxImportSession(p, zName, zAgent);
     }
     bxRolloutReadLine(p->pHome, p->pFormat, &p->made, &line, p->pErr);
     line.bMade = 1;
@@ -151,7 +151,7 @@ static void takeLine(
   if (zEnd > z) sqlite3_str_append(pBlock->pText, z, (int)(zEnd - z));
 }
 
-void bxImportProse(Import *p, const char *z) {
+void bxImportText(Import *p, const char *z) {
   ProseBlock block;
   memset(&block, 0, sizeof(block));
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {

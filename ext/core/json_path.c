@@ -1,5 +1,5 @@
 /*
-** places.c: finds what rows of blackbox_places name.
+** json_path.c: finds what rows of blackbox_places name.
 **
 ** Places are paths of SQLite's JSON functions. Bodies are read by the files of the
 ** payload domain, which follow all places in one walk; items of session files by
@@ -33,7 +33,7 @@ static int stepInto(
   return -1;
 }
 
-int bxPlaceFind(const BxTree *p, int iTop, int iHere, const char *zPaths) {
+int bxPathFind(const BxTree *p, int iTop, int iHere, const char *zPaths) {
   const char *z = zPaths;
   int iNode = -1;
   while (z != 0) {
@@ -55,17 +55,17 @@ int bxPlaceFind(const BxTree *p, int iTop, int iHere, const char *zPaths) {
   return iNode;
 }
 
-char *bxPlaceText(const BxTree *p, int iNode, BxErr *pErr) {
+char *bxTreeString(const BxTree *p, int iNode, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   char *z;
   bxTreeText(p, iNode, pOut);
-  z = bxFinish(pOut, pErr);
+  z = bxStrFinish(pOut, pErr);
   return z != 0 || pErr->rc != SQLITE_OK ? z : bxPrintf(pErr, "");
 }
 
 /*----------------------------------------------------------- conditions ----*/
 
-void bxSpell(char *z) {
+void bxFoldName(char *z) {
   char *zOut = z;
   for (; *z != 0; z++) {
     if (*z != '_') *zOut++ = *z >= 'A' && *z <= 'Z' ? (char)(*z + 32) : *z;
@@ -73,7 +73,7 @@ void bxSpell(char *z) {
   *zOut = 0;
 }
 
-int bxSpelled(const char *z, i64 n, const char *zName) {
+int bxNameEquals(const char *z, i64 n, const char *zName) {
   const char *zEnd = z + n;
   while (z < zEnd || *zName) {
     if (z < zEnd && *z == '_') {
@@ -103,11 +103,11 @@ static int nodeIs(const BxTree *p, int iNode, const char *zText, BxErr *pErr) {
   i64 n = p->a[iNode].nByte;
   char *zOwned;
   int bSame;
-  if (*z != '"') return bxSpelled(z, n, zText);
-  if (memchr(z, '\\', (size_t)n) == 0) return bxSpelled(z + 1, n - 2, zText);
-  zOwned = bxPlaceText(p, iNode, pErr);
+  if (*z != '"') return bxNameEquals(z, n, zText);
+  if (memchr(z, '\\', (size_t)n) == 0) return bxNameEquals(z + 1, n - 2, zText);
+  zOwned = bxTreeString(p, iNode, pErr);
   if (zOwned == 0) return 0;
-  bSame = bxSpelled(zOwned, (i64)strlen(zOwned), zText);
+  bSame = bxNameEquals(zOwned, (i64)strlen(zOwned), zText);
   sqlite3_free(zOwned);
   return bSame;
 }
@@ -127,7 +127,7 @@ int bxTestHolds(const BxPlaces *p, BxTest test, const BxTree *pTree, int iTop,
   assert(test.i + test.n <= p->nCondition);
   while (
       pTest < pEnd && bxConditionHolds(pTest, pTree,
-                          bxPlaceFind(pTree, iTop, iTop, pTest->zPath), pErr)) {
+                          bxPathFind(pTree, iTop, iTop, pTest->zPath), pErr)) {
     pTest++;
   }
   return pTest == pEnd;
@@ -136,12 +136,12 @@ int bxTestHolds(const BxPlaces *p, BxTest test, const BxTree *pTree, int iTop,
 /* A condition; without a tree one that never holds. Its key is node i. */
 static void addCondition(BxPlaces *p, const BxTree *pTree, int i, BxErr *pErr) {
   char cKind = pTree != 0 ? BX_TREE_KIND(pTree, i + 1) : 'n';
-  BxCondition *a = bxAdd(
+  BxCondition *a = bxArrayAdd(
       &p->aCondition, &p->nCondition, &p->nConditionAlloc, sizeof(*a), pErr);
   if (a == 0) return;
-  a->zPath = pTree != 0 ? bxPlaceText(pTree, i, pErr) : bxPrintf(pErr, "$");
-  if (cKind == '"') a->zText = bxPlaceText(pTree, i + 1, pErr);
-  if (a->zText != 0) bxSpell(a->zText);
+  a->zPath = pTree != 0 ? bxTreeString(pTree, i, pErr) : bxPrintf(pErr, "$");
+  if (cKind == '"') a->zText = bxTreeString(pTree, i + 1, pErr);
+  if (a->zText != 0) bxFoldName(a->zText);
   a->bThere = cKind == 't';
   if (bxSameText(a->zPath, "$.type")) a->cPart = 't';
   if (bxSameText(a->zPath, "$.role")) a->cPart = 'r';
@@ -208,12 +208,12 @@ void bxPlacesRead(
   i64 i;
   bxBind(pRow, pErr, "ccc", azSource[bItems ? 3 : 0], azSource[bItems ? 4 : 1],
       azSource[bItems ? 3 : 2]);
-  while (bxRow(pRow, pErr)) {
+  while (bxStep(pRow, pErr)) {
     int j, iKind = wordAt(pRow, 0, azKind, BX_KINDS, pErr);
     int bTyped = iKind == BX_KIND_LINE || iKind == BX_KIND_START;
     BxPlace *a;
     if (iKind == BX_KINDS || !(mKind >> iKind & 1)) continue;
-    a = bxAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
+    a = bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
     if (a == 0) break;
     a->eKind = (BxKind)iKind;
     a->eSource = (BxSource)wordAt(pRow, 1, azSource, BX_SOURCE_EVENT, pErr);
@@ -230,9 +230,9 @@ void bxPlacesRead(
         a->az[j] = bxPrintf(pErr, ""); /* of a damaged row */
       }
     }
-    if (a->az[BX_PLACE_TYPE] != 0) bxSpell(a->az[BX_PLACE_TYPE]);
+    if (a->az[BX_PLACE_TYPE] != 0) bxFoldName(a->az[BX_PLACE_TYPE]);
   }
-  bxDone(pRow, pErr);
+  bxReset(pRow, pErr);
   if (pErr->rc != SQLITE_OK) return;
   if (bItems && p->n > 1)
     qsort(p->a, (size_t)p->n, sizeof(*p->a), comparePlaces);
@@ -261,10 +261,10 @@ void bxPlacesFree(BxPlaces *p) {
 /* A number at a path. A text is read as CAST reads it. */
 static void readTokens(
     i64 *pn, const char *zPath, const BxTree *p, int iHere, BxErr *pErr) {
-  int i = bxPlaceFind(p, 0, iHere, zPath);
+  int i = bxPathFind(p, 0, iHere, zPath);
   char cKind = i < 0 ? 'n' : BX_TREE_KIND(p, i);
   if (cKind == '"') {
-    char *z = bxPlaceText(p, i, pErr);
+    char *z = bxTreeString(p, i, pErr);
     *pn = z ? strtoll(z, 0, 10) : 0;
     sqlite3_free(z);
   } else if (cKind >= '0' && cKind <= '9') {
