@@ -259,30 +259,21 @@ END;
 UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
-  ('cache.max_item_bytes', 5242880, '1 to 1000000000',
-   'most bytes of the data of one item'),
-  ('cache.max_description', 300, '10 to 10000',
-   'most characters of a description; functions cut a longer one, plain SQL refuses it'),
-  ('cache.session_quota_bytes', 52428800, '1 to 1125899906842624',
-   'most bytes of data in one session'),
-  ('cache.total_quota_bytes', 1125899906842624, '1 to 1125899906842624',
-   'most bytes of data in all sessions together'),
+  ('cache.max_item_bytes', 5242880, '1 to 1000000000', 'most bytes of the data of one item'),
+  ('cache.max_description', 300, '10 to 10000', 'most characters of a description; functions cut a longer one, plain SQL refuses it'),
+  ('cache.session_quota_bytes', 52428800, '1 to 1125899906842624', 'most bytes of data in one session'),
+  ('cache.total_quota_bytes', 1125899906842624, '1 to 1125899906842624', 'most bytes of data in all sessions together'),
   ('cache.on_quota', 'reject', 'reject, evict_oldest',
    'what a write does that exceeds a quota: it fails, or it removes the oldest items that are not tool results'),
   ('cache.strict_session_ids', 1, '0 to 1',
    '1: session ids are conv_ and 8-4-4-4-12 characters of a-z and 0-9, task and turn ids have 8 of them; 0: 1 to 128 printable characters'),
-  ('cache.idle_ms', 86400000, '0 to 3155760000000',
-   'milliseconds without an access after which a session is an orphan'),
+  ('cache.idle_ms', 86400000, '0 to 3155760000000', 'milliseconds without an access after which a session is an orphan'),
   ('cache.max_idle_days', 30, '0.0 to 36500.0',
    'days without an access after which a session that holds a tool result is an orphan too; 36500 is never'),
-  ('cache.max_age_days', 36500, '0.0 to 36500.0',
-   'days after which items are outdated; 36500 is never'),
-  ('cache.mark_interval_ms', 10000, '0 to 86400000',
-   'milliseconds between two writes of the marks of cache_read()'))
- WHERE 1
+  ('cache.max_age_days', 36500, '0.0 to 36500.0', 'days after which items are outdated; 36500 is never'),
+  ('cache.mark_interval_ms', 10000, '0 to 86400000', 'milliseconds between two writes of the marks of cache_read()')) WHERE 1
 ON CONFLICT (name) DO UPDATE
-   SET "default" = excluded."default", range = excluded.range,
-       meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range, meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
 
 INSERT INTO main.retention_rules(rule, domain, setting, unit_ms, "table")
@@ -300,5 +291,4 @@ UPDATE main.blackbox_settings SET value = value WHERE name = 'cache.on_quota';
 UPDATE main.cache_state
    SET rule = NULL, bytes = (SELECT coalesce(sum(total_size), 0) FROM main.cache_sessions);
 
-INSERT INTO main.blackbox_domains(domain, format) VALUES ('cache', 1)
-ON CONFLICT (domain) DO UPDATE SET format = excluded.format;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('cache', 1) ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

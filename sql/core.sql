@@ -397,9 +397,7 @@ INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 VALUES ('blackbox.max_file_bytes', 0, 0, '0 to 70368744177664',
         'bytes of pages in use from which writes of the module remove archive rows, cache items and expired conversations; 0: no limit')
 ON CONFLICT (name) DO UPDATE
-   SET "default" = excluded."default", range = excluded.range,
-       meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range, meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
 
-INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1)
-ON CONFLICT (domain) DO UPDATE SET format = excluded.format;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('core', 1) ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

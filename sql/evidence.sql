@@ -149,12 +149,9 @@ END;
 UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
-  ('evidence.orphan_days', 30, '1 to 365',
-   'days after which the evidence of a buffer that was not seen again falls due'))
- WHERE 1
+  ('evidence.orphan_days', 30, '1 to 365', 'days after which the evidence of a buffer that was not seen again falls due')) WHERE 1
 ON CONFLICT (name) DO UPDATE
-   SET "default" = excluded."default", range = excluded.range,
-       meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range, meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
 
 INSERT INTO main.retention_rules(rule, domain, "view", setting, unit_ms, "table")
@@ -165,5 +162,4 @@ ON CONFLICT (rule) DO UPDATE
        setting = excluded.setting, unit_ms = excluded.unit_ms,
        "table" = excluded."table";
 
-INSERT INTO main.blackbox_domains(domain, format) VALUES ('evidence', 1)
-ON CONFLICT (domain) DO UPDATE SET format = excluded.format;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('evidence', 1) ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

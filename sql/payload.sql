@@ -43,28 +43,17 @@
 UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
-  ('payload.pack', 0, '0 to 1',
-   'whether queue flushes and clean-ups pack bodies into the body store'),
-  ('payload.enabled', 0, '0 to 1',
-   'whether payload_queue() stores anything'),
-  ('payload.on_disabled', 'error', 'error, ignore',
-   'what payload_queue() does while payload.enabled is 0'),
-  ('payload.retention_days', 7, '1 to 365',
-   'days that an archive row is kept'),
-  ('payload.max_bytes', 0, '0 to 70368744177664',
-   'bytes of bodies that the archive may have, without pinned rows; 0: no limit'),
-  ('payload.history_until', 0, '0 to 253402300799999',
-   'archive rows up to this time, in milliseconds, go only when clean-up is asked for'),
-  ('payload.queue_mode', 'durable', 'durable, memory',
-   'durable: a queued row is written at once; memory: it waits for a batch'),
-  ('payload.flush_interval_ms', 5000, '1000 to 60000',
-   'milliseconds that a queued row waits at most, in mode memory'),
-  ('payload.flush_batch_size', 20, '1 to 100',
-   'queued rows that are written together, in mode memory'))
- WHERE 1
+  ('payload.pack', 0, '0 to 1', 'whether queue flushes and clean-ups pack bodies into the body store'),
+  ('payload.enabled', 0, '0 to 1', 'whether payload_queue() stores anything'),
+  ('payload.on_disabled', 'error', 'error, ignore', 'what payload_queue() does while payload.enabled is 0'),
+  ('payload.retention_days', 7, '1 to 365', 'days that an archive row is kept'),
+  ('payload.max_bytes', 0, '0 to 70368744177664', 'bytes of bodies that the archive may have, without pinned rows; 0: no limit'),
+  ('payload.history_until', 0, '0 to 253402300799999', 'archive rows up to this time, in milliseconds, go only when clean-up is asked for'),
+  ('payload.queue_mode', 'durable', 'durable, memory', 'durable: a queued row is written at once; memory: it waits for a batch'),
+  ('payload.flush_interval_ms', 5000, '1000 to 60000', 'milliseconds that a queued row waits at most, in mode memory'),
+  ('payload.flush_batch_size', 20, '1 to 100', 'queued rows that are written together, in mode memory')) WHERE 1
 ON CONFLICT (name) DO UPDATE
-   SET "default" = excluded."default", range = excluded.range,
-       meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range, meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
 
 ------------------------------------------------------------------ tables --
@@ -454,8 +443,7 @@ UPDATE main.event_payloads
       random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)
  WHERE id IS NULL;
 
-UPDATE main.event_payloads
-   SET pinned = (purpose = 'evidence' OR id IN (SELECT id FROM main.payload__pins))
+UPDATE main.event_payloads SET pinned = (purpose = 'evidence' OR id IN (SELECT id FROM main.payload__pins))
  WHERE pinned IS NULL;
 
 UPDATE main.event_payloads
@@ -470,8 +458,7 @@ UPDATE main.event_payloads SET pinned = 1
    AND (pinned <> 0 OR id NOT IN (SELECT payload_id FROM main.payload_unpins));
 
 UPDATE main.payload__state
-   SET bytes = (SELECT coalesce(sum(size_bytes), 0)
-                  FROM main.event_payloads WHERE purpose = 'archive' AND pinned = 0),
+   SET bytes = (SELECT coalesce(sum(size_bytes), 0) FROM main.event_payloads WHERE purpose = 'archive' AND pinned = 0),
        packed = (SELECT coalesce(sum(bytes), 0) FROM main.payload__packed WHERE text > 0),
        wake = 0;
 
@@ -482,5 +469,4 @@ ON CONFLICT (rule) DO UPDATE
    SET domain = excluded.domain, "view" = NULL, setting = excluded.setting,
        unit_ms = excluded.unit_ms, "table" = excluded."table";
 
-INSERT INTO main.blackbox_domains(domain, format) VALUES ('payload', 1)
-ON CONFLICT (domain) DO UPDATE SET format = excluded.format;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('payload', 1) ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -19,12 +19,9 @@
 UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
-  ('payload.on_loop', 'off', 'off, record, kill_switch',
-   'what a ring does when an agent loops'))
- WHERE 1
+  ('payload.on_loop', 'off', 'off, record, kill_switch', 'what a ring does when an agent loops')) WHERE 1
 ON CONFLICT (name) DO UPDATE
-   SET "default" = excluded."default", range = excluded.range,
-       meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range, meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
 
 -- Agents that were stopped, and started again.

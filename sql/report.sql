@@ -137,5 +137,4 @@ SELECT 'keys', 'member ' || column1, 'member', column1 FROM (VALUES
   ('aws_secret_access_key'), ('secretAccessKey'), ('connection_string')) WHERE 1
 ON CONFLICT (profile, anchor, kind) DO NOTHING;
 
-INSERT INTO main.blackbox_domains(domain, format) VALUES ('report', 1)
-ON CONFLICT (domain) DO UPDATE SET format = excluded.format;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('report', 1) ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

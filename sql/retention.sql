@@ -158,13 +158,9 @@ END;
 UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
-  ('retention.refuse_days', 30, '0 to 36500',
-   'days that a write under a key that was erased is refused; 0: it is not'))
- WHERE 1
+  ('retention.refuse_days', 30, '0 to 36500', 'days that a write under a key that was erased is refused; 0: it is not')) WHERE 1
 ON CONFLICT (name) DO UPDATE
-   SET "default" = excluded."default", range = excluded.range,
-       meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range, meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
 
-INSERT INTO main.blackbox_domains(domain, format) VALUES ('retention', 1)
-ON CONFLICT (domain) DO UPDATE SET format = excluded.format;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('retention', 1) ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -223,14 +223,10 @@ CREATE TABLE IF NOT EXISTS main.rollout_policy(
 UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
-  ('rollout.policy', 'codex', 'a preset of rollout_policy',
-   'preset of rollout_policy that says which items are kept'),
-  ('rollout.ttl_days', 60, '0 to 36500',
-   'days until a new conversation expires when nothing is said'))
- WHERE 1
+  ('rollout.policy', 'codex', 'a preset of rollout_policy', 'preset of rollout_policy that says which items are kept'),
+  ('rollout.ttl_days', 60, '0 to 36500', 'days until a new conversation expires when nothing is said')) WHERE 1
 ON CONFLICT (name) DO UPDATE
-   SET "default" = excluded."default", range = excluded.range,
-       meaning = excluded.meaning;
+   SET "default" = excluded."default", range = excluded.range, meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
 
 INSERT INTO main.rollout_policy(preset, item_type, payload_type)
@@ -295,5 +291,4 @@ VALUES ('rollout.expired', 'rollout', 'rollouts')
 ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = NULL,
   setting = NULL, unit_ms = NULL, "table" = excluded."table";
 
-INSERT INTO main.blackbox_domains(domain, format) VALUES ('rollout', 1)
-ON CONFLICT (domain) DO UPDATE SET format = excluded.format;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('rollout', 1) ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -79,5 +79,4 @@ INSERT INTO main.store__state(one, next, open, texts, text_bytes, pieces, piece_
   kept_bytes)
 SELECT 1, 1, 0, 0, 0, 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM main.store__state);
 
-INSERT INTO main.blackbox_domains(domain, format) VALUES ('store', 1)
-ON CONFLICT (domain) DO UPDATE SET format = excluded.format;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('store', 1) ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

@@ -79,13 +79,14 @@ def objects(db):
 
 
 def errors():
-    """Each name with the first message that has it."""
+    """Each name with the first message that has it, and says something."""
     found = {}
     for pattern, message in [("ext/*/*.c", r'"([A-Z][a-z]+[A-Za-z]*Error): ((?:[^"]|"\s+")*)'),
                              ("sql/*.sql", r"'([A-Z][a-z]+[A-Za-z]*Error): ((?:[^']|'\s+')*)")]:
         for path in sorted(ROOT.glob(pattern)):
             for name, text in re.findall(message, path.read_text()):
-                found.setdefault(name, re.sub(r"[\"']\s+[\"']", "", text).replace("\n", " "))
+                if not text.startswith("%s;"):
+                    found.setdefault(name, re.sub(r"[\"']\s+[\"']", "", text).replace("\n", " "))
     for name in sorted(found):
         text = re.sub(r"%[.*a-zA-Z0-9]*[a-zA-Z]", "...", found[name]).split(";")[0].replace("|", ",")
         yield [f"`{name}`", text, link(name)]
