@@ -133,22 +133,6 @@ def test_a_pin_without_its_subject_that_ends_by_a_late_response_is_found(kept):
     assert any("no row of the log unpins it" in told for told in found(kept))
 
 
-def test_a_held_row_that_becomes_evidence_and_gets_a_late_response_is_found(kept):
-    archived(kept, "h1")
-    behind(kept, "UPDATE event_payloads SET request_body = 'forg' WHERE id = 'h1'")
-    kept.execute("UPDATE event_payloads SET purpose = 'evidence' WHERE id = 'h1'")
-    kept.execute("UPDATE event_payloads SET response_body = 'late' WHERE id = 'h1'")
-    assert any("row h1 of event_payloads was changed" in told for told in found(kept))
-
-
-def test_a_held_row_may_become_evidence_and_get_a_meta_and_a_response(kept):
-    archived(kept, "h1", "h2")
-    kept.execute("UPDATE event_payloads SET purpose = 'evidence', meta = '{}' WHERE id = 'h1'")
-    kept.execute("UPDATE event_payloads SET purpose = 'evidence' WHERE id = 'h2'")
-    kept.execute("UPDATE event_payloads SET response_body = 'late' WHERE agent_id = 'held'")
-    assert found(kept) == []
-
-
 OWNER = "'{\"owner\":\"c\"}'"
 HOLD = ("INSERT INTO blackbox__log(domain, kind, subject, detail, actor) "
         "VALUES('retention', '{}', 'agent:held', {}, {})")
