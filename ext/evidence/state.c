@@ -78,7 +78,7 @@ void bxEvLoadState(EvBuffer *p, EvState *pState, BxErr *pErr) {
 #define READ(counter) pState->counter = sizeColumn(pStmt, i++);
     EACH_COUNTER(READ)
 #undef READ
-    if (!p->bTemp) pState->nOverflow = 0;
+    if (pState->zOverflow == 0) pState->nOverflow = 0;
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: table %s_state of buffer %s has no row; restore "
@@ -117,6 +117,7 @@ void bxEvCountRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
     int i;
     for (i = 0; i < 7; i++) *aiCounter[i] = sizeColumn(pStmt, i);
     if (iLast > pState->iLast) pState->iLast = iLast;
+    if (pState->zOverflow == 0) pState->nOverflow = 0;
   }
   bxReset(pStmt, pErr);
 }

@@ -53,7 +53,6 @@ def found(path, pattern):
      ("sql/rollout_tables.sql", r"AS BLOB\)\) <= (\d+)")],
     [("ext/rollout/rollout.h", r"ROLLOUT_MAX_NAME (\d+)"),
      ("ext/rollout/append.c", r"has no type of 1 to (\d+) bytes"),
-     ("ext/rollout/import_line.c", r"string of 1 to (\d+) bytes"),
      ("sql/rollout_tables.sql", r"a type is text of 1 to (\d+) bytes"),
      ("sql/rollout_tables.sql", r"length\(CAST\(type AS BLOB\)\) BETWEEN 1 AND (\d+)"),
      ("sql/rollout.sql", r"a type has 1 to (\d+) bytes"),

@@ -29,6 +29,13 @@ def rec(path):
     db.close()
 
 
+def test_a_row_of_a_file_that_says_it_overflowed_stops_nothing(rec, path):
+    fill(rec, 3)
+    by_hand(path, "UPDATE rec_rows SET place = 1 WHERE id = 'r1'")
+    assert one(rec, "SELECT evidence_prune_for_approval('rec') ->> '$.screenshotsRemoved'") == 3
+    assert rows(rec, "SELECT problem FROM blackbox_check WHERE object LIKE 'rec%'") != []
+
+
 def test_prunes_above_the_threshold_not_at_it(rec):
     fill(rec, 17, 398)  # 17 * 500 = 8,500
     rec.execute(ADD, ("at", 100, "{}", bytes(398)))  # 9,000 is the threshold
