@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#define MAX_POOL 16384 /* statements, each at the hash of its text */
+#define MAX_POOL 2048 /* statements, each at the hash of its text; 130 KB each */
 
 int __real_sqlite3_prepare_v3(sqlite3 *db, const char *z, int n, unsigned mFlag,
     sqlite3_stmt **ppStmt, const char **pzTail);
