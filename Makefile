@@ -261,7 +261,7 @@ test-browser: $(MODULE) build/browser/node_modules/.done
 	  $$(.ci/need chromium)
 
 FUZZ_SRC = $(SRC) build/sql.c build/page.c tests/faults/fuzz.c tests/faults/pool.c
-POOLED = prepare_v2 prepare_v3 finalize
+POOLED = prepare_v2 prepare_v3 finalize close
 build/fuzz: $(FUZZ_SRC) $(HDR) tests/faults/fuzz.ignore
 	@$(NEED) fuzz
 	clang -std=c11 $(WARN) -O2 -g -DSQLITE_CORE -DBX_DEBUG \
