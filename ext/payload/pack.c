@@ -198,7 +198,7 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
                " main.payload__state) ORDER BY rowid LIMIT ?1) AS u)";
   static const char zPack[] = "SELECT store_pack(?1, ?2, 1)";
   sqlite3_stmt *pStmt;
-  char *zKeys = 0;
+  char *zKeys = 0, *zSaid = 0;
   i64 iLast = 0, nRow = 0;
   needStore(p, pErr);
   pStmt = bxStmt(p, zLook, pErr);
@@ -209,9 +209,11 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
     nRow = sqlite3_column_int64(pStmt, 2);
   }
   bxReset(pStmt, pErr);
-  if (nRow > 0) sqlite3_free(packKeys(p, zKeys, zPack, pErr));
+  if (nRow > 0) zSaid = packKeys(p, zKeys, zPack, pErr);
+  if (nRow > 0 && zSaid == 0) iLast = 0; /* it has closed a pack instead */
   if (iLast > 0) noteShare(p, iLast, pErr);
   sqlite3_free(zKeys);
+  sqlite3_free(zSaid);
   return nRow > 0;
 }
 
@@ -242,18 +244,24 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
   return eJob;
 }
 
-/* Rows that are due go, as with an insert (payload_work). The clock is looked at each
-** hour. */
+/* Rows that are due go, as with an insert (payload_work). If there is none, only the clock
+** is looked at, each hour. */
 static void tendDue(BxStmts *p, BxErr *pErr) {
   static const char zDue[] =
       "UPDATE main.payload__state SET work = ?1, rid = -1, ms = ?2"
-      " WHERE one = 1 AND (wake <= ?1 OR bytes > max_bytes)";
+      " WHERE one = 1 AND (bytes > max_bytes OR EXISTS (SELECT 1 FROM"
+      " main.event_payloads INDEXED BY payload_by_age WHERE purpose = 'archive'"
+      " AND pinned = 0 AND created_ms > since AND created_ms < ?1 - kept_ms))";
+  static const char zNone[] =
+      "UPDATE main.payload__state SET wake = ?1 + 3600000 WHERE one = 1";
   BxErr clock = {SQLITE_OK, 0};
+  i64 iNow = bxNow();
   bxRuleTime(p, 0, 1, &clock);
   if (bxErrMayIgnore(p, &clock)) bxErrClear(&clock); /* it has jumped */
   bxErrMove(pErr, &clock);
-  bxStmtExec(p, zDue, pErr, "ii", bxNow(),
+  bxStmtExec(p, zDue, pErr, "ii", iNow,
       ((Queue *)bxDomainData(p->bx, "payload")->p)->iPush);
+  if (sqlite3_changes(p->bx->db) == 0) bxStmtExec(p, zNone, pErr, "i", iNow);
 }
 
 /* payload_tend(schema, job) */

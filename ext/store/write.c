@@ -18,8 +18,9 @@
 ** With "few", which is not NULL, packs have STORE_FEW_BYTES, and a connection keeps
 ** what it has met, and the bytes of the pack that has room. A piece is as it was met
 ** if its pack has the same token: a rollback, a sweep or another connection changes
-** that. What is new is compressed for itself and added to the data of the pack, which
-** is compressed as a whole when the next one is begun.
+** that. What is new is compressed for itself and added to the data of the pack. One
+** that is nearly full is compressed as a whole: then no row is packed, and the result is
+** NULL.
 */
 #include "store.h"
 SQLITE_EXTENSION_INIT3
@@ -291,6 +292,25 @@ static void writePieces(Writer *w) {
   w->nNew = 0;
 }
 
+static void closeOpen(Writer *w) {
+  writeOpen(w, 1);
+  bxListWrite(w->p, w->pOpen, &w->nKept, w->pErr); /* a reader needs it */
+  w->pOpen = 0;
+}
+
+/* Compressing a pack as a whole takes some times what a few rows take. So a call does it
+** alone when the pack is nearly full, and returns 1. */
+static int closeFull(Writer *w) {
+  if (!w->bFew) return 0;
+  resumeOpen(w);
+  if (w->pOpen == 0 || w->pErr->rc != SQLITE_OK ||
+      w->pMet->open.n < STORE_FEW_BYTES - STORE_PIECE_MAX) {
+    return 0;
+  }
+  closeOpen(w);
+  return 1;
+}
+
 /* Adds a piece that the store does not have to the open pack, or to a new one. */
 static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
   i64 n = pKnown->nByte;
@@ -300,9 +320,7 @@ static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
   if (w->pOpen == 0) resumeOpen(w);
   if (w->pOpen != 0 &&
       (w->pMet->open.n + n > w->nPackMost || w->pOpen->n >= MAX_PIECES)) {
-    writeOpen(w, 1);
-    bxListWrite(w->p, w->pOpen, &w->nKept, w->pErr); /* a reader needs it */
-    w->pOpen = 0;
+    closeOpen(w);
   }
   if (w->pOpen == 0 && w->pErr->rc == SQLITE_OK) {
     w->pOpen = addList(w, w->iNextPack++);
@@ -661,13 +679,15 @@ void bxStorePack(BxCall *p) {
   sqlite3_stmt *pKeys;
   Writer w;
   i64 nRow = 0;
+  int bClosed;
   bxRefuseInTransaction(p);
   pStore = bxStoreSchema(p->bx, bxArg(p, 1), &p->err);
   if (pStore == 0) return;
   beginWriter(&w, pStore, bxArg(p, 2) != 0, &p->err);
+  bClosed = closeFull(&w);
   pKeys = bxStmt(pStore, "SELECT value FROM json_each(?1)", &p->err);
   bxBind(pKeys, &p->err, "v", p->aArg[0]);
-  while (bxStep(pKeys, &p->err)) {
+  while (!bClosed && bxStep(pKeys, &p->err)) {
     nRow += packRow(&w, sqlite3_column_value(pKeys, 0));
   }
   bxReset(pKeys, &p->err);
@@ -678,7 +698,7 @@ void bxStorePack(BxCall *p) {
       " piece_bytes = piece_bytes + ?5, kept_bytes = kept_bytes + ?6",
       &p->err, "iiiiii", w.iNextText, w.pOpen ? w.pOpen->iPack : w.iOpenSaid,
       w.nTextByte, w.nPiece, w.nPieceByte, w.nKept);
-  if (p->err.rc == SQLITE_OK) {
+  if (p->err.rc == SQLITE_OK && !bClosed) {
     pKeys = bxStmt(pStore, zSaid, &p->err);
     bxBind(pKeys, &p->err, "iiiiit", nRow, w.nText, w.nByte, w.nKept, w.nLeft,
         w.zWhy);

@@ -100,6 +100,41 @@ def test_no_write_takes_more_than_four_times_the_steps_of_the_median(path, pack,
     assert 0 < steps[-1] <= 4 * steps[len(steps) // 2], steps
 
 
+def test_a_write_that_closes_a_pack_packs_no_row_and_the_next_ones_do(path):
+    db = installed(path, 1)
+    packed, closed = 0, 0
+    for n, exchange in enumerate(exchanges(200), 1):
+        db.execute(WRITES["row"], exchange)
+        before, packed = packed, one(db, "SELECT count(DISTINCT key) FROM payload__packed")
+        if n > 2 and one(db, "SELECT open FROM store__state") == 0:
+            closed += 1
+            assert packed == before
+        assert packed >= n - 2
+    assert closed >= 2 and problems(db) == []
+
+
+def test_a_push_for_which_nothing_is_due_looks_at_the_clock_only(path):
+    """Steps of the virtual machine, with an archive of which no row is due."""
+    db = installed(path, 0, ("payload.retention_days", 365))
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
+    steps = []
+
+    def step():
+        steps[-1] += 1
+
+    with Clock() as clock:
+        db.execute("UPDATE retention__clock SET seen = unixepoch() * 1000")
+        db.execute(WRITES["row"], ("e", "a", "q", "r"))
+        for i, exchange in enumerate(exchanges(200)):
+            clock.now += 8_640_000
+            db.set_progress_handler(step if i > 100 else None, 1)
+            steps.append(0)
+            db.execute(PUSH, exchange)
+        assert one(db, "SELECT seen FROM retention__clock") > clock.now - 9 * 8_640_000
+    steps = sorted(steps[101:])
+    assert steps[-1] <= 1000, steps
+
+
 def test_pushes_sweep_the_texts_of_rows_that_are_gone(path):
     db = installed(path, 1)
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")

@@ -37,8 +37,18 @@
   "  SELECT 'f' || value, 'a', " LONG("5") " || value, 'archive'"              \
                                            "  FROM json_each('[1,2,3]');"
 
+/* A pack with 151,199 bytes, to which rows are added, is nearly full. */
+#define NEARLY_FULL                                                            \
+  "INSERT INTO event_payloads(id, event_id, agent_id, purpose, request_body)"  \
+  "  WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 18900)"    \
+  "  SELECT 'big', 'e', 'a', 'archive', group_concat(printf('%07d', i *"       \
+  "  7919 % 10000019)) FROM n;"                                                \
+  "SELECT store_pack('[\"big\"]', 'main', 1);"
+
 const Operation aStoreOperation[] = {
     {"pack a text", NOTES, 0, "SELECT store_pack('[3]')", 0},
+    {"close a pack", BODIES NEARLY_FULL, 0,
+        "SELECT store_pack('[\"s1\"]', 'main', 1)", 0},
     {"read packed texts", NOTES, 0,
         "SELECT store_text(request_body) FROM event_payloads", 0},
     {"sweep texts", NOTES "DELETE FROM event_payloads WHERE id = '1';", 0,
