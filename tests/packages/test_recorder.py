@@ -104,9 +104,9 @@ def post(server, body):
 def sender(recorder, server):
     """What a transport does."""
     def send(body):
-        call = recorder.begin()
+        call = recorder.begin(body)
         answer = post(server, body)
-        call.end(lambda: (body, answer))
+        call.end(answer)
         return answer
     return send
 
@@ -198,8 +198,8 @@ def test_asyncio_asks_as_well(blackbox, db, made):
     recorder = made()
 
     async def use():
-        call = await recorder.begin_async()
-        call.end(lambda: ("1", "answer"))
+        call = await recorder.begin_async("1")
+        call.end("answer")
         stop(db)
         with pytest.raises(blackbox.recorder.AgentStoppedError):
             await recorder.begin_async()
@@ -240,8 +240,8 @@ def test_a_lock_delays_no_event_loop_and_loses_nothing(blackbox, db, path, made,
 
         ticking = asyncio.ensure_future(tick())
         for i in range(50):
-            call = await recorder.begin_async()
-            call.end(lambda: (f"q{i}", "answer"))
+            call = await recorder.begin_async(f"q{i}")
+            call.end("answer")
             await asyncio.sleep(0.02)
         ticking.cancel()
         return max(gaps)
@@ -286,11 +286,11 @@ def test_in_wal_mode_a_lock_does_not_keep_the_answer(blackbox, db, made):
 def test_a_file_that_is_gone_is_waited_for(blackbox, db, path, made):
     db.execute("PRAGMA journal_mode = DELETE")
     recorder = made()
-    recorder.begin().end(lambda: ("1", "answer"))
+    recorder.begin("1").end("answer")
     assert recorder.flush(5)
     away = path.with_name("away.db")
     path.rename(away)
-    recorder.begin().end(lambda: ("2", "answer"))
+    recorder.begin("2").end("answer")
     assert not recorder.flush(0.2) and not path.exists()
     assert "unable to open database file" in recorder.errors[0]
     away.rename(path)
@@ -299,16 +299,17 @@ def test_a_file_that_is_gone_is_waited_for(blackbox, db, path, made):
 
 
 def test_of_too_many_that_wait_the_oldest_are_lost_and_told(blackbox, db, made, monkeypatch):
-    monkeypatch.setattr(blackbox.recorder, "WAITING", 3)
+    monkeypatch.setattr(blackbox.spill, "WAITING_BYTES", 3000)
     monkeypatch.setattr(blackbox.recorder, "TELL_S", 0)
     recorder = made(on_stop="record")
     db.execute("BEGIN IMMEDIATE")
     for i in range(5):
-        recorder.begin().end(lambda: (str(i), "answer"))
+        recorder.begin(str(i) * 900)
         time.sleep(0.05)
     db.execute("COMMIT")
     assert recorder.flush(5)
-    assert rows(db, "SELECT request_body FROM ring ORDER BY seq") == [("2",), ("3",), ("4",)]
+    assert rows(db, "SELECT substr(request_body, 1, 1) FROM ring ORDER BY seq") \
+        == [("2",), ("3",), ("4",)]
     assert sorted(set(recorder.errors)) == [
         "an exchange was not recorded: too many wait, and this was the oldest",
         f"exchanges wait for {recorder._path}: database is locked"]
@@ -317,17 +318,18 @@ def test_of_too_many_that_wait_the_oldest_are_lost_and_told(blackbox, db, made, 
 def test_what_cannot_be_recorded_is_told_and_does_not_hold_up_the_rest(
         blackbox, db, path, made, caplog):
     recorder = made()
-    recorder.push("a" * 2000, "1", None, 1)
-    recorder.push("a", "2", None, 2)
+    recorder.push(None, "a" * 2000, "e1", "1", None, 1, None)
+    recorder.push(None, "a", "e2", "2", None, 2, None)
     assert recorder.flush(5) and one(db, "SELECT request_body FROM ring") == "2"
     assert "agent_id must be at most 1024 bytes" in recorder.errors[0] and len(recorder.errors) == 1
     who = blackbox.recorder.Recorder(path, agent=lambda request: request["agent"])
-    who.begin({}).end(lambda: ("3", None))
-    who.begin({"agent": "b"}).end(lambda: 1 / 0)
-    who.begin({"agent": "b"}).end(lambda: (b"4\xc3", b"\xff"))
+    who.begin("3", request={}).end("answer")
+    who.begin(lambda: 1 / 0, request={"agent": "b"}).end("answer")
+    who.begin(b"4\xc3", request={"agent": "b"}).end(b"\xff")
     assert who.close()
     assert "an exchange was not recorded: 'agent'" in caplog.text
     assert "an exchange was not recorded: division by zero" in caplog.text
+    assert len(caplog.records) == 2
     assert rows(db, "SELECT request_body, response_body FROM ring WHERE agent_id = 'b'") \
         == [("4\ufffd", b"\xff")]
     for wrong in db, None:
@@ -335,12 +337,135 @@ def test_what_cannot_be_recorded_is_told_and_does_not_hold_up_the_rest(
             blackbox.recorder.Recorder(wrong, agent="a")
 
 
+def test_the_request_is_there_before_its_response(db, made):
+    recorder = made()
+    call = recorder.begin("asked", {"method": "POST"})
+    assert recorder.flush(5)
+    assert rows(db, "SELECT request_body, response_body, meta FROM ring") \
+        == [("asked", None, '{"method": "POST"}')]
+    call.end("answer", {"status": 200})
+    recorder.begin("fails").end(None, {"error": "TimeoutError: 30 s"})
+    assert recorder.flush(5) and recorder.errors == []
+    found = rows(db, "SELECT request_body, response_body, meta FROM ring ORDER BY seq")
+    assert found[0][:2] == ("asked", "answer") and found[1][:2] == ("fails", None)
+    meta = [json.loads(meta) for _, _, meta in found]
+    assert meta[0].pop("duration_ms") >= 0 and meta[0] == {"method": "POST", "status": 200}
+    assert meta[1]["error"] == "TimeoutError: 30 s"
+
+
+KILLED = """
+import os, signal, sys, time
+from blackbox.recorder import Recorder
+recorder = Recorder(sys.argv[1], agent="support", on_stop="record")
+for i in range(30):
+    recorder.begin(f"q{i}").end(f"a{i}")
+    if sys.argv[2] == "open":
+        time.sleep(0.001 * i)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("lock", ["locked", "open"])
+def test_what_was_handed_over_before_a_kill_is_recorded(package, db, path, made, lock):
+    if lock == "locked":
+        db.execute("BEGIN IMMEDIATE")
+    for _ in range(3):
+        assert subprocess.run([sys.executable, "-c", KILLED, path, lock], timeout=60, cwd=package,
+                              env={**os.environ, "PYTHONPATH": str(package)}).returncode == -9
+    if lock == "locked":
+        assert len(list(path.parent.glob("*-spill-*.db"))) >= 1  # each takes over the one before
+        db.execute("COMMIT")
+    recorder = made()
+    recorder.begin("last").end("answer")
+    assert recorder.close(20) and recorder.errors == []
+    assert rows(db, "SELECT count(*), count(DISTINCT event_id), count(response_body) FROM ring") \
+        == [(91, 91, 91)]
+    assert [count for count, in rows(
+        db, "SELECT count(*) FROM ring GROUP BY request_body ORDER BY 1")] == [1] + [3] * 30
+    assert list(path.parent.glob("*-spill-*")) == []
+
+
+def test_two_recorders_of_a_file_leave_each_other_their_queues(db, path, made):
+    db.execute("BEGIN IMMEDIATE")
+    first, second = made(on_stop="record"), made(on_stop="record")
+    for i in range(3):
+        first.begin(f"first {i}").end("answer")
+        second.begin(f"second {i}").end("answer")
+    time.sleep(0.1)
+    assert len(list(path.parent.glob("*-spill-*.db"))) == 2
+    db.execute("COMMIT")
+    assert first.flush(5) and second.flush(5) and first.errors == second.errors == []
+    assert one(db, "SELECT count(DISTINCT request_body) FROM ring WHERE response_body = 'answer'") \
+        == one(db, "SELECT count(*) FROM ring") == 6
+
+
+def test_what_was_moved_from_a_queue_twice_is_there_once(blackbox, db, path, made):
+    """A process may die after it has written a row, or taken it over, and before it says so."""
+    recorder = made(on_stop="record")
+    recorder.begin("q").end("a")
+    assert recorder.flush(5)
+    agent, event = db.execute("SELECT agent_id, event_id FROM ring").fetchone()
+    left = sqlite3.connect(f"{path}-spill-1-old.db")
+    left.execute(f"CREATE TABLE queue(n INTEGER PRIMARY KEY, adopted, bytes, "
+                 f"{blackbox.spill.Queue.COLUMNS})")
+    left.executemany("INSERT INTO queue VALUES(?, 0, 1, ?, ?, ?, ?, ?, 1, NULL)", [
+        (1, None, agent, event, "q", None), (2, "complete", agent, event, None, "a"),
+        (3, None, agent, "new", "q2", None), (4, "complete", agent, "new", None, "a2")])
+    left.commit()
+    left.close()
+    again = made()
+    again.begin("q3").end("a3")
+    assert again.flush(5) and again.errors == []
+    assert rows(db, "SELECT request_body, response_body FROM ring ORDER BY request_body") \
+        == [("q", "a"), ("q2", "a2"), ("q3", "a3")]
+
+
+def test_a_queue_that_cannot_be_made_is_in_memory(blackbox, db, path, made, monkeypatch):
+    def full(name):
+        raise sqlite3.OperationalError("database or disk is full")
+    monkeypatch.setattr(blackbox.spill, "_exclusive", full)
+    monkeypatch.setattr(blackbox.spill, "MEMORY_BYTES", 50)
+    recorder = made(on_stop="record")
+    db.execute("BEGIN IMMEDIATE")
+    time.sleep(0.05)
+    for i in range(4):
+        recorder.begin(str(i))
+    db.execute("COMMIT")
+    assert recorder.flush(5)
+    assert rows(db, "SELECT request_body FROM ring ORDER BY seq")[-1] == ("3",)
+    assert 0 < len(recorder.errors) < 4 and "too many wait" in recorder.errors[0]
+
+
+# ------------------------------------------------------------------- two lines
+
+
+def test_open_makes_a_flight_recorder(blackbox, tmp_path):
+    with blackbox.open(tmp_path / "new.db", settings={"payload.retention_days": 30}) as db:
+        assert one(db, "PRAGMA journal_mode") == "wal" and one(db, "PRAGMA auto_vacuum") == 2
+        assert one(db, "SELECT value FROM blackbox_settings WHERE name = "
+                   "'payload.retention_days'") == 30
+        assert one(db, "SELECT count(*) FROM ring") == 0
+    db.close()
+    db = blackbox.open(tmp_path / "new.db", ring="other ring")
+    assert one(db, 'SELECT count(*) FROM "other ring"') == one(db, "SELECT count(*) FROM ring") == 0
+    with pytest.raises(TypeError, match="client must be one of httpx or requests, or stand on one, "
+                                        "got dict"):
+        db.record({}, agent="support")
+    db.close()
+    with pytest.raises(ValueError, match="NotFoundError: there is no setting 'payload.no'"):
+        blackbox.open(tmp_path / "new.db", settings={"payload.no": 1})
+    memory = blackbox.open(":memory:")
+    with pytest.raises(ValueError, match="a database in memory has no recorder"):
+        memory.record({}, agent="support")
+    memory.close()
+
+
 PROGRAM = """
 import os, sys, blackbox
 from blackbox.recorder import Recorder
 recorder = Recorder(sys.argv[1], agent="support")
 for i in range(20):
-    recorder.begin().end(lambda: (f"{os.getpid()} {i}", "answer"))
+    recorder.begin(f"{os.getpid()} {i}").end("answer")
     if i == 9 and sys.argv[2] == "fork":
         children = []
         for _ in range(3):
@@ -393,3 +518,19 @@ def test_the_adapter_of_requests_records_and_stops(blackbox, db, made, server):
     assert recorder.flush(5) and recorder.errors == []
     assert rows(db, "SELECT request_body, length(response_body) FROM ring ORDER BY seq") \
         == [("left", 4), ("streamed", int(response.headers["Content-Length"])), ("fails", None)]
+    metas = [json.loads(meta) for meta, in rows(db, "SELECT meta FROM ring ORDER BY seq")]
+    assert [(meta["method"], meta.get("status")) for meta in metas] \
+        == [("POST", 200), ("POST", 200), ("POST", None)]
+    assert metas[0]["url"] == url and metas[2]["error"].startswith("ConnectionError: ")
+
+
+def test_two_lines_record_a_client(blackbox, path, server):
+    requests = pytest.importorskip("requests")
+    with blackbox.open(path) as db:
+        session = requests.Session()
+        recorder = db.record(session, agent="support")
+        session.post(f"http://127.0.0.1:{server.server_port}/v1?key=secret", data="q")
+        assert recorder.close(5)
+        assert one(db, "SELECT count(*) FROM ring WHERE response_body LIKE '%get_order%'"
+                   " AND meta NOT LIKE '%secret%'") == 1
+    db.close()

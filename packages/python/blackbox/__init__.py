@@ -1,15 +1,16 @@
-"""The flight recorder for AI agents, inside SQLite: finds the module, and loads it.
+"""The flight recorder for AI agents, inside SQLite.
 
-    import sqlite3, blackbox
-    db = sqlite3.connect("flight.db", isolation_level=None)
-    blackbox.load(db)
+    import blackbox
+    db = blackbox.open("flight.db")
+    db.record(client, agent="support")
 
-blackbox.recorder has the recorder; blackbox.httpx and blackbox.requests use it.
+client is an httpx.Client or AsyncClient, a requests.Session, or a client that stands on one of
+them, as those of OpenAI, Anthropic and Google do. blackbox.recorder has the recorder itself.
 """
 import pathlib
 import sqlite3
 
-__all__ = ["load", "loadable_path"]
+__all__ = ["Connection", "load", "loadable_path", "open"]
 
 
 def loadable_path() -> str:
@@ -36,4 +37,44 @@ def load(db: sqlite3.Connection) -> sqlite3.Connection:
         db.load_extension(loadable_path())
     finally:
         db.enable_load_extension(False)
+    return db
+
+
+class Connection(sqlite3.Connection):
+    """A connection of sqlite3 with the module, which can record clients."""
+
+    def record(self, client, agent, ring="ring", **options):
+        """Records what a client sends from now on, into a ring of the file, as an agent.
+
+        Returns the recorder. agent and options: see blackbox.recorder.Recorder.
+        """
+        from blackbox import clients, recorder
+        path = self.execute("PRAGMA database_list").fetchone()[2]
+        if not path:
+            raise ValueError("ValidationError: a database in memory has no recorder; open a file")
+        return clients.watch(client, recorder.Recorder(path, agent, ring, **options))
+
+
+def open(path, ring="ring", settings=None, timeout=5.0):
+    """Opens a file as a flight recorder, and makes what is missing.
+
+    Loads the module, installs it, makes the ring, sets the settings (a dictionary, such as
+    {"payload.retention_days": 30}) and the journal mode WAL. timeout: the seconds to wait for
+    the lock of another. Returns a Connection without implicit transactions.
+    """
+    db = sqlite3.connect(path, timeout=timeout, isolation_level=None, factory=Connection)
+    try:
+        load(db)
+        db.execute("SELECT blackbox_install()")  # before WAL, which fixes auto_vacuum
+        db.execute("PRAGMA journal_mode = WAL")
+        name = ring.replace('"', '""')
+        db.execute(f'CREATE VIRTUAL TABLE IF NOT EXISTS "{name}" USING payload_ring')
+        for setting, value in (settings or {}).items():
+            if not db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?",
+                              (value, setting)).rowcount:
+                raise ValueError(f"NotFoundError: there is no setting {setting!r}; "
+                                 "see blackbox_settings")
+    except BaseException:
+        db.close()
+        raise
     return db

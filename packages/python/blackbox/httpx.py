@@ -6,10 +6,11 @@
 
 The clients of OpenAI and Anthropic take such a client as http_client.
 
-Each chunk of a response is passed on when it arrives, and kept. The exchange is pushed when its
-response has ended or is closed. A response that is cut off is recorded as far as it was read; a
-request without a response, with NULL. The time of a row is that of its request. Headers are not
-recorded, since they have keys. If the agent is stopped, nothing is sent: AgentStoppedError.
+The request is recorded before it is sent. Each chunk of a response is passed on when it
+arrives, and kept, and completes the row when the response has ended or is closed. A response
+that is cut off is recorded as far as it was read; a request without a response, with NULL. meta
+has method, url without its query, status, duration_ms and error. Headers are not recorded, since
+they have keys. If the agent is stopped, nothing is sent: AgentStoppedError.
 
 Invariant: else the caller gets the same bytes, status, headers and errors as without it.
 
@@ -17,6 +18,8 @@ Limits: a response is kept in memory until it has ended. A request body that is 
 is sent and not kept: its row has NULL.
 """
 import httpx
+
+from blackbox.call import failure, known
 
 __all__ = ["RecordingTransport", "AsyncRecordingTransport"]
 
@@ -31,17 +34,19 @@ def _body(request):
 class _Stream:
     """A stream of the same chunks, which ends its call once."""
 
-    def __init__(self, stream, call, request, headers):
-        self._stream = stream
+    def __init__(self, response, call):
+        self._stream = response.stream
         self._call = call
-        self._request = request
-        self._headers = [(k, v) for k, v in headers.raw if k.lower() == b"content-encoding"]
+        self._status = response.status_code
+        self._headers = [(k, v) for k, v in response.headers.raw
+                         if k.lower() == b"content-encoding"]
         self._chunks = []
 
-    def _finish(self):
+    def _finish(self, error=None):
         call, self._call = self._call, None
         if call:
-            call.end(lambda: (_body(self._request), self._decoded(b"".join(self._chunks))))
+            call.end(lambda: self._decoded(b"".join(self._chunks)),
+                     {"status": self._status, **failure(error)})
 
     def _decoded(self, raw):
         """The body without its encoding, such as gzip."""
@@ -57,6 +62,9 @@ class _SyncStream(_Stream, httpx.SyncByteStream):
             for chunk in self._stream:
                 self._chunks.append(chunk)
                 yield chunk
+        except Exception as error:
+            self._finish(error)
+            raise
         finally:
             self._finish()
 
@@ -71,6 +79,9 @@ class _AsyncStream(_Stream, httpx.AsyncByteStream):
             async for chunk in self._stream:
                 self._chunks.append(chunk)
                 yield chunk
+        except Exception as error:
+            self._finish(error)
+            raise
         finally:
             self._finish()
 
@@ -87,13 +98,14 @@ class RecordingTransport(httpx.BaseTransport):
         self._transport = transport or httpx.HTTPTransport()
 
     def handle_request(self, request):
-        call = self._recorder.begin(request)
+        call = self._recorder.begin(lambda: _body(request), known(request.method, request.url),
+                                    request)
         try:
             response = self._transport.handle_request(request)
-        except BaseException:
-            call.end(lambda: (_body(request), None))
+        except BaseException as error:
+            call.end(None, failure(error))
             raise
-        response.stream = _SyncStream(response.stream, call, request, response.headers)
+        response.stream = _SyncStream(response, call)
         return response
 
     def close(self):
@@ -108,13 +120,14 @@ class AsyncRecordingTransport(httpx.AsyncBaseTransport):
         self._transport = transport or httpx.AsyncHTTPTransport()
 
     async def handle_async_request(self, request):
-        call = await self._recorder.begin_async(request)
+        call = await self._recorder.begin_async(
+            lambda: _body(request), known(request.method, request.url), request)
         try:
             response = await self._transport.handle_async_request(request)
-        except BaseException:
-            call.end(lambda: (_body(request), None))
+        except BaseException as error:
+            call.end(None, failure(error))
             raise
-        response.stream = _AsyncStream(response.stream, call, request, response.headers)
+        response.stream = _AsyncStream(response, call)
         return response
 
     async def aclose(self):

@@ -1,16 +1,19 @@
 """Records what an agent sends to a model's API, and what comes back, into a ring of a file.
 
     recorder = Recorder("flight.db", agent="support")
-    call = recorder.begin()             # AgentStoppedError: send nothing
-    call.end(lambda: (request, response))
+    call = recorder.begin(request)      # AgentStoppedError: send nothing
+    call.end(response)
 
 blackbox.httpx and blackbox.requests do this for the clients of these libraries.
 
-A recorder opens its own connection, and one thread of its own writes: whoever sends never
-waits for a lock or a disk. Exchanges wait in memory, at most WAITING of them and WAITING_BYTES,
-while the file is locked, full or gone, and are written in their order when it is there again.
-A recorder may be used by many threads, under asyncio, and after a fork. The end of the program
-waits for what is not written, EXIT_S at most.
+A recorder opens its own connection, and one thread of its own writes: whoever sends never waits
+for a lock of the file. The request is handed over before it is sent, its response when it has
+ended. What is handed over goes first into a queue on disk, a database of this process with the
+name of the file and "-spill-" (spill.py), and from there into the ring, in its order. So it waits
+there while the file is locked, full or gone. A process that was killed
+leaves its queue: the next recorder of the file writes what is in it. A recorder may be used by
+many threads, under asyncio, and after a fork. The end of the program waits for what is not
+written, EXIT_S at most.
 
 Whether the agent is stopped is asked behind what was pushed before. With on_stop "record" it is
 not asked, and what the agent does after its stop is recorded as that.
@@ -18,13 +21,16 @@ not asked, and what the agent does after its stop is recorded as that.
 Invariants: an error of recording goes to on_error, and never to the caller. If there is no
 answer in ANSWER_S, or the file cannot be read, the call goes on, and on_error gets the error.
 
-Limits: the oldest exchanges are lost when more wait, and what waits when the process is killed.
-The file must be there, with the ring: a recorder does not make it.
+Limits: the oldest exchanges are lost when more wait. Where no queue can be made, as in a folder
+that is read-only, they wait in memory. Nothing is synchronized to the disk until it is in the
+file: what waits may be lost with the power. The file must be there, with the ring: a recorder
+does not make it (blackbox.open does).
 """
 import asyncio
 import atexit
 import collections
 import concurrent.futures
+import contextlib
 import logging
 import os
 import pathlib
@@ -32,15 +38,14 @@ import re
 import sqlite3
 import threading
 import time
-import uuid
 import weakref
 
 import blackbox
+from blackbox.call import AgentStoppedError, Call
+from blackbox.spill import Queue
 
-__all__ = ["AgentStoppedError", "Recorder", "text_of"]
+__all__ = ["AgentStoppedError", "Recorder"]
 
-WAITING = 1000
-WAITING_BYTES = 256_000_000
 ANSWER_S = 1.0
 AGAIN_S = 0.02  # between two attempts to write
 TELL_S = 5.0  # after which it is told that exchanges wait
@@ -53,31 +58,8 @@ STOPPED = ("SELECT stopped_at, stopped_by FROM payload_agents "
 _recorders = weakref.WeakSet()
 
 
-class AgentStoppedError(Exception):
-    """The agent is stopped, and nothing was sent."""
-
-    def __init__(self, agent, stopped_at, stopped_by):
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(stopped_at / 1000))
-        super().__init__(
-            f"agent {agent} was stopped at {at} by {stopped_by or 'a program'}, and nothing was "
-            "sent; to start it again, INSERT INTO payload_agent_log(agent_id, actor, reason)")
-        self.agent, self.stopped_at, self.stopped_by = agent, stopped_at, stopped_by
-
-
 def _warn(error):
     logging.getLogger("blackbox").warning("%s", error)
-
-
-def text_of(data):
-    """Text, or the bytes if they are not UTF-8. A character that is cut off becomes U+FFFD."""
-    if not isinstance(data, (bytes, bytearray)):
-        return data
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        if error.reason == "unexpected end of data":
-            return data.decode(errors="replace")
-        return bytes(data)
 
 
 class Recorder:
@@ -91,16 +73,21 @@ class Recorder:
         self._on_error = on_error
         self._asks = on_stop == "raise"
         name = ".".join('"' + part.replace('"', '""') + '"' for part in ring.split("."))
-        self._insert = (f"INSERT INTO {name}(agent_id, event_id, request_body, response_body,"
-                        " timestamp) VALUES(?, ?, ?, ?, ?)")
+        self._insert = (f"INSERT INTO {name}(ring, agent_id, event_id, request_body, "
+                        "response_body, timestamp, meta) VALUES(?, ?, ?, ?, ?, ?, ?)")
+        self._find = (f"SELECT response_body IS NULL AND meta IS NULL FROM {name} "
+                      "WHERE agent_id = ? AND event_id = ?")
         self._begin()
+        self._left = self._queue.abandoned()
+        if self._left:
+            self._hand(lambda: None)
         _recorders.add(self)
 
     def _begin(self):
         """Also in a child process: the thread, and what waits, belong to its parent."""
         self._work = threading.Condition()
-        self._rows = collections.deque()
-        self._bytes = 0
+        self._queue = Queue(self._path)
+        self._left = []  # queues of processes that were killed
         self._questions = collections.deque()
         self._thread = None
         self._closing = self._forking = self._open = False
@@ -111,6 +98,7 @@ class Recorder:
             self._forking = True
             self._work.notify_all()
             self._work.wait_for(lambda: not self._open, ANSWER_S)
+            self._queue.close()
 
     def after_fork(self):
         with self._work:
@@ -119,9 +107,13 @@ class Recorder:
 
     # ------------------------------------------------------------- the caller
 
-    def begin(self, request=None):
-        """A call is to be sent. Raises AgentStoppedError if the agent is stopped."""
-        call, answer = self._ask(request)
+    def begin(self, body=None, meta=None, request=None):
+        """A call is to be sent. Raises AgentStoppedError if the agent is stopped.
+
+        body: what is sent, or a function that returns it. meta: a dictionary of what else is
+        known, or None. request: what the function that names the agent gets; else the body.
+        """
+        call, answer = self._ask(body, meta, request)
         try:
             stopped = answer and answer.result(ANSWER_S)
         except Exception as error:
@@ -130,9 +122,9 @@ class Recorder:
             call.judge(stopped)
         return call
 
-    async def begin_async(self, request=None):
+    async def begin_async(self, body=None, meta=None, request=None):
         """The same, while the event loop goes on."""
-        call, answer = self._ask(request)
+        call, answer = self._ask(body, meta, request)
         try:
             asyncio.get_running_loop()
             waited = answer and asyncio.wait_for(asyncio.wrap_future(answer), ANSWER_S)
@@ -149,7 +141,8 @@ class Recorder:
     def flush(self, timeout=None):
         """Waits until all that was pushed is written, or lost. Returns whether it is."""
         with self._work:
-            return self._work.wait_for(lambda: not self._rows, timeout)
+            return self._work.wait_for(
+                lambda: not (self._queue.count or self._left), timeout)
 
     def close(self, timeout=EXIT_S):
         """Writes what waits, and closes the connection. Returns whether all was written."""
@@ -158,6 +151,7 @@ class Recorder:
             self._closing = True
             self._work.notify_all()
             self._work.wait_for(lambda: self._thread is None, timeout)
+            self._queue.close()
         return done
 
     def tell(self, what, error):
@@ -168,40 +162,38 @@ class Recorder:
         except Exception:
             _warn(told)
 
-    def _ask(self, request):
+    def _ask(self, body, meta, request):
         agent = None
         try:
-            agent = self._agent(request) if callable(self._agent) else self._agent
+            named = self._agent
+            agent = named(body if request is None else request) if callable(named) else named
         except Exception as error:
             self.tell("an exchange was not recorded", error)
-        call = _Call(self, agent)
+        call = Call(self, agent, body, meta)
         if agent is None or not self._asks:
             return call, None
         answer = concurrent.futures.Future()
-        self._hand("_questions", (agent, answer))
+        self._hand(lambda: self._questions.append((agent, answer)))
         return call, answer
 
-    def push(self, agent, request, response, started):
-        row = (agent, str(uuid.uuid4()), request, response, started)
-        lost = []
-        with self._work:
-            self._bytes += _size(row)
-            while self._rows and (len(self._rows) >= WAITING or self._bytes > WAITING_BYTES):
-                lost.append(self._rows.popleft())
-                self._bytes -= _size(lost[-1])
-        self._hand("_rows", row)
-        for _ in lost:
+    def push(self, *row):
+        """Hands over a row of the ring: ring, agent_id, event_id, request_body, response_body,
+        timestamp, meta. ring is None or "complete"."""
+        lost = self._hand(lambda: self._queue.add(row))
+        for _ in range(lost):
             self.tell("an exchange was not recorded",
                       OverflowError("too many wait, and this was the oldest"))
 
-    def _hand(self, queue, item):
+    def _hand(self, act):
         with self._work:
-            getattr(self, queue).append(item)
+            self._work.wait_for(lambda: not self._forking)
+            done = act()
             self._closing = False
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="blackbox", daemon=True)
                 self._thread.start()
             self._work.notify_all()
+        return done
 
     # ------------------------------------------------------------- the thread
 
@@ -212,7 +204,10 @@ class Recorder:
         while True:
             with self._work:
                 while self._forking or not (self._questions or self._closing):
-                    left = again - time.monotonic() if self._rows else None
+                    if self._left and not self._queue.count and not self._forking:
+                        self._adopt()
+                        continue
+                    left = again - time.monotonic() if self._queue.count else None
                     if self._forking:
                         db.close()
                         self._open, left = False, None
@@ -221,7 +216,7 @@ class Recorder:
                         break
                     self._work.wait(left)
                 questions, self._questions = self._questions, collections.deque()
-                row = self._rows[0] if self._rows else None
+                row = self._queue.first()
                 if self._closing and not questions:
                     db.close()
                     self._open, self._thread = False, None
@@ -231,7 +226,8 @@ class Recorder:
             error = None
             while row and error is None:  # all that was pushed before a question
                 error = self._write(db, row)
-                row = self._rows[0] if questions and self._rows else None
+                with self._work:
+                    row = self._queue.first() if questions else None
             if error is not None:
                 since = since or time.monotonic()
                 again = time.monotonic() + AGAIN_S
@@ -248,23 +244,33 @@ class Recorder:
                 except Exception as unknown:
                     answer.set_exception(unknown)
 
+    def _adopt(self):
+        """Takes over a part of what was left, when there is nothing else to do."""
+        moved = False
+        with contextlib.suppress(sqlite3.Error, OSError):
+            moved = self._queue.adopt(self._left[0])
+        if not moved:
+            self._left.pop(0)
+            self._work.notify_all()
+
     def _write(self, db, row):
         """Writes the first row, or loses it. Returns the error if it must be tried again."""
         try:
-            db.open().execute(self._insert, row)
+            if not row.adopted or self._missing(db.open(), *row.values):
+                db.open().execute(self._insert, row.values)
         except Exception as error:
             if isinstance(error, sqlite3.Error) and PASSES.search(str(error)):
                 return error
             self.tell("an exchange was not recorded", error)
         with self._work:
-            if self._rows and self._rows[0] is row:  # else it was the oldest of too many
-                self._bytes -= _size(self._rows.popleft())
-                self._work.notify_all()
+            self._queue.remove(row)
+            self._work.notify_all()
         return None
 
-
-def _size(row):
-    return sum(len(body) for body in row[2:4] if body is not None)
+    def _missing(self, db, command, agent, event, *_):
+        """Whether a row of a process that was killed is not yet in the ring."""
+        found = db.execute(self._find, (agent, event)).fetchone()
+        return found is None if command is None else bool(found and found[0])
 
 
 class _File:
@@ -292,32 +298,6 @@ class _File:
         if self._db is not None:
             self._db.close()
         self._db = None
-
-
-class _Call:
-    """A call from its begin to its end."""
-
-    def __init__(self, recorder, agent):
-        self._recorder = recorder
-        self._agent = agent
-        self._started = int(time.time() * 1000)
-
-    def judge(self, stopped):
-        if stopped:
-            raise AgentStoppedError(self._agent, *stopped)
-
-    def unknown(self, error):
-        self._recorder.tell(f"whether agent {self._agent} is stopped is not known, and its call "
-                            "was sent", error)
-
-    def end(self, bodies):
-        """bodies: a function that returns the bodies of the request and the response."""
-        if self._agent is None:
-            return
-        try:
-            self._recorder.push(self._agent, *map(text_of, bodies()), self._started)
-        except Exception as error:
-            self._recorder.tell("an exchange was not recorded", error)
 
 
 def _each(act):

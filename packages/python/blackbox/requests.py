@@ -12,23 +12,33 @@ NULL.
 """
 import requests.adapters
 
+from blackbox.call import failure, known
+
 __all__ = ["RecordingAdapter"]
 
 
-class RecordingAdapter(requests.adapters.HTTPAdapter):
-    def __init__(self, recorder, **options):
-        super().__init__(**options)
+class RecordingAdapter(requests.adapters.BaseAdapter):
+    """Sends by another adapter (by default HTTPAdapter of requests), and records."""
+
+    def __init__(self, recorder, adapter=None, **options):
+        super().__init__()
         self._recorder = recorder
+        self._adapter = adapter or requests.adapters.HTTPAdapter(**options)
 
     def send(self, request, *args, **options):
-        call = self._recorder.begin(request)
+        call = self._recorder.begin(lambda: _body(request), known(request.method, request.url),
+                                    request)
         try:
-            response = super().send(request, *args, **options)
-        except BaseException:
-            call.end(lambda: (_body(request), None))
+            response = self._adapter.send(request, *args, **options)
+        except BaseException as error:
+            call.end(None, failure(error))
             raise
-        _watch(response.raw, lambda body: call.end(lambda: (_body(request), body)))
+        _watch(response.raw, lambda body, error: call.end(
+            body, {"status": response.status_code, **failure(error)}))
         return response
+
+    def close(self):
+        self._adapter.close()
 
 
 def _body(request):
@@ -40,17 +50,20 @@ def _watch(raw, end):
     chunks = []
     stream, close = raw.stream, raw.close
 
-    def finish():
+    def finish(error=None):
         nonlocal end
         told, end = end, None
         if told:
-            told(b"".join(chunks))
+            told(b"".join(chunks), error)
 
     def streaming(*args, **options):
         try:
             for chunk in stream(*args, **options):
                 chunks.append(chunk)
                 yield chunk
+        except Exception as error:
+            finish(error)
+            raise
         finally:
             finish()
 

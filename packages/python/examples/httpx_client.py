@@ -1,15 +1,11 @@
 """Records what an agent sends to a model's API, and what comes back."""
 import http.server
-import sqlite3
 import threading
 
 import blackbox
 import httpx
-from blackbox.httpx import RecordingTransport
-from blackbox.recorder import Recorder
 
-db = blackbox.load(sqlite3.connect("flight.db", isolation_level=None))
-db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS ring USING payload_ring(window=50)")
+db = blackbox.open("flight.db")
 
 
 class Model(http.server.BaseHTTPRequestHandler):
@@ -22,8 +18,8 @@ class Model(http.server.BaseHTTPRequestHandler):
 
 server = http.server.HTTPServer(("127.0.0.1", 0), Model)
 threading.Thread(target=server.serve_forever, daemon=True).start()
-recorder = Recorder("flight.db", agent="support")
-with httpx.Client(transport=RecordingTransport(recorder)) as client:
+with httpx.Client() as client:
+    recorder = db.record(client, agent="support")
     client.post(f"http://127.0.0.1:{server.server_port}/", content='{"ask":"Where is it?"}')
 recorder.flush()
 print(*db.execute("SELECT request_body, response_body FROM ring").fetchone())
