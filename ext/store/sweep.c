@@ -108,7 +108,8 @@ static void cleanPack(Sweep *s, List *pList) {
   static const char *const azRemove[] = {
       "DELETE FROM main.store__packs WHERE pack = ?1",
       "DELETE FROM main.store__uses WHERE pack = ?1",
-      "UPDATE main.store__state SET open = 0 WHERE open = ?1"};
+      "UPDATE main.store__state SET open = 0 WHERE open = ?1",
+      "DELETE FROM main.store_dropped WHERE text IN (-?1, -?1 - (1 << 48))"};
   Bytes all = {0, 0, 0}, left = {0, 0, 0};
   const Pack *pPack;
   const unsigned char *z;
@@ -153,7 +154,7 @@ static void cleanPack(Sweep *s, List *pList) {
         "SELECT length(data) FROM main.store__packs WHERE pack = ?1", s->pErr,
         "i", iPack);
     s->nKept -= pList->nStored;
-    for (i = 0; i < 3; i++) bxStmtExec(s->p, azRemove[i], s->pErr, "i", iPack);
+    for (i = 0; i < 4; i++) bxStmtExec(s->p, azRemove[i], s->pErr, "i", iPack);
     pList->bChanged = 0;
   } else if (s->pErr->rc == SQLITE_OK) {
     bxPackWrite(s->p, iPack, &s->pZip, &left, 0, &s->nKept, s->pErr);

@@ -73,6 +73,8 @@ def test_in_a_year_of_writes_a_file_grows_to_what_it_keeps(path, tmp_path, pack,
         assert used <= 1.3 * vacuumed + 0.2 * MB and file <= used + 0.6 * MB
     assert files[-1][0] <= 1.1 * files[1][0] + 0.2 * MB
     if pack:
+        assert rows(db, "SELECT text FROM store_dropped WHERE text < 0 AND -text & (1 << 48) - 1"
+                        " NOT IN (SELECT pack FROM store__packs)") == []
         assert one(db, "SELECT count(DISTINCT key) FROM payload__packed") >= 65
         kept = one(db, "SELECT kept_bytes FROM store_stats")
         one(db, "SELECT store_sweep()")
