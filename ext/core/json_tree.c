@@ -248,13 +248,17 @@ static int isHalf(int c) {
 
 /* The character that the escape at *pz represents; *pz moves after it. */
 static int readEscape(const char **pz) {
-  static const char zLetter[] = "bfnrt", zMeant[] = "\b\f\n\r\t";
-  const char *z = *pz, *zFound;
+  const char *z = *pz;
   int c, iLow;
   *pz = z + 2;
-  if (z[1] != 'u') {
-    zFound = strchr(zLetter, z[1]);
-    return zFound != 0 ? zMeant[zFound - zLetter] : z[1];
+  switch (z[1]) {
+    case 'n': return '\n';
+    case 't': return '\t';
+    case 'r': return '\r';
+    case 'b': return '\b';
+    case 'f': return '\f';
+    case 'u': break;
+    default: return z[1];
   }
   c = fourDigits(z + 2);
   *pz = z + 6;
@@ -291,7 +295,11 @@ char *bxTreeDecode(char *zOut, const char *z, int n) {
     if (zEscape == 0) break;
     z = zEscape;
     c = readEscape(&z);
-    zOut = putUtf8(zOut, isHalf(c) ? 0xfffd : c);
+    if (c < 0x80) {
+      *zOut++ = (char)c;
+    } else {
+      zOut = putUtf8(zOut, isHalf(c) ? 0xfffd : c);
+    }
   }
   return zOut;
 }

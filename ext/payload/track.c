@@ -50,7 +50,7 @@ static const char *afterDigits(const char *z, const char *zEnd) {
 /* Whether a word that stands here is this one, in lower case. */
 static int isLowerWord(const char *z, const char *zEnd, const char *zWord) {
   for (; *zWord != 0; z++, zWord++) {
-    if (z >= zEnd || (*z | 0x20) != *zWord) return 0;
+    if (z >= zEnd || (*z != *zWord && (*z | 0x20) != *zWord)) return 0;
   }
   return z >= zEnd || MASK_OF(z) == 0;
 }
@@ -63,6 +63,7 @@ static const char *skipUnit(const char *z, const char *zEnd) {
   const char *zUnit = z;
   size_t i;
   if (z < zEnd && *z == ' ') zUnit++;
+  if (zUnit >= zEnd || strchr("msuhnMSUHN\xc2", *zUnit) == 0) return 0;
   for (i = 0; i < sizeof(azUnit) / sizeof(azUnit[0]); i++) {
     size_t n = strlen(azUnit[i]);
     /* "3 m" may be metres, and "2m3s" goes on with a digit */
@@ -144,6 +145,7 @@ static int isNamed(const char *zBegin, const char *z) {
   static const char *const azName[] = {"pid", "port", "tid", "chunk id"};
   size_t i;
   while (z > zBegin && strchr(" :=#[(\"'", z[-1]) != 0) z--;
+  if (z == zBegin || strchr("dDtT", z[-1]) == 0) return 0;
   for (i = 0; i < sizeof(azName) / sizeof(azName[0]); i++) {
     i64 n = (i64)strlen(azName[i]);
     if (z - zBegin >= n && isLowerWord(z - n, z, azName[i]) &&

@@ -146,6 +146,7 @@ def _results(name, make, tool="Bash", arguments=None, n=12, **how):
 _results("a clock in the result", lambda i: f"[12:{i:02d}:07] worker idle, queue empty")
 _results("a date in the result", lambda i: f"2026-01-{i + 1:02d}T08:00:00Z no new mail")
 _results("a duration in the result", lambda i: GREEN.format(f"0.{i + 11}"), arguments={"command": "pytest -q"})
+_results("microseconds", lambda i: f"PING 10.0.0.1: 1 packet, {101 + 37 * i}µs, no answer", n=12)
 _results("a go test with a duration", lambda i: f"ok  \texample.com/app\t0.{i + 10}3s")
 _results("a process id in the result", lambda i: f"server already running (pid {4100 + 7 * i})")
 _results("a session id in the result", lambda i: f"session {uuid(i)} attached, no output")
