@@ -436,6 +436,23 @@ def test_a_queue_that_cannot_be_made_is_in_memory(blackbox, db, path, made, monk
     assert 0 < len(recorder.errors) < 4 and "too many wait" in recorder.errors[0]
 
 
+def test_a_queue_that_is_damaged_is_told_and_the_rest_goes_on(db, path, made):
+    recorder = made(on_stop="record")
+    db.execute("BEGIN IMMEDIATE")
+    recorder.begin("1")
+    spill, = path.parent.glob("*-spill-*.db")
+    with recorder._work:
+        recorder._queue._file.execute("DROP TABLE queue")
+    deadline = time.monotonic() + 5
+    while not recorder.errors and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert recorder.errors == [
+        f"exchanges wait: 1 are left in {spill}: no such table: queue"]
+    recorder.begin("2")
+    db.execute("COMMIT")
+    assert recorder.flush(5) and rows(db, "SELECT request_body FROM ring") == [("2",)]
+
+
 # ------------------------------------------------------------------- two lines
 
 

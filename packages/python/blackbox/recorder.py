@@ -217,12 +217,15 @@ class Recorder:
                     self._work.wait(left)
                 questions, self._questions = self._questions, collections.deque()
                 row = self._queue.first()
+                problem, self._queue.problem = self._queue.problem, None
                 if self._closing and not questions:
                     db.close()
                     self._open, self._thread = False, None
                     self._work.notify_all()
                     return
                 self._open = True
+            if problem:
+                self.tell("exchanges wait", problem)
             error = None
             while row and error is None:  # all that was pushed before a question
                 error = self._write(db, row)

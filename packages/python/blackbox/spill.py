@@ -36,7 +36,8 @@ class Queue:
         self._file = self._name = None
         self._memory = collections.deque()
         self._bytes = self._written = self._memory_bytes = self.count = 0
-        self._n = 0
+        self._n = self._done = 0  # the last number that was given, and that was removed
+        self.problem = None
 
     def add(self, values):
         """Adds a row. Returns how many were lost for it."""
@@ -55,22 +56,26 @@ class Queue:
                 self.count -= 1
                 lost += 1
         self.count += 1
-        while self._bytes > WAITING_BYTES and self.count > 1:
-            self.remove(self.first())
+        while self._bytes > WAITING_BYTES and self.count > 1 and (first := self.first()):
+            self.remove(first)
             lost += 1
         return lost
 
     def first(self):
-        if self.count == 0:
-            return None
+        """The row that leaves next. What is in a file that cannot be read is left there, for
+        the next recorder, and problem says so."""
         if self.count > len(self._memory):
-            with contextlib.suppress(sqlite3.Error):
-                found = self._open().execute(
-                    f"SELECT n, adopted, bytes, {self.COLUMNS} FROM queue ORDER BY n LIMIT 1"
-                ).fetchone()
-                if found:
-                    return Row(*found[:3], found[3:])
-            self.count, self._bytes = len(self._memory), 0  # the queue is damaged or gone
+            try:
+                *row, = self._open().execute(
+                    f"SELECT n, adopted, bytes, {self.COLUMNS} FROM queue WHERE n > ?"
+                    " ORDER BY n LIMIT 1", (self._done,)).fetchone()
+                return Row(*row[:3], row[3:])
+            except (sqlite3.Error, OSError, TypeError) as error:  # TypeError: there is no row
+                self.problem = RuntimeError(f"{self.count} are left in {self._name}: {error}")
+                if self._file is not None:
+                    self._file.close()
+                self._file = self._name = None
+                self.count, self._bytes = len(self._memory), 0
         return self._memory[0] if self._memory else None
 
     def remove(self, row):
@@ -79,10 +84,12 @@ class Queue:
             self._memory.popleft()
             self._memory_bytes -= row.bytes
             self.count -= 1
-        elif self._name and self._open().execute("DELETE FROM queue WHERE n = ?",
-                                                 (row.n,)).rowcount:
+        elif row.n > self._done and self.count > len(self._memory):
+            self._done = row.n
             self._bytes -= row.bytes
             self.count -= 1
+            with contextlib.suppress(sqlite3.Error, OSError):
+                self._open().execute("DELETE FROM queue WHERE n <= ?", (row.n,))
             if self.count == 0 and self._written > SHRINK_BYTES:
                 self._written = 0
                 self.close()
