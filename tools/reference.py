@@ -57,7 +57,7 @@ def functions(source):
     for name, least, most, flags in re.findall(
             r'\{"([a-z_]+)", (\d+), (\d+),\s+([A-Z_ |]+),', body[:body.index("\n};")]):
         yield [f"`{name}({signature(name, int(least), int(most))})`",
-               "writes" if re.search("WRITE|OWN", flags) else "reads", link(name)]
+               "writes" if re.search("WRITE|OWN|ACT|ONE", flags) else "reads", link(name)]
 
 
 def tables_of_functions(db, source):

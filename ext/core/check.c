@@ -207,8 +207,7 @@ static void checkCall(BxStmts *p, BxProblems *pOut) {
   if (zType != 0) {
     bxProblem(pOut, "blackbox_call",
         "this %s is not that of blackbox, and gets the commands that were "
-        "meant "
-        "for it; rename it, or drop it",
+        "meant for it; rename it, or drop it",
         zType);
   }
   sqlite3_free(zType);

@@ -80,7 +80,7 @@ static const BxDomain *findDomain(const BxCall *p) {
 static void runBare(BxCall *p) {
   p->pDef->xRun(p);
   bxRequireKnownFormat(p->bx, &p->err);
-  if (p->pDef->flags & BX_RECORDS) bxLogProveAll(p->bx, &p->err);
+  if (p->pDef->flags & BX_LOGS) bxLogProveAll(p->bx, &p->err);
 }
 
 /* Runs the implementation in a savepoint. */
@@ -104,7 +104,7 @@ static void runCall(BxCall *p) {
         p->pDef->zName);
     return;
   }
-  if ((p->pDef->flags & BX_ONE) && p->pCtx != 0) {
+  if ((p->pDef->flags & BX_ALONE) && p->pCtx != 0) {
     bxRefuseRead(p->bx, p->pDef->zName, &p->err);
     if (p->err.rc != SQLITE_OK) return;
   }

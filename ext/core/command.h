@@ -10,10 +10,11 @@
 #define BX_WRITE 1 /* changes data: in a savepoint, at the top level only */
 #define BX_OWN 2   /* changes data, and handles transactions itself */
 #define BX_PURE 4  /* a constant function of its arguments */
-/* beside BX_WRITE: it writes rows of the log (bxLogProveAll()) */
-#define BX_RECORDS 8
+#define BX_LOGS 8  /* writes rows of the log (bxLogProveAll()) */
 #define BX_SAFE 16 /* with BX_READ: may be used in a schema, too */
-#define BX_ONE 32  /* with BX_OWN: changes data, by one statement */
+#define BX_ALONE 32
+#define BX_ACT (BX_WRITE | BX_LOGS)
+#define BX_ONE (BX_OWN | BX_ALONE) /* changes data, by one statement */
 
 typedef struct BxFunction {
   const char *zName;

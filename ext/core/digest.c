@@ -132,16 +132,12 @@ sqlite3_uint64 bxHashMix(sqlite3_uint64 h, sqlite3_uint64 w) {
   return h * 0x9e3779b97f4a7c15u;
 }
 
-void bxHashBegin(BxHash *p) {
-  int i;
-  for (i = 0; i < 4; i++) p->aSum[i] = (sqlite3_uint64)i + 1;
-  p->n = 0;
-}
+#define HASH_BLOCK 32 /* bytes */
 
-/* Mixes blocks of 32 bytes. Four sums, as each step waits for the one before. */
+/* Mixes blocks. Four sums, as each step waits for the one before. */
 static void mixBlocks(sqlite3_uint64 aSum[4], const char *z, i64 nBlock) {
   sqlite3_uint64 h0 = aSum[0], h1 = aSum[1], h2 = aSum[2], h3 = aSum[3], a[4];
-  for (; nBlock > 0; nBlock--, z += 32) {
+  for (; nBlock > 0; nBlock--, z += HASH_BLOCK) {
     memcpy(a, z, sizeof(a));
     h0 = bxHashMix(h0, a[0]);
     h1 = bxHashMix(h1, a[1]);
@@ -154,24 +150,14 @@ static void mixBlocks(sqlite3_uint64 aSum[4], const char *z, i64 nBlock) {
   aSum[3] = h3;
 }
 
-sqlite3_uint64 bxHashPrefix(BxHash *p, const char *z, i64 n) {
-  sqlite3_uint64 aSum[4], h = (sqlite3_uint64)n;
-  i64 nBlock = (n - p->n) / 32;
-  char aLast[32] = {0};
+sqlite3_uint64 bxHashOf(const char *z, i64 n) {
+  sqlite3_uint64 aSum[4] = {1, 2, 3, 4}, h = (sqlite3_uint64)n;
+  char aLast[HASH_BLOCK] = {0};
   int i;
-  assert(p->n % 32 == 0);
-  assert(p->n <= n);
-  mixBlocks(p->aSum, z + p->n, nBlock);
-  p->n += 32 * nBlock;
-  memcpy(aSum, p->aSum, sizeof(aSum));
-  memcpy(aLast, z + p->n, (size_t)(n - p->n));
+  assert(n >= 0);
+  mixBlocks(aSum, z, n / HASH_BLOCK);
+  memcpy(aLast, z + n - n % HASH_BLOCK, (size_t)(n % HASH_BLOCK));
   mixBlocks(aSum, aLast, 1);
   for (i = 0; i < 4; i++) h = bxHashMix(h, aSum[i]);
   return (h ^ h >> 32) | 1;
-}
-
-sqlite3_uint64 bxHashOf(const char *z, i64 n) {
-  BxHash hash;
-  bxHashBegin(&hash);
-  return bxHashPrefix(&hash, z, n);
 }

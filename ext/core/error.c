@@ -114,6 +114,11 @@ int bxErrContains(const BxErr *pErr, const char *zWords) {
          strstr(pErr->zMsg, zWords) != 0;
 }
 
+void bxErrMoveBut(BxErr *pErr, BxErr *pFrom, const char *zWords) {
+  if (bxErrContains(pFrom, zWords)) bxErrClear(pFrom);
+  bxErrMove(pErr, pFrom);
+}
+
 void bxErrReword(BxErr *pErr, char *zOwned) {
   if (zOwned == 0) return;
   sqlite3_free(pErr->zMsg);

@@ -59,6 +59,8 @@ void bxFailDb(BxErr *pErr, sqlite3 *db, int rc);
 /* Moves the error *pFrom to *pErr, unless an error is set there. *pFrom is
 ** clear after that. */
 void bxErrMove(BxErr *pErr, BxErr *pFrom);
+/* The same, but one of SQLite with these words is passed over: see bxErrContains(). */
+void bxErrMoveBut(BxErr *pErr, BxErr *pFrom, const char *zWords);
 /* Moves an error out; *pErr is clear after that. */
 BxErr bxErrTake(BxErr *pErr);
 /* Whether the error has this name, that is, begins with "<zName>: ". */

@@ -482,23 +482,3 @@ void bxUse(BxCall *p) {
 void bxVersion(BxCall *p) {
   bxReturnText(p, sqlite3_mprintf("%s", BLACKBOX_VERSION));
 }
-
-void bxDebug(BxCall *p) {
-  sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
-  int i;
-  sqlite3_str_appendf(pOut, "blackbox %s\nSQLite %s (built with %s)\n",
-      BLACKBOX_VERSION, sqlite3_libversion(), SQLITE_VERSION);
-#ifdef __VERSION__
-  sqlite3_str_appendf(pOut, "compiler %s\n", __VERSION__);
-#endif
-#ifdef SQLITE_CORE
-  sqlite3_str_appendall(pOut, "linked statically\n");
-#else
-  sqlite3_str_appendall(pOut, "loaded at run time\n");
-#endif
-  sqlite3_str_appendall(pOut, "domains");
-  for (i = 0; i < p->bx->nDomain; i++) {
-    sqlite3_str_appendf(pOut, " %s", p->bx->aDomain[i].zName);
-  }
-  bxReturnText(p, sqlite3_str_finish(pOut));
-}

@@ -24,7 +24,6 @@ void bxInstall(BxCall *p);   /* blackbox_install() */
 void bxUse(BxCall *p);       /* blackbox_use() */
 void bxUninstall(BxCall *p); /* blackbox_uninstall() */
 void bxVersion(BxCall *p);   /* blackbox_version() */
-void bxDebug(BxCall *p);     /* blackbox_debug() */
 
 /*---------------------------------------------------------------- check ----*/
 

@@ -21,13 +21,6 @@ SQLITE_EXTENSION_INIT3
 ** 3.45, and was 2,000 before. */
 #define MAX_DEPTH 960
 
-typedef struct Look {
-  const char *zEnd;
-  int nDepth;
-  /* one bit for each level: it is an object */
-  sqlite3_uint64 mObject[MAX_DEPTH / 64 + 1];
-} Look;
-
 /* 1 for characters that need no escape: not '"', '\' and below 0x20. */
 #define ONES 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1
 static const unsigned char aPlain[256] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -154,67 +147,25 @@ static const char *skipKey(const char *z, const char *zEnd) {
   return z != 0 && *z == ':' ? bxJsonSkipSpace(z + 1) : 0;
 }
 
-static int inObject(const Look *p) {
-  assert(p->nDepth > 0 && p->nDepth <= MAX_DEPTH);
-  return (int)(p->mObject[p->nDepth / 64] >> p->nDepth % 64 & 1);
-}
-
-static void push(Look *p, int bObject) {
-  sqlite3_uint64 mBit;
-  assert(p->nDepth >= 0 && p->nDepth < MAX_DEPTH);
-  p->nDepth++;
-  mBit = (sqlite3_uint64)1 << p->nDepth % 64;
-  /* The bits of levels that are not open have any value. */
-  /* NOLINTBEGIN(clang-analyzer-core.uninitialized.Assign) */
-  if (bObject) {
-    p->mObject[p->nDepth / 64] |= mBit;
-  } else {
-    p->mObject[p->nDepth / 64] &= ~mBit;
-  }
-  /* NOLINTEND(clang-analyzer-core.uninitialized.Assign) */
-}
-
-/* The opening of a level, or the whole of an empty one. */
-static const char *skipOpening(Look *p, const char *z, int *pbEmpty) {
-  int bObject = *z == '{';
+/* A value inside of nDepth others. */
+static const char *skipValue(const char *z, const char *zEnd, int nDepth) {
+  const char cEnd = *z == '{' ? '}' : ']';
+  if (*z != '{' && *z != '[') return bxJsonSkipScalar(z, zEnd);
   z = bxJsonSkipSpace(z + 1);
-  *pbEmpty = *z == (bObject ? '}' : ']');
-  if (*pbEmpty) return z + 1;
-  if (p->nDepth == MAX_DEPTH) return 0;
-  push(p, bObject);
-  return bObject ? skipKey(z, p->zEnd) : z;
-}
-
-/* What is between a value and the next value, or the end: closes the levels
-** that end here. */
-static const char *skipBetween(Look *p, const char *z) {
-  while (p->nDepth > 0) {
+  if (*z == cEnd) return z + 1;
+  if (nDepth == MAX_DEPTH) return 0;
+  for (;;) {
+    if (cEnd == '}') z = skipKey(z, zEnd);
+    if (z != 0) z = skipValue(z, zEnd, nDepth + 1);
+    if (z == 0) return 0;
     z = bxJsonSkipSpace(z);
-    if (*z == ',') {
-      return inObject(p) ? skipKey(z + 1, p->zEnd) : bxJsonSkipSpace(z + 1);
-    }
-    if (*z != (inObject(p) ? '}' : ']')) return 0;
-    z++;
-    p->nDepth--;
+    if (*z != ',') return *z == cEnd ? z + 1 : 0;
+    z = bxJsonSkipSpace(z + 1);
   }
-  return z;
 }
 
 const char *bxJsonSkipValue(const char *z, const char *zEnd) {
-  Look look;
-  look.zEnd = zEnd;
-  look.nDepth = 0;
-  do {
-    if (*z == '{' || *z == '[') {
-      int bEmpty;
-      z = skipOpening(&look, z, &bEmpty);
-      if (!bEmpty) continue;
-    } else {
-      z = bxJsonSkipScalar(z, zEnd);
-    }
-    if (z != 0 && look.nDepth > 0) z = skipBetween(&look, z);
-  } while (z != 0 && look.nDepth > 0);
-  return z;
+  return skipValue(z, zEnd, 0);
 }
 
 int bxIsStrictJson(const char *z, i64 n) {

@@ -13,6 +13,7 @@ SQLITE_EXTENSION_INIT3
 
 /* As in json.c: SQLite before 3.45 has other limits. */
 #define TREE_DEPTH 960
+#define REPLACEMENT 0xfffd /* character */
 
 typedef struct TreeReader {
   BxTree *pTree;
@@ -71,13 +72,23 @@ static int keyNumber(const BxTrie *p, const char *z, const char *zEnd) {
   return bxTrieFindKey(p, zKey, i);
 }
 
+/* The way of key iName in the value of iWay, or -1. */
+static int trieStep(const BxTrie *p, int iWay, int iName) {
+  int i;
+  assert(iWay >= 0 && iWay < p->n);
+  if (iWay == 0 || p->a[iWay].bWhole) return 0;
+  i = iName != 0 ? p->a[iWay].iFirst : 0;
+  while (i != 0 && p->a[i].iName != iName) i = p->a[i].iNext;
+  return i != 0 ? i : -1;
+}
+
 /* Adds the node of a key, if its value is kept. 0 if it is not, -1 on error. */
 static int keepKey(TreeReader *p, const char *z, const char *zEnd) {
   int iNode, iName = 0;
   if (memchr(z, '\\', (size_t)(zEnd - z)) != 0) p->pTree->bEscape = 1;
   if (p->pTrie != 0) {
     iName = keyNumber(p->pTrie, z, zEnd);
-    p->iWay = bxTrieStep(p->pTrie, p->aWay[p->nDepth - 1], iName);
+    p->iWay = trieStep(p->pTrie, p->aWay[p->nDepth - 1], iName);
     if (p->iWay < 0) return 0;
   }
   iNode = addNode(p, z);
@@ -279,11 +290,6 @@ static char *putUtf8(char *z, int c) {
   return z + n;
 }
 
-void bxAppendUtf8(sqlite3_str *pOut, int c) {
-  char z[4];
-  sqlite3_str_append(pOut, z, (int)(putUtf8(z, c) - z));
-}
-
 char *bxTreeDecode(char *zOut, const char *z, int n) {
   const char *zEnd = z + n;
   while (z < zEnd) {
@@ -298,7 +304,7 @@ char *bxTreeDecode(char *zOut, const char *z, int n) {
     if (c < 0x80) {
       *zOut++ = (char)c;
     } else {
-      zOut = putUtf8(zOut, isHalf(c) ? 0xfffd : c);
+      zOut = putUtf8(zOut, isHalf(c) ? REPLACEMENT : c);
     }
   }
   return zOut;
@@ -322,7 +328,9 @@ static void appendContent(
       int n = (int)(bxJsonWrite(aJson, &cPlain, 1) - aJson);
       sqlite3_str_append(pOut, aJson + 1, n - 2);
     } else {
-      bxAppendUtf8(pOut, isHalf(c) ? 0xfffd : c);
+      char aUtf8[4];
+      char *zLast = putUtf8(aUtf8, isHalf(c) ? REPLACEMENT : c);
+      sqlite3_str_append(pOut, aUtf8, (int)(zLast - aUtf8));
     }
   }
 }
@@ -582,15 +590,6 @@ int bxTrieAdd(BxTrie *p, int iWay, const char *zKey, int n, BxErr *pErr) {
   i = newWay(p, iName, p->a[iWay].iFirst, pErr);
   if (i != 0) p->a[iWay].iFirst = i;
   return i;
-}
-
-int bxTrieStep(const BxTrie *p, int iWay, int iName) {
-  int i;
-  assert(iWay >= 0 && iWay < p->n);
-  if (iWay == 0 || p->a[iWay].bWhole) return 0;
-  i = iName != 0 ? p->a[iWay].iFirst : 0;
-  while (i != 0 && p->a[i].iName != iName) i = p->a[i].iNext;
-  return i != 0 ? i : -1;
 }
 
 void bxTrieFree(BxTrie *p) {

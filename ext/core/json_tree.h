@@ -43,8 +43,6 @@ int bxTrieAdd(BxTrie *p, int iWay, const char *zKey, int n, BxErr *pErr);
 int bxTrieAddKey(BxTrie *p, const char *zKey, int n, BxErr *pErr);
 /* The number of a key; 0 if nobody looks for it anywhere. */
 int bxTrieFindKey(const BxTrie *p, const char *zKey, int n);
-/* The way of key iName in the value of iWay, or -1. */
-int bxTrieStep(const BxTrie *p, int iWay, int iName);
 
 /* A value. A member of an object is two of them: its key, and its value. */
 typedef struct BxNode {
@@ -102,8 +100,6 @@ int bxTreeNamed(const BxTree *p, int iNode, int iName);
 char *bxTreeDecode(char *zOut, const char *z, int n);
 /* Appends what a string represents. Half of a surrogate pair becomes U+FFFD. */
 void bxTreeText(const BxTree *p, int iNode, sqlite3_str *pOut);
-/* Appends a character, which is at most U+10FFFF. */
-void bxAppendUtf8(sqlite3_str *pOut, int c);
 /* Appends the value without white space, its escapes only where JSON needs
 ** them, and the members of each object in the order of their keys. */
 void bxTreeCanon(const BxTree *p, int iNode, sqlite3_str *pOut, BxErr *pErr);

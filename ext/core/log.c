@@ -56,8 +56,7 @@ void bxLogBegin(BxStmts *p, BxErr *pErr) {
   if (bxQueryInt(p, zAhead, &err, "i", (i64)BX_LOG_GAP)) {
     bxLogProve(p, CALL_MOST, &err);
   }
-  if (bxErrMayIgnore(p, &err)) bxErrClear(&err);
-  bxErrMove(pErr, &err);
+  bxErrBeside(p, pErr, &err);
 }
 
 i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr) {
@@ -243,8 +242,7 @@ static i64 pullRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
           bxPrintf(&err, "UPDATE \"%w\".%s SET n = %lld WHERE n = %lld", p->zDb,
               zPins, iTo, iFrom),
           &err);
-      if (bxErrContains(&err, "no such table")) bxErrClear(&err);
-      bxErrMove(pErr, &err);
+      bxErrMoveBut(pErr, &err, "no such table");
     }
   }
   sqlite3_finalize(pStmt);
@@ -321,8 +319,7 @@ void bxLogNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr) {
     if (pDomain->xNoteHeld == 0) continue;
     pDomain->xNoteHeld(p, nMost, &err);
   }
-  if (bxErrMayIgnore(p, &err)) bxErrClear(&err);
-  bxErrMove(pErr, &err);
+  bxErrBeside(p, pErr, &err);
 }
 
 void bxLogProveAll(Bx *bx, BxErr *pErr) {
@@ -335,7 +332,6 @@ void bxLogProveAll(Bx *bx, BxErr *pErr) {
     }
     bxLogNoteHeld(p, BX_HELD_SOME, &err);
     bxLogProve(p, CALL_MOST, &err);
-    if (bxErrMayIgnore(p, &err)) bxErrClear(&err);
-    bxErrMove(pErr, &err);
+    bxErrBeside(p, pErr, &err);
   }
 }

@@ -152,13 +152,11 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
       "  coalesce(agent_id, event_id, kill_switch_event_id) IS NULL),"
       " same AS (SELECT * FROM old UNION ALL SELECT l.n, l.domain, l.subject,"
       "  l.actor, l.reason, k.day FROM (SELECT DISTINCT rule, day FROM old) AS "
-      "k"
-      "  CROSS JOIN main.blackbox__log AS l ON l.subject = k.rule"
-      "  AND l.at = k.day * 86400000 + 86399999 AND l.kind IS NULL"
-      "  AND json_valid(l.detail))"
-      " SELECT json_group_array(n) FROM (SELECT n, count(*) OVER (PARTITION BY"
-      "  domain, rule, actor, reason, day) AS count FROM same ORDER BY n)"
-      " WHERE count > 1";
+      "k  CROSS JOIN main.blackbox__log AS l ON l.subject = k.rule  AND l.at = "
+      "k.day * 86400000 + 86399999 AND l.kind IS NULL  AND "
+      "json_valid(l.detail)) SELECT json_group_array(n) FROM (SELECT n, "
+      "count(*) OVER (PARTITION BY  domain, rule, actor, reason, day) AS count "
+      "FROM same ORDER BY n) WHERE count > 1";
   static const char zSums[] =
       "INSERT INTO main.blackbox__log(at, domain, subject, actor, reason,"
       " rows, bytes, oldest, newest, detail, salt)"
@@ -229,7 +227,6 @@ int bxLogFold(BxLog *pLog, BxErr *pErr) {
   }
   foldRows(&fold, pLog->iFold, iTo, iBefore);
   pLog->iFold = iTo + 1;
-  if (bxErrMayIgnore(pLog->p, &err)) bxErrClear(&err);
-  bxErrMove(pErr, &err);
+  bxErrBeside(pLog->p, pErr, &err);
   return 1;
 }

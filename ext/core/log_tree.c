@@ -71,8 +71,7 @@ static void getSubtree(
   } else {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: a hash of leaves %lld to %lld of the log is "
-        "missing "
-        "or damaged; SELECT * FROM proof_verify() lists what is wrong",
+        "missing or damaged; SELECT * FROM proof_verify() lists what is wrong",
         iIndex << nHeight, ((iIndex + 1) << nHeight) - 1);
   }
 }

@@ -47,11 +47,6 @@ void bxFrontierAddTree(Frontier *p, int nHeight, const MerkleHash *pHash,
   p->n += nLeaf;
 }
 
-void bxFrontierAdd(
-    Frontier *p, const MerkleHash *pLeaf, FrontierNode xNode, void *pArg) {
-  bxFrontierAddTree(p, 0, pLeaf, xNode, pArg);
-}
-
 MerkleHash bxFrontierRoot(const Frontier *p) {
   MerkleHash root;
   int i;

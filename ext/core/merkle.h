@@ -22,15 +22,14 @@ typedef struct Frontier {
   int nHash;
   MerkleHash a[63];
 } Frontier;
-/* Adds a leaf. xNode is called for each subtree that it completes: that of
-** 1 << nHeight leaves with that index. */
+/* Adds the 1 << nHeight leaves of a subtree; so many divide the number of leaves. xNode is
+** called for each subtree that it completes, of another height and with that index. */
 typedef void (*FrontierNode)(
     void *pArg, int nHeight, i64 iIndex, const MerkleHash *pHash);
-void bxFrontierAdd(
-    Frontier *p, const MerkleHash *pLeaf, FrontierNode xNode, void *pArg);
-/* Adds the 1 << nHeight leaves of a subtree; so many divide the number of leaves. */
 void bxFrontierAddTree(Frontier *p, int nHeight, const MerkleHash *pHash,
     FrontierNode xNode, void *pArg);
+#define bxFrontierAdd(p, pLeaf, xNode, pArg)                                   \
+  bxFrontierAddTree(p, 0, pLeaf, xNode, pArg)
 /* The hash of the whole tree. */
 MerkleHash bxFrontierRoot(const Frontier *p);
 

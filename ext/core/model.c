@@ -58,23 +58,19 @@ static const char zRowQueries[] =
     "WITH cols(name, is_key) AS ("
     "  SELECT name, pk > 0 FROM pragma_table_info(?1) WHERE pk > 0 OR"
     "    ?1 = 'retention_rules' OR (?1 = 'blackbox_settings' AND name <> "
-    "'value')"
-    "  UNION ALL SELECT i.name, 1 FROM pragma_index_list(?1) AS l,"
-    "    pragma_index_info(l.name) AS i WHERE l.origin = 'c' AND l.\"unique\"),"
-    " same(name, is_key, test) AS (SELECT name, is_key,"
-    "  printf('t.\"%w\" IS j.value ->> ''$[1].%s''', name, name) FROM cols) "
-    "SELECT printf('SELECT count(*), %s FROM \"%w\"',"
-    "  coalesce('json_group_array(json_array(' || group_concat("
-    "   printf('quote(\"%w\")', name), ' || '', '' || ') FILTER (WHERE is_key)"
-    "   || ', json_object(' || group_concat(printf('%Q, \"%w\"', name, name))"
-    "   || ')))', 'NULL'), ?1),"
-    " printf('SELECT group_concat(json_array(''row'', %Q, j.value ->> 0,"
-    " coalesce((SELECT iif(%s, 4, 2) FROM main.\"%w\" AS t WHERE %s), 0), 0, "
-    "0))"
-    " FROM json_each(?1) AS j', ?1, coalesce(group_concat(test, ' AND ')"
-    "  FILTER (WHERE NOT is_key), '1'), ?1,"
-    "  group_concat(test, ' AND ') FILTER (WHERE is_key)), max(is_key) "
-    "FROM same";
+    "'value')  UNION ALL SELECT i.name, 1 FROM pragma_index_list(?1) AS l,    "
+    "pragma_index_info(l.name) AS i WHERE l.origin = 'c' AND l.\"unique\"), "
+    "same(name, is_key, test) AS (SELECT name, is_key,  printf('t.\"%w\" IS "
+    "j.value ->> ''$[1].%s''', name, name) FROM cols) SELECT printf('SELECT "
+    "count(*), %s FROM \"%w\"',  coalesce('json_group_array(json_array(' || "
+    "group_concat(   printf('quote(\"%w\")', name), ' || '', '' || ') FILTER "
+    "(WHERE is_key)   || ', json_object(' || group_concat(printf('%Q, \"%w\"', "
+    "name, name))   || ')))', 'NULL'), ?1), printf('SELECT "
+    "group_concat(json_array(''row'', %Q, j.value ->> 0, coalesce((SELECT "
+    "iif(%s, 4, 2) FROM main.\"%w\" AS t WHERE %s), 0), 0, 0)) FROM "
+    "json_each(?1) AS j', ?1, coalesce(group_concat(test, ' AND ')  FILTER "
+    "(WHERE NOT is_key), '1'), ?1,  group_concat(test, ' AND ') FILTER (WHERE "
+    "is_key)), max(is_key) FROM same";
 
 /* Appends the rows of a table of the model to what was found, if it is asked for.
 ** Returns whether there are any. */
@@ -108,11 +104,10 @@ static const char zObjects[] =
     " (SELECT type, name, sql, core, iif(type = 'table',"
     "   (SELECT json_group_array(json_array(x.name, x.hidden > 1))"
     "    FROM pragma_table_xinfo(s.name) AS x), '[]') AS columns FROM (SELECT "
-    "*,"
-    "   name IN (SELECT name FROM core) AS core FROM main.sqlite_schema) AS s"
-    "  WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-    "   AND (type = 'table' OR NOT core)"
-    "  ORDER BY type <> 'trigger', type = 'table', type = 'index')";
+    "*,   name IN (SELECT name FROM core) AS core FROM main.sqlite_schema) AS "
+    "s  WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'   AND "
+    "(type = 'table' OR NOT core)  ORDER BY type <> 'trigger', type = 'table', "
+    "type = 'index')";
 
 /* A text without its white space. */
 #define SQUEEZED(sql) "replace(replace(" sql ", ' ', ''), char(10), '')"
@@ -125,26 +120,21 @@ static const char zObjects[] =
 ** are created if they do not exist: nothing is lost with them. */
 static const char zStates[] =
     "WITH wanted AS MATERIALIZED (SELECT value ->> 0 AS type, value ->> 1 AS "
-    "name,"
-    "  value ->> 2 AS sql, value ->> 3 AS core, value ->> 4 AS columns"
-    "  FROM json_each(?1)),"
-    " seen AS (SELECT type, name, core, coalesce((SELECT CASE"
-    "   WHEN s.type <> w.type THEN 1"
+    "name,  value ->> 2 AS sql, value ->> 3 AS core, value ->> 4 AS columns  "
+    "FROM json_each(?1)), seen AS (SELECT type, name, core, coalesce((SELECT "
+    "CASE   WHEN s.type <> w.type THEN 1"
     "   WHEN s.sql = w.sql OR " SQUEEZED("s.sql") " = " SQUEEZED(
         "w.sql") "    OR (s.type = 'index' AND s.name <> w.name COLLATE "
-                 "NOCASE) THEN 4"
-                 "   WHEN w.type = 'table' AND ?3 IS NULL AND NOT EXISTS "
-                 "(SELECT 1"
-                 "     FROM json_each(w.columns) AS c WHERE NOT EXISTS (SELECT "
-                 "1"
-                 "      FROM pragma_table_xinfo(w.name, ?2) AS x WHERE x.name "
-                 "= c.value ->> 0"
-                 "       COLLATE NOCASE AND x.hidden > 1 >= c.value ->> 1)) "
-                 "THEN 3"
-                 "   ELSE 2 END AS how FROM main.sqlite_schema AS s"
-                 "   WHERE (s.name = w.name COLLATE NOCASE AND (s.type = w.type"
-                 "     OR (s.type <> 'trigger' AND w.type <> 'trigger')))"
-                 "    OR (?3 IS NOT NULL AND s.type = 'index' AND w.type = "
+                 "NOCASE) THEN 4   WHEN w.type = 'table' AND ?3 IS NULL AND "
+                 "NOT EXISTS (SELECT 1     FROM json_each(w.columns) AS c "
+                 "WHERE NOT EXISTS (SELECT 1      FROM "
+                 "pragma_table_xinfo(w.name, ?2) AS x WHERE x.name = c.value "
+                 "->> 0       COLLATE NOCASE AND x.hidden > 1 >= c.value ->> "
+                 "1)) THEN 3   ELSE 2 END AS how FROM main.sqlite_schema AS "
+                 "s   WHERE (s.name = w.name COLLATE NOCASE AND (s.type = "
+                 "w.type     OR (s.type <> 'trigger' AND w.type <> "
+                 "'trigger')))    OR (?3 IS NOT NULL AND s.type = 'index' AND "
+                 "w.type = "
                  "'index' AND " AFTER_NAME("s.sql", "s.name") " = " AFTER_NAME(
                      "w.sql",
                      "w.name") ")"
@@ -153,10 +143,8 @@ static const char zStates[] =
                                "SELECT type, name, core, state, type = 'table' "
                                "AND ?3 IS NOT NULL"
                                "  AND state <> 4 AND (state > 0 OR NOT "
-                               "instr(?4,"
-                               "   ?5 || "
-                               "substr(name, length(?3) + 1)"
-                               "   || '(')) FROM seen";
+                               "instr(?4,   ?5 || substr(name, length(?3) + "
+                               "1)   || '(')) FROM seen";
 
 sqlite3_stmt *bxFound(
     BxStmts *p, const char *zSql, int bRows, const char *zQuery, BxErr *pErr) {

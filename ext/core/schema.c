@@ -32,9 +32,8 @@ void bxRefuseOldTable(Bx *bx, const char *zDb, const char *zTable,
   if (rc == SQLITE_OK) {
     bxFail(pErr, SQLITE_ERROR,
         "VersionError: schema %s was made by a build of blackbox before 1.0, "
-        "as "
-        "its table %s shows; export it with that build, and import it into a "
-        "new file",
+        "as its table %s shows; export it with that build, and import it into "
+        "a new file",
         zDb, zTable);
   } else if (rc != SQLITE_ERROR) { /* no such column */
     bxFailDb(pErr, bx->db, rc);

@@ -288,14 +288,9 @@ sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   return pStmt;
 }
 
-static int bindValue(sqlite3_stmt *pStmt, int i, sqlite3_value *pVal) {
-  return pVal ? sqlite3_bind_value(pStmt, i, pVal)
-              : sqlite3_bind_null(pStmt, i);
-}
-
 /* Binds a value without a copy of its text or blob. */
 static int bindInPlace(sqlite3_stmt *pStmt, int i, sqlite3_value *pVal) {
-  int eType = pVal ? sqlite3_value_type(pVal) : SQLITE_NULL;
+  int eType = sqlite3_value_type(pVal);
   const void *p;
   if (eType == SQLITE_TEXT) {
     p = sqlite3_value_text(pVal);
@@ -309,7 +304,7 @@ static int bindInPlace(sqlite3_stmt *pStmt, int i, sqlite3_value *pVal) {
     return sqlite3_bind_blob(
         pStmt, i, p, sqlite3_value_bytes(pVal), SQLITE_STATIC);
   }
-  return bindValue(pStmt, i, pVal);
+  return sqlite3_bind_value(pStmt, i, pVal);
 }
 
 static void bindAll(
@@ -318,30 +313,30 @@ static void bindAll(
   if (pErr->rc != SQLITE_OK) return;
   assert(pStmt != 0);
   assert((int)strlen(zTypes) <= sqlite3_bind_parameter_count(pStmt));
-  for (i = 0; zTypes[i] && pErr->rc == SQLITE_OK; i++) {
+  for (i = 1; zTypes[i - 1] && pErr->rc == SQLITE_OK; i++) {
+    const char c = zTypes[i - 1];
     int rc = SQLITE_OK;
-    assert(strchr("idtcbxvsn-", zTypes[i]) != 0);
-    if (zTypes[i] == 'i') {
-      rc = sqlite3_bind_int64(pStmt, i + 1, va_arg(ap, i64));
-    } else if (zTypes[i] == 'd') {
-      rc = sqlite3_bind_double(pStmt, i + 1, va_arg(ap, double));
-    } else if (zTypes[i] == 't' || zTypes[i] == 'c') {
-      rc = sqlite3_bind_text(pStmt, i + 1, va_arg(ap, const char *), -1,
-          zTypes[i] == 't' ? SQLITE_STATIC : SQLITE_TRANSIENT);
-    } else if (zTypes[i] == 's') {
-      rc = bindInPlace(pStmt, i + 1, va_arg(ap, sqlite3_value *));
-    } else if (zTypes[i] == 'v') {
-      rc = bindValue(pStmt, i + 1, va_arg(ap, sqlite3_value *));
-    } else if (zTypes[i] == 'b') {
-      const char *z = va_arg(ap, const char *);
-      rc = sqlite3_bind_text64(pStmt, i + 1, z, (sqlite3_uint64)va_arg(ap, i64),
-          SQLITE_STATIC, SQLITE_UTF8);
-    } else if (zTypes[i] == 'x') {
+    assert(strchr("idtcbxvsn-", c) != 0);
+    if (c == 'i') {
+      rc = sqlite3_bind_int64(pStmt, i, va_arg(ap, i64));
+    } else if (c == 'd') {
+      rc = sqlite3_bind_double(pStmt, i, va_arg(ap, double));
+    } else if (c == 't' || c == 'c') {
+      rc = sqlite3_bind_text(pStmt, i, va_arg(ap, const char *), -1,
+          c == 't' ? SQLITE_STATIC : SQLITE_TRANSIENT);
+    } else if (c == 's' || c == 'v') {
+      sqlite3_value *pVal = va_arg(ap, sqlite3_value *);
+      rc = pVal == 0  ? sqlite3_bind_null(pStmt, i)
+           : c == 'v' ? sqlite3_bind_value(pStmt, i, pVal)
+                      : bindInPlace(pStmt, i, pVal);
+    } else if (c == 'b' || c == 'x') {
       const void *a = va_arg(ap, const void *);
-      rc = sqlite3_bind_blob64(
-          pStmt, i + 1, a, (sqlite3_uint64)va_arg(ap, i64), SQLITE_STATIC);
-    } else if (zTypes[i] == 'n') {
-      rc = sqlite3_bind_null(pStmt, i + 1);
+      sqlite3_uint64 n = (sqlite3_uint64)va_arg(ap, i64);
+      rc = c == 'x' ? sqlite3_bind_blob64(pStmt, i, a, n, SQLITE_STATIC)
+                    : sqlite3_bind_text64(
+                          pStmt, i, a, n, SQLITE_STATIC, SQLITE_UTF8);
+    } else if (c == 'n') {
+      rc = sqlite3_bind_null(pStmt, i);
     }
     bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
   }
@@ -402,77 +397,42 @@ void bxStmtExec(
   if (pStmt != 0) bxWriteNote(p->bx, pErr);
 }
 
-/* The first column of the first row of a statement, as a number or, with pz, as a text to
-** be freed. It is a kept one, or finalized (bOnce). bInner: see bxQueryTextInner(). */
-static i64 firstValue(BxStmts *p, const char *zTemplate, int bOnce, int bInner,
-    char **pz, BxErr *pErr, const char *zTypes, va_list ap) {
-  sqlite3_stmt *pStmt =
-      bOnce ? bxPrepare(p, zTemplate, pErr) : bxStmt(p, zTemplate, pErr);
+/* (A kept statement is reset, another one is finalized.) */
+static i64 firstValue(BxStmts *p, const char *zTemplate, int eHow, char **pz,
+    BxErr *pErr, const char *zTypes, va_list ap) {
+  sqlite3_stmt *pStmt = eHow & BX_QUERY_ONCE ? bxPrepare(p, zTemplate, pErr)
+                                             : bxStmt(p, zTemplate, pErr);
   i64 n = 0;
   bindAll(pStmt, pErr, zTypes, ap);
-  if (bInner && pErr->rc == SQLITE_OK) p->bx->bInner = 1;
+  if (eHow & BX_QUERY_INNER && pErr->rc == SQLITE_OK) p->bx->bInner = 1;
   if (bxStep(pStmt, pErr)) {
     if (pz != 0) *pz = bxColumnCopy(pStmt, 0, pErr);
     if (pz == 0) n = sqlite3_column_int64(pStmt, 0);
   }
-  if (bInner && p != 0) p->bx->bInner = 0;
-  if (bOnce) sqlite3_finalize(pStmt);
-  if (!bOnce) bxReset(pStmt, pErr);
+  if (eHow & BX_QUERY_INNER && p != 0) p->bx->bInner = 0;
+  if (eHow & BX_QUERY_ONCE) sqlite3_finalize(pStmt);
+  if (!(eHow & BX_QUERY_ONCE)) bxReset(pStmt, pErr);
   return n;
 }
 
-i64 bxQueryInt(
-    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
+i64 bxQueryNumberHow(BxStmts *p, const char *zTemplate, int eHow, BxErr *pErr,
+    const char *zTypes, ...) {
   va_list ap;
   i64 n;
   va_start(ap, zTypes);
-  n = firstValue(p, zTemplate, 0, 0, 0, pErr, zTypes, ap);
+  n = firstValue(p, zTemplate, eHow, 0, pErr, zTypes, ap);
   va_end(ap);
   return n;
 }
 
-i64 bxQueryIntOnce(
-    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
-  va_list ap;
-  i64 n;
-  va_start(ap, zTypes);
-  n = firstValue(p, zTemplate, 1, 0, 0, pErr, zTypes, ap);
-  va_end(ap);
-  return n;
-}
-
-i64 bxQueryIntInner(
-    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
-  va_list ap;
-  i64 n;
-  va_start(ap, zTypes);
-  n = firstValue(p, zTemplate, 0, 1, 0, pErr, zTypes, ap);
-  va_end(ap);
-  return n;
-}
-
-char *bxQueryText(
-    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
+char *bxQueryTextHow(BxStmts *p, const char *zTemplate, int eHow, BxErr *pErr,
+    const char *zTypes, ...) {
   char *z = 0;
   va_list ap;
   va_start(ap, zTypes);
-  firstValue(p, zTemplate, 1, 0, &z, pErr, zTypes, ap);
+  firstValue(p, zTemplate, eHow, &z, pErr, zTypes, ap);
   va_end(ap);
   return z;
-}
-
-char *bxQueryTextInner(
-    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...) {
-  char *z = 0;
-  va_list ap;
-  va_start(ap, zTypes);
-  firstValue(p, zTemplate, 1, 1, &z, pErr, zTypes, ap);
-  va_end(ap);
-  return z;
-}
-
-i64 bxQueryNumber(BxStmts *p, const char *zTemplate, BxErr *pErr) {
-  return bxQueryIntOnce(p, zTemplate, pErr, "");
 }
 
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr) {

@@ -155,25 +155,25 @@ void bxStmtRun(sqlite3_stmt *pStmt, BxErr *pErr);
 /* Runs a kept statement, with parameters as for bxBind(). */
 void bxStmtExec(
     BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
-/* The first column of the first row of a kept statement, 0 if there is no row;
-** with parameters as for bxBind(). */
-i64 bxQueryInt(
-    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
-/* The same with a statement that is not kept. */
-i64 bxQueryIntOnce(
-    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
-/* The same without parameters. */
-i64 bxQueryNumber(BxStmts *p, const char *zTemplate, BxErr *pErr);
-/* The text there, to sqlite3_free(); NULL when there is none. */
-char *bxQueryText(
-    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
-/* The same for a function that changes data. It becomes a part of the caller's
-** savepoint, so the caller must fail if it fails. */
-char *bxQueryTextInner(
-    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
-/* The same with a kept statement, for a number; 0 when there is none. */
-i64 bxQueryIntInner(
-    BxStmts *p, const char *zTemplate, BxErr *pErr, const char *zTypes, ...);
+/* The first column of the first row, 0 if there is no row; or as a text to
+** sqlite3_free(), NULL if there is none. Parameters as for bxBind(). */
+#define BX_QUERY_ONCE 1 /* the statement is not kept */
+/* a function in it that changes data becomes a part of the caller's savepoint: the
+** caller must fail if it fails */
+#define BX_QUERY_INNER 2
+i64 bxQueryNumberHow(BxStmts *p, const char *zTemplate, int eHow, BxErr *pErr,
+    const char *zTypes, ...);
+char *bxQueryTextHow(BxStmts *p, const char *zTemplate, int eHow, BxErr *pErr,
+    const char *zTypes, ...);
+#define bxQueryInt(p, z, ...) bxQueryNumberHow(p, z, 0, __VA_ARGS__)
+#define bxQueryIntInner(p, z, ...)                                             \
+  bxQueryNumberHow(p, z, BX_QUERY_INNER, __VA_ARGS__)
+#define bxQueryIntOnce(p, z, ...)                                              \
+  bxQueryNumberHow(p, z, BX_QUERY_ONCE, __VA_ARGS__)
+#define bxQueryNumber(p, z, pErr) bxQueryIntOnce(p, z, pErr, "")
+#define bxQueryText(p, z, ...) bxQueryTextHow(p, z, BX_QUERY_ONCE, __VA_ARGS__)
+#define bxQueryTextInner(p, z, ...)                                            \
+  bxQueryTextHow(p, z, BX_QUERY_ONCE | BX_QUERY_INNER, __VA_ARGS__)
 /* A query on a JSON text, its ?1, which it frees. */
 sqlite3_stmt *bxJsonRows(Bx *bx, const char *zSql, char *zOwned, BxErr *pErr);
 /* Notes what has changed until now, when a statement has ended with *pErr, or is

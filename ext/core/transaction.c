@@ -305,3 +305,8 @@ int bxErrMayIgnore(const BxStmts *p, const BxErr *pErr) {
   if (pErr->rc == SQLITE_CORRUPT && !sqlite3_get_autocommit(db)) return 0;
   return sqlite3_txn_state(db, p->zDb) == SQLITE_TXN_WRITE;
 }
+
+void bxErrBeside(const BxStmts *p, BxErr *pErr, BxErr *pBeside) {
+  if (bxErrMayIgnore(p, pBeside)) bxErrClear(pBeside);
+  bxErrMove(pErr, pBeside);
+}

@@ -60,5 +60,7 @@ int bxWriteEnd(BxWrite *p, BxErr *pErr, sqlite3_vtab *pVtab);
 ** this error. p is of the schema into which the record was written before that.
 */
 int bxErrMayIgnore(const BxStmts *p, const BxErr *pErr);
+/* Moves such an error, unless it is passed over. */
+void bxErrBeside(const BxStmts *p, BxErr *pErr, BxErr *pBeside);
 
 #endif

@@ -82,14 +82,6 @@ static const BxCut aAction[] = {CUT_KEPT("timestamp", 0),
     INSIDE("fallbackChain", aChain), END};
 static const BxCut action = INSIDE("", aAction);
 
-int bxEvIsJson(Bx *bx, sqlite3_value *pValue, BxErr *pErr) {
-  const char *z;
-  if (sqlite3_value_type(pValue) != SQLITE_TEXT) return 0;
-  z = (const char *)sqlite3_value_text(pValue);
-  if (z == 0) bxFail(pErr, SQLITE_NOMEM, "out of memory");
-  return bxIsJson(bx, z, sqlite3_value_bytes(pValue), pErr);
-}
-
 void bxEvSlim(BxCall *p) {
   sqlite3_value *pAction = p->aArg[0];
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
@@ -99,7 +91,7 @@ void bxEvSlim(BxCall *p) {
       bxArg(p, 1) != 0 && bxInt(p->aArg[1], "strict", 0, 1, &p->err) == 1;
   char *zOut;
   if (sqlite3_value_type(pAction) == SQLITE_TEXT) {
-    z = (const char *)sqlite3_value_text(pAction);
+    z = bxCheckMem((void *)sqlite3_value_text(pAction), &p->err);
   }
   if (z != 0) {
     eResult = bxJsonCut(z, sqlite3_value_bytes(pAction), &action, pOut);
@@ -111,7 +103,7 @@ void bxEvSlim(BxCall *p) {
   }
   sqlite3_free(zOut);
   if (eResult == BX_CUT_UNSURE && !bStrict &&
-      !bxEvIsJson(p->bx, pAction, &p->err)) {
+      !bxIsJson(p->bx, z, bxBytes(pAction), &p->err)) {
     bxReturnValue(p, pAction);
   }
 }

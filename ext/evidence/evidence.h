@@ -251,8 +251,6 @@ void bxEvOverflowDrop(EvBuffer *p, EvState *pState, BxErr *pErr);
 #define EV_OBJECT(action)                                                      \
   "(" action " GLOB '{*' OR ltrim(" action                                     \
   ", ' ' || char(9, 10, 13)) GLOB '{*')"
-/* Whether a value is text and JSON. */
-int bxEvIsJson(Bx *bx, sqlite3_value *pValue, BxErr *pErr);
 /* evidence_slim(action): the action without its large parts. */
 void bxEvSlim(BxCall *pCall);
 /* The SQL expression of what approval keeps of the column "action"; zTime is

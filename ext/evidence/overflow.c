@@ -162,10 +162,9 @@ static void claim(EvBuffer *p, EvState *pState, BxErr *pErr) {
   if (pState->nOverflow > 0) {
     bxFail(pErr, SQLITE_ERROR,
         "OwnerError: the overflowed evidence of %s (owner %s) was taken over "
-        "by "
-        "another buffer, or removed; the rows in memory (storage = 'memory') "
-        "can still be read: copy them, DROP TABLE \"%w\" and create a new "
-        "buffer",
+        "by another buffer, or removed; the rows in memory (storage = "
+        "'memory') can still be read: copy them, DROP TABLE \"%w\" and create "
+        "a new buffer",
         p->pOn->zTable, pState->zOwner, p->pOn->zTable);
     return;
   }
@@ -265,8 +264,7 @@ static void removeOrphans(BxStmts *pOver, BxErr *pErr) {
   if (bxOthersRefuse(pOver, "evidence.orphans", 0, pErr)) return;
   if (pErr->rc != SQLITE_OK) return;
   bxStmtExec(pOver, zSql, &due, "i", iNow);
-  if (bxErrMayIgnore(pOver, &due)) bxErrClear(&due);
-  bxErrMove(pErr, &due);
+  bxErrBeside(pOver, pErr, &due);
 }
 
 void bxEvOverflowOpen(

@@ -312,6 +312,5 @@ void bxEvSweepStep(EvBuffer *p, EvState *pState, BxErr *pErr) {
     }
     sqlite3_free(zName);
   }
-  if (bxErrMayIgnore(p->pOn, &err)) bxErrClear(&err);
-  bxErrMove(pErr, &err);
+  bxErrBeside(p->pOn, pErr, &err);
 }

@@ -311,8 +311,7 @@ void bxEvRate(EvBuffer *p, int bRated, BxErr *pErr) {
       "UPDATE \"%w\".\"%w_rows\" AS n SET confidence = CASE "
       "WHEN " BX_JSON_VALID("o.action") " THEN " EV_BEST(
           "o.action") " ELSE -1 END"
-                      " FROM %s AS o"
-                      " WHERE o.rid = n.rid",
+                      " FROM %s AS o WHERE o.rid = n.rid",
       p->pOn->zDb, p->pOn->zTable, zAll);
   pStmt = bxEvPrepareActions(p, zSql, pErr);
   bxStep(pStmt, pErr);

@@ -147,8 +147,7 @@ void bxRingLogSkipped(
         pPush->pEvent, (i64)BX_MS_PER_DAY);
     bxLogProveAll(p->base.stmts.bx, &err);
   }
-  if (bxErrMayIgnore(&p->base.stmts, &err)) bxErrClear(&err);
-  bxErrMove(pErr, &err);
+  bxErrBeside(&p->base.stmts, pErr, &err);
 }
 
 /*---------------------------------------------------------------- rules ----*/

@@ -37,8 +37,7 @@ static i64 waits(BxStmts *pHome, BxErr *pErr) {
   i64 iWaits = bxQueryInt(pHome, zWaits, pErr, "i", bxNow() / 60000 - 1);
   if (iWaits == 0 && pErr->rc == SQLITE_OK) {
     iWaits = bxQueryInt(pHome, zHolds, &err, "");
-    if (bxErrContains(&err, "no such table")) bxErrClear(&err);
-    bxErrMove(pErr, &err);
+    bxErrMoveBut(pErr, &err, "no such table");
   }
   return iWaits;
 }
@@ -230,8 +229,7 @@ static i64 rowOf(BxCall *p, BxLog *pLog, const char *zKind) {
       "SELECT n FROM main.blackbox__log WHERE subject = ?1"
       " AND kind IN ('pin', 'unpin') AND n = (SELECT max(n)"
       "  FROM main.blackbox__log WHERE subject = ?1 AND kind IN ('pin', "
-      "'unpin'))"
-      " AND kind = 'pin'";
+      "'unpin')) AND kind = 'pin'";
   static const char zRow[] = "SELECT n FROM main.blackbox__log WHERE n = ?1";
   i64 n;
   if (strcmp(zKind, "leaf") == 0) {
@@ -400,14 +398,12 @@ sqlite3_stmt *bxProofExport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "  UNION ALL SELECT name, n, i + 1 FROM tile WHERE (i + 1) * 256 < n),"
       " file(path) AS (SELECT 'checkpoint' UNION ALL SELECT name ||"
       "  CASE WHEN i < 1000000 THEN '' ELSE printf('x%03d/', i / 1000000) END "
-      "||"
-      "  CASE WHEN i < 1000 THEN '' ELSE printf('x%03d/', i / 1000 % 1000) END"
-      "  || printf('%03d', i % 1000) ||"
-      "  CASE WHEN (i + 1) * 256 <= n THEN '' ELSE '.p/' || (n - i * 256) END"
-      "  FROM tile WHERE name NOT IN ('tile/0/', 'tile/entries/') OR EXISTS "
-      "(SELECT 1"
-      "    FROM main.blackbox__leaves WHERE leaf = i * 256))"
-      " SELECT path, proof_tile(path) FROM file";
+      "||  CASE WHEN i < 1000 THEN '' ELSE printf('x%03d/', i / 1000 % 1000) "
+      "END  || printf('%03d', i % 1000) ||  CASE WHEN (i + 1) * 256 <= n THEN "
+      "'' ELSE '.p/' || (n - i * 256) END  FROM tile WHERE name NOT IN "
+      "('tile/0/', 'tile/entries/') OR EXISTS (SELECT 1    FROM "
+      "main.blackbox__leaves WHERE leaf = i * 256)) SELECT path, "
+      "proof_tile(path) FROM file";
   BxStmts *pHome = bxDomainSchema(bx, "core", pErr);
   (void)apArg;
   return pHome != 0 ? bxPrepare(pHome, zAll, pErr) : 0;

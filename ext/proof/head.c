@@ -72,8 +72,7 @@ char *bxProofHeadDiffers(BxLog *pLog, const ProofHead *pOld, BxErr *pErr) {
     bxErrClear(&err);
     return bxPrintf(pErr,
         "the head ends at leaf %lld, among receipts that were folded since, "
-        "and "
-        "proof_head() did not make it: it cannot be compared",
+        "and proof_head() did not make it: it cannot be compared",
         pOld->n);
   }
   bxErrMove(pErr, &err);

@@ -110,7 +110,6 @@ static void verifyRange(Verify *p) {
         "is not what blackbox__folded has of the last leaf of its range");
   } else if (nMore < 0 || nMore > p->nGone) {
     tellProblem(p, p->iFoldEnd, 0,
-
         "of the leaves from %lld to this one, %lld were of rows that are "
         "no receipts: they were removed as if they were folded",
         p->folded.i, nMore);
@@ -136,8 +135,7 @@ static void startPinned(Verify *p) {
       pAt->pStmt = bxPrepare(p->p, bx->aDomain[i].zAllLogged, &err);
       bxBind(pAt->pStmt, &err, "i", p->iFrom);
     }
-    if (bxErrContains(&err, "no such table")) bxErrClear(&err);
-    bxErrMove(p->pErr, &err);
+    bxErrMoveBut(p->pErr, &err, "no such table");
     step(p, pAt);
   }
 }
@@ -182,10 +180,8 @@ static void compareNode(
   }
   p->bBroken = 1;
   tellProblem(p, iIndex << nHeight, 0,
-
       "the leaves from this one to %lld do not have the hash that is "
-      "stored "
-      "for them: a leaf or the node was altered, exchanged or removed",
+      "stored for them: a leaf or the node was altered, exchanged or removed",
       ((iIndex + 1) << nHeight) - 1);
 }
 
@@ -235,9 +231,8 @@ static PinEnd endOfPin(Verify *p) {
                "   WHERE p.subject = ?1 AND p.domain = ?2 AND p.n > l.n"
                "   AND p.kind = 'pin') END"
                " FROM main.blackbox__log AS l WHERE subject = ?1 AND domain = "
-               "?2"
-               " AND n > ?3 AND kind IN ('pin', 'unpin', 'complete')"
-               " ORDER BY n LIMIT 1";
+               "?2 AND n > ?3 AND kind IN ('pin', 'unpin', 'complete') ORDER "
+               "BY n LIMIT 1";
   sqlite3_stmt *pRow = p->rows.pStmt;
   return (PinEnd)bxQueryInt(p->p, zNext, p->pErr, "vti",
       sqlite3_column_value(pRow, 15), bxColumnText(pRow, 7, p->pErr),
@@ -291,7 +286,6 @@ static void verifyRepair(Verify *p, i64 iLeaf) {
     return;
   }
   tellProblem(p, iLeaf, p->rows.i,
-
       "%s had been damaged when this row was written, and the log went on "
       "after it: %s",
       bxColumnText(pRow, 15, p->pErr), bxColumnText(pRow, 6, p->pErr));
@@ -396,15 +390,13 @@ static void verifyLeaves(Verify *p) {
   if (p->leaves.i != NONE) {
     tellProblem(p, p->leaves.i, 0,
         "is beyond the size of the tree, which was set back, or was not "
-        "written "
-        "by the module");
+        "written by the module");
   }
   if (!p->bBroken && memcmp(p->tree.a, p->log.now.a,
                          (size_t)p->log.now.nHash * BX_DIGEST) != 0) {
     tellProblem(p, p->log.now.n & ~(i64)(BX_LOG_TILE - 1), 0,
         "the leaves from this one on do not have the root that is stored: a "
-        "leaf "
-        "or the root was altered, or leaves were exchanged");
+        "leaf or the root was altered, or leaves were exchanged");
   }
 }
 
@@ -423,10 +415,9 @@ static const char zUnnamed[] =
     "  AND (SELECT " BX_LOG_SIGNED(
         "r") " FROM main.blackbox__log AS r WHERE r.n > l.n"
              "   AND r.kind = 'erasure' AND r.domain = 'retention' ORDER BY r.n"
-             "   LIMIT 1))"
-             " OR EXISTS (SELECT 1 FROM main.blackbox__log AS h WHERE h.n = e.n"
-             "  AND h.kind = 'held' AND e.hash IS NOT NULL"
-             "  AND e.name NOT IN ('agent_id', 'event_id', 'subject')))";
+             "   LIMIT 1)) OR EXISTS (SELECT 1 FROM main.blackbox__log AS h "
+             "WHERE h.n = e.n  AND h.kind = 'held' AND e.hash IS NOT NULL  AND "
+             "e.name NOT IN ('agent_id', 'event_id', 'subject')))";
 
 /* The last row of a range must be a part of a sum. */
 static const char zNoSum[] =
@@ -467,10 +458,8 @@ static void verifyRest(Verify *p) {
   n = bxQueryInt(p->p, zFolded, p->pErr, "");
   if (n != 0) {
     tellProblem(p, -1, 0,
-
         "blackbox__folded has %lld leaves %s than the sums of receipts "
-        "stand "
-        "for",
+        "stand for",
         n < 0 ? -n : n, n < 0 ? "less" : "more");
   }
   tellEach(p, zNoSum,
@@ -497,8 +486,7 @@ static i64 askPins(
   }
   sqlite3_finalize(pStmt);
   sqlite3_free(zSql);
-  if (bxErrContains(&err, "no such table")) bxErrClear(&err);
-  bxErrMove(p->pErr, &err);
+  bxErrMoveBut(p->pErr, &err, "no such table");
   return nSum;
 }
 
@@ -546,8 +534,7 @@ static void verifyHeld(Verify *p) {
     BxErr err = {SQLITE_OK, 0};
     if (pDomain->xCheckHeld == 0) continue;
     pDomain->xCheckHeld(p->p, p->iFrom, tellHeldRow, p, &err);
-    if (bxErrContains(&err, "no such table")) bxErrClear(&err);
-    bxErrMove(p->pErr, &err);
+    bxErrMoveBut(p->pErr, &err, "no such table");
   }
 }
 
@@ -564,7 +551,6 @@ static void verifyPending(Verify *p) {
   i64 nOpen = bxQueryInt(p->p, zOpen, p->pErr, "i", bxNow() / 60000 - 1);
   if (nOpen > 0) {
     tellProblem(p, -1, 0,
-
         "receipts of minutes that are over are not in the log yet: %lld; "
         "SELECT proof_head() takes them in",
         nOpen);
@@ -575,7 +561,6 @@ static void verifyPending(Verify *p) {
         "was removed or renumbered before it had a leaf");
   }
   tellProblem(p, -1, iFirst,
-
       "has no leaf yet; rows that wait: %lld, which were written without "
       "the module; SELECT proof_head() takes them in",
       n);
@@ -684,8 +669,7 @@ void bxProofCheck(BxStmts *p, BxProblems *pOut) {
   sqlite3_stmt *pRows = bxJsonRows(p->bx,
       "SELECT ltrim(ltrim(coalesce('leaf ' || (value ->> 0), '') ||"
       " coalesce(' row ' || (value ->> 2), '')) || ': ', ': ') ||"
-      " (value ->> 3)"
-      " FROM json_each(?1)",
+      " (value ->> 3) FROM json_each(?1)",
       zProblems, &err);
   while (bxStep(pRows, &err)) {
     const char *zLine = bxColumnText(pRows, 0, &err);

@@ -242,7 +242,7 @@ const Operation aPayloadOperation[] = {
         "DELETE FROM event_payloads WHERE purpose = 'archive'", 0},
     {"figures", ARCHIVE, 0,
         "SELECT payload_stats(); SELECT payload_db_size(); SELECT * FROM "
-        "payload_waiting; SELECT blackbox_version(), blackbox_debug()",
+        "payload_waiting; SELECT blackbox_version()",
         0},
     {"read an exchange", 0, 0,
         "SELECT * FROM payload_calls('" REQUEST "', '" RESPONSE
