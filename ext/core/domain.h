@@ -8,7 +8,8 @@
 
 /* A table with records: rows that belong to an agent, an event, a conversation, a
 ** session or a buffer, or that have a text. In all of the SQL, t is the table, ?1
-** the key, ?2 the actor, ?3 the reason. */
+** the key or a JSON array of the forms of a text, ?2 the actor, ?3 the reason, ?5
+** whether it is a text. */
 typedef struct BxRecords {
   const char *zName;  /* in a certificate; NULL: that of a virtual table */
   const char *zTable; /* what is read and deleted from; NULL ends a list */

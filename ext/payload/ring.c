@@ -80,7 +80,7 @@ const BxRecords bxRingRecords[] = {
         0, 0, 0,
         "INSERT INTO main.@(@, agent_id) SELECT 'forget', agent_id"
         " FROM main.@_agents WHERE rows = 0 AND (?1 IN (agent_id, lower('@'))"
-        " OR ?4 IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(?1) AS j"
+        " OR ?5 AND EXISTS (SELECT 1 FROM json_each(?1) AS j"
         "  WHERE instr(agent_id, j.value) > 0)) ORDER BY agent_id, 1",
         0, 0, 0},
     {0},

@@ -25,6 +25,10 @@ SQLITE_EXTENSION_INIT3
 
 #define ERASED_TEXT "[erased]"
 
+/* What tells the rows of a part apart, and that it is one of ?4. */
+#define ROW_KEY(pPart) ((pPart)->zKey ? (pPart)->zKey : "t.rowid")
+#define IN_ROWS " IN (SELECT value FROM json_each(?4))"
+
 /* The time that ends refusals. */
 #define STEADY "(SELECT seen FROM main.retention__clock)"
 
@@ -39,7 +43,8 @@ typedef struct Erasure {
   BxStmts *pHome;
   const char *zKind, *zKey, *zActor, *zReason;
   char *zWhat; /* ?1 of every statement: the key, or the forms of a text */
-  char *zRows; /* ?4: the rows of a part that have a text, a JSON array */
+  char *zRows; /* ?4: rows of a part, a JSON array of their keys */
+  int bText;   /* the kind is text */
   Needle *aForm;
   int nForm;         /* what is looked for: the key, or the forms of a text */
   int bUnpin, bLook; /* bLook: nothing goes, pErased has what is left */
@@ -56,7 +61,8 @@ typedef struct Erasure {
 /* Prepares SQL about a part, as for bxPrintf(), with all that is known of the erasure. */
 static sqlite3_stmt *prepareErase(
     Erasure *p, BxStmts *pOn, const char *zForm, ...) {
-  const char *azValue[] = {p->zWhat, p->zActor, p->zReason, p->zRows};
+  const char *azValue[] = {
+      p->zWhat, p->zActor, p->zReason, p->zRows, p->bText ? "1" : 0};
   sqlite3_stmt *pStmt = 0;
   va_list ap;
   char *zSql;
@@ -102,32 +108,6 @@ static int hasNeedle(const Erasure *p, sqlite3_stmt *pRow, int i) {
   return iForm < p->nForm;
 }
 
-/* Lists the rows of a part that have the text in zRows. Returns the condition. */
-static char *findRows(Erasure *p, BxStmts *pOn, const BxRecords *pPart) {
-  const char *zKey = pPart->zKey ? pPart->zKey : "t.rowid";
-  sqlite3_str *pRows = sqlite3_str_new(p->pHome->bx->db);
-  sqlite3_stmt *pRow = prepareErase(
-      p, pOn, "SELECT %s, %s FROM %s AS t", pPart->zTexts, zKey, pPart->zTable);
-  while (bxStep(pRow, p->pErr)) {
-    int i, n = sqlite3_column_count(pRow) - 1;
-    for (i = 0; i < n && !hasNeedle(p, pRow, i); i++) continue;
-    if (i == n) continue;
-    sqlite3_str_appendchar(pRows, 1, sqlite3_str_length(pRows) > 0 ? ',' : '[');
-    if (sqlite3_column_type(pRow, n) == SQLITE_INTEGER) {
-      sqlite3_str_appendf(pRows, "%lld", sqlite3_column_int64(pRow, n));
-    } else {
-      const char *z = bxColumnText(pRow, n, p->pErr);
-      if (z != 0) bxJsonAppend(pRows, z, sqlite3_column_bytes(pRow, n));
-    }
-  }
-  sqlite3_finalize(pRow);
-  sqlite3_free(p->zRows);
-  if (sqlite3_str_length(pRows) > 0) sqlite3_str_appendchar(pRows, 1, ']');
-  p->zRows = bxStrFinish(pRows, p->pErr);
-  if (p->zRows == 0) return 0;
-  return bxPrintf(p->pErr, "%s IN (SELECT value FROM json_each(?4))", zKey);
-}
-
 const char *bxRetentionColumn(const char *zKinds, const char *zKind, int *pn) {
   size_t nKind = strlen(zKind);
   for (; *zKinds; zKinds = strchr(zKinds, ',') + 1) {
@@ -138,108 +118,137 @@ const char *bxRetentionColumn(const char *zKinds, const char *zKind, int *pn) {
   return 0;
 }
 
-/* Which rows, to sqlite3_free(); NULL if the part has none of that kind. bWhole:
-** it is a virtual table, and the kind is its name. */
-static char *whichRows(
-    Erasure *p, BxStmts *pOn, const BxRecords *pPart, int bWhole) {
+/* Which rows of a part are looked at, to sqlite3_free(): those of the key, or all to look
+** for a text; NULL if the part has none of that kind. bWhole: it is a virtual table, and
+** the kind is its name. */
+static char *whichRows(Erasure *p, const BxRecords *pPart, int bWhole) {
   sqlite3_str *pOut;
   const char *z = pPart->zKinds;
   int n;
-  if (strcmp(p->zKind, "text") == 0) {
-    return pPart->zTexts ? findRows(p, pOn, pPart) : 0;
-  }
+  if (bWhole || (p->bText && pPart->zTexts)) return bxPrintf(p->pErr, "1");
   pOut = sqlite3_str_new(p->pHome->bx->db);
-  if (bWhole) sqlite3_str_appendall(pOut, "(1");
-  while (!bWhole && (z = bxRetentionColumn(z, p->zKind, &n)) != 0) {
+  while (!p->bText && (z = bxRetentionColumn(z, p->zKind, &n)) != 0) {
     sqlite3_str_appendf(pOut, "%st.%.*s = ?1",
-        sqlite3_str_length(pOut) > 0 ? " OR " : "(", n, z);
+        sqlite3_str_length(pOut) > 0 ? " OR " : "", n, z);
     z += n + 1;
   }
-  if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ')');
   return bxStrFinish(pOut, p->pErr);
 }
 
-static void addErased(sqlite3_str *pOut, const char *zName, i64 nRow) {
-  sqlite3_str_appendall(
-      pOut, sqlite3_str_length(pOut) > 0 ? ",{\"from\":" : "{\"from\":");
+/* Adds the key of a row to a list, the elements of a JSON array. */
+static void addKey(
+    Erasure *p, sqlite3_str *pList, sqlite3_stmt *pRow, int iKey) {
+  if (sqlite3_str_length(pList) > 0) sqlite3_str_appendchar(pList, 1, ',');
+  if (sqlite3_column_type(pRow, iKey) == SQLITE_INTEGER) {
+    sqlite3_str_appendf(pList, "%lld", sqlite3_column_int64(pRow, iKey));
+  } else {
+    const char *z = bxColumnText(pRow, iKey, p->pErr);
+    if (z != 0) bxJsonAppend(pList, z, sqlite3_column_bytes(pRow, iKey));
+  }
+}
+
+/* The rows of a part: what a walk over it has found. */
+typedef struct Walked {
+  sqlite3_str *pFree, *pHeld; /* their keys */
+  i64 nFree, nByte, nPinned;  /* of those that no hold keeps */
+  i64 nHeld;
+} Walked;
+
+/* Looks at each row once. */
+static void walkPart(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
+    const char *zWhich, int bHolds, Walked *pOut) {
+  enum { KEY, BYTES, HELD, PINNED, TEXTS };
+  sqlite3_stmt *pRow = prepareErase(p, pOn,
+      "SELECT %s, %s, %s%s%s, %s, %s FROM %s AS t WHERE %s", ROW_KEY(pPart),
+      pPart->zBytes ? pPart->zBytes : "0",
+      bHolds ? "EXISTS (SELECT 1 FROM main.retention__holds AS f WHERE " : "0",
+      bHolds ? pPart->zHolds : "", bHolds ? ")" : "",
+      pPart->zPinned ? pPart->zPinned : "0", p->bText ? pPart->zTexts : "0",
+      pPart->zTable, zWhich);
+  while (bxStep(pRow, p->pErr)) {
+    int i = TEXTS, n = sqlite3_column_count(pRow);
+    while (p->bText && i < n && !hasNeedle(p, pRow, i)) i++;
+    if (i == n) continue;
+    if (sqlite3_column_int(pRow, HELD)) {
+      pOut->nHeld++;
+      addKey(p, pOut->pHeld, pRow, KEY);
+    } else {
+      pOut->nFree++;
+      pOut->nByte += sqlite3_column_int64(pRow, BYTES);
+      pOut->nPinned += sqlite3_column_int(pRow, PINNED);
+      addKey(p, pOut->pFree, pRow, KEY);
+    }
+  }
+  sqlite3_finalize(pRow);
+}
+
+/* {"from":"event_payloads","rows":2,"bytes":10}: zRest is the last member, and freed. */
+static void addPart(
+    sqlite3_str *pOut, const char *zName, i64 nRow, char *zRest, BxErr *pErr) {
+  if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ',');
+  sqlite3_str_appendall(pOut, "{\"from\":");
   bxJsonAppend(pOut, zName, (int)strlen(zName));
-  sqlite3_str_appendf(pOut, ",\"rows\":%lld", nRow);
+  sqlite3_str_appendf(
+      pOut, ",\"rows\":%lld,%z}", nRow, bxCheckMem(zRest, pErr));
 }
 
 static void addGone(Erasure *p, const char *zName, i64 nRow, i64 nByte) {
   if (nRow == 0) return;
-  addErased(p->pErased, zName, nRow);
-  sqlite3_str_appendf(p->pErased, ",\"bytes\":%lld}", nByte);
+  addPart(p->pErased, zName, nRow, sqlite3_mprintf("\"bytes\":%lld", nByte),
+      p->pErr);
   p->nRow += nRow;
   p->nByte += nByte;
 }
 
-/* What holds keep is told, and by whom. */
-static void tellHeld(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
-    const char *zWhich, const char *zName) {
-  sqlite3_stmt *pStmt = prepareErase(p, pOn,
-      "SELECT (SELECT count(*) FROM %s AS t WHERE %s AND EXISTS (SELECT 1"
-      " FROM main.retention__holds AS f WHERE %s)),"
-      " json_group_array(DISTINCT f.kind || ' ' || f.\"key\" || ' by ' ||"
-      " f.owner) FROM %s AS t JOIN main.retention__holds AS f ON %s"
-      " WHERE %s",
-      pPart->zTable, zWhich, pPart->zHolds, pPart->zTable, pPart->zHolds,
-      zWhich);
-  if (bxStep(pStmt, p->pErr) && sqlite3_column_int64(pStmt, 0) > 0) {
-    p->nHeld += sqlite3_column_int64(pStmt, 0);
-    addErased(p->pHeld, zName, sqlite3_column_int64(pStmt, 0));
-    sqlite3_str_appendf(
-        p->pHeld, ",\"by\":%s}", bxColumnText(pStmt, 1, p->pErr));
-  }
-  sqlite3_finalize(pStmt);
+/* From here on ?4 of the statements is a list of rows. */
+static void nameRows(Erasure *p, sqlite3_str *pList) {
+  sqlite3_free(p->zRows);
+  p->zRows = bxPrintf(p->pErr, "[%s]",
+      sqlite3_str_length(pList) > 0 ? sqlite3_str_value(pList) : "");
 }
 
-/* The rows that go, with their bytes. */
-static i64 countErased(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
-    const char *zWhich, i64 *pnByte) {
-  sqlite3_stmt *pStmt = prepareErase(p, pOn,
-      "SELECT count(*), coalesce(sum(%s), 0) FROM %s AS t WHERE %s",
-      pPart->zBytes, pPart->zTable, zWhich);
-  i64 nRow = 0;
+/* What holds keep is told, and by whom. */
+static void tellHeld(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
+    const Walked *pFound, const char *zName) {
+  sqlite3_stmt *pStmt;
+  nameRows(p, pFound->pHeld);
+  pStmt = prepareErase(p, pOn,
+      "SELECT json_group_array(DISTINCT f.kind || ' ' || f.\"key\" || ' by ' ||"
+      " f.owner) FROM %s AS t JOIN main.retention__holds AS f ON %s"
+      " WHERE %s" IN_ROWS,
+      pPart->zTable, pPart->zHolds, ROW_KEY(pPart));
   if (bxStep(pStmt, p->pErr)) {
-    nRow = sqlite3_column_int64(pStmt, 0);
-    *pnByte = sqlite3_column_int64(pStmt, 1);
+    p->nHeld += pFound->nHeld;
+    addPart(p->pHeld, zName, pFound->nHeld,
+        sqlite3_mprintf("\"by\":%s", bxColumnText(pStmt, 0, p->pErr)), p->pErr);
   }
   sqlite3_finalize(pStmt);
-  return nRow;
 }
 
 static void unpin(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
-    const char *zWhich, const char *zName) {
-  i64 nByte, nRow;
-  char *zPinned;
-  if (pPart->zPinned == 0) {
-    if (pPart->zUnpin == 0) return;
-    finishErase(p, prepareErase(p, pOn, "%s AND %s", pPart->zUnpin, zWhich));
-    return;
-  }
-  zPinned = bxPrintf(p->pErr, "%s AND %s", zWhich, pPart->zPinned);
-  if (zPinned == 0) return;
-  nRow = countErased(p, pOn, pPart, zPinned, &nByte);
-  if (nRow > 0 && !p->bUnpin) {
+    const Walked *pFound, const char *zName) {
+  if (pFound->nPinned > 0 && !p->bUnpin) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "PinnedError: %lld rows of %s are pinned evidence, and nothing was "
         "erased; unpin them first, or pass '{\"unpin\":true}' as fifth "
         "argument",
-        nRow, zName);
+        pFound->nPinned, zName);
   }
-  if (nRow > 0) {
-    finishErase(p, prepareErase(p, pOn, "%s WHERE %s", pPart->zUnpin, zPinned));
-    p->nUnpinned += nRow;
+  if (pPart->zUnpin == 0 || (pPart->zPinned != 0 && pFound->nPinned == 0)) {
+    return;
   }
-  sqlite3_free(zPinned);
+  finishErase(p, prepareErase(p, pOn, "%s %s %s%s%s" IN_ROWS, pPart->zUnpin,
+                     pPart->zPinned ? "WHERE" : "AND",
+                     pPart->zPinned ? pPart->zPinned : "",
+                     pPart->zPinned ? " AND " : "", ROW_KEY(pPart)));
+  p->nUnpinned += pFound->nPinned;
 }
 
 /* Rows that stay lose each form of the text, the longest first. */
-static void loseText(
-    Erasure *p, BxStmts *pOn, const BxRecords *pPart, const char *zWhich) {
-  sqlite3_stmt *pStmt = prepareErase(p, pOn, "UPDATE %s AS t SET %s WHERE %s",
-      pPart->zTable, pPart->zLoses, zWhich);
+static void loseText(Erasure *p, BxStmts *pOn, const BxRecords *pPart) {
+  sqlite3_stmt *pStmt =
+      prepareErase(p, pOn, "UPDATE %s AS t SET %s WHERE %s" IN_ROWS,
+          pPart->zTable, pPart->zLoses, ROW_KEY(pPart));
   int i;
   for (i = 0; i < p->nForm && p->pErr->rc == SQLITE_OK; i++) {
     bxBind(pStmt, p->pErr, "tt-t", p->aForm[i].z, ERASED_TEXT, p->zRows);
@@ -252,18 +261,18 @@ static void loseText(
 /* The columns of a row of the log that name the key, or have the text; and what a
 ** rule said of an agent. Returns how many bytes they have. */
 static i64 findFields(Erasure *p, sqlite3_stmt *pRow, char zNames[200]) {
-  int i, bText = strcmp(p->zKind, "text") == 0;
+  int i;
   i64 nByte = 0;
   zNames[0] = 0;
   for (i = 2; i < sqlite3_column_count(pRow); i++) {
     const char *zName = sqlite3_column_name(pRow, i);
     const char *z = (const char *)sqlite3_column_text(pRow, i);
     size_t n = z ? strlen(z) : 0, nKey = strlen(p->zWhat);
-    int bIn =
-        z != 0 && (bText ? hasNeedle(p, pRow, i)
-                         : n >= nKey && strcmp(z + n - nKey, p->zWhat) == 0 &&
-                               (n == nKey || z[n - nKey - 1] == ':'));
-    if (z != 0 && !bText && sqlite3_column_int(pRow, 1)) {
+    int bIn = z != 0 &&
+              (p->bText ? hasNeedle(p, pRow, i)
+                        : n >= nKey && strcmp(z + n - nKey, p->zWhat) == 0 &&
+                              (n == nKey || z[n - nKey - 1] == ':'));
+    if (z != 0 && !p->bText && sqlite3_column_int(pRow, 1)) {
       bIn |= zName != 0 && strcmp(zName, "reason") == 0;
     }
     if (!bIn || zName == 0) continue;
@@ -275,18 +284,10 @@ static i64 findFields(Erasure *p, sqlite3_stmt *pRow, char zNames[200]) {
 }
 
 /* Rows of the log stay, with digests in the place of what is erased. */
-static void eraseLog(
-    Erasure *p, BxStmts *pOn, const BxRecords *pPart, const char *zWhich) {
-  sqlite3_stmt *pRow;
-  char *zRows;
+static void eraseLog(Erasure *p, BxStmts *pOn, const BxRecords *pPart) {
+  sqlite3_stmt *pRow = bxPrepare(pOn, pPart->zLoses, p->pErr);
   i64 nRow = 0, nByte = 0;
-  pRow =
-      prepareErase(p, pOn, "SELECT json_group_array(%s) FROM %s AS t WHERE %s",
-          pPart->zKey, pPart->zTable, zWhich);
-  zRows = bxStep(pRow, p->pErr) ? bxColumnCopy(pRow, 0, p->pErr) : 0;
-  sqlite3_finalize(pRow);
-  pRow = bxPrepare(pOn, pPart->zLoses, p->pErr);
-  bxBind(pRow, p->pErr, "t", zRows);
+  bxBind(pRow, p->pErr, "t", p->zRows);
   while (bxStep(pRow, p->pErr)) {
     char zNames[200];
     i64 n = findFields(p, pRow, zNames);
@@ -297,55 +298,53 @@ static void eraseLog(
     nRow++;
   }
   sqlite3_finalize(pRow);
-  sqlite3_free(zRows);
   addGone(p, pPart->zName, nRow, nByte);
+}
+
+/* Removes the rows that were found, or the text from them. */
+static void removeFound(Erasure *p, BxStmts *pOn, const BxRecords *pPart) {
+  if (p->pDomain != 0 && p->pDomain->xErase != 0 && !p->bOpened) {
+    p->bOpened = 1;
+    p->pDomain->xErase(p->pHome, 0, p->pErr);
+  }
+  if (pPart->zBefore != 0) {
+    finishErase(p, prepareErase(p, pOn, "%s", pPart->zBefore));
+  }
+  if (pPart->zLoses != 0) {
+    loseText(p, pOn, pPart);
+  } else {
+    finishErase(p, prepareErase(p, pOn, "DELETE FROM %s AS t WHERE %s" IN_ROWS,
+                       pPart->zTable, ROW_KEY(pPart)));
+  }
 }
 
 static void erasePart(
     Erasure *p, BxStmts *pOn, const BxRecords *pPart, int bWhole) {
   const char *zName = pPart->zName ? pPart->zName : pOn->zTable;
-  int bTemp = sqlite3_stricmp(pOn->zDb, "temp") == 0;
-  char *zAll = p->pErr->rc == SQLITE_OK ? whichRows(p, pOn, pPart, bWhole) : 0;
+  char *zWhich = p->pErr->rc == SQLITE_OK ? whichRows(p, pPart, bWhole) : 0;
   /* a table in temp has its holds in no schema */
-  int bHolds = !bTemp && !p->bLook && pPart->zHolds != 0;
-  char *zFree;
-  i64 nRow, nByte = 0;
-  if (zAll == 0) return;
-  zFree = !bHolds ? bxPrintf(p->pErr, "%s", zAll)
-                  : bxPrintf(p->pErr,
-                        "%s AND NOT EXISTS (SELECT 1 FROM"
-                        " main.retention__holds AS f WHERE %s)",
-                        zAll, pPart->zHolds);
+  int bHolds =
+      !p->bLook && pPart->zHolds != 0 && sqlite3_stricmp(pOn->zDb, "temp") != 0;
+  Walked found = {0, 0, 0, 0, 0, 0};
+  if (zWhich == 0) return;
+  found.pFree = sqlite3_str_new(pOn->bx->db);
+  found.pHeld = sqlite3_str_new(pOn->bx->db);
+  walkPart(p, pOn, pPart, zWhich, bHolds, &found);
+  if (found.nHeld > 0) tellHeld(p, pOn, pPart, &found, zName);
+  nameRows(p, found.pFree);
   if (pPart->bLog) {
-    if (zFree != 0) eraseLog(p, pOn, pPart, zFree);
-    sqlite3_free(zFree);
-    sqlite3_free(zAll);
-    return;
-  }
-  if (bHolds) tellHeld(p, pOn, pPart, zAll, zName);
-  if (zFree != 0 && !p->bLook) unpin(p, pOn, pPart, zFree, zName);
-  nRow = zFree ? countErased(p, pOn, pPart, zFree, &nByte) : 0;
-  addGone(p, zName, nRow, nByte);
-  if (nRow > 0 && !p->bLook) {
-    if (p->pDomain != 0 && p->pDomain->xErase != 0 && !p->bOpened) {
-      p->bOpened = 1;
-      p->pDomain->xErase(p->pHome, 0, p->pErr);
-    }
-    if (pPart->zBefore != 0) {
-      finishErase(p, prepareErase(p, pOn, "%s", pPart->zBefore));
-    }
-    if (pPart->zLoses != 0) {
-      loseText(p, pOn, pPart, zFree);
-    } else {
-      finishErase(p, prepareErase(p, pOn, "DELETE FROM %s AS t WHERE %s",
-                         pPart->zTable, zFree));
+    eraseLog(p, pOn, pPart);
+  } else {
+    if (!p->bLook && found.nFree > 0) unpin(p, pOn, pPart, &found, zName);
+    addGone(p, zName, found.nFree, found.nByte);
+    if (!p->bLook && found.nFree > 0) removeFound(p, pOn, pPart);
+    if (!p->bLook && pPart->zAfter != 0) {
+      finishErase(p, prepareErase(p, pOn, "%s", pPart->zAfter));
     }
   }
-  if (!p->bLook && pPart->zAfter != 0) {
-    finishErase(p, prepareErase(p, pOn, "%s", pPart->zAfter));
-  }
-  sqlite3_free(zFree);
-  sqlite3_free(zAll);
+  sqlite3_free(sqlite3_str_finish(found.pFree));
+  sqlite3_free(sqlite3_str_finish(found.pHeld));
+  sqlite3_free(zWhich);
 }
 
 /*----------------------------------------------------- virtual tables ----*/
@@ -451,14 +450,14 @@ static void refuseHidden(Erasure *p) {
 static void readForms(Erasure *p) {
   static const char zEach[] =
       "SELECT value FROM json_each(iif(?1 = 'text', ?2, json_array(?2)))"
-      " ORDER BY length(value) DESC";
+      " ORDER BY length(CAST(value AS BLOB)) DESC";
   sqlite3_stmt *pRow;
   i64 nAlloc = 0;
-  p->zWhat =
-      strcmp(p->zKind, "text") == 0
-          ? formsOf(p)
-          : bxQueryText(p->pHome, "SELECT iif(?1 = 'rollout', lower(?2), ?2)",
-                p->pErr, "tt", p->zKind, p->zKey);
+  p->bText = strcmp(p->zKind, "text") == 0;
+  p->zWhat = p->bText ? formsOf(p)
+                      : bxQueryText(p->pHome,
+                            "SELECT iif(?1 = 'rollout', lower(?2), ?2)",
+                            p->pErr, "tt", p->zKind, p->zKey);
   pRow = bxPrepare(p->pHome, zEach, p->pErr);
   bxBind(pRow, p->pErr, "tt", p->zKind, p->zWhat);
   while (bxStep(pRow, p->pErr)) {
@@ -499,13 +498,13 @@ static void readCall(BxCall *pCall, Erasure *p) {
   bxLogBegin(p->pHome, p->pErr);
   refuseHidden(p);
   readEraseOptions(p, bxArg(pCall, 4));
-  if (strcmp(p->zKind, "text") == 0 && strlen(p->zKey) < 4) {
+  readForms(p);
+  if (p->bText && strlen(p->zKey) < 4) {
     bxRefuse(p->pErr,
         "ValidationError: a text to erase must have at least 4 bytes, got %s; "
         "a short one is in many rows by chance",
         pCall->aArg[1]);
   }
-  readForms(p);
 }
 
 static void refuseHeld(Erasure *p) {
@@ -638,8 +637,7 @@ void bxRetentionErase(BxCall *pCall) {
     p->pErased = sqlite3_str_new(pCall->bx->db);
     p->pHeld = sqlite3_str_new(pCall->bx->db);
     nDay = bxSettingInt(p->pHome, "retention.refuse_days", p->pErr);
-    if (nDay > 0 && strcmp(p->zKind, "text") != 0 &&
-        strcmp(p->zKind, "buffer") != 0) {
+    if (nDay > 0 && !p->bText && strcmp(p->zKind, "buffer") != 0) {
       p->iUntil = p->iNow + nDay * BX_MS_PER_DAY;
     }
     refuseHeld(p);
@@ -658,47 +656,45 @@ void bxRetentionErase(BxCall *pCall) {
 
 #define PIECE 1000000
 
-/* How often a file has what was erased. A short key is in every file by chance. */
+/* How often a file has what was erased; NULL: there is none. A short key is in every
+** file by chance. */
 static i64 searchFile(Erasure *p, sqlite3_file *pFile) {
-  i64 nSize = 0, iFrom = 0, nFound = 0;
-  char *a = bxZalloc(PIECE, p->pErr);
+  i64 nSize = 0, iFrom, nMost, nFound = 0;
+  char *a = 0;
   int i;
+  if (pFile == 0 || pFile->pMethods == 0 || p->nForm == 0) return 0;
+  nMost = PIECE + (i64)p->aForm[0].n - 1; /* the longest one may lie across */
+  a = bxZalloc((size_t)nMost, p->pErr);
   if (a != 0) pFile->pMethods->xFileSize(pFile, &nSize);
-  while (a != 0 && iFrom < nSize && p->pErr->rc == SQLITE_OK) {
-    i64 n = nSize - iFrom < PIECE ? nSize - iFrom : PIECE, nOver = 0;
+  for (iFrom = 0; iFrom < nSize && p->pErr->rc == SQLITE_OK; iFrom += PIECE) {
+    i64 n = nSize - iFrom < nMost ? nSize - iFrom : nMost;
     bxFailDb(p->pErr, p->pHome->bx->db,
         pFile->pMethods->xRead(pFile, a, (int)n, iFrom));
     for (i = 0; i < p->nForm && p->pErr->rc == SQLITE_OK; i++) {
-      const Needle *pForm = &p->aForm[i];
-      if (pForm->n < 4) continue;
-      nFound += countNeedle(pForm, a, (size_t)n);
-      if ((i64)pForm->n > nOver) nOver = (i64)pForm->n - 1; /* across the end */
+      if (p->aForm[i].n >= 4) nFound += countNeedle(&p->aForm[i], a, (size_t)n);
     }
-    if (iFrom + n == nSize || n <= nOver) break;
-    iFrom += n - nOver;
   }
   sqlite3_free(a);
   return nFound;
 }
 
 /* The same for a journal, if it is there. */
-static i64 searchJournal(Erasure *p, const char *zName, int eType) {
+static void searchJournal(
+    Erasure *p, const char *zWhat, const char *zName, int eType) {
   sqlite3_vfs *pVfs = 0;
   sqlite3_file *pFile;
-  i64 nFound = 0;
-  int rc = SQLITE_OK, bThere = 0, eOut = 0;
+  int bThere = 0, eOut = 0;
   sqlite3_file_control(
       p->pHome->bx->db, p->pHome->zDb, SQLITE_FCNTL_VFS_POINTER, &pVfs);
-  if (pVfs == 0 || zName == 0 || zName[0] == 0) return 0;
-  rc = pVfs->xAccess(pVfs, zName, SQLITE_ACCESS_EXISTS, &bThere);
+  if (pVfs == 0 || zName == 0 || zName[0] == 0) return;
+  pVfs->xAccess(pVfs, zName, SQLITE_ACCESS_EXISTS, &bThere);
   pFile = bThere ? bxZalloc((size_t)pVfs->szOsFile, p->pErr) : 0;
-  if (pFile == 0) return 0;
-  rc = pVfs->xOpen(pVfs, zName, pFile, SQLITE_OPEN_READONLY | eType, &eOut);
-  bxFailDb(p->pErr, p->pHome->bx->db, rc);
-  if (rc == SQLITE_OK) nFound = searchFile(p, pFile);
+  if (pFile == 0) return;
+  bxFailDb(p->pErr, p->pHome->bx->db,
+      pVfs->xOpen(pVfs, zName, pFile, SQLITE_OPEN_READONLY | eType, &eOut));
+  if (p->pErr->rc == SQLITE_OK) addGone(p, zWhat, searchFile(p, pFile), 0);
   if (pFile->pMethods != 0) pFile->pMethods->xClose(pFile);
   sqlite3_free(pFile);
-  return nFound;
 }
 
 /* The file and its journals, as bytes. A key whose writes are refused is in the file,
@@ -711,22 +707,19 @@ static void searchFiles(Erasure *p) {
   sqlite3 *db = p->pHome->bx->db;
   const char *zFile = sqlite3_db_filename(db, p->pHome->zDb);
   sqlite3_file *pFile = 0;
-  i64 n = 0;
+  i64 n;
   int i;
   if (zFile == 0 || zFile[0] == 0 || p->pErr->rc != SQLITE_OK) return;
   sqlite3_file_control(db, p->pHome->zDb, SQLITE_FCNTL_FILE_POINTER, &pFile);
-  if (pFile != 0 && pFile->pMethods != 0) n = searchFile(p, pFile);
-  for (i = 0; n > 0 && i < p->nForm; i++) {
-    if (p->aForm[i].n >= 4) {
-      n -= bxQueryInt(p->pHome, zMay, p->pErr, "t", p->aForm[i].z);
-    }
+  n = searchFile(p, pFile);
+  for (i = 0; n > 0 && i < p->nForm && p->aForm[i].n >= 4; i++) {
+    n -= bxQueryInt(p->pHome, zMay, p->pErr, "t", p->aForm[i].z);
   }
   addGone(p, "the file", n, 0);
-  n = searchJournal(p, sqlite3_filename_wal(zFile), SQLITE_OPEN_WAL);
-  addGone(p, "the write-ahead log", n, 0);
-  n = searchJournal(
-      p, sqlite3_filename_journal(zFile), SQLITE_OPEN_MAIN_JOURNAL);
-  addGone(p, "the journal", n, 0);
+  searchJournal(
+      p, "the write-ahead log", sqlite3_filename_wal(zFile), SQLITE_OPEN_WAL);
+  searchJournal(p, "the journal", sqlite3_filename_journal(zFile),
+      SQLITE_OPEN_MAIN_JOURNAL);
 }
 
 /* {"erased":true,"left":[]} */
