@@ -300,6 +300,15 @@ static int tendOnce(BxStmts *p, i64 eTurn, BxErr *pErr) {
   return 1;
 }
 
+void bxTendUndone(Bx *bx) {
+  Queue *p = bxDomainData(bx, "payload")->p;
+  BxStmts *pSchema;
+  if (p != 0) p->anQuiet[0] = p->anQuiet[1] = 0;
+  for (pSchema = bx->pStmts; pSchema != 0; pSchema = pSchema->pNext) {
+    bxFileLimitNow(pSchema);
+  }
+}
+
 void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
   Queue *p = pHome != 0 ? bxDomainData(pHome->bx, "payload")->p : 0;
   int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db);
@@ -326,6 +335,7 @@ void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
     bxErrClear(&err);
   }
   bxErrMove(pErr, &err);
+  if (pErr->rc != SQLITE_OK) bxTendUndone(p->bx);
 }
 
 /*---------------------------------------------------------- unpacking ----*/

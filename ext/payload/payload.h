@@ -67,6 +67,8 @@ void bxPackSome(BxStmts *p, BxErr *pErr);
 ** each, unless none was due a few writes ago. An error is passed over if what was
 ** written stays; in autocommit, and without bRow, it is committed. */
 void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr);
+/* What writes have done is undone, so the next one looks for what is due. */
+void bxTendUndone(Bx *bx);
 void bxPayloadTend(BxCall *p);
 /* Removes texts of rows that are gone. */
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr);

@@ -635,6 +635,7 @@ static int ringSavepoint(sqlite3_vtab *pVtab, int iSavepoint) {
 
 static int ringRollbackTo(sqlite3_vtab *pVtab, int iSavepoint) {
   (void)iSavepoint;
+  bxTendUndone(((Ring *)pVtab)->base.stmts.bx);
   bxRingForget((Ring *)pVtab);
   return SQLITE_OK;
 }
