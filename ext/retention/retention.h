@@ -23,6 +23,7 @@ enum {
   RULE_DUE,     /* whether it is due, of a pinned row too */
   RULE_PROBLEM, /* why the rule cannot be applied, or NULL */
   RULE_ROWS, /* a query: the rows that are due; k, bytes, at, blocked, free */
+  RULE_KEYS, /* of the rows that the sweep removes next: literals, with commas */
   RULE_TEXTS
 };
 
@@ -32,6 +33,9 @@ typedef struct RetentionRule {
   const char *zNote; /* see BxDue; NULL: no note */
   int bOwn;          /* the sweep writes the receipt: no trigger does */
   i64 nAge;          /* milliseconds from its time until a row is due */
+  i64 nPicked;       /* rows that the sweep removes next */
+  i64 nGone, nByte;  /* that it has removed */
+  int bStuck;        /* its rows stay: it is not tried again */
 } RetentionRule;
 
 typedef struct RetentionRules {
@@ -45,6 +49,12 @@ typedef struct RetentionRules {
 ** bxRetentionFree(). */
 void bxRetentionRead(RetentionRules *pRules, BxStmts *p, i64 iNow, BxErr *pErr);
 void bxRetentionFree(RetentionRules *pRules);
+/* A query, printed from zForm, of the table "rows": the due rows of all rules that can be
+** applied, with the rest of the SELECT of each rule, which is freed. Its columns are i
+** (the rule's place), domain, tbl, rule, age, reason, stuck, k, bytes, at, due, blocked,
+** free. */
+sqlite3_stmt *bxRetentionRows(const RetentionRules *pRules, BxStmts *p,
+    BxErr *pErr, char *zRest, const char *zForm, ...);
 /* Lists rules that cannot be applied. */
 void bxRetentionCheck(BxStmts *p, BxProblems *pOut);
 /* The query of retention_plan(). */

@@ -14,6 +14,7 @@
 #include "retention.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdarg.h>
 #include <string.h>
 
 /* The first texts of a rule, nAge, bOwn, whether it is on a table, and whether its setting
@@ -242,6 +243,39 @@ void bxRetentionCheck(BxStmts *p, BxProblems *pOut) {
   bxRetentionCheckErased(p, pOut);
 }
 
+sqlite3_stmt *bxRetentionRows(const RetentionRules *pRules, BxStmts *p,
+    BxErr *pErr, char *zRest, const char *zForm, ...) {
+  sqlite3_str *pSql = sqlite3_str_new(p ? p->bx->db : 0);
+  sqlite3_stmt *pStmt = 0;
+  va_list ap;
+  char *zSql;
+  int i;
+  bxCheckMem(zRest, pErr);
+  sqlite3_str_appendall(pSql,
+      "WITH rows(i, domain, tbl, rule, age, reason, stuck, k, bytes, at, due,"
+      " blocked, free) AS (SELECT 0, '', '', '', 0, '', 0, '', 0, 0, 0, '', 0"
+      " WHERE 0");
+  for (i = 0; i < pRules->n && pErr->rc == SQLITE_OK; i++) {
+    const RetentionRule *pRule = &pRules->a[i];
+    char *const *az = pRule->az;
+    if (az[RULE_PROBLEM] != 0) continue;
+    sqlite3_str_appendf(pSql,
+        " UNION ALL SELECT * FROM (SELECT %d, %Q, %Q, %Q, %lld, %Q, %d AS"
+        " stuck, k, bytes, at, at + %lld, blocked, free FROM (%s) %s)",
+        i, az[RULE_DOMAIN], az[RULE_TABLE], az[RULE_RULE], pRule->nAge,
+        az[RULE_REASON], pRule->bStuck, pRule->nAge, az[RULE_ROWS], zRest);
+  }
+  sqlite3_str_appendall(pSql, ") ");
+  va_start(ap, zForm);
+  sqlite3_str_vappendf(pSql, zForm, ap);
+  va_end(ap);
+  zSql = bxStrFinish(pSql, pErr);
+  if (pErr->rc == SQLITE_OK) pStmt = bxPrepareSql(p->bx->db, zSql, pErr);
+  sqlite3_free(zSql);
+  sqlite3_free(zRest);
+  return pStmt;
+}
+
 /* retention_plan([now]) is one query: the due rows of all rules, in the order in which
 ** they fell due. A rule that cannot be applied is left out; blackbox_check() lists it.
 ** A thing that two rules take is listed once for each of them. */
@@ -249,37 +283,22 @@ sqlite3_stmt *bxRetentionPlan(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *p = bxDomainSchema(bx, "retention", pErr);
   i64 iNow = bxRuleTime(p, apArg[0], 0, pErr);
   RetentionRules rules;
-  sqlite3_stmt *pStmt = 0;
-  sqlite3_str *pSql = sqlite3_str_new(bx->db);
-  char *zSql;
-  int i;
+  sqlite3_stmt *pStmt;
   bxRetentionRead(&rules, p, iNow, pErr);
-  sqlite3_str_appendall(pSql,
-      "SELECT '' AS domain, '' AS tbl, '' AS k, 0 AS bytes, '' AS rule, 0 AS"
-      " at, 0 AS due, 0 AS age, '' AS reason, '' AS blocked WHERE 0");
-  for (i = 0; i < rules.n && pErr->rc == SQLITE_OK; i++) {
-    char **az = rules.a[i].az;
-    if (az[RULE_PROBLEM] != 0) continue;
-    sqlite3_str_appendf(pSql,
-        " UNION ALL SELECT %Q, %Q, k, bytes, %Q, at, at + %lld, %lld - at, %Q,"
-        " blocked FROM (%s)",
-        az[RULE_DOMAIN], az[RULE_TABLE], az[RULE_RULE], rules.a[i].nAge, iNow,
-        az[RULE_REASON], az[RULE_ROWS]);
-  }
-  sqlite3_str_appendall(pSql, " ORDER BY due, rule, k COLLATE BINARY");
+  pStmt = bxRetentionRows(&rules, p, pErr, sqlite3_mprintf(""),
+      "SELECT domain, tbl, k, bytes, rule, at, due, %lld - at, reason, blocked"
+      " FROM rows ORDER BY due, rule, k COLLATE BINARY",
+      iNow);
   bxRetentionFree(&rules);
-  zSql = bxStrFinish(pSql, pErr);
-  if (zSql != 0) pStmt = bxPrepareSql(bx->db, zSql, pErr);
-  sqlite3_free(zSql);
   return pStmt;
 }
 
 /*---------------------------------------------------------------- report --*/
 
-/* The bytes of the pages of a domain's tables and indexes: of schema %Q and domain %Q. A
-** table that another program made may belong to a domain: the rules name it. */
+/* The bytes of the pages of the tables and indexes of domain d, of a schema: %Q, and three
+** times %w. A table that another program made may belong to a domain: the rules name it. */
 #define DOMAIN_PAGES                                                           \
-  "(SELECT sum(s.pgsize) FROM (SELECT %Q AS d) CROSS JOIN dbstat(%Q, 1) AS s"  \
+  "(SELECT sum(s.pgsize) FROM dbstat(%Q, 1) AS s"                              \
   " JOIN \"%w\".sqlite_schema AS m ON m.name = s.name"                         \
   " WHERE substr(m.tbl_name, 1, length(d) + 1) = d || '_'"                     \
   " OR m.tbl_name = (SELECT max(\"table\") FROM \"%w\".retention_rules"        \
@@ -289,32 +308,22 @@ sqlite3_stmt *bxRetentionPlan(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   "'\\'"                                                                       \
   "  AND substr(m.tbl_name, 1, length(v.name) + 1) = v.name || '_'))"
 
-/* A row of the report for a domain, as a part of the query. */
-static void addDomain(sqlite3_str *pSql, const BxStmts *p,
-    const RetentionRules *pRules, const char *zDomain, const char *zSize,
-    int bPages) {
-  const char *z = p->zDb;
-  int i;
-  sqlite3_str_appendf(pSql,
-      " UNION ALL SELECT %Q, s.rows, s.bytes, count(d.b), coalesce(sum(d.b), "
-      "0),",
-      zDomain);
-  if (bPages) {
-    sqlite3_str_appendf(pSql, DOMAIN_PAGES, zDomain, z, z, z, z);
-  } else {
-    sqlite3_str_appendall(pSql, "NULL");
+/* A query of the domains: d, n rows and b bytes. */
+static char *domainSizes(BxStmts *p, BxErr *pErr) {
+  sqlite3_str *pSql = sqlite3_str_new(p->bx->db);
+  sqlite3_stmt *pRow =
+      bxPrepare(p, "SELECT domain FROM main.blackbox_domains ORDER BY 1", pErr);
+  sqlite3_str_appendall(pSql, "SELECT '' AS d, 0 AS n, 0 AS b WHERE 0");
+  while (bxStep(pRow, pErr)) {
+    const char *zDomain = bxColumnText(pRow, 0, pErr);
+    const BxDomain *pDomain = zDomain ? bxDomainOf(p->bx, zDomain) : 0;
+    if (pDomain == 0 || pDomain->zSize == 0) continue;
+    sqlite3_str_appendf(pSql, " UNION ALL SELECT %Q, rows, bytes FROM (%z)",
+        zDomain, bxCheckMem(bxExpand(pDomain->zSize, p->zDb, 0), pErr));
   }
-  sqlite3_str_appendf(pSql,
-      ", 'retention_sweep' FROM (%s) AS s LEFT JOIN (SELECT 0 AS b WHERE 0",
-      zSize);
-  for (i = 0; i < pRules->n; i++) {
-    char **az = pRules->a[i].az;
-    if (az[RULE_PROBLEM] == 0 && strcmp(az[RULE_DOMAIN], zDomain) == 0) {
-      sqlite3_str_appendf(
-          pSql, " UNION ALL SELECT bytes FROM (%s) WHERE free", az[RULE_ROWS]);
-    }
-  }
-  sqlite3_str_appendall(pSql, ") AS d GROUP BY 1");
+  sqlite3_finalize(pRow);
+  sqlite3_str_appendall(pSql, " UNION ALL SELECT 'user', NULL, NULL");
+  return bxStrFinish(pSql, pErr);
 }
 
 /* retention_report([pages[, now]]): where the bytes of the file are, and what would give
@@ -325,51 +334,42 @@ static void addDomain(sqlite3_str *pSql, const BxStmts *p,
 ** table dbstat of SQLite also counts the pages of each domain; it reads the whole file,
 ** and not every SQLite has it. */
 sqlite3_stmt *bxRetentionReport(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zHasPages[] =
+      "SELECT count(*) FROM pragma_module_list WHERE name = 'dbstat'";
   BxStmts *p = bxDomainSchema(bx, "retention", pErr);
-  sqlite3_str *pSql;
-  sqlite3_stmt *pRow, *pStmt = 0;
+  sqlite3_stmt *pStmt = 0;
   RetentionRules rules;
+  char *zPages = 0, *zSizes;
+  const char *z = p ? p->zDb : 0;
   i64 nPage;
-  char *zSql;
-  int bPages = 0;
   if (p == 0) return 0;
-  if (apArg[0]) bPages = (int)bxInt(apArg[0], "pages", 0, 1, pErr);
-  bxRetentionRead(&rules, p, bxRuleTime(p, apArg[1], 0, pErr), pErr);
-  bPages = bPages &&
-           bxQueryNumber(p,
-               "SELECT count(*) FROM pragma_module_list WHERE name = 'dbstat'",
-               pErr);
-  pSql = sqlite3_str_new(bx->db);
-  sqlite3_str_appendall(
-      pSql, "SELECT 0 AS part, 0 AS rows, 0 AS bytes, 0, 0, 0, 0 WHERE 0");
-  pRow =
-      bxPrepare(p, "SELECT domain FROM main.blackbox_domains ORDER BY 1", pErr);
-  while (bxStep(pRow, pErr)) {
-    const char *zDomain = bxColumnText(pRow, 0, pErr);
-    const BxDomain *pDomain = zDomain ? bxDomainOf(bx, zDomain) : 0;
-    char *zSize = 0;
-    if (pDomain == 0 || pDomain->zSize == 0) continue;
-    zSize = bxCheckMem(bxExpand(pDomain->zSize, p->zDb, 0), pErr);
-    if (zSize) addDomain(pSql, p, &rules, zDomain, zSize, bPages);
-    sqlite3_free(zSize);
+  if (apArg[0] && bxInt(apArg[0], "pages", 0, 1, pErr) &&
+      bxQueryNumber(p, zHasPages, pErr)) {
+    zPages = bxPrintf(pErr, DOMAIN_PAGES, z, z, z, z);
   }
-  sqlite3_finalize(pRow);
-  addDomain(pSql, p, &rules, "user", "SELECT NULL AS rows, NULL AS bytes", 0);
-  bxRetentionFree(&rules);
+  bxRetentionRead(&rules, p, bxRuleTime(p, apArg[1], 0, pErr), pErr);
+  zSizes = domainSizes(p, pErr);
   nPage = bxQueryNumber(p, "PRAGMA main.page_size", pErr);
-  sqlite3_str_appendf(pSql,
-      " UNION ALL VALUES('file', NULL, NULL, NULL, NULL, %lld, NULL),"
-      " ('free', NULL, NULL, NULL, NULL, %lld, %Q),"
-      " ('wal', NULL, NULL, NULL, NULL, %lld,"
-      " 'PRAGMA wal_checkpoint(TRUNCATE)')",
-      nPage * bxQueryNumber(p, "PRAGMA main.page_count", pErr),
-      nPage * bxQueryNumber(p, "PRAGMA main.freelist_count", pErr),
-      bxQueryNumber(p, "PRAGMA main.auto_vacuum", pErr) != 0
-          ? "PRAGMA incremental_vacuum"
-          : "VACUUM",
-      bxWalBytes(bx, p->zDb));
-  zSql = bxStrFinish(pSql, pErr);
-  if (zSql != 0) pStmt = bxPrepareSql(bx->db, zSql, pErr);
-  sqlite3_free(zSql);
+  if (zSizes != 0) {
+    pStmt = bxRetentionRows(&rules, p, pErr, sqlite3_mprintf("WHERE free"),
+        "SELECT d, n, b, coalesce(due, 0), coalesce(size, 0), %s,"
+        " 'retention_sweep' FROM (%s) LEFT JOIN (SELECT domain, count(*) AS "
+        "due,"
+        " sum(bytes) AS size FROM rows GROUP BY domain) ON domain = d"
+        " UNION ALL VALUES('file', NULL, NULL, NULL, NULL, %lld, NULL),"
+        " ('free', NULL, NULL, NULL, NULL, %lld, %Q),"
+        " ('wal', NULL, NULL, NULL, NULL, %lld,"
+        " 'PRAGMA wal_checkpoint(TRUNCATE)')",
+        zPages ? zPages : "NULL", zSizes,
+        nPage * bxQueryNumber(p, "PRAGMA main.page_count", pErr),
+        nPage * bxQueryNumber(p, "PRAGMA main.freelist_count", pErr),
+        bxQueryNumber(p, "PRAGMA main.auto_vacuum", pErr) != 0
+            ? "PRAGMA incremental_vacuum"
+            : "VACUUM",
+        bxWalBytes(bx, p->zDb));
+  }
+  bxRetentionFree(&rules);
+  sqlite3_free(zSizes);
+  sqlite3_free(zPages);
   return pStmt;
 }

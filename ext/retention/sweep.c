@@ -21,89 +21,52 @@ SQLITE_EXTENSION_INIT3
 #define SWEEP_ROWS 1000   /* the default limit */
 #define SWEEP_BATCH 20000 /* rows that are chosen at once */
 
-/* What the sweep has to do with one rule, and has done. */
-typedef struct Share {
-  char *zKeys;      /* of the rows to remove: literals, with commas */
-  i64 nPicked;      /* how many; 0: none */
-  i64 nGone, nByte; /* removed so far */
-  int bStuck;       /* its rows stay: it is not tried again */
-} Share;
-
 typedef struct SweepRun {
   BxStmts *p;
   RetentionRules rules;
-  Share *aShare; /* one for each rule */
-  i64 nLeft;     /* of the limit */
-  int bMore;     /* more rows are due than the limit allows */
+  i64 nLeft; /* of the limit */
+  int bMore; /* more rows are due than the limit allows */
 } SweepRun;
 
-/*---------------------------------------------------------------- choice --*/
-
-/* The rows that go next, as a query: of each rule how many, their keys as a list of
-** literals, and whether there are more. NULL if no rule is left. */
-static sqlite3_stmt *prepareChoice(SweepRun *pRun, i64 nRow, BxErr *pErr) {
-  sqlite3_str *pSql = sqlite3_str_new(pRun->p->bx->db);
-  sqlite3_stmt *pStmt = 0;
-  char *zArms, *zSql;
-  int i;
-  for (i = 0; i < pRun->rules.n; i++) {
-    const RetentionRule *pRule = &pRun->rules.a[i];
-    if (pRun->aShare[i].bStuck) continue;
-    sqlite3_str_appendf(pSql,
-        "%sSELECT * FROM (SELECT %d AS i, k, at + %lld AS due, %Q AS rule"
-        " FROM (%s) WHERE free ORDER BY at, k COLLATE BINARY LIMIT %lld)",
-        sqlite3_str_length(pSql) > 0 ? " UNION ALL " : "", i, pRule->nAge,
-        pRule->az[RULE_RULE], pRule->az[RULE_ROWS], nRow + 1);
-  }
-  zArms = bxStrFinish(pSql, pErr);
-  if (zArms == 0) return 0;
-  zSql = bxPrintf(pErr,
+/* Chooses the rows that go next: of each rule how many, and their keys. What is blocked
+** now is not removed, even if the removal of others ends that: an expired item can be
+** what keeps its session. */
+static void chooseBatch(SweepRun *pRun, BxErr *pErr) {
+  i64 n = pRun->nLeft < SWEEP_BATCH ? pRun->nLeft : SWEEP_BATCH;
+  sqlite3_stmt *pStmt = bxRetentionRows(&pRun->rules, pRun->p, pErr,
+      sqlite3_mprintf("WHERE free AND NOT stuck ORDER BY at, k COLLATE BINARY"
+                      " LIMIT %lld",
+          n + 1),
       "SELECT i, count(*) FILTER (WHERE r <= %lld), group_concat(quote(k))"
       " FILTER (WHERE r <= %lld), max(r) > %lld FROM (SELECT i, k, row_number()"
-      " OVER (ORDER BY due, rule, k COLLATE BINARY) AS r FROM (%s))"
+      " OVER (ORDER BY due, rule, k COLLATE BINARY) AS r FROM rows)"
       " WHERE r <= %lld GROUP BY i",
-      nRow, nRow, nRow, zArms, nRow + 1);
-  if (zSql != 0) pStmt = bxPrepareSql(pRun->p->bx->db, zSql, pErr);
-  sqlite3_free(zSql);
-  sqlite3_free(zArms);
-  return pStmt;
-}
-
-/* Chooses the next rows. What is blocked now is not removed, even if the removal of
-** others ends that: an expired item can be what keeps its session. */
-static void chooseBatch(SweepRun *pRun, BxErr *pErr) {
-  sqlite3_stmt *pStmt = prepareChoice(
-      pRun, pRun->nLeft < SWEEP_BATCH ? pRun->nLeft : SWEEP_BATCH, pErr);
+      n, n, n, n + 1);
   int i;
-  for (i = 0; i < pRun->rules.n; i++) {
-    pRun->aShare[i].nPicked = 0;
-    sqlite3_free(pRun->aShare[i].zKeys);
-    pRun->aShare[i].zKeys = 0;
-  }
+  for (i = 0; i < pRun->rules.n; i++) pRun->rules.a[i].nPicked = 0;
   pRun->bMore = 0;
-  while (pStmt != 0 && bxStep(pStmt, pErr)) {
-    Share *pShare = &pRun->aShare[sqlite3_column_int(pStmt, 0)];
-    pShare->nPicked = sqlite3_column_int64(pStmt, 1);
-    pShare->zKeys = bxColumnCopy(pStmt, 2, pErr);
+  while (bxStep(pStmt, pErr)) {
+    RetentionRule *pRule = &pRun->rules.a[sqlite3_column_int(pStmt, 0)];
+    pRule->nPicked = sqlite3_column_int64(pStmt, 1);
+    sqlite3_free(pRule->az[RULE_KEYS]);
+    pRule->az[RULE_KEYS] = bxColumnCopy(pStmt, 2, pErr);
     pRun->bMore |= sqlite3_column_int(pStmt, 3);
   }
   sqlite3_finalize(pStmt);
 }
-
-/*--------------------------------------------------------------- removal --*/
 
 /* Figures of the chosen rows that exist. */
 typedef struct Figures {
   i64 nRow, nByte, iOldest, iNewest;
 } Figures;
 
-static Figures measure(SweepRun *pRun, int i, BxErr *pErr) {
+static Figures measure(BxStmts *p, const RetentionRule *pRule, BxErr *pErr) {
   Figures figures = {0, 0, 0, 0};
   char *zSql = bxPrintf(pErr,
       "SELECT count(*), sum(bytes), min(at), max(at) FROM (%s) WHERE free AND k"
       " IN (%s)",
-      pRun->rules.a[i].az[RULE_ROWS], pRun->aShare[i].zKeys);
-  sqlite3_stmt *pStmt = zSql ? bxPrepareSql(pRun->p->bx->db, zSql, pErr) : 0;
+      pRule->az[RULE_ROWS], pRule->az[RULE_KEYS]);
+  sqlite3_stmt *pStmt = zSql ? bxPrepareSql(p->bx->db, zSql, pErr) : 0;
   sqlite3_free(zSql);
   if (bxStep(pStmt, pErr)) {
     figures.nRow = sqlite3_column_int64(pStmt, 0);
@@ -116,126 +79,98 @@ static Figures measure(SweepRun *pRun, int i, BxErr *pErr) {
 }
 
 /* Records that a rule was not applied. */
-static void refuseRule(SweepRun *pRun, int i, const char *zWhy, BxErr *pErr) {
-  char **az = pRun->rules.a[i].az;
-  pRun->aShare[i].bStuck = 1;
-  bxLogRefusal(pRun->p, az[RULE_DOMAIN], az[RULE_RULE], zWhy, pErr);
-}
-
-/* Tells the triggers of a domain which rule removes; 0: none any more. */
-static void noteRule(SweepRun *pRun, int i, int bBegin, BxErr *pErr) {
-  const RetentionRule *pRule = &pRun->rules.a[i];
-  if (pRule->zNote == 0) return;
-  bxStmtExec(pRun->p, pRule->zNote, pErr, "t",
-      bBegin ? strchr(pRule->az[RULE_RULE], '.') + 1 : 0);
+static void refuseRule(
+    BxStmts *p, RetentionRule *pRule, const char *zWhy, BxErr *pErr) {
+  pRule->bStuck = 1;
+  bxLogRefusal(p, pRule->az[RULE_DOMAIN], pRule->az[RULE_RULE], zWhy, pErr);
 }
 
 /* Removes the chosen rows of a rule. The receipt for rows of the user's table is
-** written here. */
-static void removeChosen(SweepRun *pRun, int i, BxErr *pErr) {
+** written here; those of a domain are written by triggers, which are told the rule. */
+static void removeChosen(BxStmts *p, RetentionRule *pRule, BxErr *pErr) {
   static const char zReceipt[] =
       "INSERT INTO main.blackbox__log(at, domain, detail, actor, rows, bytes,"
       " oldest, newest, salt)"
       " VALUES(?1, ?2, ?3, 'retention_sweep', ?4, ?5, ?1 - ?6, ?7 - ?6, NULL)";
-  const RetentionRule *pRule = &pRun->rules.a[i];
-  Share *pShare = &pRun->aShare[i];
-  Figures was = measure(pRun, i, pErr), left;
+  char **az = pRule->az, *zSql;
+  Figures was = measure(p, pRule, pErr), left;
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  char *zSql;
   if (pErr->rc != SQLITE_OK || was.nRow == 0) return; /* gone with others */
   zSql = bxPrintf(pErr, "DELETE FROM %s WHERE %s AND %s AND %s IN (%s)",
-      pRule->az[RULE_FROM], pRule->az[RULE_DUE], pRule->az[RULE_FREE],
-      pRule->az[RULE_KEY], pShare->zKeys);
-  pStmt = zSql ? bxPrepareSql(pRun->p->bx->db, zSql, pErr) : 0;
+      az[RULE_FROM], az[RULE_DUE], az[RULE_FREE], az[RULE_KEY], az[RULE_KEYS]);
+  pStmt = zSql ? bxPrepareSql(p->bx->db, zSql, pErr) : 0;
   sqlite3_free(zSql);
-  noteRule(pRun, i, 1, pErr);
+  if (pRule->zNote != 0) {
+    bxStmtExec(p, pRule->zNote, pErr, "t", strchr(az[RULE_RULE], '.') + 1);
+  }
   if (pErr->rc == SQLITE_OK) bxStep(pStmt, &err);
   sqlite3_finalize(pStmt);
-  if (bxErrMayIgnore(pRun->p, &err)) {
-    refuseRule(pRun, i, err.zMsg, pErr);
+  if (bxErrMayIgnore(p, &err)) {
+    refuseRule(p, pRule, err.zMsg, pErr);
     bxErrClear(&err);
   }
   bxErrMove(pErr, &err);
-  noteRule(pRun, i, 0, pErr);
-  left = measure(pRun, i, pErr);
-  pShare->bStuck |= left.nRow > 0; /* a trigger of the user kept them */
+  if (pRule->zNote != 0) bxStmtExec(p, pRule->zNote, pErr, "n");
+  left = measure(p, pRule, pErr);
+  pRule->bStuck |= left.nRow > 0; /* a trigger of the user kept them */
   if (pRule->bOwn && was.nRow > left.nRow) {
-    bxStmtExec(pRun->p, zReceipt, pErr, "ittiiii", bxNow(),
-        pRule->az[RULE_DOMAIN], pRule->az[RULE_RULE], was.nRow - left.nRow,
-        was.nByte - left.nByte, was.iOldest, was.iNewest);
+    bxStmtExec(p, zReceipt, pErr, "ittiiii", bxNow(), az[RULE_DOMAIN],
+        az[RULE_RULE], was.nRow - left.nRow, was.nByte - left.nByte,
+        was.iOldest, was.iNewest);
   }
-  pShare->nGone += was.nRow - left.nRow;
-  pShare->nByte += was.nByte - left.nByte;
+  pRule->nGone += was.nRow - left.nRow;
+  pRule->nByte += was.nByte - left.nByte;
 }
-
-/*-------------------------------------------------------------- the sweep --*/
 
 /* Removes what is chosen, and chooses again as long as there are more rows. */
 static void sweep(SweepRun *pRun, BxErr *pErr) {
-  int i;
-  for (i = 0; i < pRun->rules.n && pErr->rc == SQLITE_OK; i++) {
-    const char *zWhy = pRun->rules.a[i].az[RULE_PROBLEM];
-    if (zWhy != 0) refuseRule(pRun, i, zWhy, pErr);
+  RetentionRule *p, *pEnd = pRun->rules.a + pRun->rules.n;
+  for (p = pRun->rules.a; p < pEnd && pErr->rc == SQLITE_OK; p++) {
+    char *zWhy = p->az[RULE_PROBLEM];
+    if (zWhy != 0) refuseRule(pRun->p, p, zWhy, pErr);
   }
   do {
     chooseBatch(pRun, pErr);
-    for (i = 0; i < pRun->rules.n && pErr->rc == SQLITE_OK; i++) {
-      Share *pShare = &pRun->aShare[i];
-      if (pShare->nPicked == 0) continue;
-      removeChosen(pRun, i, pErr);
-      if (!pShare->bStuck) pRun->nLeft -= pShare->nPicked;
+    for (p = pRun->rules.a; p < pEnd && pErr->rc == SQLITE_OK; p++) {
+      if (p->nPicked == 0) continue;
+      removeChosen(pRun->p, p, pErr);
+      if (!p->bStuck) pRun->nLeft -= p->nPicked;
     }
   } while (pRun->bMore && pRun->nLeft > 0 && pErr->rc == SQLITE_OK);
 }
 
-/* How many rows stay that are due, and why, as a JSON object: {"held":2}. If more are
-** due, nobody has looked at all of them: then NULL. */
-static char *leftRows(SweepRun *pRun, int bMore, BxErr *pErr) {
-  sqlite3_str *pSql = sqlite3_str_new(pRun->p->bx->db);
-  char *zSql, *zLeft = 0;
-  int i;
-  sqlite3_str_appendall(pSql,
-      "SELECT json_group_object(why, n) FROM (SELECT why, count(*) AS n FROM"
-      " (SELECT NULL AS why");
-  for (i = 0; i < pRun->rules.n && !bMore; i++) {
-    const RetentionRule *pRule = &pRun->rules.a[i];
-    if (pRule->az[RULE_PROBLEM] != 0) continue;
-    sqlite3_str_appendf(pSql,
-        " UNION ALL SELECT coalesce(blocked, 'refused') FROM (%s) WHERE NOT"
-        " free%s",
-        pRule->az[RULE_ROWS], pRun->aShare[i].bStuck ? " OR 1" : "");
-  }
-  sqlite3_str_appendall(pSql, ") WHERE why IS NOT NULL GROUP BY why)");
-  zSql = bxStrFinish(pSql, pErr);
-  if (zSql != 0 && !bMore) {
-    sqlite3_stmt *pStmt = bxPrepareSql(pRun->p->bx->db, zSql, pErr);
-    if (bxStep(pStmt, pErr)) zLeft = bxColumnCopy(pStmt, 0, pErr);
-    sqlite3_finalize(pStmt);
-  }
-  sqlite3_free(zSql);
-  return zLeft;
-}
-
-/* {"removed":3,"bytes":120,"byRule":{"payload.age":3},"left":{"held":1},"more":false} */
+/* {"removed":3,"bytes":120,"byRule":{"payload.age":3},"left":{"held":1},"more":false}
+** left: how many rows stay that are due, and why. If more are due, nobody has looked at
+** all of them: then it is null. */
 static void returnSweep(BxCall *p, SweepRun *pRun) {
   sqlite3_str *pBy = sqlite3_str_new(p->bx->db);
   i64 nGone = 0, nByte = 0;
-  char *zByRule, *zLeft;
+  sqlite3_stmt *pLeft = 0;
+  char *zByRule, *zLeft = 0;
   int i, bMore;
   for (i = 0; i < pRun->rules.n; i++) {
-    const Share *pShare = &pRun->aShare[i];
-    const char *zRule = pRun->rules.a[i].az[RULE_RULE];
-    if (pShare->nGone == 0) continue;
+    const RetentionRule *pRule = &pRun->rules.a[i];
+    const char *zRule = pRule->az[RULE_RULE];
+    if (pRule->nGone == 0) continue;
     if (nGone > 0) sqlite3_str_appendchar(pBy, 1, ',');
     bxJsonAppend(pBy, zRule, (int)strlen(zRule));
-    sqlite3_str_appendf(pBy, ":%lld", pShare->nGone);
-    nGone += pShare->nGone;
-    nByte += pShare->nByte;
+    sqlite3_str_appendf(pBy, ":%lld", pRule->nGone);
+    nGone += pRule->nGone;
+    nByte += pRule->nByte;
   }
   zByRule = bxStrFinish(pBy, &p->err);
   bMore = pRun->bMore && nGone > 0;
-  zLeft = leftRows(pRun, bMore, &p->err);
+  if (!bMore) {
+    pLeft = bxRetentionRows(&pRun->rules, pRun->p, &p->err,
+        sqlite3_mprintf("WHERE NOT free OR stuck"),
+        "SELECT json_group_object(why, n) FROM (SELECT coalesce(blocked,"
+        " 'refused') AS why, count(*) AS n FROM rows GROUP BY why)");
+  }
+  if (pLeft != 0 && bxStep(pLeft, &p->err)) {
+    zLeft = bxColumnCopy(pLeft, 0, &p->err);
+  }
+  sqlite3_finalize(pLeft);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(
         p, sqlite3_mprintf("{\"removed\":%lld,\"bytes\":%lld,\"byRule\":{%s},"
@@ -256,9 +191,8 @@ void bxRetentionStored(BxStmts *p, i64 nLimit, BxErr *pErr) {
 }
 
 void bxRetentionSweep(BxCall *p) {
-  SweepRun run = {0, {0, 0, 0}, 0, SWEEP_ROWS, 0};
+  SweepRun run = {0, {0, 0, 0}, SWEEP_ROWS, 0};
   i64 iNow, nLimit;
-  int i;
   run.p = bxDomainSchema(p->bx, "retention", &p->err);
   if (run.p == 0) return;
   bxLogBegin(run.p, &p->err);
@@ -268,17 +202,12 @@ void bxRetentionSweep(BxCall *p) {
   nLimit = run.nLeft;
   iNow = bxRuleTime(run.p, bxArg(p, 1), 1, &p->err);
   bxRetentionRead(&run.rules, run.p, iNow, &p->err);
-  run.aShare = bxZalloc(sizeof(Share) * (size_t)(run.rules.n + 1), &p->err);
   if (p->err.rc == SQLITE_OK) sweep(&run, &p->err);
   /* (A row inside a transaction could not be rolled back.) */
   if (p->pCtx != 0 || sqlite3_get_autocommit(p->bx->db)) {
     bxRetentionStored(run.p, nLimit, &p->err);
   }
   if (p->err.rc == SQLITE_OK) returnSweep(p, &run);
-  for (i = 0; run.aShare != 0 && i < run.rules.n; i++) {
-    sqlite3_free(run.aShare[i].zKeys);
-  }
-  sqlite3_free(run.aShare);
   bxRetentionFree(&run.rules);
 }
 
