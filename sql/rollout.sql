@@ -58,8 +58,6 @@ SELECT id, created, updated, expires_at, status, last_sequence + 1 AS item_count
   user_sequence IS NOT NULL AS has_user_event, turns, bytes, title, source, cwd, originator, cli_version,
   model_provider, forked_from, first_user_message, coalesce(format, 'codex') AS format, source_id, parent,
   agent, model, branch,
-  (SELECT payload ->> 'instructions' FROM rollout__data
-    WHERE id = no << 32 AND (json_valid(payload) OR json_valid(payload || ' '))) AS instructions,
   (SELECT payload FROM rollout__data WHERE id = no << 32) AS session_meta
 FROM rollout__heads LEFT JOIN rollout__about USING (no);
 
@@ -72,12 +70,11 @@ BEGIN
     WHEN coalesce(NEW.updated, NEW.item_count, NEW.last_sequence, NEW.has_user_event, NEW.turns, NEW.bytes,
       NEW.source, NEW.cwd, NEW.originator, NEW.cli_version, NEW.model_provider, NEW.forked_from,
       NEW.first_user_message, NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model, NEW.branch) IS NOT NULL
-    THEN RAISE(ABORT, 'ReadOnlyError: give id, created, expires_at, status, title, instructions and session_meta; the rest is computed')
+    THEN RAISE(ABORT, 'ReadOnlyError: give id, created, expires_at, status, title and session_meta; the rest is computed')
     WHEN CASE WHEN NEW.session_meta IS NULL THEN 0
       WHEN NOT (json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')) THEN 1
-      ELSE json_type(NEW.session_meta) <> 'object' OR lower(NEW.session_meta ->> 'id') <> lower(NEW.id)
-        OR NEW.session_meta ->> 'instructions' <> NEW.instructions END
-    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, in which id and instructions are those of the columns') END;
+      ELSE json_type(NEW.session_meta) <> 'object' OR lower(NEW.session_meta ->> 'id') <> lower(NEW.id) END
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, in which id is that of the column') END;
   INSERT INTO rollout__heads(id, created, expires_at, title, named, status)
   SELECT n.id, at,
     iif(NEW.expires_at IS NULL, at + 86400000 * (SELECT value FROM blackbox_settings WHERE name = 'rollout.ttl_days'),
@@ -87,11 +84,9 @@ BEGIN
   FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'), '') AS id, coalesce(NEW.created,
     CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)) AS at LIMIT 1) AS n;
   INSERT INTO rollout__data(id, timestamp, type, payload)
-  SELECT no << 32, created, 'session_meta', iif(meta ->> 'id' IS NULL OR meta ->> 'timestamp' IS NULL
-      OR NEW.instructions IS NOT NULL AND meta ->> 'instructions' IS NULL,
+  SELECT no << 32, created, 'session_meta', iif(meta ->> 'id' IS NULL OR meta ->> 'timestamp' IS NULL,
     json_set(meta, '$.id', id, '$.timestamp',
-      coalesce(meta ->> 'timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0, 'unixepoch')),
-      iif(NEW.instructions IS NULL, '$.id', '$.instructions'), coalesce(NEW.instructions, id)), meta)
+      coalesce(meta ->> 'timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0, 'unixepoch'))), meta)
   FROM (SELECT no, id, created, coalesce(NEW.session_meta,
       '{"id":null,"timestamp":null,"cwd":"","originator":"blackbox","cli_version":"1.0.0","instructions":null}') AS meta
     FROM rollout__heads WHERE changes() = 1 AND no = last_insert_rowid());
@@ -100,16 +95,9 @@ BEGIN
   WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
 END;
 
-CREATE TRIGGER IF NOT EXISTS main.rollouts_computed
-INSTEAD OF UPDATE OF id, created, updated, item_count, last_sequence, has_user_event, turns, bytes, source, cwd,
-  originator, cli_version, model_provider, forked_from, instructions, first_user_message, format, source_id,
-  parent, agent, model, branch ON rollouts
-BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed');
-END;
-
+-- SQLite itself refuses an UPDATE of the other columns, as the view has no trigger for it.
 CREATE TRIGGER IF NOT EXISTS main.rollouts_update
-INSTEAD OF UPDATE ON rollouts
+INSTEAD OF UPDATE OF status, expires_at, title, session_meta ON rollouts
 BEGIN
   UPDATE rollout__heads
   SET status = NEW.status, expires_at = nullif(NEW.expires_at, 'permanent'), title = NEW.title,
@@ -134,22 +122,27 @@ SELECT h.id AS rollout, d.id & 4294967295 AS sequence, timestamp, type, payload
 FROM rollout__heads AS h CROSS JOIN rollout__segments AS s ON rollout = no
 CROSS JOIN rollout__data AS d NOT INDEXED ON d.id BETWEEN (owner << 32) + first AND (owner << 32) + last;
 
--- Past the policy: an item of rollout_log that is x''.
+-- Past the policy: an item of rollout_log whose id is a blob.
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_insert
 INSTEAD OF INSERT ON rollout_items
 BEGIN
   SELECT RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it')
   FROM rollout__heads WHERE id = lower(NEW.rollout) AND NEW.sequence <> last_sequence + 1;
-  INSERT INTO rollout_log(rollout_id, item, type, payload, timestamp)
-  VALUES (NEW.rollout, x'', NEW.type, NEW.payload, NEW.timestamp);
+  INSERT INTO rollout_log VALUES (CAST(NEW.rollout AS BLOB), NEW.type, NEW.payload, NEW.timestamp);
 END;
 
+-- A payload can be redacted or repaired, but its kind must stay the same.
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_update
 INSTEAD OF UPDATE ON rollout_items
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed')
-  WHERE (NEW.rollout, NEW.sequence, NEW.timestamp, NEW.type)
-    IS NOT (OLD.rollout, OLD.sequence, OLD.timestamp, OLD.type);
+  SELECT CASE
+    WHEN (NEW.rollout, NEW.sequence, NEW.timestamp, NEW.type) IS NOT (OLD.rollout, OLD.sequence, OLD.timestamp, OLD.type)
+    THEN RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed')
+    WHEN (SELECT count(DISTINCT json_extract(p, '$.type', '$.role', '$.num_turns', '$.numTurns')
+        || coalesce(json_type(p, '$.replacement_history'), json_type(p, '$.replacementHistory'), ''))
+      FROM (SELECT NEW.payload AS p UNION ALL SELECT coalesce(OLD.payload, '{}'))
+      WHERE json_valid(p) OR json_valid(p || ' ')) > 1
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role; a rollback must have the same number of turns, and a compaction must keep its replacement history, an array (redact its elements)') END;
   UPDATE rollout__data SET payload = NEW.payload, changed = 1
   WHERE id = (SELECT (owner << 32) + OLD.sequence FROM rollout__heads AS h JOIN rollout__segments ON rollout = no
     WHERE h.id = OLD.rollout AND OLD.sequence BETWEEN first AND last);
@@ -159,9 +152,7 @@ BEGIN
 END;
 
 CREATE VIEW IF NOT EXISTS main.rollout_log AS
-SELECT rollout AS rollout_id,
-  '{"type":' || json_quote(type) || coalesce(',"payload":' || payload, '') || '}' AS item, type, payload, timestamp
-FROM rollout_items;
+SELECT rollout AS rollout_id, type, payload, timestamp FROM rollout_items;
 
 -- The one way in which plain SQL writes an item. The timestamp is also the time at which
 -- the expiry of the conversation is tested. The item is counted after it was stored: OR
@@ -173,10 +164,9 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
   SELECT CASE
-    WHEN NEW.item <> x'' OR typeof(NEW.type) <> 'text' OR NEW.type = '' OR instr(NEW.type, char(0))
-      OR CASE typeof(NEW.payload) WHEN 'null' THEN 0 WHEN 'text'
-         THEN NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')) ELSE 1 END
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: give a type of 1 to 100 bytes without NUL, and a payload, which must be well-formed JSON, not nested too deeply')
+    WHEN instr(NEW.type, char(0)) OR CASE typeof(NEW.payload) WHEN 'null' THEN 0 WHEN 'text'
+      THEN NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')) ELSE 1 END
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type has no NUL, and the payload must be well-formed JSON, not nested too deeply')
     WHEN expires_at < coalesce(NEW.timestamp + 0, (julianday('now') - 2440587.5) * 86400000.0)
     THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     WHEN last_sequence >= 4294967295
@@ -189,7 +179,7 @@ BEGIN
       CASE WHEN NEW.payload IS NULL THEN '' WHEN json_type(NEW.payload, '$.type') = 'text'
         THEN nullif(lower(replace(NEW.payload ->> 'type', '_', '')), '') END AS p
     FROM rollout__heads WHERE id = lower(NEW.rollout_id) LIMIT 1)
-  WHERE NEW.item IS x'' OR (
+  WHERE NEW.rollout_id >= x'' OR (
     SELECT coalesce(max(CASE WHEN (item_key = t OR item_key = '*') AND (payload_key = p OR payload_key = '*' AND p IS NOT '')
       THEN 4 * (item_key <> '*') + 2 * (payload_key <> '*') + keep END) & 1, count(*) = 0)
     FROM rollout_policy WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings WHERE name = 'rollout.policy'));
@@ -198,19 +188,16 @@ BEGIN
     bytes = bytes + coalesce(length(CAST(NEW.payload AS BLOB)), 0),
     updated = max(updated, (SELECT timestamp FROM rollout__data WHERE id = last_insert_rowid())),
     (user_sequence, title) = (
-      SELECT coalesce(user_sequence, iif(CASE kind WHEN 'eventmsg/usermessage' THEN 1 WHEN 'eventmsg/threadgoalupdated' THEN 1
-          WHEN 'responseitem/message' THEN lower(NEW.payload ->> 'role') = 'user' END, last_sequence + 1, NULL)),
-        iif(named OR kind <> 'eventmsg/threadnameupdated', title,
-          coalesce(nullif(coalesce(NEW.payload ->> 'thread_name', NEW.payload ->> 'threadName'), ''), title))
-      FROM (SELECT lower(replace(NEW.type || '/' || coalesce(NEW.payload ->> 'type', 'message'), '_', '')) AS kind LIMIT 1))
+      SELECT coalesce(user_sequence, iif(instr(',eventmsg/usermessage,eventmsg/threadgoalupdated,responseitem/messageuser,', ',' || kind || ','), last_sequence + 1, NULL)),
+        coalesce(iif(kind = 'eventmsg/threadnameupdated' AND NOT named, nullif(NEW.payload ->> 'thread_name', ''), NULL), title)
+      FROM (SELECT lower(replace(NEW.type || '/' || coalesce(NEW.payload ->> 'type', 'message') || coalesce(NEW.payload ->> 'role', ''), '_', '')) AS kind LIMIT 1))
   WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
   INSERT INTO rollout_drops
   SELECT CASE WHEN no IS NULL
     THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
-    WHEN NEW.item IS x''
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a timestamp is whole milliseconds, a type has 1 to 100 bytes, and a payload is JSON text')
-    ELSE no END, substr(NEW.type, 1, 100),
-    iif(json_type(NEW.payload, '$.type') = 'text', substr(NEW.payload ->> 'type', 1, 100), ''),
+    WHEN NEW.rollout_id >= x''
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a timestamp is whole milliseconds, a type has 1 to 100 bytes')
+    ELSE no END, substr(NEW.type, 1, 100), iif(json_type(NEW.payload, '$.type') = 'text', substr(NEW.payload ->> 'type', 1, 100), ''),
     1, coalesce(length(CAST(NEW.payload AS BLOB)), 0)
   FROM (SELECT (SELECT no FROM rollout__heads WHERE id = lower(NEW.rollout_id)) AS no WHERE changes() = 0 LIMIT 1)
   WHERE 1

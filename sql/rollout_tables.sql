@@ -153,8 +153,8 @@ CREATE TABLE IF NOT EXISTS main.rollout__data(
     AND (payload IS NULL OR payload < x'' AND length(CAST(payload AS BLOB)) <= 67108864))
 );
 
--- A payload can be redacted or repaired, but its kind must stay the same. What was read
--- from it goes: the next call of the module that writes reads it again.
+-- What was read from a payload that is changed goes: the next call of the module that
+-- writes reads it again. What may be changed, rollout_items_update says.
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_update
 AFTER UPDATE OF payload ON rollout__data
 BEGIN
@@ -167,15 +167,8 @@ BEGIN
     WHEN NEW.payload IS NULL OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
     WHEN NEW.id & 4294967295 = 0 AND (json_type(NEW.payload) <> 'object'
-      OR iif(was, NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id', 0))
-    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id')
-    WHEN NOT was OR (SELECT rule FROM rollout__act) IS 'erase' THEN NULL
-    WHEN (NEW.payload ->> 'type', NEW.payload ->> 'role', coalesce(NEW.payload ->> 'num_turns', NEW.payload ->> 'numTurns'),
-      coalesce(json_type(NEW.payload, '$.replacement_history'), json_type(NEW.payload, '$.replacementHistory')))
-      IS NOT (OLD.payload ->> 'type', OLD.payload ->> 'role', coalesce(OLD.payload ->> 'num_turns', OLD.payload ->> 'numTurns'),
-      coalesce(json_type(OLD.payload, '$.replacement_history'), json_type(OLD.payload, '$.replacementHistory')))
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role; a rollback must have the same number of turns, and a compaction must keep its replacement history, an array (redact its elements)') END
-  FROM (SELECT OLD.payload IS NULL OR json_valid(OLD.payload) OR json_valid(OLD.payload || ' ') AS was);
+      OR CASE WHEN json_valid(OLD.payload) THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END)
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id') END;
   UPDATE rollout__heads
   SET behind = coalesce(behind, last_sequence + 1),
     bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB)) - coalesce(length(CAST(OLD.payload AS BLOB)), 0)),

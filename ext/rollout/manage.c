@@ -28,8 +28,7 @@ const BxRecords bxRolloutRecords[] = {
         "t.payload, t.type, t.before, t.after",
         "coalesce(length(CAST(t.payload AS BLOB)), 0)"
         " + coalesce(length(t.before), 0) + coalesce(length(t.after), 0)",
-        SHOWN_BY("t.id"), 0, 0, "UPDATE main.rollout__act SET rule = 'erase'",
-        "UPDATE main.rollout__act SET rule = NULL", 0,
+        SHOWN_BY("t.id"), 0, 0, 0, 0, 0,
         "changed = iif(instr(payload, ?1), 1, changed),"
         " payload = replace(payload, ?1, ?2),"
         " before = CAST(replace(CAST(before AS TEXT), ?1, ?2) AS BLOB),"
@@ -83,11 +82,31 @@ static i64 readTtl(sqlite3_value *pVal, i64 iNow, BxErr *pErr) {
 }
 
 static const char zCreate[] =
-    "INSERT INTO main.rollouts(id, created, expires_at, instructions, "
-    "session_meta) VALUES (?1, ?2, ?3, ?4, ?5)";
+    "INSERT INTO main.rollouts(id, created, expires_at, session_meta) "
+    "VALUES (?1, ?2, ?3, ?4)";
 
 static const char zMetaId[] =
     "SELECT CASE WHEN " BX_JSON_VALID("?1") " THEN ?1 ->> '$.id' END";
+
+/* A session_meta with instructions, to sqlite3_free(): the one that is given, or a new
+** one. The view refuses what is no object. */
+static char *instruct(
+    BxStmts *p, const char *zMeta, const char *zInstructions, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT CASE WHEN ?1 IS NULL THEN json_object('id', NULL, 'timestamp', "
+      "NULL, 'cwd', '', 'originator', 'blackbox', 'cli_version', '1.0.0', "
+      "'instructions', ?2) WHEN NOT " BX_JSON_VALID("?1") " THEN ?1 "
+      "WHEN ?1 ->> '$.instructions' IS NULL "
+      "THEN json_set(?1, '$.instructions', ?2) "
+      "WHEN ?1 ->> '$.instructions' = ?2 THEN ?1 END";
+  char *z = bxQueryText(p, zSql, pErr, "tt", zMeta, zInstructions);
+  if (z == 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "InvalidSessionMetaError: Invalid session meta: it has other "
+        "instructions than the argument");
+  }
+  return z;
+}
 
 /* The id of a session_meta, or a new one. */
 static void findId(BxStmts *p, const char *zMeta, char zId[37], BxErr *pErr) {
@@ -107,6 +126,7 @@ void bxRolloutCreate(BxCall *p) {
   RolloutHead head;
   sqlite3_value *pTtl = bxArg(p, 2);
   const char *zInstructions, *zMeta;
+  char *zOwned = 0;
   sqlite3_stmt *pStmt;
   BxStmts *pHome;
   i64 iNow, iExpire = 0;
@@ -122,14 +142,18 @@ void bxRolloutCreate(BxCall *p) {
   if (bxRolloutFind(pHome, 1, zId, &head, &p->err)) {
     bxRolloutExists(zId, &p->err);
   }
+  if (zInstructions != 0) {
+    zMeta = zOwned = instruct(pHome, zMeta, zInstructions, &p->err);
+  }
   pStmt = bxStmt(pHome, zCreate, &p->err);
-  bxBind(pStmt, &p->err, "tintt", zId, iNow, zInstructions, zMeta);
+  bxBind(pStmt, &p->err, "tint", zId, iNow, zMeta);
   if (iExpire == PERMANENT) {
     bxBind(pStmt, &p->err, "--t", "permanent");
   } else if (pTtl != 0) {
     bxBind(pStmt, &p->err, "--i", iExpire);
   }
   bxStmtRun(pStmt, &p->err);
+  sqlite3_free(zOwned);
   bxRolloutCatchUp(pHome, 0, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zId));

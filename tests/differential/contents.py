@@ -27,7 +27,7 @@ TABLES = {
     "rollouts": "id, created, updated, expires_at, status, item_count, last_sequence, "
                 "has_user_event, turns, bytes, title, source, cwd, originator, cli_version, "
                 "model_provider, forked_from, first_user_message, format, source_id, parent, "
-                "agent, model, branch, instructions, session_meta",
+                "agent, model, branch, session_meta",
     "rollout_items": "rollout, sequence, timestamp, type, payload",
     "rollout_drops": "item_type, payload_type, items, bytes",
     "rollout_texts": "role, source, text",

@@ -243,6 +243,10 @@ DIFFERENCES = [
         r"None, None, None, None, None, None, 'codex'",
         "what follows from the session_meta of plain SQL is derived by the next call that writes"),
     Difference(
+        r"^UPDATE rollouts SET turns = ", r"SQLITE_CONSTRAINT_TRIGGER: ReadOnlyError: |^0 changes$",
+        r"SQLITE_ERROR: cannot modify rollouts because it is a view$",
+        "without a trigger SQLite itself refuses"),
+    Difference(
         r"^DELETE FROM rollout_items\b", r"(SQLITE_CONSTRAINT_TRIGGER: AppendOnlyError: |^0 changes$)",
         r"SQLITE_ERROR: cannot modify rollout_items because it is a view$",
         "SQLite refuses it itself"),
@@ -408,6 +412,12 @@ TRANSLATIONS = [
         r"INTO rollout_log\(rollout_id, item((, timestamp)?)\) VALUES \(\?, \?(, \?)?\)",
         r"INTO rollout_log(rollout_id, type, payload\1) SELECT ?1, ?2 ->> 'type', "
         r"?2 -> 'payload'\3", "an item is written as type and payload"),
+    Translation(
+        r"INTO rollouts\(id, created, expires_at, title, instructions\) VALUES\(.*\)",
+        "INTO rollouts(id, created, expires_at, title, session_meta) SELECT ?1, ?2, ?3, ?4, "
+        "CASE WHEN ?5 IS NOT NULL THEN json_object('id', NULL, 'timestamp', NULL, 'cwd', '', "
+        "'originator', 'blackbox', 'cli_version', '1.0.0', 'instructions', ?5) END",
+        "the instructions are in the session_meta"),
     Translation(
         r"FROM rollout_readings", "FROM (SELECT *, kind AS fact FROM blackbox_places "
         "WHERE type <> '' AND kind NOT IN ('usage', 'line', 'start'))", "one table of formats"),

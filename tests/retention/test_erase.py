@@ -367,10 +367,8 @@ def test_the_type_of_an_item_loses_the_text(full, type, payload):
     full.execute("UPDATE rollout__data SET type = ? WHERE id = (SELECT max(id) FROM "
                  "rollout__data)", (type,))
     by = json.dumps(payload)
-    full.execute("UPDATE rollout__act SET rule = 'erase'")
     full.execute("UPDATE rollout__data SET payload = ? WHERE id = (SELECT max(id) FROM "
                  "rollout__data)", (by,))
-    full.execute("UPDATE rollout__act SET rule = NULL")
     assert parts(erase(full, "text", CANARY))["rollout_items"] == 1
     assert where(full, CANARY) == []
     assert one(full, "SELECT count(*) FROM rollout_items") == 4

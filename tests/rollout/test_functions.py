@@ -222,7 +222,7 @@ def test_instructions_are_given_once(db):
         one(db, "SELECT rollout_create(?, 'a', NULL, '{\"instructions\":\"b\"}')", ID)
     one(db, "SELECT rollout_create(?, 'a', NULL, '{\"instructions\":\"a\"}')", ID)
     one(db, "SELECT rollout_create(?, 'a', NULL, '{\"instructions\":null}')", OTHER)
-    assert rows(db, "SELECT instructions FROM rollouts") == [("a",), ("a",)]
+    assert rows(db, "SELECT session_meta ->> 'instructions' FROM rollouts") == [("a",), ("a",)]
 
 
 def test_invalid_utf8_and_nul_are_refused(db):

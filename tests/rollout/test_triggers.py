@@ -84,7 +84,7 @@ def test_a_rollback_cannot_change_its_number_of_turns(db):
     for payload in event("thread_rolled_back", num_turns=2), event("thread_rolled_back"):
         with pytest.raises(sqlite3.IntegrityError, match="the same number of turns"):
             db.execute(change, (json.dumps(payload["payload"]),))
-    db.execute(change, ('{"type":"thread_rolled_back","numTurns":1,"why":"redacted"}',))
+    db.execute(change, ('{"type":"thread_rolled_back","num_turns":1,"why":"redacted"}',))
     assert one(db, "SELECT turns FROM rollouts") == 1
     well(db)
 
