@@ -95,7 +95,14 @@ BEGIN
   WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
 END;
 
--- SQLite itself refuses an UPDATE of the other columns, as the view has no trigger for it.
+CREATE TRIGGER IF NOT EXISTS main.rollouts_computed
+INSTEAD OF UPDATE OF id, created, updated, item_count, last_sequence, has_user_event, turns, bytes, source, cwd,
+  originator, cli_version, model_provider, forked_from, first_user_message, format, source_id, parent, agent, model,
+  branch ON rollouts
+BEGIN
+  SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed');
+END;
+
 CREATE TRIGGER IF NOT EXISTS main.rollouts_update
 INSTEAD OF UPDATE OF status, expires_at, title, session_meta ON rollouts
 BEGIN

@@ -243,10 +243,6 @@ DIFFERENCES = [
         r"None, None, None, None, None, None, 'codex'",
         "what follows from the session_meta of plain SQL is derived by the next call that writes"),
     Difference(
-        r"^UPDATE rollouts SET turns = ", r"SQLITE_CONSTRAINT_TRIGGER: ReadOnlyError: |^0 changes$",
-        r"SQLITE_ERROR: cannot modify rollouts because it is a view$",
-        "without a trigger SQLite itself refuses"),
-    Difference(
         r"^DELETE FROM rollout_items\b", r"(SQLITE_CONSTRAINT_TRIGGER: AppendOnlyError: |^0 changes$)",
         r"SQLITE_ERROR: cannot modify rollout_items because it is a view$",
         "SQLite refuses it itself"),
