@@ -63,12 +63,6 @@ export function withoutWaiting(db, act) {
   }
 }
 
-/** Whether an error says that another has the lock, or that the host is reading rows one by one. */
-export function isBusy(error) {
-  const { code, errcode, message } = error; // of better-sqlite3; of node:sqlite
-  return /^SQLITE_BUSY/.test(code) || (errcode & 255) === 5 || /busy executing a query/.test(message);
-}
-
 /** Runs an act whose error must not reach the caller: what goes wrong, with the error, is told. */
 export function told(onError, what, act) {
   try {

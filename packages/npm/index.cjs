@@ -24,5 +24,11 @@ function load(db) {
   return db;
 }
 
+/** Opens a file as a flight recorder: see recorder.js. */
+function open(path, options) {
+  return require("./recorder.js").open(path, options);
+}
+
 exports.getLoadablePath = getLoadablePath;
 exports.load = load;
+exports.open = open;

@@ -27,7 +27,7 @@ export class AgentStoppedError extends Error {
   }
 }
 
-/** Throws AgentStoppedError if the agent is stopped. ring: as in recordFetch(). */
+/** Throws AgentStoppedError if the agent is stopped. ring: its name, or "schema.ring". */
 export function throwIfStopped(db, agent, { ring = "ring", onError = warn } = {}) {
   const schema = /^"?temp"?\./i.test(ring) || !ring.includes(".") ? "" : `${quoted(ring.split(".")[0])}.`;
   const sql = `SELECT stopped_at, stopped_by FROM ${schema}payload_agents WHERE agent_id = ? AND stopped_at NOT NULL`;

@@ -408,7 +408,7 @@ def test_what_was_moved_from_a_queue_twice_is_there_once(blackbox, db, path, mad
     left = sqlite3.connect(f"{path}-spill-1-old.db")
     left.execute(f"CREATE TABLE queue(n INTEGER PRIMARY KEY, adopted, bytes, "
                  f"{blackbox.spill.Queue.COLUMNS})")
-    left.executemany("INSERT INTO queue VALUES(?, 0, 1, ?, ?, ?, ?, ?, 1, NULL)", [
+    left.executemany("INSERT INTO queue VALUES(?, 0, 1, ?, ?, ?, ?, ?, 1, NULL, 'ring')", [
         (1, None, agent, event, "q", None), (2, "complete", agent, event, None, "a"),
         (3, None, agent, "new", "q2", None), (4, "complete", agent, "new", None, "a2")])
     left.commit()
@@ -451,6 +451,52 @@ def test_a_queue_that_is_damaged_is_told_and_the_rest_goes_on(db, path, made):
     recorder.begin("2")
     db.execute("COMMIT")
     assert recorder.flush(5) and rows(db, "SELECT request_body FROM ring") == [("2",)]
+
+
+def test_the_response_of_a_call_that_was_killed_completes_its_request(
+        package, blackbox, db, path, made):
+    """Its request is in the ring with what meta says, or is evidence already."""
+    recorder = made(on_stop="record")
+    for body in ("one", "two"):
+        recorder.begin(body, {"method": "POST"})
+    assert recorder.flush(5)
+    left = blackbox.spill._exclusive(_touch(f"{path}-spill-1-old.db"))
+    for n, (event, body) in enumerate(rows(db, "SELECT event_id, request_body FROM ring"), 1):
+        left.execute("INSERT INTO queue VALUES(?, 0, 1, 'complete', 'support', ?, NULL, ?, 1, ?, "
+                     "'ring')", (n, event, f"answer to {body}", '{"duration_ms": 5}'))
+    left.close()
+    db.execute("SELECT payload_kill_switch('ring', 'support', 'k')")
+    assert made().flush(5)
+    assert rows(db, "SELECT request_body, response_body FROM event_payloads ORDER BY 1") \
+        == [("one", "answer to one"), ("two", "answer to two")]
+
+
+def _touch(name):
+    open(name, "x").close()
+    return name
+
+
+def test_a_queue_goes_into_the_ring_that_it_was_for(blackbox, db, path, made):
+    db.execute("CREATE VIRTUAL TABLE other USING payload_ring")
+    left = blackbox.spill._exclusive(_touch(f"{path}-spill-1-old.db"))
+    left.execute("INSERT INTO queue VALUES(1, 0, 1, NULL, 'a', 'e', 'q', NULL, 1, NULL, 'other')")
+    left.close()
+    recorder = made()
+    assert recorder.flush(5) and recorder.errors == []
+    assert rows(db, "SELECT request_body FROM other") == [("q",)]
+    assert one(db, "SELECT count(*) FROM ring") == 0
+
+
+def test_a_queue_that_cannot_be_read_is_told_and_stays(path, db, made):
+    damaged = path.with_name(path.name + "-spill-1-damaged.db")
+    damaged.write_text("this is no database, and long enough to be looked at " * 100)
+    recorder = made()
+    assert recorder.flush(5)
+    recorder.begin("q").end("a")
+    assert recorder.flush(5) and one(db, "SELECT count(*) FROM ring") == 1
+    assert recorder.errors == [f"exchanges wait: what is in {damaged} cannot be read: "
+                               "file is not a database"]
+    assert damaged.exists()
 
 
 # ------------------------------------------------------------------- two lines
@@ -545,9 +591,10 @@ def test_two_lines_record_a_client(blackbox, path, server):
     requests = pytest.importorskip("requests")
     with blackbox.open(path) as db:
         session = requests.Session()
+        db.record(session, agent="nobody")  # the next takes its place
         recorder = db.record(session, agent="support")
         session.post(f"http://127.0.0.1:{server.server_port}/v1?key=secret", data="q")
         assert recorder.close(5)
-        assert one(db, "SELECT count(*) FROM ring WHERE response_body LIKE '%get_order%'"
-                   " AND meta NOT LIKE '%secret%'") == 1
+        assert rows(db, "SELECT agent_id FROM ring WHERE response_body LIKE '%get_order%'"
+                    " AND meta NOT LIKE '%secret%'") == [("support",)]
     db.close()

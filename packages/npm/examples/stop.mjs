@@ -1,14 +1,10 @@
 // An agent that a person stops, in another process: what it would send is not sent.
-import Database from "better-sqlite3";
-import { load } from "sqlite-blackbox";
-import { AgentStoppedError, recordFetch } from "sqlite-blackbox/fetch";
+import { AgentStoppedError, open } from "sqlite-blackbox";
 
-const db = load(new Database("flight.db"));
-db.exec("CREATE VIRTUAL TABLE IF NOT EXISTS ring USING payload_ring(window=50)");
-
-let sent = 0; // in your program, leave fetch out
+const db = open("flight.db");
+let sent = 0; // in your program, record fetch or a client
 const answer = async () => (sent++, new Response('{"answer":"It is on its way."}'));
-const recorded = recordFetch(db, { agent: "support", fetch: answer });
+const recorded = db.record(answer, { agent: "support" });
 const ask = () => recorded("https://model.example/v1", { method: "POST", body: "{}" });
 
 await (await ask()).text();
@@ -22,4 +18,5 @@ try {
 
 say.run("start", "the tool is mended");
 await (await ask()).text();
+await db.recorder.flush();
 console.log(sent, db.prepare("SELECT count(*) AS n FROM ring").get().n); // 2 2

@@ -27,13 +27,20 @@ def _watch_httpx(client, recorder):
     from blackbox import httpx as recording
     kind = (recording.AsyncRecordingTransport if isinstance(client, httpx.AsyncClient)
             else recording.RecordingTransport)
-    client._transport = kind(recorder, client._transport)
+    client._transport = kind(recorder, _unwatched(client._transport, kind))
     for pattern, transport in getattr(client, "_mounts", {}).items():  # of proxies
         if transport is not None:
-            client._mounts[pattern] = kind(recorder, transport)
+            client._mounts[pattern] = kind(recorder, _unwatched(transport, kind))
 
 
 def _watch_requests(session, recorder):
     from blackbox.requests import RecordingAdapter
     for prefix, adapter in list(session.adapters.items()):
+        if isinstance(adapter, RecordingAdapter):
+            adapter = adapter._adapter
         session.mount(prefix, RecordingAdapter(recorder, adapter))
+
+
+def _unwatched(transport, kind):
+    """A client that is recorded already is recorded by the new recorder instead."""
+    return transport._transport if isinstance(transport, kind) else transport

@@ -62,7 +62,9 @@ class _SyncStream(_Stream, httpx.SyncByteStream):
             for chunk in self._stream:
                 self._chunks.append(chunk)
                 yield chunk
-        except Exception as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # also that a task was cancelled
             self._finish(error)
             raise
         finally:
@@ -79,7 +81,9 @@ class _AsyncStream(_Stream, httpx.AsyncByteStream):
             async for chunk in self._stream:
                 self._chunks.append(chunk)
                 yield chunk
-        except Exception as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # also that a task was cancelled
             self._finish(error)
             raise
         finally:

@@ -30,7 +30,6 @@ import asyncio
 import atexit
 import collections
 import concurrent.futures
-import contextlib
 import logging
 import os
 import pathlib
@@ -42,7 +41,7 @@ import weakref
 
 import blackbox
 from blackbox.call import AgentStoppedError, Call
-from blackbox.spill import Queue
+from blackbox.spill import Queue, Taken
 
 __all__ = ["AgentStoppedError", "Recorder"]
 
@@ -51,7 +50,7 @@ AGAIN_S = 0.02  # between two attempts to write
 TELL_S = 5.0  # after which it is told that exchanges wait
 EXIT_S = 5.0
 PASSES = re.compile("database is locked|unable to open database file|"
-                    "database or disk is full|disk I/O error")
+                    "database or disk is full|disk I/O error|readonly database|locking protocol")
 STOPPED = ("SELECT stopped_at, stopped_by FROM payload_agents "
            "WHERE agent_id = ? AND stopped_at NOT NULL")
 
@@ -72,11 +71,7 @@ class Recorder:
         self._agent = agent
         self._on_error = on_error
         self._asks = on_stop == "raise"
-        name = ".".join('"' + part.replace('"', '""') + '"' for part in ring.split("."))
-        self._insert = (f"INSERT INTO {name}(ring, agent_id, event_id, request_body, "
-                        "response_body, timestamp, meta) VALUES(?, ?, ?, ?, ?, ?, ?)")
-        self._find = (f"SELECT response_body IS NULL AND meta IS NULL FROM {name} "
-                      "WHERE agent_id = ? AND event_id = ?")
+        self._ring = ring
         self._begin()
         self._left = self._queue.abandoned()
         if self._left:
@@ -177,9 +172,9 @@ class Recorder:
         return call, answer
 
     def push(self, *row):
-        """Hands over a row of the ring: ring, agent_id, event_id, request_body, response_body,
-        timestamp, meta. ring is None or "complete"."""
-        lost = self._hand(lambda: self._queue.add(row))
+        """Hands over a row of the ring: command, agent_id, event_id, request_body, response_body,
+        timestamp, meta. command is None or "complete"."""
+        lost = self._hand(lambda: self._queue.add((*row, self._ring)))
         for _ in range(lost):
             self.tell("an exchange was not recorded",
                       OverflowError("too many wait, and this was the oldest"))
@@ -202,10 +197,13 @@ class Recorder:
         db = _File(self._path)
         again, since, told = 0.0, None, False
         while True:
+            problem = None
             with self._work:
                 while self._forking or not (self._questions or self._closing):
                     if self._left and not self._queue.count and not self._forking:
-                        self._adopt()
+                        problem = self._adopt()
+                        if problem:
+                            break
                         continue
                     left = again - time.monotonic() if self._queue.count else None
                     if self._forking:
@@ -217,7 +215,8 @@ class Recorder:
                     self._work.wait(left)
                 questions, self._questions = self._questions, collections.deque()
                 row = self._queue.first()
-                problem, self._queue.problem = self._queue.problem, None
+                problem, self._queue.problem = problem or self._queue.problem, None
+                last = self._queue.last
                 if self._closing and not questions:
                     db.close()
                     self._open, self._thread = False, None
@@ -231,6 +230,8 @@ class Recorder:
                 error = self._write(db, row)
                 with self._work:
                     row = self._queue.first() if questions else None
+                if row and row.n > last:
+                    break
             if error is not None:
                 since = since or time.monotonic()
                 again = time.monotonic() + AGAIN_S
@@ -249,18 +250,26 @@ class Recorder:
 
     def _adopt(self):
         """Takes over a part of what was left, when there is nothing else to do."""
-        moved = False
-        with contextlib.suppress(sqlite3.Error, OSError):
+        moved, problem = False, None
+        try:
             moved = self._queue.adopt(self._left[0])
+        except Taken:
+            pass
+        except (sqlite3.Error, OSError) as error:
+            problem = RuntimeError(f"what is in {self._left[0]} cannot be read: {error}")
         if not moved:
             self._left.pop(0)
             self._work.notify_all()
+        return problem
 
     def _write(self, db, row):
         """Writes the first row, or loses it. Returns the error if it must be tried again."""
         try:
-            if not row.adopted or self._missing(db.open(), *row.values):
-                db.open().execute(self._insert, row.values)
+            *values, ring = row.values
+            if not row.adopted or self._missing(db.open(), ring, *values):
+                db.open().execute(
+                    f"INSERT INTO {_quoted(ring)}({_quoted(ring.split('.')[-1])}, agent_id, event_id, "
+                    "request_body, response_body, timestamp, meta) VALUES(?, ?, ?, ?, ?, ?, ?)", values)
         except Exception as error:
             if isinstance(error, sqlite3.Error) and PASSES.search(str(error)):
                 return error
@@ -270,10 +279,19 @@ class Recorder:
             self._work.notify_all()
         return None
 
-    def _missing(self, db, command, agent, event, *_):
-        """Whether a row of a process that was killed is not yet in the ring."""
-        found = db.execute(self._find, (agent, event)).fetchone()
+    def _missing(self, db, ring, command, agent, event, *_):
+        """Whether a row of a process that was killed is neither in the ring nor evidence."""
+        schema = _quoted(ring.split(".")[0]) + "." if "." in ring else ""
+        found = db.execute(" UNION ALL ".join(
+            "SELECT response_body IS NULL AND meta ->> 'duration_ms' IS NULL AS open "
+            f"FROM {table} WHERE agent_id = ?1 AND event_id = ?2"
+            for table in (_quoted(ring), f"{schema}event_payloads")) + " ORDER BY open",
+            (agent, event)).fetchone()
         return found is None if command is None else bool(found and found[0])
+
+
+def _quoted(name):
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
 
 
 class _File:

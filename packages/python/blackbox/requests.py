@@ -48,7 +48,10 @@ def _body(request):
 def _watch(raw, end):
     """Makes a response of urllib3 tell its bytes once: when it has ended or is closed."""
     chunks = []
-    stream, close = raw.stream, raw.close
+    stream, close = getattr(raw, "stream", None), getattr(raw, "close", None)
+    if stream is None or close is None:  # of an adapter that is not urllib3's
+        end(None, None)
+        return
 
     def finish(error=None):
         nonlocal end
@@ -61,7 +64,9 @@ def _watch(raw, end):
             for chunk in stream(*args, **options):
                 chunks.append(chunk)
                 yield chunk
-        except Exception as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:
             finish(error)
             raise
         finally:

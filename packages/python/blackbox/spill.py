@@ -2,6 +2,7 @@
 
 A database of this process beside the file, which it keeps locked: one that is not locked is that
 of a process that was killed. SQLite keeps it whole at a kill, and is not told to synchronize it.
+The recorder for Node has the same queue, and each takes over what the other left.
 
 Invariants: rows leave in the order in which they came. A row leaves after it was written, so that
 a row that was taken over from a queue may be in the ring already (adopted).
@@ -14,22 +15,27 @@ import contextlib
 import glob
 import os
 import pathlib
+import re
 import sqlite3
 import stat
 import uuid
 
-__all__ = ["Queue", "Row"]
+__all__ = ["Queue", "Row", "Taken"]
 
 WAITING_BYTES = 1_000_000_000
 MEMORY_BYTES = 256_000_000
 SHRINK_BYTES = 16_000_000  # of a queue that is empty
+
+class Taken(Exception):
+    """A queue is not to be had."""
+
 
 Row = collections.namedtuple("Row", "n adopted bytes values")
 
 
 class Queue:
     """Is used under the lock of its recorder."""
-    COLUMNS = "command, agent, event, request, response, at, meta"
+    COLUMNS = "command, agent, event, request, response, at, meta, ring"
 
     def __init__(self, path):
         self._path = path
@@ -38,6 +44,11 @@ class Queue:
         self._bytes = self._written = self._memory_bytes = self.count = 0
         self._n = self._done = 0  # the last number that was given, and that was removed
         self.problem = None
+
+    @property
+    def last(self):
+        """The number of the row that was added last."""
+        return self._n
 
     def add(self, values):
         """Adds a row. Returns how many were lost for it."""
@@ -72,9 +83,7 @@ class Queue:
                 return Row(*row[:3], row[3:])
             except (sqlite3.Error, OSError, TypeError) as error:  # TypeError: there is no row
                 self.problem = RuntimeError(f"{self.count} are left in {self._name}: {error}")
-                if self._file is not None:
-                    self._file.close()
-                self._file = self._name = None
+                self._forget()
                 self.count, self._bytes = len(self._memory), 0
         return self._memory[0] if self._memory else None
 
@@ -99,10 +108,15 @@ class Queue:
         return sorted(glob.glob(glob.escape(str(self._path)) + "-spill-*.db"))
 
     def adopt(self, name):
-        """Takes over some rows of another queue. Returns whether there were any."""
+        """Takes over some rows of another queue. Returns whether there were any. Raises Taken if
+        the queue is that of another recorder that runs."""
         if name == self._name:
             return False
-        with contextlib.closing(_exclusive(name)) as left:
+        try:
+            left = _exclusive(name)
+        except sqlite3.Error as error:
+            raise Taken if re.search("locked|unable to open", str(error)) else error
+        with contextlib.closing(left):
             rows = left.execute(
                 f"SELECT n, bytes, {self.COLUMNS} FROM queue ORDER BY n LIMIT 20").fetchall()
             db = self._open()
@@ -133,16 +147,25 @@ class Queue:
             _unlink(self._name)
             self._name = None
 
+    def _forget(self):
+        if self._file is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._file.close()
+        self._file = self._name = None
+
     def _store(self, row):
         try:
             self._open()
             self._insert(row)
             return True
         except (sqlite3.Error, OSError):
+            if self.count == len(self._memory) and self._name:
+                _unlink(self._name)
+                self._forget()  # the next one tries a new file
             return False
 
     def _insert(self, row):
-        self._file.execute("INSERT INTO queue VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        self._file.execute("INSERT INTO queue VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                            (row.n, row.adopted, row.bytes, *row.values))
 
     def _open(self):
@@ -153,8 +176,6 @@ class Queue:
                 os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode))
                 self._name = name
             self._file = _exclusive(self._name)
-            self._file.execute("CREATE TABLE IF NOT EXISTS queue(n INTEGER PRIMARY KEY, adopted,"
-                               f" bytes, {self.COLUMNS})")
         return self._file
 
 
@@ -167,6 +188,8 @@ def _exclusive(name):
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = OFF")
         db.execute("BEGIN EXCLUSIVE")
+        db.execute("CREATE TABLE IF NOT EXISTS queue(n INTEGER PRIMARY KEY, adopted, bytes, "
+                   f"{Queue.COLUMNS})")
         db.execute("COMMIT")
     except sqlite3.Error:
         db.close()

@@ -2,7 +2,10 @@
 // node:sqlite; and a server on loopback that answers as the HTTP API of a model.
 import { once } from "node:events";
 import { createServer } from "node:http";
-import { load } from "sqlite-blackbox";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { load, open as openFlight } from "sqlite-blackbox";
 
 const builtIn = process.env.HOST === "node:sqlite";
 const host = builtIn ? await import("node:sqlite") : await import("better-sqlite3");
@@ -14,6 +17,27 @@ export function bare(path) {
 
 export function open(path = ":memory:") {
   return load(bare(path));
+}
+
+export const driver = builtIn ? "node:sqlite" : "better-sqlite3";
+const folder = mkdtempSync(join(tmpdir(), "flight-"));
+const flights = [];
+process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+
+/** The path of a new file. */
+export function newPath() {
+  return join(folder, `${flights.length}-${Math.random()}.db`);
+}
+
+/** A flight recorder of a new file, or of one that is there. */
+export function flight(path = newPath(), options = {}) {
+  flights.push(openFlight(path, { driver, ...options }));
+  return Object.assign(flights.at(-1), { path });
+}
+
+/** Ends the workers of all flight recorders. */
+export async function land() {
+  for (const db of flights) await db.recorder.close(0);
 }
 
 /** The rows of a SELECT, as arrays of values. */

@@ -5,9 +5,9 @@ import { Runner, type Session } from "@openai/agents";
 import type { SpanExporter } from "@opentelemetry/sdk-trace-base";
 import Database from "better-sqlite3";
 import { DatabaseSync } from "node:sqlite";
-import { getLoadablePath, load } from "sqlite-blackbox";
+import OpenAI from "openai";
+import { AgentStoppedError, getLoadablePath, load, open, Recorder } from "sqlite-blackbox";
 import { BlackboxSession } from "sqlite-blackbox/agents";
-import { AgentStoppedError, recordFetch } from "sqlite-blackbox/fetch";
 import { BlackboxSaver } from "sqlite-blackbox/langgraph";
 import { BlackboxSpanExporter } from "sqlite-blackbox/otel";
 import { stopCallbacks, stopFilter, throwIfStopped } from "sqlite-blackbox/stop";
@@ -17,13 +17,11 @@ const ours: Database.Database = load(new Database(path));
 const builtIn: DatabaseSync = load(new DatabaseSync(path, { allowExtension: true }));
 
 for (const db of [ours, builtIn]) {
-  const send: typeof fetch = recordFetch(db, { agent: (url) => String(url), ring: "tape", onError: (e) => e.message });
   const saver: BaseCheckpointSaver = new BlackboxSaver(db, { maxAgeDays: 3 });
   await new BlackboxSaver(db).prune(["a"], { strategy: "delete" });
   const session: Session = new BlackboxSession(db, { sessionId: "a", ttlDays: "permanent" });
   const exporter: SpanExporter = new BlackboxSpanExporter(db);
-  const record: typeof fetch = recordFetch(db, { agent: "a", onStop: "record" });
-  void [send, record, saver, session, exporter];
+  void [saver, session, exporter];
   try {
     throwIfStopped(db, "a", { ring: "tape" });
   } catch (error) {
@@ -34,10 +32,16 @@ for (const db of [ours, builtIn]) {
   void [runner, options];
 }
 
+const flight = open("flight.db", { settings: { "payload.retention_days": 30 }, onError: (e) => e.message });
+const send: typeof fetch = flight.record(fetch, { agent: (url) => String(url), ring: "tape" });
+const client: OpenAI = flight.record(new OpenAI(), { agent: "a", onStop: "record" });
+const done: boolean = await new Recorder("flight.db").close(5);
+void [send, client, done, flight.recorder.flush()];
+
 // @ts-expect-error the agent is missing
-recordFetch(ours, {});
+flight.record(fetch, {});
 // @ts-expect-error there is no such way
-recordFetch(ours, { agent: "a", onStop: "stop" });
+flight.record(fetch, { agent: "a", onStop: "stop" });
 // @ts-expect-error there is no such strategy
 void new BlackboxSaver(ours).prune(["a"], { strategy: "all" });
 // @ts-expect-error a path is not a connection
