@@ -76,6 +76,12 @@ def prices():
     return (HERE / "prices.json").read_bytes()
 
 
+def shared():
+    """What the packages of npm and Python both have."""
+    return {name: (HERE / name).read_bytes()
+            for name in ("prices.json", "commands.json", "commands.sql", "serve.html")}
+
+
 def tarball(path, files):
     """files: {name: bytes}."""
     with open(path, "wb") as out, gzip.GzipFile("", "wb", 9, out, EPOCH) as packed, \
@@ -102,8 +108,7 @@ def npm(out, version, module, data):
     others = package["optionalDependencies"]
     package["optionalDependencies"] = {name: version for name in others}
     files = sources(HERE / "npm", "*.js", "*.cjs", "*.d.ts", "*.d.cts", "README.md", "examples/*")
-    files.update({"package.json": text(package), "LICENSE": licences()["LICENSE"],
-                  "prices.json": prices()})
+    files.update({"package.json": text(package), "LICENSE": licences()["LICENSE"], **shared()})
     tarball(out / f"sqlite-blackbox-{version}.tgz", {f"package/{n}": d for n, d in files.items()})
 
     system = "darwin" if MAC else "linux"
@@ -124,7 +129,7 @@ def wheel(out, version, module, data):
     readme = (HERE / "python/README.md").read_text()
     files = sources(HERE / "python", "blackbox/*.py", "blackbox/py.typed")
     files[f"blackbox/{module.name}"] = data
-    files["blackbox/prices.json"] = prices()
+    files.update({f"blackbox/{name}": body for name, body in shared().items()})
     files.update({f"{info}/{name}": body for name, body in licences().items()})
     files[f"{info}/WHEEL"] = ("Wheel-Version: 1.0\nGenerator: blackbox\n"
                               f"Root-Is-Purelib: false\nTag: {tag}\n").encode()

@@ -19,7 +19,7 @@
 // waits EXIT_MS at most; process.exit() does not wait, and leaves the queue to the next recorder.
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { Worker } from "node:worker_threads";
 import { told, quoted, warn } from "./database.js";
@@ -34,14 +34,21 @@ const FLIGHT_BYTES = 8_000_000; // that the worker has at once
 const NOT_RECORDED = "an exchange was not recorded";
 
 /** Opens a file as a flight recorder, and makes what is missing: the tables, the ring, the settings
- * and the journal mode WAL. Returns a connection, which has record(client, options) and recorder. */
+ * and the journal mode WAL. In a new file the rules on loops record what they find, and the prices
+ * of the package are loaded. Returns a connection, which has record(client, options) and recorder. */
 export function open(path, { ring = "ring", settings = {}, timeout = 5000, onError, driver } = {}) {
   const found = findDriver(driver);
   const db = connectLoaded(found, path, { timeout });
   try {
+    const isNew = db.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'blackbox_settings'").get() === undefined;
     db.prepare("SELECT blackbox_install()").get(); // before WAL, which fixes auto_vacuum
     db.prepare("PRAGMA journal_mode = WAL").get();
     db.exec(`CREATE VIRTUAL TABLE IF NOT EXISTS ${quoted(ring)} USING payload_ring`);
+    if (isNew) {
+      db.exec("UPDATE blackbox_settings SET value = 'record' WHERE name = 'payload.on_loop'");
+      const prices = readFileSync(new URL("prices.json", import.meta.url), "utf8");
+      db.prepare("SELECT rollout_load_prices(?, 'prices.json')").get(prices);
+    }
     for (const [name, value] of Object.entries(settings)) {
       if (Number(db.prepare("UPDATE blackbox_settings SET value = ? WHERE name = ?").run(value, name).changes) === 0) {
         throw new Error(`NotFoundError: there is no setting '${name}'; see blackbox_settings`);

@@ -59,16 +59,25 @@ def open(path, ring="ring", settings=None, timeout=5.0):
     """Opens a file as a flight recorder, and makes what is missing.
 
     Loads the module, installs it, makes the ring, sets the settings (a dictionary, such as
-    {"payload.retention_days": 30}) and the journal mode WAL. timeout: the seconds to wait for
-    the lock of another. Returns a Connection without implicit transactions.
+    {"payload.retention_days": 30}) and the journal mode WAL. In a new file the rules on loops
+    record what they find, and the prices of the package are loaded. timeout: the seconds to wait
+    for the lock of another. Returns a Connection without implicit transactions.
     """
     db = sqlite3.connect(path, timeout=timeout, isolation_level=None, factory=Connection)
     try:
         load(db)
+        is_new = not db.execute(
+            "SELECT 1 FROM sqlite_schema WHERE name = 'blackbox_settings'").fetchone()
         db.execute("SELECT blackbox_install()")  # before WAL, which fixes auto_vacuum
         db.execute("PRAGMA journal_mode = WAL")
         name = ring.replace('"', '""')
         db.execute(f'CREATE VIRTUAL TABLE IF NOT EXISTS "{name}" USING payload_ring')
+        if is_new:
+            db.execute("UPDATE blackbox_settings SET value = 'record' WHERE name = 'payload.on_loop'")
+            prices = pathlib.Path(__file__).with_name("prices.json")
+            if prices.exists():
+                db.execute("SELECT rollout_load_prices(?, 'prices.json')",
+                           (prices.read_text(encoding="utf-8"),))
         for setting, value in (settings or {}).items():
             if not db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?",
                               (value, setting)).rowcount:

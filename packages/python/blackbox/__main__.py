@@ -1,0 +1,468 @@
+"""python -m blackbox: looks into a file that a recorder or an import wrote.
+
+The commands, their help and their statements are in commands.json and commands.sql, which the
+package of npm has, too. Rows go to standard output and nothing else does; progress, what to do next
+and errors go to standard error.
+"""
+import collections
+import glob
+import gzip
+import http.server
+import json
+import os
+import pathlib
+import re
+import sqlite3
+import sys
+import time
+import unicodedata
+import urllib.parse
+
+import blackbox
+
+HERE = pathlib.Path(__file__).resolve().parent
+ABOUT = json.loads((HERE / "commands.json").read_text(encoding="utf-8"))
+PROGRAM = "python -m blackbox"
+RED, BOLD, PLAIN = "\x1b[31m", "\x1b[1m", "\x1b[0m"
+FRESH = 1.0  # seconds between two looks
+
+
+class Failure(Exception):
+    """What is told, and the exit code."""
+
+    def __init__(self, text, code=1):
+        super().__init__(text)
+        self.code = code
+
+
+# ------------------------------------------------------------------ the command line
+
+
+def parse(words):
+    """The command, its arguments and its options."""
+    known = ABOUT["options"]
+    options = {name: option.get("default") for name, option in known.items()}
+    short = {option.get("short"): name for name, option in known.items()}
+    found, words = [], list(words)
+    while words:
+        word = words.pop(0)
+        name, has_value, value = word[2:].partition("=")
+        if word == "--":
+            found += words
+            break
+        if not word.startswith("-") or word == "-":
+            found.append(word)
+            continue
+        if not word.startswith("--"):
+            name, has_value = short.get(word[1:2]), word[2:]
+            value = word[2:]
+        if name not in known or (has_value and "value" not in known[name]):
+            raise Failure(f"there is no option {word}; {PROGRAM} --help lists them", 2)
+        if "value" not in known[name]:
+            value = True
+        elif not has_value:
+            if not words:
+                raise Failure(f"{word} needs a {known[name]['value']}", 2)
+            value = words.pop(0)
+        options[name] = value
+    for name in ("rows", "port"):
+        if options[name] is not None and not re.fullmatch(r"\d{1,9}", str(options[name])):
+            raise Failure(f"--{name} must be a number, got {options[name]}", 2)
+        options[name] = options[name] and int(options[name])
+    return found[:1], found[1:], options
+
+
+def usage():
+    lines = [ABOUT["usage"].replace("{program}", PROGRAM)]
+    for name, command in ABOUT["commands"].items():
+        head = f"{name} {command.get('arguments', '')}"
+        lines.append(f"  {head:<32}{command['help']}\n")
+    lines.append("\n")
+    for name, option in ABOUT["options"].items():
+        head = f"{'-' + option['short'] + ', ' if 'short' in option else '    '}--{name}"
+        lines.append(f"  {head + ' ' + option.get('value', ''):<32}{option['help']}\n")
+    return "".join(lines) + ABOUT["codes"]
+
+
+# ------------------------------------------------------------------ the file
+
+
+def quoted(name):
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+class File:
+    """A flight recorder's file. It is not changed, unless it is opened for an import."""
+
+    def __init__(self, options, writes=False):
+        self.path = options["db"] or os.environ.get("BLACKBOX_DB") or "flight.db"
+        self.options = options
+        if not writes and not os.path.exists(self.path):
+            raise Failure(f"there is no file {self.path}; name one with --db")
+        try:
+            self.db = blackbox.load(sqlite3.connect(self.path, timeout=5, isolation_level=None))
+            if writes:
+                self.db.execute("SELECT blackbox_install('main', 'payload,rollout')").fetchone()
+                self.db.execute("PRAGMA journal_mode = WAL").fetchone()
+                if not self.values("SELECT 1 FROM blackbox_prices"):
+                    prices = (HERE / "prices.json").read_text(encoding="utf-8")
+                    self.values("SELECT rollout_load_prices(?, 'prices.json')", (prices,))
+            else:
+                self.db.execute("PRAGMA query_only = 1")
+            self.domains = {None}
+            if self.values("SELECT 1 FROM sqlite_schema WHERE name = 'blackbox_domains'"):
+                self.domains |= {name for name, in self.values("SELECT domain FROM blackbox_domains")}
+            if self.values("SELECT 1 FROM sqlite_schema WHERE name = 'rollout_fts'"):
+                self.domains.add("search")
+            self.has_ring = bool(self.values(
+                "SELECT 1 FROM sqlite_schema WHERE name = ?", (options["ring"].split(".")[-1],)))
+        except sqlite3.Error as error:
+            raise Failure(f"{self.path}: {error}") from error
+
+    def values(self, sql, values=()):
+        return self.db.execute(sql, values).fetchall()
+
+    def sections(self, wanted):
+        """The statements of a command that the file can answer."""
+        parts = re.split(r"^--: (\w+) ?(\w*)\n", (HERE / "commands.sql").read_text(encoding="utf-8"),
+                         flags=re.M)[1:]
+        found = list(zip(parts[::3], parts[1::3], parts[2::3]))
+        used = next(sql for name, _, sql in found if name == "used")
+        ring = self.options["ring"]
+        for name, needs, sql in found:
+            sql = sql.replace("{used}", used)
+            if name == wanted and (needs or None) in self.domains \
+                    and (self.has_ring or "{ring" not in sql):
+                yield sql.replace("{ring_agents}", quoted(ring + "_agents")).replace(
+                    "{ring}", quoted(ring))
+
+    def rows(self, command, **values):
+        """The rows of a command, as dictionaries."""
+        values = {"key": None, "rows": self.options["rows"], "now": int(time.time() * 1000),
+                  "indexed": "search" in self.domains, **values}
+        for sql in self.sections(command):
+            cursor = self.db.execute(sql, values)
+            names = [column[0] for column in cursor.description]
+            for row in cursor:
+                yield dict(zip(names, row))
+
+    def page(self, kind, key, form):
+        """The parts of a report."""
+        if "report" not in self.domains:  # beside the file, which is not changed
+            self.db.execute("PRAGMA query_only = 0")
+            self.db.execute("ATTACH ':memory:' AS report")
+            self.values("SELECT blackbox_install('report', 'report')")
+            self.db.execute("SELECT blackbox_use('main')").fetchone()
+            self.domains.add("report")
+        for line, in self.db.execute(ABOUT["commands"]["report"]["lines"],
+                                     {"kind": kind, "key": key, "format": form}):
+            yield line + "\n"
+
+
+# ------------------------------------------------------------------ what is shown
+
+
+def colours(stream):
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def shown(value, kind):
+    """A value for people. What would move the cursor of a terminal is a space."""
+    if value is None:
+        return ""
+    if kind == "count":
+        return f"{value:,}"
+    if kind == "money":
+        return f"${value:.2f}" if value >= 0.1 or value == 0 else f"${value:.4f}"
+    if kind == "time":
+        return time.strftime("%m-%d %H:%M:%S", time.localtime(value / 1000))
+    if kind == "ago":
+        ago = max(0, round(time.time() - value / 1000))
+        return next(f"{ago // size} {unit}" for size, unit in
+                    ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")) if ago >= size or size == 1)
+    return "".join(c if c.isprintable() else " " for c in str(value))
+
+
+def width(text):
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c)
+               for c in text)
+
+
+def cut(text, most):
+    if width(text) <= most:
+        return text
+    while width(text) > most - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def table(rows, columns, coloured):
+    """Lines of a table. Those that say why are red."""
+    kinds = {name: kind.split() for name, kind in columns.items()}
+    cells = [[cut(shown(row.get(name), kind[0]), int(kind[1]) if kind[1:] else 20)
+              for name, kind in kinds.items()] for row in rows]
+    widths = [max(map(width, column)) for column in zip(*([list(kinds)] + cells))]
+    for row, line in zip([None] + rows, [list(kinds)] + cells):
+        text = "  ".join(
+            cell + " " * (size - width(cell)) if kind[0] in ("text", "time")
+            else " " * (size - width(cell)) + cell
+            for cell, size, kind in zip(line, widths, kinds.values())).rstrip()
+        red = row is not None and (row.get("why") or row.get("state") == "problem")
+        yield f"{RED if red else BOLD}{text}{PLAIN}" if coloured and (red or row is None) else text
+
+
+def write(rows, command, options):
+    """Rows for programs, or for people. Returns how many there were."""
+    rows = list(rows)
+    if options["json"]:
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+    elif rows:
+        for line in table(rows, ABOUT["commands"][command]["columns"], colours(sys.stdout)):
+            print(line)
+    sys.stdout.flush()
+    return len(rows)
+
+
+def note(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def progress(done, all_, text):
+    """A bar, if somebody looks."""
+    if sys.stderr.isatty():
+        full = round(24 * done / max(1, all_))
+        end = "\n" if done == all_ else ""
+        print(f"\r[{'#' * full}{'.' * (24 - full)}] {done} of {all_} {text}\x1b[K", end=end,
+              file=sys.stderr, flush=True)
+
+
+# ------------------------------------------------------------------ the commands
+
+
+def named(rows):
+    """What to do about the agents that are red."""
+    for row in rows:
+        if row["why"]:
+            yield cut(shown(row["why"], "text"), 98)
+            yield f"  {PROGRAM} report {row['kind']} {row['key']}"
+
+
+def top(file, _, options):
+    live = sys.stdout.isatty() and not options["once"] and not options["json"]
+    while True:
+        begin = time.monotonic()
+        rows = list(file.rows("top"))
+        if not live:
+            found = write(rows, "top", options)
+            if not options["json"] and sys.stderr.isatty():
+                for line in named(rows):
+                    note(line)
+            return 0 if found else 1
+        lines = [f"{file.path}, {time.strftime('%H:%M:%S')}, ends with Ctrl-C", "",
+                 *table(rows, ABOUT["commands"]["top"]["columns"], colours(sys.stdout)), "",
+                 *named(rows)]
+        print("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J", end="", flush=True)
+        time.sleep(max(FRESH, 2 * (time.monotonic() - begin)))
+
+
+def tail(file, words, options):
+    key = words[0] if words else None
+    rows = list(file.rows("tail", key=key))[::-1]
+    found = write(rows, "tail", options)
+    seen = {(row["agent"], row["event"], row["open"]) for row in rows}
+    while options["follow"]:
+        time.sleep(FRESH)
+        rows = [row for row in file.rows("tail", key=key, rows=1000)
+                if (row["agent"], row["event"], row["open"]) not in seen][::-1]
+        seen |= {(row["agent"], row["event"], row["open"]) for row in rows}
+        rows = [row for row in rows if not row["open"]]
+        if options["json"]:
+            write(rows, "tail", options)
+        elif rows:
+            for line in list(table(rows, ABOUT["commands"]["tail"]["columns"], False))[1:]:
+                print(line, flush=True)
+    return 0 if found else 1
+
+
+def report(file, words, options):
+    kind, key = (["database", "main"] if not words else words if words[1:] else [None, words[0]])
+    if kind is None:
+        found = next(file.rows("report", key=key), None)
+        if found is None:
+            raise Failure(f"NotFoundError: there is no agent, kill switch or conversation {key!r}; "
+                          f"{PROGRAM} top lists the agents")
+        kind, key = found["kind"], found["key"]
+    form = "json" if options["json"] else options["format"]
+    name = options["output"]
+    if name is None and sys.stdout.isatty() and form == "html":
+        name = re.sub(r"[^\w.-]", "-", key) + ".html"
+    lines = file.page(kind, key, form)
+    first = next(lines, "")
+    with open(name, "w", encoding="utf-8") if name else sys.stdout as out:
+        out.write(first)
+        for line in lines:
+            out.write(line)
+    if name:
+        note(f"the page is {name}")
+    return 0
+
+
+def import_(file, words, options):
+    about = ABOUT["commands"]["import"]
+    paths = [os.path.expanduser(path) for path in words or about["paths"]]
+    files = []
+    for path in paths:
+        if os.path.isdir(path):
+            files += sorted(name for form in ("*.jsonl", "*.jsonl.gz") for name in
+                            glob.glob(os.path.join(glob.escape(path), "**", form), recursive=True))
+        elif os.path.exists(path):
+            files.append(path)
+        elif words:
+            raise Failure(f"there is no file {path}")
+    sums = collections.defaultdict(collections.Counter)
+    failed = False
+    for done, name in enumerate(files):
+        progress(done, len(files), os.path.basename(name)[:40])
+        try:
+            told = read(file.db, name, about["programs"])
+        except (OSError, EOFError, ValueError, sqlite3.Error) as error:
+            note(f"{name}: {error}")
+            failed = True
+            continue
+        sums[told["format"]].update(files=1, sessions=len(told["rolloutIds"]), items=told["items"],
+                                    new=told["new"], bad=told["bad"])
+        if told["bad"]:
+            first = told["errors"][0]
+            note(f"{name}: {told['bad']} bad lines; line {first['line']}: {first['reason']}")
+    progress(len(files), len(files), "files")
+    found = write(({"format": name, **counts} for name, counts in sums.items()), "import", options)
+    return 0 if found and not failed else 1
+
+
+def read(db, name, programs):
+    """Imports a file: what rollout_import() returns."""
+    if os.path.basename(name) in programs:
+        db.execute("ATTACH ? AS imported", (pathlib.Path(name).resolve().as_uri() + "?mode=ro",))
+        try:
+            told = db.execute("SELECT rollout_import_from(?, 'imported')",
+                              (programs[os.path.basename(name)],)).fetchone()[0]
+        finally:
+            db.execute("DETACH imported")
+        return json.loads(told)
+    data = pathlib.Path(name).read_bytes()
+    data = gzip.decompress(data) if name.endswith(".gz") else data
+    return json.loads(db.execute("SELECT rollout_import(?)", (data,)).fetchone()[0])
+
+
+def rows_of(name):
+    def command(file, words, options):
+        return 0 if write(file.rows(name, key=words[0] if words else None), name, options) else 1
+    return command
+
+
+def export(file, words, _):
+    found = False
+    for row in file.rows("export", key=words[0] if words else None):
+        found = True
+        line = row["line"]
+        if isinstance(line, bytes):
+            sys.stdout.flush()
+            sys.stdout.buffer.write(line + b"\n")
+        else:
+            print(line)
+    return 0 if found else 1
+
+
+def doctor(file, _, options):
+    rows = list(file.rows("doctor"))
+    left = glob.glob(glob.escape(file.path) + "-spill-*.db")
+    if left:
+        rows.append({"state": "note", "what": "queue", "value":
+                     f"{len(left)} of recorders that run or were killed; the next one writes them"})
+    write(rows, "doctor", options)
+    return 1 if any(row["state"] == "problem" for row in rows) else 0
+
+
+def serve(file, _, options):
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+        def do_GET(self):
+            host = self.headers.get("Host", "").rpartition(":")[0]
+            at = urllib.parse.urlsplit(self.path)
+            asked = dict(urllib.parse.parse_qsl(at.query))
+            try:
+                if host not in ("127.0.0.1", "localhost"):  # a name that leads here is another site
+                    self.answer(403, "text/plain", ["403: only this computer"])
+                elif at.path == "/":
+                    self.answer(200, "text/html", [(HERE / "serve.html").read_text(encoding="utf-8")])
+                elif at.path == "/top":
+                    self.answer(200, "application/json", [json.dumps(list(file.rows("top")))])
+                elif at.path == "/report":
+                    self.answer(200, "text/html",
+                                list(file.page(asked.get("kind"), asked.get("key"), "html")))
+                else:
+                    self.answer(404, "text/plain", ["404: there is no such page"])
+            except sqlite3.Error as error:
+                self.answer(404 if "NotFoundError" in str(error) else 500, "text/plain", [str(error)])
+
+        def answer(self, status, kind, parts):
+            body = "".join(parts).encode("utf-8", "replace")
+            self.send_response(status)
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.end_headers()
+            self.wfile.write(body)
+
+    try:
+        server = http.server.HTTPServer(("127.0.0.1", options["port"]), Handler)
+    except OSError as error:
+        raise Failure(f"port {options['port']} is not to be had: {error}; --port names another") \
+            from error
+    note(f"http://127.0.0.1:{server.server_port}/ until Ctrl-C")
+    server.serve_forever()
+
+
+COMMANDS = {"top": top, "tail": tail, "report": report, "import": import_, "usage": rows_of("usage"),
+            "search": rows_of("search"), "export": export, "doctor": doctor, "serve": serve}
+
+
+def main(words):
+    try:
+        command, words, options = parse(words)
+        if options["version"]:
+            db = blackbox.load(sqlite3.connect(":memory:"))
+            print(db.execute("SELECT blackbox_version()").fetchone()[0])
+            return 0
+        if options["help"] or not command:
+            print(usage(), end="", file=sys.stdout if options["help"] else sys.stderr)
+            return 0 if options["help"] else 2
+        command = command[0]
+        if command not in COMMANDS:
+            raise Failure(f"there is no command {command}; {PROGRAM} --help lists them", 2)
+        about = ABOUT["commands"][command]
+        if not about.get("least", 0) <= len(words) <= about.get("most", 0):
+            raise Failure(f"usage: {PROGRAM} {command} {about.get('arguments', '')}".rstrip(), 2)
+        file = File(options, command == "import")
+        return COMMANDS[command](file, words, options)
+    except Failure as failure:
+        note(f"blackbox: {failure}")
+        return failure.code
+    except sqlite3.Error as error:
+        note(f"blackbox: {error}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # of head, which has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+if __name__ == "__main__":
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    sys.exit(main(sys.argv[1:]))
