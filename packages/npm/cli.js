@@ -4,27 +4,17 @@
 // The commands, their help and their statements are in commands.json and commands.sql, which the
 // package of Python has, too. Rows go to standard output and nothing else does; progress, what to do
 // next and errors go to standard error.
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync, writeSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { homedir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { quoted } from "./database.js";
 import { connectLoaded, findDriver } from "./driver.js";
+import { ABOUT, Failure, File, here } from "./file.js";
+import { cut, isColoured, note, progress, say, shown, table, write } from "./terminal.js";
 
-const here = (name) => new URL(name, import.meta.url);
-const ABOUT = JSON.parse(readFileSync(here("commands.json"), "utf8"));
 const PROGRAM = "npx sqlite-blackbox";
-const [RED, BOLD, PLAIN] = ["\x1b[31m", "\x1b[1m", "\x1b[0m"];
 const FRESH = 1000; // milliseconds between two looks
-
-/** What is told, and the exit code. */
-class Failure extends Error {
-  constructor(text, code = 1) {
-    super(text);
-    this.code = code;
-  }
-}
 
 // ------------------------------------------------------------------ the command line
 
@@ -77,166 +67,10 @@ function usage() {
   return lines.join("") + ABOUT.codes;
 }
 
-// ------------------------------------------------------------------ the file
-
-/** A flight recorder's file. It is not changed, unless it is opened for an import. */
-class File {
-  constructor(options, writes = false) {
-    this.path = options.db ?? (process.env.BLACKBOX_DB || "flight.db");
-    this.options = options;
-    if (!writes && !existsSync(this.path)) throw new Failure(`there is no file ${this.path}; name one with --db`);
-    try {
-      this.db = connectLoaded(findDriver(), this.path, { timeout: 5000 });
-      if (writes) {
-        this.get("SELECT blackbox_install('main', 'payload,rollout')");
-        this.get("PRAGMA journal_mode = WAL");
-        if (this.get("SELECT 1 FROM blackbox_prices LIMIT 1") === undefined) {
-          this.get("SELECT rollout_load_prices(?, 'prices.json')", readFileSync(here("prices.json"), "utf8"));
-        }
-      } else {
-        this.db.exec("PRAGMA query_only = 1");
-      }
-      const has = (name) => this.get("SELECT 1 FROM sqlite_schema WHERE name = ?", name) !== undefined;
-      this.domains = new Set([""]);
-      if (has("blackbox_domains")) {
-        for (const { domain } of this.db.prepare("SELECT domain FROM blackbox_domains").all()) this.domains.add(domain);
-      }
-      if (has("rollout_fts")) this.domains.add("search");
-      this.hasRing = has(options.ring.split(".").at(-1));
-    } catch (error) {
-      throw new Failure(`${this.path}: ${error.message}`);
-    }
-  }
-
-  get(sql, ...values) {
-    return this.db.prepare(sql).get(...values);
-  }
-
-  /** The statements of a command that the file can answer. */
-  *sections(wanted) {
-    const parts = readFileSync(here("commands.sql"), "utf8").split(/^--: (\w+) ?(\w*)\n/m).slice(1);
-    const used = parts[parts.indexOf("used") + 2];
-    const { ring } = this.options;
-    for (let i = 0; i < parts.length; i += 3) {
-      const [name, needs] = parts.slice(i, i + 2);
-      const sql = parts[i + 2].replace("{used}", () => used);
-      if (name !== wanted || !this.domains.has(needs) || (!this.hasRing && sql.includes("{ring"))) continue;
-      yield sql.replaceAll("{ring_agents}", () => quoted(`${ring}_agents`)).replaceAll("{ring}", () => quoted(ring));
-    }
-  }
-
-  /** The rows of a command. */
-  *rows(command, more) {
-    for (const sql of this.sections(command)) yield* this.run(sql, more);
-  }
-
-  run(sql, more) {
-    const { rows } = this.options;
-    const known = { key: null, rows: rows === null ? null : BigInt(rows), now: BigInt(Date.now()), ...more };
-    known.indexed = this.domains.has("search") ? 1n : 0n;
-    const names = new Set(Array.from(sql.matchAll(/:([a-z]+)/g), ([, name]) => name)); // and no others
-    const values = Object.fromEntries(Object.entries(known).filter(([name]) => names.has(name)));
-    const statement = this.db.prepare(sql);
-    return names.size === 0 ? statement.iterate() : statement.iterate(values);
-  }
-
-  /** The parts of a report. */
-  *page(kind, key, format) {
-    if (!this.domains.has("report")) {
-      // beside the file, which is not changed
-      this.db.exec("PRAGMA query_only = 0; ATTACH ':memory:' AS report");
-      this.get("SELECT blackbox_install('report', 'report')");
-      this.get("SELECT blackbox_use('main')");
-      this.domains.add("report");
-    }
-    for (const { line } of this.run(ABOUT.commands.report.lines, { kind, key, format })) yield `${line}\n`;
-  }
-}
-
-// ------------------------------------------------------------------ what is shown
-
-const isColoured = () => process.stdout.isTTY && !process.env.NO_COLOR;
-
-/** A value for people. What would move the cursor of a terminal is a space. */
-function shown(value, kind) {
-  if (value === null || value === undefined) return "";
-  if (kind === "count") return Number(value).toLocaleString("en-US");
-  if (kind === "money") return `$${value.toFixed(value >= 0.1 || value === 0 ? 2 : 4)}`;
-  if (kind === "time") {
-    const at = new Date(Number(value) - 60000 * new Date(Number(value)).getTimezoneOffset());
-    return at.toISOString().slice(5, 19).replace("T", " ");
-  }
-  if (kind === "ago") {
-    const ago = Math.max(0, Math.round((Date.now() - Number(value)) / 1000));
-    const [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([size]) => ago >= size || size === 1);
-    return `${Math.floor(ago / size)} ${unit}`;
-  }
-  return String(value).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, " ");
-}
-
-const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
-const width = (text) => [...text].reduce((sum, c) => sum + (WIDE.test(c) ? 2 : /\p{Mn}/u.test(c) ? 0 : 1), 0);
-
-function cut(text, most) {
-  if (width(text) <= most) return text;
-  const left = [...text];
-  while (width(left.join("")) > most - 1) left.pop();
-  return `${left.join("")}…`;
-}
-
-/** Lines of a table. Those that say why are red. */
-function table(rows, columns, coloured) {
-  const kinds = Object.values(columns).map((kind) => kind.split(" "));
-  const names = Object.keys(columns);
-  const cells = rows.map((row) => names.map((name, i) => cut(shown(row[name], kinds[i][0]), Number(kinds[i][1] ?? 20))));
-  const lines = [names, ...cells];
-  const widths = names.map((_, i) => Math.max(...lines.map((line) => width(line[i]))));
-  return lines.map((line, at) => {
-    const text = line.map((cell, i) => {
-      const space = " ".repeat(widths[i] - width(cell));
-      return ["text", "time"].includes(kinds[i][0]) ? cell + space : space + cell;
-    }).join("  ").trimEnd();
-    const row = rows[at - 1];
-    if (!coloured || (row && !row.why && row.state !== "problem")) return text;
-    return `${row ? RED : BOLD}${text}${PLAIN}`;
-  });
-}
-
-const isGone = (error) => error.code === "EPIPE"; // head has read enough
-
-/** Writes to standard output, and has written when it returns. */
-function say(text) {
-  for (let bytes = Buffer.from(text); bytes.length > 0; ) {
-    try {
-      bytes = bytes.subarray(writeSync(1, bytes));
-    } catch (error) {
-      if (isGone(error)) process.exit(0);
-      if (error.code !== "EAGAIN") throw error;
-    }
-  }
-}
-
-const note = (text) => console.error(text);
-
-/** Rows for programs, or for people. Returns how many there were. */
-function write(rows, command, options) {
-  const all = [...rows];
-  if (options.json) say(all.map((row) => `${JSON.stringify(row)}\n`).join(""));
-  else if (all.length > 0) say(`${table(all, ABOUT.commands[command].columns, isColoured()).join("\n")}\n`);
-  return all.length;
-}
-
-/** A bar, if somebody looks. */
-function progress(done, all, text) {
-  if (!process.stderr.isTTY) return;
-  const full = Math.round((24 * done) / Math.max(1, all));
-  process.stderr.write(
-    `\r[${"#".repeat(full).padEnd(24, ".")}] ${done} of ${all} ${text}\x1b[K${done === all ? "\n" : ""}`);
-}
+// ------------------------------------------------------------------ the commands
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
-// ------------------------------------------------------------------ the commands
+const columns = (command) => ABOUT.commands[command].columns;
 
 /** What to do about the agents that are red. */
 const named = (rows) => rows.filter(({ why }) => why).flatMap(({ why, kind, key }) =>
@@ -248,12 +82,12 @@ async function top(file, _, options) {
     const begin = performance.now();
     const rows = [...file.rows("top")];
     if (!live) {
-      const found = write(rows, "top", options);
+      const found = write(rows, columns("top"), options);
       if (!options.json && process.stderr.isTTY) named(rows).forEach(note);
       return found > 0 ? 0 : 1;
     }
     const lines = [`${file.path}, ${new Date().toTimeString().slice(0, 8)}, ends with Ctrl-C`, "",
-      ...table(rows, ABOUT.commands.top.columns, isColoured()), "", ...named(rows)];
+      ...table(rows, columns("top"), isColoured()), "", ...named(rows)];
     say(`\x1b[H${lines.map((line) => `${line}\x1b[K\n`).join("")}\x1b[J`);
     await sleep(Math.max(FRESH, 2 * (performance.now() - begin)));
   }
@@ -262,15 +96,15 @@ async function top(file, _, options) {
 async function tail(file, [key = null], options) {
   const known = (row) => JSON.stringify([row.agent, row.event, row.open]);
   let rows = [...file.rows("tail", { key })].reverse();
-  const found = write(rows, "tail", options);
+  const found = write(rows, columns("tail"), options);
   const seen = new Set(rows.map(known));
   while (options.follow) {
     await sleep(FRESH);
     rows = [...file.rows("tail", { key, rows: 1000n })].reverse().filter((row) => !seen.has(known(row)));
     rows.forEach((row) => seen.add(known(row)));
     rows = rows.filter((row) => !row.open);
-    if (options.json) write(rows, "tail", options);
-    else table(rows, ABOUT.commands.tail.columns, false).slice(1).forEach((line) => say(`${line}\n`));
+    if (options.json) write(rows, columns("tail"), options);
+    else table(rows, columns("tail"), false).slice(1).forEach((line) => say(`${line}\n`));
   }
   return found > 0 ? 0 : 1;
 }
@@ -329,7 +163,7 @@ function importFiles(file, words, options) {
     if (bad > 0) note(`${name}: ${bad} bad lines; line ${errors[0].line}: ${errors[0].reason}`);
   });
   progress(files.length, files.length, "files");
-  const found = write(sums.values(), "import", options);
+  const found = write(sums.values(), columns("import"), options);
   return found > 0 && !failed ? 0 : 1;
 }
 
@@ -348,7 +182,7 @@ function read(file, name, programs) {
   return JSON.parse(file.get("SELECT rollout_import(?) AS told", name.endsWith(".gz") ? gunzipSync(data) : data).told);
 }
 
-const rowsOf = (name) => (file, [key = null], options) => (write(file.rows(name, { key }), name, options) > 0 ? 0 : 1);
+const rowsOf = (name) => (file, [key = null], options) => (write(file.rows(name, { key }), columns(name), options) > 0 ? 0 : 1);
 
 function exportLines(file, [key = null]) {
   let found = false;
@@ -367,7 +201,7 @@ function doctor(file, _, options) {
     const value = `${left.length} of recorders that run or were killed; the next one writes them`;
     rows.push({ state: "note", what: "queue", value });
   }
-  write(rows, "doctor", options);
+  write(rows, columns("doctor"), options);
   return rows.some(({ state }) => state === "problem") ? 1 : 0;
 }
 

@@ -24,8 +24,8 @@ def test_everything_that_the_npm_package_exports_is_there():
 
 def test_each_adapter_has_an_example_of_at_most_30_lines():
     examples = {path.stem: path.read_text() for path in (PACKAGES / "npm/examples").glob("*.mjs")}
-    adapters = {name[2:] for name in package()["exports"]
-                if name not in (".", "./prices.json")}
+    adapters = {"record" if name == "." else name[2:] for name in package()["exports"]
+                if name != "./prices.json"}
     assert adapters and set(examples) == adapters
     examples["httpx"] = (PACKAGES / "python/examples/httpx_client.py").read_text()
     assert {n: len(t.splitlines()) for n, t in examples.items() if len(t.splitlines()) > 30} == {}
@@ -44,4 +44,4 @@ def test_the_files_of_the_packages_are_short_and_named_in_their_manual():
         text = path.read_text()
         assert len(text.splitlines()) <= 350, path
         if path.name not in ("index.js", "__init__.py") and "examples" not in path.parts:
-            assert re.match(r'(// |#!.*\n"""|""")', text), path
+            assert re.match(r'(// |#!.*\n// |#!.*\n"""|""")', text), path

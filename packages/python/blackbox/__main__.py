@@ -15,24 +15,14 @@ import re
 import sqlite3
 import sys
 import time
-import unicodedata
 import urllib.parse
 
 import blackbox
+from blackbox.file import ABOUT, HERE, Failure, File
+from blackbox.terminal import colours, cut, note, progress, shown, table, write
 
-HERE = pathlib.Path(__file__).resolve().parent
-ABOUT = json.loads((HERE / "commands.json").read_text(encoding="utf-8"))
 PROGRAM = "python -m blackbox"
-RED, BOLD, PLAIN = "\x1b[31m", "\x1b[1m", "\x1b[0m"
 FRESH = 1.0  # seconds between two looks
-
-
-class Failure(Exception):
-    """What is told, and the exit code."""
-
-    def __init__(self, text, code=1):
-        super().__init__(text)
-        self.code = code
 
 
 # ------------------------------------------------------------------ the command line
@@ -84,160 +74,11 @@ def usage():
     return "".join(lines) + ABOUT["codes"]
 
 
-# ------------------------------------------------------------------ the file
-
-
-def quoted(name):
-    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
-
-
-class File:
-    """A flight recorder's file. It is not changed, unless it is opened for an import."""
-
-    def __init__(self, options, writes=False):
-        self.path = options["db"] or os.environ.get("BLACKBOX_DB") or "flight.db"
-        self.options = options
-        if not writes and not os.path.exists(self.path):
-            raise Failure(f"there is no file {self.path}; name one with --db")
-        try:
-            self.db = blackbox.load(sqlite3.connect(self.path, timeout=5, isolation_level=None))
-            if writes:
-                self.db.execute("SELECT blackbox_install('main', 'payload,rollout')").fetchone()
-                self.db.execute("PRAGMA journal_mode = WAL").fetchone()
-                if not self.values("SELECT 1 FROM blackbox_prices"):
-                    prices = (HERE / "prices.json").read_text(encoding="utf-8")
-                    self.values("SELECT rollout_load_prices(?, 'prices.json')", (prices,))
-            else:
-                self.db.execute("PRAGMA query_only = 1")
-            self.domains = {None}
-            if self.values("SELECT 1 FROM sqlite_schema WHERE name = 'blackbox_domains'"):
-                self.domains |= {name for name, in self.values("SELECT domain FROM blackbox_domains")}
-            if self.values("SELECT 1 FROM sqlite_schema WHERE name = 'rollout_fts'"):
-                self.domains.add("search")
-            self.has_ring = bool(self.values(
-                "SELECT 1 FROM sqlite_schema WHERE name = ?", (options["ring"].split(".")[-1],)))
-        except sqlite3.Error as error:
-            raise Failure(f"{self.path}: {error}") from error
-
-    def values(self, sql, values=()):
-        return self.db.execute(sql, values).fetchall()
-
-    def sections(self, wanted):
-        """The statements of a command that the file can answer."""
-        parts = re.split(r"^--: (\w+) ?(\w*)\n", (HERE / "commands.sql").read_text(encoding="utf-8"),
-                         flags=re.M)[1:]
-        found = list(zip(parts[::3], parts[1::3], parts[2::3]))
-        used = next(sql for name, _, sql in found if name == "used")
-        ring = self.options["ring"]
-        for name, needs, sql in found:
-            sql = sql.replace("{used}", used)
-            if name == wanted and (needs or None) in self.domains \
-                    and (self.has_ring or "{ring" not in sql):
-                yield sql.replace("{ring_agents}", quoted(ring + "_agents")).replace(
-                    "{ring}", quoted(ring))
-
-    def rows(self, command, **values):
-        """The rows of a command, as dictionaries."""
-        values = {"key": None, "rows": self.options["rows"], "now": int(time.time() * 1000),
-                  "indexed": "search" in self.domains, **values}
-        for sql in self.sections(command):
-            cursor = self.db.execute(sql, values)
-            names = [column[0] for column in cursor.description]
-            for row in cursor:
-                yield dict(zip(names, row))
-
-    def page(self, kind, key, form):
-        """The parts of a report."""
-        if "report" not in self.domains:  # beside the file, which is not changed
-            self.db.execute("PRAGMA query_only = 0")
-            self.db.execute("ATTACH ':memory:' AS report")
-            self.values("SELECT blackbox_install('report', 'report')")
-            self.db.execute("SELECT blackbox_use('main')").fetchone()
-            self.domains.add("report")
-        for line, in self.db.execute(ABOUT["commands"]["report"]["lines"],
-                                     {"kind": kind, "key": key, "format": form}):
-            yield line + "\n"
-
-
-# ------------------------------------------------------------------ what is shown
-
-
-def colours(stream):
-    return stream.isatty() and not os.environ.get("NO_COLOR")
-
-
-def shown(value, kind):
-    """A value for people. What would move the cursor of a terminal is a space."""
-    if value is None:
-        return ""
-    if kind == "count":
-        return f"{value:,}"
-    if kind == "money":
-        return f"${value:.2f}" if value >= 0.1 or value == 0 else f"${value:.4f}"
-    if kind == "time":
-        return time.strftime("%m-%d %H:%M:%S", time.localtime(value / 1000))
-    if kind == "ago":
-        ago = max(0, round(time.time() - value / 1000))
-        return next(f"{ago // size} {unit}" for size, unit in
-                    ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")) if ago >= size or size == 1)
-    return "".join(c if c.isprintable() else " " for c in str(value))
-
-
-def width(text):
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c)
-               for c in text)
-
-
-def cut(text, most):
-    if width(text) <= most:
-        return text
-    while width(text) > most - 1:
-        text = text[:-1]
-    return text + "…"
-
-
-def table(rows, columns, coloured):
-    """Lines of a table. Those that say why are red."""
-    kinds = {name: kind.split() for name, kind in columns.items()}
-    cells = [[cut(shown(row.get(name), kind[0]), int(kind[1]) if kind[1:] else 20)
-              for name, kind in kinds.items()] for row in rows]
-    widths = [max(map(width, column)) for column in zip(*([list(kinds)] + cells))]
-    for row, line in zip([None] + rows, [list(kinds)] + cells):
-        text = "  ".join(
-            cell + " " * (size - width(cell)) if kind[0] in ("text", "time")
-            else " " * (size - width(cell)) + cell
-            for cell, size, kind in zip(line, widths, kinds.values())).rstrip()
-        red = row is not None and (row.get("why") or row.get("state") == "problem")
-        yield f"{RED if red else BOLD}{text}{PLAIN}" if coloured and (red or row is None) else text
-
-
-def write(rows, command, options):
-    """Rows for programs, or for people. Returns how many there were."""
-    rows = list(rows)
-    if options["json"]:
-        for row in rows:
-            print(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
-    elif rows:
-        for line in table(rows, ABOUT["commands"][command]["columns"], colours(sys.stdout)):
-            print(line)
-    sys.stdout.flush()
-    return len(rows)
-
-
-def note(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-def progress(done, all_, text):
-    """A bar, if somebody looks."""
-    if sys.stderr.isatty():
-        full = round(24 * done / max(1, all_))
-        end = "\n" if done == all_ else ""
-        print(f"\r[{'#' * full}{'.' * (24 - full)}] {done} of {all_} {text}\x1b[K", end=end,
-              file=sys.stderr, flush=True)
-
-
 # ------------------------------------------------------------------ the commands
+
+
+def columns(command):
+    return ABOUT["commands"][command]["columns"]
 
 
 def named(rows):
@@ -254,13 +95,13 @@ def top(file, _, options):
         begin = time.monotonic()
         rows = list(file.rows("top"))
         if not live:
-            found = write(rows, "top", options)
+            found = write(rows, columns("top"), options)
             if not options["json"] and sys.stderr.isatty():
                 for line in named(rows):
                     note(line)
             return 0 if found else 1
         lines = [f"{file.path}, {time.strftime('%H:%M:%S')}, ends with Ctrl-C", "",
-                 *table(rows, ABOUT["commands"]["top"]["columns"], colours(sys.stdout)), "",
+                 *table(rows, columns("top"), colours(sys.stdout)), "",
                  *named(rows)]
         print("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J", end="", flush=True)
         time.sleep(max(FRESH, 2 * (time.monotonic() - begin)))
@@ -269,7 +110,7 @@ def top(file, _, options):
 def tail(file, words, options):
     key = words[0] if words else None
     rows = list(file.rows("tail", key=key))[::-1]
-    found = write(rows, "tail", options)
+    found = write(rows, columns("tail"), options)
     seen = {(row["agent"], row["event"], row["open"]) for row in rows}
     while options["follow"]:
         time.sleep(FRESH)
@@ -278,9 +119,9 @@ def tail(file, words, options):
         seen |= {(row["agent"], row["event"], row["open"]) for row in rows}
         rows = [row for row in rows if not row["open"]]
         if options["json"]:
-            write(rows, "tail", options)
+            write(rows, columns("tail"), options)
         elif rows:
-            for line in list(table(rows, ABOUT["commands"]["tail"]["columns"], False))[1:]:
+            for line in list(table(rows, columns("tail"), False))[1:]:
                 print(line, flush=True)
     return 0 if found else 1
 
@@ -336,7 +177,8 @@ def import_(file, words, options):
             first = told["errors"][0]
             note(f"{name}: {told['bad']} bad lines; line {first['line']}: {first['reason']}")
     progress(len(files), len(files), "files")
-    found = write(({"format": name, **counts} for name, counts in sums.items()), "import", options)
+    found = write(({"format": name, **counts} for name, counts in sums.items()), columns("import"),
+                  options)
     return 0 if found and not failed else 1
 
 
@@ -357,7 +199,8 @@ def read(db, name, programs):
 
 def rows_of(name):
     def command(file, words, options):
-        return 0 if write(file.rows(name, key=words[0] if words else None), name, options) else 1
+        rows = file.rows(name, key=words[0] if words else None)
+        return 0 if write(rows, columns(name), options) else 1
     return command
 
 
@@ -380,7 +223,7 @@ def doctor(file, _, options):
     if left:
         rows.append({"state": "note", "what": "queue", "value":
                      f"{len(left)} of recorders that run or were killed; the next one writes them"})
-    write(rows, "doctor", options)
+    write(rows, columns("doctor"), options)
     return 1 if any(row["state"] == "problem" for row in rows) else 0
 
 

@@ -1,0 +1,83 @@
+// terminal.js: shows rows to people and to programs: what the command line writes.
+import { writeSync } from "node:fs";
+
+const [RED, BOLD, PLAIN] = ["\x1b[31m", "\x1b[1m", "\x1b[0m"];
+
+export const isColoured = () => process.stdout.isTTY && !process.env.NO_COLOR;
+
+/** A value for people. What would move the cursor of a terminal is a space. */
+export function shown(value, kind) {
+  if (value === null || value === undefined) return "";
+  if (kind === "count") return Number(value).toLocaleString("en-US");
+  if (kind === "money") return `$${value.toFixed(value >= 0.1 || value === 0 ? 2 : 4)}`;
+  if (kind === "time") {
+    const at = new Date(Number(value) - 60000 * new Date(Number(value)).getTimezoneOffset());
+    return at.toISOString().slice(5, 19).replace("T", " ");
+  }
+  if (kind === "ago") {
+    const ago = Math.max(0, Math.round((Date.now() - Number(value)) / 1000));
+    const [size, unit] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([size]) => ago >= size || size === 1);
+    return `${Math.floor(ago / size)} ${unit}`;
+  }
+  return String(value).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, " ");
+}
+
+const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
+const width = (text) => [...text].reduce((sum, c) => sum + (WIDE.test(c) ? 2 : /\p{Mn}/u.test(c) ? 0 : 1), 0);
+
+export function cut(text, most) {
+  if (width(text) <= most) return text;
+  const left = [...text];
+  while (width(left.join("")) > most - 1) left.pop();
+  return `${left.join("")}…`;
+}
+
+/** Lines of a table. Those that say why are red. */
+export function table(rows, columns, coloured) {
+  const kinds = Object.values(columns).map((kind) => kind.split(" "));
+  const names = Object.keys(columns);
+  const cells = rows.map((row) => names.map((name, i) => cut(shown(row[name], kinds[i][0]), Number(kinds[i][1] ?? 20))));
+  const lines = [names, ...cells];
+  const widths = names.map((_, i) => Math.max(...lines.map((line) => width(line[i]))));
+  return lines.map((line, at) => {
+    const text = line.map((cell, i) => {
+      const space = " ".repeat(widths[i] - width(cell));
+      return ["text", "time"].includes(kinds[i][0]) ? cell + space : space + cell;
+    }).join("  ").trimEnd();
+    const row = rows[at - 1];
+    if (!coloured || (row && !row.why && row.state !== "problem")) return text;
+    return `${row ? RED : BOLD}${text}${PLAIN}`;
+  });
+}
+
+const isGone = (error) => error.code === "EPIPE"; // head has read enough
+
+/** Writes to standard output, and has written when it returns. */
+export function say(text) {
+  for (let bytes = Buffer.from(text); bytes.length > 0; ) {
+    try {
+      bytes = bytes.subarray(writeSync(1, bytes));
+    } catch (error) {
+      if (isGone(error)) process.exit(0);
+      if (error.code !== "EAGAIN") throw error;
+    }
+  }
+}
+
+export const note = (text) => console.error(text);
+
+/** Rows for programs, or for people. Returns how many there were. */
+export function write(rows, columns, options) {
+  const all = [...rows];
+  if (options.json) say(all.map((row) => `${JSON.stringify(row)}\n`).join(""));
+  else if (all.length > 0) say(`${table(all, columns, isColoured()).join("\n")}\n`);
+  return all.length;
+}
+
+/** A bar, if somebody looks. */
+export function progress(done, all, text) {
+  if (!process.stderr.isTTY) return;
+  const full = Math.round((24 * done) / Math.max(1, all));
+  process.stderr.write(
+    `\r[${"#".repeat(full).padEnd(24, ".")}] ${done} of ${all} ${text}\x1b[K${done === all ? "\n" : ""}`);
+}

@@ -1,0 +1,97 @@
+"""The file that the command line looks into, and the statements of its commands.
+
+commands.json and commands.sql are those that the package of npm has, too.
+"""
+import json
+import os
+import pathlib
+import re
+import sqlite3
+import time
+
+import blackbox
+
+__all__ = ["ABOUT", "HERE", "Failure", "File"]
+
+HERE = pathlib.Path(__file__).resolve().parent
+ABOUT = json.loads((HERE / "commands.json").read_text(encoding="utf-8"))
+
+
+class Failure(Exception):
+    """What is told, and the exit code."""
+
+    def __init__(self, text, code=1):
+        super().__init__(text)
+        self.code = code
+
+
+def quoted(name):
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+class File:
+    """A flight recorder's file. It is not changed, unless it is opened for an import."""
+
+    def __init__(self, options, writes=False):
+        self.path = options["db"] or os.environ.get("BLACKBOX_DB") or "flight.db"
+        self.options = options
+        if not writes and not os.path.exists(self.path):
+            raise Failure(f"there is no file {self.path}; name one with --db")
+        try:
+            self.db = blackbox.load(sqlite3.connect(self.path, timeout=5, isolation_level=None))
+            if writes:
+                self.db.execute("SELECT blackbox_install('main', 'payload,rollout')").fetchone()
+                self.db.execute("PRAGMA journal_mode = WAL").fetchone()
+                if not self.values("SELECT 1 FROM blackbox_prices"):
+                    prices = (HERE / "prices.json").read_text(encoding="utf-8")
+                    self.values("SELECT rollout_load_prices(?, 'prices.json')", (prices,))
+            else:
+                self.db.execute("PRAGMA query_only = 1")
+            self.domains = {None}
+            if self.values("SELECT 1 FROM sqlite_schema WHERE name = 'blackbox_domains'"):
+                self.domains |= {name for name, in self.values("SELECT domain FROM blackbox_domains")}
+            if self.values("SELECT 1 FROM sqlite_schema WHERE name = 'rollout_fts'"):
+                self.domains.add("search")
+            self.has_ring = bool(self.values(
+                "SELECT 1 FROM sqlite_schema WHERE name = ?", (options["ring"].split(".")[-1],)))
+        except sqlite3.Error as error:
+            raise Failure(f"{self.path}: {error}") from error
+
+    def values(self, sql, values=()):
+        return self.db.execute(sql, values).fetchall()
+
+    def sections(self, wanted):
+        """The statements of a command that the file can answer."""
+        parts = re.split(r"^--: (\w+) ?(\w*)\n", (HERE / "commands.sql").read_text(encoding="utf-8"),
+                         flags=re.M)[1:]
+        found = list(zip(parts[::3], parts[1::3], parts[2::3]))
+        used = next(sql for name, _, sql in found if name == "used")
+        ring = self.options["ring"]
+        for name, needs, sql in found:
+            sql = sql.replace("{used}", used)
+            if name == wanted and (needs or None) in self.domains \
+                    and (self.has_ring or "{ring" not in sql):
+                yield sql.replace("{ring_agents}", quoted(ring + "_agents")).replace(
+                    "{ring}", quoted(ring))
+
+    def rows(self, command, **values):
+        """The rows of a command, as dictionaries."""
+        values = {"key": None, "rows": self.options["rows"], "now": int(time.time() * 1000),
+                  "indexed": "search" in self.domains, **values}
+        for sql in self.sections(command):
+            cursor = self.db.execute(sql, values)
+            names = [column[0] for column in cursor.description]
+            for row in cursor:
+                yield dict(zip(names, row))
+
+    def page(self, kind, key, form):
+        """The parts of a report."""
+        if "report" not in self.domains:  # beside the file, which is not changed
+            self.db.execute("PRAGMA query_only = 0")
+            self.db.execute("ATTACH ':memory:' AS report")
+            self.values("SELECT blackbox_install('report', 'report')")
+            self.db.execute("SELECT blackbox_use('main')").fetchone()
+            self.domains.add("report")
+        for line, in self.db.execute(ABOUT["commands"]["report"]["lines"],
+                                     {"kind": kind, "key": key, "format": form}):
+            yield line + "\n"

@@ -1,0 +1,85 @@
+"""Shows rows to people and to programs: what the command line writes."""
+import json
+import os
+import sys
+import time
+import unicodedata
+
+__all__ = ["colours", "cut", "note", "progress", "shown", "table", "write"]
+
+RED, BOLD, PLAIN = "\x1b[31m", "\x1b[1m", "\x1b[0m"
+
+
+def colours(stream):
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def shown(value, kind):
+    """A value for people. What would move the cursor of a terminal is a space."""
+    if value is None:
+        return ""
+    if kind == "count":
+        return f"{value:,}"
+    if kind == "money":
+        return f"${value:.2f}" if value >= 0.1 or value == 0 else f"${value:.4f}"
+    if kind == "time":
+        return time.strftime("%m-%d %H:%M:%S", time.localtime(value / 1000))
+    if kind == "ago":
+        ago = max(0, round(time.time() - value / 1000))
+        return next(f"{ago // size} {unit}" for size, unit in
+                    ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")) if ago >= size or size == 1)
+    return "".join(c if c.isprintable() else " " for c in str(value))
+
+
+def width(text):
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else not unicodedata.combining(c)
+               for c in text)
+
+
+def cut(text, most):
+    if width(text) <= most:
+        return text
+    while width(text) > most - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def table(rows, columns, coloured):
+    """Lines of a table. Those that say why are red."""
+    kinds = {name: kind.split() for name, kind in columns.items()}
+    cells = [[cut(shown(row.get(name), kind[0]), int(kind[1]) if kind[1:] else 20)
+              for name, kind in kinds.items()] for row in rows]
+    widths = [max(map(width, column)) for column in zip(*([list(kinds)] + cells))]
+    for row, line in zip([None] + rows, [list(kinds)] + cells):
+        text = "  ".join(
+            cell + " " * (size - width(cell)) if kind[0] in ("text", "time")
+            else " " * (size - width(cell)) + cell
+            for cell, size, kind in zip(line, widths, kinds.values())).rstrip()
+        red = row is not None and (row.get("why") or row.get("state") == "problem")
+        yield f"{RED if red else BOLD}{text}{PLAIN}" if coloured and (red or row is None) else text
+
+
+def write(rows, columns, options):
+    """Rows for programs, or for people. Returns how many there were."""
+    rows = list(rows)
+    if options["json"]:
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+    elif rows:
+        for line in table(rows, columns, colours(sys.stdout)):
+            print(line)
+    sys.stdout.flush()
+    return len(rows)
+
+
+def note(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def progress(done, all_, text):
+    """A bar, if somebody looks."""
+    if sys.stderr.isatty():
+        full = round(24 * done / max(1, all_))
+        end = "\n" if done == all_ else ""
+        print(f"\r[{'#' * full}{'.' * (24 - full)}] {done} of {all_} {text}\x1b[K", end=end,
+              file=sys.stderr, flush=True)
