@@ -62,8 +62,7 @@ def record_case(size, limit, count):
         rounds=7,
         note="Exchanges of recorded conversations in their order, autocommit, again and again with "
         "other texts.",
-        why="Looking reads the new end of the request and all of the response, and writes one "
-        "row for each step.",
+        why="Looking reads the new end of the request and all of the response.",
     )
 
 
@@ -224,6 +223,6 @@ class Scenarios(Case):
 def cases():
     found = [Table(), Scenarios()]
     if DATA.is_dir():
-        found += [record_case(2500, 1.4, 400), record_case(25000, 1.25, 300),
+        found += [record_case(2500, 1.25, 400), record_case(25000, 1.25, 300),
                   record_case(250000, 1.25, 60)]
     return found

@@ -27,6 +27,11 @@ typedef struct TreeReader {
   int aWay[TREE_DEPTH];  /* their ways */
 } TreeReader;
 
+/* Most values have no space before them. */
+static inline const char *skipSpace(const char *z) {
+  return (unsigned char)*z > ' ' ? z : bxJsonSkipSpace(z);
+}
+
 static int addNode(TreeReader *p, const char *z) {
   BxTree *pTree = p->pTree;
   BxNode *a = pTree->a;
@@ -61,15 +66,15 @@ static const char *readFlat(TreeReader *p, const char *z, int bFlat) {
 }
 
 /* The number of a key whose text is from z to zEnd. */
-static int keyNumber(const BxTrie *p, const char *z, const char *zEnd) {
-  int n = (int)(zEnd - z) - 2, i;
+static int keyNumber(TreeReader *p, const char *z, const char *zEnd) {
+  int n = (int)(zEnd - z) - 2, i = 0;
   char zKey[200];
-  i = bxTrieFindKey(p, z + 1, n);
-  if (i != 0 || n > (int)sizeof(zKey) || memchr(z, '\\', (size_t)n) == 0) {
-    return i;
-  }
+  if (p->pTrie != 0) i = bxTrieFindKey(p->pTrie, z + 1, n);
+  if (i != 0 || memchr(z, '\\', (size_t)n + 1) == 0) return i;
+  p->pTree->bEscape = 1;
+  if (p->pTrie == 0 || n > (int)sizeof(zKey)) return 0;
   i = (int)(bxTreeDecode(zKey, z + 1, n) - zKey);
-  return bxTrieFindKey(p, zKey, i);
+  return bxTrieFindKey(p->pTrie, zKey, i);
 }
 
 /* The way of key iName in the value of iWay, or -1. */
@@ -77,17 +82,16 @@ static int trieStep(const BxTrie *p, int iWay, int iName) {
   int i;
   assert(iWay >= 0 && iWay < p->n);
   if (iWay == 0 || p->a[iWay].bWhole) return 0;
-  i = iName != 0 ? p->a[iWay].iFirst : 0;
+  if (iName == 0) return -1;
+  i = p->a[iWay].iFirst;
   while (i != 0 && p->a[i].iName != iName) i = p->a[i].iNext;
   return i != 0 ? i : -1;
 }
 
 /* Adds the node of a key, if its value is kept. 0 if it is not, -1 on error. */
 static int keepKey(TreeReader *p, const char *z, const char *zEnd) {
-  int iNode, iName = 0;
-  if (memchr(z, '\\', (size_t)(zEnd - z)) != 0) p->pTree->bEscape = 1;
+  int iNode, iName = keyNumber(p, z, zEnd);
   if (p->pTrie != 0) {
-    iName = keyNumber(p->pTrie, z, zEnd);
     p->iWay = trieStep(p->pTrie, p->aWay[p->nDepth - 1], iName);
     if (p->iWay < 0) return 0;
   }
@@ -105,16 +109,16 @@ static const char *treeKey(TreeReader *p, const char *z) {
   assert(p->nDepth > 0);
   p->bLast = 0;
   do {
-    const char *zKey = bxJsonSkipSpace(z);
+    const char *zKey = skipSpace(z);
     z = bxJsonSkipString(zKey, p->zEnd);
     bKept = z != 0 ? keepKey(p, zKey, z) : -1;
     if (bKept < 0) return 0;
-    z = bxJsonSkipSpace(z);
+    z = skipSpace(z);
     if (*z != ':') return 0;
-    z = bxJsonSkipSpace(z + 1);
+    z = skipSpace(z + 1);
     if (bKept) return z;
     z = bxJsonSkipValue(z, p->zEnd);
-    if (z != 0) z = bxJsonSkipSpace(z);
+    if (z != 0) z = skipSpace(z);
   } while (z != 0 && *z++ == ',');
   p->bLast = 1;
   return z != 0 ? z - 1 : 0;
@@ -133,7 +137,7 @@ static const char *readOpening(TreeReader *p, const char *z, int *pbDone) {
   int iNode = addNode(p, z), bObject = *z == '{';
   *pbDone = 0;
   if (iNode < 0) return 0;
-  z = bxJsonSkipSpace(z + 1);
+  z = skipSpace(z + 1);
   if (*z == (bObject ? '}' : ']')) {
     *pbDone = 1;
     closeNode(p, iNode, z + 1);
@@ -151,14 +155,14 @@ static const char *readBetween(TreeReader *p, const char *z, int nOpen) {
   assert(nOpen >= 0 && nOpen <= p->nDepth);
   while (z != 0 && p->nDepth > nOpen) {
     int bObject = BX_TREE_KIND(p->pTree, p->aOpen[p->nDepth - 1]) == '{';
-    z = bxJsonSkipSpace(z);
+    z = skipSpace(z);
     if (*z == ',' && bObject) {
       z = treeKey(p, z + 1);
       if (!p->bLast || z == 0) return z;
     }
     if (*z == ',' && !bObject) {
       p->iWay = p->aWay[p->nDepth - 1];
-      return bxJsonSkipSpace(z + 1);
+      return skipSpace(z + 1);
     }
     if (*z != (bObject ? '}' : ']')) return 0;
     closeNode(p, p->aOpen[--p->nDepth], ++z);
@@ -201,7 +205,7 @@ const char *bxTreeRead(BxTree *p, const char *z, i64 n, const BxTrie *pTrie,
   TreeReader reader;
   const char *zEnd = z + n;
   if (pErr->rc != SQLITE_OK) return 0;
-  z = bxJsonSkipSpace(z);
+  z = skipSpace(z);
   beginTree(&reader, p, z, zEnd, pTrie, pErr);
   return readTree(&reader, z, iRoot);
 }
@@ -210,9 +214,9 @@ const char *bxTreeRead(BxTree *p, const char *z, i64 n, const BxTrie *pTrie,
 static int reopen(TreeReader *p, const char *z, int iKey, int iRoot) {
   const char *zKey = z + iKey, *zList = bxJsonSkipString(zKey, p->zEnd);
   if (*z != '{' || zList == 0) return 0;
-  zList = bxJsonSkipSpace(zList);
+  zList = skipSpace(zList);
   if (*zList != ':' || !openNode(p, addNode(p, z), iRoot)) return 0;
-  zList = bxJsonSkipSpace(zList + 1);
+  zList = skipSpace(zList + 1);
   return keepKey(p, zKey, bxJsonSkipString(zKey, p->zEnd)) > 0 &&
          openNode(p, addNode(p, zList), p->iWay);
 }
@@ -224,12 +228,12 @@ const char *bxTreeResume(BxTree *p, const char *z, const BxTreeRest *pRest,
   if (pErr->rc != SQLITE_OK) return 0;
   beginTree(&reader, p, z, z + pRest->nByte, pTrie, pErr);
   if (!reopen(&reader, z, pRest->iKey, iRoot)) return 0;
-  z = bxJsonSkipSpace(z + pRest->iAt);
+  z = skipSpace(z + pRest->iAt);
   for (i = 0; z != 0 && *z == ','; i++) {
-    z = bxJsonSkipSpace(z + 1);
+    z = skipSpace(z + 1);
     z = i < pRest->nOld ? readFlat(&reader, z, 1)
                         : readTree(&reader, z, reader.aWay[1]);
-    if (z != 0) z = bxJsonSkipSpace(z);
+    if (z != 0) z = skipSpace(z);
   }
   if (z == 0 || *z != ']' || pErr->rc != SQLITE_OK) return 0;
   closeNode(&reader, reader.aOpen[1], z + 1);

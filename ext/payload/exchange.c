@@ -272,6 +272,11 @@ static void addHits(Reader *p, int iItem) {
   p->iItem = iItem;
   for (i = 0; i < p->nHit && p->pErr->rc == SQLITE_OK; i++) {
     reachItem(p, p->aHit[i].iNode);
+    if (p->aHit[i].iItem < p->iRecent &&
+        (p->aHit[i].pPlace->eKind == BX_KIND_CALL ||
+            p->aHit[i].pPlace->eKind == BX_KIND_RESULT)) {
+      continue;
+    }
     takeHit(p, &p->aHit[i]);
   }
 }
@@ -372,6 +377,20 @@ static i64 firstTexts(Reader *p) {
   return (i64)h;
 }
 
+/* From which message on the calls and results count of a request that is read as a
+** whole. */
+static void findRecent(Reader *p, const Shared *pShared) {
+  const BxNode *a = p->tree.a;
+  i64 i = p->nHit;
+  while (i > 0 && p->aHit[i - 1].pPlace->eKind != BX_KIND_CALL) i--;
+  if (i > 0) p->iRecent = p->aHit[i - 1].iItem;
+  if (p->iList >= 0 && p->pOut->hFirst == pShared->hFirst) {
+    int iSeen = p->iList + 1, n = p->nSeen;
+    while (n-- > 0 && iSeen < p->iRecent) iSeen = a[iSeen].iNext;
+    if (iSeen < p->iRecent) p->iRecent = iSeen;
+  }
+}
+
 /* zText has room for the n bytes and a terminator. */
 static void readRequest(Reader *p, char *zText, const char *z, i64 n,
     const Shared *pShared, Head *pHead) {
@@ -386,12 +405,15 @@ static void readRequest(Reader *p, char *zText, const char *z, i64 n,
     if (!readWhole(p, zText, n, BX_SOURCE_REQUEST)) return;
   }
   bxFormatsFind(p, BX_SOURCE_REQUEST, 0);
+  if (pHead != 0 && nBefore == 0) {
+    p->pOut->hFirst = firstTexts(p);
+    findRecent(p, pShared);
+  }
   addHits(p, nBefore);
-  p->nOld = 0;
+  p->nOld = p->iRecent = 0;
   fallBack(p);
   if (pHead == 0) return;
   p->pOut->bResumed = nBefore > 0;
-  if (nBefore == 0) p->pOut->hFirst = firstTexts(p);
   moveHead(p, pHead, pShared->iAt, nBefore);
 }
 
@@ -464,7 +486,6 @@ typedef struct Reading {
   sqlite3_value *apBody[2];
   const Shared *pShared;
   Head *pHead; /* NULL to read all, into memory of the exchange */
-  int nSeen;
 } Reading;
 
 /* The bytes of a body, without a terminator, and room for them with one; NULL for
@@ -527,7 +548,7 @@ static void readBodies(Exchange *pOut, const Formats *pFormats,
   reader.pOut = pOut;
   reader.pFormats = pFormats;
   reader.pErr = pErr;
-  reader.nSeen = pReading->nSeen;
+  if (pReading->pShared != 0) reader.nSeen = pReading->pShared->nItem;
   reader.bReply = pReading->pHead != 0;
   reader.tree = pRoom->tree;
   reader.aHit = pRoom->aHit;
@@ -548,8 +569,8 @@ static void readBodies(Exchange *pOut, const Formats *pFormats,
 
 void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,
     sqlite3_value *pRequest, sqlite3_value *pResponse, const Shared *pShared,
-    Head *pHead, int nSeen, BxErr *pErr) {
-  Reading reading = {{pRequest, pResponse}, pShared, pHead, nSeen};
+    Head *pHead, BxErr *pErr) {
+  Reading reading = {{pRequest, pResponse}, pShared, pHead};
   Room *pRoom = pFormats->pRoom;
   int i;
   for (i = 0; i < 2; i++) { /* what a large body left behind */
@@ -563,7 +584,7 @@ void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,
 
 void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
     sqlite3_value *pRequest, sqlite3_value *pResponse, BxErr *pErr) {
-  Reading reading = {{pRequest, pResponse}, 0, 0, 0};
+  Reading reading = {{pRequest, pResponse}, 0, 0};
   i64 i;
   readBodies(pOut, pFormats, &reading, pErr);
   for (i = 0; i < pOut->n && pErr->rc == SQLITE_OK; i++) {

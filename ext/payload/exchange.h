@@ -100,16 +100,20 @@ typedef struct Shared {
   i64 iAt;   /* its own name */
   i64 iFrom; /* that of the earlier one */
   i64 n;
+  int nItem;  /* messages of the request before, */
+  i64 hFirst; /* and the hash of its first texts */
 } Shared;
 /*
 ** The same for the next exchange of a conversation: messages that *pHead has are
 ** not read again, and if the request begins with them, nothing before number
-** nSeen. *pHead becomes that of this request. Users' messages are counted from
-** number nSeen on. The texts are in the memory of the formats: use them before others
+** pShared->nItem. Else calls and results are read from that number on if it is the same
+** conversation, and from the newest call on: what is before it is history. *pHead
+** becomes that of this request. Users' messages are counted from number nItem on. The
+** texts are in the memory of the formats: use them before others
 ** are read with these.
 */
 void bxExchangeReadOn(Exchange *pOut, const Formats *pFormats,
     sqlite3_value *pRequest, sqlite3_value *pResponse, const Shared *pShared,
-    Head *pHead, int nSeen, BxErr *pErr);
+    Head *pHead, BxErr *pErr);
 
 #endif

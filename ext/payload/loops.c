@@ -264,7 +264,7 @@ static i64 shareLast(LoopReport *p, sqlite3_stmt *pStmt, BxErr *pErr) {
 static void backtestOne(
     LoopReport *p, Found *pFound, sqlite3_stmt *pStmt, i64 iSeq, BxErr *pErr) {
   Moment moment = {iSeq, sqlite3_column_int64(pStmt, 4), 0,
-      {iSeq, iSeq - 1, shareLast(p, pStmt, pErr)}};
+      {.iAt = iSeq, .iFrom = iSeq - 1, .n = shareLast(p, pStmt, pErr)}};
   i64 aDone[TRACK_STEPS];
   int nDone, i, eRule;
   nDone =

@@ -34,9 +34,10 @@ typedef struct Reader {
   i64 iFirst;          /* the first call of this response */
   int iList;           /* the array of messages, -1 for none */
   int iElement, iItem; /* its element that was reached, and the number of it */
-  int nSeen;  /* messages of users before this one were counted before */
-  int nOld;   /* first elements of the list that are not looked at */
-  int bReply; /* what users say is read */
+  int nSeen;   /* messages of users before this one were counted before */
+  int nOld;    /* first elements of the list that are not looked at */
+  int iRecent; /* node of the first message whose calls and results are read */
+  int bReply;  /* what users say is read */
   /* the node after so many steps, or its element; 0 is where places begin */
   int aAt[PLACE_STEPS];
 } Reader;

@@ -117,7 +117,7 @@ static void completeRow(
     bxBodyAppend(p, pDone->pResponse, 0, &response, pErr);
     /* the rules see it, unless a newer request has told them */
     if (sqlite3_column_int64(pRow, 0) == iNewest) {
-      bxRingWatchRead(&watched, pAgent, &(Shared){0, -1, 0});
+      bxRingWatchRead(&watched, pAgent, &(Shared){.iFrom = -1});
     }
     bxRingBindSteps(&watched, apStmt[0], 5);
     bxBind(apStmt[0], pErr, "i-vi", iSlot, pDone->pMeta, nByte);

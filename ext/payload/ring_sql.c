@@ -418,8 +418,8 @@ static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
     bxRingMakeRoom(p, pNext, nMore, iSlot, pErr);
   }
   bxBodyFind(p, pPush->pRequest, &shared, pErr);
-  bxRingWatchRead(
-      pWatched, pNext, &(Shared){shared.iAt, shared.iFrom, shared.n});
+  bxRingWatchRead(pWatched, pNext,
+      &(Shared){.iAt = shared.iAt, .iFrom = shared.iFrom, .n = shared.n});
   bxBodyAppend(p, pPush->pRequest, &shared, &request, pErr);
   bxBodyAppend(p, pPush->pResponse, 0, &response, pErr);
   bxBind(

@@ -72,17 +72,23 @@ typedef struct Window {
   const Step *ap[TRACK_STEPS];
 } Window;
 
-/* bText: if the newest step has no call, others without one are looked at, too. */
+/* bText: if the newest step has no call, others without one are looked at, too. A
+** conversation goes on behind the summary with which it began, if the call before that
+** never got its result. */
 static void openWindow(
     Window *p, const Track *pTrack, i64 n, i64 nSpan, int bText) {
   const Step *pNew = TRACK_STEP(pTrack, n);
+  int iTalk = pNew->iTalk, bBehind = 0;
   p->n = 0;
   if (pNew->hArguments != 0)
     bText = 0; /* what is said between calls is no news */
   for (; n >= pTrack->iLow && n > 0 && p->n < nSpan; n--) {
     const Step *pStep = TRACK_STEP(pTrack, n);
-    if (pStep->iTalk != pNew->iTalk || pStep->iError < 0) continue;
-    if (pStep->iStart != pNew->iStart && !pStep->bOld) continue;
+    if (pStep->iTalk != iTalk) continue;
+    if (bBehind && (pStep->hArguments == 0 || pStep->iError >= 0)) return;
+    bBehind = pStep->iBefore != 0;
+    if (bBehind) iTalk = pStep->iBefore;
+    if (pStep->iError < 0 || pStep->iStart != pNew->iStart) continue;
     if (pStep->hArguments != 0 || (bText && pStep->hSaid != 0)) {
       p->ap[p->n++] = pStep;
     }
@@ -136,7 +142,7 @@ static int countOwn(
     for (i = 0; i < n; i++) {
       if (aiClass[i] == i && saysSame(pWindow->ap[i], pStep)) break;
     }
-    if (i == n || pStep->bOld) break;
+    if (i == n) break;
     nFound++;
     p->aStep[p->n++] = pStep->n;
   }
@@ -150,7 +156,7 @@ static void lookNoProgress(
     Finding *p, const Window *pWindow, const Rule *pRule) {
   int aiClass[TRACK_STEPS], anStep[TRACK_STEPS] = {0};
   int n = 0, i, k, nLeast = TRACK_STEPS, nOwn, bError = 1, nNeed;
-  for (; n < pWindow->n && !pWindow->ap[n]->bOld; n++) {
+  for (; n < pWindow->n; n++) {
     const Step *pStep = pWindow->ap[n];
     for (k = n + 1; k < pWindow->n && !saysSame(pStep, pWindow->ap[k]); k++) {
     }
@@ -204,7 +210,7 @@ static void lookSameError(Finding *p, const Window *pWindow) {
   for (i = 0; i < pWindow->n; i++) {
     const Step *pStep = pWindow->ap[i];
     p->iNew = pStep->n;
-    if (pStep->iError != 1 || pStep->bOld) return;
+    if (pStep->iError != 1) return;
     if (pStep->hResult != pWindow->ap[0]->hResult) return;
     count(p, pStep);
     p->hThing = pStep->hResult;
@@ -214,14 +220,14 @@ static void lookSameError(Finding *p, const Window *pWindow) {
 
 static void lookErrors(Finding *p, const Window *pWindow) {
   int i;
-  for (i = 0; i < pWindow->n && !pWindow->ap[i]->bOld; i++) {
+  for (i = 0; i < pWindow->n; i++) {
     if (pWindow->ap[i]->iError == 1) count(p, pWindow->ap[i]);
   }
 }
 
 static void lookRepeat(Finding *p, const Window *pWindow) {
   int i;
-  for (i = 0; i < pWindow->n && !pWindow->ap[i]->bOld; i++) {
+  for (i = 0; i < pWindow->n; i++) {
     if (pWindow->ap[i]->hArguments != pWindow->ap[0]->hArguments) break;
     count(p, pWindow->ap[i]);
   }

@@ -21,7 +21,7 @@ SQLITE_EXTENSION_INIT3
 
 enum {
   STEP_N,
-  STEP_ERROR_1, /* and 1 more, and 4 more if it is old */
+  STEP_ERROR_1, /* and 1 more */
   STEP_TURN,
   STEP_ARGUMENTS,
   STEP_MADE,
@@ -38,6 +38,7 @@ enum {
   STEP_MADE_BEFORE,
   STEP_COST_BEFORE,
   STEP_SEQ,
+  STEP_BEFORE,
   N_STEP
 };
 enum {
@@ -95,7 +96,6 @@ static const unsigned char *readStep(
       .iPut = iPut,
       .iTurn = (int)a[STEP_TURN],
       .iError = (int)(a[STEP_ERROR_1] & 3) - 1,
-      .bOld = a[STEP_ERROR_1] > 3,
       .hArguments = a[STEP_ARGUMENTS],
       .nMade = (int)a[STEP_MADE],
       .iTime = a[STEP_TIME],
@@ -105,6 +105,7 @@ static const unsigned char *readStep(
       .hLoose = a[STEP_LOOSE],
       .hSaid = a[STEP_SAID],
       .iTalk = (int)a[STEP_TALK],
+      .iBefore = (int)a[STEP_BEFORE],
       .nSpent = a[STEP_SPENT],
       .nCost = a[STEP_COST],
       .nSpentBefore = a[STEP_SPENT_BEFORE],
@@ -192,11 +193,11 @@ i64 bxTrackPack(Track *p, unsigned char zOut[TRACK_BYTES]) {
   i64 n = p->iDirty > p->iLow ? p->iDirty : p->iLow;
   for (; n <= p->nStep; n++) {
     const Step *pStep = TRACK_STEP(p, n);
-    const i64 a[] = {n, pStep->iError + 1 + 4 * pStep->bOld, pStep->iTurn,
-        pStep->hArguments, pStep->nMade, pStep->iTime, pStep->iStart,
-        pStep->hCall, pStep->hResult, pStep->hLoose, pStep->hSaid, pStep->iTalk,
-        pStep->nSpent, pStep->nCost, pStep->nSpentBefore, pStep->nMadeBefore,
-        pStep->nCostBefore, pStep->iSeq};
+    const i64 a[] = {n, pStep->iError + 1, pStep->iTurn, pStep->hArguments,
+        pStep->nMade, pStep->iTime, pStep->iStart, pStep->hCall, pStep->hResult,
+        pStep->hLoose, pStep->hSaid, pStep->iTalk, pStep->nSpent, pStep->nCost,
+        pStep->nSpentBefore, pStep->nMadeBefore, pStep->nCostBefore,
+        pStep->iSeq, pStep->iBefore};
     size_t nTool = strlen(pStep->zTool);
     if (pStep->iPut != p->iSeq) continue;
     z = packNumbers(z, a, N_STEP);

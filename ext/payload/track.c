@@ -31,12 +31,17 @@ static const unsigned char aMask[256] = {
     ['0'] = 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ['A'] = LETTERS, ['a'] = LETTERS};
 #define MASK_OF(z) (aMask[(unsigned char)*(z)])
 
-/* The next digit, or zEnd. */
+#define EACH_BYTE(x) (0x0101010101010101u * (sqlite3_uint64)(x))
+
+/* The next digit, or zEnd. Eight bytes at once: what differs from '0' by less than 10 is a
+** digit. */
 static const char *findDigit(const char *z, const char *zEnd) {
-  while (zEnd - z >= 4 &&
-         ((MASK_OF(z) | MASK_OF(z + 1) | MASK_OF(z + 2) | MASK_OF(z + 3)) &
-             MASK_DIGIT) == 0) {
-    z += 4;
+  for (; zEnd - z >= 8; z += 8) {
+    sqlite3_uint64 u;
+    memcpy(&u, z, 8);
+    u ^= EACH_BYTE('0');
+    u |= (u & EACH_BYTE(0x7f)) + EACH_BYTE(0x80 - 10);
+    if ((u & EACH_BYTE(0x80)) != EACH_BYTE(0x80)) break;
   }
   while (z < zEnd && MASK_OF(z) != MASK_DIGIT) z++;
   return z;
@@ -144,8 +149,10 @@ static int isId(const char *z, const char *zEnd) {
 static int isNamed(const char *zBegin, const char *z) {
   static const char *const azName[] = {"pid", "port", "tid", "chunk id"};
   size_t i;
-  while (z > zBegin && strchr(" :=#[(\"'", z[-1]) != 0) z--;
-  if (z == zBegin || strchr("dDtT", z[-1]) == 0) return 0;
+  while (z > zBegin && MASK_OF(z - 1) == 0 && strchr(" :=#[(\"'", z[-1]) != 0) {
+    z--;
+  }
+  if (z == zBegin || ((z[-1] | 0x20) != 'd' && (z[-1] | 0x20) != 't')) return 0;
   for (i = 0; i < sizeof(azName) / sizeof(azName[0]); i++) {
     i64 n = (i64)strlen(azName[i]);
     if (z - zBegin >= n && isLowerWord(z - n, z, azName[i]) &&
@@ -241,22 +248,20 @@ static i64 maskedHash(Text text, int bNumbers, BxErr *pErr) {
 /* The part of what a model said that is its act, where calls are written as text: from
 ** "Action:" on, or the elements of XML. */
 static Text actOf(Text said) {
-  const char *zEnd = said.z + said.n, *z, *zLast = 0;
-  for (z = said.z; zEnd - z >= 7; z++) {
-    if (*z == 'A' && memcmp(z, "Action:", 7) == 0 &&
+  const char *zEnd = said.z + said.n, *z, *zFirst = 0, *zLast = 0;
+  for (z = said.z; (z = memchr(z, 'A', (size_t)(zEnd - z))) != 0; z++) {
+    if (zEnd - z >= 7 && memcmp(z, "Action:", 7) == 0 &&
         (z == said.z || z[-1] == '\n')) {
       return (Text){z, zEnd - z, 0, 0};
     }
   }
-  for (z = said.z; zEnd - z >= 2; z++) {
-    if (*z == '<' && z[1] == '/') zLast = z;
+  for (z = said.z; (z = memchr(z, '<', (size_t)(zEnd - z))) != 0; z++) {
+    if (zEnd - z < 2) break;
+    if (z[1] == '/') zLast = z;
+    if (zFirst == 0 && MASK_OF(z + 1) >= MASK_HEX) zFirst = z;
   }
-  for (z = said.z; zLast != 0 && z < zLast; z++) {
-    if (*z == '<' && MASK_OF(z + 1) >= MASK_HEX) {
-      return (Text){z, zLast - z, 0, 0};
-    }
-  }
-  return said;
+  if (zFirst == 0 || zLast < zFirst) return said;
+  return (Text){zFirst, zLast - zFirst, 0, 0};
 }
 
 /*---------------------------------------------------------------- steps ----*/
@@ -271,6 +276,7 @@ typedef struct Adding {
   i64 nSeen;   /* messages that were read before */
   int bGoesOn; /* the conversation is that of the exchange before */
   int iTalk;   /* the number of the conversation */
+  int iBefore; /* the one that its first step may go on with */
   int bFirst;  /* it was not seen before */
   i64 *aDone;
   int nDone;
@@ -293,6 +299,8 @@ static Step *newStep(Adding *p, i64 iTurn) {
   pStep->iStart = (int)p->pMoment->iStart;
   pStep->iTurn = (int)iTurn;
   pStep->iTalk = p->iTalk;
+  pStep->iBefore = p->iBefore;
+  p->iBefore = 0;
   pStep->iError = -1;
   mark(p, pStep);
   if (pTrack->nStep - pTrack->iLow >= TRACK_STEPS) pTrack->iLow++;
@@ -382,12 +390,9 @@ static void putResult(Adding *p, Step *pStep, Text result, int iError) {
 
 #define LONG_RESULT 400 /* bytes that say the same, whatever was asked */
 
-/* iLast: the last message of the request that has a call. What a conversation brings
-** along that was not seen before is history, but for the newest results. */
-static void addOutcome(Adding *p, const Call *pResult, int iLast) {
+static void addOutcome(Adding *p, const Call *pResult) {
   Step *pStep = findPending(p, pResult);
   if (pStep == 0) return;
-  pStep->bOld = p->bFirst && !pResult->bResponse && pResult->iItem < iLast;
   if (pResult->result.n >= LONG_RESULT) {
     pStep->hLoose = (i64)bxHashOf(pStep->zTool, (i64)strlen(pStep->zTool));
   }
@@ -416,19 +421,14 @@ static int isOld(const Adding *p, const Call *pCall) {
 
 static void addSteps(Adding *p) {
   const Exchange *pExchange = &p->exchange;
-  int iLast = -1;
   i64 i;
   p->iFirst = p->p->nStep + 1;
   addReply(p);
   for (i = 0; i < pExchange->n; i++) {
-    const Call *pCall = &pExchange->a[i];
-    if (!pCall->bResult && !pCall->bResponse) iLast = pCall->iItem;
-  }
-  for (i = 0; i < pExchange->n; i++) {
     Call *pCall = &p->exchange.a[i];
     if (isOld(p, pCall)) continue;
     if (pCall->bResult) {
-      addOutcome(p, pCall, iLast);
+      addOutcome(p, pCall);
     } else {
       addStep(p, pCall);
     }
@@ -452,15 +452,36 @@ static void addTextStep(Adding *p, int bAgain) {
   }
 }
 
-/* Whether a request begins a conversation once more that begins as one before did: a
-** job that runs again, and no retry. */
-static int isRestart(const Exchange *p, const Step *pLast) {
+/* Whether a request has only what the user said, and a text of the system. */
+static int isBeginning(const Exchange *p) {
   i64 i;
-  if (p->nItem - p->nUser > 1) return 0;
   for (i = 0; i < p->n && p->a[i].bResponse; i++) {
   }
-  return i == p->n && (pLast->hArguments != 0 ||
-                          (pLast->hSaid != 0 && pLast->hSaid != RETRY));
+  return i == p->n && p->nItem - p->nUser <= 1;
+}
+
+/* Whether a beginning is that of a conversation once more that begins as one before did:
+** a job that runs again, and no retry. */
+static int isRestart(const Exchange *p, const Step *pLast) {
+  return isBeginning(p) && (pLast->hArguments != 0 ||
+                               (pLast->hSaid != 0 && pLast->hSaid != RETRY));
+}
+
+/* The conversation of which a beginning may be the summary: that whose newest call waits
+** for a result of a tool that gave some before, as a tool that ends a job does not. */
+static int findSummed(const Adding *p, const Step *pLast) {
+  const Track *pTrack = p->p;
+  i64 n = pTrack->nStep;
+  if (pLast->hArguments == 0 || pLast->iError >= 0) return 0;
+  if (!isBeginning(&p->exchange)) return 0;
+  for (; n >= pTrack->iLow && n > 0; n--) {
+    const Step *pStep = TRACK_STEP(pTrack, n);
+    if (pStep->iTalk == pLast->iTalk && pStep->iError >= 0 &&
+        strcmp(pStep->zTool, pLast->zTool) == 0) {
+      return pLast->iTalk;
+    }
+  }
+  return 0;
 }
 
 /* The number of the conversation that a request goes on with: by the ids of its calls
@@ -491,6 +512,7 @@ static void findTalk(Adding *p, const Step *pLast) {
     break;
   }
   p->bFirst = 1;
+  p->iBefore = findSummed(p, pLast);
 }
 
 /*---------------------------------------------------------------- sums ----*/
@@ -560,10 +582,13 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
   }
   if (p->iSeq == pMoment->iSeq) {
     shared =
-        (Shared){p->head.iAt, p->head.iAt, BX_MAX_TIME}; /* it is the same */
+        (Shared){.iAt = p->head.iAt, .iFrom = p->head.iAt, .n = BX_MAX_TIME};
+    /* it is the same */
   } else {
     p->iDirty = p->nStep + 1;
   }
+  shared.nItem = (int)p->nItem;
+  shared.hFirst = p->hFirst;
   /* The model may be anywhere. A request that is the same as before though a call was
   ** answered is a window without ids: its last result is new. */
   if (pRules->a[RULE_COST].bEnabled ||
@@ -572,7 +597,7 @@ int bxTrackAdd(Track *p, const Rules *pRules, const Moment *pMoment,
     memset(&p->head, 0, sizeof(p->head));
   }
   bxExchangeReadOn(&adding.exchange, &pRules->formats, pRequest, pResponse,
-      &shared, &p->head, (int)p->nItem, pErr);
+      &shared, &p->head, pErr);
   bBegins = adding.exchange.hFirst != 0 && adding.exchange.hFirst == p->hFirst;
   /* as many messages as before: a retry, or a window that moves; ids tell */
   adding.bGoesOn = p->nStep == 0 || adding.exchange.bResumed ||

@@ -29,8 +29,8 @@ typedef struct Step {
   int nMade, nMadeBefore;
   int iTurn, iStart; /* turn; and how often the agent was started again */
   int iTalk;         /* the conversation */
-  int iError;        /* 1 an error, 0 none, -1 no result yet */
-  int bOld;          /* it was history when the conversation was first seen */
+  int iBefore; /* of its first step: the one of which it may be the summary; or 0 */
+  int iError; /* 1 an error, 0 none, -1 no result yet */
   char zTool[TOOL_BYTES];
 } Step;
 #define RETRY 1 /* the same request once more, without an answer */

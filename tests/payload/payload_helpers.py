@@ -201,7 +201,7 @@ def waiting(db):
 
 NUMBERS = {
     "step": "n error turn arguments made time start call result loose said talk spent cost "
-            "spent_before made_before cost_before seq",
+            "spent_before made_before cost_before seq before",
     "head": "head_at head head_key head_items items first"}
 
 

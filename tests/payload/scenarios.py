@@ -7,8 +7,7 @@ import random
 
 LOOPS, INNOCENT = {}, {}
 MISSED = {  # loops that the rules do not find
-    "an edit that fails in other words, and a look",  # each failure quotes another text
-    "a summary in place of all every three calls"}  # as another conversation would begin
+    "an edit that fails in other words, and a look"}  # each failure quotes another text
 
 
 def loop(make):
@@ -603,6 +602,29 @@ def work_with_summaries_in_place_of_all():
             talk.call(("Bash", {"command": "make test"}, "All tests passed"))
             talk.messages = talk.head[:1] + [{"role": "user", "content": f"Summary: {word(i, 20)}. Go on."}]
     return talk.end()
+
+
+@innocent
+def users_who_ask_the_same_at_the_same_time():
+    def asks(k):
+        talk = Talk(user=f"I am {word(k)}. May I change my order?", seed=f"u{k}")
+        talk.call(("get_policy", {}, "Orders may be changed within a day."))
+        return talk.call(("get_policy", {}, "Orders may be changed within a day.")).end()
+    rows = [asks(k) for k in range(12)]
+    found = [rows[0][0], rows[0][1]]
+    for k in range(1, 12):  # each begins while the call of the one before waits for its result
+        found += [rows[k][0], rows[k - 1][2], rows[k][1]]
+    return [(asked, said, 700 * i) for i, (asked, said, _) in enumerate(found)]
+
+
+@innocent
+def jobs_that_end_with_a_call():
+    found = []
+    for i in range(12):
+        talk = Talk(user=f"Report {word(i)}", seed=f"j{i}")
+        talk.call(("get_state", {}, "all is well")).call(("get_state", {}, "all is well"))
+        found += talk.call(("finish", {"state": "well"}, "")).exchanges
+    return [(asked, said, 1500 * i) for i, (asked, said, _) in enumerate(found)]
 
 
 _works("ten days without a flight", lambda: times(10, lambda i: flights(11 + i)) + times(10, lambda i: flights(11 + i, "HOU")))
