@@ -33,6 +33,7 @@ static const RolloutFormat appended = {
 /* A value that can be no item, which the error shows. */
 static void badItem(Append *p, i64 i, const char *zWhat) {
   RolloutSlice value = bxRolloutSpanOf(&p->json.tree, 0);
+  assert(i >= 0 && p->json.tree.n > 0);
   bxFail(p->pErr, SQLITE_CONSTRAINT,
       "InvalidItemError: Invalid item format: item %lld %s, got %.*s; an item "
       "must be a JSON object with a type and a payload",
@@ -54,6 +55,8 @@ static void takeItem(Append *p, i64 i) {
   RolloutSlice none = {0, 0};
   RolloutLine line;
   i64 iTime;
+  assert(BX_TREE_KIND(&p->json.tree, 0) == '{');
+  assert(i >= 0);
   bxRolloutReadLine(p->pHome, &appended, &p->json, &line, p->pErr);
   if (!line.bTyped) {
     badItem(p, i,
@@ -89,6 +92,7 @@ static void takeItem(Append *p, i64 i) {
 /* Reads item i, which begins at z. Returns its end. */
 static const char *readOne(Append *p, i64 i, const char *z, const char *zEnd) {
   const char *zNext = bxTreeRead(&p->json.tree, z, zEnd - z, 0, 0, p->pErr);
+  assert(z != 0 && z <= zEnd);
   p->json.iTop = 0;
   if (zNext == 0) {
     badJson(p);
@@ -124,6 +128,7 @@ static const char *readItems(sqlite3_value *pVal, BxErr *pErr) {
 static void readAll(Append *p, const char *z, const char *zEnd) {
   int bArray;
   i64 i;
+  assert(z != 0 && z <= zEnd);
   z = bxJsonSkipSpace(z);
   bArray = *z == '[';
   if (bArray) z = bxJsonSkipSpace(z + 1);

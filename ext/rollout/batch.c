@@ -19,6 +19,7 @@ SQLITE_EXTENSION_INIT3
 static const char *ownName(RolloutWork *p, const char *z, BxErr *pErr) {
   char **pz;
   i64 i;
+  assert(z != 0 && p->nName >= 0);
   if (pErr->rc != SQLITE_OK) return 0;
   for (i = p->nName - 1; i >= 0 && i >= p->nName - RECENT_NAMES; i--) {
     if (strcmp(p->azName[i], z) == 0) return p->azName[i];
@@ -34,6 +35,7 @@ RolloutItem *bxRolloutAdd(RolloutWork *p, i64 iTime, const char *zType,
   RolloutItem *pItem = zOwn ? bxArrayAdd(&p->aItem, &p->nItem, &p->nItemAlloc,
                                   sizeof(*pItem), pErr)
                             : 0;
+  assert(payload.n >= 0 && payload.n <= ROLLOUT_MAX_PAYLOAD);
   if (pItem == 0) {
     sqlite3_free(zOwned);
     return 0;
@@ -50,6 +52,7 @@ void bxRolloutDrop(RolloutWork *p, const char *zType, const char *zPayloadType,
   const char *z1 = ownName(p, zType, pErr);
   const char *z2 = zPayloadType ? ownName(p, zPayloadType, pErr) : 0;
   RolloutDrop *pDrop = p->nDrop > 0 ? &p->aDrop[p->nDrop - 1] : 0;
+  assert(nItem >= 0 && nByte >= 0);
   if (pErr->rc != SQLITE_OK || nItem == 0) return;
   if (pDrop == 0 || pDrop->zType != z1 || pDrop->zPayloadType != z2) {
     pDrop =
@@ -65,6 +68,7 @@ void bxRolloutDrop(RolloutWork *p, const char *zType, const char *zPayloadType,
 /* Binds bytes around a payload, unless there are none, as for the item before. */
 static void bindSpan(sqlite3_stmt *pStmt, int i, RolloutSlice span,
     const RolloutSlice *pLast, BxErr *pErr) {
+  assert(i > 0 && span.n >= 0);
   if (span.z != 0) {
     bxFailDb(pErr, sqlite3_db_handle(pStmt),
         sqlite3_bind_blob64(
@@ -80,6 +84,7 @@ static void bindSpan(sqlite3_stmt *pStmt, int i, RolloutSlice span,
 static void putItemRow(sqlite3_stmt *pStmt, i64 id, const RolloutItem *p,
     const RolloutItem *pLast, BxErr *pErr) {
   sqlite3 *db = sqlite3_db_handle(pStmt);
+  assert(p->payload.n >= 0 && p->zType != 0);
   if (pErr->rc != SQLITE_OK) return;
   sqlite3_bind_int64(pStmt, 1, id);
   if (pLast == 0 || p->iTime != pLast->iTime) {
@@ -127,6 +132,7 @@ static void countAll(
   const RolloutDerive *pTale = &p->tale;
   i64 nByte = 0, iTime = pHead->iUpdated, i;
   int bMoves;
+  assert(p->nItem >= 0 && pHead->iLast >= -1);
   for (i = 0; i < p->nItem; i++) {
     nByte += p->aItem[i].payload.n;
     if (p->aItem[i].iTime > iTime) iTime = p->aItem[i].iTime;
@@ -144,6 +150,7 @@ static void putMeta(
       "UPDATE main.rollout__heads SET title = (SELECT payload ->> 'title' "
       "FROM main.rollout__data WHERE id = ?1 << 32) "
       "WHERE no = ?1 AND title IS NULL";
+  assert(no > 0 && pItem->zType != 0);
   if (!bxNameEquals(pItem->zType, (i64)strlen(pItem->zType), "sessionmeta") ||
       pItem->payload.z == 0 || *bxJsonSkipSpace(pItem->payload.z) != '{') {
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -162,6 +169,7 @@ void bxRolloutWorkBegin(RolloutWork *p, BxStmts *pHome, BxErr *pErr) {
 
 void bxRolloutWorkEnd(RolloutWork *p) {
   i64 i;
+  assert(p->nItem <= p->nItemAlloc && p->nName <= p->nNameAlloc);
   for (i = 0; i < p->nItem; i++) sqlite3_free(p->aItem[i].zOwned);
   for (i = 0; i < p->nName; i++) sqlite3_free(p->azName[i]);
   sqlite3_free(p->azName);
@@ -196,6 +204,7 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   RolloutHead head = p->head;
   sqlite3_stmt *pStmt;
   i64 i, iFirst = head.iLast + 1;
+  assert(pErr->rc != SQLITE_OK || p->zId[36] == 0);
   if (pErr->rc != SQLITE_OK) return;
   assert(head.iLast >= -1 && head.no >= 0);
   if (head.iLast + p->nItem > ROLLOUT_LAST) {

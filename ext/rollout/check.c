@@ -72,6 +72,8 @@ static void checkOne(
   sqlite3_stmt *pRow;
   char *zTurns, *zMarks;
   i64 iUsage;
+  assert(*pnLeft > 0);
+  assert(pErr->rc == SQLITE_OK);
   memset(&tale, 0, sizeof(tale));
   bxRolloutDeriveBegin(&tale, p, &none, pErr);
   bxRolloutDeriveStored(&tale, no, 1, iLast, pErr);

@@ -122,6 +122,7 @@ static sqlite3_stmt *openContext(Bx *bx, sqlite3_value *pId, const char *zSql,
   BxStmts *p = bxRolloutSchema(bx, pErr);
   sqlite3_stmt *pStmt;
   char *zMarks;
+  assert(eWhat <= ROLLOUT_ORPHANS);
   if (p == 0) return 0;
   if (bxRolloutHasMessages(p, head.no, pErr)) {
     return bxRolloutMessages(bx, p, &head, eWhat, pErr);

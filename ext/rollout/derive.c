@@ -13,6 +13,7 @@ SQLITE_EXTENSION_INIT3
 
 void bxRolloutDeriveBegin(
     RolloutDerive *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr) {
+  assert(pHead->no >= 0 && pHead->nTurn >= 0);
   p->pHome = pHome;
   p->pErr = pErr;
   p->no = pHead->no;
@@ -25,6 +26,7 @@ void bxRolloutDeriveBegin(
 
 void bxRolloutDeriveEnd(RolloutDerive *p) {
   int i;
+  assert(p->nTurnNew <= p->nTurnAlloc && p->nMark <= p->nMarkAlloc);
   for (i = 0; i < BX_KINDS; i++) sqlite3_free(p->azNew[i]);
   sqlite3_free(p->zPrompt);
   sqlite3_free(p->zLast);
@@ -59,6 +61,7 @@ static i64 firstPlace(
 }
 
 static int isPlaceOf(const RolloutDerive *p, i64 i, const char *zSpelled) {
+  assert(i >= 0);
   return i < p->pRules->places.n &&
          strcmp(p->pRules->places.a[i].az[BX_PLACE_TYPE], zSpelled) == 0;
 }
@@ -75,6 +78,7 @@ static void readPart(const RolloutDerive *p, const char *zKey,
     char zName[ROLLOUT_MAX_NAME + 1]) {
   const BxTree *pTree = &p->pJson->tree;
   int i = bxTreeMember(pTree, p->pJson->iTop, zKey, 4);
+  assert(strlen(zKey) == 4);
   if (bxRolloutWord(pTree, i, zName) > 0) bxFoldName(zName);
 }
 
@@ -84,6 +88,7 @@ static int testParts(const RolloutDerive *p, BxTest test) {
   const BxCondition *pTest = p->pRules->places.aCondition + test.i;
   const BxCondition *pEnd = pTest + test.n;
   int eResult = 1;
+  assert(test.i + test.n <= p->pRules->places.nCondition);
   for (; pTest < pEnd; pTest++) {
     const char *zName = pTest->cPart == 't'   ? p->zPayloadType
                         : pTest->cPart == 'r' ? p->zRole
@@ -105,6 +110,7 @@ static char *readUser(
     RolloutDerive *p, const char *zType, const RolloutJson *pJson) {
   char z[ROLLOUT_MAX_NAME + 1];
   i64 i = firstPlace(p, zType, z);
+  assert(p->pRules != 0);
   for (; isPlaceOf(p, i, z); i++) {
     const BxPlace *pPlace = &p->pRules->places.a[i];
     if (pPlace->eKind == BX_KIND_USER &&
@@ -132,6 +138,7 @@ static void findLast(RolloutDerive *p) {
       "ORDER BY s.first DESC, t.id DESC LIMIT 1";
   sqlite3_stmt *pRow = bxStmt(p->pHome, zLast, p->pErr);
   RolloutJson json = {{0}, 0};
+  assert(p->no > 0 && p->nTurn > 0);
   bxBind(pRow, p->pErr, "ii", p->no, p->nTurn - 1);
   if (bxStep(pRow, p->pErr)) {
     const char *zType = bxColumnText(pRow, 0, p->pErr);
@@ -153,6 +160,7 @@ static void findLast(RolloutDerive *p) {
 static void addMark(RolloutBoundary **pa, i64 *pn, i64 *pnAlloc, i64 iSequence,
     i64 iFirst, BxErr *pErr) {
   RolloutBoundary *a = bxArrayAdd(pa, pn, pnAlloc, sizeof(*a), pErr);
+  assert(iSequence >= 0);
   if (a == 0) return;
   a->iSequence = iSequence;
   a->iFirst = iFirst;
@@ -162,6 +170,7 @@ static void addMark(RolloutBoundary **pa, i64 *pn, i64 *pnAlloc, i64 iSequence,
 static void prompt(RolloutDerive *p, const char *z, i64 iSequence) {
   static const char zHas[] =
       "SELECT prompt_id IS NOT NULL FROM main.rollout__about WHERE no = ?1";
+  assert(iSequence >= 0);
   if (p->bHasPrompt) return;
   p->bHasPrompt = 1;
   if (p->no > 0 && bxQueryInt(p->pHome, zHas, p->pErr, "i", p->no)) return;
@@ -175,6 +184,7 @@ static void prompt(RolloutDerive *p, const char *z, i64 iSequence) {
 ** or frees zOwned. */
 static void tellUser(
     RolloutDerive *p, char *zOwned, int bEvent, i64 iSequence) {
+  assert(iSequence >= 0 && p->pRules != 0);
   if (bxRolloutIsPreamble(p->pRules, zOwned)) {
     sqlite3_free(zOwned);
     return;
@@ -253,6 +263,7 @@ static void tellMarks(RolloutDerive *p, i64 iSequence, const char *zSpelled) {
 /* Takes a value that a reading has found; frees it. */
 static void tellFact(
     RolloutDerive *p, const BxPlace *pPlace, char *zOwned, i64 iSequence) {
+  assert(pPlace->eKind < BX_KINDS);
   switch (pPlace->eKind) {
     case BX_KIND_USER:
       if (p->iUser < 0) p->iUser = iSequence;
@@ -281,6 +292,7 @@ void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
   unsigned mTold = 1u << BX_KIND_LINE | 1u << BX_KIND_START;
   char zSpelled[ROLLOUT_MAX_NAME + 1];
   i64 i;
+  assert(iSequence >= 0 && iSequence <= ROLLOUT_LAST);
   if (p->pErr->rc != SQLITE_OK) return;
   p->pJson = pJson;
   p->iTime = iTime;
@@ -326,6 +338,7 @@ void bxRolloutDeriveItem(RolloutDerive *p, BxErr *pErr) {
       "UPDATE main.rollout__heads SET title = ?2 WHERE no = ?1 AND NOT named";
   char *const *az = p->azNew;
   i64 i;
+  assert(p->nTurnOld <= p->nTurnNew && p->nMarkOld <= p->nMark);
   for (i = p->nTurnOld; i < p->nTurnNew; i++) {
     bxStmtExec(p->pHome, zTurn, pErr, "ii",
         bxRolloutKey(p->no, p->aTurn[i].iSequence), p->aTurn[i].iFirst);
@@ -355,6 +368,7 @@ void bxRolloutDeriveItem(RolloutDerive *p, BxErr *pErr) {
 char *bxRolloutMarks(const RolloutBoundary *a, i64 i, i64 n, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   const char *zBefore = "[";
+  assert(i >= 0 && (a != 0 || i >= n));
   for (; i < n; i++, zBefore = ",") {
     sqlite3_str_appendf(
         pOut, "%s[%lld,%lld]", zBefore, a[i].iSequence, a[i].iFirst);
@@ -441,6 +455,8 @@ static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
       "WHERE no = ?1";
   RolloutDerive tale;
   i64 iTo = pHead->iLast;
+  assert(pHead->no > 0 && nMax > 0);
+  assert(pHead->iBehind >= 0); /* so that something waits */
   memset(&tale, 0, sizeof(tale));
   if (iTo - pHead->iBehind >= nMax) iTo = pHead->iBehind + nMax - 1;
   bxRolloutDeriveBegin(&tale, pHome, pHead, pErr);

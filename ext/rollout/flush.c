@@ -39,6 +39,7 @@ static void setSynchronous(BxStmts *p, i64 iLevel, BxErr *pErr) {
 static int syncHome(BxStmts *p, BxErr *pErr) {
   sqlite3 *db = p->bx->db;
   const char *zFile;
+  assert(p->zTable == 0);
   if (pErr->rc != SQLITE_OK) return 0;
   if (!sqlite3_get_autocommit(db)) {
     bxFail(pErr, SQLITE_MISUSE,

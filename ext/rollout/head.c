@@ -13,6 +13,7 @@ SQLITE_EXTENSION_INIT3
 
 int bxRolloutUuid(const char *z, int n, char zId[37]) {
   int i;
+  assert(n >= 0);
   if (n != 36) return 0;
   for (i = 0; i < 36; i++) {
     char c = z[i];
@@ -222,6 +223,7 @@ void bxRolloutSetClosed(
     BxStmts *pHome, const char *zId, int bShut, BxErr *pErr) {
   Shut *pShut = findShut(pHome, zId);
   RolloutMemory *p;
+  assert(bShut == 0 || bShut == 1);
   if ((pShut != 0) == bShut || pErr->rc != SQLITE_OK) return;
   p = bxRolloutMemory(pHome->bx, pErr);
   if (p == 0) return;

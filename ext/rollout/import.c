@@ -43,6 +43,7 @@ static void reportId(ImportReport *p, const char *zId) {
 void bxImportReportReturn(ImportReport *p, const char *zFormat, BxCall *pCall) {
   char *zBad = bxStrFinish(p->pBad, &pCall->err);
   char *zIds = bxStrFinish(p->pIds, &pCall->err);
+  assert(p->nId >= 0 && p->nNew <= p->nItem);
   if (pCall->err.rc == SQLITE_OK) {
     bxReturnJson(pCall,
         sqlite3_mprintf("{\"rolloutId\":%.38s,\"rolloutIds\":[%s],"
@@ -60,6 +61,7 @@ static const char *formatName(const Import *p) {
 }
 
 void bxImportBad(Import *p, const char *zReason, i64 nByte) {
+  assert(nByte >= 0);
   if (p->pErr->rc != SQLITE_OK) return;
   p->pReport->nBad++;
   p->nPending++;
@@ -81,6 +83,7 @@ static ImportSession *addImported(Import *p, char *zName, char *zAgent) {
   ImportSession **ap =
       bxArrayGrow(p->apPart, p->nPart, &p->nPartAlloc, sizeof(*ap), p->pErr);
   ImportSession *pPart = ap != 0 ? bxZalloc(sizeof(*pPart), p->pErr) : 0;
+  assert(p->nPart <= p->nPartAlloc);
   if (ap != 0) p->apPart = ap;
   if (pPart == 0) {
     sqlite3_free(zName);
@@ -100,6 +103,7 @@ static ImportSession *addImported(Import *p, char *zName, char *zAgent) {
 static i64 *partNumber(Import *p, const char *zName, const char *zAgent) {
   sqlite3_uint64 h = bxHashOf(zName, (i64)strlen(zName));
   i64 *pi;
+  assert(zName != 0 && p->nPart > 0);
   if (zAgent != 0) h = bxHashMix(h, bxHashOf(zAgent, (i64)strlen(zAgent)));
   for (;; h = bxHashMix(h, 1)) { /* goes on while the names are others */
     pi = bxMapAt(&p->names, h, p->pErr);
@@ -121,6 +125,7 @@ static void partId(
 ImportSession *bxImportSession(Import *p, char *zName, char *zAgent) {
   i64 *pi = partNumber(p, zName, zAgent);
   ImportSession *pPart;
+  assert(p->nPart > 0); /* the first part is there from the beginning */
   if (pi == 0 || *pi > 0) {
     sqlite3_free(zName);
     sqlite3_free(zAgent);
@@ -154,6 +159,7 @@ static char *makeMeta(Import *p, ImportSession *pPart) {
   const char *zFormat = formatName(p), *zId = pPart->work.zId;
   const char *zName = pPart->zName;
   char zParent[37] = "";
+  assert(pPart->work.zId[36] == 0);
   if (pPart->meta.z != 0) {
     return bxPrintf(p->pErr, "%.*s", (int)pPart->meta.n, pPart->meta.z);
   }
@@ -201,6 +207,8 @@ RolloutSlice bxImportGap(Import *p, const char *zEnd, RolloutSlice *pAfter) {
 void bxImportEnd(Import *p, RolloutSlice after) {
   ImportSession *pPart = p->pPart;
   int bUsual = after.n == 2 && memcmp(after.z, "}\n", 2) == 0;
+  assert(after.n >= 0);
+  assert(!p->bLast || pPart != 0);
   if (!p->bLast || p->pErr->rc != SQLITE_OK) return;
   if (p->bLastNew) {
     RolloutItem *pItem = &pPart->work.aItem[pPart->work.nItem - 1];
@@ -241,6 +249,7 @@ static void addItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
   int bMeta =
       bxNameEquals(pLine->zType, (i64)strlen(pLine->zType), "session_meta") &&
       !pLine->bWhole && *payload.z == '{';
+  assert(pLine->payload.n >= 0);
   if (pWork->head.no == 0 && !bMeta && pWork->nItem == 0) {
     pItem = bxRolloutAdd(pWork, iTime, "session_meta", none, 0, p->pErr);
     if (pItem == 0) return;
@@ -274,6 +283,8 @@ void bxImportItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
               : pPart->iTime >= 0 ? pPart->iTime
                                   : p->iTime;
   int bNew;
+  assert(zFrom <= zEnd);
+  assert(pLine->zType[0] != 0);
   if (pLine->payload.n > ROLLOUT_MAX_PAYLOAD) {
     bxImportBad(p, BX_IMPORT_TOO_LONG, pLine->payload.n);
     return;
@@ -303,6 +314,7 @@ static void readItem(Import *p) {
   ImportSession *pPart = p->pNamed  ? p->pNamed
                          : p->pPart ? p->pPart
                                     : p->apPart[0];
+  assert(p->nPart > 0 && p->json.iTop < p->json.tree.n);
   if (p->pFormat != 0 && !p->pFormat->bOnce &&
       bxRolloutNames(
           p->pRules, p->pFormat, &p->json, &zName, &zAgent, p->pErr)) {
@@ -327,6 +339,7 @@ static i64 innerItems(Import *p, int iNode, const char *zPath) {
   size_t n = strcspn(zPath, "[|");
   i64 nFound = 0;
   int i, iArray;
+  assert(iNode >= 0 && iNode < p->json.tree.n);
   if (*zPath == 0 || *zPath == '|') {
     p->json.iTop = iNode;
     p->xItem(p);
@@ -374,6 +387,7 @@ const char *bxImportSkipBlank(const char *z, const char *zEnd) {
 /* The value at z, which must end on its line. Returns its end, or NULL. */
 const char *bxImportValue(Import *p, const char *z, const char *zEnd) {
   const char *zNext;
+  assert(z <= zEnd && zEnd <= p->zEnd);
   p->json.iTop = 0;
   zNext = bxTreeRead(&p->json.tree, z, zEnd - z, 0, 0, p->pErr);
   return zNext != 0 && zNext <= zEnd ? zNext : 0;
@@ -405,6 +419,7 @@ static void keepText(Import *p, const char *z, const char *zEnd) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   RolloutLine line;
   char *zJson;
+  assert(z <= zEnd);
   memset(&line, 0, sizeof(line));
   bxJsonAppend(pOut, z, (int)(zEnd - z));
   line.payload.n = sqlite3_str_length(pOut);
@@ -441,6 +456,7 @@ static void readValue(Import *p) {
 ** nothing is known of the file, the whole line is a text. */
 static void readLine(Import *p, const char *z, const char *zEnd) {
   int bUtf8 = bxIsUtf8((const unsigned char *)z, (int)(zEnd - z));
+  assert(z <= zEnd && zEnd <= p->zEnd);
   z = bxImportSkipBlank(skipMark(z), zEnd);
   if (bUtf8 && p->pFormat == 0 && memchr(z, 0, (size_t)(zEnd - z)) == 0) {
     const char *zAt = z;
@@ -470,6 +486,7 @@ static void readLine(Import *p, const char *z, const char *zEnd) {
 
 const char *bxImportLineEnd(const Import *p, const char *z) {
   const char *zEnd;
+  assert(z >= p->z && z <= p->zEnd);
   if (p->zDocument != 0 && z < p->zDocument) z = p->zDocument;
   zEnd = memchr(z, '\n', (size_t)(p->zEnd - z));
   return zEnd != 0 ? zEnd : p->zEnd;
@@ -478,6 +495,7 @@ const char *bxImportLineEnd(const Import *p, const char *z) {
 static void readLines(Import *p) {
   const char *z = p->zGap;
   RolloutSlice after;
+  assert(p->nPart > 0 && p->zGap <= p->zEnd);
   if (p->bProse) {
     bxImportText(p, skipMark(z));
     z = p->zEnd;
@@ -498,6 +516,7 @@ static void readLines(Import *p) {
 /* The first format whose mark the value of p->json fulfils. */
 static const RolloutFormat *formatOf(Import *p) {
   i64 i;
+  assert(p->json.tree.n > 0);
   for (i = 0; i < p->pRules->nFormat; i++) {
     const RolloutFormat *pFormat = &p->pRules->aFormat[i];
     if (bxRolloutFits(p->pRules, pFormat->mark, &p->json, p->pErr)) {
@@ -508,6 +527,7 @@ static const RolloutFormat *formatOf(Import *p) {
 }
 
 static void noteName(Import *p) {
+  assert(p->pFormat != 0);
   if (p->zName != 0) return;
   if (p->pFormat->bSpans) {
     bxImportSpanNames(p, &p->zName, &p->zAgent);
@@ -520,6 +540,7 @@ static void noteName(Import *p) {
 /* Notes an item of a list. */
 static void noteItem(Import *p) {
   const BxNode *pNode = &p->json.tree.a[p->json.iTop];
+  assert(p->json.iTop >= 0 && p->json.iTop < p->json.tree.n);
   if (p->first.z == 0) {
     p->first.z = p->json.tree.z + pNode->iAt;
     p->first.n = pNode->nByte;
@@ -531,6 +552,7 @@ static void noteItem(Import *p) {
 static void scan(Import *p) {
   const char *z = p->z;
   int bFormat = p->pFormat == 0;
+  assert(p->z <= p->zEnd);
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK &&
          (bFormat ? p->pFormat == 0 : p->zName == 0)) {
     const char *zEnd = bxImportLineEnd(p, z), *zItems;
@@ -633,6 +655,7 @@ static void firstPart(Import *p, const char *zId) {
 static void putParts(Import *p) {
   i64 i;
   int bAny = 0;
+  assert(p->nPart <= p->nPartAlloc);
   for (i = 0; i < p->nPart && p->pErr->rc == SQLITE_OK; i++) {
     ImportSession *pPart = p->apPart[i];
     RolloutWork *pWork = &pPart->work;
@@ -684,6 +707,7 @@ static void importLines(Import *p, const char *zId) {
 void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
     const char *z, i64 n, i64 iNow, ImportReport *pReport, BxErr *pErr) {
   Import import, *p = &import;
+  assert(n >= 0 && z[n] == 0 && pFormat != 0);
   memset(p, 0, sizeof(*p));
   p->pErr = pErr;
   p->pHome = pHome;

@@ -12,6 +12,7 @@ SQLITE_EXTENSION_INIT3
 
 static int digits(const char *z, int n) {
   int i, iValue = 0;
+  assert(n > 0 && n < 10); /* no overflow */
   for (i = 0; i < n; i++) {
     if (z[i] < '0' || z[i] > '9') return -1;
     iValue = iValue * 10 + (z[i] - '0');
@@ -58,6 +59,7 @@ static i64 lineTime(BxStmts *p, const RolloutFormat *pFormat,
   const char *z = pTree->z + pTree->a[iNode].iAt;
   int n = pTree->a[iNode].nByte;
   i64 iTime = *z == '"' && n == 26 ? plainTime(z + 1) : -1;
+  assert(iNode >= 0 && iNode < pTree->n);
   *pbPlain = iTime >= 0;
   if (*z == '"' && iTime < 0 && n > 2) {
     iTime = strspn(z + 1, "0123456789.") == (size_t)n - 2
@@ -96,6 +98,7 @@ int bxRolloutWord(
   char zLong[6 * ROLLOUT_MAX_NAME];
   int n =
       iNode < 0 || BX_TREE_KIND(p, iNode) != '"' ? 0 : p->a[iNode].nByte - 2;
+  assert(iNode < p->n);
   zWord[0] = 0;
   if (n <= 0 || n > (int)sizeof(zLong)) return 0;
   n = (int)(bxTreeDecode(zLong, p->z + p->a[iNode].iAt + 1, n) - zLong);
@@ -126,6 +129,7 @@ static int readType(const RolloutJson *p, const char *zPaths,
 
 RolloutSlice bxRolloutSpanOf(const BxTree *p, int iNode) {
   RolloutSlice span = {p->z + p->a[iNode].iAt, p->a[iNode].nByte};
+  assert(iNode >= 0 && iNode < p->n);
   return span;
 }
 
@@ -135,6 +139,7 @@ static int isUsual(const RolloutLine *p, const BxTree *pTree, int iTime,
     const char *zBefore, i64 nBefore) {
   char z[13 + 26 + 8 + (ROLLOUT_MAX_NAME + 1) * BX_JSON_ROOM + 16];
   char *zEnd = z;
+  assert(pTree->a[iTime].nByte == 26); /* as an export writes it */
   memcpy(zEnd, "{\"timestamp\":", 13);
   memcpy(zEnd + 13, pTree->z + pTree->a[iTime].iAt, 26);
   memcpy(zEnd + 39, ",\"type\":", 8);
@@ -167,6 +172,7 @@ void bxRolloutReadLine(BxStmts *pHome, const RolloutFormat *pFormat,
   const BxTree *pTree = &pJson->tree;
   const char *zWhole = pTree->z + pTree->a[pJson->iTop].iAt;
   int iTime, iPayload = -1, bPlain = 0;
+  assert(pJson->iTop >= 0 && pJson->iTop < pTree->n);
   memset(p, 0, sizeof(*p));
   p->bTyped = readType(
       pJson, pFormat ? pFormat->az[ROLLOUT_FORMAT_TYPE] : "$.type", p->zType);

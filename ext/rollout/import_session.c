@@ -87,6 +87,7 @@ static const char zStored[] =
 void bxImportSessionOpen(
     ImportSession *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   RolloutWork *pWork = &p->work;
+  assert(p->work.zId[36] == 0);
   p->iTime = -1;
   if (bxRolloutFind(pHome, 0, pWork->zId, &pWork->head, pErr)) {
     if (pWork->head.iExpire < iNow) {
@@ -112,6 +113,7 @@ void bxImportSessionClose(ImportSession *p) {
 
 int bxImportSessionSeen(ImportSession *p, RolloutSlice payload, BxErr *pErr) {
   i64 *pn = bxMapAt(&p->seen, bxHashOf(payload.z, payload.n), pErr);
+  assert(payload.n >= 0);
   return pn != 0 && (*pn)++ > 0;
 }
 
@@ -133,6 +135,7 @@ static void bagHash(ImportSession *p, sqlite3_uint64 h, BxErr *pErr) {
 /* Puts the row of pStored, and all after it, into the bag. A changed one is there for a
 ** line with a time, and for one without. */
 static void fillBag(ImportSession *p, BxErr *pErr) {
+  assert(p->pStored != 0);
   p->eMatch = PART_BAG;
   do {
     const char *zType = bxColumnText(p->pStored, 2, pErr);
@@ -194,6 +197,7 @@ static int isRow(
 int bxImportSessionHas(
     ImportSession *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
   i64 iTime = *piTime;
+  assert(p->eMatch == PART_NEW || p->eMatch == PART_BAG || p->pStored != 0);
   if (p->eMatch == PART_BEGIN || p->eMatch == PART_IN_ORDER) {
     int bRow = bxStep(p->pStored, pErr);
     if (bRow && isRow(p, pLine, piTime, pErr)) return 1;

@@ -30,6 +30,7 @@ static int readMade(Import *p, const char *zItem) {
 
 static char *makeItem(Import *p) {
   int iResource = -1;
+  assert(p->pFormat != 0);
   if (p->iOuter > 0) {
     iResource = bxTreeMember(&p->json.tree, p->iOuter, "resource", 8);
   }
@@ -54,6 +55,7 @@ static void keepPiece(Import *p, char *zOwned) {
 
 /* Where the item is in the file, from 1 on. */
 static i64 itemAt(const Import *p) {
+  assert(p->json.iTop >= 0 && p->json.iTop < p->json.tree.n);
   return p->json.tree.z + p->json.tree.a[p->json.iTop].iAt + 1 - p->z;
 }
 
@@ -89,6 +91,7 @@ static int isMessage(Import *p, sqlite3_uint64 *pHash) {
   char *zTrace, *zSpan;
   int bFound = p->pFormat->newest.n > 0 &&
                bxRolloutFits(p->pRules, p->pFormat->newest, &p->made, p->pErr);
+  assert(p->pFormat != 0 && p->made.tree.n > 0);
   if (!bFound) return 0;
   zTrace = bxRolloutNameAt(p->pFormat, ROLLOUT_FORMAT_TRACE, &p->made, p->pErr);
   zSpan =
@@ -134,6 +137,7 @@ static char *markNewest(Import *p, char *zOwned) {
   const i64 *pi = 0;
   sqlite3_uint64 h;
   char *z;
+  assert(zOwned != 0);
   if (!isMessage(p, &h)) return zOwned;
   if (h != 0) pi = bxMapAt(&p->calls, h, p->pErr);
   if (pi != 0 && *pi > 0 && *pi != itemAt(p)) return zOwned;
@@ -162,6 +166,7 @@ void bxImportTraces(Import *p) {
 RolloutSlice bxImportJoin(Import *p, RolloutSlice a, RolloutSlice b) {
   size_t n = (size_t)(a.n + b.n);
   char *z;
+  assert(a.n >= 0 && b.n >= 0);
   if (b.n == 0) return a;
   z = bxCheckMem(sqlite3_malloc64(n + 1), p->pErr);
   if (z == 0) return a;
@@ -204,6 +209,7 @@ static void appendPiece(Import *p, const ImportSession *pPart,
   const char *zFrom = value.z;
   i64 i;
   int bAny = 0;
+  assert(p->nSpan > 0);
   for (i = 0; i < p->nSpan; i++) {
     ImportSpan *pSpan = &p->aSpan[i];
     const char *z = pTree->z + pTree->a[pSpan->iNode].iAt;
@@ -232,6 +238,7 @@ static void readPiece(
   const char *zLast;
   char *z;
   i64 i, n;
+  assert(value.n >= 0 && rest.n >= 0);
   bxImportEnd(p, after);
   sqlite3_str_append(pOut, before.z, (int)before.n);
   appendPiece(p, pPart, value, pOut);
@@ -260,6 +267,7 @@ static void readPieces(Import *p, RolloutSlice value, const char *zEnd) {
   RolloutSlice rest = {zNext, zEnd - zNext + (zEnd < p->zEnd)};
   int bBlank = bxJsonSkipSpace(zNext) >= zEnd;
   i64 i, j;
+  assert(value.z + value.n <= zEnd);
   for (i = 0; i < p->nSpan; i++) {
     for (j = 0; j < i && p->aSpan[j].pPart != p->aSpan[i].pPart;) j++;
     if (j == i) readPiece(p, p->aSpan[i].pPart, value, bBlank ? rest : newline);
@@ -308,6 +316,7 @@ void bxImportSpans(
   ImportSession *pPart = 0;
   int bSeveral = 0;
   i64 i;
+  assert(z <= zNext && zNext <= zEnd);
   /* what is between the last item and the value belongs to that item, if both are on
   ** one line */
   if (p->bLast && !p->bClosed &&

@@ -194,6 +194,8 @@ static void prepareLevel(From *p, int i) {
                    ? bxPrintf(p->pErr, pLevel->zRow, zAll ? zAll : "", zAll)
                    : zAll;
   char *zFrom = bxCheckMem(bxExpand(pLevel->zFrom, p->zSchema, 0), p->pErr);
+  assert(i >= 0 && i < LEVELS);
+  assert(p->apStmt[i] == 0);
   if (zRow != 0 && zFrom != 0) {
     p->apStmt[i] = prepareOwned(
         p, bxPrintf(p->pErr, "SELECT CAST(%s AS TEXT), %s, %s %s", pLevel->zKey,
@@ -234,6 +236,7 @@ static void appendLevel(From *p, int i, const char *zUp, const char *zRole,
     const char *zHead, sqlite3_str *pOut) {
   const FromLevel *pLevel = &p->pProgram->aLevel[i];
   sqlite3_stmt *pRow;
+  assert(i >= 0 && i <= LEVELS);
   if (i == LEVELS || pLevel->zType == 0) return;
   pRow = p->apStmt[i];
   bxBind(pRow, p->pErr, p->pBody ? "tt" : "t", zUp, p->zBody);
@@ -267,6 +270,7 @@ static char *unzipBody(const void *pData, int nData, BxErr *pErr) {
   ZSTD_DCtx *pUnzip;
   char *z = 0;
   int bMore = 1;
+  assert(nData >= 0);
   if (pData == 0 || pErr->rc != SQLITE_OK) return 0;
   if (nData <= 4 || memcmp(pData, "\x28\xb5\x2f\xfd", 4) != 0) {
     if (!isWholeText(pData, (size_t)nData)) return 0;
@@ -316,6 +320,7 @@ static void importSession(From *p, const char *zId, const char *zRoot) {
   sqlite3_str *pHead = sqlite3_str_new(0), *pOut = sqlite3_str_new(0);
   char *zHead, *zLines;
   i64 n;
+  assert(zId != 0);
   bxImportMember(pHead, "store", p->pProgram->zName);
   bxImportMember(pHead, "session", zRoot ? zRoot : zId);
   bxImportMember(pHead, "agent", zRoot ? zId : 0);

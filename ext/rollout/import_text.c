@@ -39,6 +39,7 @@ static const BxPlace *proseOf(const RolloutRules *p, const char *zFormat,
     const char *z, const char *zEnd) {
   const BxPlace *pFound = 0;
   i64 i;
+  assert(z <= zEnd);
   for (i = 0; i < p->places.n; i++) {
     const BxPlace *pPlace = &p->places.a[i];
     size_t n = strlen(pPlace->az[BX_PLACE_AT]);
@@ -76,6 +77,7 @@ int bxImportIsText(const Import *p) {
 }
 
 void bxImportMember(sqlite3_str *pOut, const char *zKey, const char *z) {
+  assert(zKey[0] != 0);
   if (z == 0) return;
   sqlite3_str_appendf(
       pOut, "%c\"%s\":", sqlite3_str_length(pOut) > 0 ? ',' : '{', zKey);
@@ -90,6 +92,7 @@ static void giveBlock(Import *p, ProseBlock *pBlock) {
   char *zName = 0, *zAgent = 0;
   ImportSession *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
   RolloutLine line;
+  assert(pBlock->pLine != 0);
   bxImportMember(pOut, "format", pLine->az[BX_PLACE_FORMAT]);
   bxImportMember(pOut, "type", pLine->az[BX_PLACE_OTHER]);
   bxImportMember(pOut, isStart(pLine) ? "session" : "text", zText ? zText : "");
@@ -122,6 +125,7 @@ static void takeLine(
   int bFence = zEnd - z >= 3 && memcmp(z, "```", 3) == 0;
   const BxPlace *pLine;
   size_t nPrefix = 0;
+  assert(z <= zEnd && p->pFormat != 0);
   if (bxImportSkipBlank(z, zEnd) == zEnd) {
     pBlock->nBlank++;
     return;

@@ -62,6 +62,7 @@ const BxRecords bxRolloutRecords[] = {
 static i64 readTtl(sqlite3_value *pVal, i64 iNow, BxErr *pErr) {
   int eType = sqlite3_value_type(pVal);
   const char *z = "";
+  assert(iNow >= 0 && iNow <= BX_MAX_TIME);
   if (pErr->rc != SQLITE_OK) return 0;
   if (eType == SQLITE_INTEGER || eType == SQLITE_FLOAT) {
     double rDays = sqlite3_value_double(pVal);
@@ -308,6 +309,7 @@ static const char zForkAbout[] =
 static void makeFork(
     BxStmts *p, i64 no, const char *zNew, i64 iTurn, i64 iNow, BxErr *pErr) {
   RolloutHead head;
+  assert(no > 0 && iTurn >= -1);
   bxStmtExec(p, zForkHead, pErr, "ti", zNew, iNow);
   bxRolloutFind(p, 0, zNew, &head, pErr);
   bxStmtExec(p, zForkMeta, pErr, "ii", no, head.no);
@@ -409,6 +411,7 @@ static const char zNewAbout[] =
 void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {
   static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
   RolloutDerive tale;
+  assert(no > 0);
   memset(&tale, 0, sizeof(tale));
   bxRolloutDeriveBegin(&tale, p, &none, pErr);
   bxRolloutDeriveStored(&tale, no, 1, ROLLOUT_LAST, pErr);

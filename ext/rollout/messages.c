@@ -210,6 +210,7 @@ static sqlite3_stmt *openItems(Bx *bx, BxStmts *p, const RolloutHead *pHead,
   char *zTurns = pendingTurns(p, pHead, pErr);
   char *zSql = bxPrintf(pErr, "%s%s%s", zItemsPart, zPart, zSelect);
   sqlite3_stmt *pStmt = zSql ? bxRolloutQuery(bx, zSql, pErr) : 0;
+  assert(zPart != 0 && zSelect != 0);
   bxBind(pStmt, pErr, "icc", pHead->no, zName, zTurns);
   sqlite3_free(zTurns);
   sqlite3_free(zName);

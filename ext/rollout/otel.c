@@ -60,6 +60,7 @@ static int isNumberPart(const char *z, const char *zEnd) {
 /* Compares the parts of names: numbers come first, by their value, and a name
 ** before those that go on after it. */
 static int compareKeys(const char *z1, const char *z2) {
+  assert(z1 != 0 && z2 != 0);
   for (;;) {
     const char *zEnd1 = partEnd(z1), *zEnd2 = partEnd(z2);
     i64 n1 = zEnd1 - z1, n2 = zEnd2 - z2;
@@ -138,6 +139,7 @@ static SpanEntry *addEntry(SpanItem *p, char *zOwned, int iValue) {
 
 /* The one member of a value {"stringValue": ...}, or -1. */
 static int innerValue(const BxTree *p, int iValue) {
+  assert(iValue < p->n);
   if (iValue < 0 || BX_TREE_KIND(p, iValue) != '{') return iValue;
   return p->a[iValue].iNext > iValue + 2 ? iValue + 2 : -1;
 }
@@ -183,6 +185,7 @@ static int addAttributes(
     SpanItem *p, int iList, const char *zEvent, int iEvent) {
   const BxTree *pTree = p->pTree;
   int i, bKnown = 0;
+  assert(iList < pTree->n && iEvent >= 0);
   if (iList < 0 || BX_TREE_KIND(pTree, iList) != '[') return 0;
   if (zEvent != 0 && strlen(zEvent) > SPAN_NAME) return 0;
   for (i = iList + 1; i < pTree->a[iList].iNext && p->pErr->rc == SQLITE_OK;
@@ -216,6 +219,7 @@ static void appendInteger(SpanItem *p, int i) {
   const char *z = pTree->z + pTree->a[i].iAt;
   int n = pTree->a[i].nByte, bText = *z == '"';
   const char *zDigit = z + bText, *zEnd = z + n - bText;
+  assert(i > 0 && i < pTree->n);
   if (zDigit < zEnd && *zDigit == '-') zDigit++;
   if (bText && zEnd - zDigit < 20 &&
       strspn(zDigit, "0123456789") == (size_t)(zEnd - zDigit) &&
@@ -248,6 +252,7 @@ static void appendValue(SpanItem *p, int iValue, int bJson);
 static void appendInside(SpanItem *p, int iInner, int bKeys) {
   const BxTree *pTree = p->pTree;
   int iList = bxTreeMember(pTree, iInner, "values", 6), i, bAny = 0;
+  assert(iInner > 0 && iInner < pTree->n);
   sqlite3_str_appendchar(p->pOut, 1, bKeys ? '{' : '[');
   if (iList >= 0 && BX_TREE_KIND(pTree, iList) == '[') {
     for (i = iList + 1; i < pTree->a[iList].iNext; i = pTree->a[i].iNext) {
@@ -293,6 +298,7 @@ static i64 sameGroup(const SpanItem *p, i64 i, i64 iEnd, size_t nSkip) {
   const char *z = p->a[i].zName + nSkip;
   size_t n = (size_t)(partEnd(z) - z);
   i64 iNext = i + 1;
+  assert(i < iEnd && iEnd <= p->n);
   while (iNext < iEnd && strncmp(p->a[iNext].zName + nSkip, z, n) == 0 &&
          (p->a[iNext].zName[nSkip + n] == '.' ||
              p->a[iNext].zName[nSkip + n] == 0)) {
@@ -323,6 +329,7 @@ static void appendKey(SpanItem *p, const char *z, i64 n) {
 static void appendObject(
     SpanItem *p, i64 i, i64 iEnd, size_t nSkip, int nDepth) {
   int bList = i < iEnd && isList(p, i, iEnd, nSkip), bAny = 0;
+  assert(i <= iEnd && iEnd <= p->n && nDepth <= SPAN_DEPTH);
   sqlite3_str_appendchar(p->pOut, 1, bList ? '[' : '{');
   while (i < iEnd) {
     const char *z = p->a[i].zName + nSkip, *zEnd = partEnd(z);
@@ -501,6 +508,8 @@ char *bxRolloutSpan(const RolloutRules *pRules, const RolloutFormat *pFormat,
       "body", "eventName", "observedTimeUnixNano", "severityNumber"};
   SpanItem span, *p = &span;
   i64 i;
+  assert(iSpan >= 0 && iSpan < pTree->n);
+  assert(iResource < pTree->n);
   if (BX_TREE_KIND(pTree, iSpan) != '{') {
     return bxPrintf(
         pErr, "%.*s", pTree->a[iSpan].nByte, pTree->z + pTree->a[iSpan].iAt);

@@ -97,6 +97,7 @@ static char *pendingOf(BxStmts *p, i64 iUpdated, const char *zId, i64 iNow,
   sqlite3_str *pOut = sqlite3_str_new(0);
   sqlite3_stmt *pRow = bxStmt(p, zPending, pErr);
   const char *zBefore = "{";
+  assert(nRow > 0 || pErr->rc != SQLITE_OK);
   bxBind(pRow, pErr, "itii", iUpdated, zId, iNow, nRow);
   for (; bxStep(pRow, pErr); zBefore = ",") {
     RolloutDerive told;
@@ -215,6 +216,7 @@ static const char zHistory[] =
 static i64 appendItems(BxStmts *p, sqlite3_str *pOut, sqlite3_stmt *pStmt,
     const char *zId, BxErr *pErr) {
   i64 n = 0, iLast = -1;
+  assert(pErr->rc != SQLITE_OK || sqlite3_column_count(pStmt) >= 4);
   while (bxStep(pStmt, pErr)) {
     const char *zType = bxColumnText(pStmt, 1, pErr);
     const char *zPayload = bxColumnText(pStmt, 2, pErr);

@@ -50,6 +50,7 @@ void bxRolloutRulesFree(RolloutRules *p) {
 /* Copies n texts of a row. */
 static void copyTexts(char **az, int n, sqlite3_stmt *pRow, BxErr *pErr) {
   int i;
+  assert(n > 0 && n <= sqlite3_column_count(pRow));
   for (i = 0; i < n; i++) {
     if (sqlite3_column_type(pRow, i) == SQLITE_NULL) continue;
     az[i] = bxColumnCopy(pRow, i, pErr);
@@ -201,6 +202,7 @@ int bxRolloutKeeps(
 /*--------------------------------------------------------------- places ----*/
 
 int bxRolloutPlace(const RolloutJson *p, const char *zPaths) {
+  assert(p->iTop >= 0 && p->iTop < p->tree.n);
   return bxPathFind(&p->tree, p->iTop, p->iTop, zPaths);
 }
 
@@ -226,6 +228,7 @@ int bxRolloutFits(const RolloutRules *pRules, BxTest test,
 static int isImageTag(const char *z, i64 n) {
   static const char zOpen[] = "<image name=";
   const i64 nOpen = (i64)sizeof(zOpen) - 1;
+  assert(n >= 0);
   if ((n == 7 && memcmp(z, "<image>", 7) == 0) ||
       (n == 8 && memcmp(z, "</image>", 8) == 0)) {
     return 1;
@@ -247,6 +250,7 @@ static void addPartText(sqlite3_str *pOut, int *pbAny, const BxTree *p,
   int iText = bxTreeMember(p, iPart, zPart, (int)strlen(zPart)), i;
   int iThought = bxTreeMember(p, iPart, "thought", 7);
   int iType = bxTreeMember(p, iPart, "type", 4);
+  assert(iPart >= 0 && iPart < p->n);
   if (iText < 0 || (iThought >= 0 && BX_TREE_KIND(p, iThought) == 't') ||
       (iType >= 0 && (bxTreeIs(p, iType, "reasoning", 9) ||
                          bxTreeIs(p, iType, "thinking", 8) ||

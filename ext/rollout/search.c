@@ -130,6 +130,7 @@ void bxRolloutSearchInstall(BxCall *p) {
 ** FTS5 knows from SQLite 3.42 on; before, it is built anew afterwards. */
 void bxRolloutErase(BxStmts *p, int bDone, BxErr *pErr) {
   int bSecure = sqlite3_libversion_number() >= 3042000;
+  assert(bDone == 0 || bDone == 1);
   if (bDone) bxRolloutCatchUp(p, 0, pErr);
   if (bDone == bSecure || bxQueryNumber(p, HAS_INDEX, pErr) == 0) return;
   bxExec(p,

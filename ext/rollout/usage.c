@@ -11,6 +11,7 @@ SQLITE_EXTENSION_INIT3
 
 void bxRolloutUsageFree(RolloutDerive *p) {
   i64 i;
+  assert(p->nUsage <= p->nUsageAlloc);
   for (i = 0; i < p->nUsage; i++) {
     sqlite3_free(p->aUsage[i].zCall);
     sqlite3_free(p->aUsage[i].zModel);
@@ -42,6 +43,7 @@ void bxRolloutDeriveUsage(
   int iNode = objectAt(p, az[BX_PLACE_AT]), iTotal, iCost;
   RolloutUsage usage, *a;
   BxTokens *pTokens = &usage.tokens;
+  assert(pPlace->eKind == BX_KIND_USAGE);
   memset(&usage, 0, sizeof(usage));
   usage.iSequence = iSequence;
   usage.iTime = p->iTime;
@@ -121,6 +123,7 @@ static char *readFamily(RolloutDerive *p, BxErr *pErr) {
 
 /* The id of a call, to sqlite3_free(); NULL for that of its item. */
 static char *callOf(const RolloutUsage *p, const char *zRoot, BxErr *pErr) {
+  assert(!p->bTotal || zRoot != 0 || pErr->rc != SQLITE_OK);
   if (p->zCall == 0) return 0;
   return p->bTotal ? bxPrintf(pErr, "%s:%s", zRoot, p->zCall)
                    : bxPrintf(pErr, "%s", p->zCall);
