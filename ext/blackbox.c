@@ -398,6 +398,7 @@ static const BxModule aModule[] = {
 /* Virtual tables. */
 static int registerModules(Bx *bx) {
   int rc = bxRegisterModule(bx, "payload_ring", &bxRingModule);
+  assert(bx->nRef > 0 && bx->aModule == aModule);
   if (rc == SQLITE_OK) rc = bxBodyRegister(bx->db);
   if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
   if (rc == SQLITE_OK) rc = bxEvRegister(bx);
@@ -417,6 +418,7 @@ static Bx *newConnection(sqlite3 *db) {
   bx->aDomain = aDomain;
   bx->aModule = aModule;
   bx->aSlot = (BxDomainData *)&bx[1];
+  assert(strcmp(aDomain[0].zName, "core") == 0);
   return bx;
 }
 
@@ -456,6 +458,7 @@ static _Atomic(const sqlite3_api_routines *) pOwner;
 
 static int takeApi(const sqlite3_api_routines *pApi, char **pzErr) {
   const sqlite3_api_routines *pNone = 0;
+  assert(pApi != 0);
   if (pApi->libversion_number() < MIN_SQLITE) {
     if (pzErr != 0) {
       *pzErr =
@@ -481,6 +484,8 @@ static int takeApi(const sqlite3_api_routines *pApi, char **pzErr) {
 static int addTo(sqlite3 *db) {
   Bx *bx = newConnection(db);
   int rc;
+  assert(
+      strcmp(aFunctions[COUNT(aFunctions) - 1].zName, "blackbox_version") == 0);
   if (bx == 0) return SQLITE_NOMEM;
   /* first, with the memory that the following calls may use */
   rc = registerModules(bx);
@@ -496,6 +501,7 @@ static int addTo(sqlite3 *db) {
 ** or damaged file can fail here. The message of SQLite says which it is. */
 static char *explain(sqlite3 *db, int rc) {
   int bTold = sqlite3_errcode(db) == (rc & 0xff);
+  assert(rc != SQLITE_OK && rc != SQLITE_ROW);
   return sqlite3_mprintf("blackbox is not loaded: %s",
       bTold ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
 }
@@ -511,6 +517,7 @@ static int startModule(
   if (rc != SQLITE_OK) return rc;
 #endif
   rc = alreadyLoaded(db, &zErr);
+  assert(rc == SQLITE_ROW || rc != SQLITE_OK || zErr == 0);
   if (rc == SQLITE_ROW) return SQLITE_OK;
   if (rc == SQLITE_OK) rc = addTo(db);
   if (rc == SQLITE_OK) return SQLITE_OK;

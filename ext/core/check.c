@@ -45,6 +45,7 @@ void bxProblem(BxProblems *p, const char *zObject, const char *zFormat, ...) {
 
 void bxProblemError(BxProblems *pOut, const char *zObject, BxErr *pErr) {
   int rc = pErr->rc & 0xff;
+  assert(pOut->err.rc == SQLITE_OK || pErr != &pOut->err);
   if (rc == SQLITE_OK) return;
   if ((rc == SQLITE_ERROR || rc == SQLITE_CORRUPT) && pErr->zMsg != 0) {
     bxProblem(pOut, zObject, "cannot be checked: %s", pErr->zMsg);
@@ -72,6 +73,7 @@ void bxProblemRows(BxProblems *p, sqlite3_stmt *pOwned, const char *zName,
     int bPart, BxErr *pErr) {
   i64 n = 0;
   while (bxStep(pOwned, pErr)) {
+    assert(sqlite3_data_count(pOwned) >= 2); /* an object, and what is wrong */
     const char *z = bxColumnText(pOwned, 0, pErr);
     char *zOwned = bPart ? bxPrintf(pErr, "%s_%s", zName, z) : 0;
     const char *zProblem = bxColumnText(pOwned, 1, pErr);
@@ -273,6 +275,7 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxErr hidden = {SQLITE_OK, 0}; /* without blackbox_call nothing else works */
   const BxModule *pModule;
   sqlite3_stmt *pDbs;
+  assert(bx->nDomain > 0 && bx->aModule != 0);
   if (apArg[0] != 0) {
     const char *zOnly = bxText(apArg[0], "schema", 1000, 0, pErr);
     if (zOnly != 0 && sqlite3_stricmp(zOnly, "temp") != 0 &&

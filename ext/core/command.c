@@ -129,6 +129,7 @@ static void functionStep(
   Registered *pReg = (Registered *)sqlite3_user_data(pCtx);
   BxCall call = {pReg->bx, pReg->pDef, nArg, aArg, pCtx, {SQLITE_OK, 0}};
   i64 iOuter = bxCallBegin(pReg->bx);
+  assert(pReg->bx->nRef > 0 && pReg->pDef->xRun != 0);
   runCall(&call);
   bxCallEnd(pReg->bx, iOuter);
   bxErrResult(&call.err, pCtx);

@@ -82,6 +82,7 @@ void bxFailDb(BxErr *pErr, sqlite3 *db, int rc) {
 BxErr bxErrTake(BxErr *pErr) {
   static const BxErr none = {SQLITE_OK, 0};
   BxErr taken = *pErr;
+  assert(taken.rc != SQLITE_OK || taken.zMsg == 0);
   *pErr = none;
   return taken;
 }

@@ -150,6 +150,7 @@ static const char *skipKey(const char *z, const char *zEnd) {
 /* A value inside of nDepth others. */
 static const char *skipValue(const char *z, const char *zEnd, int nDepth) {
   const char cEnd = *z == '{' ? '}' : ']';
+  assert(nDepth >= 0 && nDepth <= MAX_DEPTH);
   if (*z != '{' && *z != '[') return bxJsonSkipScalar(z, zEnd);
   z = bxJsonSkipSpace(z + 1);
   if (*z == cEnd) return z + 1;

@@ -36,6 +36,7 @@ static int stepInto(
 int bxPathFind(const BxTree *p, int iTop, int iHere, const char *zPaths) {
   const char *z = zPaths;
   int iNode = -1;
+  assert(iTop < p->n && iHere < p->n);
   while (z != 0) {
     iNode = *z == '$' ? iTop : *z == '.' ? iHere : -1;
     z += *z == '$';
@@ -206,6 +207,8 @@ void bxPlacesRead(
     BxPlaces *p, BxStmts *pHome, int bItems, unsigned mKind, BxErr *pErr) {
   sqlite3_stmt *pRow = bxStmt(pHome, zPlaceRows, pErr);
   i64 i;
+  assert(sizeof(azKind) / sizeof(azKind[0]) == BX_KINDS);
+  assert(mKind != 0);
   bxBind(pRow, pErr, "ccc", azSource[bItems ? 3 : 0], azSource[bItems ? 4 : 1],
       azSource[bItems ? 3 : 2]);
   while (bxStep(pRow, pErr)) {
@@ -222,6 +225,7 @@ void bxPlacesRead(
     a->test = bxTestAdd(p, bxColumnText(pRow, 4, pErr), pErr);
     a->iNext = (int)p->n;
     j = a->eSource < BX_SOURCE_ITEM ? BX_PLACE_AT : 0; /* bodies have no type */
+    assert(pErr->rc != SQLITE_OK || bItems == (a->eSource >= BX_SOURCE_ITEM));
     for (; j < BX_PLACE_TEXTS; j++) {
       int iFrom = j == BX_PLACE_OTHER && bTyped ? BX_PLACE_TYPE : j;
       if (sqlite3_column_type(pRow, FIRST_TEXT + iFrom) != SQLITE_NULL) {
@@ -287,6 +291,8 @@ void bxTokensRead(BxTokens *p, const BxPlace *pPlace, const BxTree *pTree,
     int iNode, BxErr *pErr) {
   char *const *az = pPlace->az;
   i64 nInput = -1, nOutput = -1;
+  assert(pPlace->eKind == BX_KIND_USAGE);
+  assert(iNode >= 0 && iNode < pTree->n);
   readTokens(&nInput, az[BX_PLACE_INPUT], pTree, iNode, pErr);
   readTokens(&nOutput, az[BX_PLACE_OUTPUT], pTree, iNode, pErr);
   readTokens(&p->nCacheWrite, az[BX_PLACE_CACHE_WRITE], pTree, iNode, pErr);

@@ -63,6 +63,7 @@ i64 bxLogAppend(BxStmts *p, const BxLogRow *pRow, BxErr *pErr) {
   static const char zRow[] =
       "INSERT INTO main.blackbox__log(at, domain, kind, subject, actor, reason,"
       " detail) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+  assert(pRow->zDomain != 0 && pRow->zKind != 0); /* it is no receipt */
   bxStmtExec(p, zRow, pErr, "itttttt", pRow->iAt ? pRow->iAt : bxNow(),
       pRow->zDomain, pRow->zKind, pRow->zSubject, pRow->zActor, pRow->zReason,
       pRow->zDetail);
@@ -299,6 +300,7 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
     takeRows(&log, nMost, pErr); /* the sums */
   }
   bxLogSave(&log, pErr);
+  assert(pErr->rc != SQLITE_OK || log.now.n >= nBefore);
   if (pErr->rc != SQLITE_OK && log.now.n > nBefore &&
       sqlite3_txn_state(p->bx->db, p->zDb) == SQLITE_TXN_WRITE) {
     bxLogTruncate(&log, nBefore, &cut); /* what it can */

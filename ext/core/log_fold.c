@@ -175,7 +175,8 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   i64 iLast = bxQueryInt(pStmts, zLast, p->pErr, "");
   sqlite3_stmt *pStmt;
   char *zRows;
-  if (p->pErr->rc != SQLITE_OK) return; /* iLast is not known */
+  assert(iFrom <= iTo && iTo <= p->pLog->now.n); /* they have leaves */
+  if (p->pErr->rc != SQLITE_OK) return;          /* iLast is not known */
   zRows = bxQueryText(pStmts, zChoose, p->pErr, "iii", iFrom, iTo, iBefore);
   if (areLeaves(p, zRows)) {
     bxStmtExec(pStmts, zSums, p->pErr, "t", zRows);

@@ -137,6 +137,8 @@ static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
   }
   if (pErr->rc != SQLITE_OK) return;
   pField = &pLeaf->aField[pLeaf->nField++];
+  assert(pLeaf->nField <= BX_LOG_FIELDS);
+  assert(pLeaf->nField < 2 || strcmp(pField[-1].zName, zName) < 0);
   pField->zName = zName;
   pField->eType = sqlite3_column_type(pRow, i);
   pField->bErased = 0;
@@ -202,6 +204,7 @@ const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
   const char *zKind = bxColumnText(pRow, 10, pErr);
   const char *zDomain;
   const BxDomain *pDomain;
+  assert(pErr->rc != SQLITE_OK || sqlite3_data_count(pRow) == 16);
   if (zKind == 0 || strcmp(zKind, "pin") != 0) return 0;
   zDomain = bxColumnText(pRow, 7, pErr);
   pDomain = zDomain != 0 ? bxDomainOf(p->bx, zDomain) : 0;

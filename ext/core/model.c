@@ -32,6 +32,7 @@ sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr) {
   char *zOwn = p->zTable ? bxExpand(zSql, "main", p->zTable) : 0;
   sqlite3 *db = 0;
   int i, rc;
+  assert(p->bx->aDomain[0].zSql != 0 && zSql != 0);
   if (p->zTable) azSql[4] = zOwn;
   rc = pErr->rc != SQLITE_OK ? pErr->rc
        : p->zTable && zOwn == 0
@@ -162,6 +163,7 @@ sqlite3_stmt *bxFound(
       const char *zType = bxColumnText(pStmt, 0, pErr);
       const char *zName = bxColumnText(pStmt, 1, pErr);
       int eState = sqlite3_column_int(pStmt, 3), bFilled = 0;
+      assert(eState >= 0 && eState <= 4);
       if (pErr->rc == SQLITE_OK && strcmp(zType, "table") == 0) {
         bFilled =
             modelRows(p, pModel, zName, bRows && eState >= 3, pFound, pErr);

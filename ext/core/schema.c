@@ -90,6 +90,7 @@ BxStmts *bxDomainSchema(Bx *bx, const char *zDomain, BxErr *pErr) {
   BxErr earlier = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
   char *zHome = 0, *zOther = 0;
+  assert(bx->nDomain > 0 && strcmp(bx->aDomain[0].zName, "core") == 0);
   if (pErr->rc != SQLITE_OK) return 0;
   if (pSlot->zHome != 0 && sqlite3_db_readonly(bx->db, pSlot->zHome) < 0) {
     bxForgetDomainSchemas(bx); /* the schema was detached */

@@ -61,6 +61,7 @@ static int insist(BxStmts *p, const char *zSql) {
 static void rollBack(BxStmts *p) {
   sqlite3 *db = p->bx->db;
   int i;
+  assert(p->zTable == 0); /* those of a virtual table would go with it */
   for (i = 0; i < TRIES && !sqlite3_get_autocommit(db); i++) {
     runKept(p, zRollback);
     if (!sqlite3_get_autocommit(db)) runKept(p, zAbort);
@@ -106,6 +107,7 @@ static sqlite3_stmt *prepareAll(BxStmts *p, BxErr *pErr) {
 static int stepWhole(sqlite3_stmt *pStmt, int *pnStep) {
   int rc;
   sqlite3_stmt_status(pStmt, SQLITE_STMTSTATUS_VM_STEP, 1);
+  assert(!sqlite3_stmt_busy(pStmt));
   rc = sqlite3_step(pStmt);
   *pnStep = sqlite3_stmt_status(pStmt, SQLITE_STMTSTATUS_VM_STEP, 1);
   return rc;
@@ -149,6 +151,7 @@ void bxSavepoint(Bx *bx, const char *zWho, BxErr *pErr) {
   bxRefuseRead(bx, zWho, pErr);
   pStmt = p && pErr->rc == SQLITE_OK ? prepareAll(p, pErr) : 0;
   if (pStmt == 0) return;
+  assert(bx->iCall > 0); /* kept statements stay until it ends */
   bx->bAlone = sqlite3_get_autocommit(bx->db);
   rc = stepWhole(pStmt, &bx->nWhole);
   if (rc == SQLITE_BUSY) {
@@ -269,6 +272,7 @@ static int isUndone(int rc) {
 void bxWriteBegin(BxWrite *p, Bx *bx) {
   p->bx = bx;
   p->iOuter = bxCallBegin(bx);
+  assert(bx->iCall > p->iOuter);
   p->iWrite = bx->iWrite;
   p->nChange = bx->nChange;
   p->bWritten = bx->bWritten;

@@ -315,6 +315,7 @@ void bxShadowDrop(BxVtab *p, BxErr *pErr) {
 int bxShadowIsIncomplete(BxVtab *p, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   int bStale;
+  assert(p->pModule->xKnown != 0 && p->stmts.zTable != 0);
   p->pModule->xKnown(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   pStmt = bxFound(&p->stmts, p->pModule->zSql, 0,

@@ -61,6 +61,7 @@ static int takeForHead(BxCall *p, BxStmts *pHome) {
   BxErr lock = {SQLITE_OK, 0};
   i64 iWaits;
   int bInside = !sqlite3_get_autocommit(p->bx->db);
+  assert(p->pDef->flags & BX_OWN); /* the savepoint is its own */
   if (bInside) bxLock(pHome, &lock);
   if (bInside && sqlite3_get_autocommit(p->bx->db)) bxErrMove(&p->err, &lock);
   iWaits = waits(pHome, &p->err);
@@ -93,6 +94,7 @@ static char *headText(BxLog *pLog, BxErr *pErr) {
   ProofHead head;
   MerkleHash root;
   if (pErr->rc != SQLITE_OK) return 0;
+  assert(pLog->zOrigin[0] != 0 && pLog->now.n >= 0);
   root = bxFrontierRoot(&pLog->now);
   memcpy(head.zOrigin, pLog->zOrigin, sizeof(head.zOrigin));
   head.n = pLog->now.n;
@@ -141,6 +143,7 @@ static void returnProof(
     BxCall *p, BxLog *pLog, sqlite3_str *pOut, const MerklePath *pPath) {
   char *zHead = headText(pLog, &p->err), *zProof;
   int i;
+  assert(pPath->n >= 0 && pPath->n <= 128);
   sqlite3_str_appendall(pOut, ",\"path\":[");
   for (i = 0; i < pPath->n; i++) {
     appendHash(pOut, i > 0 ? "," : "", pPath->a[i].a);
@@ -185,6 +188,7 @@ static void proveHead(BxCall *p, BxLog *pLog) {
 ** was a pin that has ended. *pHash is what the tree has. */
 static int readLeaf(BxLog *pLog, i64 iLeaf, BxLeaf *pLeaf, MerkleHash *pHash,
     sqlite3_str *pShown, BxErr *pErr) {
+  assert(iLeaf >= 0 && iLeaf < pLog->now.n);
   pLog->tree.xGet(&pLog->tree, 0, iLeaf, pHash, pErr);
   if (!bxLogLeafOf(pLog->p, iLeaf + 1, pLeaf, pShown, pErr)) return 0;
   if (bxLogIsLeaf(pLog->p, pLeaf, pHash, pErr)) return 1;
@@ -341,6 +345,8 @@ static int hasTile(const BxLog *pLog, const Tile *pTile, BxErr *pErr) {
 static void returnTile(BxCall *p, BxLog *pLog, const Tile *pTile) {
   unsigned char *a = bxZalloc(BX_LOG_TILE * (2 + BX_LOG_LEAF), &p->err);
   i64 i = pTile->iTile * BX_LOG_TILE, iEnd = i + pTile->nWidth, n = 0;
+  assert(pTile->nWidth > 0 && pTile->nWidth <= BX_LOG_TILE);
+  assert(pTile->nLevel == ENTRIES || pTile->nLevel >= 0);
   for (; i < iEnd && p->err.rc == SQLITE_OK; i++) {
     MerkleHash hash;
     BxLeaf leaf;

@@ -13,6 +13,8 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 char *bxProofHeadText(const ProofHead *pHead, BxErr *pErr) {
+  assert(pHead->n >= 0 && pHead->zOrigin[0] != 0);
+  assert(strchr(pHead->zOrigin, '\n') == 0);
   return bxPrintf(
       pErr, "%s\n%lld\n%s\n", pHead->zOrigin, pHead->n, pHead->zRoot);
 }
@@ -22,6 +24,7 @@ char *bxProofHeadText(const ProofHead *pHead, BxErr *pErr) {
 static int readHead(const char *z, ProofHead *pOut) {
   size_t nOrigin = strcspn(z, "\n"), nSize;
   const char *zSize = z + nOrigin + 1;
+  assert(sizeof(pOut->zOrigin) > BX_LOG_ORIGIN && sizeof(pOut->zRoot) > BASE64);
   if (nOrigin == 0 || nOrigin > BX_LOG_ORIGIN || z[nOrigin] != '\n') return 0;
   memcpy(pOut->zOrigin, z, nOrigin);
   pOut->zOrigin[nOrigin] = 0;
@@ -57,6 +60,7 @@ char *bxProofHeadDiffers(BxLog *pLog, const ProofHead *pOld, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   MerkleHash root;
   char zRoot[BASE64 + 1];
+  assert(pOld->n >= 0 && strlen(pOld->zRoot) == BASE64);
   if (strcmp(pOld->zOrigin, pLog->zOrigin) != 0) {
     return bxPrintf(pErr, "the head is of the log %s, and this is the log %s",
         pOld->zOrigin, pLog->zOrigin);

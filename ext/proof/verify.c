@@ -190,6 +190,7 @@ static void compareNode(
 static i64 skipLeaves(Verify *p, i64 i) {
   int nHeight = BX_LOG_LEVEL;
   i64 iNext;
+  assert(i >= p->iFrom && i < p->log.now.n && p->leaves.i > i);
   while (nHeight > 0 && i & (((i64)1 << nHeight) - 1)) nHeight--;
   for (; isInFold(p, i) && nHeight >= 0; nHeight--) {
     BxErr err = {SQLITE_OK, 0};
@@ -298,6 +299,7 @@ static void verifyRow(Verify *p, i64 iLeaf, const MerkleHash *pStored) {
   PinEnd eEnd;
   i64 nKept = sqlite3_column_int64(p->leaves.pStmt, 2), nMore;
   int bSame;
+  assert(p->leaves.i == iLeaf && p->rows.i == iLeaf + 1);
   bxLogLeaf(p->p, p->rows.pStmt, pinnedBy(p), &leaf, p->pErr);
   if (leaf.ePin == BX_NO_PIN) verifyRepair(p, iLeaf);
   if (p->pErr->rc != SQLITE_OK) return;
@@ -364,6 +366,7 @@ static void verifyLeaves(Verify *p) {
   i64 i = p->iFrom;
   while (i < p->log.now.n && p->pErr->rc == SQLITE_OK) {
     MerkleHash hash;
+    assert(p->bBroken || p->tree.n == i); /* all leaves before it are in it */
     reach(p, i);
     if (p->leaves.i != i) {
       i = skipLeaves(p, i);
@@ -472,6 +475,7 @@ static i64 askPins(
     Verify *p, const BxDomain *pDomain, const char *zQuery, const char *zWhat) {
   BxErr err = {SQLITE_OK, 0};
   char *zSql = bxPrintf(p->pErr, zQuery, pDomain->zPins, pDomain->zName);
+  assert(pDomain->zPins != 0);
   sqlite3_stmt *pStmt;
   i64 nSum = 0;
   if (zSql == 0) return 0;
@@ -506,6 +510,7 @@ static void verifyPins(Verify *p) {
   const BxDomain *pDomain = p->p->bx->aDomain;
   const BxDomain *pEnd = pDomain + p->p->bx->nDomain;
   i64 nPin = -p->nPin;
+  assert(p->nPin >= 0);
   for (; pDomain < pEnd; pDomain++) {
     if (pDomain->zPins != 0) nPin += askPins(p, pDomain, zCount, 0);
   }
@@ -522,6 +527,7 @@ static void verifyPins(Verify *p) {
 
 static void tellHeldRow(void *pArg, i64 n, char *zOwned) {
   Verify *p = (Verify *)pArg;
+  assert(zOwned != 0);
   tellProblem(p, n <= p->log.now.n ? n - 1 : -1, n, "%s", zOwned);
   sqlite3_free(zOwned);
 }
@@ -573,6 +579,7 @@ static void verifyPending(Verify *p) {
 static void tellError(Verify *p) {
   int rc = p->pErr->rc & 0xff;
   BxErr err;
+  assert(p->nProblem >= 0);
   if (p->nProblem == 0 || (rc != SQLITE_ERROR && rc != SQLITE_CORRUPT)) return;
   err = bxErrTake(p->pErr);
   if (err.zMsg == 0) {
@@ -585,6 +592,7 @@ static void tellError(Verify *p) {
 
 /* Reads all that is after leaf iFrom. */
 static void verifyAfter(Verify *p, i64 iFrom) {
+  assert(p->pErr->rc != SQLITE_OK || (iFrom >= 0 && iFrom <= p->log.now.n));
   p->iFrom = iFrom;
   p->nKept = bxLogKept(p->p, iFrom - 1, p->pErr);
   p->iFoldEnd = -1;

@@ -1,11 +1,13 @@
 """What the tests of hostile statements share: a file with pinned evidence, a pinned archive row,
 and rows that are not protected."""
+import os
 import sqlite3
 
 import pytest
 
 from conftest import connect, one, rows
 
+FULL = bool(os.environ.get("BLACKBOX_FULL"))
 VICTIMS = ("victim", "VICTIM2", "pinned")
 COLUMNS = ("id", "event_id", "agent_id", "request_body", "response_body",
            "size_bytes", "purpose", "pinned", "kill_switch_event_id", "created_at")
@@ -79,6 +81,12 @@ def fresh(made, tmp_path):
     path = tmp_path / "fresh.db"
     path.write_bytes(made[0])
     return path
+
+
+def sampled(cases, every, first):
+    """With BLACKBOX_FULL all cases, else one in so many, from the first on: tests that begin with
+    different ones try all of them together."""
+    return (case for i, case in enumerate(cases) if FULL or i % every == first % every)
 
 
 def connection(path, module, recursive):

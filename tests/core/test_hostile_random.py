@@ -1,14 +1,13 @@
 """Triggers of a user, at random: on the archive, the settings and a table of the user, with every
 kind of hostile statement in them, while other hostile statements run. Pinned rows and their records
 stay, and each pin keeps its row."""
-import os
 import random
 import sqlite3
 
 import pytest
 
 from conftest import connect, rows
-from hostile_helpers import fresh, guarded, made  # noqa: F401
+from hostile_helpers import FULL, fresh, guarded, made  # noqa: F401
 
 TABLES = ("event_payloads", "event_payloads", "app", "blackbox_settings")
 TIMES = [f"{when} {verb}" for when in ("BEFORE", "AFTER")
@@ -88,7 +87,7 @@ def test_no_trigger_and_statements_at_random(fresh, recursive, unchecked):  # no
     db.execute(f"PRAGMA ignore_check_constraints = {unchecked}")
     db.execute("CREATE TABLE app(x)")
     before = guarded(db), []
-    for _ in range(5000 if os.environ.get("BLACKBOX_FULL") else 60):
+    for _ in range(5000 if FULL else 25):
         found, what = tried(db, chance)
         assert found == before, what
     db.close()

@@ -343,7 +343,7 @@ def test_sql_files_run_alone_and_are_what_install_makes(path, tmp_path):
             key=lambda stem: (stem.endswith("_check"), stem)
         ):
             text = (ROOT / "sql" / (name + ".sql")).read_text()
-            assert shell(plain, stdin=text) == ""
+            assert shell(plain, stdin="PRAGMA synchronous = OFF;\n" + text) == ""
     db = connect(path)
     one(db, "SELECT blackbox_install('main', 'all')")
     select = "SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2"
