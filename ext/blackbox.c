@@ -227,7 +227,7 @@ static const BxFunction aFunctions[] = {
     {"payload_queue", 4, 5, BX_ONE, bxPayloadQueue},
     {"payload_save_evidence", 2, 2, BX_ACT, bxPayloadSaveEvidence},
     {"payload_stats", 0, 0, BX_READ, bxPayloadStats},
-    {"payload_tend", 2, 2, BX_WRITE, bxPayloadTend},
+    {"payload_tend", 2, 3, BX_WRITE, bxPayloadTend},
     {"payload_tools", 1, 1, BX_READ, bxPayloadTools},
     {"payload_unpack", 0, 1, BX_ACT, bxPayloadUnpack},
     {"payload_unpin", 3, 3, BX_ACT, bxPayloadUnpin},
@@ -280,7 +280,7 @@ static const BxFunction aFunctions[] = {
     {"rollout_shutdown", 1, 1, BX_OWN, bxRolloutShutdown},
     {"store_pack", 1, 3, BX_WRITE, bxStorePack},
     {"store_sweep", 0, 2, BX_WRITE, bxStoreSweep},
-    {"store_tend", 0, 1, BX_WRITE, bxStoreTend},
+    {"store_tend", 0, 2, BX_WRITE, bxStoreTend},
     {"store_text", 1, 1, BX_SAFE, bxStoreText},
     /* last: if it exists, the connection has all of them */
     {"blackbox_version", 0, 0, BX_PURE, bxVersion},

@@ -22,11 +22,12 @@ SQLITE_EXTENSION_INIT3
 #define SWEEP_MOST 1000000000 /* the largest limit of store_sweep() */
 #define PACK_ROWS 1000        /* the default limits */
 #define UNPACK_ROWS 100
-#define CLEANUP_ROWS 200 /* rows that a clean-up packs */
-#define TEND_ROWS 2      /* rows that a write looks at, to pack them */
-#define TEND_LEAVES 5    /* leaves that it gives to rows of the log */
-#define TEND_QUIET 7     /* writes after one for which nothing was due */
-#define TEND_FREE 128    /* free pages that a file keeps */
+#define CLEANUP_ROWS 200    /* rows that a clean-up packs */
+#define TEND_WHOLE ((i64)4) /* the size of a job; that of a push is 1 */
+#define TEND_ROWS 2         /* rows that a write looks at, to pack them */
+#define TEND_LEAVES 5       /* leaves that it gives to rows of the log */
+#define TEND_QUIET 7        /* writes after one for which nothing was due */
+#define TEND_FREE 128       /* free pages that a file keeps */
 
 const BxBodies bxPayloadBodies = {
     .zTable = "event_payloads",
@@ -221,16 +222,17 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
 enum { TEND_NOTHING, TEND_PACK, TEND_SWEEP, TEND_LOG, TEND_DUE, TEND_SHRINK };
 
 /* What is due. ?1: what this write may do, in which order: 0 packs first, 1 last, and
-** 2 does neither that nor writes a pack anew, as it is a push, but removes rows that are
-** due. (They go with each write of the archive itself.) */
+** 2 does neither that nor writes a pack anew nor closes receipts, as it is a push, but
+** removes rows that are due. (They go with each write of the archive itself.) */
 static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
   static const char zJob[] =
       "SELECT CASE WHEN packs AND ?1 = 0 THEN 1 WHEN EXISTS (SELECT 1 FROM"
-      " main.store_dropped WHERE text > 0 LIMIT 1 OFFSET 7) OR (?1 < 2 AND"
-      " EXISTS (SELECT 1 FROM main.store_dropped WHERE text < -1 << 48))"
-      " THEN 2 WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET"
-      " 20) THEN 3 WHEN packs AND ?1 < 2 THEN 1 WHEN ?1 = 2 AND (wake <= ?2 OR"
-      " bytes > max_bytes) THEN 4 END FROM (SELECT *, (SELECT max(rowid) FROM"
+      " main.store_dropped WHERE text > 0 LIMIT 1 OFFSET iif(?1 = 2, 1, 7))"
+      " OR EXISTS (SELECT 1 FROM main.store_dropped WHERE text <"
+      " (-1 - (?1 = 2)) << 48) THEN 2"
+      " WHEN ?1 = 2 THEN iif(wake <= ?2 OR bytes > max_bytes, 4, NULL)"
+      " WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET 20)"
+      " THEN 3 WHEN packs THEN 1 END FROM (SELECT *, (SELECT max(rowid) FROM"
       " main.event_payloads) > pack AND (SELECT value FROM"
       " main.blackbox_settings WHERE name = 'payload.pack') = 1 AS packs"
       " FROM main.payload__state)";
@@ -244,39 +246,76 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
   return eJob;
 }
 
-/* Rows that are due go, as with an insert (payload_work). If there is none, only the clock
-** is looked at, each hour. */
-static void tendDue(BxStmts *p, BxErr *pErr) {
-  static const char zDue[] =
-      "UPDATE main.payload__state SET work = ?1, rid = -1, ms = ?2"
-      " WHERE one = 1 AND (bytes > max_bytes OR EXISTS (SELECT 1 FROM"
-      " main.event_payloads INDEXED BY payload_by_age WHERE purpose = 'archive'"
-      " AND pinned = 0 AND created_ms > since AND created_ms < ?1 - kept_ms))";
-  static const char zNone[] =
-      "UPDATE main.payload__state SET wake = ?1 + 3600000 WHERE one = 1";
-  BxErr clock = {SQLITE_OK, 0};
-  i64 iNow = bxNow();
-  bxRuleTime(p, 0, 1, &clock);
-  if (bxErrMayIgnore(p, &clock)) bxErrClear(&clock); /* it has jumped */
-  bxErrMove(pErr, &clock);
-  bxStmtExec(p, zDue, pErr, "ii", iNow,
-      ((Queue *)bxDomainData(p->bx, "payload")->p)->iPush);
-  if (sqlite3_changes(p->bx->db) == 0) bxStmtExec(p, zNone, pErr, "i", iNow);
+/* Whether a trigger or a key of somebody could refuse that a row goes. The schema is read
+** once, until it is another one. */
+static int othersRefuse(Queue *pQueue, BxStmts *p, BxErr *pErr) {
+  i64 iSchema = bxQueryInt(p, "PRAGMA main.schema_version", pErr, "");
+  if (pQueue->pAsked != p || pQueue->iSchema != iSchema) {
+    pQueue->bRefuses =
+        bxOthersRefuse(p, bxPayloadDue[0].zRule, bxPayloadDue[0].zTable, pErr);
+    pQueue->pAsked = pErr->rc == SQLITE_OK ? p : 0;
+    pQueue->iSchema = iSchema;
+  }
+  return pQueue->bRefuses;
 }
 
-/* payload_tend(schema, job) */
+/* A row that is due goes with a push, or the clock is looked at. What is not as usual is
+** done by the trigger of an insert (payload_work). If no row is due, nobody looks for an
+** hour. */
+static void tendDue(BxStmts *p, BxErr *pErr) {
+  static const char zState[] =
+      "SELECT ?1 NOT BETWEEN seen AND seen + 43200000, bytes <= max_bytes,"
+      " NOT EXISTS (SELECT 1 FROM main.retention__in_force) AND"
+      " min(?2 + kept_ms, seen + 604800000) >= ?1, (SELECT rowid FROM"
+      " main.event_payloads INDEXED BY payload_by_age WHERE purpose = 'archive'"
+      " AND pinned = 0 AND created_ms > since AND created_ms < ?1 - kept_ms"
+      " ORDER BY created_ms, size_bytes LIMIT 1)"
+      " FROM main.payload__state, main.retention__clock";
+  static const char zWork[] = "UPDATE main.payload__state SET work = ?1,"
+                              " rid = -1, ms = ?2 WHERE one = 1";
+  static const char zNone[] =
+      "UPDATE main.payload__state SET wake = ?1 + 3600000 WHERE one = 1";
+  enum { TICKS, FITS, USUAL, ROWID };
+  Queue *pQueue = bxDomainData(p->bx, "payload")->p;
+  i64 iNow = bxNow(), iRow = 0;
+  int bTicks = 0, bFits = 0, bUsual = 0, bRow = 0;
+  sqlite3_stmt *pState = bxStmt(p, zState, pErr);
+  bxBind(pState, pErr, "ii", iNow, pQueue->iPush);
+  if (bxStep(pState, pErr)) {
+    bTicks = sqlite3_column_int(pState, TICKS);
+    bFits = sqlite3_column_int(pState, FITS);
+    bUsual = sqlite3_column_int(pState, USUAL);
+    bRow = sqlite3_column_type(pState, ROWID) == SQLITE_INTEGER;
+    iRow = sqlite3_column_int64(pState, ROWID);
+  }
+  bxReset(pState, pErr);
+  if (bTicks) {
+    if (bxTrustedTime(p, 1, pErr) == 0) bxStmtExec(p, zNone, pErr, "i", iNow);
+  } else if (bFits && !bRow) {
+    bxStmtExec(p, zNone, pErr, "i", iNow);
+  } else if (bFits && bUsual && !othersRefuse(pQueue, p, pErr)) {
+    bxStmtExec(p, bxPayloadDue[0].zNote, pErr, "t", "age");
+    bxStmtExec(p, bxPayloadFileLimit.zRemove, pErr, "i", iRow);
+    bxStmtExec(p, bxPayloadDue[0].zNote, pErr, "n");
+  } else {
+    bxStmtExec(p, zWork, pErr, "ii", iNow, pQueue->iPush);
+  }
+}
+
+/* payload_tend(schema, job[, size]) */
 void bxPayloadTend(BxCall *p) {
-  static const char zSweep[] = "SELECT store_tend(?1)";
+  static const char zSweep[] = "SELECT store_tend(?1, ?2)";
   static const char zShrink[] = "PRAGMA main.incremental_vacuum(8)"; /* pages */
   const char *zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   i64 eJob = sqlite3_value_int64(p->aArg[1]);
+  i64 nSize = bxArg(p, 2) ? sqlite3_value_int64(p->aArg[2]) : TEND_WHOLE;
   BxStmts *pHome = zDb ? bxSchema(p->bx, zDb, &p->err) : 0;
   BxErr *pErr = &p->err;
   bxRefuseInTransaction(p);
   if (pHome == 0) return;
   if (eJob == TEND_PACK && !tendRows(pHome, pErr)) eJob = TEND_SWEEP;
   if (eJob == TEND_SWEEP && hasStore(pHome) &&
-      bxQueryIntInner(pHome, zSweep, pErr, "t", pHome->zDb)) {
+      bxQueryIntInner(pHome, zSweep, pErr, "ti", pHome->zDb, nSize)) {
     noteShare(pHome, 0, pErr);
   }
   if (eJob == TEND_LOG) {
@@ -293,10 +332,11 @@ void bxPayloadTend(BxCall *p) {
 static int tendOnce(BxStmts *p, i64 eTurn, BxErr *pErr) {
   static const char zTry[] =
       "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
-      " WHERE payload_tend(?1, ?2)";
+      " WHERE payload_tend(?1, ?2, ?3)";
   i64 eJob = tendJob(p, eTurn, pErr);
   if (eJob == TEND_NOTHING || pErr->rc != SQLITE_OK) return 0;
-  bxQueryIntInner(p, zTry, pErr, "ti", p->zDb, eJob);
+  bxQueryIntInner(
+      p, zTry, pErr, "tii", p->zDb, eJob, eTurn == 2 ? (i64)1 : TEND_WHOLE);
   return 1;
 }
 
@@ -326,7 +366,7 @@ void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
   do {
     bAny = tendOnce(pHome, bPush ? 2 : ++p->nTurn % 2, &err);
   } while (bAny && --nRow > 0);
-  p->anQuiet[bPush] = (bAny && !bPush) || err.rc ? 0 : TEND_QUIET;
+  p->anQuiet[bPush] = bAny || err.rc ? bPush : TEND_QUIET;
   if (err.rc == SQLITE_OK && p->iTend == 0) return;
   if ((err.rc & 0xff) != SQLITE_BUSY) bxQueueFailed(p, &err, &p->iTend);
   if (bRow ? bxErrMayIgnore(pHome, &err)

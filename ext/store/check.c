@@ -93,6 +93,9 @@ static void checkPack(StoreCheck *c, i64 iPack) {
     if (z == 0) bxListChanged(iPack, &err);
     if (z != 0 && nByte > 0) {
       bxDigestTwo(z, (size_t)nByte, "", 0, a->aHash[i]);
+      if ((uint64_t)bxChunkKey(a->aHash[i]) >> STORE_KEY_SHIFT !=
+          a->list.a[i].uKey)
+        bxListChanged(iPack, &err);
     }
   }
   if (err.rc != SQLITE_OK) {

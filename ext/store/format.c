@@ -21,7 +21,8 @@
 ** the high bit set in all bytes but the last.
 **
 ** A list: for each piece its length and, unless that is 0 (the piece was removed), the
-** number of its uses.
+** number of its uses, and the first two bytes of its hash: so its row of store__pieces is
+** found without its bytes.
 **
 ** A recipe: the type of the value (3 text, 4 blob), and for each range the pack as
 ** its distance from the pack of the range before (2d, or -2d - 1 if d is below 0),
@@ -175,8 +176,13 @@ void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
   const unsigned char *zEnd = z != 0 ? z + n : 0;
   while (pErr->rc == SQLITE_OK && z != 0 && z < zEnd) {
     uint64_t nByte = readVarint(&z, zEnd), nUse = 0;
+    uint16_t uKey = 0;
     Piece *a;
     if (nByte != 0) nUse = readVarint(&z, zEnd);
+    if (nByte != 0 && z != 0) {
+      if (zEnd - z < 2) z = 0;
+      if (z != 0) uKey = (uint16_t)(z[0] << 8 | z[1]), z += 2;
+    }
     if (z == 0 || nByte > STORE_PIECE_MAX || nUse > UINT32_MAX ||
         p->n == 65536) {
       bxFail(pErr, SQLITE_CORRUPT_VTAB,
@@ -189,14 +195,19 @@ void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
     if (a == 0) return;
     a->nByte = (uint32_t)nByte;
     a->nUse = (uint32_t)nUse;
+    a->uKey = uKey;
   }
 }
 
 void bxListEncode(const List *p, Bytes *pOut, BxErr *pErr) {
   i64 i;
   for (i = 0; i < p->n; i++) {
+    unsigned char aKey[2] = {
+        (unsigned char)(p->a[i].uKey >> 8), (unsigned char)p->a[i].uKey};
     bytesVarint(pOut, p->a[i].nByte, pErr);
-    if (p->a[i].nByte != 0) bytesVarint(pOut, p->a[i].nUse, pErr);
+    if (p->a[i].nByte == 0) continue;
+    bytesVarint(pOut, p->a[i].nUse, pErr);
+    bxBytesAdd(pOut, aKey, 2, pErr);
   }
 }
 

@@ -67,10 +67,13 @@ void bxBytesAdd(Bytes *p, const void *z, i64 n, BxErr *pErr);
 ** each, begin with an i64, their key, and are in its order. */
 i64 bxStoreSearch(const void *a, i64 n, size_t nOne, i64 iKey);
 
-/* One piece of a pack. nByte is 0 when it was removed. */
+/* One piece of a pack. nByte is 0 when it was removed. uKey is the beginning of its key in
+** store__pieces. */
 typedef struct Piece {
   uint32_t nByte, nUse;
+  uint16_t uKey;
 } Piece;
+#define STORE_KEY_SHIFT 48
 
 /* The pieces of a pack. */
 typedef struct List {

@@ -8,9 +8,11 @@
 ** again without it, or removed. So the work depends on what is removed, and not on
 ** what is stored.
 **
-** store_tend() removes TEND_TEXTS texts, and packs of which nothing is left. A pack
-** with other pieces is noted in store_dropped, as its number below 0; and as that minus
-** SWEEP_THIN if a third of it has no use: then a later call writes it again.
+** store_tend() removes some texts. The packs that then have pieces without a use are noted
+** in store_dropped, for a later call: as their number below 0; minus SWEEP_THIN if a third
+** of it has no use, so that it is written again; minus 2 * SWEEP_THIN and more if nothing
+** is left of it. Of such a one each call takes some pieces out of store__pieces, a multiple
+** of SWEEP_SLICE, and counts them there; the last one removes the pack.
 */
 #include "store.h"
 SQLITE_EXTENSION_INIT3
@@ -18,12 +20,14 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define SWEEP_TEXTS 1000 /* the default limit */
-#define TEND_TEXTS 8
+#define TEND_TEXTS 2     /* of a part of size 1 */
+#define SWEEP_SLICE 16   /* pieces */
 #define SWEEP_THIN ((i64)1 << 48)
 
 typedef struct Sweep {
   BxStmts *p;
   BxErr *pErr;
+  i64 nTend;   /* it is a small part: 1 or more; 0: all */
   List *aList; /* the lists that were touched, in the order of their packs */
   i64 nList, nListAlloc;
   void *pZip;
@@ -101,107 +105,137 @@ static void sweepText(Sweep *s, const BxBodies *pBodies, i64 iText) {
       "i", iText);
 }
 
-/* Writes a pack without the pieces that have no uses. One of which nothing is left
-** is removed even if it is damaged: then the hashes of its pieces are not known.
-** What was read is copied, because a trigger of another may read packs meanwhile. */
-static void cleanPack(Sweep *s, List *pList) {
+/* Nobody finds the pieces any more from iFrom to iTo that have no use. */
+static void removeKeys(Sweep *s, const List *pList, i64 iFrom, i64 iTo) {
+  static const char zKey[] =
+      "DELETE FROM main.store__pieces WHERE \"key\" BETWEEN ?1 AND ?2"
+      " AND place = ?3";
+  i64 i;
+  for (i = iFrom; i < iTo && s->pErr->rc == SQLITE_OK; i++) {
+    const Piece *pPiece = &pList->a[i];
+    i64 iKey = (i64)((uint64_t)pPiece->uKey << STORE_KEY_SHIFT);
+    if (pPiece->nUse > 0 || pPiece->nByte == 0) continue;
+    bxStmtExec(s->p, zKey, s->pErr, "iii", iKey,
+        iKey + ((i64)1 << STORE_KEY_SHIFT) - 1, pList->iPack << 16 | i);
+  }
+}
+
+/* Removes a pack of which nothing is left. Nobody finds its pieces any more. */
+static void removePack(Sweep *s, List *pList) {
   static const char *const azRemove[] = {
       "DELETE FROM main.store__packs WHERE pack = ?1",
       "DELETE FROM main.store__uses WHERE pack = ?1",
       "UPDATE main.store__state SET open = 0 WHERE open = ?1",
       "DELETE FROM main.store_dropped WHERE text IN (-?1, -?1 - (1 << 48))"};
-  Bytes all = {0, 0, 0}, left = {0, 0, 0};
-  const Pack *pPack;
-  const unsigned char *z;
-  i64 i, nLeft = 0, iPack = pList->iPack;
-  int bRead;
-  for (i = 0; i < pList->n; i++) nLeft += pList->a[i].nUse > 0;
-  pPack = nLeft > 0 ? bxPackRead(s->p, iPack, STORE_ALL, s->pErr)
-                    : bxPackTry(s->p, iPack, STORE_ALL, s->pErr);
-  bRead = pPack != 0;
-  for (i = 0; i < pList->n && bRead; i++) {
-    z = bxPackChunk(pPack, i, pList->a[i].nByte);
-    if (z == 0) bRead = 0;
-    if (z != 0) bxBytesAdd(&all, z, pList->a[i].nByte, s->pErr);
+  i64 i, iPack = pList->iPack;
+  s->nKept -= pList->nStored +
+              bxQueryInt(s->p,
+                  "SELECT length(data) FROM main.store__packs WHERE pack = ?1",
+                  s->pErr, "i", iPack);
+  for (i = 0; i < pList->n; i++) {
+    s->nPiece += pList->a[i].nByte > 0;
+    s->nPieceByte += pList->a[i].nByte;
   }
-  if (!bRead && nLeft > 0) bxListChanged(iPack, s->pErr);
-  if (!bRead) {
-    bxStmtExec(s->p,
-        "DELETE FROM main.store__pieces WHERE place BETWEEN ?1 AND ?1 + 65535",
-        s->pErr, "i", iPack << 16);
-  }
-  for (i = 0, z = all.a; i < pList->n && s->pErr->rc == SQLITE_OK; i++) {
+  for (i = 0; i < 4; i++) bxStmtExec(s->p, azRemove[i], s->pErr, "i", iPack);
+  pList->bChanged = 0;
+}
+
+/* Writes a pack without the pieces that have no uses. */
+static void rewritePack(Sweep *s, List *pList) {
+  Bytes left = {0, 0, 0};
+  const Pack *pPack = bxPackRead(s->p, pList->iPack, STORE_ALL, s->pErr);
+  i64 i;
+  for (i = 0; i < pList->n && s->pErr->rc == SQLITE_OK; i++) {
     Piece *pPiece = &pList->a[i];
-    i64 nByte = pPiece->nByte;
-    if (pPiece->nUse > 0) {
-      bxBytesAdd(&left, z, nByte, s->pErr);
-    } else if (nByte > 0) {
-      if (bRead) {
-        unsigned char aHash[STORE_HASH];
-        bxDigestTwo(z, (size_t)nByte, "", 0, aHash);
-        bxStmtExec(s->p,
-            "DELETE FROM main.store__pieces WHERE \"key\" = ?1 AND place = ?2",
-            s->pErr, "ii", bxChunkKey(aHash), iPack << 16 | i);
-      }
+    const unsigned char *z = bxPackChunk(pPack, i, pPiece->nByte);
+    if (z == 0) {
+      bxListChanged(pList->iPack, s->pErr);
+    } else if (pPiece->nUse > 0) {
+      bxBytesAdd(&left, z, pPiece->nByte, s->pErr);
+    } else if (pPiece->nByte > 0) {
       s->nPiece++;
-      s->nPieceByte += nByte;
+      s->nPieceByte += pPiece->nByte;
       memset(pPiece, 0, sizeof(*pPiece));
     }
-    if (bRead) z += nByte;
   }
-  if (s->pErr->rc == SQLITE_OK && nLeft == 0) {
-    s->nKept -= bxQueryInt(s->p,
-        "SELECT length(data) FROM main.store__packs WHERE pack = ?1", s->pErr,
-        "i", iPack);
-    s->nKept -= pList->nStored;
-    for (i = 0; i < 4; i++) bxStmtExec(s->p, azRemove[i], s->pErr, "i", iPack);
-    pList->bChanged = 0;
-  } else if (s->pErr->rc == SQLITE_OK) {
-    bxPackWrite(s->p, iPack, &s->pZip, &left, 0, &s->nKept, s->pErr);
+  if (s->pErr->rc == SQLITE_OK) {
+    bxPackWrite(s->p, pList->iPack, &s->pZip, &left, 0, &s->nKept, s->pErr);
   }
-  sqlite3_free(all.a);
   sqlite3_free(left.a);
 }
 
-/* A pack of store_dropped, whose entry goes. It may have gone with its texts. */
-static void sweepPack(Sweep *s, i64 iDropped) {
-  static const char zHas[] = "SELECT 1 FROM main.store__uses WHERE pack = ?1";
-  i64 iPack = -iDropped & (SWEEP_THIN - 1);
-  List *pList = 0;
-  if (bxQueryInt(s->p, zHas, s->pErr, "i", iPack)) pList = sweepList(s, iPack);
-  if (pList != 0) pList->bDead = pList->bChanged = 1;
-  bxStmtExec(s->p, "DELETE FROM main.store_dropped WHERE text IN (?1, ?2)",
-      s->pErr, "ii", -iPack, -iPack - SWEEP_THIN);
+static int isEmpty(const List *pList) {
+  i64 i = 0;
+  while (i < pList->n && pList->a[i].nUse == 0) i++;
+  return i == pList->n;
 }
 
-/* Notes a pack with pieces that have no use. Returns whether it has others. */
-static int notePack(Sweep *s, const List *pList) {
+static void cleanPack(Sweep *s, List *pList) {
+  removeKeys(s, pList, 0, pList->n);
+  if (isEmpty(pList)) {
+    removePack(s, pList);
+  } else {
+    rewritePack(s, pList);
+  }
+}
+
+/* A pack of store_dropped, whose entry goes. It may have gone with its texts, or be in use
+** again. */
+static void sweepPack(Sweep *s, i64 iDropped) {
+  static const char zHas[] = "SELECT 1 FROM main.store__uses WHERE pack = ?1";
+  static const char zNext[] =
+      "UPDATE OR REPLACE main.store_dropped SET text = ?2 WHERE text = ?1";
+  i64 iPack = -iDropped & (SWEEP_THIN - 1), iSlice = -iDropped / SWEEP_THIN - 2;
+  List *pList = 0;
+  if (bxQueryInt(s->p, zHas, s->pErr, "i", iPack)) pList = sweepList(s, iPack);
+  if (pList != 0 && s->nTend > 0 && iSlice >= 0 && isEmpty(pList)) {
+    i64 iFrom = iSlice * SWEEP_SLICE, iTo = iFrom + s->nTend * SWEEP_SLICE;
+    removeKeys(s, pList, iFrom, iTo < pList->n ? iTo : pList->n);
+    if (iTo < pList->n) {
+      bxStmtExec(s->p, zNext, s->pErr, "ii", iDropped,
+          iDropped - s->nTend * SWEEP_THIN);
+      return;
+    }
+    removePack(s, pList);
+  } else if (pList != 0) {
+    pList->bDead = pList->bChanged = 1;
+  }
+  bxStmtExec(s->p, "DELETE FROM main.store_dropped WHERE text IN (?1, ?2, ?3)",
+      s->pErr, "iii", iDropped, -iPack, -iPack - SWEEP_THIN);
+}
+
+/* Notes a pack with pieces that have no use. One of which nothing is left gets no more. */
+static void notePack(Sweep *s, const List *pList) {
   static const char zNoted[] =
       "INSERT INTO main.store_dropped(text) VALUES(?1) ON CONFLICT DO NOTHING";
-  i64 i, nByte = 0, nDead = 0;
+  static const char zShut[] =
+      "UPDATE main.store__state SET open = 0 WHERE open = ?1";
+  i64 i, nByte = 0, nDead = 0, nKind;
   for (i = 0; i < pList->n; i++) {
     nByte += pList->a[i].nByte;
     if (pList->a[i].nUse == 0) nDead += pList->a[i].nByte;
   }
-  if (nDead == nByte) return 0;
-  bxStmtExec(s->p, zNoted, s->pErr, "i",
-      -pList->iPack - (3 * nDead >= nByte ? SWEEP_THIN : 0));
-  return 1;
+  nKind = nDead == nByte ? 2 : 3 * nDead >= nByte;
+  if (nKind == 2) bxStmtExec(s->p, zShut, s->pErr, "i", pList->iPack);
+  bxStmtExec(s->p, zNoted, s->pErr, "i", -pList->iPack - nKind * SWEEP_THIN);
 }
 
 /* Sweeps what a list, a JSON array, has of store_dropped, and frees it. Returns how
 ** many texts were removed. Then it writes all packs and lists that were touched, and
-** the totals. With bTend, packs of which something is left are noted. */
-static i64 sweepAll(BxStmts *p, char *zTexts, int bTend, BxErr *pErr) {
-  Sweep s = {p, pErr, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+** the totals. nTend: 0, or packs of the texts are noted; of one that is empty so many
+** slices go. */
+static i64 sweepAll(BxStmts *p, char *zTexts, i64 nTend, BxErr *pErr) {
+  Sweep s = {p, pErr, nTend, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   const BxBodies *pBodies = bxStoreBodies(p, pErr);
   sqlite3_stmt *pTexts;
   i64 i, iText;
+  int bTexts = 0;
   if (zTexts == 0) return 0;
   pTexts = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)", zTexts, pErr);
   while (bxStep(pTexts, pErr)) {
     iText = sqlite3_column_int64(pTexts, 0);
     if (iText > 0) {
+      bTexts = 1;
       sweepText(&s, pBodies, iText);
     } else {
       sweepPack(&s, iText);
@@ -210,9 +244,12 @@ static i64 sweepAll(BxStmts *p, char *zTexts, int bTend, BxErr *pErr) {
   sqlite3_finalize(pTexts);
   for (i = 0; i < s.nList; i++) {
     List *pList = &s.aList[i];
-    if (pErr->rc == SQLITE_OK && pList->bDead &&
-        !(bTend && notePack(&s, pList))) {
-      cleanPack(&s, pList);
+    if (pErr->rc == SQLITE_OK && pList->bDead) {
+      if (nTend > 0 && bTexts) {
+        notePack(&s, pList);
+      } else {
+        cleanPack(&s, pList);
+      }
     }
     if (pErr->rc == SQLITE_OK && pList->bChanged) {
       bxListWrite(p, pList, &s.nKept, pErr);
@@ -250,26 +287,27 @@ void bxStoreSweep(BxCall *p) {
 
 const BxFileLimit bxStoreFileLimit = {.zTend = "SELECT store_tend(?1)"};
 
-/* A small part of that: returns 1 if it did anything. */
+/* A small part of that, of size 1 to 4: returns 1 if it did anything. The smallest
+** writes no pack again. */
 void bxStoreTend(BxCall *p) {
-  static const char zSome[] =
-      "SELECT '[' || group_concat(text) || ']' FROM (SELECT text"
-      " FROM main.store_dropped WHERE text > 0 ORDER BY text LIMIT ?1)"
-      " GROUP BY NULL HAVING count(*) = ?1";
-  static const char zThin[] = "SELECT '[' || text || ']' FROM "
-                              "main.store_dropped WHERE text < ?1 LIMIT 1";
+  static const char zNext[] =
+      "SELECT coalesce((SELECT '[' || group_concat(text) || ']' FROM (SELECT"
+      " text FROM main.store_dropped WHERE text > 0 ORDER BY text LIMIT ?1)"
+      " GROUP BY NULL HAVING count(*) = ?1), (SELECT '[' || text || ']' FROM"
+      " main.store_dropped WHERE text < ?2 LIMIT 1))";
+  sqlite3_stmt *pStmt;
   BxStmts *pStore;
   char *zSwept = 0;
-  int i;
+  i64 nSize = 4;
   bxRefuseInTransaction(p);
+  if (bxArg(p, 1)) nSize = bxInt(p->aArg[1], "size", 1, 4, &p->err);
   pStore = bxStoreSchema(p->bx, bxArg(p, 0), &p->err);
   if (pStore == 0) return;
-  for (i = 0; i < 2 && zSwept == 0; i++) {
-    sqlite3_stmt *pStmt = bxStmt(pStore, i == 0 ? zSome : zThin, &p->err);
-    bxBind(pStmt, &p->err, "i", i == 0 ? (i64)TEND_TEXTS : -SWEEP_THIN);
-    if (bxStep(pStmt, &p->err)) zSwept = bxColumnCopy(pStmt, 0, &p->err);
-    bxReset(pStmt, &p->err);
-  }
+  pStmt = bxStmt(pStore, zNext, &p->err);
+  bxBind(pStmt, &p->err, "ii", nSize * TEND_TEXTS,
+      nSize > 1 ? -SWEEP_THIN : -2 * SWEEP_THIN);
+  if (bxStep(pStmt, &p->err)) zSwept = bxColumnCopy(pStmt, 0, &p->err);
+  bxReset(pStmt, &p->err);
   bxReturnInt(p, zSwept != 0);
-  sweepAll(pStore, zSwept, i == 1, &p->err);
+  sweepAll(pStore, zSwept, nSize, &p->err);
 }

@@ -338,6 +338,7 @@ static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
   pKnown->iToken = pList->iToken;
   pKnown->iPiece = pList->n - 1;
   pNew->iKey = bxChunkKey(pKnown->aHash);
+  pPiece->uKey = (uint16_t)((uint64_t)pNew->iKey >> STORE_KEY_SHIFT);
   pNew->iPlace = pList->iPack << 16 | pKnown->iPiece;
   w->nPiece++;
   w->nPieceByte += n;

@@ -137,6 +137,53 @@ def test_a_push_for_which_nothing_is_due_looks_at_the_clock_only(path):
     assert steps[-1] <= 1000, steps
 
 
+@pytest.mark.parametrize("pack", [0, 1])
+def test_no_push_takes_more_than_five_times_the_steps_of_the_median(path, pack):
+    """Steps of the virtual machine, with those of rows, texts and packs that go beside a push.
+    The first of a connection looks whether somebody could refuse that a row goes."""
+    db = installed(path, pack, ("payload.retention_days", 7))
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
+    steps = []
+
+    def step():
+        steps[-1] += 1
+
+    with Clock() as clock:
+        db.execute("UPDATE retention__clock SET seen = unixepoch() * 1000")
+        for exchange in exchanges(80):
+            db.execute(WRITES["row"], exchange)
+        for i, exchange in enumerate(exchanges(800)):
+            clock.now += 8_640_000
+            db.set_progress_handler(step if i > 80 else None, 10)
+            steps.append(0)
+            db.execute(PUSH, exchange)
+        db.set_progress_handler(None, 10)
+    assert one(db, "SELECT count(*) FROM event_payloads") == 0
+    if pack:
+        assert rows(db, "SELECT packs, texts FROM store_stats") == [(0, 0)]
+    steps = sorted(steps[81:])
+    assert 0 < steps[-1] <= 5 * steps[len(steps) // 2], steps
+    assert one(db, "SELECT proof_head() IS NOT NULL") and problems(db) == []
+
+
+def test_packs_of_which_a_tenth_is_left_are_not_much_larger_than_new_ones(path):
+    db = installed(path, 1)
+    for exchange in exchanges(900):
+        db.execute(WRITES["row"], exchange)
+    ids = [row[0] for row in rows(db, "SELECT id FROM event_payloads ORDER BY rowid")]
+    gone = random.Random(3).sample(ids, 9 * len(ids) // 10)
+    db.executemany("DELETE FROM event_payloads WHERE id = ?", [(id,) for id in gone])
+    while one(db, "SELECT store_tend()"):
+        pass
+    kept = one(db, "SELECT kept_bytes FROM store_stats")
+    assert one(db, "SELECT packs FROM store_stats") > 5 and problems(db) == []
+    one(db, "SELECT payload_unpack(1000)")
+    one(db, "SELECT store_sweep()")
+    one(db, "SELECT payload_pack(1000)")
+    assert one(db, "SELECT packs FROM store_stats") <= 2
+    assert kept <= 1.3 * one(db, "SELECT kept_bytes FROM store_stats")
+
+
 def test_pushes_sweep_the_texts_of_rows_that_are_gone(path):
     db = installed(path, 1)
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
@@ -150,7 +197,8 @@ def test_pushes_sweep_the_texts_of_rows_that_are_gone(path):
 
 
 def test_pushes_remove_rows_of_the_archive_that_are_due(path):
-    """Two for each push that looks, which is every eighth."""
+    """One for each push that looks, which is every second while some are due, and every eighth
+    otherwise."""
     db = installed(path, 0)
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
     with Clock() as clock:
@@ -162,9 +210,9 @@ def test_pushes_remove_rows_of_the_archive_that_are_due(path):
             db.execute(PUSH, exchange)
         assert rows(db, "SELECT count(*) FROM event_payloads") == [(60,)]
         clock.now += 9 * 3_600_000
-        for i, exchange in enumerate(exchanges(60 // 2 * 8 + 40)):
+        for i, exchange in enumerate(exchanges(60 * 2 + 40)):
             db.execute(PUSH, exchange)
-            assert one(db, "SELECT count(*) FROM event_payloads") >= 60 - 2 * (i // 8 + 1)
+            assert one(db, "SELECT count(*) FROM event_payloads") >= 60 - (i // 2 + 1)
         assert rows(db, "SELECT count(*) FROM event_payloads") == [(0,)]
         assert rows(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'payload.age'") == [(60,)]
         one(db, "SELECT proof_head()")

@@ -387,7 +387,7 @@ def test_a_list_that_is_longer_than_the_pack_that_was_read_is_found(notes, path)
     add(notes, 1, noise(1, 400))
     pack(notes)
     assert texts(notes) == [(1, noise(1, 400), None)]
-    change_list(path, "900301" * 300)
+    change_list(path, "9003010000" * 300)
     told = [problem for _, _, problem in rows(notes, "SELECT * FROM blackbox_check")]
     assert any("the list of pack 1 in store__uses was changed without" in t for t in told)
     add(notes, 2, noise(2, 3000) + noise(1, 400))
@@ -400,12 +400,14 @@ def test_lengths_that_are_not_those_of_the_pack_that_was_read_are_found(notes, p
     add(notes, 2, noise(2, 300))
     pack(notes)
     before = texts(notes)
-    change_list(path, "ac0201900301")
+    change_list(path, "ac02010000" "9003010000")
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: the list of pack 1"):
         erase(notes, 1)
     assert any("was changed without its pack" in problem for _, _, problem in
                rows(notes, "SELECT * FROM blackbox_check"))
-    by_hand(path, "UPDATE store__uses SET list = x'900301ac0201'")
+    keys = [hashlib.sha256(noise(n, size)).hexdigest()[:4]
+            for n, size in ((1, 400), (2, 300))]
+    change_list(path, "900301{}ac0201{}".format(*keys))
     assert texts(notes) == before
     assert erase(notes, 1) == 1
 
@@ -413,7 +415,7 @@ def test_lengths_that_are_not_those_of_the_pack_that_was_read_are_found(notes, p
 def test_a_list_that_claims_more_than_a_pack_can_have_is_refused_at_once(notes, path):
     add(notes, 1, noise(1, 400))
     pack(notes)
-    change_list(path, "900301" + "804001" * 40)
+    change_list(path, "9003010000" + "8040010000" * 40)
     with pytest.raises(sqlite3.DatabaseError, match="pack 1 .* is damaged; the rows"):
         texts(connect(path))
 

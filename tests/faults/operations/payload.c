@@ -142,6 +142,8 @@ const Operation aPayloadOperation[] = {
         OP_LATER},
     {"push that makes room in the file", ARCHIVE FILE_LIMIT, 0,
         PUSH("ring", "a", "e9"), OP_LATER},
+    {"push that removes a row that is due", ARCHIVE, 0, PUSH("ring", "a", "e9"),
+        OP_CARRIES},
     {"push that cannot make room in the file",
         ARCHIVE FILE_LIMIT "UPDATE event_payloads SET pinned = 1;", 0,
         PUSH("ring", "a", "e9"), OP_LATER},

@@ -56,6 +56,10 @@ const Operation aStoreOperation[] = {
     {"sweep a few texts", NOTES MANY_DROPPED, 0, "SELECT store_tend()", 0},
     {"clean a thin pack", NOTES MANY_DROPPED "SELECT store_tend();", 0,
         "SELECT store_tend()", 0},
+    {"take an empty pack apart",
+        NOTES "DELETE FROM event_payloads WHERE id < '3';"
+              "SELECT store_tend('main', 1);",
+        0, "SELECT store_tend('main', 1)", 0},
     {"pack bodies for the first time", BODIES, 0, "SELECT payload_pack()", 0},
     {"unpack the last bodies", BODIES "SELECT payload_pack();", 0,
         "SELECT payload_unpack()", 0},
