@@ -1,5 +1,5 @@
 # blackbox: make            the loadable module
-#           make demo       an agent's traffic, a kill switch, the evidence
+#           make demo       three agents, of which one loops, and its page; VERBOSE=1
 #           make demo SESSIONS=~/.claude/projects  what your sessions come to
 #           make test       the tests (test-full: all fault points); also make check
 #           make oracle     the older build with which tests/differential compares
@@ -292,7 +292,7 @@ FUZZ_ASAN = detect_leaks=0:malloc_context_size=1:quarantine_size_mb=1
 
 demo: $(MODULE)
 	@$(NEED) demo
-	@$(PYTHON) $(if $(SESSIONS),demo/sessions.py '$(SESSIONS)',demo/demo.py $(DATA))
+	@$(PYTHON) $(if $(SESSIONS),demo/sessions.py '$(SESSIONS)',demo/demo.py$(if $(VERBOSE), --verbose)$(if $(DATA), $(DATA)))
 
 bench: $(MODULE)
 	@$(NEED) bench

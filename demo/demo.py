@@ -1,16 +1,17 @@
-"""demo.py [folder]: an agent gets stuck in a loop, and the recorder keeps the evidence.
+"""demo.py [--verbose] [folder]: an agent gets stuck in a loop, and the recorder keeps the evidence.
 
-Without a folder, the traffic is generated: three support agents answer customers, and one of them
-begins to ask for the same order again and again. A rule of the ring finds the loop and fires the
-kill switch.
+Three support agents answer customers, and one of them begins to ask for the same order again and
+again. The table of the agents is that of the command line, top. At the fourth identical call a rule
+of the ring stops the agent and fires the kill switch: its row is red, and the case is one page,
+demo.html. On a terminal this takes some seconds, and else only the table is shown.
 
-If the folder has payloads.jsonl.gz (one exchange in a line: agent_id, event_id, ts, request,
-response), these real exchanges are replayed in order of time. Here a watcher of ours fires the
-kill switch when the answer of an agent is repeated REPEATS times in a row. If this does not
-happen, it fires for the agent with the most exchanges.
+--verbose shows the same with its statements: the ring, the verdict, attempts to get rid of the
+evidence, receipts, the proof.
 
-Every exchange is written to the ring and, through the queue, to the archive. At the end the case
-is one page: demo.html."""
+If a folder is named, it has payloads.jsonl.gz (one exchange in a line: agent_id, event_id, ts,
+request, response), and these real exchanges are replayed in order of time, verbosely. Here a watcher
+of ours fires the kill switch when the answer of an agent is repeated REPEATS times in a row. If this
+does not happen, it fires for the agent with the most exchanges."""
 import collections
 import datetime
 import gzip
@@ -19,6 +20,7 @@ import pathlib
 import random
 import sqlite3
 import sys
+import time
 import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -27,6 +29,8 @@ FILE = ROOT / "demo.db"
 PAGE = ROOT / "demo.html"
 WINDOW = 20
 REPEATS = 6
+WIDE = 100  # columns at most
+STEP_S = 0.08  # between two exchanges on a terminal
 
 Exchange = collections.namedtuple("Exchange", "agent event request response time")
 
@@ -56,7 +60,7 @@ def answer_of(messages, dice, stuck):
 def made_up():
     """Three agents at work; 'support-2' loops from its 25th exchange on."""
     dice = random.Random(7)
-    time = 1760000000000
+    at = 1760000000000
     topics = ["a late parcel", "a broken lamp", "a wrong size", "an invoice"]
     history = {f"support-{n}": [{"role": "system", "content":
                                  "You answer customers of a shop. Look up each order before you "
@@ -64,7 +68,7 @@ def made_up():
     for step in range(150):
         agent = f"support-{step % 3 + 1}"
         messages = history[agent]
-        time += 900_000 if step == 60 else dice.randrange(400, 2600)
+        at += 900_000 if step == 60 else dice.randrange(400, 2600)
         stuck = agent == "support-2" and step >= 75
         if messages[-1]["role"] != "assistant" or not messages[-1].get("tool_calls"):
             messages.append({"role": "user", "content": f"Hello, I have a question about "
@@ -75,12 +79,12 @@ def made_up():
             messages.append({"role": "tool", "tool_call_id": call["id"],
                              "content": json.dumps(result_of(order, dice))})
         said = answer_of(messages, dice, stuck)
-        request = {"model": "example-large", "messages": messages}
+        request = {"model": "gpt-5", "messages": messages}
         response = {"usage": {"prompt_tokens": len(json.dumps(request)) // 4,
                               "completion_tokens": len(json.dumps(said)) // 4},
                     "choices": [{"message": said}]}
         yield Exchange(agent, str(uuid.UUID(int=dice.getrandbits(128), version=4)),
-                       json.dumps(request), json.dumps(response), time)
+                       json.dumps(request), json.dumps(response), at)
         messages.append(said)
 
 
@@ -139,19 +143,28 @@ def show(db, title, sql, *args):
     """A query of at most one parameter and its result, in columns. What would move the cursor of
     the terminal is shown as a space."""
     told = sql.replace("?", repr(args[0])) if args else sql
-    print(f"\n{title}\n  {told}")
+    print(f"\n{title}\n  {cut(told, WIDE - 2)}")
     cursor = db.execute(sql, args)
     table = [[column[0] for column in cursor.description]]
     table += [["".join(c if c.isprintable() else " " for c in str(value)) for value in row]
               for row in cursor]
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     for row in table:
-        print("    " + "  ".join(v.ljust(w) for v, w in zip(row, widths)).rstrip())
+        print(cut("    " + "  ".join(v.ljust(w) for v, w in zip(row, widths)).rstrip(), WIDE))
+
+
+def cut(text, most):
+    return text if len(text) <= most else text[:most - 3] + "..."
 
 
 def tell_database(file):
-    print(f"\nThe database is {file}; go on with: "
-          f"sqlite3 -cmd '.load {MODULE.with_suffix('')}' {file}")
+    print(f"\nThe database is {file.name}; go on with: "
+          f"sqlite3 -cmd '.load ./{MODULE.stem}' {file.name}")
+
+
+def tell_page(page):
+    PAGE.write_text(page, encoding="utf-8")
+    print(f"The case is one page of {len(page.encode()) // 1000} KB; open it: {PAGE.name}")
 
 
 def replay(db, exchanges, fatal):
@@ -173,10 +186,10 @@ def replay(db, exchanges, fatal):
 def attempt(db, sql, *args):
     """Tries to delete the evidence, and shows the result."""
     try:
-        changed = db.execute(sql, args).rowcount
-        print(f"  {sql}\n    -> {changed} rows")
+        told = f"{db.execute(sql, args).rowcount} rows"
     except sqlite3.Error as error:
-        print(f"  {sql}\n    -> refused: {error}")
+        told = f"refused: {error}"
+    print(f"  {cut(sql, WIDE - 2)}\n    -> {cut(told, WIDE - 7)}")
 
 
 def fire(db, exchanges):
@@ -184,11 +197,11 @@ def fire(db, exchanges):
     fatal, reason = suspect(exchanges)
     replay(db, exchanges, fatal)
     show_ring(db)
-    print(f"\n{fatal.agent} {reason}: the kill switch fires.")
+    print(f"\n{cut(fatal.agent, 40)} {reason}: the kill switch fires.")
     event = "kill-" + fatal.event
     saved = db.execute("SELECT payload_kill_switch('ring', ?, ?)",
                        (fatal.agent, event)).fetchone()[0]
-    print(f"  SELECT payload_kill_switch('ring', '{fatal.agent}', '{event}')"
+    print(cut(f"  SELECT payload_kill_switch('ring', '{fatal.agent}', '{event}')", WIDE) +
           f"\n    -> {saved} exchanges are evidence now, and have left the ring")
     return event, saved
 
@@ -213,8 +226,59 @@ def show_ring(db):
          "ORDER BY given DESC LIMIT 5")
 
 
-def main():
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else None
+def live():
+    """Shows the agents at work, in the table of the command line."""
+    sys.path.insert(0, str(ROOT / "packages/python"))
+    from blackbox.file import ABOUT, File
+    from blackbox.terminal import colours, table
+    db = connect()
+    db.execute("SELECT rollout_load_prices(?, 'prices.json')",
+               ((ROOT / "packages/prices.json").read_text(encoding="utf-8"),))
+    db.execute("UPDATE blackbox_settings SET value = 'kill_switch' WHERE name = 'payload.on_loop'")
+    file = File({"db": str(FILE), "ring": "ring", "rows": None})
+    moves = sys.stdout.isatty()
+
+    def show_agents():
+        rows = sorted(file.rows("top"), key=lambda row: row["agent"])
+        lines = [cut(line, WIDE + 9) for line in  # with the codes of its colour
+                 table(rows, ABOUT["commands"]["top"]["columns"], colours(sys.stdout))]
+        if moves:
+            print("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J", end="",
+                  flush=True)
+        else:
+            print("\n".join(lines))
+        return [row for row in rows if row["why"]]
+
+    if moves:
+        print("\x1b[2J", end="")
+    red = []
+    for exchange in made_up():
+        db.execute("INSERT INTO ring(agent_id, event_id, request_body, response_body) "
+                   "VALUES(?, ?, ?, ?)", exchange[:4])
+        if moves:
+            red = show_agents()
+            time.sleep(STEP_S)
+        if red or db.execute("SELECT 1 FROM payload_agents WHERE stopped_at NOT NULL").fetchone():
+            break
+    red = red or show_agents()
+    if not red:
+        sys.exit("no agent was stopped")
+    page = db.execute("SELECT blackbox_report(?, ?)", (red[0]["kind"], red[0]["key"])).fetchone()[0]
+    db.close()
+    PAGE.write_text(page, encoding="utf-8")
+    print(f"\n{cut(red[0]['why'], WIDE - 12)}: {PAGE.name}")
+
+
+def main(words):
+    if words == []:
+        live()
+    else:
+        words = [word for word in words if word != "--verbose"]
+        told(pathlib.Path(words[0]) if words else None)
+
+
+def told(folder):
+    """Shows what happens, and the statements."""
     exchanges = recorded(folder) if folder else list(made_up())
     agents = len({exchange.agent for exchange in exchanges})
     print(f"{len(exchanges)} exchanges of {agents} agents "
@@ -247,15 +311,14 @@ def main():
     problems = db.execute("SELECT count(*) FROM blackbox_check").fetchone()[0]
     print(f"\nblackbox_check() finds {problems} problems.")
     head = db.execute("SELECT proof_head()").fetchone()[0].replace("\n", " ")
-    print(f"The head of the log that proves it: {head}")
+    print(cut(f"The head of the log that proves it: {head}", WIDE))
     page = db.execute("SELECT blackbox_report('kill_switch', ?)", (event,)).fetchone()[0]
-    PAGE.write_text(page, encoding="utf-8")
     db.close()
     tell_database(FILE)
-    print(f"The case is {PAGE}, one file of {len(page.encode()) // 1000} KB; open it in a browser.")
+    tell_page(page)
     if left != saved or saved == 0 or problems:
         sys.exit("the evidence is not what it should be")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -3,7 +3,8 @@
 Imports every *.jsonl and *.jsonl.gz below the folder, of whatever agent, into demo.db beside this
 project. The files are only read. Then it shows the sessions, the turns, the tokens by day and
 model, the longest and the largest session, and what the body store would save: for this, all
-texts of 512 bytes and more are packed in a database that is removed afterwards."""
+texts of 512 bytes and more are packed in a database that is removed afterwards. At the end the longest
+session is one page: demo.html."""
 import gzip
 import json
 import pathlib
@@ -13,7 +14,7 @@ import tempfile
 import time
 import zlib
 
-from demo import FILE, fresh, show, tell_database
+from demo import FILE, fresh, show, tell_database, tell_page
 
 SHOWN = 5     # rows of the longest and the largest
 DAYS = 30     # rows of the tokens by day and model
@@ -83,7 +84,7 @@ def saving(db):
         scratch.close()
     whole = db.execute("SELECT coalesce(sum(bytes), 0) FROM rollouts").fetchone()[0]
     share = f"{100 - 100 * kept / size:.0f} percent less" if size else "nothing to save"
-    progress(f"\nThe body store would keep the {texts} texts of {LEAST} bytes and more in "
+    progress(f"\nThe body store would keep the {texts} texts of {LEAST} bytes and more in\n"
              f"{kept / 1e6:.1f} MB instead of {size / 1e6:.1f} MB: {share}.\n"
              f"All items have {whole / 1e6:.1f} MB.", True)
 
@@ -91,7 +92,7 @@ def saving(db):
 def most(db, title, column):
     show(db, title,
          "SELECT id, date(created / 1000, 'unixepoch') AS day, turns, item_count AS items, "
-         "round(bytes / 1e6, 2) AS mb, substr(coalesce(title, first_user_message, ''), 1, 50) "
+         "round(bytes / 1e6, 2) AS mb, substr(coalesce(title, first_user_message, ''), 1, 26) "
          f"AS subject FROM rollouts ORDER BY {column} DESC, id LIMIT {SHOWN}")
 
 
@@ -129,8 +130,10 @@ def main(folder):
     for file, reason in wrong[:WRONG]:
         print(f"  {file}: {reason}")
     problems = db.execute("SELECT count(*) FROM blackbox_check").fetchone()[0]
-    db.close()
     tell_database(FILE)
+    for longest, in db.execute("SELECT id FROM rollouts ORDER BY turns DESC, id LIMIT 1"):
+        tell_page(db.execute("SELECT blackbox_report('rollout', ?)", (longest,)).fetchone()[0])
+    db.close()
     if problems:
         sys.exit(f"blackbox_check() finds {problems} problems")
 

@@ -14,11 +14,12 @@ __all__ = ["Connection", "load", "loadable_path", "open"]
 
 
 def loadable_path() -> str:
-    """The path of the module."""
+    """The path of the module. In the sources it is where make has put it."""
     folder = pathlib.Path(__file__).resolve().parent
-    for name in ("blackbox.so", "blackbox.dylib"):
-        if (folder / name).exists():
-            return str(folder / name)
+    for path in (folder, *folder.parents[2:3]):
+        for name in ("blackbox.so", "blackbox.dylib"):
+            if (path / name).exists():
+                return str(path / name)
     raise FileNotFoundError(
         f"LoadError: there is no module in {folder}; install a wheel of this platform")
 
@@ -38,6 +39,13 @@ def load(db: sqlite3.Connection) -> sqlite3.Connection:
     finally:
         db.enable_load_extension(False)
     return db
+
+
+def shared(name) -> str:
+    """A text that the package of npm has, too. In the sources it is in the folder of both."""
+    folder = pathlib.Path(__file__).resolve().parent
+    path = folder / name
+    return (path if path.exists() else folder.parents[1] / name).read_text(encoding="utf-8")
 
 
 class Connection(sqlite3.Connection):
@@ -74,10 +82,7 @@ def open(path, ring="ring", settings=None, timeout=5.0):
         db.execute(f'CREATE VIRTUAL TABLE IF NOT EXISTS "{name}" USING payload_ring')
         if is_new:
             db.execute("UPDATE blackbox_settings SET value = 'record' WHERE name = 'payload.on_loop'")
-            prices = pathlib.Path(__file__).with_name("prices.json")
-            if prices.exists():
-                db.execute("SELECT rollout_load_prices(?, 'prices.json')",
-                           (prices.read_text(encoding="utf-8"),))
+            db.execute("SELECT rollout_load_prices(?, 'prices.json')", (shared("prices.json"),))
         for setting, value in (settings or {}).items():
             if not db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?",
                               (value, setting)).rowcount:

@@ -18,7 +18,7 @@ import time
 import urllib.parse
 
 import blackbox
-from blackbox.file import ABOUT, HERE, Failure, File
+from blackbox.file import ABOUT, Failure, File
 from blackbox.terminal import colours, cut, note, progress, shown, table, write
 
 PROGRAM = "python -m blackbox"
@@ -240,7 +240,7 @@ def serve(file, _, options):
                 if host not in ("127.0.0.1", "localhost"):  # a name that leads here is another site
                     self.answer(403, "text/plain", ["403: only this computer"])
                 elif at.path == "/":
-                    self.answer(200, "text/html", [(HERE / "serve.html").read_text(encoding="utf-8")])
+                    self.answer(200, "text/html", [blackbox.shared("serve.html")])
                 elif at.path == "/top":
                     self.answer(200, "application/json", [json.dumps(list(file.rows("top")))])
                 elif at.path == "/report":

@@ -4,17 +4,15 @@ commands.json and commands.sql are those that the package of npm has, too.
 """
 import json
 import os
-import pathlib
 import re
 import sqlite3
 import time
 
 import blackbox
 
-__all__ = ["ABOUT", "HERE", "Failure", "File"]
+__all__ = ["ABOUT", "Failure", "File"]
 
-HERE = pathlib.Path(__file__).resolve().parent
-ABOUT = json.loads((HERE / "commands.json").read_text(encoding="utf-8"))
+ABOUT = json.loads(blackbox.shared("commands.json"))
 
 
 class Failure(Exception):
@@ -43,8 +41,8 @@ class File:
                 self.db.execute("SELECT blackbox_install('main', 'payload,rollout')").fetchone()
                 self.db.execute("PRAGMA journal_mode = WAL").fetchone()
                 if not self.values("SELECT 1 FROM blackbox_prices"):
-                    prices = (HERE / "prices.json").read_text(encoding="utf-8")
-                    self.values("SELECT rollout_load_prices(?, 'prices.json')", (prices,))
+                    self.values("SELECT rollout_load_prices(?, 'prices.json')",
+                                (blackbox.shared("prices.json"),))
             else:
                 self.db.execute("PRAGMA query_only = 1")
             self.domains = {None}
@@ -62,8 +60,7 @@ class File:
 
     def sections(self, wanted):
         """The statements of a command that the file can answer."""
-        parts = re.split(r"^--: (\w+) ?(\w*)\n", (HERE / "commands.sql").read_text(encoding="utf-8"),
-                         flags=re.M)[1:]
+        parts = re.split(r"^--: (\w+) ?(\w*)\n", blackbox.shared("commands.sql"), flags=re.M)[1:]
         found = list(zip(parts[::3], parts[1::3], parts[2::3]))
         used = next(sql for name, _, sql in found if name == "used")
         ring = self.options["ring"]
