@@ -81,8 +81,7 @@ BEGIN
         nullif(NEW.expires_at, 'permanent')),
     coalesce(NEW.title, NEW.session_meta ->> 'title'), NEW.title IS NOT NULL,
     iif(EXISTS (SELECT 1 FROM rollout__heads AS h WHERE h.id = n.id), 'exists', coalesce(NEW.status, 'active'))
-  FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'), '') AS id, coalesce(NEW.created,
-    CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)) AS at LIMIT 1) AS n;
+  FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'), '') AS id, coalesce(NEW.created, round(julianday('now') * 864e5 - 210866760e6)) AS at LIMIT 1) AS n;
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT no << 32, created, 'session_meta', iif(meta ->> 'id' IS NULL OR meta ->> 'timestamp' IS NULL,
     json_set(meta, '$.id', id, '$.timestamp',
@@ -149,7 +148,7 @@ BEGIN
         || coalesce(json_type(p, '$.replacement_history'), json_type(p, '$.replacementHistory'), ''))
       FROM (SELECT NEW.payload AS p UNION ALL SELECT coalesce(OLD.payload, '{}'))
       WHERE json_valid(p) OR json_valid(p || ' ')) > 1
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role; a rollback must have the same number of turns, and a compaction must keep its replacement history, an array (redact its elements)') END;
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role, the same number of turns and the same kind of replacement history (redact its elements)') END;
   UPDATE rollout__data SET payload = NEW.payload, changed = 1
   WHERE id = (SELECT (owner << 32) + OLD.sequence FROM rollout__heads AS h JOIN rollout__segments ON rollout = no
     WHERE h.id = OLD.rollout AND OLD.sequence BETWEEN first AND last);
@@ -165,7 +164,7 @@ SELECT rollout AS rollout_id, type, payload, timestamp FROM rollout_items;
 -- the expiry of the conversation is tested. The item is counted after it was stored: OR
 -- IGNORE and OR FAIL leave no item that is counted and is not there. What a list shows is
 -- kept here: of the rows of blackbox_places that say what a user said, those of Codex are
--- repeated, and its titles. What else follows from the item is derived in C, from "behind"
+-- repeated, and its titles, in the spelling of its files. What else follows from the item is derived in C, from "behind"
 -- on. (No subquery is joined and no IN has a list: each would be a temporary table.)
 CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
@@ -174,30 +173,32 @@ BEGIN
     WHEN instr(NEW.type, char(0)) OR CASE typeof(NEW.payload) WHEN 'null' THEN 0 WHEN 'text'
       THEN NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')) ELSE 1 END
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type has no NUL, and the payload must be well-formed JSON, not nested too deeply')
-    WHEN expires_at < coalesce(NEW.timestamp + 0, (julianday('now') - 2440587.5) * 86400000.0)
+    WHEN expires_at < coalesce(NEW.timestamp + 0, unixepoch() * 1000)
     THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     WHEN last_sequence >= 4294967295
-    THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it, or start another one') END
+    THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it') END
   FROM rollout__heads WHERE id = lower(NEW.rollout_id);
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT id, at, NEW.type, NEW.payload
   FROM (SELECT (no << 32) + last_sequence + 1 AS id, lower(replace(NEW.type, '_', '')) AS t,
-      coalesce(NEW.timestamp, CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)) AS at,
+      coalesce(NEW.timestamp, round(julianday('now') * 864e5 - 210866760e6)) AS at,
       CASE WHEN NEW.payload IS NULL THEN '' WHEN json_type(NEW.payload, '$.type') = 'text'
-        THEN nullif(lower(replace(NEW.payload ->> 'type', '_', '')), '') END AS p
+        THEN nullif(lower(replace(NEW.payload ->> 'type', '_', '')), '') END AS p, iif(NEW.payload IS NULL, NULL, '*') AS a,
+      (SELECT CAST(value AS TEXT) FROM blackbox_settings WHERE name = 'rollout.policy') AS s
     FROM rollout__heads WHERE id = lower(NEW.rollout_id) LIMIT 1)
-  WHERE NEW.rollout_id >= x'' OR (
-    SELECT coalesce(max(CASE WHEN (item_key = t OR item_key = '*') AND (payload_key = p OR payload_key = '*' AND p IS NOT '')
-      THEN 4 * (item_key <> '*') + 2 * (payload_key <> '*') + keep END) & 1, count(*) = 0)
-    FROM rollout_policy WHERE preset = (SELECT CAST(value AS TEXT) FROM blackbox_settings WHERE name = 'rollout.policy'));
+  WHERE NEW.rollout_id >= x'' OR coalesce(
+    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = t AND payload_key = p),
+    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = t AND payload_key = a),
+    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = '*' AND payload_key = p),
+    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = '*' AND payload_key = a),
+    NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = s));
   UPDATE rollout__heads
   SET last_sequence = last_sequence + 1, behind = coalesce(behind, last_sequence + 1),
     bytes = bytes + coalesce(length(CAST(NEW.payload AS BLOB)), 0),
     updated = max(updated, (SELECT timestamp FROM rollout__data WHERE id = last_insert_rowid())),
-    (user_sequence, title) = (
-      SELECT coalesce(user_sequence, iif(instr(',eventmsg/usermessage,eventmsg/threadgoalupdated,responseitem/messageuser,', ',' || kind || ','), last_sequence + 1, NULL)),
-        coalesce(iif(kind = 'eventmsg/threadnameupdated' AND NOT named, nullif(NEW.payload ->> 'thread_name', ''), NULL), title)
-      FROM (SELECT lower(replace(NEW.type || '/' || coalesce(NEW.payload ->> 'type', 'message') || coalesce(NEW.payload ->> 'role', ''), '_', '')) AS kind LIMIT 1))
+    user_sequence = coalesce(user_sequence, iif(instr(',event_msg/user_message,event_msg/thread_goal_updated,response_item/messageuser,',
+      ',' || NEW.type || '/' || coalesce(NEW.payload ->> 'type', 'message') || coalesce(NEW.payload ->> 'role', '') || ','), last_sequence + 1, NULL)),
+    title = coalesce(iif(NEW.payload ->> 'type' = 'thread_name_updated' AND NOT named, nullif(NEW.payload ->> 'thread_name', ''), NULL), title)
   WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
   INSERT INTO rollout_drops
   SELECT CASE WHEN no IS NULL

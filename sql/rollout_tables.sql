@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
   named DEFAULT 0,
   behind INTEGER,
   CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case"
-  CHECK (typeof(id) = 'text' AND id GLOB '????????-????-[1-8]???-[89ab]???-????????????'
+  CHECK (id GLOB '????????-????-[1-8]???-[89ab]???-????????????'
     AND length(replace(id, '-', '')) = 32 AND trim(replace(id, '-', ''), '0123456789abcdef') = ''),
   CONSTRAINT "RangeError: rollout numbers end at 2147483647" CHECK (no BETWEEN 1 AND 2147483647),
   CONSTRAINT "ValidationError: Invalid time: created and expires_at (NULL: never) are whole milliseconds since 1970"
@@ -110,7 +110,7 @@ AFTER DELETE ON rollout__segments
 WHEN OLD.first = 0 OR OLD.last > coalesce((SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)
 BEGIN
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER), 'rollout',
+  SELECT CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER), 'rollout',
     coalesce((SELECT rule FROM rollout__act), 'manual'), OLD.first = 0,
     (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0) FROM rollout__data
       WHERE id = OLD.rollout << 32 OR id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((

@@ -248,7 +248,7 @@ DIFFERENCES = [
         "SQLite refuses it itself"),
     Difference(
         r"\b(rollout_items|rollouts)\b", r"a new payload (must have the same|of a rollback)|must keep its rep",
-        r"a new payload must have the same type and role; a rollback |InvalidSessionMetaError: .* it must r",
+        r"a new payload must have the same type and role, the same n|InvalidSessionMetaError: .* it must r",
         "one message for three, after that of item 0"),
     Difference(
         r"FROM rollout_usage\b", r"'#\d+'", r"'#\d+'", "numbers are used again"),
