@@ -163,6 +163,7 @@ static void putMeta(
 
 void bxRolloutWorkBegin(RolloutWork *p, BxStmts *pHome, BxErr *pErr) {
   p->iTail = -1;
+  p->tale.bTexts = 1;
   bxRolloutDerivePending(&p->tale, pHome, &p->head, pErr);
   p->tale.bStored = 0; /* what follows is new */
 }
@@ -232,8 +233,7 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
     bxRolloutPutAbout(pHome, head.no, pErr);
   }
   bxRolloutDeriveItem(pTale, pErr);
-  bxRolloutSearchPut(pHome, pTale->pRules, head.no,
-      head.iBehind >= 0 ? head.iBehind : iFirst, head.iLast + p->nItem, pErr);
+  bxRolloutSearchPut(pTale, pErr);
   if (p->iTail >= 0) {
     bxStmtExec(
         pHome, zTail, pErr, "iib", head.no, p->iTail, p->tail.z, p->tail.n);

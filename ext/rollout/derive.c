@@ -19,7 +19,7 @@ void bxRolloutDeriveBegin(
   p->no = pHead->no;
   p->nTurn = pHead->nTurn;
   p->iUser = pHead->no > 0 ? pHead->iUser : -1;
-  p->iReview = p->iPrompt = p->iPromptKey = -1;
+  p->iReview = p->iPrompt = p->iPromptKey = p->iTextFrom = -1;
   p->bHasPrompt = pHead->no > 0 && pHead->nTurn > 0;
   p->pRules = pErr->rc == SQLITE_OK ? bxRolloutRules(pHome, 0, pErr) : 0;
 }
@@ -28,6 +28,8 @@ void bxRolloutDeriveEnd(RolloutDerive *p) {
   int i;
   assert(p->nTurnNew <= p->nTurnAlloc && p->nMark <= p->nMarkAlloc);
   for (i = 0; i < BX_KINDS; i++) sqlite3_free(p->azNew[i]);
+  while (p->nText > 0) sqlite3_free(p->aText[--p->nText].z);
+  sqlite3_free(p->aText);
   sqlite3_free(p->zPrompt);
   sqlite3_free(p->zLast);
   sqlite3_free(p->aTurn);
@@ -260,6 +262,9 @@ static void tellMarks(RolloutDerive *p, i64 iSequence, const char *zSpelled) {
 
 /*---------------------------------------------------------------- items ----*/
 
+/* The kinds of texts that the index has. */
+#define SAID (1u << BX_KIND_USER | 1u << BX_KIND_ASSISTANT | 1u << BX_KIND_TOOL)
+
 /* Takes a value that a reading has found; frees it. */
 static void tellFact(
     RolloutDerive *p, const BxPlace *pPlace, char *zOwned, i64 iSequence) {
@@ -287,13 +292,78 @@ static void tellFact(
   sqlite3_free(zOwned);
 }
 
+/* Takes the texts of an item for the index. Some recorders write a message twice in a
+** row, as an item and as an event: the second one repeats it. */
+static void tellTexts(RolloutDerive *p, const char *zType,
+    const RolloutJson *pJson, i64 iSequence, int bOld) {
+  char zSpelled[ROLLOUT_MAX_NAME + 1];
+  i64 i = firstPlace(p, zType, zSpelled), j;
+  for (; isPlaceOf(p, i, zSpelled) && p->pErr->rc == SQLITE_OK; i++) {
+    const BxPlace *pPlace = &p->pRules->places.a[i];
+    RolloutText *a;
+    char *z;
+    int bRepeats = bOld;
+    if (!(SAID >> pPlace->eKind & 1) ||
+        !bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr)) {
+      continue;
+    }
+    z = bxRolloutValue(pPlace, pJson, p->pErr);
+    for (j = p->nText - 1; z != 0 && j >= 0; j--) {
+      a = &p->aText[j];
+      if (a->iSequence < iSequence - 1) break;
+      if (a->iSequence < iSequence
+              ? a->eKind == pPlace->eKind && a->eSource != pPlace->eSource &&
+                    strcmp(a->z, z) == 0
+              : !a->bRepeats && strcmp(a->z, z) == 0) {
+        bRepeats = 1;
+      }
+    }
+    a = z == 0 || *z == 0 ? 0
+                          : bxArrayAdd(&p->aText, &p->nText, &p->nTextAlloc,
+                                sizeof(*a), p->pErr);
+    if (a == 0) {
+      sqlite3_free(z);
+      continue;
+    }
+    *a = (RolloutText){iSequence, pPlace->eKind, pPlace->eSource, z, bRepeats};
+  }
+}
+
+/* Takes the texts of the item before the first one. */
+static void tellTextsBefore(RolloutDerive *p, i64 iSequence) {
+  static const char zItem[] =
+      "SELECT type, payload FROM main.rollout__data WHERE id = ?1";
+  RolloutJson json = {{0}, 0};
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zItem, p->pErr);
+  bxBind(pRow, p->pErr, "i", (p->no << 32) + iSequence - 1);
+  if (bxStep(pRow, p->pErr)) {
+    const char *zType = bxColumnText(pRow, 0, p->pErr);
+    const char *z = bxColumnText(pRow, 1, p->pErr);
+    if (zType != 0 && z != 0 &&
+        bxTreeRead(
+            &json.tree, z, sqlite3_column_bytes(pRow, 1), 0, 0, p->pErr) != 0) {
+      tellTexts(p, zType, &json, iSequence - 1, 1);
+    }
+  }
+  bxReset(pRow, p->pErr);
+  bxTreeFree(&json.tree);
+}
+
 void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
     const char *zType, const RolloutJson *pJson) {
-  unsigned mTold = 1u << BX_KIND_LINE | 1u << BX_KIND_START;
+  unsigned mTold =
+      1u << BX_KIND_LINE | 1u << BX_KIND_START | (SAID & ~(1u << BX_KIND_USER));
   char zSpelled[ROLLOUT_MAX_NAME + 1];
   i64 i;
   assert(iSequence >= 0 && iSequence <= ROLLOUT_LAST);
   if (p->pErr->rc != SQLITE_OK) return;
+  if (p->bTexts && p->pRules->bSearch) {
+    if (p->iTextFrom < 0) {
+      p->iTextFrom = iSequence;
+      if (p->no > 0) tellTextsBefore(p, iSequence);
+    }
+    tellTexts(p, zType, pJson, iSequence, 0);
+  }
   p->pJson = pJson;
   p->iTime = iTime;
   readPart(p, "type", p->zPayloadType);
@@ -458,6 +528,7 @@ static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
   assert(pHead->no > 0 && nMax > 0);
   assert(pHead->iBehind >= 0); /* so that something waits */
   memset(&tale, 0, sizeof(tale));
+  tale.bTexts = 1;
   if (iTo - pHead->iBehind >= nMax) iTo = pHead->iBehind + nMax - 1;
   bxRolloutDeriveBegin(&tale, pHome, pHead, pErr);
   bxRolloutDeriveStored(&tale, pHead->no, pHead->iBehind, iTo, pErr);
@@ -465,7 +536,7 @@ static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
       iTo < pHead->iLast ? iTo + 1 : -1);
   bxRolloutPutAbout(pHome, pHead->no, pErr);
   bxRolloutDeriveItem(&tale, pErr);
-  bxRolloutSearchPut(pHome, tale.pRules, pHead->no, pHead->iBehind, iTo, pErr);
+  bxRolloutSearchPut(&tale, pErr);
   pHead->nTurn = tale.nTurn;
   pHead->iUser = tale.iUser;
   pHead->iBehind = iTo < pHead->iLast ? iTo + 1 : -1;

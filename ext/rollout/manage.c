@@ -96,10 +96,11 @@ static char *instruct(
   static const char zSql[] =
       "SELECT CASE WHEN ?1 IS NULL THEN json_object('id', NULL, 'timestamp', "
       "NULL, 'cwd', '', 'originator', 'blackbox', 'cli_version', '1.0.0', "
-      "'instructions', ?2) WHEN NOT " BX_JSON_VALID("?1") " THEN ?1 "
-      "WHEN ?1 ->> '$.instructions' IS NULL "
-      "THEN json_set(?1, '$.instructions', ?2) "
-      "WHEN ?1 ->> '$.instructions' = ?2 THEN ?1 END";
+      "'instructions', ?2) WHEN NOT " BX_JSON_VALID(
+          "?1") " THEN ?1 "
+                "WHEN ?1 ->> '$.instructions' IS NULL "
+                "THEN json_set(?1, '$.instructions', ?2) "
+                "WHEN ?1 ->> '$.instructions' = ?2 THEN ?1 END";
   char *z = bxQueryText(p, zSql, pErr, "tt", zMeta, zInstructions);
   if (z == 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,

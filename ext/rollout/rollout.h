@@ -286,6 +286,15 @@ typedef struct RolloutUsage {
   double rCost;
 } RolloutUsage;
 
+/* What a user, an assistant or a tool said in an item. */
+typedef struct RolloutText {
+  i64 iSequence;
+  BxKind eKind;
+  BxSource eSource;
+  char *z;
+  int bRepeats; /* the item before it says the same, or this is that item */
+} RolloutText;
+
 /* What items of a conversation say, in order. */
 typedef struct RolloutDerive {
   BxStmts *pHome;
@@ -306,6 +315,9 @@ typedef struct RolloutDerive {
   int bHasPrompt;
   RolloutUsage *aUsage;
   i64 nUsage, nUsageAlloc;
+  int bTexts; /* texts are wanted, if there is an index of them */
+  RolloutText *aText;
+  i64 nText, nTextAlloc, iTextFrom; /* the first item that was told, or -1 */
   int bStored; /* the items are in the database: this is the key of one */
   i64 iKey, iPromptKey;
   i64 nTurnOld, nMarkOld; /* those that other conversations own */
@@ -335,9 +347,8 @@ void bxRolloutPutAbout(BxStmts *pHome, i64 no, BxErr *pErr);
 /* The same in memory, for a call that reads. p must be zeroed; end it as well. */
 void bxRolloutDerivePending(
     RolloutDerive *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
-/* Puts the texts of new items into the index, if there is one. */
-void bxRolloutSearchPut(BxStmts *pHome, const RolloutRules *pRules, i64 no,
-    i64 iFirst, i64 iLast, BxErr *pErr);
+/* Puts the texts of items into the index, if there is one. */
+void bxRolloutSearchPut(RolloutDerive *p, BxErr *pErr);
 /* Marks from i to n as JSON: [[sequence, first], ...]. */
 char *bxRolloutMarks(const RolloutBoundary *a, i64 i, i64 n, BxErr *pErr);
 /* Writes what was told, once the items are stored and counted. */

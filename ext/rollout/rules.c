@@ -124,11 +124,13 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
     bxReset(pRow, pErr);
     /* those that are kept stay: a caller further up may use them */
     if (pErr->rc != SQLITE_OK) return 0;
-    if (p->pHome != pHome || p->iPlaces != iPlaces || p->bImport || bImport) {
+    if (p->pHome != pHome || p->iPlaces != iPlaces || p->bSearch != bSearch ||
+        p->bImport || bImport) {
       freeRules(p);
-      /* of what users, assistants and tools say what a history needs, and tokens */
+      /* what assistants and tools say is only for the index */
       bxPlacesRead(&p->places, pHome, 1,
-          ~(1u << BX_KIND_ASSISTANT | 1u << BX_KIND_TOOL), pErr);
+          bSearch ? ~0u : ~(1u << BX_KIND_ASSISTANT | 1u << BX_KIND_TOOL),
+          pErr);
       if (bImport) readFormats(p, pHome, pErr);
     }
     if (pErr->rc != SQLITE_OK) {

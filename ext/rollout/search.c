@@ -76,9 +76,8 @@ static void explainHost(BxErr *pErr) {
   bxErrClear(&said);
 }
 
-/* What users, assistants and tools said in items. Some recorders write a message twice
-** in a row, as an item and as an event: only the first one counts. (Two readings may
-** find the same text.) */
+/* What users, assistants and tools said in stored items, as derive.c finds it in new
+** ones. (Two readings may find the same text.) */
 #define FACTS "WITH facts AS NOT MATERIALIZED (" ROLLOUT_FACTS ") "
 #define PUT_TEXTS(items)                                                       \
   FACTS "INSERT OR REPLACE INTO main.rollout_fts(rowid, text) "                \
@@ -90,18 +89,32 @@ static void explainHost(BxErr *pErr) {
         "AND y.source <> x.source AND y.fact = x.fact "                        \
         "AND y.value = x.value)) GROUP BY id"
 
-void bxRolloutSearchPut(BxStmts *pHome, const RolloutRules *pRules, i64 no,
-    i64 iFirst, i64 iLast, BxErr *pErr) {
-  static const char zPut[] = PUT_TEXTS("BETWEEN ?1 AND ?2");
+void bxRolloutSearchPut(RolloutDerive *p, BxErr *pErr) {
+  static const char zPut[] =
+      "INSERT OR REPLACE INTO main.rollout_fts(rowid, text) VALUES (?1, ?2)";
   static const char zAnyDue[] =
       "SELECT EXISTS (SELECT 1 FROM main.rollout__fts_due)";
   static const char zPutDue[] =
       PUT_TEXTS("IN (SELECT id FROM main.rollout__fts_due)");
   static const char zNotDue[] = "DELETE FROM main.rollout__fts_due";
-  if (pRules == 0 || !pRules->bSearch) return;
-  if (iLast >= iFirst) {
-    bxStmtExec(pHome, zPut, pErr, "ii", bxRolloutKey(no, iFirst),
-        bxRolloutKey(no, iLast));
+  BxStmts *pHome = p->pHome;
+  i64 i = 0;
+  if (p->pRules == 0 || !p->pRules->bSearch) return;
+  while (i < p->nText && pErr->rc == SQLITE_OK) {
+    i64 iSequence = p->aText[i].iSequence;
+    sqlite3_str *pOut = sqlite3_str_new(0);
+    const char *zBefore = "";
+    char *z;
+    for (; i < p->nText && p->aText[i].iSequence == iSequence; i++) {
+      if (p->aText[i].bRepeats) continue;
+      sqlite3_str_appendf(pOut, "%s%s", zBefore, p->aText[i].z);
+      zBefore = "\n";
+    }
+    z = bxStrFinish(pOut, pErr);
+    if (z != 0) {
+      bxStmtExec(pHome, zPut, pErr, "it", bxRolloutKey(p->no, iSequence), z);
+    }
+    sqlite3_free(z);
   }
   if (bxQueryInt(pHome, zAnyDue, pErr, "")) {
     bxStmtExec(pHome, zPutDue, pErr, "");

@@ -5,7 +5,8 @@ import sqlite3
 
 import pytest
 
-from rollout_helpers import ID, OTHER, THIRD, append, create, derive, event, message, user, well
+from rollout_helpers import ID, OTHER, THIRD, append, create, derive, event, lines, load, message
+from rollout_helpers import user, well
 from conftest import connect, one, rows
 
 NOW = 1700000000000
@@ -490,6 +491,31 @@ def test_search_tells_a_message_once(searched):
     one(db, "SELECT rollout_delete(?)", OTHER)
     assert find(db, "question") == []
     assert one(db, "SELECT count(*) FROM rollout_fts") == 0
+
+
+def test_search_has_the_same_however_an_item_came(searched):
+    """New items are read in C, and those that are stored by the rows of blackbox_places."""
+    db = searched
+    create(db)
+    tool = {"type": "response_item", "payload": {
+        "type": "function_call_output", "call_id": "c", "output": "of a tool"}}
+    items = [message("user", "twice"), user("twice"), message("user", "twice"), user("other"),
+             message("assistant", "twice"), event("agent_message", message="twice"), tool, tool,
+             message("user", "<image>"), user("")]
+    append(db, ID, *items)
+    for item in items:
+        append(db, ID, item)
+    for item in items:
+        db.execute("INSERT INTO rollout_log(rollout_id, type, payload) SELECT ?1, ?2 ->> 'type', "
+                   "?2 -> 'payload'", (ID, json.dumps(item)))
+    append(db, ID)
+    one(db, "SELECT rollout_fork(?, NULL, ?)", ID, THIRD)
+    append(db, THIRD, *items[1:3])
+    imported = {"type": "session_meta", "payload": {"id": OTHER, "timestamp": "x"}}
+    load(db, lines(imported, *items))
+    told = rows(db, "SELECT rowid, text FROM rollout_fts ORDER BY rowid")
+    assert one(db, "SELECT rollout_search_install()") == len(told) > 20
+    assert rows(db, "SELECT rowid, text FROM rollout_fts ORDER BY rowid") == told
 
 
 def test_search_follows_redaction_and_expiry(searched):
