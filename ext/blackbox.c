@@ -307,6 +307,10 @@ static const BxTable aTables[] = {
         "event_id TEXT, agent_id TEXT, request_body, response_body, "
         "timestamp INTEGER, size_bytes INTEGER, id HIDDEN, created_at HIDDEN",
         8, 0, 0, bxQueueRows, bxQueueWrite, 0},
+    {"payload_agent_log",
+        "id INTEGER, at INTEGER, agent_id TEXT, act TEXT, actor TEXT, reason "
+        "TEXT, starts INTEGER",
+        7, 0, 0, bxAgentLogRows, bxAgentLogWrite, 0},
     {"payload_waiting", "rows, bytes, oldest, error, waiting_of", 5, 0, 0,
         bxPayloadWaiting, 0, 0},
     {"cache_list",

@@ -109,9 +109,7 @@ CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_insert
 BEFORE INSERT ON blackbox_settings WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
 BEGIN
   SELECT RAISE(ABORT, 'ValidationError: the installed domains have no such setting; SELECT name, range FROM blackbox_settings')
-   WHERE NOT EXISTS (SELECT 1 FROM blackbox_settings
-     WHERE name = NEW.name AND (NEW."default" IS NULL OR
-       ("default", range, meaning) IS (NEW."default", NEW.range, NEW.meaning)));
+   WHERE NOT EXISTS (SELECT 1 FROM blackbox_settings WHERE name = NEW.name);
   UPDATE blackbox_settings SET value = NEW.value WHERE name = NEW.name;
   SELECT RAISE(IGNORE);
 END;
@@ -294,13 +292,13 @@ CREATE TABLE IF NOT EXISTS main.retention_rules(
 -- a time ended, until a row of the log has it.
 --
 -- unseen: an actor, an owner and a reason are text in which nothing hides: no control
--- character stands in it (a reason may have tabs and line ends), and the first character
--- that is not one of these exists and is not a tag (917504 to 921599).
+-- character stands in it (a reason may have tabs and line ends: control is a pattern of
+-- the others), and the first character that is not one of these exists and is not a tag (917504 to 921599).
 CREATE TABLE IF NOT EXISTS main.retention__clock(
   one  INTEGER PRIMARY KEY,
   seen INTEGER NOT NULL,
   due  DEFAULT 3600000,
-  was, unseen
+  was, unseen, control
 );
 WITH range(c, last) AS (VALUES (9, 10), (13, 13), (32, 32), (160, 160), (173, 173),
   (847, 847), (1564, 1564), (4447, 4448), (5760, 5760), (6068, 6069), (6155, 6158),
@@ -308,9 +306,10 @@ WITH range(c, last) AS (VALUES (9, 10), (13, 13), (32, 32), (160, 160), (173, 17
   (12644, 12644), (65024, 65039), (65279, 65279), (65440, 65440), (65529, 65531)),
 each(c, last) AS (
   SELECT c, last FROM range UNION ALL SELECT c + 1, last FROM each WHERE c < last)
-INSERT INTO main.retention__clock(one, seen, unseen)
-SELECT 1, unixepoch() * 1000, group_concat(char(c), '') FROM each WHERE 1
-ON CONFLICT DO UPDATE SET unseen = excluded.unseen;
+INSERT INTO main.retention__clock(one, seen, unseen, control)
+SELECT 1, unixepoch() * 1000, group_concat(char(c), ''),
+       '*[' || char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159) || ']*' FROM each WHERE 1
+ON CONFLICT DO UPDATE SET unseen = excluded.unseen, control = excluded.control;
 
 -- The prices of a million tokens in USD, for a call whose prompt has more tokens than
 -- above. A row holds from its day on, until the next one of the model; the first one
@@ -374,9 +373,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox_places(
   format     TEXT NOT NULL,
   source     TEXT NOT NULL DEFAULT 'item'
     CHECK (source IN ('request', 'response', 'stream', 'item', 'event')),
-  kind       TEXT NOT NULL CHECK (kind IN ('call', 'result', 'user', 'assistant',
-    'message', 'prompt', 'model', 'offer', 'choice', 'error', 'preamble', 'line',
-    'start', 'goal', 'review', 'title', 'cwd', 'branch', 'tool', 'usage')),
+  kind       TEXT NOT NULL CHECK (instr(' call result user assistant message prompt model offer choice error preamble line start goal review title cwd branch tool usage ', ' ' || kind || ' ')),
   type       TEXT NOT NULL DEFAULT '',
   conditions TEXT NOT NULL DEFAULT '{}',
   place      TEXT NOT NULL,

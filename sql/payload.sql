@@ -135,15 +135,11 @@ SELECT id, event_id, agent_id, store_text(request_body) AS request_body,
        kill_switch_event_id, created_at, meta, created_ms
   FROM event_payloads;
 
--- hash is that of the leaf, which covers so many columns; NULL until there is one. What
--- was completed has two pins, of which the first has the time. The kill switch is logged
--- after its pins, and after the row that "after" names in its detail.
+-- What was completed has two pins, of which the first has the time. The kill switch is
+-- logged after its pins, and after the row that "after" names in its detail.
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
-SELECT p.n AS pin, p.id AS id, iif(f.leaf + 1, lower(hex(f.hash)), NULL) AS hash, iif(f.leaf + 1, 9, NULL) AS columns,
-       l.at AS at, k.actor AS actor, k.reason AS reason,
-       l.kill_switch_event_id AS kill_switch_event_id
+SELECT p.n AS pin, p.id, l.at, k.actor, k.reason, l.kill_switch_event_id
   FROM payload__pins AS p
-  LEFT JOIN blackbox__leaves AS f ON f.leaf = p.n - 1
   LEFT JOIN blackbox__log AS l ON l.n = coalesce((SELECT substr(detail, 8) + 0 FROM blackbox__log WHERE n = p.n), p.n)
   LEFT JOIN blackbox__log AS k
     ON k.n = (SELECT min(n) FROM blackbox__log
@@ -159,7 +155,7 @@ SELECT substr(detail, 8) + 0 AS id, subject AS payload_id, actor, reason, at,
 -- list is a SELECT.)
 CREATE VIEW IF NOT EXISTS main.payload__held AS
 SELECT rowid AS rid, NULL AS at FROM event_payloads
- WHERE EXISTS (SELECT 1 FROM retention__holds WHERE (kind, "key") IN (SELECT * FROM (
+ WHERE EXISTS (SELECT 1 FROM retention__in_force) AND EXISTS (SELECT 1 FROM retention__holds WHERE (kind, "key") IN (SELECT * FROM (
          VALUES ('agent', agent_id), ('event', event_id), ('kill_switch', kill_switch_event_id), ('evidence', id))));
 
 ----------------------------------------------------------------- inserts --
@@ -185,16 +181,16 @@ CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
   SELECT CASE
-    WHEN (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'' AND NEW.created_ms NOTNULL AND NEW.rowid <> -1) IS NOT 1
-    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty, and created_at must be a date such as 2026-01-31T12:00:00.000Z; rowid -1 is reserved')
+    WHEN (NEW.event_id > '' AND NEW.event_id < x'' AND NEW.agent_id > '' AND NEW.agent_id < x'' AND NEW.created_ms NOTNULL AND NEW.rowid <> -1) IS NOT 1
+    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty, created_at must be a date such as 2026-01-31T12:00:00.000Z, and rowid is not -1')
     WHEN EXISTS (SELECT 1 FROM retention__in_force) AND EXISTS (
           SELECT 1 FROM retention__in_force, retention__clock WHERE until > seen AND (kind, "key") IN (SELECT * FROM (
             VALUES ('erased agent', NEW.agent_id), ('erased event', NEW.event_id), ('erased kill_switch', NEW.kill_switch_event_id))))
     THEN RAISE(ABORT, 'ErasedError: this agent, event or kill switch was erased, and is refused for retention.refuse_days; see retention_erasures')
-    WHEN (SELECT reference FROM payload__packed
-           WHERE NEW.request_body >= x'' AND text = CAST(substr(NEW.request_body, 37) AS INTEGER)) = NEW.request_body
-      OR (SELECT reference FROM payload__packed
-           WHERE NEW.response_body >= x'' AND text = CAST(substr(NEW.response_body, 37) AS INTEGER)) = NEW.response_body
+    WHEN (NEW.request_body >= x'' OR NEW.response_body >= x'') AND EXISTS (
+          SELECT 1 FROM payload__packed
+                  WHERE text IN (substr(NEW.request_body, 37, 20) + 0, substr(NEW.response_body, 37, 20) + 0)
+                    AND reference IN (NEW.request_body, NEW.response_body))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference of another row; write its text, store_text(body)')
     WHEN (SELECT hit FROM blackbox__probe) = 1
     THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes another; drop it') END;
@@ -211,7 +207,7 @@ BEGIN
          pack = min(pack, NEW.rowid - 1)
    WHERE one = 1 AND (NEW.size_bytes OR pack >= NEW.rowid OR NEW.created_ms + kept_ms < wake);
   UPDATE payload__state SET work = unixepoch() * 1000, rid = NEW.rowid, ms = (NEW.purpose = 'archive') * NEW.created_ms
-   WHERE one = 1 AND (bytes > max_bytes OR wake <= unixepoch() * 1000);
+   WHERE one = 1 AND (wake <= unixepoch() * 1000 OR bytes > max_bytes);
 END;
 
 ----------------------------------------------------------------- updates --
@@ -227,8 +223,7 @@ BEGIN
   SELECT CASE OLD.pinned
     WHEN 0 THEN RAISE(ABORT, 'HeldError: a hold keeps this row; see retention_holds')
     ELSE RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; see payload_unpins') END
-   WHERE (OLD.pinned IS NOT 0 OR (EXISTS (SELECT 1 FROM retention__in_force)
-                                  AND EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)))
+   WHERE (OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid))
      AND (
       (NEW.event_id COLLATE BINARY, NEW.agent_id COLLATE BINARY, NEW.kill_switch_event_id COLLATE BINARY,
        NEW.purpose COLLATE BINARY, NEW.created_at COLLATE BINARY, NEW.meta COLLATE BINARY)
@@ -296,7 +291,7 @@ END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_update_pin
 AFTER UPDATE OF id, pinned ON event_payloads
-WHEN NEW.pinned AND NEW.id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
+WHEN NEW.pinned AND NEW.id NOTNULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
 BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
   VALUES ('payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id);
@@ -307,12 +302,11 @@ END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_delete_guard
 BEFORE DELETE ON event_payloads
-WHEN OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM retention__in_force)
+WHEN OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)
 BEGIN
   SELECT CASE
     WHEN OLD.pinned IS NOT 0
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; see payload_unpins')
-    WHEN NOT EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid) THEN NULL
     WHEN (SELECT work FROM payload__state) THEN RAISE(IGNORE)
     ELSE RAISE(ABORT, 'HeldError: a hold keeps this row; see retention_holds') END;
 END;
@@ -322,7 +316,7 @@ AFTER DELETE ON event_payloads
 BEGIN
   INSERT INTO retention_log(at, domain, minute, rule, rows, bytes, oldest)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload', iif(work = 'bulk', 0, NULL),
-         CASE typeof(work) WHEN 'text' THEN work ELSE iif(work, iif(OLD.created_ms < till, 'payload.age', 'payload.bytes'), 'manual') END,
+         CASE WHEN work > '' THEN work WHEN work = 0 THEN 'manual' WHEN OLD.created_ms < till THEN 'payload.age' ELSE 'payload.bytes' END,
          1, OLD.size_bytes, OLD.created_ms
     FROM payload__state;
   UPDATE payload__state SET bytes = bytes - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0), due = due - 1 WHERE one = 1;
@@ -379,7 +373,7 @@ BEGIN
    WHERE one = 1;
   SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes; store less, or set a higher limit')
     FROM event_payloads
-   WHERE rowid = NEW.rid AND purpose = 'archive' AND pinned = 0 AND size_bytes > NEW.max_bytes;
+   WHERE rowid = NEW.rid AND pinned = 0 AND size_bytes > NEW.max_bytes;
   INSERT INTO payload__held(rid, at)
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.max_bytes, -9e15, NEW.since)
@@ -415,19 +409,16 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
 INSTEAD OF INSERT ON payload_unpins
 BEGIN
-  SELECT CASE
-    WHEN NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.payload_id)
-    THEN RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins')
-    WHEN coalesce(NEW.id, NEW.at, NEW.pin) NOTNULL
-      OR (max(NEW.actor, NEW.reason) < x'' AND max(unicode(ltrim(NEW.actor, unseen)), unicode(ltrim(NEW.reason, unseen))) < 917504
-          AND instr(NEW.actor || NEW.reason, char(0)) = 0
-          AND NEW.actor || NEW.reason NOT GLOB '*[' || char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159) || ']*') IS NOT 1
-    THEN RAISE(ABORT, 'ValidationError: give payload_id only, and actor and reason, which must be visible text without control characters') END
-    FROM retention__clock;
+  SELECT RAISE(ABORT, 'ValidationError: give payload_id only, and actor and reason, which must be visible text without control characters')
+    FROM retention__clock
+   WHERE (max(NEW.actor, NEW.reason) < x'' AND max(unicode(ltrim(NEW.actor, unseen)), unicode(ltrim(NEW.reason, unseen))) < 917504
+          AND instr(NEW.actor || NEW.reason, char(0)) = 0 AND NEW.actor || NEW.reason NOT GLOB control
+          AND coalesce(NEW.id, NEW.at, NEW.pin) IS NULL) IS NOT 1;
   INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || n || '}', event_id, agent_id, kill_switch_event_id
     FROM payload__pins AS p LEFT JOIN event_payloads AS e ON e.id = p.id
    WHERE p.id = NEW.payload_id;
+  SELECT RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins') WHERE changes() = 0;
   DELETE FROM payload__pins WHERE id = NEW.payload_id;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
   UPDATE payload__state SET wake = 0 WHERE one = 1;

@@ -10,10 +10,8 @@
 --         payload_verdicts  what the rules found. Triggers of users may be put on
 --                           it
 --         payload_allows    what a human allowed: it is not raised again
--- View    payload_agent_log who stopped an agent and who started it, and why;
---                           INSERT starts a stopped agent again, or stops one
 --
--- Each stop and start by a rule or through payload_agent_log and each verdict is a row of
+-- Each stop and start by a rule or through payload_agent_log (ext/payload/agent_log.c) and each verdict is a row of
 -- the log. What is done to payload_agents itself is not: blackbox_check() compares both.
 
 UPDATE main.blackbox__probe SET hit = 2;
@@ -23,12 +21,6 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range, meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
-
--- Agents that were stopped, and started again.
-CREATE VIEW IF NOT EXISTS main.payload_agent_log AS
-SELECT n AS id, at, subject AS agent_id, kind AS act, actor, reason,
-       substr(detail, 11) + 0 AS starts
-  FROM blackbox__log WHERE domain = 'payload' AND kind IN ('stop', 'start');
 
 -- level  'stop' pulls the switch, where on_loop is kill_switch; 'alert' only
 --        writes the verdict
@@ -109,25 +101,3 @@ CREATE TABLE IF NOT EXISTS main.payload_allows(
   CONSTRAINT "ValidationError: to allow something, give actor and reason as text"
   CHECK ((min(trim(actor), trim(reason)) > '' AND max(actor, reason) < x'') IS TRUE)
 );
-
-------------------------------------------------------- stops and starts --
-
-CREATE TRIGGER IF NOT EXISTS main.payload_starts
-INSTEAD OF INSERT ON payload_agent_log
-BEGIN
-  SELECT CASE
-    WHEN NEW.act IS NOT 'stop' AND NOT EXISTS (SELECT 1 FROM payload_agents WHERE agent_id = NEW.agent_id AND stopped_at NOT NULL)
-    THEN RAISE(ABORT, 'NotFoundError: no agent of this name is stopped; SELECT * FROM payload_agents WHERE stopped_at')
-    WHEN NEW.act NOT IN ('start', 'stop') OR (min(trim(NEW.actor), trim(NEW.reason)) > '' AND max(NEW.actor, NEW.reason) < x'') IS NOT 1
-    THEN RAISE(ABORT, 'ValidationError: give agent_id, act (start or stop), and actor and reason as text') END;
-  INSERT INTO payload_agents(agent_id) VALUES (NEW.agent_id) ON CONFLICT DO NOTHING;
-  INSERT INTO blackbox__log(at, domain, kind, subject, actor, reason, detail, agent_id)
-  SELECT coalesce(NEW.at, CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
-         'payload', coalesce(NEW.act, 'start'), agent_id, NEW.actor, NEW.reason,
-         '{"starts":' || (starts + (NEW.act IS NOT 'stop')) || ',"went_on":' || went_on || '}', agent_id
-    FROM payload_agents WHERE agent_id = NEW.agent_id;
-  UPDATE payload_agents SET stopped_at = NULL, stopped_by = NULL, kill_switch_event_id = NULL, went_on = 0, starts = starts + 1
-   WHERE agent_id = NEW.agent_id AND NEW.act IS NOT 'stop';
-  UPDATE payload_agents SET stopped_at = (SELECT at FROM blackbox__log ORDER BY n DESC LIMIT 1), stopped_by = NEW.actor
-   WHERE agent_id = NEW.agent_id AND NEW.act = 'stop' AND stopped_at IS NULL;
-END;

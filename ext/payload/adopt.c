@@ -254,7 +254,7 @@ static const Made aMade[] = {
         "  SELECT CASE WHEN EXISTS (SELECT 1 FROM payload__pins WHERE id = "
         "OLD.id) THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be "
         "changed; see payload_unpins')\n"
-        "    WHEN EXISTS (SELECT 1 FROM retention__in_force) AND EXISTS "
+        "    WHEN EXISTS "
         "(SELECT 1 FROM payload__held WHERE rid = OLD.rowid)\n"
         "    THEN RAISE(ABORT, 'HeldError: a hold keeps this row; see "
         "retention_holds') END;\n"

@@ -201,9 +201,10 @@ const BxRecords bxPayloadRecords[] = {
     {"payload_agents", "main.payload_agents", "agent=agent_id,",
         "t.agent_id, t.stopped_by", "length(t.agent_id)",
         BX_HOLD_ON("agent", "t.agent_id"), 0,
-        "INSERT INTO main.payload_agent_log(agent_id, actor, reason) SELECT "
-        "t.agent_id,"
-        " ?2, ?3 FROM main.payload_agents AS t WHERE t.stopped_at IS NOT NULL",
+        "INSERT INTO main.blackbox__log(domain, kind, subject, actor, reason, "
+        "detail, agent_id) SELECT 'payload', 'start', agent_id, ?2, ?3, "
+        "'{\"starts\":' || (starts + 1) || ',\"went_on\":' || went_on || '}', "
+        "agent_id FROM main.payload_agents AS t WHERE t.stopped_at IS NOT NULL",
         0, 0, "t.agent_id", 0, 0},
     {0},
 };

@@ -109,6 +109,10 @@ void bxQueueFailed(Queue *p, const BxErr *pErr, i64 *piRetry);
 /* Writes what waits, before the archive is cleared or removed. */
 void bxQueueFlush(BxStmts *p, BxErr *pErr);
 
+/* agent_log.c: stops and starts of agents */
+sqlite3_stmt *bxAgentLogRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+void bxAgentLogWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr);
+
 typedef struct RingBodies RingBodies;
 /* ring.c: the virtual table payload_ring (methods only) */
 extern const sqlite3_module bxRingModule;

@@ -24,10 +24,10 @@ def test_install_without_a_list_is_core_and_payload_and_mends_what_is_there(path
     db = connect(path)
     assert one(db, "SELECT blackbox_install()") == "main: core, payload"
     assert one(db, "SELECT blackbox_install('main', 'cache')") == "main: cache, core, payload"
-    db.execute("DROP VIEW payload_agent_log")
+    db.execute("DROP VIEW payload_unpins")
     db.execute("DROP INDEX cache_items_age")
     assert one(db, "SELECT blackbox_install()") == "main: cache, core, payload"
-    assert one(db, "SELECT count(*) FROM payload_agent_log") == 0
+    assert one(db, "SELECT count(*) FROM payload_unpins") == 0
     assert one(db, "SELECT count(*) FROM sqlite_schema WHERE name = 'cache_items_age'") == 1
 
 
@@ -453,7 +453,7 @@ def test_install_of_what_is_whole_needs_no_lock(db, path, before):
 
 def test_install_of_what_is_not_whole_says_that_it_cannot_lock(db, path):
     db.execute("PRAGMA busy_timeout = 0")
-    db.execute("DROP VIEW payload_agent_log")
+    db.execute("DROP VIEW payload_unpins")
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     db.execute("BEGIN")
