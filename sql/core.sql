@@ -108,10 +108,10 @@ CREATE TABLE IF NOT EXISTS main.blackbox_settings(
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_insert
 BEFORE INSERT ON blackbox_settings WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: the installed domains have no such setting; SELECT name, range FROM blackbox_settings')
-   WHERE NOT EXISTS (SELECT 1 FROM blackbox_settings WHERE name = NEW.name);
   UPDATE blackbox_settings SET value = NEW.value WHERE name = NEW.name;
-  SELECT RAISE(IGNORE);
+  SELECT CASE changes()
+    WHEN 0 THEN RAISE(ABORT, 'ValidationError: the installed domains have no such setting; SELECT name, range FROM blackbox_settings')
+    ELSE RAISE(IGNORE) END;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_rename
@@ -123,9 +123,7 @@ END;
 
 -- DELETE gives the default back.
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_delete
-BEFORE DELETE ON blackbox_settings
-WHEN EXISTS (SELECT 1 FROM blackbox_domains
-              WHERE OLD.name GLOB domain || '.*' OR OLD.name GLOB 'blackbox.*')
+BEFORE DELETE ON blackbox_settings WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
 BEGIN
   UPDATE blackbox_settings SET value = "default" WHERE name = OLD.name;
   SELECT RAISE(IGNORE);
@@ -372,7 +370,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox_prices(
 CREATE TABLE IF NOT EXISTS main.blackbox_places(
   format     TEXT NOT NULL,
   source     TEXT NOT NULL DEFAULT 'item'
-    CHECK (source IN ('request', 'response', 'stream', 'item', 'event')),
+    CHECK (instr(' request response stream item event ', ' ' || source || ' ')),
   kind       TEXT NOT NULL CHECK (instr(' call result user assistant message prompt model offer choice error preamble line start goal review title cwd branch tool usage ', ' ' || kind || ' ')),
   type       TEXT NOT NULL DEFAULT '',
   conditions TEXT NOT NULL DEFAULT '{}',
@@ -383,8 +381,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox_places(
   type_key   TEXT AS (lower(replace(type, '_', ''))),
   PRIMARY KEY (format, source, kind, type, conditions, place),
   CONSTRAINT "ValidationError: conditions must be a JSON object such as {""$.role"":""user""}, and a place a path such as $.message.content"
-  CHECK ((conditions = '{}' OR substr(conditions, 1, 3) || substr(conditions, -1) = '{"$}'
-          AND instr(replace(replace(conditions, ' ', ''), ',"$', ''), ',"') = 0)
+  CHECK ((conditions = '{}' OR conditions GLOB '{"$*}' AND conditions NOT GLOB '*, *"[^$]*' AND conditions NOT GLOB '*,"[^$]*')
          AND (kind IN ('error', 'preamble', 'line', 'start')
               OR substr(place, 1, 2) || coalesce(substr(other, 1, 2), '$.') IN ('$.$.', '$[$.')))
 ) WITHOUT ROWID;

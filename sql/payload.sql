@@ -229,12 +229,12 @@ BEGIN
        NEW.purpose COLLATE BINARY, NEW.created_at COLLATE BINARY, NEW.meta COLLATE BINARY)
       IS (OLD.event_id, OLD.agent_id, OLD.kill_switch_event_id, OLD.purpose, OLD.created_at,
           ifnull(OLD.meta, iif(OLD.pinned AND OLD.response_body IS NULL, NEW.meta, NULL)))
-      AND (NEW.request_body IS OLD.request_body COLLATE BINARY
-        OR NEW.request_body IN (SELECT reference FROM payload__packed
-          WHERE text IN (-1, substr(NEW.request_body, 37) + 0) AND "key" = OLD.id AND reference IS NOT OLD.response_body))
-      AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR OLD.pinned AND OLD.response_body IS NULL
-        OR NEW.response_body IN (SELECT reference FROM payload__packed
-          WHERE text IN (-2, substr(NEW.response_body, 37) + 0) AND "key" = OLD.id AND reference IS NOT OLD.request_body))) IS NOT 1;
+      AND NOT EXISTS (SELECT 1 FROM (
+            SELECT -1 AS mine, NEW.request_body AS body, OLD.request_body AS was, OLD.response_body AS other UNION ALL
+            SELECT -2, NEW.response_body, OLD.response_body, OLD.request_body)
+          WHERE body IS NOT was COLLATE BINARY AND (mine = -2 AND OLD.pinned AND was IS NULL) IS NOT 1
+            AND (body IN (SELECT reference FROM payload__packed
+              WHERE text IN (mine, substr(body, 37) + 0) AND "key" = OLD.id AND reference IS NOT other)) IS NOT 1)) IS NOT 1;
   SELECT RAISE(ABORT, 'ValidationError: a row keeps its id and rowid; write another row')
    WHERE NEW.rowid <> OLD.rowid OR NEW.id IS NOT ifnull(OLD.id, NEW.id) COLLATE BINARY;
 END;
@@ -315,11 +315,11 @@ CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
   INSERT INTO retention_log(at, domain, minute, rule, rows, bytes, oldest)
-  SELECT CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload', iif(work = 'bulk', 0, NULL),
+  SELECT unixepoch() * 1000, 'payload', iif(work = 'bulk', 0, NULL),
          CASE WHEN work > '' THEN work WHEN work = 0 THEN 'manual' WHEN OLD.created_ms < till THEN 'payload.age' ELSE 'payload.bytes' END,
          1, OLD.size_bytes, OLD.created_ms
     FROM payload__state;
-  UPDATE payload__state SET bytes = bytes - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0), due = due - 1 WHERE one = 1;
+  UPDATE payload__state SET bytes = bytes - iif(OLD.purpose = 'archive', OLD.size_bytes, 0), due = due - 1 WHERE one = 1;
   DELETE FROM payload__packed
    WHERE text IN (substr(OLD.request_body, 37, 20) + 0, substr(OLD.response_body, 37, 20) + 0) AND "key" = OLD.id;
 END;

@@ -39,8 +39,7 @@ CREATE TABLE IF NOT EXISTS main.payload_rules(
   pause_ms INTEGER CHECK (pause_ms BETWEEN 1 AND 9e15),
   meaning TEXT,
   CONSTRAINT "ValidationError: no rule of this name is known"
-  CHECK (rule IN ('no_progress', 'same_error', 'errors', 'repeat',
-                  'budget_tokens', 'budget_calls', 'budget_cost')),
+  CHECK (instr(' no_progress same_error errors repeat budget_tokens budget_calls budget_cost ', ' ' || rule || ' ')),
   CONSTRAINT "ValidationError: a rule cannot reach a threshold above its span"
   CHECK (substr(rule, 1, 6) = 'budget' OR threshold <= span)
 ) WITHOUT ROWID;
@@ -96,8 +95,7 @@ CREATE TABLE IF NOT EXISTS main.payload_allows(
   until INTEGER CHECK (until < 9e18),
   actor, reason,
   CONSTRAINT "ValidationError: no rule of this name is known; SELECT rule FROM payload_rules"
-  CHECK (rule IN ('no_progress', 'same_error', 'errors', 'repeat',
-                  'budget_tokens', 'budget_calls', 'budget_cost')),
+  CHECK (instr(' no_progress same_error errors repeat budget_tokens budget_calls budget_cost ', ' ' || rule || ' ')),
   CONSTRAINT "ValidationError: to allow something, give actor and reason as text"
   CHECK ((min(trim(actor), trim(reason)) > '' AND max(actor, reason) < x'') IS TRUE)
 );

@@ -265,10 +265,12 @@ static void removeDomain(Leaving *p) {
   eachVtab(p, 1);
   dropObjects(p);
   if (pDomain == p->p->bx->aDomain) return;
-  /* the first first, because the settings of a domain that is there stay */
+  /* (While hit is not 2, DELETE gives a setting its default.) */
   zSql = bxPrintf(p->pErr,
       "DELETE FROM main.blackbox_domains WHERE domain = %Q;"
+      "UPDATE main.blackbox__probe SET hit = 2;"
       "DELETE FROM main.blackbox_settings WHERE name GLOB '%q.*';"
+      "UPDATE main.blackbox__probe SET hit = 0;"
       "DELETE FROM main.retention_rules WHERE domain = %Q;"
       "DELETE FROM main.blackbox_places WHERE %s",
       pDomain->zName, pDomain->zName, pDomain->zName,
