@@ -24,7 +24,8 @@ sqlite3_stmt *bxAgentLogRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 }
 
 /* The text of an actor or a reason. */
-static const char *said(sqlite3_value *pVal, const char *zWhat, BxErr *pErr) {
+static const char *agentSaid(
+    sqlite3_value *pVal, const char *zWhat, BxErr *pErr) {
   const char *z = bxText(pVal, zWhat, 65536, 0, pErr);
   if (z != 0 && z[strspn(z, " \t\r\n")] == 0) {
     bxRefuseArg(pErr, zWhat, "text that is not empty", pVal);
@@ -32,8 +33,8 @@ static const char *said(sqlite3_value *pVal, const char *zWhat, BxErr *pErr) {
   return z;
 }
 
-static void act(BxStmts *p, const char *zAgent, int bStop, const char *zActor,
-    const char *zReason, i64 iAt, BxErr *pErr) {
+static void agentAct(BxStmts *p, const char *zAgent, int bStop,
+    const char *zActor, const char *zReason, i64 iAt, BxErr *pErr) {
   static const char zStopped[] = "SELECT 1 FROM main.payload_agents"
                                  " WHERE agent_id = ?1 AND stopped_at NOTNULL";
   static const char zThere[] =
@@ -84,10 +85,11 @@ void bxAgentLogWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr) {
   if (zAct != 0 && strcmp(zAct, "stop") != 0 && strcmp(zAct, "start") != 0) {
     bxRefuseArg(pErr, "act", "'start' or 'stop'", argv[LOG_ACT]);
   }
-  zActor = said(argv[LOG_ACTOR], "actor", pErr);
-  zReason = said(argv[LOG_REASON], "reason", pErr);
+  zActor = agentSaid(argv[LOG_ACTOR], "actor", pErr);
+  zReason = agentSaid(argv[LOG_REASON], "reason", pErr);
   iAt = bxTime(argv[LOG_AT], "at", pErr);
   bxRequireKnownFormat(bx, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  act(pHome, zAgent, strcmp(zAct, "stop") == 0, zActor, zReason, iAt, pErr);
+  agentAct(
+      pHome, zAgent, strcmp(zAct, "stop") == 0, zActor, zReason, iAt, pErr);
 }
