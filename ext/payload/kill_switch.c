@@ -59,29 +59,35 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
 #define NOT_HELD " AND NOT (" RING_HELD ")"
 
 /* An agent's rows, the oldest first, that are not evidence of this kill switch
-** already. ?1 kill switch, ?2 to ?3 ids of the agent. LIMIT keeps the order. (+ keeps the other indexes out: that of created_at finds
-** few rows.) */
+** already: ?5, whether it has any. ?1 kill switch, ?2 to ?3 ids of the agent. LIMIT keeps
+** the order. (+ keeps the other indexes out: that of created_at finds few rows.) */
 #define ROWS(schema)                                                           \
   " FROM (SELECT id AS i FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3 "  \
   "  ORDER BY seq LIMIT -1) "                                                  \
   "CROSS JOIN " schema ".@_slots AS s ON s.id = i "                            \
-  "WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e"      \
+  "WHERE NOT (?5 AND EXISTS (SELECT 1 FROM main.event_payloads AS e"           \
   "  WHERE +e.kill_switch_event_id = ?1"                                       \
-    "    AND +e.agent_id = s.agent_id AND +e.event_id = s.event_id"              \
+  "    AND +e.agent_id = s.agent_id AND +e.event_id = s.event_id"              \
   "    AND e.created_at = strftime("                                           \
   "      '%Y-%m-%dT%H:%M:%fZ', s.timestamp / 1000.0, 'unixepoch')"             \
-  "    AND store_text(e.request_body) IS " RING_REQUEST                       \
-  "    AND store_text(e.response_body) IS " RING_RESPONSE ")"                    \
+  "    AND store_text(e.request_body) IS " RING_REQUEST                        \
+  "    AND store_text(e.response_body) IS " RING_RESPONSE "))"                 \
   " AND NOT " IS_REFUSED
+/* Bodies are read only where the archive has rows of the event. */
+#define WHERE_THERE(body)                                                      \
+  "iif(EXISTS (SELECT 1 FROM main.event_payloads AS a INDEXED BY "             \
+  "idx_payloads_event_id WHERE a.event_id = s.event_id), " body ", NULL)"
 #define FIND(schema)                                                           \
-  "SELECT id, event_id, agent_id, " RING_REQUEST ", " RING_RESPONSE            \
-  ", timestamp" ROWS(schema)
+  "SELECT id, event_id, agent_id, " WHERE_THERE(RING_REQUEST)                  \
+  ", " WHERE_THERE(RING_RESPONSE) ", timestamp" ROWS(schema)
 /* ?4: the ids of those that are in the archive. */
 #define SAVE(schema)                                                           \
-  "INSERT INTO main.event_payloads(id, purpose, kill_switch_event_id,"         \
-  "  agent_id, event_id, request_body, response_body, meta, created_at) "      \
-  "SELECT coalesce(?4 ->> ('$.' || id), " EVIDENCE_ID "), 'evidence', ?1,"     \
-  "  agent_id, event_id, " RING_REQUEST ", " RING_RESPONSE ", meta, strftime(" \
+  "INSERT INTO main.event_payloads(id, purpose, pinned, kill_switch_event_id," \
+  "  size_bytes, agent_id, event_id, request_body, response_body, meta,"       \
+  "  created_at) "                                                             \
+  "SELECT coalesce(?4 ->> ('$.' || id), " EVIDENCE_ID "), 'evidence', 1, ?1,"  \
+  "  size_bytes, agent_id, event_id, " RING_REQUEST ", " RING_RESPONSE         \
+  ", meta, strftime("                                                          \
   "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)    \
   EVIDENCE_THERE
 #define OF_AGENT(schema)                                                       \
@@ -111,14 +117,18 @@ static const char zDropTemp[] =
 ** how many. */
 static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent, i64 iLast,
     i64 iFirst, i64 iEnd, BxErr *pErr) {
+  static const char zHas[] =
+      "SELECT EXISTS (SELECT 1 FROM main.event_payloads WHERE "
+      "kill_switch_event_id = ?1)";
+  i64 bHas = bxQueryInt(pArchive, zHas, pErr, "t", zEvent);
   BxStmts *pSaving = savingOf(p, pArchive, pErr);
   int bTemp = pSaving == &p->saving;
   sqlite3_stmt *pRows = bxStmt(pSaving, bTemp ? zFindTemp : zFindMain, pErr);
   sqlite3_stmt *pSave = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
   bxBodyUse(p, pRows, pErr);
   bxBodyUse(p, pSave, pErr);
-  bxBind(pRows, pErr, "tii", zEvent, iFirst, iEnd);
-  bxBind(pSave, pErr, "tii", zEvent, iFirst, iEnd);
+  bxBind(pRows, pErr, "tii-i", zEvent, iFirst, iEnd, bHas);
+  bxBind(pSave, pErr, "tii-i", zEvent, iFirst, iEnd, bHas);
   return bxPinsSave(pArchive, zEvent, iLast, pRows, pSave, pErr);
 }
 

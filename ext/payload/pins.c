@@ -31,7 +31,7 @@ static char *archivedRows(
                " AND store_text(request_body) IS ?3 AND "
                "store_text(response_body) IS ?4"
                " ORDER BY abs(created_ms - ?5)";
-  sqlite3_stmt *pLike = bxPrepare(p, zLike, pErr);
+  sqlite3_stmt *pLike = bxStmt(p, zLike, pErr);
   sqlite3_str *pIds = sqlite3_str_new(p->bx->db);
   i64 *aUsed = 0, nUsed = 0, nAlloc = 0;
   while (bxStep(pRows, pErr)) {
@@ -55,7 +55,6 @@ static char *archivedRows(
     bxReset(pLike, pErr);
   }
   bxReset(pRows, pErr);
-  sqlite3_finalize(pLike);
   sqlite3_free(aUsed);
   sqlite3_str_appendall(pIds, nUsed > 0 ? "}" : "{}");
   return bxStrFinish(pIds, pErr);
@@ -77,6 +76,7 @@ i64 bxPinsSave(BxStmts *p, const char *zEvent, i64 iLast, sqlite3_stmt *pRows,
   /* What a trigger keeps from becoming evidence is saved beside it. */
   for (i = 0; i < 2 && nNew < nRow && zIds != 0; i++) {
     bxBind(pSave, pErr, "---t", i == 0 ? zIds : "{}");
+    if (i > 0) sqlite3_bind_int(pSave, 5, 1); /* of a ring: it has some now */
     bxStep(pSave, pErr);
     bxWriteNote(p->bx, pErr);
     sqlite3_reset(pSave);
