@@ -15,17 +15,8 @@
 --
 -- Except for the first, they show rows of the log. A step has the subject
 -- <kind>:<key>. The owner, the end, and whether the thing was there are in detail.
---
 -- A hold is on a thing, which need not exist yet, and belongs to an owner, such as
--- the number of a case. The thing is a kind and a key:
---   agent, event, kill_switch   rows of the archive and of rings with that
---                               agent_id, event_id, kill_switch_event_id
---   evidence                    one row of event_payloads, by its id, or of the
---                               overflow, by the key that evidence_due shows
---   rollout                     a conversation, by its id
---   session                     a session of the cache, with its items
---   buffer                      an evidence buffer or a ring, by its name; or the
---                               evidence of an owner of evidence_owners
+-- the number of a case. docs/retention.md has the kinds, and what is their key.
 --
 -- The table retention__in_force of core has the holds that were not released, for
 -- the guards of each domain. A hold that has an end (until, in milliseconds since
@@ -33,10 +24,8 @@
 --
 -- Invariants: each step says who, when and why. The end of a hold can become later,
 -- and not earlier. A row of retention__in_force is the newest step of its owner for
--- that thing.
---
--- A trigger uses no JSON function, because SQLite before 3.41 refuses these in a
--- schema that is not trusted.
+-- that thing. No trigger uses JSON: SQLite before 3.41 refuses that in a schema that is
+-- not trusted.
 
 -- found: 1 if the thing was there when the hold was placed, 0 if it was not, NULL if
 -- nobody looked; retention_hold() looks. If it was there and is there no more,

@@ -8,7 +8,7 @@
 --
 -- Tables  store__texts    one row for each packed value: where its pieces are
 --         store__packs    pieces, about 256 KB of them together, compressed by zstd
---         store__uses     for each pack the length and the number of uses of each
+--         store__uses     for each pack the length, the uses and the key of each
 --                        piece
 --         store__pieces   where the piece with a given hash is
 --         store__state    one row: totals

@@ -21,7 +21,7 @@ typedef struct BxRecords {
   const char *zPinned; /* whether it is pinned, or NULL */
   const char
       *zUnpin; /* unpins the rows, before "WHERE ..."; without zPinned it is
-                       ** run before each removal, before "AND ..." */
+                       ** run before each removal */
   const char *zBefore; /* run before and after a removal, or NULL */
   const char *zAfter;
   const char *zKey; /* tells the rows apart; NULL: their rowid */

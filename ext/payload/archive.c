@@ -204,7 +204,8 @@ const BxRecords bxPayloadRecords[] = {
         "INSERT INTO main.blackbox__log(domain, kind, subject, actor, reason, "
         "detail, agent_id) SELECT 'payload', 'start', agent_id, ?2, ?3, "
         "'{\"starts\":' || (starts + 1) || ',\"went_on\":' || went_on || '}', "
-        "agent_id FROM main.payload_agents AS t WHERE t.stopped_at IS NOT NULL",
+        "agent_id FROM (SELECT * FROM main.payload_agents WHERE stopped_at IS"
+        " NOT NULL) AS t",
         0, 0, "t.agent_id", 0, 0},
     {0},
 };

@@ -237,10 +237,9 @@ static void unpin(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
   if (pPart->zUnpin == 0 || (pPart->zPinned != 0 && pFound->nPinned == 0)) {
     return;
   }
-  finishErase(p, prepareErase(p, pOn, "%s %s %s%s%s" IN_ROWS, pPart->zUnpin,
-                     pPart->zPinned ? "WHERE" : "AND",
-                     pPart->zPinned ? pPart->zPinned : "",
-                     pPart->zPinned ? " AND " : "", ROW_KEY(pPart)));
+  finishErase(
+      p, prepareErase(p, pOn, "%s WHERE %s AND %s" IN_ROWS, pPart->zUnpin,
+             pPart->zPinned ? pPart->zPinned : "1", ROW_KEY(pPart)));
   p->nUnpinned += pFound->nPinned;
 }
 

@@ -180,8 +180,8 @@ void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
     Piece *a;
     if (nByte != 0) nUse = readVarint(&z, zEnd);
     if (nByte != 0 && z != 0) {
-      if (zEnd - z < 2) z = 0;
-      if (z != 0) uKey = (uint16_t)(z[0] << 8 | z[1]), z += 2;
+      uKey = zEnd - z < 2 ? 0 : (uint16_t)(z[0] << 8 | z[1]);
+      z = zEnd - z < 2 ? 0 : z + 2;
     }
     if (z == 0 || nByte > STORE_PIECE_MAX || nUse > UINT32_MAX ||
         p->n == 65536) {
