@@ -25,7 +25,7 @@ SQLITE_EXTENSION_INIT3
 #define CLEANUP_ROWS 200    /* rows that a clean-up packs */
 #define TEND_WHOLE ((i64)4) /* the size of a job; that of a push is 1 */
 #define TEND_ROWS 2         /* rows that a write looks at, to pack them */
-#define TEND_LEAVES 5       /* leaves that it gives to rows of the log */
+#define TEND_LEAVES 6       /* leaves that it gives to rows of the log */
 #define TEND_QUIET 7        /* writes after one for which nothing was due */
 #define TEND_FREE 128       /* free pages that a file keeps */
 
@@ -231,7 +231,7 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
       " OR EXISTS (SELECT 1 FROM main.store_dropped WHERE text <"
       " (-1 - (?1 = 2)) << 48) THEN 2"
       " WHEN ?1 = 2 THEN iif(wake <= ?2 OR bytes > max_bytes, 4, NULL)"
-      " WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET 20)"
+      " WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET 5)"
       " THEN 3 WHEN packs THEN 1 END FROM (SELECT *, (SELECT max(rowid) FROM"
       " main.event_payloads) > pack AND (SELECT value FROM"
       " main.blackbox_settings WHERE name = 'payload.pack') = 1 AS packs"
