@@ -38,8 +38,7 @@ def side(name, label):
 
 def case(name, theirs, limit):
     return Case(name, {label: side(name, label) for label in ("blackbox", theirs)},
-                [("blackbox", theirs, limit)], rounds=15,
-                why="rollout_range() prepares a statement in each call." if "(20)" in name else "")
+                [("blackbox", theirs, limit)], rounds=15)
 
 
 def cases():

@@ -258,6 +258,22 @@ void bxStmtGive(BxStmts *p, const char *zTemplate, sqlite3_stmt *pStmt) {
   p->aStmt[i].pStmt = pStmt;
 }
 
+void bxStmtDone(Bx *bx, sqlite3_stmt *pStmt) {
+  const char *zSql = pStmt ? sqlite3_sql(pStmt) : 0;
+  BxStmts *p;
+  int i;
+  for (p = bx->pStmts; pStmt != 0 && p != 0; p = p->pNext) {
+    for (i = 0; i < p->nStmt; i++) {
+      if (p->aStmt[i].pStmt != 0 || strcmp(p->aStmt[i].zSql, zSql) != 0) {
+        continue;
+      }
+      bxStmtGive(p, p->aStmt[i].zTemplate, pStmt);
+      return;
+    }
+  }
+  sqlite3_finalize(pStmt);
+}
+
 sqlite3_stmt *bxPrepareSql(sqlite3 *db, const char *zSql, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   if (pErr->rc != SQLITE_OK) return 0;

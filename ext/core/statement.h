@@ -125,6 +125,8 @@ void bxStmtForget(BxStmts *p, const char *zTemplate);
 ** it again, or finalizes it if another one is kept. */
 sqlite3_stmt *bxStmtTake(BxStmts *p, const char *zTemplate, BxErr *pErr);
 void bxStmtGive(BxStmts *p, const char *zTemplate, sqlite3_stmt *pStmt);
+/* Ends a statement of a cursor: gives it back, or finalizes what was prepared. */
+void bxStmtDone(Bx *bx, sqlite3_stmt *pStmt);
 /* Prepares SQL that is not a template. The caller finalizes the statement. */
 sqlite3_stmt *bxPrepareSql(sqlite3 *db, const char *zSql, BxErr *pErr);
 /* Whether the tables that SQL names exist. Frees the SQL, and does not run it.

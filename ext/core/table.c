@@ -131,7 +131,7 @@ static void tableClear(TableCursor *p) {
   int i;
   if (p->pState != 0) tableOf(p)->pRows->xClose(p->pState);
   p->pState = 0;
-  sqlite3_finalize(p->pStmt);
+  bxStmtDone(((TableVtab *)p->base.pVtab)->def.bx, p->pStmt);
   p->pStmt = 0;
   for (i = 0; i < MAX_TABLE_ARG; i++) {
     sqlite3_value_free(p->apArg[i]);

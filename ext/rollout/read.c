@@ -313,6 +313,11 @@ void bxRolloutHistory(BxCall *p) {
   "WHERE s.rollout = ?1 AND s.first <= ?3 AND s.last >= ?2 "
 
 sqlite3_stmt *bxRolloutRange(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zForward[] =
+      RANGE_SELECT "ORDER BY s.rollout, s.first, d.id LIMIT ?4";
+  static const char zBackward[] =
+      RANGE_SELECT "ORDER BY s.rollout DESC, s.first DESC, d.id DESC LIMIT ?4";
+  BxStmts *p;
   sqlite3_stmt *pStmt;
   RolloutHead head = bxRolloutLive(bx, apArg[0], bxNow(), pErr);
   i64 iFirst = 0, iLast = 4294967295, nRow = -1;
@@ -333,11 +338,9 @@ sqlite3_stmt *bxRolloutRange(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     }
   }
   if (apArg[2] != 0) nRow = bxInt(apArg[2], "limit", 0, 4294967295, pErr);
-  pStmt = bxRolloutQuery(bx,
-      bBack ? RANGE_SELECT
-          "ORDER BY s.rollout DESC, s.first DESC, d.id DESC LIMIT ?4"
-            : RANGE_SELECT "ORDER BY s.rollout, s.first, d.id LIMIT ?4",
-      pErr);
+  p = bxRolloutSchema(bx, pErr);
+  if (p == 0) return 0;
+  pStmt = bxStmtTake(p, bBack ? zBackward : zForward, pErr);
   bxBind(pStmt, pErr, "iiii", head.no, iFirst, iLast, nRow);
   return pStmt;
 }

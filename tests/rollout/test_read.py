@@ -415,6 +415,25 @@ def test_turns_and_context_agree_with_a_model(db, seed):
         assert one(db, f"SELECT count(*) FROM rollout__{table}") == 0
 
 
+def test_ranges_at_once_have_their_own_rows_and_leave_no_lock(db):
+    for rollout, n in (ID, 3), (OTHER, 5):
+        create(db, rollout)
+        append(db, rollout, *[user(f"{i}") for i in range(n)])
+    sql = "SELECT a.sequence, b.sequence FROM rollout_range(?, 0) AS a, rollout_range(?, 0) AS b"
+    for _ in range(2):
+        assert rows(db, sql, ID, OTHER) == [(i, j) for i in range(1, 4) for j in range(1, 6)]
+        half = db.execute("SELECT sequence FROM rollout_range(?)", (OTHER,))
+        assert half.fetchone() == (0,)
+        assert len(rows(db, "SELECT * FROM rollout_range(?)", OTHER)) == 6
+        assert len(half.fetchall()) == 5
+    half = db.execute("SELECT sequence FROM rollout_range(?)", (OTHER,))
+    half.fetchone()
+    half.close()
+    one(db, "SELECT blackbox_uninstall('main', 'rollout', 'force')")
+    with pytest.raises(sqlite3.Error, match="NotInstalledError"):
+        db.execute("SELECT * FROM rollout_range(?)", (OTHER,)).fetchall()
+
+
 # ------------------------------------------------------------------ search
 
 @pytest.fixture
