@@ -62,9 +62,9 @@ UPDATE main.blackbox__probe SET hit = 0;
 -- json_valid() in a schema that is not trusted. created_ms: the time as a number, from the first 19 characters
 -- and three digits of a fraction. Two versions of SQLite may compute julianday() and
 -- round() differently, and then an index that one has made is damaged for the other;
--- this expression is the same in all. SQLite compiles it wherever a statement needs
--- it, so that one index alone has it. An INSERT computes it four times: what the default
--- writes has a short way.
+-- this expression is the same in all. SQLite compiles and computes it wherever a row is
+-- written: what the default writes has a short way. It is stored, so that no DELETE computes
+-- it; ALTER TABLE cannot add such a column, and a table that was taken over has it VIRTUAL.
 CREATE TABLE IF NOT EXISTS main.event_payloads(
   id TEXT PRIMARY KEY NOT NULL DEFAULT (
     printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
@@ -83,7 +83,7 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
   created_ms INTEGER GENERATED ALWAYS AS (CASE WHEN created_at LIKE '____-__-__%' AND substr(created_at, 12, 2) < '24' AND created_at BETWEEN '0' AND x''
          THEN iif(created_at GLOB '????-??-??T??:??:??.[0-9][0-9][0-9]Z', unixepoch(created_at) * 1000 + substr(created_at, 21, 3),
            unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
-           + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)) END) VIRTUAL
+           + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)) END) STORED
 );
 
 -- These five have the names and the columns of AgentGazer's, so that it makes no
@@ -116,8 +116,8 @@ CREATE TABLE IF NOT EXISTS main.payload__packed(
 -- bytes: size_bytes of archive rows without a pin. packed: bytes of payload__packed, and
 -- share: what the store takes for a byte of text, for blackbox.max_file_bytes. pack: rows
 -- up to this rowid were looked at, to pack them. kept_ms, since, max_bytes: the settings.
--- wake: no row is due before this time. rid, ms: the row that is inserted, and its time; 0:
--- it is evidence; rid is also that of a row whose size payload_update writes. work: the time, while rows go; or 'bulk' while the module removes many, or
+-- wake: no row is due before this time. rid, ms: the row that is inserted, and its time; NULL:
+-- it is to be pinned; rid is also that of a row whose size payload_update writes. work: the time, while rows go; or 'bulk' while the module removes many, or
 -- the rule by which it does. till: rows before this time are due. due: how many of them
 -- still go; below -900: none, as something may refuse.
 CREATE TABLE IF NOT EXISTS main.payload__state(
@@ -195,19 +195,25 @@ BEGIN
     WHEN (SELECT hit FROM blackbox__probe) = 1
     THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes another; drop it') END;
   UPDATE event_payloads
-     SET pinned = iif(NEW.purpose = 'evidence', 1, ifnull(NEW.pinned, 0)),
-         size_bytes = ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
-   WHERE rowid = NEW.rowid AND (NEW.purpose = 'evidence' OR NEW.pinned IS NOT 0
-      OR NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0));
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it')
-   WHERE changes() < (NEW.purpose = 'evidence' OR NEW.pinned);
+     SET size_bytes = ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
+   WHERE rowid = NEW.rowid
+     AND NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0);
   UPDATE payload__state
      SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0),
          wake = iif(NEW.created_ms > since, min(wake, NEW.created_ms + kept_ms), wake),
          pack = min(pack, NEW.rowid - 1)
    WHERE one = 1 AND (NEW.size_bytes OR pack >= NEW.rowid OR NEW.created_ms + kept_ms < wake);
-  UPDATE payload__state SET work = unixepoch() * 1000, rid = NEW.rowid, ms = (NEW.purpose = 'archive') * NEW.created_ms
-   WHERE one = 1 AND (wake <= unixepoch() * 1000 OR bytes > max_bytes);
+  UPDATE payload__state
+     SET work = iif(wake <= unixepoch() * 1000 OR bytes > max_bytes, unixepoch() * 1000, 0),
+         rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, NULL)
+   WHERE one = 1 AND (wake <= unixepoch() * 1000 OR bytes > max_bytes OR NEW.pinned IS NOT 0 OR NEW.purpose = 'evidence');
+END;
+
+CREATE TRIGGER IF NOT EXISTS main.payload_insert_pin
+AFTER UPDATE OF ms ON payload__state WHEN NEW.ms IS NULL
+BEGIN
+  UPDATE event_payloads SET pinned = iif(purpose = 'evidence', 1, ifnull(pinned, 0)) WHERE rowid = NEW.rid;
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it') WHERE changes() = 0;
 END;
 
 ----------------------------------------------------------------- updates --
@@ -373,7 +379,7 @@ BEGIN
    WHERE one = 1;
   SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes; store less, or set a higher limit')
     FROM event_payloads
-   WHERE rowid = NEW.rid AND pinned = 0 AND size_bytes > NEW.max_bytes;
+   WHERE rowid = NEW.rid AND NEW.ms NOTNULL AND size_bytes > NEW.max_bytes;
   INSERT INTO payload__held(rid, at)
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.max_bytes, -9e15, NEW.since)

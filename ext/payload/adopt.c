@@ -98,10 +98,10 @@ static void refuse(BxStmts *p, BxErr *pErr) {
   }
 }
 
-/* Adds created_ms, as the text of the table has it. */
+/* Adds created_ms, as the text of the table has it, but not stored. */
 static void addTime(BxStmts *p, BxErr *pErr) {
   const char *z = strstr(bxSqlPayload, "created_ms INTEGER GENERATED");
-  const char *zEnd = z ? strstr(z, "VIRTUAL") : 0;
+  const char *zEnd = z ? strstr(z, "STORED") : 0;
   char *zSql;
   assert(zEnd != 0);
   if (bxQueryIntOnce(p,
@@ -111,7 +111,7 @@ static void addTime(BxStmts *p, BxErr *pErr) {
     return;
   }
   zSql = bxPrintf(
-      pErr, "ALTER TABLE main.event_payloads ADD %.*s", (int)(zEnd - z) + 7, z);
+      pErr, "ALTER TABLE main.event_payloads ADD %.*s", (int)(zEnd - z), z);
   if (zSql != 0) bxExec(p, zSql, pErr);
   sqlite3_free(zSql);
 }
