@@ -79,17 +79,126 @@ def talks(agents, mean):
         yield agent, event, text[start[k]:start[k] + size[k]] + '"]}', response[:mean // 60], at
 
 
-def talk_case(mean, agents, calls, limit, per=1):
+def strangers(agents, mean):
+    """Endless rows of agents in turn, whose requests have nothing in common, and have all sizes."""
+    text = prose()
+    for i, (agent, event, _, response, at) in enumerate(exchanges(agents, mean)):
+        size, start = mean // 3 + i * 7907 % (4 * mean // 3), i * 7919 % (len(text) - 2 * mean)
+        yield agent, event, f"{i:08d} " + text[start:start + size], response[:mean // 60], at
+
+
+def filled(path, ddl, rows, journal="WAL"):
+    """A connection to a file whose table is in its steady state, and the rows that come next."""
+    db = (installed if "VIRTUAL" in ddl else plain)(path)
+    db.execute(f"PRAGMA journal_mode = {journal}").fetchall()
+    db.execute("PRAGMA secure_delete = 1").fetchall()
+    db.executescript(ddl.format(schema="", temp=""))
+    db.execute("BEGIN")
+    db.executemany(PUSH, rows)
+    db.execute("COMMIT")
+    checkpoint(db)
+    return db
+
+
+def talk_case(mean, agents, calls, limit, per=1, rows=talks, **more):
     def side(ddl):
-        return writes(ddl.format(schema="", temp=""), PUSH, lambda: talks(agents, mean),
+        return writes(ddl.format(schema="", temp=""), PUSH, lambda: rows(agents, mean),
                       module="VIRTUAL" in ddl, fill=agents * (WINDOW + 5), calls=calls, per=per)
     return Case(
-        f"ring push of conversations, {kb(mean)}, "
+        f"ring push of {'conversations' if rows is talks else 'what shares nothing'}, {kb(mean)}, "
         + ("autocommit" if per == 1 else f"{per} a transaction"),
         {"ring": side(RING), "plain INSERT": side(PLAIN)},
         [("ring", "plain INSERT", limit)],
         rounds=9,
-        note="Each request repeats the one before and has 5 % more; the ring writes what is new.")
+        note="Each request repeats the one before and has 5 % more; the ring writes what is new."
+        if rows is talks else "", **more)
+
+
+TWO_PAGES = ("A push writes two pages, that of the agent with the newest text, and that of the "
+             "exchange; a plain INSERT of a small body writes little more.")
+
+
+def talk_ways(mean, agents, cold, journal):
+    """Pushes of conversations by two connections in turn, and with a rollback journal."""
+    def side(ddl, journal, connections):
+        def run_side(folder):
+            source = talks(agents, mean)
+            db = filled(folder / "talk.db", ddl, itertools.islice(source, agents * (WINDOW + 5)),
+                        journal)
+            opened = connect if "VIRTUAL" in ddl else plain
+            dbs = [db] + [opened(folder / "talk.db") for _ in range(connections - 1)]
+            batch = list(itertools.islice(source, 4 * agents))
+
+            def run():
+                for i, row in enumerate(batch):
+                    dbs[i % connections].execute(PUSH, row)
+            return timed(run)
+        return run_side
+    return Case(
+        f"ring push of conversations, {kb(mean)}, two connections in turn, and a rollback journal",
+        {f"{label}, {how}": side(ddl, *way) for label, ddl in (("ring", RING), ("plain", PLAIN))
+         for how, way in (("two connections", ("WAL", 2)), ("rollback journal", ("DELETE", 1)))},
+        [("ring, two connections", "plain, two connections", cold),
+         ("ring, rollback journal", "plain, rollback journal", journal)],
+        note="A connection that was not the last to push reads the newest texts of an agent again.")
+
+
+def megabytes(n):
+    return f"{n / 1e6:.3g} MB"
+
+
+def talk_bytes(mean, agents, limit, file_limit, rows=talks, fill=120):
+    """Bytes that pushes write into the WAL, and bytes of the file."""
+    def side(ddl, of_file):
+        def run_side(folder):
+            source = rows(agents, mean)
+            db = filled(folder / "talk.db", ddl, itertools.islice(source, agents * fill))
+            if of_file:
+                if "VIRTUAL" not in ddl:
+                    db.execute("DELETE FROM t WHERE id <= ?", (agents * (fill - WINDOW),))
+                    db.execute("VACUUM")
+                    checkpoint(db)
+                return (folder / "talk.db").stat().st_size
+            db.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+            for row in itertools.islice(source, 10 * agents):
+                db.execute(PUSH, row)
+            return (folder / "talk.db-wal").stat().st_size
+        return run_side
+    return Case(
+        f"bytes of a ring of {'conversations' if rows is talks else 'what shares nothing'}, "
+        f"{kb(mean)}",
+        {"WAL of the ring": side(RING, False), "WAL of plain INSERTs": side(PLAIN, False),
+         "file of the ring": side(RING, True), "file of plain rows": side(PLAIN, True)},
+        [("WAL of the ring", "WAL of plain INSERTs", limit),
+         ("file of the ring", "file of plain rows", file_limit)],
+        rounds=1, shown=megabytes, why=TWO_PAGES,
+        note="Full rings. The plain file has the same rows, and was written anew (VACUUM).")
+
+
+def talk_reads(mean, agents, one, fifty, rows=talks):
+    def side(ddl, column, whole):
+        def run_side(folder):
+            ddl_too = ddl if "VIRTUAL" in ddl else ddl + "CREATE INDEX t_agent ON t(agent_id, id);"
+            db = filled(folder / "read.db", ddl_too,
+                        itertools.islice(rows(agents, mean), agents * (WINDOW + 10)))
+            if "VIRTUAL" not in ddl:
+                db.execute("DELETE FROM t WHERE id <= ?", (agents * 10,))
+            names = [f"agent-{i:05d}" for i in range(agents)]
+            which = [row[0] for row in db.execute(
+                f"SELECT {column} FROM t WHERE agent_id = ?", names[:1])]
+            sql = f"SELECT length(request_body) FROM t WHERE agent_id = ? " + (
+                f"ORDER BY {column}" if whole else f"AND {column} = ?")
+            asked = [(name,) for name in names] * 4 if whole else [
+                (names[0], which[i * 37 % len(which)]) for i in range(300)]
+            return timed(lambda: [db.execute(sql, key).fetchall() for key in asked])
+        return run_side
+    return Case(
+        f"ring reads of {'conversations' if rows is talks else 'what shares nothing'}, {kb(mean)}",
+        {f"{label}, {how}": side(ddl, column, whole)
+         for label, ddl, column in (("ring", RING, "seq"), ("plain", PLAIN, "id"))
+         for how, whole in (("one row", False), ("50 rows", True))},
+        [("ring, one row", "plain, one row", one), ("ring, 50 rows", "plain, 50 rows", fifty)],
+        why="A body is put together from the chunks of its conversation, each with its hash.")
 
 
 def ring_ways(mean):
@@ -137,16 +246,16 @@ def bounds():
     )
 
 
-def kill_switch():
+def kill_switch(name, rows, limit, packed=None):
     columns = "agent_id, event_id, request_body, response_body, timestamp"
     copy = f"INSERT INTO copied({columns}) SELECT {columns} FROM t WHERE agent_id = ?"
+    pack = "UPDATE blackbox_settings SET value = 1 WHERE name = 'payload.pack'"
 
-    def side(open_, ddl, *statements):
+    def side(ddl, *statements, before=""):
         def run_side(folder):
-            db = open_(folder / "kill.db")
-            db.executescript(ddl.format(schema="", temp=""))
-            db.executemany(PUSH, ((*row[:4], None) for row in itertools.islice(exchanges(10), 520)))
-            checkpoint(db)
+            db = filled(folder / "kill.db", ddl,
+                        ((*row[:4], None) for row in itertools.islice(rows(), 520)))
+            db.execute(before)
 
             def run():
                 for i in range(10):
@@ -161,24 +270,26 @@ def kill_switch():
         return run_side
 
     source = PLAIN + "CREATE INDEX t_agent ON t(agent_id);" + PLAIN.replace("}t(", "}copied(")
+    pull = "SELECT payload_kill_switch('t', ?1, 'k' || ?1)"
+    sides = {
+        "kill switch": side(RING, pull),
+        "INSERT..SELECT": side(source, copy),
+        "INSERT..SELECT, DELETE": side(source, copy, "DELETE FROM t WHERE agent_id = ?"),
+    }
+    if packed:
+        sides["kill switch, payload.pack"] = side(RING, pull, before=pack)
     return Case(
-        "kill switch, 50 rows of the mix of a recording",
-        {
-            "kill switch": side(installed, RING, "SELECT payload_kill_switch('t', ?1, 'k' || ?1)"),
-            "INSERT..SELECT": side(plain, source, copy),
-            "INSERT..SELECT, DELETE": side(plain, source, copy,
-                                           "DELETE FROM t WHERE agent_id = ?"),
-        },
-        [
-            ("kill switch", "INSERT..SELECT", 1.5),
-            ("kill switch", "INSERT..SELECT, DELETE", None),
-        ],
+        f"kill switch, 50 rows of {name}",
+        sides,
+        [("kill switch", "INSERT..SELECT", limit), ("kill switch", "INSERT..SELECT, DELETE", None)]
+        + ([("kill switch, payload.pack", "INSERT..SELECT", packed)] if packed else []),
         rounds=7,
-        note="Ten agents in turn. The INSERT..SELECT copies the rows of one plain table into "
-        "another without indexes, and empties nothing; with the DELETE it moves them, as the "
-        "kill switch does. With SECURE_DELETE, SQLite writes every page of a deleted row again.",
+        note="Ten agents in turn, with SECURE_DELETE. The INSERT..SELECT copies the rows of one "
+        "plain table into another without indexes, and empties nothing; with the DELETE it moves "
+        "them, as the kill switch does. SQLite then writes every page of a deleted row again.",
         why="The copy does a part of the work: the kill switch also empties the "
-        "ring, pins each row and keeps the indexes of the archive.",
+        "ring, pins and proves each row, and keeps the indexes of the archive. Evidence is "
+        "packed by a later write.",
     )
 
 
@@ -323,13 +434,25 @@ def cases():
         ring_case(small, 100, True, (0.75, None), 2000),
         ring_ways(small),
         ring_ways(mix),
-        talk_case(2500, 20, 1600, 0.85),
-        talk_case(25_000, 16, 800, 0.4),
+        talk_case(2500, 20, 1600, 0.7, why=TWO_PAGES),
+        talk_case(25_000, 16, 800, 0.4, why=TWO_PAGES),
         talk_case(250_000, 4, 100, 0.2),
         talk_case(25_000, 16, 800, 0.2, per=100),
+        talk_case(25_000, 16, 800, 1.15, rows=strangers, why=TWO_PAGES),
+        talk_ways(25_000, 16, 0.55, 1.0),
+        talk_ways(250_000, 4, 0.35, 0.75),
+        talk_bytes(2500, 20, 0.45, None),
+        talk_bytes(25_000, 8, 0.26, 0.17),
+        talk_bytes(250_000, 2, 0.14, 0.17),
+        talk_bytes(25_000, 8, 1.05, None, rows=strangers),
+        talk_reads(25_000, 16, 2.2, 0.3),
+        talk_reads(25_000, 16, 1.4, 1.4, rows=strangers),
         many_agents(),
         bounds(),
-        kill_switch(),
+        kill_switch("the mix of a recording", lambda: exchanges(10), 1.5),
+        kill_switch("one conversation, 2.5 KB", lambda: talks(10, 2500), 1.2, 0.3),
+        kill_switch("one conversation, 25 KB", lambda: talks(10, 25_000), 1.2, 0.3),
+        kill_switch("what shares nothing, 25 KB", lambda: strangers(10, 25_000), 3),
         archive_ways(small),
         archive_ways(mix),
         queue(small, 1000),

@@ -50,11 +50,13 @@ class Case:
     rounds  how many times all sides run
     note    a sentence for the page
     why     what explains it when a bound is missed
+    shown   how the page shows what a side returns
     """
 
-    def __init__(self, title, sides, bounds, rounds=5, note="", why=""):
+    def __init__(self, title, sides, bounds, rounds=5, note="", why="", shown=None):
         self.title, self.sides, self.bounds = title, sides, bounds
         self.rounds, self.note, self.why = rounds, note, why
+        self.shown = shown or show
 
     def run(self):
         """Returns the bounds with their median ratio, and the medians."""
@@ -374,7 +376,7 @@ def table(case, ratios, medians):
             f"{'' if limit is None else limit} | {verdict(ratio, limit)} |"
         )
     lines += ["", "Medians: " + ", ".join(
-        f"{label} {show(value)}" for label, value in medians.items()
+        f"{label} {case.shown(value)}" for label, value in medians.items()
     ) + ".", ""]
     return lines
 
