@@ -36,6 +36,7 @@ typedef struct Cuts {
 
 static void cutSpanAt(Cuts *p, i64 i, BxErr *pErr) {
   i64 *a;
+  assert(p->n <= p->nAlloc);
   if (i - (p->n > 0 ? p->a[p->n - 1] : 0) < p->nLeast) return;
   a = bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
   if (a != 0) *a = i;
@@ -45,6 +46,7 @@ static void cutSpanAt(Cuts *p, i64 i, BxErr *pErr) {
 ** it is no JSON. */
 static const char *cutSpanArray(
     Cuts *p, const char *z, const char *zAt, const char *zEnd, BxErr *pErr) {
+  assert(*zAt == '[');
   zAt = bxJsonSkipSpace(zAt + 1);
   if (*zAt == ']') return zAt + 1;
   while (pErr->rc == SQLITE_OK) {
@@ -63,6 +65,7 @@ static const char *cutSpanArray(
 /* The same for the members of an object, and the elements of arrays in it. */
 static void cutSpanObject(
     Cuts *p, const char *z, const char *zAt, const char *zEnd, BxErr *pErr) {
+  assert(*zAt == '{');
   do {
     zAt = bxJsonSkipSpace(zAt + 1);
     cutSpanAt(p, zAt - z, pErr);
@@ -85,6 +88,8 @@ static i64 slotOfSpan(
     const SeenPieces *p, const unsigned char aHash[BX_DIGEST]) {
   sqlite3_uint64 h;
   i64 i;
+  assert(p->n < p->nAlloc); /* a free one is found */
+  assert((p->nAlloc & (p->nAlloc - 1)) == 0);
   memcpy(&h, aHash, sizeof(h));
   i = (i64)(h & (sqlite3_uint64)(p->nAlloc - 1));
   for (; p->a[i].n > 0; i = (i + 1) & (p->nAlloc - 1)) {
@@ -100,6 +105,7 @@ static SeenPiece *findSpan(SeenPieces *p, const char *z, i64 n, BxErr *pErr) {
   i64 i;
   if (p->n * 2 >= p->nAlloc && pErr->rc == SQLITE_OK) { /* room for one more */
     SeenPieces larger = *p;
+    assert(n > 0);
     larger.nAlloc = p->nAlloc ? 2 * p->nAlloc : 256;
     larger.a = bxZalloc(sizeof(SeenPiece) * (size_t)larger.nAlloc, pErr);
     if (larger.a == 0) return 0;
@@ -125,6 +131,7 @@ static SeenPiece *findSpan(SeenPieces *p, const char *z, i64 n, BxErr *pErr) {
 static void addReportPiece(ReportRun *p, ReportPart *pPart, int iBlock, i64 iAt,
     i64 n, int bFresh, int bAlone) {
   ReportPiece *a = p->aPiece, *pLast = pPart->nPiece ? &a[p->nPiece - 1] : 0;
+  assert(iAt >= 0 && n >= 0);
   if (pLast != 0 && !bAlone && pLast->iBlock == iBlock &&
       pLast->iAt + pLast->n == iAt && pLast->bFresh == bFresh) {
     pLast->n += n;

@@ -27,6 +27,7 @@ static void htmlCell(sqlite3_str *pOut, const char *z, ReportType eType) {
 static void htmlTable(sqlite3_str *pOut, const ReportTable *pTable) {
   i64 i;
   int iColumn;
+  assert(pTable->nColumn >= 0);
   if (pTable->nColumn == 0) return;
   bxReportPut(pOut, "<section%s id=\"%s\"><h2>%s</h2>\n",
       strcmp(pTable->zId, "pins") == 0 || strcmp(pTable->zId, "receipts") == 0
@@ -171,6 +172,7 @@ static void htmlNumber(sqlite3_str *pOut, i64 i, ReportType eType) {
 static void htmlItems(const ReportRun *p) {
   sqlite3_str *pOut = p->pOut;
   i64 i, nShown = 0;
+  assert(p->nItem >= 0);
   if (p->pKind->zItems == 0) return;
   bxReportPut(pOut, "<section id=\"items\"><h2>%s (%n)</h2>\n",
       p->pKind->zItems, p->nItem);
@@ -217,6 +219,7 @@ static void htmlItems(const ReportRun *p) {
 static void htmlMark(ReportRun *p, const char *zMark, int n) {
   sqlite3_str *pOut = p->pOut;
   int i;
+  assert(n > 0);
   if (strncmp(zMark, "policy", (size_t)n) == 0) {
     bxReportPut(pOut,
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
@@ -250,6 +253,7 @@ static void htmlMark(ReportRun *p, const char *zMark, int n) {
 /* The template up to the next mark, and what stands in place of that. */
 static int htmlPage(ReportRun *p) {
   const char *z = p->zTemplate;
+  assert(p->zTemplate != 0);
   if (*z == 0) return 0;
   while (*z) {
     const char *zLine = z;
@@ -269,6 +273,7 @@ static int htmlPage(ReportRun *p) {
 
 static int htmlBatch(ReportRun *p) {
   int nBefore = sqlite3_str_length(p->pOut);
+  assert(p->iNext <= p->nItem);
   while (p->iNext < p->nItem && p->err.rc == SQLITE_OK &&
          sqlite3_str_length(p->pOut) - nBefore < HTML_BATCH) {
     bxReportJsonItem(p, p->iNext++, 0);
@@ -289,6 +294,7 @@ static int htmlBlock(ReportRun *p) {
   char *zAll, *z;
   int iPart;
   i64 i, iAt;
+  assert(p->iNext <= p->nItem);
   while (p->iNext < p->nItem && p->aItem[p->iNext].iBlock < 0) p->iNext++;
   if (p->iNext >= p->nItem) {
     p->ePhase = HTML_PAGE;

@@ -20,6 +20,7 @@ static int appendField(ReportRun *p, sqlite3_str *pOut, sqlite3_stmt *pRow,
   char *zMasked;
   i64 n;
   int iPart = 0;
+  assert(i >= 0 && i < sqlite3_column_count(pRow));
   if (zName == 0) return 0;
   sqlite3_str_appendf(pOut, "%s[\"%s\",", i > 0 ? "," : "", zName);
   if (strcmp(zName, "row.request_body") == 0) zRole = "request";

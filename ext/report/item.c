@@ -20,6 +20,7 @@ static sqlite3_stmt *askAbout(ReportRun *p, ReportQuestion eAsk) {
       ("SELECT tool, arguments FROM payload_calls(NULL, ?1) "
        "WHERE kind = 'call'"),
       "SELECT payload_prompt(?1)"};
+  assert(eAsk >= 0 && (size_t)eAsk < sizeof(p->apAsk) / sizeof(p->apAsk[0]));
   if (p->err.rc != SQLITE_OK) return 0;
   if (p->apAsk[eAsk] == 0) {
     BxStmts *pHome = bxReportNeed(p, "payload");
@@ -29,6 +30,7 @@ static sqlite3_stmt *askAbout(ReportRun *p, ReportQuestion eAsk) {
 }
 
 static const char *imageType(const char *z, i64 n) {
+  assert(n >= 0);
   static const struct {
     const char *zBegin, *zType;
     size_t n;
@@ -76,6 +78,7 @@ static void readItemBodies(
     ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut, int bFirst) {
   sqlite3_stmt *pStmt = p->aSource[pItem->iSource].pBodies;
   int i, k = 0;
+  assert(pItem->iSource >= 0 && pItem->iSource < p->nSource);
   memset(pOut, 0, sizeof(*pOut));
   bxBind(pStmt, &p->err, "t", pItem->zKey);
   if (p->err.rc == SQLITE_OK && sqlite3_bind_parameter_count(pStmt) > 1) {
@@ -123,6 +126,7 @@ static void readItemBodies(
 
 void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut) {
   int i;
+  assert(pItem->nPart >= 0 && pItem->nPart <= REPORT_PARTS);
   readItemBodies(p, pItem, pOut, 0);
   for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
     const ReportPart *pPart = &pItem->aPart[i];
@@ -149,6 +153,7 @@ static void bindBody(ReportRun *p, sqlite3_stmt *pStmt, int i,
 /* The number of the part with a role, or -1. */
 static int partNamed(const ReportItem *pItem, const char *zRole) {
   int i;
+  assert(pItem->nPart <= REPORT_PARTS);
   for (i = 0; i < pItem->nPart; i++) {
     if (strcmp(pItem->aPart[i].zRole, zRole) == 0) return i;
   }
@@ -216,6 +221,7 @@ static void readUsage(ReportRun *p, ReportItem *pItem,
 /* The value of the first member whose key is on the list, or -1. */
 static int memberOf(const BxTree *p, int iNode, const char *const *azName) {
   int i = -1;
+  assert(iNode >= 0 && iNode < p->n);
   for (; i < 0 && *azName != 0; azName++) {
     i = bxTreeMember(p, iNode, *azName, (int)strlen(*azName));
   }
@@ -223,6 +229,7 @@ static int memberOf(const BxTree *p, int iNode, const char *const *azName) {
 }
 
 static void appendNode(const BxTree *p, int iNode, sqlite3_str *pOut) {
+  assert(iNode < p->n);
   if (iNode < 0) return;
   if (BX_TREE_KIND(p, iNode) == '"') {
     bxTreeText(p, iNode, pOut);
@@ -383,6 +390,7 @@ static void readReportItem(ReportRun *p, ReportItem *pItem) {
   const ReportSource *pSource = &p->aSource[pItem->iSource];
   ReportBodiesOf bodies;
   int i;
+  assert(p->nBlock >= 0);
   readItemBodies(p, pItem, &bodies, 1);
   pItem->iBlock = p->nBlock;
   for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
@@ -419,6 +427,7 @@ static void numberRepeats(ReportRun *p) {
   ReportItem **ap = bxZalloc(sizeof(*ap) * (size_t)(p->nItem + 1), &p->err);
   i64 i;
   int nGroup = 0;
+  assert(p->nItem >= 0);
   if (ap == 0) return;
   for (i = 0; i < p->nItem; i++) ap[i] = &p->aItem[i];
   qsort(ap, (size_t)p->nItem, sizeof(*ap), compareSame);

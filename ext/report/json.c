@@ -21,6 +21,7 @@ static void jsonNumber(sqlite3_str *pOut, const char *zBefore, i64 i) {
 static void jsonTable(const ReportRun *p, const ReportTable *pTable) {
   int i;
   i64 iCell;
+  assert(pTable->nColumn >= 0 && pTable->nCell >= 0);
   bxReportPut(p->pOut, "{\"id\":%j,\"title\":%j", pTable->zId, pTable->zTitle);
   for (i = 0; i < pTable->nColumn; i++) {
     bxReportPut(
@@ -141,6 +142,7 @@ static void jsonParts(ReportRun *p, ReportItem *pItem, int bText) {
   sqlite3_str *pOut = p->pOut;
   int bHas = pItem->bBodies && p->opt.eBodies != REPORT_NONE, i;
   i64 k;
+  assert(pItem->nPart >= 0 && pItem->nPart <= REPORT_PARTS);
   memset(&bodies, 0, sizeof(bodies));
   if (bText && bHas && pItem->nPart > 0) bxReportReadAgain(p, pItem, &bodies);
   bxReportPut(pOut, ",\"parts\":[");
@@ -181,6 +183,7 @@ static void jsonParts(ReportRun *p, ReportItem *pItem, int bText) {
 void bxReportJsonItem(ReportRun *p, i64 iItem, int bText) {
   ReportItem *pItem = &p->aItem[iItem];
   sqlite3_str *pOut = p->pOut;
+  assert(iItem >= 0 && iItem < p->nItem);
   bxReportPut(pOut, "%s{\"n\":%i,\"kind\":\"%s\"", iItem ? ",\n" : "",
       iItem + 1, pItem->zKind);
   jsonKnown(pOut, ",\"id\":", pItem->zId);
@@ -204,6 +207,7 @@ void bxReportJsonItem(ReportRun *p, i64 iItem, int bText) {
 }
 
 int bxReportJsonText(ReportRun *p) {
+  assert(p->iNext <= p->nItem);
   if (p->iNext < 0) return 0;
   if (p->iNext == 0) bxReportJsonHead(p);
   if (p->iNext < p->nItem) bxReportJsonItem(p, p->iNext, 1);

@@ -107,6 +107,7 @@ static void addCase(ReportRun *p, BxStmts *pHome, const char *zPins,
     const char *zHolds, const char *zVerdicts) {
   ReportTable *pTable =
       bxReportNewTable(p, "pins", "Pins and holds", REPORT_PINS);
+  assert(zPins != 0 && zHolds != 0);
   bxReportRows(p, pTable, pHome, zPins);
   if (bxReportDomain(p, "retention") == pHome) {
     bxReportRows(p, pTable, pHome, zHolds);
@@ -188,6 +189,7 @@ static const char zAgentPins[] =
 static void addRings(ReportRun *p, ReportTable *pRings, BxStmts *pFrom,
     const char *zCounters, int bItems) {
   sqlite3_stmt *pStmt = pFrom ? bxVtabNames(pFrom, "payload_ring", &p->err) : 0;
+  assert(p->nSource <= REPORT_SOURCES);
   while (bxReportRow(p, pStmt)) {
     const char *zName = bxColumnText(pStmt, 0, &p->err);
     BxVtab *pRing =

@@ -15,6 +15,8 @@ static void mdMore(sqlite3_str *pOut, i64 n) {
 static void mdTable(sqlite3_str *pOut, const ReportTable *pTable) {
   i64 i, nRow;
   int iColumn;
+  assert(pTable->nCell == 0 ||
+         pTable->nCell % pTable->nColumn == 0); /* rows are whole */
   if (pTable->nCell == 0) return;
   nRow = pTable->nCell / pTable->nColumn;
   bxReportPut(pOut, "\n## %s\n\n", pTable->zTitle);
@@ -39,6 +41,7 @@ static void mdTable(sqlite3_str *pOut, const ReportTable *pTable) {
 /* The newest items, and those that the verdict names. */
 static void mdItems(const ReportRun *p) {
   i64 i, nLeft = 0;
+  assert(p->nItem >= 0);
   if (p->nItem == 0) return;
   bxReportPut(p->pOut,
       "\n## %s (%n)\n\n| No. | Time | What | Model | Status | Size |\n"
@@ -68,6 +71,7 @@ int bxReportMarkdown(ReportRun *p) {
   const char *zName;
   i64 n;
   int i, bAny = 0;
+  assert(p->iNext <= p->nItem);
   if (p->iNext < 0) return 0;
   bxReportPut(pOut, "# %m\n\n| | |\n|---|---|\n", p->zTitle);
   for (n = 0; n < p->nFact; n++) {

@@ -70,6 +70,7 @@ static int isWord(char c) {
 /* One row: name, kind, anchor, before, after, least, holds, ends, keeps. */
 static void readMask(MaskRule *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   const char *zKind = bxColumnText(pStmt, 1, pErr);
+  assert(sqlite3_column_count(pStmt) >= 9);
   p->bMember = zKind != 0 && strcmp(zKind, "member") == 0;
   p->zName = bxColumnCopy(pStmt, 0, pErr);
   p->zAnchor = bxColumnCopy(pStmt, 2, pErr);
@@ -156,6 +157,7 @@ void bxMaskFree(Masks *p) {
 /* Whether n bytes at z have the bytes of a text. */
 static int hasBytes(const char *z, i64 n, const char *zText) {
   size_t nText = strlen(zText);
+  assert(zText[0] != 0);
   while (n >= (i64)nText) {
     const char *zAt = memchr(z, zText[0], (size_t)(n - (i64)nText + 1));
     if (zAt == 0) return 0;
@@ -169,6 +171,7 @@ static int hasBytes(const char *z, i64 n, const char *zText) {
 /* Whether a word can begin at z[i]. What looks like a letter before it may be the
 ** end of an escape of JSON. */
 static int beginsWord(const char *z, i64 i) {
+  assert(i >= 0);
   if (i == 0 || !isWord(z[i - 1])) return 1;
   if (i > 1 && z[i - 2] == '\\' && strchr("nrtbf", z[i - 1]) != 0) return 1;
   return i > 5 && z[i - 6] == '\\' && z[i - 5] == 'u';
@@ -176,6 +179,7 @@ static int beginsWord(const char *z, i64 i) {
 
 /* The end of the characters of a set. */
 static i64 skipSet(const MaskSet *p, const char *z, i64 i, i64 n) {
+  assert(i >= 0 && i <= n);
   while (i < n) {
     int bEscape = z[i] == '\\' && i + 1 < n && z[i + 1] == '/';
     if (z[i] == '\\' && !bEscape) break;
@@ -188,6 +192,7 @@ static i64 skipSet(const MaskSet *p, const char *z, i64 i, i64 n) {
 /* Where what follows the anchor ends; -1 if it is not as the rule says. */
 static i64 findEnd(const MaskWork *p, MaskRule *pRule, i64 i) {
   i64 iEnd;
+  assert(i >= 0 && i <= p->n);
   if (!pRule->bAfter) {
     const char *z = p->z + i;
     while (p->z + p->n - z >= pRule->nEnds) {
@@ -216,6 +221,7 @@ static i64 findEnd(const MaskWork *p, MaskRule *pRule, i64 i) {
 static int matchText(
     const MaskWork *p, MaskRule *pRule, i64 i, i64 *piStart, i64 *piEnd) {
   i64 iStart = i;
+  assert(i >= p->iFrom && i < p->n);
   if (i < pRule->iDone || (pRule->bWord && !beginsWord(p->z, i))) return 0;
   if (pRule->bBefore) {
     i64 iLow = i - p->iFrom > MASK_BEFORE ? i - MASK_BEFORE : p->iFrom;
@@ -243,6 +249,7 @@ typedef struct Quotes {
 static i64 stringEnd(const MaskWork *p, const Quotes *pQuotes, i64 i) {
   i64 j = i, nSlash, n;
   int iDepth;
+  assert(i >= 0 && i <= p->n);
   for (; j < p->n; j++) {
     const char *zQuote = memchr(p->z + j, '"', (size_t)(p->n - j));
     if (zQuote == 0) break;
@@ -261,6 +268,7 @@ static i64 stringEnd(const MaskWork *p, const Quotes *pQuotes, i64 i) {
 /* Whether a quote of this depth is at z[i]. */
 static int isQuote(const MaskWork *p, const Quotes *pQuotes, i64 i) {
   int j;
+  assert(i >= 0 && pQuotes->nSlash >= 0);
   if (i + pQuotes->nSlash >= p->n) return 0;
   for (j = 0; j < pQuotes->nSlash; j++) {
     if (p->z[i + j] != '\\') return 0;
@@ -271,6 +279,7 @@ static int isQuote(const MaskWork *p, const Quotes *pQuotes, i64 i) {
 /* The end of an array that begins at z[i]. */
 static i64 arrayEnd(const MaskWork *p, const Quotes *pQuotes, i64 i) {
   int nOpen = 0;
+  assert(i >= 0 && i <= p->n);
   while (i < p->n) {
     char c = p->z[i];
     if (isQuote(p, pQuotes, i)) {
@@ -330,6 +339,7 @@ static int matchMember(const MaskWork *p, const MaskRule *pRule, i64 i,
 /* Tries the rules of a chain on what is at z[i]: writes what is before a match, and
 ** the name in its place. Returns where to go on, 0 if none masks it. */
 static i64 tryChain(MaskWork *p, int iRule, i64 i, int bCount) {
+  assert(i >= p->iFrom && i < p->n);
   for (; iRule >= 0; iRule = p->p->a[iRule].iNext) {
     MaskRule *pRule = &p->p->a[iRule];
     Quotes quotes = {-1, 0};
@@ -364,6 +374,7 @@ int bxMask(Masks *p, const char *z, i64 n, int bCount, char **pzOut, i64 *pnOut,
     BxErr *pErr) {
   MaskWork work = {p, z, n, 0, 0};
   i64 i;
+  assert(n >= 0);
   *pzOut = 0;
   if (pErr->rc != SQLITE_OK || p->n == 0) return 0;
   for (i = 0; i < p->n; i++) p->a[i].iDone = 0;
@@ -389,6 +400,7 @@ int bxMask(Masks *p, const char *z, i64 n, int bCount, char **pzOut, i64 *pnOut,
 
 const char *bxMaskCount(const Masks *p, int i, i64 *pnCount) {
   i64 iRule, iOther;
+  assert(i >= 0);
   for (iRule = 0; iRule < p->n; iRule++) {
     for (iOther = 0; iOther < iRule; iOther++) {
       if (strcmp(p->a[iOther].zName, p->a[iRule].zName) == 0) break;

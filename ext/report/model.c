@@ -64,6 +64,7 @@ BxStmts *bxReportDomain(ReportRun *p, const char *zDomain) {
 char *bxReportClean(ReportRun *p, const char *z, i64 n) {
   char *zMasked, *zPlain;
   i64 nMasked;
+  assert(n >= 0);
   if (z == 0 || p->err.rc != SQLITE_OK) return 0;
   if (!bxMask(&p->masks, z, n, 1, &zMasked, &nMasked, &p->err)) {
     return bxReportPlain(z, n, &p->err);
@@ -97,6 +98,7 @@ sqlite3_stmt *bxReportQuery(ReportRun *p, BxStmts *pFrom, const char *zSql) {
 
 static ReportType typeNamed(const char *z, int n) {
   int e;
+  assert(n > 0);
   for (e = REPORT_TEXT; e < REPORT_DURATION; e++) {
     const char *zName = bxReportTypeName((ReportType)e);
     if ((int)strlen(zName) == n && strncmp(z, zName, (size_t)n) == 0) break;
@@ -196,6 +198,7 @@ void bxReportItems(
     ReportRun *p, int iSource, BxStmts *pFrom, const char *zSql) {
   sqlite3_stmt *pStmt = bxReportQuery(p, pFrom, zSql);
   i64 nBefore = p->nItem;
+  assert(iSource >= 0 && iSource < p->nSource);
   while (bxReportRow(p, pStmt)) {
     ReportItem *a;
     if (p->nItem - nBefore >= p->opt.nItem) {
@@ -244,6 +247,7 @@ static int compareTimes(const void *pLeft, const void *pRight) {
 
 void bxReportBound(ReportRun *p) {
   i64 i, n = 1, nLeft = p->opt.nByte, nOver;
+  assert(p->nItem <= p->nItemAlloc);
   if (p->err.rc != SQLITE_OK || p->nItem == 0) return;
   if (p->nSource > 1) {
     qsort(p->aItem, (size_t)p->nItem, sizeof(*p->aItem), compareTimes);

@@ -160,6 +160,8 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
 
 int bxReportNext(ReportRun *p) {
   int bMore;
+  assert(p->opt.eFormat == REPORT_HTML || p->opt.eFormat == REPORT_MD ||
+         p->opt.eFormat == REPORT_JSON);
   if (p->err.rc != SQLITE_OK) return 0;
   switch (p->opt.eFormat) {
     case REPORT_JSON: bMore = bxReportJsonText(p); break;

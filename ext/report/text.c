@@ -15,6 +15,7 @@ static const char zUnknown[] = "\xef\xbf\xbd"; /* U+FFFD */
 const char *bxReportTypeName(ReportType eType) {
   static const char *const az[] = {
       "text", "id", "time", "bytes", "count", "money", "duration"};
+  assert(eType >= REPORT_TEXT && eType <= REPORT_DURATION);
   return az[eType];
 }
 
@@ -23,6 +24,7 @@ const char *bxReportTypeName(ReportType eType) {
 static int charBytes(const char *z, i64 n) {
   unsigned char c = (unsigned char)*z;
   int nByte = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+  assert(n > 0);
   if (nByte == 1) return 1;
   return n >= nByte && bxIsUtf8((const unsigned char *)z, nByte) ? nByte : 0;
 }
@@ -42,6 +44,7 @@ char *bxReportPlain(const char *z, i64 n, BxErr *pErr) {
   sqlite3_str *pOut;
   char *zOut;
   i64 i = 0, iFrom = 0;
+  assert(n >= 0);
   if (pErr->rc != SQLITE_OK) return 0;
   pOut = sqlite3_str_new(0);
   while (i < n) {
@@ -64,6 +67,7 @@ char *bxReportPlain(const char *z, i64 n, BxErr *pErr) {
 
 void bxReportFirstLine(char *z, int nMax) {
   int i = 0, n = 0;
+  assert(nMax > 0);
   while (z[i] != 0 && z[i] != '\n' && z[i] != '\r' && n < nMax) {
     i++;
     while ((z[i] & 0xc0) == 0x80) i++;
@@ -75,6 +79,7 @@ void bxReportFirstLine(char *z, int nMax) {
 /* The JSON stands inside an element of HTML, so that < is an escape in it. */
 void bxReportJson(sqlite3_str *pOut, const char *z, i64 n) {
   i64 i = 0, iFrom = 0;
+  assert(n >= 0);
   sqlite3_str_appendchar(pOut, 1, '"');
   while (i < n) {
     int nByte = charBytes(z + i, n - i);
@@ -246,6 +251,7 @@ void bxReportPut(sqlite3_str *pOut, const char *z, ...) {
 ** inflates it with DecompressionStream('deflate-raw'). */
 void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n) {
   char zRoom[1025];
+  assert(n >= 0);
   for (; n > 0; n -= 768, a += 768) {
     bxBase64(a, n < 768 ? n : 768, zRoom);
     sqlite3_str_appendall(pOut, zRoom);

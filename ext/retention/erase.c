@@ -90,6 +90,7 @@ static void finishErase(Erasure *p, sqlite3_stmt *pStmt) {
 static i64 countNeedle(const Needle *p, const void *pIn, size_t n) {
   const char *z = pIn, *zEnd = z + n;
   i64 nFound = 0;
+  assert(p->n == 0 || p->z != 0);
   while (z != 0 && p->n > 0 && (size_t)(zEnd - z) >= p->n &&
          (z = memchr(z, p->z[0], (size_t)(zEnd - z) - p->n + 1)) != 0) {
     nFound += memcmp(z++, p->z, p->n) == 0;
@@ -125,6 +126,7 @@ static char *whichRows(Erasure *p, const BxRecords *pPart, int bWhole) {
   sqlite3_str *pOut;
   const char *z = pPart->zKinds;
   int n;
+  assert(pPart->zKinds != 0);
   if (bWhole || (p->bText && pPart->zTexts)) return bxPrintf(p->pErr, "1");
   pOut = sqlite3_str_new(p->pHome->bx->db);
   while (!p->bText && (z = bxRetentionColumn(z, p->zKind, &n)) != 0) {
@@ -157,6 +159,7 @@ typedef struct Walked {
 /* Looks at each row once. */
 static void walkPart(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
     const char *zWhich, int bHolds, Walked *pOut) {
+  assert(pPart->zTable != 0); /* NULL ends a list */
   enum { KEY, BYTES, HELD, PINNED, TEXTS };
   sqlite3_stmt *pRow = prepareErase(p, pOn,
       "SELECT %s, %s, %s%s%s, %s, %s FROM %s AS t WHERE %s", ROW_KEY(pPart),
@@ -193,6 +196,7 @@ static void addPart(
 }
 
 static void addGone(Erasure *p, const char *zName, i64 nRow, i64 nByte) {
+  assert(nRow >= 0 && nByte >= 0);
   if (nRow == 0) return;
   addPart(p->pErased, zName, nRow, sqlite3_mprintf("\"bytes\":%lld", nByte),
       p->pErr);
@@ -249,6 +253,7 @@ static void loseText(Erasure *p, BxStmts *pOn, const BxRecords *pPart) {
       prepareErase(p, pOn, "UPDATE %s AS t SET %s WHERE %s" IN_ROWS,
           pPart->zTable, pPart->zLoses, ROW_KEY(pPart));
   int i;
+  assert(pPart->zLoses != 0 && p->nForm >= 0);
   for (i = 0; i < p->nForm && p->pErr->rc == SQLITE_OK; i++) {
     bxBind(pStmt, p->pErr, "tt-t", p->aForm[i].z, ERASED_TEXT, p->zRows);
     bxStmtRun(pStmt, p->pErr);
@@ -286,6 +291,7 @@ static i64 findFields(Erasure *p, sqlite3_stmt *pRow, char zNames[200]) {
 static void eraseLog(Erasure *p, BxStmts *pOn, const BxRecords *pPart) {
   sqlite3_stmt *pRow = bxPrepare(pOn, pPart->zLoses, p->pErr);
   i64 nRow = 0, nByte = 0;
+  assert(pPart->bLog && pPart->zKey != 0);
   bxBind(pRow, p->pErr, "t", p->zRows);
   while (bxStep(pRow, p->pErr)) {
     char zNames[200];
@@ -325,6 +331,7 @@ static void erasePart(
   int bHolds =
       !p->bLook && pPart->zHolds != 0 && sqlite3_stricmp(pOn->zDb, "temp") != 0;
   Walked found = {0, 0, 0, 0, 0, 0};
+  assert(pPart->zTable != 0 && pPart->zKinds != 0);
   if (zWhich == 0) return;
   found.pFree = sqlite3_str_new(pOn->bx->db);
   found.pHeld = sqlite3_str_new(pOn->bx->db);
@@ -452,6 +459,7 @@ static void readForms(Erasure *p) {
       " ORDER BY length(CAST(value AS BLOB)) DESC";
   sqlite3_stmt *pRow;
   i64 nAlloc = 0;
+  assert(p->nForm == 0);
   p->bText = strcmp(p->zKind, "text") == 0;
   p->zWhat = p->bText ? formsOf(p)
                       : bxQueryText(p->pHome,
@@ -527,6 +535,7 @@ static void eraseAll(Erasure *p) {
   BxStmts *pTemp = bxSchema(bx, "temp", p->pErr);
   const BxRecords *pPart;
   int i;
+  assert(p->nRow == 0 && p->nByte == 0);
   eraseVtabs(p, p->pHome);
   if (pTemp != 0) eraseVtabs(p, pTemp);
   for (i = bx->nDomain - 1; i >= 0 && p->pErr->rc == SQLITE_OK; i--) {
@@ -559,6 +568,7 @@ static i64 record(Erasure *p) {
   unsigned char aSalt[16], aDigest[BX_DIGEST];
   char zSalt[33], zDigest[65], *z;
   i64 iNumber;
+  assert(p->nRow >= 0 && p->nByte >= 0);
   sqlite3_randomness(sizeof(aSalt), aSalt);
   bxHex(aSalt, sizeof(aSalt), zSalt);
   z = bxPrintf(p->pErr, "%s\n%s\n", zSalt, p->zKind);
@@ -604,6 +614,7 @@ static char *certificate(Erasure *p, i64 iNumber) {
       " 'refusedUntil', nullif(?12, 0), 'then',"
       " 'PRAGMA journal_size_limit = 0; VACUUM; PRAGMA"
       " wal_checkpoint(TRUNCATE)')";
+  assert(iNumber > 0 || p->pErr->rc != SQLITE_OK);
   return bxQueryText(p->pHome, zSql, p->pErr, "iittttiiitti", iNumber, p->iNow,
       p->zKind, p->zKey, p->zActor, p->zReason, p->nRow, p->nByte, p->nUnpinned,
       sqlite3_str_value(p->pErased), sqlite3_str_value(p->pHeld), p->iUntil);
@@ -661,6 +672,7 @@ static i64 searchFile(Erasure *p, sqlite3_file *pFile) {
   i64 nSize = 0, iFrom, nMost, nFound = 0;
   char *a = 0;
   int i;
+  assert(p->nForm > 0);
   if (pFile == 0 || pFile->pMethods == 0 || p->nForm == 0) return 0;
   nMost = PIECE + (i64)p->aForm[0].n - 1; /* the longest one may lie across */
   a = bxZalloc((size_t)nMost, p->pErr);

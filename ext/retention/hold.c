@@ -15,6 +15,7 @@ SQLITE_EXTENSION_INIT3
 static int isFound(
     BxStmts *p, const char *zKind, const char *zKey, BxErr *pErr) {
   int i, n, bFound = 0;
+  assert(zKind != 0 && zKey != 0);
   if (strcmp(zKind, "buffer") == 0) {
     return bxQueryIntOnce(p,
                "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE type = "
@@ -76,6 +77,8 @@ static void makeStep(
   BxStmts *pHome;
   char *zWhy;
   int i;
+  assert(bRelease == 0 || bRelease == 1);
+  assert(iUntil >= 0 || p->err.rc != SQLITE_OK);
   for (i = 0; i < 5; i++) {
     az[i] = bxText(p->aArg[i], azName[i], anMost[i], 0, &p->err);
     if (i == 0 && az[0] != 0 &&

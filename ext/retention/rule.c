@@ -91,6 +91,7 @@ void bxRetentionFree(RetentionRules *pRules) {
 
 /* Sets a text of the rule. */
 static void setText(RetentionRule *pRule, int i, char *zOwned, BxErr *pErr) {
+  assert(i >= 0 && i < RULE_TEXTS);
   sqlite3_free(pRule->az[i]);
   pRule->az[i] = bxCheckMem(zOwned, pErr);
 }
@@ -111,6 +112,7 @@ static const BxDue *findDue(const Bx *bx, const char *zRule) {
 static char *dueOf(BxStmts *p, const BxDue *pDue, i64 iCut, BxErr *pErr) {
   char *zKey = 0, *z = 0;
   i64 iAt = 0;
+  assert(pDue->zAt != 0 && pDue->zKey != 0);
   if (strstr(pDue->zRule, ".file_bytes") == 0) {
     if (iCut > 0) z = bxPrintf(pErr, "%s < %lld", pDue->zAt, iCut);
   } else if (bxFileLimitReach(p, pDue, &iAt, &zKey, pErr)) {
@@ -127,6 +129,7 @@ static void takeDue(RetentionRule *pRule, BxStmts *p, const BxDue *pDue,
       pDue->zFree, pDue->zWhere};
   char *zDue = dueOf(p, pDue, iNow - pRule->nAge, pErr);
   int i;
+  assert(RULE_DUE - RULE_KEY + 1 == (int)(sizeof(azText) / sizeof(azText[0])));
   for (i = RULE_KEY; i <= RULE_DUE; i++) {
     setText(pRule, i, bxExpand(azText[i - RULE_KEY], p->zDb, 0), pErr);
   }
@@ -250,6 +253,7 @@ sqlite3_stmt *bxRetentionRows(const RetentionRules *pRules, BxStmts *p,
   va_list ap;
   char *zSql;
   int i;
+  assert(pRules->n >= 0);
   bxCheckMem(zRest, pErr);
   sqlite3_str_appendall(pSql,
       "WITH rows(i, domain, tbl, rule, age, reason, stuck, k, bytes, at, due,"

@@ -43,6 +43,7 @@ static void chooseBatch(SweepRun *pRun, BxErr *pErr) {
       " WHERE r <= %lld GROUP BY i",
       n, n, n, n + 1);
   int i;
+  assert(pRun->nLeft > 0);
   for (i = 0; i < pRun->rules.n; i++) pRun->rules.a[i].nPicked = 0;
   pRun->bMore = 0;
   while (bxStep(pStmt, pErr)) {
@@ -67,6 +68,8 @@ static Figures measure(BxStmts *p, const RetentionRule *pRule, BxErr *pErr) {
       " IN (%s)",
       pRule->az[RULE_ROWS], pRule->az[RULE_KEYS]);
   sqlite3_stmt *pStmt = zSql ? bxPrepareSql(p->bx->db, zSql, pErr) : 0;
+  assert(pErr->rc != SQLITE_OK ||
+         (pRule->az[RULE_ROWS] != 0 && pRule->az[RULE_KEYS] != 0));
   sqlite3_free(zSql);
   if (bxStep(pStmt, pErr)) {
     figures.nRow = sqlite3_column_int64(pStmt, 0);
@@ -81,6 +84,7 @@ static Figures measure(BxStmts *p, const RetentionRule *pRule, BxErr *pErr) {
 /* Records that a rule was not applied. */
 static void refuseRule(
     BxStmts *p, RetentionRule *pRule, const char *zWhy, BxErr *pErr) {
+  assert(pRule->az[RULE_RULE] != 0);
   pRule->bStuck = 1;
   bxLogRefusal(p, pRule->az[RULE_DOMAIN], pRule->az[RULE_RULE], zWhy, pErr);
 }
@@ -96,6 +100,7 @@ static void removeChosen(BxStmts *p, RetentionRule *pRule, BxErr *pErr) {
   Figures was = measure(p, pRule, pErr), left;
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
+  assert(pRule->nPicked > 0);
   if (pErr->rc != SQLITE_OK || was.nRow == 0) return; /* gone with others */
   zSql = bxPrintf(pErr, "DELETE FROM %s WHERE %s AND %s AND %s IN (%s)",
       az[RULE_FROM], az[RULE_DUE], az[RULE_FREE], az[RULE_KEY], az[RULE_KEYS]);
@@ -126,6 +131,7 @@ static void removeChosen(BxStmts *p, RetentionRule *pRule, BxErr *pErr) {
 /* Removes what is chosen, and chooses again as long as there are more rows. */
 static void sweep(SweepRun *pRun, BxErr *pErr) {
   RetentionRule *p, *pEnd = pRun->rules.a + pRun->rules.n;
+  assert(pRun->nLeft > 0);
   for (p = pRun->rules.a; p < pEnd && pErr->rc == SQLITE_OK; p++) {
     char *zWhy = p->az[RULE_PROBLEM];
     if (zWhy != 0) refuseRule(pRun->p, p, zWhy, pErr);
@@ -149,6 +155,7 @@ static void returnSweep(BxCall *p, SweepRun *pRun) {
   sqlite3_stmt *pLeft = 0;
   char *zByRule, *zLeft = 0;
   int i, bMore;
+  assert(pRun->rules.n >= 0);
   for (i = 0; i < pRun->rules.n; i++) {
     const RetentionRule *pRule = &pRun->rules.a[i];
     const char *zRule = pRule->az[RULE_RULE];

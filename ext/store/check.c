@@ -29,6 +29,7 @@ typedef struct StoreCheck {
 } StoreCheck;
 
 char *bxStoreKeysOfPack(BxStmts *p, i64 iPack, BxErr *pErr) {
+  assert(iPack > 0);
   enum { MOST = 5 };
   sqlite3_stmt *pNamed = bxPrepare(p, bxStoreBodies(p, pErr)->zNamed, pErr);
   sqlite3_stmt *pTexts =
@@ -79,6 +80,7 @@ static void checkPack(StoreCheck *c, i64 iPack) {
   Checked *a = bxArrayAdd(&c->a, &c->n, &c->nAlloc, sizeof(*a), &c->err);
   const Pack *pPack;
   i64 i;
+  assert(c->n >= 0 && c->n <= c->nAlloc);
   if (a == 0) return;
   bxListRead(c->p, iPack, &a->list, &err);
   a->list.iPack = iPack;
@@ -113,6 +115,7 @@ static Checked *findChecked(const StoreCheck *c, i64 iPack) {
 /* Counts the uses of a text's pieces. */
 static void countUses(StoreCheck *c, const TextRow *pRow, BxErr *pErr) {
   i64 i, k;
+  assert(pRow->recipe.n >= 0);
   for (i = 0; i < pRow->recipe.n && pErr->rc == SQLITE_OK; i++) {
     const Range *pRange = &pRow->recipe.a[i];
     Checked *pOne = findChecked(c, pRange->iPack);

@@ -56,6 +56,7 @@ i64 bxChunkerCut(const Chunker *p, const unsigned char *z, i64 n, int *pbEnd) {
   i64 nUsual = n < USUAL ? n : USUAL;
   i64 nMost = n < STORE_PIECE_MAX ? n : STORE_PIECE_MAX;
   uint64_t h = 0;
+  assert(n > 0);
   *pbEnd = 0;
   for (; i < nUsual; i++) {
     h = (h << 1) + p->a[z[i]];
@@ -73,6 +74,7 @@ static const unsigned char aMagic[4] = {0xb1, 0x62, 0x78, 0x01};
 
 void bxTextHashBegin(SHA256_CTX *p, int eType) {
   unsigned char c = (unsigned char)eType;
+  assert(eType == SQLITE_TEXT || eType == SQLITE_BLOB);
   SHA256_Init(p);
   SHA256_Update(p, &c, 1);
 }
@@ -85,6 +87,7 @@ i64 bxChunkKey(const unsigned char aHash[8]) {
 }
 
 i64 bxTextSum(const unsigned char *z, i64 n) {
+  assert(n >= 0);
   return (i64)(bxHashOf((const char *)z, n) >> 32);
 }
 
@@ -118,6 +121,7 @@ int bxRefOf(Ref *pOut, sqlite3_value *pVal) {
 int bxBytesRoom(Bytes *p, i64 n, BxErr *pErr) {
   i64 nNew = p->nAlloc * 2 + 64;
   unsigned char *a;
+  assert(n >= 0 && p->n <= p->nAlloc);
   if (pErr->rc != SQLITE_OK || n <= p->nAlloc) return pErr->rc == SQLITE_OK;
   if (nNew < n) nNew = n;
   a = bxCheckMem(sqlite3_realloc64(p->a, (sqlite3_uint64)nNew), pErr);
@@ -128,6 +132,7 @@ int bxBytesRoom(Bytes *p, i64 n, BxErr *pErr) {
 }
 
 void bxBytesAdd(Bytes *p, const void *z, i64 n, BxErr *pErr) {
+  assert(n >= 0 && p->n >= 0);
   if (n == 0 || !bxBytesRoom(p, p->n + n, pErr)) return;
   memcpy(p->a + p->n, z, (size_t)n);
   p->n += n;
@@ -135,6 +140,7 @@ void bxBytesAdd(Bytes *p, const void *z, i64 n, BxErr *pErr) {
 
 i64 bxStoreSearch(const void *a, i64 n, size_t nOne, i64 iKey) {
   i64 iLow = 0, iHigh = n, iFound;
+  assert(n >= 0 && nOne >= sizeof(i64));
   while (iLow < iHigh) {
     i64 iMid = (iLow + iHigh) / 2;
     memcpy(&iFound, (const char *)a + (size_t)iMid * nOne, sizeof(iFound));
@@ -174,6 +180,7 @@ static uint64_t readVarint(
 
 void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
   const unsigned char *zEnd = z != 0 ? z + n : 0;
+  assert(p->n == 0);
   while (pErr->rc == SQLITE_OK && z != 0 && z < zEnd) {
     uint64_t nByte = readVarint(&z, zEnd), nUse = 0;
     uint16_t uKey = 0;
@@ -251,6 +258,7 @@ void bxManifestDecode(Manifest *p, const unsigned char *z, i64 n, BxErr *pErr) {
 void bxManifestEncode(const Manifest *p, Bytes *pOut, BxErr *pErr) {
   unsigned char c = (unsigned char)p->eType;
   i64 i, iPack = 0;
+  assert(p->eType == SQLITE_TEXT || p->eType == SQLITE_BLOB);
   bxBytesAdd(pOut, &c, 1, pErr);
   for (i = 0; i < p->n; i++) {
     i64 d = p->a[i].iPack - iPack;
@@ -264,6 +272,7 @@ void bxManifestEncode(const Manifest *p, Bytes *pOut, BxErr *pErr) {
 
 void bxManifestAdd(Manifest *p, i64 iPack, i64 iPiece, BxErr *pErr) {
   Range *a = p->n > 0 ? &p->a[p->n - 1] : 0;
+  assert(iPack > 0 && iPiece >= 0);
   if (a != 0 && a->iPack == iPack && a->iFirst + a->nPiece == iPiece) {
     a->nPiece++;
     return;

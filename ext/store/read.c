@@ -135,6 +135,7 @@ void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
 static int unzip(
     ZSTD_DCtx *pUnzip, Pack *p, const unsigned char *z, size_t n, i64 nWant) {
   size_t nNext = 0;
+  assert(nWant >= 0 && nWant <= p->nByte);
   p->nDone = 0;
   while (p->nDone < nWant || p->nDone == p->nByte) {
     size_t nDone;
@@ -161,6 +162,7 @@ static int fillPack(
   sqlite3_stmt *pStmt;
   i64 i, nWant;
   int bWhole = 0;
+  assert(nPiece >= 0 && pPack->iPack > 0);
   bxListRead(p, pPack->iPack, &list, pErr);
   if (pErr->rc == SQLITE_OK && list.n >= pPack->nPieceAlloc) {
     uint32_t *a = bxCheckMem(
@@ -202,6 +204,7 @@ static const char *readPack(
   Pack *pPack;
   i64 iToken;
   int i, bHere = 0;
+  assert(nPiece >= 0);
   if (pReader != 0 && pReader->pUnzip == 0)
     pReader->pUnzip = bxZstdDecompressor(pErr);
   iToken = bxQueryInt(p,
@@ -257,6 +260,7 @@ const Pack *bxPackTry(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr) {
 
 const unsigned char *bxPackChunk(const Pack *p, i64 iPiece, i64 nByte) {
   i64 iAt;
+  assert(iPiece >= 0 && p->nDone <= p->nByte);
   if (iPiece >= p->nPiece) return 0;
   iAt = p->aAt[iPiece];
   if (p->aAt[iPiece + 1] - iAt != nByte || iAt + nByte > p->nDone) return 0;
@@ -306,6 +310,7 @@ static void failText(BxStmts *p, i64 iText, BxErr *pErr) {
 unsigned char *bxTextRowRead(BxStmts *p, const TextRow *pRow, BxErr *pErr) {
   i64 i, n = 0;
   unsigned char *z;
+  assert(pRow->recipe.n >= 0);
   if (pRow->nByte < 0 || pRow->nByte > 0x7fffffff)
     failText(p, pRow->iText, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
@@ -343,6 +348,7 @@ unsigned char *bxTextRowRead(BxStmts *p, const TextRow *pRow, BxErr *pErr) {
 
 /* Whether the store of p has the text of a reference. */
 static int hasText(BxStmts *p, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
+  assert(pRef->iText > 0);
   if (bxTextRowFind(p, pRef->iText, pRow, pErr) &&
       memcmp(pRow->aMark, pRef->aHash, STORE_MARK) == 0) {
     return 1;

@@ -56,6 +56,7 @@ static List *sweepList(Sweep *s, i64 iPack) {
 static void releaseRange(Sweep *s, const Range *pRange) {
   List *pList = sweepList(s, pRange->iPack);
   i64 i, iEnd = pRange->iFirst + pRange->nPiece;
+  assert(pRange->nPiece > 0 && pRange->iFirst >= 0);
   if (pList == 0) return;
   for (i = pRange->iFirst; i < iEnd && s->pErr->rc == SQLITE_OK; i++) {
     if (i >= pList->n || pList->a[i].nUse == 0) {
@@ -171,6 +172,7 @@ static int isEmpty(const List *pList) {
 }
 
 static void cleanPack(Sweep *s, List *pList) {
+  assert(pList->iPack > 0 && pList->n >= 0);
   removeKeys(s, pList, 0, pList->n);
   if (isEmpty(pList)) {
     removePack(s, pList);
@@ -187,6 +189,7 @@ static void sweepPack(Sweep *s, i64 iDropped) {
       "UPDATE OR REPLACE main.store_dropped SET text = ?2 WHERE text = ?1";
   i64 iPack = -iDropped & (SWEEP_THIN - 1), iSlice = -iDropped / SWEEP_THIN - 2;
   List *pList = 0;
+  assert(iDropped < 0); /* a pack, not a text */
   if (bxQueryInt(s->p, zHas, s->pErr, "i", iPack)) pList = sweepList(s, iPack);
   if (pList != 0 && s->nTend > 0 && iSlice >= 0 && isEmpty(pList)) {
     i64 iFrom = iSlice * SWEEP_SLICE, iTo = iFrom + s->nTend * SWEEP_SLICE;
@@ -230,6 +233,7 @@ static i64 sweepAll(BxStmts *p, char *zTexts, i64 nTend, BxErr *pErr) {
   sqlite3_stmt *pTexts;
   i64 i, iText;
   int bTexts = 0;
+  assert(bTend == 0 || bTend == 1);
   if (zTexts == 0) return 0;
   pTexts = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)", zTexts, pErr);
   while (bxStep(pTexts, pErr)) {

@@ -97,6 +97,7 @@ typedef struct Writer {
 
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr) {
   Bytes bytes = {0, 0, 0};
+  assert(pList->iPack > 0);
   bxListEncode(pList, &bytes, pErr);
   bxStmtExec(p,
       "INSERT INTO main.store__uses(pack, list) VALUES(?1, ?2)"
@@ -123,6 +124,7 @@ static void zip(
   ZSTD_inBuffer in = {pIn->a + iFrom, 0, 0};
   ZSTD_outBuffer out = {0, 0, 0};
   ZSTD_CCtx *p = *ppZip;
+  assert(iFrom >= 0 && iFrom <= pIn->n);
   if (p == 0) {
     p = *ppZip = bxZstdCompressor(pErr);
     if (p == 0) return;
@@ -154,6 +156,7 @@ i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
                              " data = CAST(data || ?3 AS BLOB) WHERE pack = ?1";
   Bytes out = {0, 0, 0};
   i64 iToken, nOld = 0;
+  assert(iPack > 0 && iFrom >= 0);
   if (iFrom == 0) {
     nOld = bxQueryInt(p,
         "SELECT length(data) FROM main.store__packs WHERE pack = ?1", pErr, "i",
@@ -195,6 +198,7 @@ static List *addList(Writer *w, i64 iPack) {
 static List *needList(Writer *w, i64 iPack) {
   List *pList;
   i64 i;
+  assert(iPack > 0);
   if (w->pLast != 0 && w->pLast->iPack == iPack) return w->pLast;
   /* the newest lists are wanted most often */
   for (i = w->nList - 1; i >= 0; i--) {
@@ -231,6 +235,7 @@ static void writeOpen(Writer *w, int bWhole) {
   Seen *pMet = w->pMet;
   i64 iFrom = bWhole || !w->bFew ? 0 : pMet->nOpenDone, iToken;
   int i;
+  assert(w->pOpen == 0 || w->pMet->nOpenDone <= w->pMet->open.n);
   if (w->pOpen == 0 ||
       (pMet->nOpenDone == pMet->open.n && !(bWhole && w->bFew))) {
     return;
@@ -293,6 +298,7 @@ static void writePieces(Writer *w) {
 }
 
 static void closeOpen(Writer *w) {
+  assert(w->pOpen != 0);
   writeOpen(w, 1);
   bxListWrite(w->p, w->pOpen, &w->nKept, w->pErr); /* a reader needs it */
   w->pOpen = 0;
@@ -317,6 +323,7 @@ static void newPiece(Writer *w, Known *pKnown, const unsigned char *z) {
   List *pList;
   Piece *pPiece;
   NewPiece *pNew;
+  assert(pKnown->nByte > 0 && pKnown->nByte <= STORE_PIECE_MAX);
   if (w->pOpen == 0) resumeOpen(w);
   if (w->pOpen != 0 &&
       (w->pMet->open.n + n > w->nPackMost || w->pOpen->n >= MAX_PIECES)) {
@@ -358,6 +365,7 @@ static void forgetKnown(Writer *w) {
 static int isPieceAt(
     Writer *w, const List *pList, i64 iPiece, const unsigned char *z, i64 n) {
   const unsigned char *zPiece;
+  assert(iPiece >= 0 && n > 0);
   if (iPiece >= pList->n || pList->a[iPiece].nByte != n) return 0;
   if (pList == w->pOpen) {
     i64 i;
@@ -382,6 +390,8 @@ static int meetPiece(Writer *w, uint64_t uFast, const unsigned char *z, i64 n,
   const Known *pBefore = iBefore && p ? &p[iBefore] : 0;
   List *pList = pBefore ? listOf(w, pBefore) : 0;
   i64 iPiece = pList ? pBefore->iPiece + 1 : 0, iPlace = 0;
+  assert(n > 0 && n <= STORE_PIECE_MAX);
+  assert(pMet->nKnown < pMet->nKnownMost);
   assert(i <= pMet->nKnownMost);
   if (p == 0) return 0;
   pMet->aKnown = p;
@@ -424,6 +434,7 @@ static int nextPiece(Writer *w, const unsigned char *z, i64 n, int iBefore) {
   const Known *p = &pMet->aKnown[i];
   uint64_t uFast;
   i64 nPiece;
+  assert(n > 0 && iBefore <= w->pMet->nKnown);
   if (i != 0 && (p->nByte == n || (p->nByte < n && !p->bEnd)) &&
       memcmp(pMet->arena.a + p->iByte, z, (size_t)p->nByte) == 0 &&
       listOf(w, p) != 0) {
@@ -502,6 +513,7 @@ static void packText(
     Writer *w, const unsigned char *z, i64 n, int eType, Ref *pRef) {
   static const char zText[] =
       "INSERT INTO main.store__texts VALUES(?1, ?2, ?3, ?4, ?5)";
+  assert(n >= 0 && (eType == SQLITE_TEXT || eType == SQLITE_BLOB));
   if (w->pMet->arena.n + n > w->pMet->nArenaMost ||
       w->pMet->nKnown + n / STORE_PIECE_MIN + 1 > w->pMet->nKnownMost) {
     forgetKnown(w);
@@ -634,6 +646,7 @@ static int packRow(Writer *w, sqlite3_value *pKey) {
   BxErr err = {SQLITE_OK, 0};
   i64 nByte = 0, iFirst = w->iNextText;
   int i;
+  assert(w->iNextText > 0 || w->pErr->rc != SQLITE_OK);
   bxBind(pFrom, w->pErr, "v", pKey);
   bxBind(pInto, w->pErr, "v", pKey);
   if (bxStep(pFrom, w->pErr)) {
