@@ -399,16 +399,6 @@ static const BxModule aModule[] = {
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 
-/* Virtual tables. */
-static int registerModules(Bx *bx) {
-  int rc = bxRegisterModule(bx, "payload_ring", &bxRingModule);
-  assert(bx->nRef > 0 && bx->aModule == aModule);
-  if (rc == SQLITE_OK) rc = bxBodyRegister(bx->db);
-  if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
-  if (rc == SQLITE_OK) rc = bxEvRegister(bx);
-  return rc;
-}
-
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 static Bx *newConnection(sqlite3 *db) {
@@ -491,23 +481,18 @@ static int addTo(sqlite3 *db) {
   assert(
       strcmp(aFunctions[COUNT(aFunctions) - 1].zName, "blackbox_version") == 0);
   if (bx == 0) return SQLITE_NOMEM;
+  assert(bx->nRef > 0 && bx->aModule == aModule);
   /* first, with the memory that the following calls may use */
-  rc = registerModules(bx);
+  rc = bxRegisterModule(bx, "payload_ring", &bxRingModule);
+  if (rc == SQLITE_OK) rc = bxBodyRegister(bx->db);
+  if (rc == SQLITE_OK) rc = bxQueueRegister(bx);
+  if (rc == SQLITE_OK) rc = bxEvRegister(bx);
   if (rc == SQLITE_OK) rc = bxRegisterTables(bx, aTables, COUNT(aTables));
   if (rc == SQLITE_OK) {
     rc = bxRegisterFunctions(bx, aFunctions, COUNT(aFunctions));
   }
   bxUnref(bx);
   return rc;
-}
-
-/* SQLite 3.48 and later read the schema before any statement, so that a locked
-** or damaged file can fail here. The message of SQLite says which it is. */
-static char *explain(sqlite3 *db, int rc) {
-  int bTold = sqlite3_errcode(db) == (rc & 0xff);
-  assert(rc != SQLITE_OK && rc != SQLITE_ROW);
-  return sqlite3_mprintf("blackbox is not loaded: %s",
-      bTold ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
 }
 
 static int startModule(
@@ -525,7 +510,13 @@ static int startModule(
   if (rc == SQLITE_ROW) return SQLITE_OK;
   if (rc == SQLITE_OK) rc = addTo(db);
   if (rc == SQLITE_OK) return SQLITE_OK;
-  if (zErr == 0) zErr = explain(db, rc);
+  /* SQLite 3.48 and later read the schema before any statement, so that a locked or
+  ** damaged file can fail here. The message of SQLite says which it is. */
+  if (zErr == 0) {
+    int bTold = sqlite3_errcode(db) == (rc & 0xff);
+    zErr = sqlite3_mprintf("blackbox is not loaded: %s",
+        bTold ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
+  }
   if (pzErr != 0) {
     *pzErr = zErr;
   } else {

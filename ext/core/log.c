@@ -134,7 +134,7 @@ void bxLogErase(BxStmts *p, i64 n, const char *zNames, BxErr *pErr) {
   MerkleHash stored;
   int i, nField;
   assert(n > 0 && zNames != 0);
-  bxLogProve(p, (i64)1 << 40, pErr);
+  bxLogProve(p, BX_LOG_MOST, pErr);
   bxLogOpen(&log, p, pErr);
   if (!bxLogLeafOf(p, n, &leaf, 0, pErr)) return;
   log.tree.xGet(&log.tree, 0, n - 1, &stored, pErr);

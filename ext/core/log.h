@@ -49,6 +49,7 @@ void bxLogNoteHeld(BxStmts *p, i64 nMost, BxErr *pErr);
 
 /* So many numbers in a row may be missing. Rows after more of them get others. */
 #define BX_LOG_GAP 20000
+#define BX_LOG_MOST ((i64)1 << 40) /* most leaves */
 /* Gives leaves to at most nMost rows that have none, and folds old receipts.
 ** p's schema must be locked for writing. Returns how many leaves. */
 i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr);
@@ -91,7 +92,27 @@ typedef struct BxLeaf {
 void bxLogLeafData(i64 n, i64 nKept, const MerkleHash *pFields,
     unsigned char aOut[BX_LOG_LEAF]);
 MerkleHash bxLogLeafHash(i64 n, i64 nKept, const MerkleHash *pFields);
-/* Columns of the log, and what reads a row of it by its n. */
+/* Columns of the log, and what reads a row of it by its n. Those from the third on are
+** the fields of a leaf, in their order. */
+enum {
+  BX_LOG_N,
+  BX_LOG_SALT,
+  BX_LOG_ACTOR,
+  BX_LOG_AGENT,
+  BX_LOG_AT,
+  BX_LOG_BYTES,
+  BX_LOG_DETAIL,
+  BX_LOG_DOMAIN,
+  BX_LOG_EVENT,
+  BX_LOG_KILL_SWITCH,
+  BX_LOG_KIND,
+  BX_LOG_NEWEST,
+  BX_LOG_OLDEST,
+  BX_LOG_REASON,
+  BX_LOG_ROWS,
+  BX_LOG_SUBJECT,
+  BX_LOG_WIDTH
+};
 #define BX_LOG_COLUMNS                                                         \
   "n, coalesce(salt, (SELECT secret FROM main.blackbox__tree)), actor,"        \
   " agent_id, at, bytes, detail, domain, event_id,"                            \

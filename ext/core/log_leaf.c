@@ -30,6 +30,8 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+#define MAX_NAME 255 /* bytes of the name of a field: its length is one byte */
+
 int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut) {
   const void *a = sqlite3_column_blob(pRow, i);
   if (sqlite3_column_type(pRow, i) != SQLITE_BLOB ||
@@ -45,6 +47,7 @@ void bxLogLeafData(i64 n, i64 nKept, const MerkleHash *pFields,
     unsigned char aOut[BX_LOG_LEAF]) {
   static const char zVersion[] = "blackbox log 1\n";
   assert(n > 0 && nKept >= 0);
+  assert(sizeof(zVersion) - 1 == 15 && 31 + BX_DIGEST == BX_LOG_LEAF);
   memcpy(aOut, zVersion, 15);
   bxPutNumber(aOut + 15, (sqlite3_uint64)n);
   bxPutNumber(aOut + 23, (sqlite3_uint64)nKept);
@@ -126,12 +129,12 @@ void bxLogFieldJson(sqlite3_str *pOut, const BxLogField *pField,
 static void addField(BxStmts *p, BxLeaf *pLeaf, const char *zName,
     sqlite3_stmt *pRow, int i, BxErr *pErr) {
   size_t nName = strlen(zName);
-  unsigned char a[1 + 255 + 1 + BX_DIGEST], *pType;
+  unsigned char a[1 + MAX_NAME + 1 + BX_DIGEST], *pType;
   unsigned char aNumber[8], aHead[BX_DIGEST + 1];
   const void *pValue;
   size_t nByte;
   BxLogField *pField;
-  if (pLeaf->nField == BX_LOG_FIELDS || nName > 255) {
+  if (pLeaf->nField == BX_LOG_FIELDS || nName > MAX_NAME) {
     bxFail(pErr, SQLITE_ERROR,
         "LimitError: a row of the log has more fields than a leaf can have");
   }
@@ -201,12 +204,12 @@ static void addPinned(BxStmts *p, BxLeaf *pLeaf, const char *zLogged,
 }
 
 const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr) {
-  const char *zKind = bxColumnText(pRow, 10, pErr);
+  const char *zKind = bxColumnText(pRow, BX_LOG_KIND, pErr);
   const char *zDomain;
   const BxDomain *pDomain;
-  assert(pErr->rc != SQLITE_OK || sqlite3_data_count(pRow) == 16);
+  assert(pErr->rc != SQLITE_OK || sqlite3_data_count(pRow) == BX_LOG_WIDTH);
   if (zKind == 0 || strcmp(zKind, "pin") != 0) return 0;
-  zDomain = bxColumnText(pRow, 7, pErr);
+  zDomain = bxColumnText(pRow, BX_LOG_DOMAIN, pErr);
   pDomain = zDomain != 0 ? bxDomainOf(p->bx, zDomain) : 0;
   return pDomain != 0 && pDomain->zLogged != 0 ? pDomain : 0;
 }
@@ -219,13 +222,13 @@ static void makeLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
   const BxDomain *pDomain;
   unsigned char aNumber[8];
   int i;
-  assert(sqlite3_data_count(pRow) == 16); /* BX_LOG_COLUMNS */
-  pOut->n = sqlite3_column_int64(pRow, 0);
-  pOut->bKept = sqlite3_column_type(pRow, 10) != SQLITE_NULL;
+  assert(sqlite3_data_count(pRow) == BX_LOG_WIDTH);
+  pOut->n = sqlite3_column_int64(pRow, BX_LOG_N);
+  pOut->bKept = sqlite3_column_type(pRow, BX_LOG_KIND) != SQLITE_NULL;
   pOut->nField = 0;
   SHA256_Init(&pOut->sha);
-  pOut->aSalt = sqlite3_column_blob(pRow, 1);
-  pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, 1) : 0;
+  pOut->aSalt = sqlite3_column_blob(pRow, BX_LOG_SALT);
+  pOut->nSalt = pOut->aSalt != 0 ? sqlite3_column_bytes(pRow, BX_LOG_SALT) : 0;
   if (pOut->nSalt == BX_DIGEST) { /* the secret, which is longer than a salt */
     bxPutNumber(aNumber, (sqlite3_uint64)pOut->n);
     bxDigestTwo(pOut->aSalt, BX_DIGEST, aNumber, 8, pOut->salt.a);
@@ -233,14 +236,14 @@ static void makeLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
   }
   pDomain = pPinned != 0 ? p->bx->aDomain : bxLogPins(p, pRow, pErr);
   pOut->ePin = pDomain != 0 ? BX_PIN_ENDED : BX_NO_PIN;
-  for (i = 0; i < 14; i++) {
-    if (i == 12 && pDomain != 0 && pPinned != 0) {
+  for (i = BX_LOG_ACTOR; i < BX_LOG_WIDTH; i++) {
+    if (i == BX_LOG_ROWS && pDomain != 0 && pPinned != 0) {
       addFields(p, pOut, pPinned, pErr);
-    } else if (i == 12 && pDomain != 0) {
-      addPinned(
-          p, pOut, pDomain->zLogged, sqlite3_column_value(pRow, 15), pErr);
+    } else if (i == BX_LOG_ROWS && pDomain != 0) {
+      addPinned(p, pOut, pDomain->zLogged,
+          sqlite3_column_value(pRow, BX_LOG_SUBJECT), pErr);
     }
-    addField(p, pOut, azField[i], pRow, i + 2, pErr);
+    addField(p, pOut, azField[i - BX_LOG_ACTOR], pRow, i, pErr);
   }
   SHA256_Final(pOut->fields.a, &pOut->sha);
 }

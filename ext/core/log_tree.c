@@ -20,8 +20,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define MOST_LEAVES ((i64)1 << 40)
-
 /* Levels are in the bits from 48 on. Below are heights between them, and the leaves that
 ** a fold keeps. (They are less than 0, so that a new leaf is the last row.) */
 i64 bxLogNodeKey(int nHeight, i64 iIndex) {
@@ -97,7 +95,7 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr) {
     if (zOrigin != 0 && zOrigin[0] != 0 && strlen(zOrigin) <= BX_LOG_ORIGIN &&
         strchr(zOrigin, '\n') == 0) {
       sqlite3_snprintf(sizeof(pLog->zOrigin), pLog->zOrigin, "%s", zOrigin);
-      bGood = pLog->now.n >= 0 && pLog->now.n < MOST_LEAVES &&
+      bGood = pLog->now.n >= 0 && pLog->now.n < BX_LOG_MOST &&
               nByte == nHash * BX_DIGEST && (a != 0 || nByte == 0);
     }
     if (bGood) pLog->now.nHash = nHash;
@@ -127,7 +125,7 @@ int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
   }
   if (err.rc == SQLITE_CORRUPT_VTAB && pLog->zOrigin[0] != 0) bxErrClear(&err);
   n = bxQueryInt(p, zLeaves, &err, "");
-  if (n < 0 || n >= MOST_LEAVES) {
+  if (n < 0 || n >= BX_LOG_MOST) {
     bxFail(&err, SQLITE_CORRUPT_VTAB,
         "CorruptedDataError: blackbox__leaves has a leaf %lld, which cannot "
         "be; use a copy of the file",
@@ -184,7 +182,7 @@ void bxLogAddLeaf(
   i64 i = pLog->now.n;
   MerkleHash hash;
   if (pErr->rc != SQLITE_OK) return;
-  assert(pLog->now.n < MOST_LEAVES && (bKept & ~1) == 0);
+  assert(pLog->now.n < BX_LOG_MOST && (bKept & ~1) == 0);
   pLog->nKept += bKept;
   hash = bxLogLeafHash(i + 1, pLog->nKept, pFields);
   bxStmtExec(

@@ -27,7 +27,7 @@ static i64 tokens(i64 n, i64 nMost) {
 
 int bxCost(BxStmts *p, const char *zModel, i64 nModel, i64 iTime,
     const BxTokens *pTokens, double *prCost, BxErr *pErr) {
-  i64 nMost = (i64)1 << 52;
+  i64 nMost = (i64)1 << 52; /* a double has it exactly */
   i64 nWrite = tokens(pTokens->nCacheWrite, nMost);
   i64 nOutput = tokens(pTokens->nOutput, nMost);
   sqlite3_stmt *pStmt;
@@ -35,7 +35,7 @@ int bxCost(BxStmts *p, const char *zModel, i64 nModel, i64 iTime,
   assert(nModel >= 0);
   if (zModel == 0) return 0;
   pStmt = bxStmt(p, zCost, pErr);
-  bxBind(pStmt, pErr, "biiiiiii", zModel, nModel, iTime / 86400000,
+  bxBind(pStmt, pErr, "biiiiiii", zModel, nModel, iTime / BX_MS_PER_DAY,
       tokens(pTokens->nInput, nMost), nWrite,
       tokens(pTokens->nCacheWrite1h, nWrite),
       tokens(pTokens->nCacheRead, nMost), nOutput,
@@ -101,7 +101,7 @@ void bxLoadPrices(BxCall *p) {
   const char *zName = bxText(p->aArg[1], "name", 1000, 0, &p->err);
   const char *zGiven = bxText(bxArg(p, 2), "date", 100, 1, &p->err);
   BxStmts *pHome = bxDomainSchema(p->bx, "core", &p->err);
-  char zDigest[80], *zDate;
+  char zDigest[7 + 2 * BX_DIGEST + 1], *zDate;
   unsigned char aDigest[BX_DIGEST];
   i64 nModel = 0;
   if (p->err.rc != SQLITE_OK) return;

@@ -203,22 +203,26 @@ i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
 ** remembered.
 */
 
+/* SQL: milliseconds. */
+#define HOUR "3600000"
+#define DAY "86400000"
+#define JUMP "604800000" /* seven days: so far the clock may jump */
 #define ISO(ms) "strftime('%Y-%m-%dT%H:%M:%SZ', " ms " / 1000.0, 'unixepoch')"
 /* clang-format off */
 static const char zClockNow[] =
-    "SELECT clock <= seen + 604800000, " ISO("clock") ", " ISO("seen") ","
-    " (clock - seen) / 86400000, clock FROM main.retention__clock,"
+    "SELECT clock <= seen + " JUMP ", " ISO("clock") ", " ISO("seen") ","
+    " (clock - seen) / " DAY ", clock FROM main.retention__clock,"
     " (SELECT " BX_CLOCK " AS clock)";
 /* clang-format on */
 
 static const char zClockTick[] =
     "UPDATE main.retention__clock SET (seen, due, was) = ("
-    "SELECT max(seen, unixepoch() * 1000), 3600000,"
-    " iif(due > 691200000, seen, was)"
-    " WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)"
-    " UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)"
+    "SELECT max(seen, unixepoch() * 1000), " HOUR ","
+    " iif(due > " JUMP " + " DAY ", seen, was)"
+    " WHERE unixepoch() * 1000 - seen - due <= min(due * 23, " JUMP ")"
+    " UNION ALL SELECT seen, unixepoch() * 1000 - seen + " DAY ", was)"
     " WHERE one = 1"
-    " AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due";
+    " AND unixepoch() * 1000 - seen NOT BETWEEN due - " DAY " AND due";
 static const char zClockTrusted[] =
     "INSERT INTO main.blackbox__log(at, domain, kind, subject, oldest, newest)"
     " SELECT seen, 'core', 'clock', 'trusted', was, seen"

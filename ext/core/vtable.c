@@ -101,13 +101,17 @@ int bxTableExists(Bx *bx, const char *zDb, const char *zName) {
 ** statement on it makes SQLite connect the table. */
 static int connectTable(
     Bx *bx, const char *zDb, const char *zName, BxErr *pErr) {
-  static const char zSql[] = "SELECT 1 FROM \"%w\".\"%w\" WHERE 0";
-  int bWorks = bxCanPrepare(bx, bxPrintf(pErr, zSql, zDb, zName), pErr);
-  if (!bWorks && pErr->rc == SQLITE_OK && bxTableExists(bx, zDb, zName)) {
-    char *z = bxPrintf(pErr, zSql, zDb, zName);
-    sqlite3_finalize(bxPrepareSql(bx->db, z, pErr)); /* to say why */
-    sqlite3_free(z);
+  char *zSql = bxPrintf(pErr, "SELECT 1 FROM \"%w\".\"%w\"", zDb, zName);
+  BxErr err = {SQLITE_OK, 0};
+  int bWorks;
+  if (zSql == 0) return 0;
+  sqlite3_finalize(bxPrepareSql(bx->db, zSql, &err));
+  sqlite3_free(zSql);
+  bWorks = err.rc == SQLITE_OK;
+  if (err.rc == SQLITE_ERROR && !bxTableExists(bx, zDb, zName)) {
+    bxErrClear(&err); /* there is none */
   }
+  bxErrMove(pErr, &err);
   return bWorks;
 }
 

@@ -85,7 +85,7 @@ static int takeForHead(BxCall *p, BxStmts *pHome) {
   }
   bxErrMove(&p->err, &lock);
   bxLogNoteHeld(pHome, BX_HELD_MANY, &p->err);
-  bxLogProve(pHome, (i64)1 << 40, &p->err);
+  bxLogProve(pHome, BX_LOG_MOST, &p->err);
   bxStmtExec(pHome, zNote, &p->err, "");
   return p->pCtx != 0;
 }
@@ -237,10 +237,10 @@ static i64 rowOf(BxCall *p, BxLog *pLog, const char *zKind) {
   static const char zRow[] = "SELECT n FROM main.blackbox__log WHERE n = ?1";
   i64 n;
   if (strcmp(zKind, "leaf") == 0) {
-    return bxInt(p->aArg[1], "key", 0, (i64)1 << 40, &p->err) + 1;
+    return bxInt(p->aArg[1], "key", 0, BX_LOG_MOST, &p->err) + 1;
   }
   if (strcmp(zKind, "row") == 0 || strcmp(zKind, "values") == 0) {
-    n = bxInt(p->aArg[1], "key", 1, (i64)1 << 40, &p->err);
+    n = bxInt(p->aArg[1], "key", 1, BX_LOG_MOST, &p->err);
     return bxQueryInt(pLog->p, zRow, &p->err, "i", n);
   }
   if (strcmp(zKind, "pin") == 0 || strcmp(zKind, "evidence") == 0) {

@@ -113,7 +113,7 @@ static void verifyRange(Verify *p) {
         "of the leaves from %lld to this one, %lld were of rows that are "
         "no receipts: they were removed as if they were folded",
         p->folded.i, nMore);
-  } else if (sqlite3_column_int64(pRow, 4) > p->iRepairs) {
+  } else if (sqlite3_column_int64(pRow, BX_LOG_AT) > p->iRepairs) {
     tellProblem(p, p->iFoldEnd, 0,
         "was removed as if it were folded, and is not 30 days old");
   }
@@ -138,14 +138,6 @@ static void startPinned(Verify *p) {
     bxErrMoveBut(p->pErr, &err, "no such table");
     step(p, pAt);
   }
-}
-
-static void endPinned(Verify *p) {
-  int i;
-  for (i = 0; p->aPinned != 0 && i < p->p->bx->nDomain; i++) {
-    sqlite3_finalize(p->aPinned[i].pStmt);
-  }
-  sqlite3_free(p->aPinned);
 }
 
 /* Whether two statements have the same text there. */
@@ -236,8 +228,8 @@ static PinEnd endOfPin(Verify *p) {
                "BY n LIMIT 1";
   sqlite3_stmt *pRow = p->rows.pStmt;
   return (PinEnd)bxQueryInt(p->p, zNext, p->pErr, "vti",
-      sqlite3_column_value(pRow, 15), bxColumnText(pRow, 7, p->pErr),
-      p->rows.i);
+      sqlite3_column_value(pRow, BX_LOG_SUBJECT),
+      bxColumnText(pRow, BX_LOG_DOMAIN, p->pErr), p->rows.i);
 }
 
 /* Whether the row that the cursor of rows pinned is what it was then, but for the late
@@ -246,8 +238,8 @@ static int isButLate(Verify *p, const MerkleHash *pStored) {
   const BxDomain *pDomain = bxLogPins(p->p, p->rows.pStmt, p->pErr);
   sqlite3_stmt *pRow = bxStmt(p->p, pDomain->zLate, p->pErr);
   int bSame = 0, bThere = 0;
-  bxBind(
-      pRow, p->pErr, "iv", p->rows.i, sqlite3_column_value(p->rows.pStmt, 15));
+  bxBind(pRow, p->pErr, "iv", p->rows.i,
+      sqlite3_column_value(p->rows.pStmt, BX_LOG_SUBJECT));
   while (!bSame && bxStep(pRow, p->pErr)) {
     BxLeaf leaf;
     bxLogLeaf(p->p, p->rows.pStmt, pRow, &leaf, p->pErr);
@@ -266,7 +258,8 @@ static sqlite3_stmt *pinnedBy(Verify *p) {
   if (pDomain == 0) return 0;
   pAt = &p->aPinned[pDomain - p->p->bx->aDomain];
   while (pAt->i < p->rows.i) step(p, pAt);
-  return pAt->i == p->rows.i && isSame(p->rows.pStmt, 15, pAt->pStmt, 1)
+  return pAt->i == p->rows.i &&
+                 isSame(p->rows.pStmt, BX_LOG_SUBJECT, pAt->pStmt, 1)
              ? pAt->pStmt
              : 0;
 }
@@ -277,8 +270,8 @@ static sqlite3_stmt *pinnedBy(Verify *p) {
 ** new as the rows before it: a trigger may have set its time back.) */
 static void verifyRepair(Verify *p, i64 iLeaf) {
   sqlite3_stmt *pRow = p->rows.pStmt;
-  const char *zKind = bxColumnText(pRow, 10, p->pErr);
-  i64 iAt = sqlite3_column_int64(pRow, 4);
+  const char *zKind = bxColumnText(pRow, BX_LOG_KIND, p->pErr);
+  i64 iAt = sqlite3_column_int64(pRow, BX_LOG_AT);
   if (iAt > p->iNewest &&
       iAt <= p->iRepairs + REPAIR_DAYS * (i64)BX_MS_PER_DAY) {
     p->iNewest = iAt;
@@ -289,7 +282,8 @@ static void verifyRepair(Verify *p, i64 iLeaf) {
   tellProblem(p, iLeaf, p->rows.i,
       "%s had been damaged when this row was written, and the log went on "
       "after it: %s",
-      bxColumnText(pRow, 15, p->pErr), bxColumnText(pRow, 6, p->pErr));
+      bxColumnText(pRow, BX_LOG_SUBJECT, p->pErr),
+      bxColumnText(pRow, BX_LOG_DETAIL, p->pErr));
 }
 
 /* The row that the cursor is on has this leaf. */
@@ -453,7 +447,7 @@ static void verifyRest(Verify *p) {
       " - (SELECT total(detail ->> '$.leaves') FROM main.blackbox__log"
       "  WHERE kind IS NULL AND subject IS NOT NULL AND json_valid(detail))";
   i64 n = bxQueryInt(p->p, zNodes, p->pErr, ""), k;
-  for (k = p->log.now.n >> 8; k > 0; k >>= 8) n -= k;
+  for (k = p->log.now.n >> BX_LOG_LEVEL; k > 0; k >>= BX_LOG_LEVEL) n -= k;
   if (n != 0) {
     tellProblem(
         p, -1, 0, "blackbox__leaves has more or fewer nodes than the tree");
@@ -630,6 +624,7 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   Verify run;
   sqlite3_stmt *pHold; /* so that all that is read is of one moment */
   char *zDiffers = 0;
+  int i;
   memset(&run, 0, sizeof(run));
   run.p = pHome;
   run.pErr = pErr;
@@ -649,7 +644,10 @@ static char *verify(BxStmts *pHome, const ProofHead *pHead, BxErr *pErr) {
   sqlite3_finalize(run.leaves.pStmt);
   sqlite3_finalize(run.rows.pStmt);
   sqlite3_finalize(run.folded.pStmt);
-  endPinned(&run);
+  for (i = 0; run.aPinned != 0 && i < pHome->bx->nDomain; i++) {
+    sqlite3_finalize(run.aPinned[i].pStmt);
+  }
+  sqlite3_free(run.aPinned);
   sqlite3_finalize(pHold);
   tellError(&run);
   if (run.nProblem > BX_MAX_PROBLEMS) {
