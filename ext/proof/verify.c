@@ -521,7 +521,6 @@ static void verifyPins(Verify *p) {
 
 static void tellHeldRow(void *pArg, i64 n, char *zOwned) {
   Verify *p = (Verify *)pArg;
-  assert(zOwned != 0);
   tellProblem(p, n <= p->log.now.n ? n - 1 : -1, n, "%s", zOwned);
   sqlite3_free(zOwned);
 }

@@ -569,7 +569,7 @@ static void testLoadAgain(void **ppState) {
     sqlite3 *db = openDb(0, 0);
     char *zErr = 0;
     int rc;
-    must(db, "SELECT blackbox_install('main', 'all');"
+    must(db, "SELECT blackbox_install();"
              "INSERT INTO blackbox_settings(name, value) "
              "VALUES('payload.enabled', 1),"
              "  ('payload.queue_mode', 'memory');"
@@ -605,7 +605,7 @@ static int addStops(const Operation *pOp, int iOperation,
   for (i = 0; i < 5; i++) {
     for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
       Case *p = &aCase[n];
-      if (!isPicked(i * 2 + bBegin, iOperation, 14)) continue;
+      if (!isPicked(i * 2 + bBegin, iOperation, 20)) continue;
       p->pOp = pOp;
       p->eKind = aKind[i].eKind;
       p->bSticky = aKind[i].bSticky;
@@ -626,7 +626,7 @@ static int addThreads(const Operation *pOp, int iOperation,
   int bBegin, n = 0;
   for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
     Case *p = &aCase[n];
-    if (!isPicked(bBegin * 8, iOperation, 34)) continue;
+    if (!isPicked(bBegin * 8, iOperation, 40)) continue;
     p->pOp = pOp;
     p->eKind = FAULT_INTERRUPT;
     p->bBegin = bBegin;
@@ -656,7 +656,7 @@ static int addCases(const Operation *pOp, int iOperation,
   for (i = 0; i < 5; i++) {
     for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
       Case *p = &aCase[n];
-      if (!isPicked(i + bBegin * 3, iOperation, 8)) continue;
+      if (!isPicked(i + bBegin * 5, iOperation, 10)) continue;
       p->pOp = pOp;
       p->eKind = aKind[i].eKind;
       p->bSticky = aKind[i].bSticky;
