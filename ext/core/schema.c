@@ -230,6 +230,10 @@ static const char zClockTrusted[] =
 static const char zClockTold[] =
     "UPDATE main.retention__clock SET was = NULL WHERE was";
 
+void bxClockTick(BxStmts *p, BxErr *pErr) {
+  bxStmtExec(p, zClockTick, pErr, "");
+}
+
 i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   i64 iNow = 0;
@@ -238,7 +242,7 @@ i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr) {
     return bxTime(pNow, "now", pErr);
   }
   if (bWrite) {
-    bxStmtExec(p, zClockTick, pErr, "");
+    bxClockTick(p, pErr);
     bxStmtExec(p, zClockTrusted, pErr, "");
     bxStmtExec(p, zClockTold, pErr, "");
   }

@@ -49,6 +49,8 @@ i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr);
 ** has jumped too far ahead. With bWrite, a time of the clock is remembered in
 ** p's schema, at most once an hour. */
 i64 bxRuleTime(BxStmts *p, sqlite3_value *pNow, int bWrite, BxErr *pErr);
+/* Remembers the time of the clock, without a word in the log. */
+void bxClockTick(BxStmts *p, BxErr *pErr);
 /* The clock, or 0 if it has jumped too far ahead, so that nothing is due. */
 i64 bxTrustedTime(BxStmts *p, int bWrite, BxErr *pErr);
 

@@ -264,7 +264,8 @@ static int othersRefuse(Queue *pQueue, BxStmts *p, BxErr *pErr) {
 ** hour. */
 static void tendDue(BxStmts *p, BxErr *pErr) {
   static const char zState[] =
-      "SELECT ?1 NOT BETWEEN seen AND seen + 43200000, bytes <= max_bytes,"
+      "SELECT ?1 NOT BETWEEN seen AND seen + 43200000,"
+      " ?1 > seen + 604800000, bytes <= max_bytes,"
       " NOT EXISTS (SELECT 1 FROM main.retention__in_force) AND"
       " min(?2 + kept_ms, seen + 604800000) >= ?1, (SELECT rowid FROM"
       " main.event_payloads INDEXED BY payload_by_age WHERE purpose = 'archive'"
@@ -275,24 +276,26 @@ static void tendDue(BxStmts *p, BxErr *pErr) {
                               " rid = -1, ms = ?2 WHERE one = 1";
   static const char zNone[] =
       "UPDATE main.payload__state SET wake = ?1 + 3600000 WHERE one = 1";
-  enum { TICKS, FITS, USUAL, ROWID };
+  enum { TICKS, JUMPED, FITS, USUAL, ROWID };
   Queue *pQueue = bxDomainData(p->bx, "payload")->p;
   i64 iNow = bxNow(), iRow = 0;
-  int bTicks = 0, bFits = 0, bUsual = 0, bRow = 0;
+  int bTicks = 0, bJumped = 0, bFits = 0, bUsual = 0, bRow = 0;
   sqlite3_stmt *pState = bxStmt(p, zState, pErr);
   bxBind(pState, pErr, "ii", iNow, pQueue->iPush);
   if (bxStep(pState, pErr)) {
     bTicks = sqlite3_column_int(pState, TICKS);
+    bJumped = sqlite3_column_int(pState, JUMPED);
     bFits = sqlite3_column_int(pState, FITS);
     bUsual = sqlite3_column_int(pState, USUAL);
     bRow = sqlite3_column_type(pState, ROWID) == SQLITE_INTEGER;
     iRow = sqlite3_column_int64(pState, ROWID);
   }
   bxReset(pState, pErr);
-  if (bTicks) {
-    if (bxTrustedTime(p, 1, pErr) == 0) bxStmtExec(p, zNone, pErr, "i", iNow);
-  } else if (bFits && !bRow) {
+  if (bTicks) bxClockTick(p, pErr);
+  if (bJumped || (bFits && !bRow && !bTicks)) {
     bxStmtExec(p, zNone, pErr, "i", iNow);
+  } else if (bTicks) {
+    return;
   } else if (bFits && bUsual && !othersRefuse(pQueue, p, pErr)) {
     bxStmtExec(p, bxPayloadDue[0].zNote, pErr, "t", "age");
     bxStmtExec(p, bxPayloadFileLimit.zRemove, pErr, "i", iRow);

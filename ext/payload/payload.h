@@ -126,6 +126,7 @@ typedef struct Ring {
   int bFiring;                     /* its kill switch is running */
   int bWatching;                   /* its rules are asked */
   char *zBefore;  /* its name before a rename in this transaction, or NULL */
+  int bRolled;    /* the last push has cleared its log */
   BxStmts saving; /* statements on the archive, if the ring is in temp */
   int mWatch;     /* what is on; 0: nothing */
   /* When all that was read: the counts of changes by this connection and by others,

@@ -178,10 +178,12 @@ static void scrub(Ring *p, BxErr *pErr) {
 
 void bxBodyRolled(Ring *p, i64 iSeq, BxErr *pErr) {
   const BodyLog *pLog = &p->pBodies->log;
+  p->bRolled = 0;
   if (pErr->rc != SQLITE_OK || bxBodyEnd(pLog) == 0) return;
   if (iSeq % (p->nWindow + 2) != 0 ||
       bxQueryInt(&p->base.stmts, "PRAGMA main.secure_delete", pErr, "") != 1)
     return;
+  p->bRolled = 1;
   scrub(p, pErr);
   /* the next pushes overwrite some places */
   if (pLog->nPlace > 2 * pLog->nLive + 8) clearPlaces(p, pErr);
