@@ -71,9 +71,8 @@ BEGIN
       NEW.source, NEW.cwd, NEW.originator, NEW.cli_version, NEW.model_provider, NEW.forked_from,
       NEW.first_user_message, NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model, NEW.branch) IS NOT NULL
     THEN RAISE(ABORT, 'ReadOnlyError: give id, created, expires_at, status, title and session_meta; the rest is computed')
-    WHEN CASE WHEN NEW.session_meta IS NULL THEN 0
-      WHEN NOT (json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')) THEN 1
-      ELSE json_type(NEW.session_meta) <> 'object' OR lower(NEW.session_meta ->> 'id') <> lower(NEW.id) END
+    WHEN CASE WHEN json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')
+      THEN json_type(NEW.session_meta) <> 'object' OR lower(NEW.session_meta ->> 'id') <> lower(NEW.id) ELSE NEW.session_meta NOT NULL END
     THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, in which id is that of the column') END;
   INSERT INTO rollout__heads(id, created, expires_at, title, named, status)
   SELECT n.id, at,
@@ -170,8 +169,8 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
   SELECT CASE
-    WHEN instr(NEW.type, char(0)) OR CASE typeof(NEW.payload) WHEN 'null' THEN 0 WHEN 'text'
-      THEN NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')) ELSE 1 END
+    WHEN instr(NEW.type, char(0)) OR typeof(NEW.payload) GLOB '[irb]*'
+      OR NOT (NEW.payload IS NULL OR json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type has no NUL, and the payload must be well-formed JSON, not nested too deeply')
     WHEN expires_at < coalesce(NEW.timestamp + 0, unixepoch() * 1000)
     THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
