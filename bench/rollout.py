@@ -193,6 +193,31 @@ def one_case(items):
             "counters: this costs as much for one item as for ten.")
 
 
+INDEXED = PLAIN + ";CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'trigram')"
+
+
+def indexed_insert(db, row):
+    db.execute("BEGIN")
+    db.execute(INSERT, row)
+    db.execute("INSERT INTO texts(rowid, text) VALUES(?,?)", (row[0], row[3]))
+    db.execute("COMMIT")
+
+
+def search_case(items):
+    return Case(
+        "rollout: append of the items of a recorded session, one by one, with the search",
+        {"rollout_append": writes(OURS + ";SELECT rollout_search_install()", APPEND,
+                                  rows(items, as_line), calls=100),
+         "INSERTs": writes(PLAIN, INSERT, rows(items, as_row), False, calls=100),
+         "INSERTs, and their payloads in FTS5": writes(
+             INDEXED, indexed_insert, rows(items, as_row), False, calls=100)},
+        [("rollout_append", "INSERTs", 3),
+         ("rollout_append", "INSERTs, and their payloads in FTS5", 1)],
+        rounds=9,
+        note="The index has what users, assistants and tools said, in trigrams.",
+        why="FTS5 needs about 50 us for each KB of text that it cuts into trigrams.")
+
+
 def kinds_case(items):
     """Each pass through a session gives the median of every kind of item."""
     def kind_sides(open_, ddl, sql, form):
@@ -262,6 +287,7 @@ def append_cases():
                  why="A turn is a row more, and the index of the list is written in each call."),
         ten_case("the mix of a recorded session", items, 1.3),
         one_case(items),
+        search_case(items),
         kinds_case(items),
         log_ways(items),
     ]

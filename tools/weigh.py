@@ -36,7 +36,7 @@ FIGURES = {
     "open and read once, instructions of plain's: payload, a ring": (26.6, 25),
     "open and read once, instructions of plain's: all, a ring": (70, 70),
     "bytes of memory for the schema: payload": (256_000, 220_000),
-    "bytes of memory for the schema: all, a ring": (673_000, 650_000),
+    "bytes of memory for the schema: all, a ring": (650_000, 650_000),
     "objects: core": (23, None),
     "objects: core and payload": (60, 60),
     "objects: all": (190, 190),
