@@ -320,14 +320,15 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
-  INSERT INTO retention_log(at, domain, minute, rule, rows, bytes, oldest)
-  SELECT unixepoch() * 1000, 'payload', iif(work = 'bulk', 0, NULL),
-         CASE WHEN work > '' THEN work WHEN work = 0 THEN 'manual' WHEN OLD.created_ms < till THEN 'payload.age' ELSE 'payload.bytes' END,
-         1, OLD.size_bytes, OLD.created_ms
-    FROM payload__state;
+  INSERT INTO retention_log(at, domain, rule, minute, rows, bytes, oldest)
+  VALUES (unixepoch() * 1000, 'payload',
+          (SELECT CASE WHEN work > '' THEN work WHEN work = 0 THEN 'manual' WHEN OLD.created_ms < till THEN 'payload.age' ELSE 'payload.bytes' END
+             FROM payload__state),
+          (SELECT 0 FROM payload__state WHERE work = 'bulk'), 1, OLD.size_bytes, OLD.created_ms);
   UPDATE payload__state SET bytes = bytes - iif(OLD.purpose = 'archive', OLD.size_bytes, 0), due = due - 1 WHERE one = 1;
   DELETE FROM payload__packed
-   WHERE text IN (substr(OLD.request_body, 37, 20) + 0, substr(OLD.response_body, 37, 20) + 0) AND "key" = OLD.id;
+   WHERE (OLD.request_body >= x'' OR OLD.response_body >= x'') AND "key" = OLD.id
+     AND text IN (substr(OLD.request_body, 37, 20) + 0, substr(OLD.response_body, 37, 20) + 0);
 END;
 
 -- All that removes rows inside another statement: one DELETE, compiled once. at is the time
