@@ -66,6 +66,7 @@ void bxRefuseInTransaction(BxCall *p) {
 /* The domain with whose name the function's name begins, or NULL. */
 static const BxDomain *findDomain(const BxCall *p) {
   int i;
+  assert(p->pDef != 0);
   for (i = 0; i < p->bx->nDomain; i++) {
     const char *zDomain = p->bx->aDomain[i].zName;
     if (strncmp(p->pDef->zName, zDomain, strlen(zDomain)) == 0) {
@@ -87,6 +88,7 @@ static void runBare(BxCall *p) {
 static void runWhole(BxCall *p) {
   const BxDomain *pDomain = findDomain(p);
   const char *zFailed = pDomain && pDomain->zFailed ? pDomain->zFailed : "";
+  assert(p->pDef->flags & BX_WRITE);
   bxSavepoint(p->bx, p->pDef->zName, &p->err);
   if (p->err.rc == SQLITE_OK) {
     runBare(p);
@@ -187,6 +189,7 @@ static int readArguments(
   sqlite3_stmt *pStmt;
   sqlite3_value *p;
   int n = 0;
+  assert(nMax > 0);
   if (pJson == 0 || sqlite3_value_type(pJson) == SQLITE_NULL) return 0;
   pStmt = bxPrepareSql(bx->db, zArguments, pErr);
   bxBind(pStmt, pErr, "v", pJson);

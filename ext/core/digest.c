@@ -110,6 +110,7 @@ const char bxBase64Digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 void bxBase64(const unsigned char *a, i64 n, char *zOut) {
+  assert(n >= 0);
   for (; n > 0; n -= 3, a += 3) {
     unsigned x = (unsigned)a[0] << 16;
     if (n > 1) x |= (unsigned)a[1] << 8;

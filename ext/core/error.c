@@ -44,6 +44,7 @@ char *bxStrFinish(sqlite3_str *pOut, BxErr *pErr) {
 
 void *bxZalloc(size_t nByte, BxErr *pErr) {
   void *p = pErr->rc == SQLITE_OK ? sqlite3_malloc64(nByte) : 0;
+  assert(nByte > 0);
   if (p != 0) memset(p, 0, nByte);
   return bxCheckMem(p, pErr);
 }
@@ -69,6 +70,7 @@ void *bxArrayAdd(
 }
 
 void bxFailDb(BxErr *pErr, sqlite3 *db, int rc) {
+  assert(db != 0);
   if (rc == SQLITE_OK || rc == SQLITE_ROW || rc == SQLITE_DONE) return;
   if ((rc & 0xff) == SQLITE_NOMEM) {
     bxFail(pErr, rc, "out of memory");
@@ -95,6 +97,7 @@ void bxErrMove(BxErr *pErr, BxErr *pFrom) {
 
 int bxErrIs(const BxErr *pErr, const char *zName) {
   size_t n = strlen(zName);
+  assert(strchr(zName, ':') == 0); /* a name alone */
   return pErr->rc != SQLITE_OK && pErr->zMsg != 0 &&
          strncmp(pErr->zMsg, zName, n) == 0 &&
          strncmp(pErr->zMsg + n, ": ", 2) == 0;
@@ -134,6 +137,7 @@ void bxErrRename(BxErr *pErr, const char *zFrom, const char *zTo) {
 }
 
 void bxErrPrefix(BxErr *pErr, const char *zPrefix) {
+  assert(zPrefix[0] == 0 || strstr(zPrefix, "Error: ") != 0);
   if (pErr->rc == SQLITE_OK || pErr->zMsg == 0 || hasName(pErr)) return;
   bxErrReword(pErr, sqlite3_mprintf("%s%s", zPrefix, pErr->zMsg));
 }

@@ -180,6 +180,7 @@ int bxIsStrictJson(const char *z, i64 n) {
 static char *putEscape(char *zOut, unsigned char c) {
   static const char zShort[] = "\b\f\n\r\t\"\\", zLetter[] = "bfnrt\"\\";
   const char *z = c != 0 ? strchr(zShort, c) : 0;
+  assert(aEscape['u'] == BX_JSON_ROOM);
   assert(!aPlain[c]);
   *zOut++ = '\\';
   if (z != 0) {
@@ -211,6 +212,7 @@ char *bxJsonWrite(char *zOut, const char *z, int n) {
 
 void bxJsonAppend(sqlite3_str *pOut, const char *z, int n) {
   const char *zEnd = z != 0 ? z + n : 0;
+  assert(n >= 0);
   sqlite3_str_appendchar(pOut, 1, '"');
   while (z < zEnd) {
     char aOut[BX_JSON_ROOM];
@@ -227,6 +229,7 @@ void bxJsonAppend(sqlite3_str *pOut, const char *z, int n) {
 int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
   sqlite3_stmt *pStmt;
   int bJson;
+  assert(n >= 0 || z == 0);
   if (pErr->rc != SQLITE_OK || z == 0) return 0;
   if (bxIsStrictJson(z, n)) return 1;
   if (memchr(z, 0, (size_t)n) != 0) return 0;
@@ -359,6 +362,7 @@ static const char *skipCharacter(const char *z) {
 static const char *cutText(Cut *p, const char *z) {
   const char *zEnd = bxJsonSkipString(z, p->zEnd), *zLast = z + 1;
   int n;
+  assert(*z == '"'); /* its first character is looked at before */
   if (zEnd == 0) return 0;
   for (n = 0; n < BX_CUT_CHARS && *zLast != '"'; n++) {
     zLast = skipCharacter(zLast);

@@ -104,6 +104,7 @@ static int nodeIs(const BxTree *p, int iNode, const char *zText, BxErr *pErr) {
   i64 n = p->a[iNode].nByte;
   char *zOwned;
   int bSame;
+  assert(iNode >= 0 && iNode < p->n);
   if (*z != '"') return bxNameEquals(z, n, zText);
   if (memchr(z, '\\', (size_t)n) == 0) return bxNameEquals(z + 1, n - 2, zText);
   zOwned = bxTreeString(p, iNode, pErr);
@@ -139,6 +140,7 @@ static void addCondition(BxPlaces *p, const BxTree *pTree, int i, BxErr *pErr) {
   char cKind = pTree != 0 ? BX_TREE_KIND(pTree, i + 1) : 'n';
   BxCondition *a = bxArrayAdd(
       &p->aCondition, &p->nCondition, &p->nConditionAlloc, sizeof(*a), pErr);
+  assert(p->nCondition <= p->nConditionAlloc);
   if (a == 0) return;
   a->zPath = pTree != 0 ? bxTreeString(pTree, i, pErr) : bxPrintf(pErr, "$");
   if (cKind == '"') a->zText = bxTreeString(pTree, i + 1, pErr);
@@ -267,6 +269,7 @@ static void readTokens(
     i64 *pn, const char *zPath, const BxTree *p, int iHere, BxErr *pErr) {
   int i = bxPathFind(p, 0, iHere, zPath);
   char cKind = i < 0 ? 'n' : BX_TREE_KIND(p, i);
+  assert(iHere >= 0 && iHere < p->n);
   if (cKind == '"') {
     char *z = bxTreeString(p, i, pErr);
     *pn = z ? strtoll(z, 0, 10) : 0;

@@ -59,6 +59,7 @@ static void closeNode(TreeReader *p, int iNode, const char *zEnd) {
 /* A node for a scalar or, with bFlat, for any value without what is in it. */
 static const char *readFlat(TreeReader *p, const char *z, int bFlat) {
   int iNode = addNode(p, z);
+  assert(bFlat == 0 || bFlat == 1);
   if (iNode < 0) return 0;
   z = bFlat ? bxJsonSkipValue(z, p->zEnd) : bxJsonSkipScalar(z, p->zEnd);
   if (z != 0) closeNode(p, iNode, z);
@@ -125,6 +126,7 @@ static const char *treeKey(TreeReader *p, const char *z) {
 }
 
 static int openNode(TreeReader *p, int iNode, int iWay) {
+  assert(p->nDepth >= 0 && p->nDepth <= TREE_DEPTH);
   if (iNode < 0 || p->nDepth == TREE_DEPTH) return 0;
   p->aOpen[p->nDepth] = iNode;
   p->aWay[p->nDepth++] = iWay;
@@ -204,6 +206,7 @@ const char *bxTreeRead(BxTree *p, const char *z, i64 n, const BxTrie *pTrie,
     int iRoot, BxErr *pErr) {
   TreeReader reader;
   const char *zEnd = z + n;
+  assert(n >= 0);
   if (pErr->rc != SQLITE_OK) return 0;
   z = skipSpace(z);
   beginTree(&reader, p, z, zEnd, pTrie, pErr);
@@ -225,6 +228,7 @@ const char *bxTreeResume(BxTree *p, const char *z, const BxTreeRest *pRest,
     const BxTrie *pTrie, int iRoot, BxErr *pErr) {
   TreeReader reader;
   int i;
+  assert(pRest->iKey > 0 && pRest->iAt >= 0 && pRest->nOld >= 0);
   if (pErr->rc != SQLITE_OK) return 0;
   beginTree(&reader, p, z, z + pRest->nByte, pTrie, pErr);
   if (!reopen(&reader, z, pRest->iKey, iRoot)) return 0;
@@ -296,6 +300,7 @@ static char *putUtf8(char *z, int c) {
 
 char *bxTreeDecode(char *zOut, const char *z, int n) {
   const char *zEnd = z + n;
+  assert(n >= 0);
   while (z < zEnd) {
     const char *zEscape = memchr(z, '\\', (size_t)(zEnd - z));
     size_t nPlain = (size_t)((zEscape != 0 ? zEscape : zEnd) - z);
@@ -416,6 +421,7 @@ static TreeMember *sortMembers(const BxTree *p, int iNode, sqlite3_str *pKeys,
   int i, n = 0, iEnd = p->a[iNode].iNext;
   TreeMember *a;
   const char *zKeys;
+  assert(BX_TREE_KIND(p, iNode) == '{');
   for (i = iNode + 1; i < iEnd; i = p->a[i + 1].iNext) n++;
   *pnMember = n;
   a = bxZalloc(sizeof(*a) * (size_t)(n + 1), pErr);
@@ -481,6 +487,7 @@ static sqlite3_uint64 hashString(const BxTree *p, int iNode, BxErr *pErr) {
   int n = p->a[iNode].nByte - 2;
   char zRoom[200], *zOut = zRoom;
   sqlite3_uint64 h;
+  assert(BX_TREE_KIND(p, iNode) == '"');
   if (memchr(z, '\\', (size_t)n) == 0) return bxHashOf(z, n);
   if (n > (int)sizeof(zRoom)) zOut = bxZalloc((size_t)n, pErr);
   if (zOut == 0) return 0;
@@ -539,6 +546,7 @@ static void fillSlots(BxTrie *p, BxErr *pErr) {
 int bxTrieFindKey(const BxTrie *p, const char *zKey, int n) {
   i64 h;
   int iName;
+  assert(p->nSlot == 0 || p->nName < p->nSlot);
   if (p->nSlot == 0) return 0;
   for (h = nameHash(zKey, n); (iName = p->aSlot[h & (p->nSlot - 1)]) != 0;
        h++) {
@@ -580,6 +588,7 @@ static int newWay(BxTrie *p, int iName, int iNext, BxErr *pErr) {
 }
 
 int bxTrieRoot(BxTrie *p, BxErr *pErr) {
+  assert(p->n <= p->nAlloc);
   if (p->n == 0) newWay(p, 0, 0, pErr);
   return newWay(p, 0, 0, pErr);
 }

@@ -43,6 +43,7 @@ static void keepWay(Fold *p, i64 iLeaf) {
       "INSERT OR IGNORE INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
   BxLog *pLog = p->pLog;
   int i;
+  assert(iLeaf >= 0 && iLeaf < p->pLog->now.n);
   for (i = 0; i <= BX_LOG_LEVEL; i++) {
     int nHeight = i < BX_LOG_LEVEL ? i : 0;
     i64 iIndex = i < BX_LOG_LEVEL ? iLeaf >> i ^ 1 : iLeaf;

@@ -96,6 +96,7 @@ static void appendShown(
     sqlite3_str *pOut, int eType, const unsigned char *a, size_t n) {
   sqlite3_uint64 u = 0;
   size_t i;
+  assert(eType != SQLITE_NULL);
   if (eType == SQLITE_INTEGER) {
     for (i = 0; i < n; i++) u = u << 8 | a[i];
     sqlite3_str_appendf(pOut, ",\"value\":%lld", (i64)u);

@@ -109,6 +109,7 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr) {
 }
 
 int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
+  assert(pnTold != 0);
   static const char zEnds[] = /* (a leaf that is folded may be gone) */
       "SELECT coalesce(max(leaf), -1) = ?1 - 1 OR max(leaf) IS NULL AND EXISTS"
       " (SELECT 1 FROM main.blackbox__folded WHERE ?1 - 1 BETWEEN first AND"
@@ -201,6 +202,7 @@ void bxLogSave(BxLog *pLog, BxErr *pErr) {
   static const char zSave[] =
       "UPDATE main.blackbox__tree SET size = ?1, frontier = ?2, fold = ?3"
       " WHERE one = 1";
+  assert(pErr->rc != SQLITE_OK || pLog->now.nHash <= 63);
   bxStmtExec(pLog->p, zSave, pErr, "ixi", pLog->now.n, pLog->now.a,
       (i64)pLog->now.nHash * BX_DIGEST, pLog->iFold);
 }

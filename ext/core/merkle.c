@@ -76,6 +76,7 @@ static void addSubtrees(
 }
 
 void bxMerkleFrontier(Merkle *p, i64 n, Frontier *pOut, BxErr *pErr) {
+  assert(n >= 0);
   pOut->n = n;
   pOut->nHash = 0;
   addSubtrees(p, 0, n, pOut, pErr);

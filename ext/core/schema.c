@@ -188,6 +188,7 @@ double bxSettingReal(BxStmts *p, const char *zName, BxErr *pErr) {
 
 /* (No setting is so large that a double would not have it exactly.) */
 i64 bxSettingInt(BxStmts *p, const char *zName, BxErr *pErr) {
+  assert(zName[0] != 0);
   return (i64)bxSettingReal(p, zName, pErr);
 }
 

@@ -326,6 +326,7 @@ static int bindInPlace(sqlite3_stmt *pStmt, int i, sqlite3_value *pVal) {
 static void bindAll(
     sqlite3_stmt *pStmt, BxErr *pErr, const char *zTypes, va_list ap) {
   int i;
+  assert(zTypes != 0);
   if (pErr->rc != SQLITE_OK) return;
   assert(pStmt != 0);
   assert((int)strlen(zTypes) <= sqlite3_bind_parameter_count(pStmt));
@@ -419,6 +420,7 @@ static i64 firstValue(BxStmts *p, const char *zTemplate, int eHow, char **pz,
   sqlite3_stmt *pStmt = eHow & BX_QUERY_ONCE ? bxPrepare(p, zTemplate, pErr)
                                              : bxStmt(p, zTemplate, pErr);
   i64 n = 0;
+  assert((eHow & ~(BX_QUERY_ONCE | BX_QUERY_INNER)) == 0);
   bindAll(pStmt, pErr, zTypes, ap);
   if (eHow & BX_QUERY_INNER && pErr->rc == SQLITE_OK) p->bx->bInner = 1;
   if (bxStep(pStmt, pErr)) {
@@ -491,6 +493,7 @@ Bx *bxRef(Bx *bx) {
 
 void bxForgetDomainSchemas(Bx *bx) {
   int i;
+  assert(bx->nDomain > 0);
   for (i = 0; i < bx->nDomain; i++) {
     sqlite3_free(bx->aSlot[i].zHome);
     bx->aSlot[i].zHome = 0;
@@ -500,6 +503,7 @@ void bxForgetDomainSchemas(Bx *bx) {
 i64 bxCallBegin(Bx *bx) {
   i64 iOuter = bx->iCall;
   int nTotal = sqlite3_total_changes(bx->db);
+  assert(bx->iCall >= 0 && bx->iCall <= bx->nCall);
   if (iOuter == 0) {
     if (nTotal != bx->nTotal && nTotal != bx->nTotal + bx->nOwed)
       bx->nForeign++;

@@ -78,6 +78,7 @@ static int tableDisconnect(sqlite3_vtab *pVtab) {
 /* Which argument a condition gives; less than 0: none. */
 static int argOf(const BxTable *pDef, sqlite3_index_info *pInfo, int i) {
   int iColumn = pInfo->aConstraint[i].iColumn;
+  assert(i >= 0 && i < pInfo->nConstraint);
   if (pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ) return -1;
   if (pDef->nRequired != BX_KEYED) return iColumn - pDef->nColumn;
   return iColumn == 0 && pInfo->aConstraint[i].usable &&
@@ -219,6 +220,7 @@ static int tableUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,
   const TableAux *p = &((TableVtab *)pVtab)->def;
   BxErr err = {SQLITE_OK, 0};
   BxWrite write;
+  assert(p->pDef->xWrite != 0 && argc > 0);
   bxWriteBegin(&write, p->bx);
   p->pDef->xWrite(p->bx, argc, argv, &err);
   if (argc > 1) *piRowid = 0;

@@ -52,6 +52,7 @@ static int runKept(BxStmts *p, const char *zSql) {
 /* The same, repeated while it is stopped. */
 static int insist(BxStmts *p, const char *zSql) {
   int i, rc = SQLITE_INTERRUPT;
+  assert(p->zTable == 0);
   for (i = 0; i < TRIES && rc == SQLITE_INTERRUPT; i++) rc = runKept(p, zSql);
   return rc;
 }
@@ -72,6 +73,7 @@ static void rollBack(BxStmts *p) {
 ** possible, it also rolls back the transaction around it. */
 static void undo(BxStmts *p) {
   int rc;
+  assert(p->bx->bAlone == 0 || p->bx->bAlone == 1);
   if (sqlite3_get_autocommit(p->bx->db)) return;
   if (p->bx->bAlone) {
     rollBack(p);
@@ -305,6 +307,7 @@ int bxWriteEnd(BxWrite *p, BxErr *pErr, sqlite3_vtab *pVtab) {
 /* After a plain SQLITE_CORRUPT inside BEGIN, SQLite refuses to commit. */
 int bxErrMayIgnore(const BxStmts *p, const BxErr *pErr) {
   sqlite3 *db = p->bx->db;
+  assert(p != 0 && p->zDb != 0);
   if (pErr->zMsg == 0 || isUndone(pErr->rc)) return 0;
   if (pErr->rc == SQLITE_CORRUPT && !sqlite3_get_autocommit(db)) return 0;
   return sqlite3_txn_state(db, p->zDb) == SQLITE_TXN_WRITE;

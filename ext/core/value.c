@@ -74,6 +74,7 @@ i64 bxBytes(sqlite3_value *pVal) {
 ** time, because most texts are long and ASCII. */
 static int skipAscii(const unsigned char *z, int i, int n) {
   sqlite3_uint64 x;
+  assert(i >= 0 && i <= n);
 #ifdef __SSE2__
   for (; n - i >= 64; i += 64) {
     const __m128i *a = (const __m128i *)(const void *)(z + i);
@@ -120,6 +121,7 @@ int bxIsUtf8(const unsigned char *z, int n) {
 static char *showBytes(const char *z, int n) {
   sqlite3_str *pOut = sqlite3_str_new(0);
   int i;
+  assert(n >= 0);
   sqlite3_str_appendall(pOut, "CAST(x'");
   for (i = 0; i < n && i < 30; i++) {
     sqlite3_str_appendf(pOut, "%02x", (unsigned char)z[i]);
@@ -168,6 +170,7 @@ const char *bxText(
     sqlite3_value *pVal, const char *zWhat, int nMax, int bNull, BxErr *pErr) {
   const unsigned char *z;
   int n, eType;
+  assert(zWhat[0] != 0);
   assert(nMax > 0);
   if (pErr->rc != SQLITE_OK) return 0;
   eType = pVal ? sqlite3_value_type(pVal) : SQLITE_NULL;
@@ -197,6 +200,7 @@ const char *bxText(
 /* The integer of a value; *pbOk is 0 if it is not one. */
 static i64 wholeNumber(sqlite3_value *pVal, int *pbOk) {
   double r;
+  assert(pVal != 0);
   *pbOk = 1;
   if (sqlite3_value_type(pVal) == SQLITE_INTEGER) {
     return sqlite3_value_int64(pVal);

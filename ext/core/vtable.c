@@ -37,6 +37,7 @@ BxVtab *bxVtabNew(size_t nByte, Bx *bx, const char *zModule, const char *zDb,
 }
 
 static void freeVtab(BxVtab *p) {
+  assert(p->stmts.bx != 0);
   if (p->xFree != 0) p->xFree(p);
   bxStmtsFree(&p->stmts);
   sqlite3_free(p->base.zErrMsg); /* SQLite does not read an error of xDestroy */
@@ -180,6 +181,7 @@ int bxIsColumn(const char *zName, const char *zColumns) {
 static int copyPart(const char *z, size_t n, char *zOut, int nOut) {
   size_t i, nWritten = 0;
   char cQuote = 0;
+  assert(nOut > 0);
   while (n > 0 && (*z == ' ' || *z == '\t' || *z == '\n' || *z == '\r')) {
     z++;
     n--;

@@ -233,7 +233,7 @@ static i64 sweepAll(BxStmts *p, char *zTexts, i64 nTend, BxErr *pErr) {
   sqlite3_stmt *pTexts;
   i64 i, iText;
   int bTexts = 0;
-  assert(bTend == 0 || bTend == 1);
+  assert(nTend >= 0);
   if (zTexts == 0) return 0;
   pTexts = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)", zTexts, pErr);
   while (bxStep(pTexts, pErr)) {

@@ -103,3 +103,10 @@ def test_no_two_files_give_one_name_to_two_things(tmp_path):
         ["cc", "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-fsyntax-only",
          f"-I{ROOT / 'ext'}", "blackbox.c"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert (told.returncode, told.stderr) == (0, "")
+
+
+def test_asserts_say_what_must_hold():
+    """At least 15 for 1,000 lines."""
+    texts = [path.read_text() for path in ROOT.glob("ext/**/*.[ch]")]
+    lines = sum(text.count("\n") for text in texts)
+    assert sum(len(re.findall(r"\bassert\(", text)) for text in texts) * 1000 >= 15 * lines
