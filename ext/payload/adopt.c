@@ -282,6 +282,7 @@ typedef struct Gap {
 static void readWanted(BxStmts *p, Gap *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, pOut->pMade->zCondition, pErr);
   char *zCondition = 0;
+  assert(pOut->zWhat == 0 && pOut->zText == 0);
   bxBind(pStmt, pErr, sqlite3_bind_parameter_count(pStmt) > 1 ? "ti" : "t",
       p->zDb, (i64)(strstr(pOut->pMade->zText, "BEFORE UPDATE") != 0));
   if (bxStep(pStmt, pErr)) {

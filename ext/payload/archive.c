@@ -26,6 +26,7 @@ static void removeEach(
       bxPrintf(pErr, "SELECT json_group_array(rowid) FROM (%s)", zRows);
   sqlite3_stmt *pStmt = zSql ? bxPrepare(p, zSql, pErr) : 0;
   char *zAll = 0;
+  assert(pErr->rc != SQLITE_OK || !pOut->bWhole);
   bxBind(pStmt, pErr, &"ii"[2 - sqlite3_bind_parameter_count(pStmt)], i1, i2);
   if (bxStep(pStmt, pErr)) zAll = bxColumnCopy(pStmt, 0, pErr);
   sqlite3_finalize(pStmt);
@@ -68,6 +69,7 @@ static void removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
       pErr, "DELETE FROM main.event_payloads WHERE rowid IN (%s)", zRows);
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
+  assert(zRule != 0 && zActor != 0);
   bxStmtExec(p, zBegin, pErr, "");
   pStmt = zSql ? bxPrepare(p, zSql, pErr) : 0;
   bxBind(pStmt, pErr, &"ii"[2 - sqlite3_bind_parameter_count(pStmt)], i1, i2);
@@ -144,6 +146,7 @@ static void trimArchive(
       " PRECEDING) AS freed" REMOVABLE_ROWS " AND created_ms > -9e15 ORDER BY"
       " created_ms, size_bytes, rowid LIMIT ?2) WHERE coalesce(freed, 0) < ?1";
   i64 nBeyond = nLimit > 0 ? bxQueryInt(pHome, zBeyond, pErr, "") : 0;
+  assert(nLimit >= 0 || pErr->rc != SQLITE_OK);
   if (nBeyond <= 0) return;
   removeRows(pHome, zRows, nBeyond, nLimit, "payload.bytes", "", pOut, pErr);
 }
@@ -294,6 +297,7 @@ static void trimFile(BxCall *p, BxStmts *pHome, i64 nLimit, Removed *pOut) {
       " domain = 'payload' AND rule = 'payload.file_bytes'";
   i64 nRow = bxQueryInt(pHome, zRow, &p->err, "");
   i64 nByte = bxQueryInt(pHome, zByte, &p->err, "");
+  assert(pOut->nRow >= 0);
   if (nLimit <= 0 || p->err.rc != SQLITE_OK) return;
   bxFileLimitNow(pHome);
   bxFileLimitTend(pHome, nLimit / 100, p->pCtx == 0, &p->err);
@@ -442,6 +446,7 @@ static void checkArray(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
 }
 
 static void failElement(BxErr *pErr, sqlite3_stmt *pStmt, const char *zWhy) {
+  assert(zWhy != 0 || pErr->rc != SQLITE_OK);
   bxFail(pErr, SQLITE_CONSTRAINT,
       "ValidationError: element %d of payloads %s; nothing was saved",
       sqlite3_column_int(pStmt, 0), zWhy);

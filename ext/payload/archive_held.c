@@ -82,6 +82,7 @@ i64 bxHeldSince(BxStmts *p, const char *zThing, BxErr *pErr) {
                "  (SELECT 1 FROM step AS s WHERE s.act = 'hold' AND s.n < h.n"
                "   AND (s.next IS NULL OR s.next >= h.n)"
                "   AND (s.until IS NULL OR s.until >= h.at))";
+  assert(zThing != 0 || pErr->rc != SQLITE_OK);
   return bxQueryInt(p, zSince, pErr, "t", zThing);
 }
 
@@ -102,6 +103,7 @@ static HeldThing thingOf(
 
 static void heldDigest(sqlite3_stmt *pRow, char zOut[DIGITS + 1], BxErr *pErr) {
   unsigned char a[BX_DIGEST];
+  assert(sqlite3_data_count(pRow) >= 11 || pErr->rc != SQLITE_OK);
   bxDigestRow(pRow, 1, 10, a, pErr); /* from the time to meta */
   bxHex(a, HELD_BYTES, zOut);
 }
@@ -151,6 +153,7 @@ static i64 noteRows(HeldThing *pThing, i64 nMost) {
   sqlite3_str *pList = sqlite3_str_new(pThing->p->bx->db);
   sqlite3_stmt *pRow = bxStmt(pThing->p, pThing->pKind->zRows, pErr);
   char *zList;
+  assert(pThing->pKind != 0 && nMost > 0);
   sqlite3_randomness(HELD_SALT, aSalt);
   bxBind(pRow, pErr, "xti", aSalt, (i64)HELD_SALT, pThing->zKey, iUpTo);
   while (nRow < LIST_MOST && nByte <= nMost && bxStep(pRow, pErr)) {
@@ -239,6 +242,7 @@ static void checkThing(HeldThing *pThing, i64 iFrom,
   BxErr *pErr = pThing->pErr;
   sqlite3_stmt *pList = bxPrepare(pThing->p, zListed, pErr);
   sqlite3_stmt *pRow = bxPrepare(pThing->p, zRow, pErr);
+  assert(pThing->iSince > 0 && iFrom >= 0);
   bxBind(pList, pErr, "ti", pThing->zThing,
       iFrom > pThing->iSince ? iFrom : pThing->iSince);
   while (bxStep(pList, pErr)) {

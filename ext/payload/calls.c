@@ -67,6 +67,7 @@ static void readExchange(Bx *bx, sqlite3_value *pRequest,
     sqlite3_value *pResponse, Exchange *pOut, BxErr *pErr) {
   sqlite3_stmt *apHold[2];
   const Formats *pFormats;
+  assert(pOut != 0);
   pRequest = bodyText(bx, pRequest, &apHold[0], pErr);
   pResponse = bodyText(bx, pResponse, &apHold[1], pErr);
   pFormats = formatsInUse(bx, pErr);
@@ -108,6 +109,7 @@ static void bindModel(sqlite3_stmt *pStmt, Text model, BxErr *pErr) {
 }
 
 static void bindTokens(sqlite3_stmt *pStmt, int i, i64 n, BxErr *pErr) {
+  assert(i > 0);
   if (n < 0 || pErr->rc != SQLITE_OK) return;
   if (sqlite3_bind_int64(pStmt, i, n) != SQLITE_OK) {
     bxFailDb(pErr, sqlite3_db_handle(pStmt), SQLITE_NOMEM);
@@ -178,6 +180,7 @@ static void callsColumn(void *pRows, sqlite3_context *pCtx, int i) {
   const Call *pCall = &p->exchange.a[p->i - 1];
   const char *zKind = pCall->bResult ? "result" : "call";
   const char *zBody = pCall->bResponse ? "response" : "request";
+  assert(p->i > 0 && p->i <= p->exchange.n);
   switch (i) {
     case CALLS_N: sqlite3_result_int64(pCtx, p->i); break;
     case CALLS_KIND: sqlite3_result_text(pCtx, zKind, -1, SQLITE_STATIC); break;

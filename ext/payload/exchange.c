@@ -35,6 +35,7 @@ void bxScratchFree(struct Room *p) {
 /* The node of a field of a place that has a value, or -1. */
 static int fieldAt(const Reader *p, int iNode, const char *zPath) {
   int i = bxPathFind(&p->tree, p->aAt[0], iNode, zPath);
+  assert(iNode >= 0 && iNode < p->tree.n);
   return i >= 0 && BX_TREE_KIND(&p->tree, i) == 'n' ? -1 : i;
 }
 
@@ -52,6 +53,8 @@ static int equalTexts(Text a, Text b) {
 static Call *newCall(Reader *p, int bResult) {
   Exchange *pOut = p->pOut;
   Call *a = bxArrayAdd(&pOut->a, &pOut->n, &pOut->nAlloc, sizeof(*a), p->pErr);
+  assert(bResult == 0 || bResult == 1);
+  assert(pOut->n <= pOut->nAlloc);
   if (a == 0) return 0;
   a->bResult = bResult;
   a->bResponse = p->eBody != BX_SOURCE_REQUEST;
@@ -66,6 +69,7 @@ static Call *newCall(Reader *p, int bResult) {
 /* The call of this stream that an event belongs to, or NULL. */
 static Call *findPart(Reader *p, Text part, Text id) {
   i64 i, nLook = 0;
+  assert(p->iFirst >= 0 && p->iFirst <= p->pOut->n);
   for (i = p->pOut->n - 1; i >= p->iFirst && nLook < CALLS_BACK; i--) {
     Call *pCall = &p->pOut->a[i];
     if (pCall->bResult) continue;
@@ -80,6 +84,7 @@ static Call *findPart(Reader *p, Text part, Text id) {
 static void addPiece(Reader *p, Call *pCall, int iNode) {
   Text text;
   int bPiece;
+  assert(iNode >= 0 && iNode < p->tree.n);
   bPiece = BX_TREE_KIND(&p->tree, iNode) == '"';
   text = bxTextValue(&p->tree, iNode, p->pErr);
   if (!bPiece || (pCall->arguments.z != 0 && pCall->arguments.n == 2 &&
@@ -110,6 +115,7 @@ static void addCall(Reader *p, const Hit *pHit) {
   Text part = fieldText(p, pHit->iNode, az[BX_PLACE_PART]);
   Text id = fieldText(p, pHit->iNode, az[BX_PLACE_ID]);
   Call *pCall = 0;
+  assert(pHit->pPlace->eKind == BX_KIND_CALL);
   if (az[BX_PLACE_PART] != 0) pCall = findPart(p, part, id);
   if (pCall == 0) pCall = newCall(p, 0);
   if (pCall == 0) {
@@ -144,6 +150,7 @@ static int saysError(Reader *p, Text result) {
   char zHead[ERROR_BYTES + 1];
   size_t n = result.n < ERROR_BYTES ? (size_t)result.n : ERROR_BYTES;
   i64 i;
+  assert(result.n >= 0);
   if (result.z == 0) return 0;
   memcpy(zHead, result.z, n);
   zHead[n] = 0;
@@ -160,6 +167,7 @@ static int saysError(Reader *p, Text result) {
 /* The tool of a result is that of its call. */
 static void findTool(Reader *p, Call *pResult) {
   i64 i, nLook = 0;
+  assert(pResult->bResult);
   for (i = pResult - p->pOut->a - 1; i >= 0 && nLook < CALLS_BACK; i--) {
     const Call *pCall = &p->pOut->a[i];
     if (pCall->bResult) continue;
@@ -175,6 +183,7 @@ static void addResult(Reader *p, const Hit *pHit) {
   char *const *az = pHit->pPlace->az;
   Call *pCall = newCall(p, 1);
   int iResult;
+  assert(pHit->pPlace->eKind == BX_KIND_RESULT);
   if (pCall == 0) return;
   pCall->id = fieldText(p, pHit->iNode, az[BX_PLACE_ID]);
   pCall->tool = fieldText(p, pHit->iNode, az[BX_PLACE_TOOL]);
@@ -237,6 +246,7 @@ static void addTool(Reader *p, const Hit *pHit) {
 /*-------------------------------------------------------------- bodies ----*/
 
 static void takeHit(Reader *p, const Hit *pHit) {
+  assert(pHit->iNode >= 0 && pHit->iNode < p->tree.n);
   switch (pHit->pPlace->eKind) {
     case BX_KIND_CALL: addCall(p, pHit); break;
     case BX_KIND_RESULT: addResult(p, pHit); break;
@@ -258,6 +268,7 @@ static void takeHit(Reader *p, const Hit *pHit) {
 /* Goes on to the message that a node is in. */
 static void reachItem(Reader *p, int iNode) {
   const BxNode *a = p->tree.a;
+  assert(iNode >= 0 && iNode < p->tree.n);
   if (p->iList < 0) return;
   while (p->iElement < a[p->iList].iNext && a[p->iElement].iNext <= iNode) {
     p->iElement = a[p->iElement].iNext;
@@ -268,6 +279,7 @@ static void reachItem(Reader *p, int iNode) {
 /* iItem: the number of the first message that the tree has. */
 static void addHits(Reader *p, int iItem) {
   i64 i;
+  assert(p->nHit <= p->nHitAlloc);
   p->iElement = p->iList + 1;
   p->iItem = iItem;
   for (i = 0; i < p->nHit && p->pErr->rc == SQLITE_OK; i++) {
@@ -306,6 +318,7 @@ static int readWhole(Reader *p, const char *z, i64 n, BxSource eBody) {
   const Formats *pFormats = p->pFormats;
   const char *zEnd = bxTreeRead(
       &p->tree, z, n, &pFormats->ways, pFormats->aiRoot[eBody], p->pErr);
+  assert(n >= 0 && eBody <= BX_SOURCE_STREAM);
   return zEnd != 0 && bxJsonSkipSpace(zEnd) == z + n;
 }
 
@@ -318,6 +331,7 @@ static int readOn(
   const Formats *pFormats = p->pFormats;
   i64 nKey = pHead->nByte - pHead->iKey;
   BxTreeRest rest = {0};
+  assert(pHead->iKey > 0 && pHead->iKey < pHead->nByte && pHead->nByte <= n);
   if (*z != '{') return 0;
   if (nKey > KEY_BYTES) nKey = KEY_BYTES;
   *zText = *z;
@@ -342,6 +356,7 @@ static int readOn(
 static void moveHead(Reader *p, Head *pHead, i64 iAt, int nBefore) {
   const BxNode *a = p->tree.a;
   int i, nKeep, nItem = nBefore;
+  assert(nBefore >= 0);
   if (p->iList < 0) return;
   for (i = p->iList + 1; i < a[p->iList].iNext; i = a[i].iNext) nItem++;
   p->pOut->nItem = nItem;
@@ -395,6 +410,7 @@ static void findRecent(Reader *p, const Shared *pShared) {
 static void readRequest(Reader *p, char *zText, const char *z, i64 n,
     const Shared *pShared, Head *pHead) {
   int nBefore = 0;
+  assert(n >= 0);
   if (pHead != 0 && pHead->iKey > 0 && pHead->iKey < pHead->nByte &&
       pShared->iFrom == pHead->iAt && pHead->nByte <= pShared->n &&
       pHead->nByte <= n && readOn(p, zText, z, n, pHead)) {
@@ -425,6 +441,7 @@ static void readEvent(Reader *p, int iRoot) {
 /* A stream: JSON on its lines, after "data:" or alone. */
 static void readStream(Reader *p, const char *z, i64 n) {
   const char *zLast = z + n, *zEnd;
+  assert(n >= 0);
   while (z < zLast && p->pErr->rc == SQLITE_OK) {
     const char *zLine = memchr(z, '\n', (size_t)(zLast - z));
     if (zLine == 0) zLine = zLast;
@@ -442,6 +459,7 @@ static void readStream(Reader *p, const char *z, i64 n) {
 }
 
 static void readResponse(Reader *p, const char *z, i64 n) {
+  assert(n >= 0);
   p->iFirst = p->pOut->n;
   if (!readWhole(p, z, n, BX_SOURCE_RESPONSE)) {
     readStream(p, z, n);
@@ -496,6 +514,7 @@ static const char *bodyOf(Exchange *pOut, Room *pRoom, const Reading *p, int i,
   int eType =
       p->apBody[i] == 0 ? SQLITE_NULL : sqlite3_value_type(p->apBody[i]);
   const char *z;
+  assert(i == 0 || i == 1);
   if ((eType != SQLITE_BLOB && eType != SQLITE_TEXT) || pErr->rc != SQLITE_OK) {
     return 0;
   }
@@ -594,6 +613,7 @@ void bxExchangeRead(Exchange *pOut, const Formats *pFormats,
 
 void bxExchangeFree(Exchange *p) {
   i64 i;
+  assert(p->n <= p->nAlloc);
   for (i = 0; i < p->n; i++) {
     sqlite3_free(p->a[i].id.zOwn);
     sqlite3_free(p->a[i].tool.zOwn);

@@ -26,6 +26,7 @@ typedef struct Compiler {
 static int compileWay(Compiler *p, int iWay, const char *z, BxPlace *pPlace) {
   BxTrie *pTrie = &p->p->ways;
   int nStep = 0, n;
+  assert(iWay >= 0 && iWay < pTrie->n);
   for (; p->pErr->rc == SQLITE_OK; z += n) {
     if (pPlace != 0) {
       pTrie->a[iWay].bOn = 1;
@@ -83,6 +84,7 @@ static void compilePlace(Compiler *p, int iPlace) {
   BxKind eKind = pPlace->eKind;
   BxTrieNode *pWay;
   int i;
+  assert(iPlace >= 0 && iPlace < p->p->places.n);
   p->iRoot = p->p->aiRoot[pPlace->eSource];
   p->iWay = compileWay(p, p->iRoot, pPlace->az[BX_PLACE_AT] + 1, pPlace);
   if (p->iWay == 0) return;
@@ -107,6 +109,7 @@ static void compilePlace(Compiler *p, int iPlace) {
 static void compileError(BxPlace *p, BxErr *pErr) {
   const char *z = p->az[BX_PLACE_AT] + strspn(p->az[BX_PLACE_AT], "*");
   int n = (int)strcspn(z, "*?[");
+  assert(p->eKind == BX_KIND_ERROR);
   sqlite3_free(p->az[BX_PLACE_OTHER]);
   p->az[BX_PLACE_OTHER] = 0;
   if (*p->az[BX_PLACE_AT] == '*' && n > 0) {
@@ -117,6 +120,7 @@ static void compileError(BxPlace *p, BxErr *pErr) {
 void bxFormatsRead(Formats *pOut, BxStmts *p, unsigned mKind, BxErr *pErr) {
   Compiler compiler = {pOut, 0, 0, pErr};
   int i;
+  assert(mKind != 0);
   memset(pOut, 0, sizeof(*pOut));
   pOut->mKind = mKind;
   if (p == 0) return;
@@ -148,6 +152,7 @@ void bxFormatsFree(Formats *p) {
 static int holds(Reader *p, BxTest test) {
   const BxCondition *pTest = p->pFormats->places.aCondition + test.i;
   const BxCondition *pEnd = pTest + test.n;
+  assert(test.i + test.n <= p->pFormats->places.nCondition);
   for (; pTest < pEnd; pTest++) {
     int iNode = pTest->nStep < 0 ? -1 : p->aAt[pTest->nStep];
     if (iNode < 0) return 0;
@@ -165,6 +170,7 @@ static void note(Reader *p, int iNode, const BxTrieNode *pWay, int nStep,
   const BxPlaces *pPlaces = &p->pFormats->places;
   Hit *a;
   int i;
+  assert(nStep >= 0 && nStep < PLACE_STEPS);
   if (BX_TREE_KIND(&p->tree, iNode) == 'n') return;
   for (i = pWay->iPlace; i != 0; i = pPlaces->a[i - 1].iNext) {
     const BxPlace *pPlace = &pPlaces->a[i - 1];
@@ -189,6 +195,7 @@ static void walkElement(Reader *p, int iNode, const BxTrieNode *pWay, int nStep,
     unsigned mArray, int iItem) {
   const BxTrieNode *a = p->pFormats->ways.a;
   int i, iMember;
+  assert(nStep >= 0 && nStep < PLACE_STEPS);
   p->aAt[nStep] = iNode;
   note(p, iNode, pWay, nStep, mArray, 1, iItem);
   if (BX_TREE_KIND(&p->tree, iNode) != '{') return;
@@ -206,6 +213,7 @@ static void walk(Reader *p, int iNode, const BxTrieNode *pWay, int nStep,
     unsigned mArray, int iItem) {
   const BxNode *a = p->tree.a;
   int i, nOld = 0;
+  assert(iNode >= 0 && iNode < p->tree.n);
   if (nStep == PLACE_STEPS) return;
   p->aAt[nStep] = iNode;
   note(p, iNode, pWay, nStep, mArray, 0, iItem);
@@ -238,6 +246,7 @@ static int compareHits(const void *pLeft, const void *pRight) {
 static void sortHits(Reader *p) {
   Hit *a = p->aHit;
   i64 i, j;
+  assert(p->nHit >= 0);
   if (p->nHit > FEW_HITS) {
     qsort(a, (size_t)p->nHit, sizeof(Hit), compareHits);
     return;
@@ -254,6 +263,7 @@ static void sortHits(Reader *p) {
 static void dropDoubles(Reader *p) {
   Hit *a = p->aHit;
   i64 i, n = 0;
+  assert(p->nHit >= 0 && p->nHit <= p->nHitAlloc);
   for (i = 1; i < p->nHit; i++) {
     if (a[i].iNode != a[n].iNode || a[i].pPlace->eKind != a[n].pPlace->eKind ||
         a[i].pPlace->eKind == BX_KIND_USAGE) {
@@ -265,6 +275,7 @@ static void dropDoubles(Reader *p) {
 
 void bxFormatsFind(Reader *p, BxSource eBody, int iRoot) {
   const Formats *pFormats = p->pFormats;
+  assert(eBody <= BX_SOURCE_STREAM);
   p->nHit = 0;
   p->eBody = eBody;
   p->iList = -1;

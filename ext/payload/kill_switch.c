@@ -125,6 +125,7 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent, i64 iLast,
   int bTemp = pSaving == &p->saving;
   sqlite3_stmt *pRows = bxStmt(pSaving, bTemp ? zFindTemp : zFindMain, pErr);
   sqlite3_stmt *pSave = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
+  assert(iFirst <= iEnd || pErr->rc != SQLITE_OK);
   bxBodyUse(p, pRows, pErr);
   bxBodyUse(p, pSave, pErr);
   bxBind(pRows, pErr, "tii-i", zEvent, iFirst, iEnd, bHas);
@@ -139,6 +140,7 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
   BxStmts *pSaving;
   i64 nSaved;
   int bTemp;
+  assert(zAgent != 0 && zEvent != 0);
   bxRingAgent(p, zAgent, &agent, pErr);
   if (agent.iNo == 0) {
     bxFail(pErr, SQLITE_ERROR,
@@ -187,6 +189,7 @@ static void logSwitch(const Ring *p, BxStmts *pArchive, const char *zAgent,
       " FROM (SELECT 1) LEFT JOIN (SELECT rule, sentence"
       "  FROM main.payload_verdicts WHERE id = ?7"
       "  AND kill_switch_event_id = ?1) AS v";
+  assert(nSaved >= 0);
   bxStmtExec(pArchive, zLog, pErr, "tttittii", zEvent, pPuller->zActor,
       pPuller->zReason, nSaved, p->base.stmts.zTable, zAgent, pPuller->iVerdict,
       iLast);
@@ -196,6 +199,8 @@ static i64 pullSwitch(Ring *p, const char *zAgent, const char *zEvent,
     const RingPuller *pPuller, BxErr *pErr) {
   BxStmts *pArchive;
   i64 nSaved, iLast;
+  assert(
+      !sqlite3_get_autocommit(p->base.stmts.bx->db) || pErr->rc == SQLITE_OK);
   bxRingLock(p, pErr); /* before anything is read */
   pArchive = bxRingArchive(p, pErr);
   if (pArchive == 0) return 0;

@@ -70,6 +70,7 @@ static void putFinding(LoopReport *p, const Finding *pFinding, BxErr *pErr) {
   double rLeft = pRule->rThreshold - pFinding->rCount;
   char *zSeqs = bSeen ? bxRuleSeqs(pFinding, &p->track, pErr) : 0;
   char *zSay = bSeen ? bxRuleSentence(pFinding, &p->track, p->zAgent, pErr) : 0;
+  assert(pFinding->eRule < N_RULE);
   if (sqlite3_str_length(p->pRows) > 1) sqlite3_str_appendall(p->pRows, ",");
   putJsonText(p->pRows, "[", p->zAgent);
   putJsonText(p->pRows, ",", bxRuleName(pFinding->eRule));
@@ -172,6 +173,7 @@ static int isNew(
   i64 hThing = (i64)bxHashMix((sqlite3_uint64)bxRuleThing(pFinding, pTrack),
       (sqlite3_uint64)pFinding->eRule);
   i64 i, *a;
+  assert(p->n <= p->nAlloc);
   for (i = 0; i < p->n; i++) {
     if (p->aThing[i] == hThing) return 0;
   }
@@ -187,6 +189,7 @@ static int isNew(
 /* A text on one line, cut where a character ends. */
 static void putShort(sqlite3_str *pOut, Text text) {
   i64 i, n = text.n < SHOWN_BYTES ? text.n : SHOWN_BYTES;
+  assert(text.n >= 0);
   while (n > 0 && n < text.n && (text.z[n] & 0xc0) == 0x80) n--;
   for (i = 0; i < n; i++) {
     unsigned char c = (unsigned char)text.z[i];
@@ -202,6 +205,7 @@ static char *sayCalls(
   sqlite3_str *pOut = sqlite3_str_new(0);
   Exchange exchange;
   i64 i;
+  assert(nCall >= 0);
   bxExchangeRead(&exchange, &p->rules.formats, sqlite3_column_value(pStmt, 2),
       sqlite3_column_value(pStmt, 3), pErr);
   for (i = exchange.n; i > 0 && nCall > 0; i--) {
@@ -228,6 +232,7 @@ static void backtestRule(LoopReport *p, Found *pFound, RuleKind eRule, i64 n,
   Finding finding;
   i64 iTime = sqlite3_column_int64(pStmt, 4);
   char *zEvidence, *zCalls;
+  assert(eRule < N_RULE);
   if (!p->rules.a[eRule].bEnabled || pErr->rc != SQLITE_OK) return;
   bxRuleLook(&p->rules, eRule, &p->track, n, &finding);
   if (finding.n == 0 || finding.rCount < p->rules.a[eRule].rThreshold ||

@@ -98,6 +98,7 @@ static char *keysToPack(
     BxStmts *p, const i64 *piUntil, i64 nLimit, i64 *piLast, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxPrepare(p, zUnpackedKeys, pErr);
   char *zAll = 0;
+  assert(nLimit > 0);
   bindUntil(pStmt, piUntil, pErr);
   bxBind(pStmt, pErr, "-i", nLimit);
   if (bxStep(pStmt, pErr)) {
@@ -113,6 +114,7 @@ static char *keysToPack(
 static char *packKeys(
     BxStmts *p, const char *zKeys, const char *zPack, BxErr *pErr) {
   char *zSaid = bxQueryTextInner(p, zPack, pErr, "tt", zKeys, p->zDb), *zWhy;
+  assert(zKeys != 0 || pErr->rc != SQLITE_OK);
   if (zSaid != 0 && strstr(zSaid, "\"left\":0,") == 0) {
     zWhy = bxQueryText(p, "SELECT ?1 ->> 'why'", pErr, "t", zSaid);
     bxLogRefusal(p, "payload", "payload.pack", zWhy, pErr);
@@ -405,6 +407,7 @@ static int unpackRow(BxStmts *p, i64 iText, const char *zId, BxErr *pErr) {
   static const char zStays[] =
       "SELECT EXISTS (SELECT 1 FROM main.payload__packed WHERE text = ?1)";
   BxErr err = {SQLITE_OK, 0};
+  assert(iText >= 0);
   bxStmtExec(p, zAnnounce, &err, "t", zId);
   if (err.rc == SQLITE_CORRUPT_VTAB) {
     bxErrClear(&err);

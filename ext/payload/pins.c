@@ -34,6 +34,7 @@ static char *archivedRows(
   sqlite3_stmt *pLike = bxStmt(p, zLike, pErr);
   sqlite3_str *pIds = sqlite3_str_new(p->bx->db);
   i64 *aUsed = 0, nUsed = 0, nAlloc = 0;
+  assert(*pnRow == 0);
   while (bxStep(pRows, pErr)) {
     int bFound = 0;
     ++*pnRow;

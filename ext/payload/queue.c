@@ -67,6 +67,7 @@ static BxStmts *homeOf(Bx *bx, i64 iFirst, i64 iLast, BxErr *pErr) {
   BxStmts *pTemp = hasTable(bx) ? bxSchema(bx, "temp", pErr) : 0;
   char *zHome = pTemp ? bxQueryText(pTemp, zSql, pErr, "ii", iFirst, iLast) : 0;
   BxStmts *pHome = zHome ? bxSchema(bx, zHome, pErr) : 0;
+  assert(iFirst <= iLast);
   sqlite3_free(zHome);
   return pHome;
 }
@@ -83,6 +84,7 @@ static i64 flush(Queue *p, int bPart, BxErr *pErr) {
   BxStmts *pHome;
   i64 nRow = 0, iLast;
   int i;
+  assert(bPart == 0 || bPart == 1);
   if (!bPart) bxSavepoint(p->bx, "payload_flush", pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   pHome = homeOf(p->bx, 1, BX_MAX_TIME, pErr);
@@ -138,6 +140,8 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
   int bOld = !p->bMemory && iTime < bxNow() - p->nKept;
   sqlite3_stmt *pStmt;
   char zId[37], zTime[25];
+  assert(iTime >= 0 && iTime <= BX_MAX_TIME);
+  assert(nByte >= 0);
   bxTimeUuid(iTime, zId);
   bxIso(iTime, zTime);
   if (p->bMemory && !hasTable(p->bx)) {
@@ -163,6 +167,7 @@ static int put(Queue *p, sqlite3_value **aVal, int n, int bRow, BxErr *pErr) {
   BxStmts *pHome = bxDomainSchema(p->bx, "payload", pErr);
   i64 iTime = bxTime(n > 4 ? aVal[4] : 0, "timestamp", pErr);
   i64 nByte = bxBytes(aVal[2]) + bxBytes(aVal[3]), iNow = bxNow();
+  assert(n >= 4);
   bxText(aVal[0], "event_id", 1024, 0, pErr);
   bxText(aVal[1], "agent_id", 1024, 0, pErr);
   if (pErr->rc == SQLITE_OK) readSettings(p, pHome, pErr);

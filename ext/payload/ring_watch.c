@@ -187,6 +187,7 @@ static int isRaised(
       "SELECT 1 FROM main.payload_verdicts WHERE id > (SELECT max(id) - 500 "
       "FROM main.payload_verdicts) AND agent_id = ?1 AND rule = ?2 "
       "AND thing = ?3 AND ring = ?4 AND (action = 'kill_switch' OR NOT ?5)";
+  assert(pFinding->eRule < N_RULE);
   return (int)bxQueryInt(p->pHome, zSql, pErr, "ttiti", p->pPush->zAgent,
       bxRuleName(pFinding->eRule), hThing, p->zRing, (i64)bKill);
 }
@@ -255,6 +256,7 @@ static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   i64 hThing = bxRuleThing(pFinding, pTrack);
   char *zSeqs, *zSay, *zEvidence;
+  assert(pFinding->n > 0);
   if (isRaised(p, pFinding, hThing, bKill, pErr) ||
       bxRuleAllowed(p->pHome, pFinding, pTrack, p->pPush->zAgent,
           p->pPush->iTime, pErr)) {
@@ -284,6 +286,7 @@ static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
 /* Asks one rule when step n is the newest. */
 static void askRule(Watched *p, RuleKind eRule, i64 n, BxErr *pErr) {
   Finding finding;
+  assert(eRule < N_RULE);
   if (!p->pRules->a[eRule].bEnabled || pErr->rc != SQLITE_OK) return;
   bxRuleLook(p->pRules, eRule, p->pTrack, n, &finding);
   if (finding.n > 0 && finding.rCount >= p->pRules->a[eRule].rThreshold) {
@@ -295,6 +298,7 @@ static void askRule(Watched *p, RuleKind eRule, i64 n, BxErr *pErr) {
 ** once. */
 static void judge(Watched *p, BxErr *pErr) {
   int i, eRule;
+  assert(p->nDone >= 0 && p->nDone <= TRACK_STEPS);
   for (i = 0; i < p->nDone; i++) {
     for (eRule = 0; eRule <= RULE_REPEAT; eRule++) {
       askRule(p, (RuleKind)eRule, p->aDone[i], pErr);

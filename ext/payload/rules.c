@@ -25,6 +25,7 @@ static const char *const azRule[N_RULE] = {"no_progress", "same_error",
     "errors", "repeat", "budget_tokens", "budget_calls", "budget_cost"};
 
 const char *bxRuleName(RuleKind eRule) {
+  assert(eRule < N_RULE);
   return azRule[eRule];
 }
 
@@ -79,6 +80,7 @@ static void openWindow(
     Window *p, const Track *pTrack, i64 n, i64 nSpan, int bText) {
   const Step *pNew = TRACK_STEP(pTrack, n);
   int iTalk = pNew->iTalk, bBehind = 0;
+  assert(n > 0 && n <= pTrack->nStep);
   p->n = 0;
   if (pNew->hArguments != 0)
     bText = 0; /* what is said between calls is no news */
@@ -96,6 +98,7 @@ static void openWindow(
 }
 
 static void count(Finding *p, const Step *pStep) {
+  assert(p->n < TRACK_STEPS);
   p->rCount += 1;
   p->aStep[p->n++] = pStep->n;
 }
@@ -137,6 +140,7 @@ static int saysSame(const Step *p, const Step *q) {
 static int countOwn(
     Finding *p, const Window *pWindow, int n, const int *aiClass) {
   int i, k, nFound = 0, nStep = p->n;
+  assert(n >= 0 && n <= pWindow->n);
   for (k = n; k < pWindow->n && nFound < p->nDistinct; k++) {
     const Step *pStep = pWindow->ap[k];
     for (i = 0; i < n; i++) {
@@ -237,6 +241,7 @@ static void lookRepeat(Finding *p, const Window *pWindow) {
 /* Tokens, calls or cost of this turn. */
 static void lookBudget(Finding *p, const Track *pTrack, i64 n) {
   const Step *pStep = TRACK_STEP(pTrack, n);
+  assert(p->eRule >= RULE_TOKENS && p->n == 0);
   p->aStep[p->n++] = n;
   if (p->eRule == RULE_TOKENS) {
     p->rCount = (double)(pStep->nSpent - pStep->nSpentBefore);
@@ -252,6 +257,7 @@ void bxRuleLook(
   const Rule *pRule = &p->a[eRule];
   int bText = eRule == RULE_NO_PROGRESS || eRule == RULE_SAME_ERROR;
   Window window;
+  assert(eRule < N_RULE);
   memset(pOut, 0, offsetof(Finding, aStep));
   pOut->eRule = eRule;
   if (n < pTrack->iLow || n > pTrack->nStep || n <= 0) return;
@@ -303,6 +309,7 @@ char *bxRuleSentence(
   const char *zTool = TRACK_STEP(pTrack, p->aStep[0])->zTool;
   const char *zSay = azSay[p->eRule];
   char *zNumber = bxPrintf(pErr, "%!.15g", p->rCount), *z;
+  assert(p->n > 0);
   if (zNumber == 0) return 0;
   if (strstr(zNumber, ".0") == zNumber + strlen(zNumber) - 2) {
     zNumber[strlen(zNumber) - 2] = 0;
@@ -329,6 +336,7 @@ int bxRuleAllowed(BxStmts *pHome, const Finding *p, const Track *pTrack,
 /* What repeats, in this turn, since the last start. */
 i64 bxRuleThing(const Finding *p, const Track *pTrack) {
   const Step *pStep = TRACK_STEP(pTrack, p->aStep[0]);
+  assert(p->n > 0);
   return (i64)bxHashMix((sqlite3_uint64)p->hThing,
       bxHashMix((sqlite3_uint64)pStep->iTurn, (sqlite3_uint64)pStep->iStart));
 }

@@ -84,6 +84,7 @@ static const unsigned char *readStep(
   i64 a[N_STEP];
   Step *pStep;
   int nTool;
+  assert(z <= zEnd);
   z = unpackNumbers(z, zEnd, a, N_STEP);
   nTool = z != 0 && z < zEnd ? *z++ : TOOL_BYTES;
   if (nTool >= TOOL_BYTES || nTool > zEnd - z || a[STEP_N] < 1 ||
@@ -143,6 +144,7 @@ void bxTrackRead(Track *p, Ring *pRing, const RingAgent *pAgent, BxErr *pErr) {
   i64 iLow = RING_AT(pAgent, iFirst > 0 ? iFirst : 0);
   i64 iHigh = RING_AT(pAgent, pAgent->nGiven);
   int i;
+  assert(pAgent->iNo > 0 && pAgent->nWindow > 0);
   memset(p, 0, offsetof(Track, a));
   for (i = 0; i < TRACK_STEPS; i++) p->a[i].n = 0;
   for (i = iLow <= iHigh; i < 2; i++) { /* two parts, if they go round */
@@ -183,6 +185,7 @@ Track *bxTrackTake(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
 
 void bxTrackForget(Watch *p, i64 iNo) {
   Track *pTrack = p->apTrack[iNo % TRACKS_KEPT];
+  assert(iNo >= 0);
   if (pTrack != 0) pTrack->iNo = 0;
 }
 

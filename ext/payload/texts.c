@@ -39,6 +39,7 @@ Text bxTextTake(sqlite3_str *pStr, BxErr *pErr) {
 
 void bxTextAppend(Text *pText, Text more, BxErr *pErr) {
   char *z;
+  assert(pText->n >= 0 && more.n >= 0);
   if (more.z == 0 || pErr->rc != SQLITE_OK) return;
   if (pText->zOwn == 0 || pText->n + more.n >= pText->nAlloc) {
     i64 nAlloc = 2 * (pText->n + more.n) + 16;
@@ -64,6 +65,7 @@ void bxTextAppend(Text *pText, Text more, BxErr *pErr) {
 static Text stringText(const char *z, i64 n, BxErr *pErr) {
   Text text = {z, n, 0, 0};
   char *zOut, *zEnd;
+  assert(n >= 0);
   if (memchr(z, '\\', (size_t)n) == 0) return text;
   zOut = sqlite3_malloc64((sqlite3_uint64)n);
   if (zOut == 0) {
@@ -78,6 +80,7 @@ static Text stringText(const char *z, i64 n, BxErr *pErr) {
 Text bxTextValue(const BxTree *p, int iNode, BxErr *pErr) {
   const BxNode *pNode = &p->a[iNode];
   sqlite3_str *pStr;
+  assert(iNode >= 0 && iNode < p->n);
   if (BX_TREE_KIND(p, iNode) == '"') {
     return stringText(p->z + pNode->iAt + 1, pNode->nByte - 2, pErr);
   }
@@ -96,6 +99,7 @@ int bxTextCount(const BxTree *p, int iNode, int *piFirst, int *pnOther) {
   int bArray = BX_TREE_KIND(p, iNode) == '[', n = 0;
   int i = bArray ? iNode + 1 : iNode;
   int iEnd = bArray ? p->a[iNode].iNext : iNode + 1;
+  assert(iNode >= 0 && iNode < p->n);
   *piFirst = -1;
   *pnOther = 0;
   for (; i < iEnd; i = p->a[i].iNext) {

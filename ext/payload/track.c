@@ -36,6 +36,7 @@ static const unsigned char aMask[256] = {
 /* The next digit, or zEnd. Eight bytes at once: what differs from '0' by less than 10 is a
 ** digit. */
 static const char *findDigit(const char *z, const char *zEnd) {
+  assert(z <= zEnd);
   for (; zEnd - z >= 8; z += 8) {
     sqlite3_uint64 u;
     memcpy(&u, z, 8);
@@ -101,6 +102,7 @@ static const char *skipClock(const char *z, const char *zEnd) {
 /* Where a date ends that begins here: 2026-01-31, with a time behind a T; or NULL. */
 static const char *skipDate(const char *z, const char *zEnd) {
   const char *zAt = z + 10, *zClock;
+  assert(z <= zEnd);
   if (zEnd - z < 10 || afterDigits(z, zEnd) != z + 4 ||
       (z[4] != '-' && z[4] != '/') || z[7] != z[4] ||
       afterDigits(z + 5, zEnd) != z + 7 || afterDigits(z + 8, zEnd) != zAt) {
@@ -149,6 +151,7 @@ static int isId(const char *z, const char *zEnd) {
 static int isNamed(const char *zBegin, const char *z) {
   static const char *const azName[] = {"pid", "port", "tid", "chunk id"};
   size_t i;
+  assert(zBegin <= z);
   while (z > zBegin && MASK_OF(z - 1) == 0 && strchr(" :=#[(\"'", z[-1]) != 0) {
     z--;
   }
@@ -168,6 +171,7 @@ static int isNamed(const char *zBegin, const char *z) {
 static const char *skipVolatile(
     const char *zBegin, const char *z, const char *zAfter, const char *zEnd) {
   const char *zOut = skipDate(z, zEnd);
+  assert(zBegin <= z && z <= zAfter && zAfter <= zEnd);
   if (zOut != 0) return zOut;
   if (z > zBegin && z[-1] == ':') return 0; /* a line and a column */
   zOut = skipClock(z, zEnd);
@@ -185,6 +189,7 @@ static const char *skipVolatile(
 static char *maskWord(char *zOut, const char *z, const char *zEnd) {
   int mAll = 0, bDigit, bBefore = 0;
   const char *zAt;
+  assert(z <= zEnd);
   for (zAt = z; zAt < zEnd; zAt++) mAll |= MASK_OF(zAt);
   if (!(mAll & MASK_LETTER) || isId(z, zEnd)) {
     *zOut++ = '#';
@@ -337,6 +342,7 @@ static Step *findCall(Adding *p, Call *pCall, i64 h) {
 /* The name of a tool, cut where a character ends. */
 static void putTool(char zOut[TOOL_BYTES], Text tool) {
   size_t n = tool.n < TOOL_BYTES ? (size_t)tool.n : TOOL_BYTES - 1;
+  assert(tool.n >= 0);
   if (tool.z == 0) n = 0;
   while (n > 0 && (i64)n < tool.n && (tool.z[n] & 0xc0) == 0x80) n--;
   if (n > 0) memcpy(zOut, tool.z, n);
@@ -368,6 +374,7 @@ static Step *findPending(Adding *p, const Call *pResult) {
 static void addStep(Adding *p, Call *pCall) {
   i64 h = hashText(pCall->id);
   Step *pStep;
+  assert(!pCall->bResult);
   if (!pCall->bResponse && findCall(p, pCall, h) != 0) return;
   pStep = newStep(p, p->iTurn + (p->bGoesOn ? pCall->iTurn : 0));
   pStep->hCall = h;
@@ -381,6 +388,7 @@ static void addStep(Adding *p, Call *pCall) {
 
 /* What came back in step pStep, which was written before. */
 static void putResult(Adding *p, Step *pStep, Text result, int iError) {
+  assert(iError == 0 || iError == 1);
   pStep->hResult = maskedHash(result, 0, p->pErr) | 1;
   pStep->iError = iError;
   pStep->iStart = (int)p->pMoment->iStart;
@@ -392,6 +400,7 @@ static void putResult(Adding *p, Step *pStep, Text result, int iError) {
 
 static void addOutcome(Adding *p, const Call *pResult) {
   Step *pStep = findPending(p, pResult);
+  assert(pResult->bResult);
   if (pStep == 0) return;
   if (pResult->result.n >= LONG_RESULT) {
     pStep->hLoose = (i64)bxHashOf(pStep->zTool, (i64)strlen(pStep->zTool));
@@ -422,6 +431,7 @@ static int isOld(const Adding *p, const Call *pCall) {
 static void addSteps(Adding *p) {
   const Exchange *pExchange = &p->exchange;
   i64 i;
+  assert(p->p->nStep >= 0);
   p->iFirst = p->p->nStep + 1;
   addReply(p);
   for (i = 0; i < pExchange->n; i++) {
@@ -491,6 +501,7 @@ static void findTalk(Adding *p, const Step *pLast) {
   const Exchange *pExchange = &p->exchange;
   Track *pTrack = p->p;
   i64 i, n;
+  assert(pTrack->nStep >= 0);
   p->iTalk = pLast->iTalk;
   if (p->bGoesOn && pTrack->nStep > 0) return;
   for (i = pExchange->n - 1; i >= 0; i--) {
@@ -544,6 +555,7 @@ static void addSums(Adding *p, const Step *pLast) {
   int iTurn = TRACK_STEP(pTrack, pTrack->nStep)->iTurn, nMade = pLast->nMade;
   int bNew = iTurn != pLast->iTurn || pLast->iStart != p->pMoment->iStart;
   i64 n = p->iFirst > pTrack->iLow ? p->iFirst : pTrack->iLow;
+  assert(pTrack->nStep >= 0);
   for (; n <= pTrack->nStep; n++) {
     Step *pStep = TRACK_STEP(pTrack, n);
     if (pStep->hArguments != 0) nMade++;
