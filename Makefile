@@ -131,7 +131,7 @@ dist/blackbox.h: ext/blackbox.h
 
 # Tests in C: programs with the module linked in, built with the sanitizers and
 # with assert().
-TEST_FLAGS = -DBX_DEBUG -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+TEST_FLAGS = -DBX_DEBUG -DBX_ROOT='"$(CURDIR)"' -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch] tools/*.c)
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o \
   build/test/page.o build/test/harness.o $(patsubst tests/%.c,build/test/%.o,$(wildcard tests/faults/operations/*.c))

@@ -1,6 +1,6 @@
 """sessions.py folder: what the session files of agents come to.
 
-Imports every *.jsonl and *.jsonl.gz below the folder, of whatever agent, into demo.db beside this
+Imports the files below the folder, of whatever agent, also *.jsonl.gz, into demo.db beside this
 project. The files are only read. Then it shows the sessions, the turns, the tokens by day and
 model, the longest and the largest session, and what the body store would save: for this, all
 texts of 512 bytes and more are packed in a database that is removed afterwards. At the end the longest
@@ -31,29 +31,25 @@ def progress(text, last=False):
         print(text)
 
 
-def content(file):
-    return gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-
-
-def read(db, files):
-    """Imports the files. Returns (file, what was wrong) of those with lines that are missing."""
-    wrong, size, lines, begun = [], 0, 0, time.monotonic()
-    for count, file in enumerate(files, 1):
+def read(db, folder):
+    """Imports the files. Returns their number, and (file, what was wrong) of those with errors."""
+    begun = time.monotonic()
+    report = json.loads(db.execute("SELECT rollout_import_dir(?)", (str(folder),)).fetchone()[0])
+    count, lines, size = (report[name] for name in ("files", "lines", "bytes"))
+    wrong = [(error["path"], error["reason"]) for error in report["errors"]]
+    for file in sorted(file for file in folder.rglob("*.jsonl.gz") if file.is_file()):
         try:
-            data = content(file)
-            size += len(data)
-            report = json.loads(
-                db.execute("SELECT rollout_import(?)", (data,)).fetchone()[0])
-            lines += report["lines"]
-            if report["bad"]:
-                first = report["errors"][0]
-                wrong.append((file, f"{report['bad']} bad lines; line {first['line']}: "
-                                    f"{first['reason']}"))
+            data = gzip.decompress(file.read_bytes())
+            one = json.loads(db.execute("SELECT rollout_import(?, ?)",
+                                        (data, str(file))).fetchone()[0])
+            count, lines, size = count + 1, lines + one["lines"], size + len(data)
+            if one["bad"]:
+                wrong.append((file, f"{one['bad']} bad lines"))
         except (OSError, EOFError, zlib.error, sqlite3.Error) as error:
             wrong.append((file, str(error)))
-        progress(f"{count} of {len(files)} files, {lines} lines, {size / 1e6:.1f} MB, "
-                 f"{time.monotonic() - begun:.1f} s", count == len(files))
-    return wrong
+    progress(f"{count} files, {lines} lines, {size / 1e6:.1f} MB, "
+             f"{time.monotonic() - begun:.1f} s", True)
+    return count, wrong
 
 
 def pack(db, scratch):
@@ -116,17 +112,18 @@ def figures(db):
 def main(folder):
     sys.stdout.reconfigure(errors="replace")  # of titles and names of files
     folder = pathlib.Path(folder).expanduser()
-    files = sorted(file for form in ("*.jsonl", "*.jsonl.gz") for file in folder.rglob(form)
-                   if file.is_file())
-    if not files:
-        sys.exit(f"There is no file *.jsonl or *.jsonl.gz below {folder}; name the folder in "
-                 "which an agent keeps its sessions: make demo SESSIONS=~/.claude/projects")
+    if not folder.is_dir():
+        sys.exit(f"{folder} is no folder; name the one in which an agent keeps its sessions: "
+                 "make demo SESSIONS=~/.claude/projects")
     db = fresh(FILE)
-    wrong = read(db, files)
+    count, wrong = read(db, folder)
+    if count == 0:
+        sys.exit(f"There is no file of a session below {folder}; name the folder in which an agent "
+                 "keeps its sessions: make demo SESSIONS=~/.claude/projects")
     figures(db)
     saving(db)
     if wrong:
-        print(f"\n{len(wrong)} files have lines that could not be read; the first:")
+        print(f"\n{len(wrong)} files have errors; the first:")
     for file, reason in wrong[:WRONG]:
         print(f"  {file}: {reason}")
     problems = db.execute("SELECT count(*) FROM blackbox_check").fetchone()[0]

@@ -31,5 +31,8 @@ function add(path,    line, name) {
 function header() {
   if (!asked++) print "#include \"blackbox.h\""
 }
-BEGIN { for (i = 1; i < ARGC; i++) add(ARGV[i]) }
+BEGIN {
+  print "#ifndef _XOPEN_SOURCE\n#define _XOPEN_SOURCE 700\n#endif"
+  for (i = 1; i < ARGC; i++) add(ARGV[i])
+}
 ' "$@"

@@ -270,6 +270,7 @@ static const BxFunction aFunctions[] = {
     {"rollout_fork", 1, 4, BX_WRITE, bxRolloutFork},
     {"rollout_history", 1, 2, BX_READ, bxRolloutHistory},
     {"rollout_import", 1, 4, BX_WRITE, bxRolloutImport},
+    {"rollout_import_dir", 1, 2, BX_WRITE, bxRolloutImportDir},
     {"rollout_import_from", 2, 3, BX_WRITE, bxRolloutImportFrom},
     {"rollout_load_prices", 2, 3, BX_WRITE, bxLoadPrices},
     {"rollout_page", 1, 3, BX_READ, bxRolloutPage},

@@ -1,42 +1,30 @@
--- rollout_formats.sql: how an item is read, as rows.
--- It continues rollout.sql, which has the manual.
+-- rollout_formats.sql: how an item is read, as rows. It continues rollout.sql, which has the manual.
 --
--- Table   rollout_formats    the formats of files, and how a line of each says
---                            its type, time and conversation
---         rollout_attributes other names of the attributes of spans
+-- Tables  rollout_formats     the formats of files, and how a line of each says its type, time and conversation
+--         rollout_attributes  other names of the attributes of spans
+--         rollout_sources     the files that were imported, or tried
 -- Rows    of blackbox_places, which core.sql describes
 -- What each item says by these rows is a table of the module (ext/rollout/search.c).
 --
--- kind        'user', 'assistant', 'tool': what was said, by whom. What a user
---             says begins a turn, unless it begins with a preamble
---             'goal'    what a user wants, which begins no turn
---             'review'  a review begins: its prompt may be written twice
---             'title', 'cwd', 'model', 'branch': of the conversation; the newest
---             one counts
---             'preamble' place is how messages of users begin that come from the
---             program
+-- kind        'user', 'assistant', 'tool': what was said, by whom. What a user says begins a turn, unless it begins
+--             with a preamble: place of a row 'preamble' is how messages of users begin that come from the program
+--             'goal': what a user wants, which begins no turn. 'review': a review begins; its prompt may come twice
+--             'title', 'cwd', 'model', 'branch': of the conversation; the newest one counts
 --             'line', 'start': of files of text, see below
 -- place       of the value: a text, or an array of parts with texts
 -- part        the member of a part that has its text; NULL: text
--- source      some recorders write what a user says twice, as an item and as an
---             event
+-- source      some recorders write what a user says twice, as an item and as an event
 
 -- Places that are kept in memory are those of the file as long as "places" is the same.
 CREATE TRIGGER IF NOT EXISTS main.rollout_places_insert AFTER INSERT ON blackbox_places
-BEGIN
-  UPDATE rollout__act SET places = random();
-END;
+BEGIN UPDATE rollout__act SET places = random(); END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_places_update AFTER UPDATE ON blackbox_places
-BEGIN
-  UPDATE rollout__act SET places = random();
-END;
+BEGIN UPDATE rollout__act SET places = random(); END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_places_delete AFTER DELETE ON blackbox_places
-BEGIN
-  UPDATE rollout__act SET places = random();
-END;
+BEGIN UPDATE rollout__act SET places = random(); END;
 
--- One row. rule is the rule that is now removing conversations. search is 1 if there
--- is an index of the texts. places is another number after each change of the places.
+-- One row. rule is the rule that is now removing conversations. search is 1 if there is an index of the texts. places
+-- is another number after each change of the places.
 CREATE TABLE IF NOT EXISTS main.rollout__act(
   id INTEGER PRIMARY KEY CHECK (id = 1),
   rule, search DEFAULT 0, places
@@ -44,8 +32,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__act(
 
 INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;
 
-INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, part, source)
-VALUES
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, part, source) VALUES
   ('codex', 'user', 'event_msg', '{"$.type":"user_message"}', '$.message', '$.data.message', 'text', 'event'),
   ('codex', 'user', 'response_item', '{"$.type":"message","$.role":"user"}', '$.content', NULL, 'text', 'item'),
   ('codex', 'user', 'response_item', '{"$.type":null,"$.role":"user"}', '$.content', NULL, 'text', 'item'),
@@ -58,8 +45,7 @@ VALUES
   ('codex', 'review', 'event_msg', '{"$.type":"entered_review_mode"}', '$.type', NULL, 'text', 'event'),
   ('codex', 'title', 'event_msg', '{"$.type":"thread_name_updated"}', '$.thread_name', '$.threadName', 'text', 'event'),
   ('codex', 'cwd', 'turn_context', '{}', '$.cwd', NULL, 'text', 'item'),
-  ('codex', 'model', 'turn_context', '{}', '$.model', NULL, 'text', 'item')
-ON CONFLICT DO NOTHING;
+  ('codex', 'model', 'turn_context', '{}', '$.model', NULL, 'text', 'item') ON CONFLICT DO NOTHING;
 
 INSERT INTO main.blackbox_places(format, kind, place)
 SELECT 'text', 'preamble', column1 FROM (VALUES
@@ -69,48 +55,43 @@ SELECT 'text', 'preamble', column1 FROM (VALUES
        ('<apps_instructions>'), ('<skills_instructions>'), ('<plugins_instructions>'), ('<goal_context>'),
        ('# AGENTS.md instructions'), ('<command-name>'), ('<command-message>'), ('<local-command-stdout>'),
        ('<local-command-stderr>'), ('<local-command-caveat>'), ('<bash-input>'), ('<bash-stdout>'),
-       ('<bash-stderr>'), ('<task-notification>'), ('<system-reminder>'), ('[Request interrupted by user'),
+       ('<bash-stderr>'), ('<user_info>'), ('<git_status>'), ('<task-notification>'), ('<system-reminder>'), ('[Request interrupted by user'),
        ('<environment_details>'), ('[ERROR] You did not use a tool'),
-       ('Caveat: The messages below were generated by the user')) WHERE 1
-ON CONFLICT DO NOTHING;
+       ('Caveat: The messages below were generated by the user')) WHERE 1 ON CONFLICT DO NOTHING;
 
 ------------------------------------------------------------------- formats
 
--- The formats of lines that rollout_import() reads. A file has the first format
--- (by rank) of whose conditions one of its lines fulfils all.
+-- The formats of lines that rollout_import() reads. A file has the first format (by rank) of whose conditions one of
+-- its lines fulfils all. Those from rank 200 on are alike, and tried only for a path that is theirs.
 --
--- mark          the conditions by which a line, or a file that is one value, shows
---               the format. Of several places with | between them, the first one
---               that has something counts
--- items         where a line has its items, if it is not one itself: places, in
---               which [] stands for each element, with | between them
--- type          places of an item's type, with | between them; the last one may
---               be a type itself. If there is none, the type is 'unknown'
--- payload       place of the payload; NULL: the item is its own payload. An item
---               without a payload is its own payload, too
--- time          places of its time: ISO 8601 text, or a number of seconds,
---               milliseconds or nanoseconds
+-- mark          the conditions by which a line, or a file that is one value, shows the format. Of several places with
+--               | between them, the first one that has something counts
+-- items         where a line has its items, if it is not one itself: places, in which [] stands for each element,
+--               with | between them
+-- type          places of an item's type, with | between them; the last one may be a type itself. If there is none,
+--               the type is 'unknown'
+-- payload       place of the payload; NULL: the item is its own payload. An item without a payload is its own
+--               payload, too
+-- time          places of its time: ISO 8601 text, or a number of seconds, milliseconds or nanoseconds
 -- names         the conditions under which an item names its conversation ...
--- conversation  ... at these places. Items that name none belong to the one
---               before
--- once          1: only the first name in a file counts, because later ones
---               belong to a history that was copied into it
--- agent         place of the id of a sub-agent, whose items are a conversation
---               of their own
--- trace         place of the id of a trace. An item that names no conversation
---               belongs to the one that the first item of its trace names, or else
---               to that of the trace
+-- conversation  ... at these places. Items that name none belong to the one before
+-- once          1: only the first name in a file counts, because later ones belong to a history that was copied into
+--               it
+-- agent         place of the id of a sub-agent, whose items are a conversation of their own
+-- trace         place of the id of a trace. An item that names no conversation belongs to the one that the first item
+--               of its trace names, or else to that of the trace
 -- item_id       place of the id of an item ...
--- item_parent   ... and of the id of the item that it follows, where items are a
---               tree: see rollout_tree()
--- spans         1: items are spans or log records of OpenTelemetry, whose payloads
---               are made when they are imported: see rollout_attributes
--- newest        conditions of such an item. The last one of its trace and item_id
---               that fulfils them gets "newest":true in its payload
--- apart         1: the file tells again what another file has, so that its
---               conversations have ids of their own, even if they are UUIDs
--- kind          'lines', or 'store': the lines that rollout_import_from() makes of
---               the rows of a database
+-- item_parent   ... and of the id of the item that it follows, where items are a tree: see rollout_tree()
+-- spans         1: items are spans or log records of OpenTelemetry, whose payloads are made when they are imported:
+--               see rollout_attributes
+-- newest        conditions of such an item. The last one of its trace and item_id that fulfils them gets
+--               "newest":true in its payload
+-- apart         1: the file tells again what another file has, so that its conversations have ids of their own, even
+--               if they are UUIDs
+-- path          how the path of such a file ends. {id} is the conversation of a file that names none, {agent} its
+--               sub-agent, {cwd} the folder of its work; * stands for a name, or a part of one. A format whose path is
+--               that of the file comes before others
+-- kind          'lines', or 'store': the lines that rollout_import_from() makes of the rows of a database
 
 CREATE TABLE IF NOT EXISTS main.rollout_formats(
   format TEXT PRIMARY KEY CHECK (format <> ''),
@@ -127,62 +108,74 @@ CREATE TABLE IF NOT EXISTS main.rollout_formats(
   spans DEFAULT 0,
   newest,
   apart DEFAULT 0,
+  path,
   CONSTRAINT "ValidationError: Invalid format: mark and names must be JSON objects such as {""$.role"":""user""}"
   CHECK (mark LIKE '{%}' AND names LIKE '{%}')
 ) WITHOUT ROWID;
 
-INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time, names, conversation, once, agent, item_id, item_parent)
-VALUES
-  ('codex', 10, '{"$.type":true,"$.payload":true}', NULL, '$.type', '$.payload', '$.timestamp', '{"$.type":"session_meta"}', '$.payload.id|$.payload.session_id', 1, NULL, NULL, NULL),
-  ('qwen', 20, '{"$.sessionId":true,"$.message.parts":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, NULL, '$.uuid', '$.parentUuid'),
-  ('claude-code', 21, '{"$.sessionId":true,"$.type":true,"$.message.content":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, '$.agentId', '$.uuid', '$.parentUuid'),
-  ('gemini', 22, '{"$.sessionId":true,"$.startTime":true}', '$.$set.messages[]|$.messages[]', '$.type|$.kind|session', NULL, '$.timestamp|$.startTime', '{"$.sessionId":true}', '$.sessionId', 0, NULL, '$.id', NULL),
-  ('pi', 30, '{"$.type":"session","$.id":true,"$.timestamp":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session"}', '$.id', 0, NULL, '$.id', '$.parentId'),
-  ('copilot', 31, '{"$.type":"session.start","$.data.sessionId":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session.start"}', '$.data.sessionId', 0, NULL, '$.id', NULL),
-  ('goose', 32, '{"$.working_dir":true,"$.type":null}', NULL, '$.role|session', NULL, '$.created|$.created_at', '{"$.working_dir":true}', '$.id', 0, NULL, '$.id', NULL),
-  ('cursor', 40, '{"$.role":true,"$.message.content":true,"$.sessionId":null}', NULL, '$.role|$.type', NULL, NULL, '{}', NULL, 0, NULL, NULL, NULL),
-  ('deepseek', 29, '{"$.type":"session","$.id":true,"$.createdAt":true}', NULL, '$.type', NULL, '$.time|$.time0|$.createdAt', '{"$.type":"session"}', '$.id', 0, NULL, NULL, NULL),
-  ('kimi', 33, '{"$.type":"metadata","$.protocol_version":true}', NULL, '$.event.type|$.type', NULL, '$.time|$.created_at', '{}', NULL, 0, NULL, NULL, NULL),
-  ('grok', 34, '{"$.params.update.sessionUpdate|$.generated_title|$.session_summary":true,"$.params.update.sessionUpdate|$.info.id":true}', NULL, '$.params.update.sessionUpdate|summary', NULL, '$.timestamp|$.params._meta.agentTimestampMs|$.updated_at', '{}', '$.params.sessionId|$.info.id', 0, NULL, NULL, NULL),
-  ('antigravity', 35, '{"$.source":"USER_EXPLICIT","$.content":true}', NULL, '$.source', NULL, '$.created_at', '{}', NULL, 0, NULL, NULL, NULL),
-  ('cline', 41, '{"$.sessionId":true,"$.messages[0].role":true}', '$.messages[]', '$.role', NULL, '$.ts', '{}', '$.sessionId', 0, NULL, '$.id', NULL),
-  ('cline-task', 42, '{"$[0].role":true,"$[0].content":true}', '$[]', '$.role', NULL, '$.ts', '{}', NULL, 0, NULL, NULL, NULL)
-ON CONFLICT DO NOTHING;
+-- size      of the file when it was read
+-- offset    up to here it is imported; 0: all of it is read again when it changes
+-- id        the conversation to which its last item belongs
+-- mtime     milliseconds, when the file was written
+-- error     why it is not imported, or not as a session
+CREATE TABLE IF NOT EXISTS main.rollout_sources(
+  path PRIMARY KEY, format, size, offset, id, mtime, error, cwd
+) WITHOUT ROWID;
 
-INSERT INTO main.rollout_formats(format, rank, mark, type, time, conversation, apart)
-VALUES
-  ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', 'history', '$.ts', '$.session_id', 1)
-ON CONFLICT DO NOTHING;
+INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time, names, conversation, once, agent, item_id, item_parent, path) VALUES
+  ('codex', 10, '{"$.type":true,"$.payload":true}', NULL, '$.type', '$.payload', '$.timestamp', '{"$.type":"session_meta"}', '$.payload.id|$.payload.session_id', 1, NULL, NULL, NULL, NULL),
+  ('qwen', 20, '{"$.sessionId":true,"$.message.parts":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, NULL, '$.uuid', '$.parentUuid', NULL),
+  ('claude-code', 21, '{"$.sessionId|$.session_id|$.uuid|$.isSidechain":true,"$.type":true,"$.message.content":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId|$.session_id', 0, '$.agentId', '$.uuid', '$.parentUuid', '.claude/projects/{cwd}/{id}.jsonl|.claude/projects/{cwd}/*/subagents/agent-{agent}.jsonl'),
+  ('gemini', 22, '{"$.sessionId":true,"$.startTime":true}', '$.$set.messages[]|$.messages[]', '$.type|$.kind|session', NULL, '$.timestamp|$.startTime', '{"$.sessionId":true}', '$.sessionId', 0, NULL, '$.id', NULL, NULL),
+  ('pi', 30, '{"$.type":"session","$.id":true,"$.timestamp":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session"}', '$.id', 0, NULL, '$.id', '$.parentId', NULL),
+  ('copilot', 31, '{"$.type":"session.start","$.data.sessionId":true}', NULL, '$.type', NULL, '$.timestamp', '{"$.type":"session.start"}', '$.data.sessionId', 0, NULL, '$.id', NULL, NULL),
+  ('goose', 32, '{"$.working_dir":true,"$.type":null}', NULL, '$.role|session', NULL, '$.created|$.created_at', '{"$.working_dir":true}', '$.id', 0, NULL, '$.id', NULL, NULL),
+  ('cursor', 40, '{"$.role":true,"$.message.content":true,"$.sessionId":null}', NULL, '$.role|$.type', NULL, NULL, '{}', NULL, 0, NULL, NULL, NULL, 'projects/{cwd}/agent-transcripts/{id}/*.jsonl|projects/{cwd}/agent-transcripts/{id}.jsonl'),
+  ('deepseek', 29, '{"$.type":"session","$.id":true,"$.createdAt":true}', NULL, '$.type', NULL, '$.time|$.time0|$.createdAt', '{"$.type":"session"}', '$.id', 0, NULL, NULL, NULL, NULL),
+  ('kimi', 33, '{"$.type":"metadata","$.protocol_version":true}', NULL, '$.event.type|$.type', NULL, '$.time|$.created_at', '{}', NULL, 0, NULL, NULL, NULL, '{id}/agents/main/wire.jsonl|{id}/agents/{agent}/wire.jsonl'),
+  ('grok', 34, '{"$.params.update.sessionUpdate|$.generated_title|$.session_summary":true,"$.params.update.sessionUpdate|$.info.id":true}', NULL, '$.params.update.sessionUpdate|summary', NULL, '$.timestamp|$.params._meta.agentTimestampMs|$.updated_at', '{}', '$.params.sessionId|$.info.id', 0, NULL, NULL, NULL, 'sessions/{cwd}/{id}/*.json*'),
+  ('qoder', 203, '{"$.sessionId|$.uuid":true,"$.type":true,"$.message.content":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, '$.agentId', '$.uuid', '$.parentUuid', '.qoder/projects/{cwd}/{id}.jsonl|.qoder/projects/{cwd}/*/subagents/{agent}.jsonl'),
+  ('zencoder', 27, '{"$.id":true,"$.createdAt":true,"$.updatedAt":true,"$.role":null,"$.type":null}', NULL, '$.role|session', NULL, '$.createdAt', '{"$.updatedAt":true,"$.role":null}', '$.id', 0, NULL, NULL, NULL, '.zencoder/sessions/{id}.jsonl'),
+  ('copilot-chat', 43, '{"$.sessionId|$.v.sessionId":true,"$.requests|$.v.requests":true}', '$.requests[]|$.v.requests[]|$.v[]', '$.kind|request', NULL, '$.timestamp|$.creationDate|$.v.creationDate', '{"$.requests|$.v.requests":true}', '$.sessionId|$.v.sessionId', 0, NULL, '$.requestId', NULL, NULL),
+  ('amp', 44, '{"$.id":true,"$.created":true,"$.messages":true}', '$.messages[]', '$.role', NULL, '$.usage.timestamp|$.meta.sentAt|$.created', '{"$.messages":true}', '$.id', 0, NULL, '$.messageId', NULL, NULL),
+  ('kiro', 45, '{"$.kind|$.session_id":true,"$.data.content|$.created_at":true,"$.data.message_id|$.cwd":true}', NULL, '$.kind|kiro_session', NULL, '$.data.meta.timestamp|$.created_at', '{}', '$.session_id', 0, NULL, '$.data.message_id', NULL, 'sessions/cli/{id}.json*'),
+  ('kiro-ide', 46, '{"$.payload.type":true,"$.type":null}', NULL, '$.payload.type', NULL, '$.timestamp', '{}', NULL, 0, NULL, NULL, NULL, 'sess_{id}/messages.jsonl'),
+  ('qwenpaw', 47, '{"$.agent.memory.content":true}', '$.agent.memory.content[]', '$[0].role', NULL, '$[0].timestamp', '{}', NULL, 0, NULL, '$[0].id', NULL, NULL),
+  ('openhands', 48, '{"$.kind|$.agent.llm.model":true,"$.source|$.agent.llm":true,"$.timestamp|$.agent":true,"$.id":true}', NULL, '$.kind|base_state', NULL, '$.timestamp', '{}', NULL, 0, NULL, '$.id', NULL, 'conversations/{id}/events/*.json|conversations/{id}/base_state.json'),
+  ('windsurf', 49, '{"$.type":true,"$.status":true,"$.user_input|$.planner_response":true}', NULL, '$.type', NULL, NULL, '{}', NULL, 0, NULL, NULL, NULL, '.windsurf/transcripts/{id}.jsonl'),
+  ('grok-chat', 200, '{"$.type":true,"$.content":true}', NULL, '$.type', NULL, NULL, '{}', NULL, 0, NULL, NULL, NULL, 'sessions/{cwd}/{id}/chat_history.jsonl'),
+  ('gptme', 201, '{"$.role":true,"$.content":true,"$.timestamp":true}', NULL, '$.role', NULL, '$.timestamp', '{}', NULL, 0, NULL, NULL, NULL, 'logs/{id}/conversation.jsonl'),
+  ('vibe', 202, '{"$.role|$.session_id":true,"$.content|$.tool_calls|$.start_time":true}', NULL, '$.role|meta', NULL, '$.start_time', '{}', NULL, 0, NULL, '$.message_id', NULL, 'session_{id}/messages.jsonl|session_{id}/meta.json'),
+  ('posit', 204, '{"$.message.role|$.root.id":true,"$.message.content|$.root.metadata":true}', NULL, '$.message.role|conversation', NULL, '$.message.providerOptions.providerMetadata.positai.timestamp|$.root.timestamp', '{}', NULL, 0, NULL, '$.id', NULL, 'workspaces/*/{id}/lm-messages.jsonl|workspaces/*/{id}/conversation.json'),
+  ('antigravity', 35, '{"$.source":"USER_EXPLICIT","$.content":true}', NULL, '$.source', NULL, '$.created_at', '{}', NULL, 0, NULL, NULL, NULL, 'brain/{id}/.system_generated/logs/*.jsonl'),
+  ('cline', 41, '{"$.sessionId":true,"$.messages[0].role":true}', '$.messages[]', '$.role', NULL, '$.ts', '{}', '$.sessionId', 0, NULL, '$.id', NULL, NULL),
+  ('cline-task', 42, '{"$[0].role":true,"$[0].content":true}', '$[]', '$.role', NULL, '$.ts', '{}', NULL, 0, NULL, NULL, NULL, 'tasks/{id}/api_conversation_history.json') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversation, agent)
-VALUES
+INSERT INTO main.rollout_formats(format, rank, mark, type, time, conversation, apart) VALUES
+  ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', 'history', '$.ts', '$.session_id', 1) ON CONFLICT DO NOTHING;
+
+INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversation, agent) VALUES
   ('opencode', 'store', 90, '{"$.store":"opencode"}', '$.type', '$.row.data.time.start|$.row.data.time.created|$.row.time_created', '$.session', '$.agent'),
   ('goose-store', 'store', 91, '{"$.store":"goose"}', '$.type', '$.row.created_timestamp|$.row.created_at', '$.session', '$.agent'),
   ('cursor-store', 'store', 92, '{"$.store":"cursor"}', '$.type', '$.row.value.timestamp|$.row.value.createdAt', '$.session', NULL),
   ('zed', 'store', 93, '{"$.store":"zed"}', '$.type', '$.row.created_at|$.row.updated_at', '$.session', '$.agent'),
-  ('hermes', 'store', 94, '{"$.store":"hermes"}', '$.type', '$.row.timestamp', '$.session', NULL)
-ON CONFLICT DO NOTHING;
+  ('warp', 'store', 95, '{"$.store":"warp"}', '$.type', '$.row.start_ts|$.row.last_modified_at', '$.session', NULL),
+  ('hermes', 'store', 94, '{"$.store":"hermes"}', '$.type', '$.row.timestamp', '$.session', NULL) ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, conversation, trace, item_id, item_parent, spans, newest, apart)
-VALUES
-  ('otel', 50, '{"$.resourceSpans|$.resourceLogs":true}', '$.resourceSpans[].scopeSpans[].spans[]|$.resourceLogs[].scopeLogs[].logRecords[]', '$.event|$.attributes.gen_ai.operation.name|span', '$.startTimeUnixNano|$.timeUnixNano|$.observedTimeUnixNano', '$.attributes.gen_ai.conversation.id', '$.traceId', '$.spanId', '$.parentSpanId', 1, '{"$.event":true,"$.attributes.gen_ai.input.messages":true}', 1)
-ON CONFLICT DO NOTHING;
+INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, conversation, trace, item_id, item_parent, spans, newest, apart) VALUES
+  ('otel', 50, '{"$.resourceSpans|$.resourceLogs":true}', '$.resourceSpans[].scopeSpans[].spans[]|$.resourceLogs[].scopeLogs[].logRecords[]', '$.event|$.attributes.gen_ai.operation.name|span', '$.startTimeUnixNano|$.timeUnixNano|$.observedTimeUnixNano', '$.attributes.gen_ai.conversation.id', '$.traceId', '$.spanId', '$.parentSpanId', 1, '{"$.event":true,"$.attributes.gen_ai.input.messages":true}', 1) ON CONFLICT DO NOTHING;
 
--- The attributes of a span are a list of names and values, and a message is one
--- text that is JSON, or one attribute for each of its parts. The payload is the
--- span with one object of attributes: a.b.c is the member c of b of a, and numbers
--- are the elements of an array. The messages of its events are among them.
+-- The attributes of a span are a list of names and values, and a message is one text that is JSON, or one attribute
+-- for each of its parts. The payload is the span with one object of attributes: a.b.c is the member c of b of a, and
+-- numbers are the elements of an array. The messages of its events are among them.
 --
--- A log record is read as an event. Its payload has the name in event. What its
--- body has inside of an object has a name with dots: event:message.content. A body
--- of which nothing is known stays in body.
+-- A log record is read as an event. Its payload has the name in event. What its body has inside of an object has a
+-- name with dots: event:message.content. A body of which nothing is known stays in body.
 --
--- attribute  a name: an attribute with this name, or with one that goes on after
---            it with a dot, gets another one. * stands for a number. event:name is
---            an attribute of an event of the span, and event: every such event
--- name       its name in the payload: * is that number, and + the number of the
---            event. Of several attributes that get one name, the one that had it
---            counts, or else the one of the lowest rank
+-- attribute  a name: an attribute with this name, or with one that goes on after it with a dot, gets another one. *
+--            stands for a number. event:name is an attribute of an event of the span, and event: every such event
+-- name       its name in the payload: * is that number, and + the number of the event. Of several attributes that get
+--            one name, the one that had it counts, or else the one of the lowest rank
 -- json       1: its text is JSON (if it is not, it stays a text)
 -- only       the row is for this value alone
 -- value      the span also has an attribute with this name and value
@@ -198,8 +191,7 @@ CREATE TABLE IF NOT EXISTS main.rollout_attributes(
   PRIMARY KEY (format, attribute, name, only)
 ) WITHOUT ROWID;
 
-INSERT INTO main.rollout_attributes(format, attribute, name, json)
-VALUES
+INSERT INTO main.rollout_attributes(format, attribute, name, json) VALUES
   ('otel', 'gen_ai.input.messages', 'gen_ai.input.messages', 1),
   ('otel', 'gen_ai.output.messages', 'gen_ai.output.messages', 1),
   ('otel', 'gen_ai.system_instructions', 'gen_ai.system_instructions', 1),
@@ -250,41 +242,30 @@ VALUES
   ('otel', 'llm.token_count.prompt_details.cache_read', 'gen_ai.usage.cache_read.input_tokens', 0),
   ('otel', 'llm.token_count.prompt_details.cache_write', 'gen_ai.usage.cache_creation.input_tokens', 0),
   ('otel', 'llm.token_count.completion_details.reasoning', 'gen_ai.usage.reasoning.output_tokens', 0),
-  ('otel', 'llm.cost.total', 'gen_ai.usage.cost', 0), ('otel', 'llm.model_name', 'gen_ai.response.model', 0)
-ON CONFLICT DO NOTHING;
+  ('otel', 'llm.cost.total', 'gen_ai.usage.cost', 0), ('otel', 'llm.model_name', 'gen_ai.response.model', 0) ON CONFLICT DO NOTHING;
 
--- Files of text. Lines of one type, one after the other, are one item: an object
--- {"format", "type", "text"}. Blank lines after it are not part of it, and lines
--- between two lines that begin with ``` are what the first of them is. A line that
--- begins a conversation never is between them.
+-- Files of text. Lines of one type, one after the other, are one item: an object {"format", "type", "text"}. Blank
+-- lines after it are not part of it, and lines between two lines that begin with ``` are what the first of them is. A
+-- line that begins a conversation never is between them.
 --
 -- place  how a line begins; the longest one counts. '' is for all others
--- kind   'start': the line begins a conversation, and the file if it is the first
---        one, and its text is the member session; all others are 'line'
+-- kind   'start': the line begins a conversation, and the file if it is the first one, and its text is the member
+--        session; all others are 'line'
 
-INSERT INTO main.blackbox_places(format, kind, type, place)
-VALUES
-  ('aider', 'start', 'start', '# aider chat started at '),
-  ('aider', 'line', 'user', '#### '),
-  ('aider', 'line', 'tool', '> '),
-  ('aider', 'line', 'assistant', '')
-ON CONFLICT DO NOTHING;
+INSERT INTO main.blackbox_places(format, kind, type, place) VALUES
+  ('aider', 'start', 'start', '# aider chat started at '), ('aider', 'line', 'user', '#### '),
+  ('aider', 'line', 'tool', '> '), ('aider', 'line', 'assistant', '') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_formats(format, rank, mark, time, names, conversation)
-VALUES
-  ('aider', 60, '{"$.format":"aider"}', '$.session', '{"$.session":true}', '$.session')
-ON CONFLICT DO NOTHING;
+INSERT INTO main.rollout_formats(format, rank, mark, time, names, conversation, path) VALUES
+  ('aider', 60, '{"$.format":"aider"}', '$.session', '{"$.session":true}', '$.session', '{cwd}/.aider.chat.history.md') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.blackbox_places(format, kind, type, conditions, place)
-VALUES
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place) VALUES
   ('aider', 'user', 'user', '{"$.format":"aider"}', '$.text'),
   ('aider', 'assistant', 'assistant', '{"$.format":"aider"}', '$.text'),
-  ('aider', 'tool', 'tool', '{"$.format":"aider"}', '$.text')
-ON CONFLICT DO NOTHING;
+  ('aider', 'tool', 'tool', '{"$.format":"aider"}', '$.text') ON CONFLICT DO NOTHING;
 
 -- What a span does, where it has no gen_ai.operation.name.
-INSERT INTO main.rollout_attributes(format, attribute, name, only, value, rank)
-VALUES
+INSERT INTO main.rollout_attributes(format, attribute, name, only, value, rank) VALUES
   ('otel', 'openinference.span.kind', 'gen_ai.operation.name', 'LLM', 'chat', 50),
   ('otel', 'openinference.span.kind', 'gen_ai.operation.name', 'AGENT', 'invoke_agent', 50),
   ('otel', 'openinference.span.kind', 'gen_ai.operation.name', 'TOOL', 'execute_tool', 50),
@@ -298,11 +279,10 @@ VALUES
   ('otel', 'gen_ai.user.message:', 'gen_ai.input.messages.+.role', '', 'user', 90),
   ('otel', 'gen_ai.assistant.message:', 'gen_ai.input.messages.+.role', '', 'assistant', 90),
   ('otel', 'gen_ai.tool.message:', 'gen_ai.input.messages.+.role', '', 'tool', 90),
-  ('otel', 'gen_ai.choice:', 'gen_ai.output.messages.+.role', '', 'assistant', 90)
-ON CONFLICT DO NOTHING;
+  ('otel', 'gen_ai.choice:', 'gen_ai.output.messages.+.role', '', 'assistant', 90) ON CONFLICT DO NOTHING;
 
--- A call repeats the whole history: a user has said something if that is the last
--- message. The span of an agent has its messages once more, as an event.
+-- A call repeats the whole history: a user has said something if that is the last message. The span of an agent has
+-- its messages once more, as an event.
 INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, part, source)
 SELECT 'otel', r.fact, t.type, r.conditions, r.place, r.other, r.part, t.source
   FROM (SELECT 'chat' AS type, 'item' AS source UNION ALL
@@ -327,37 +307,28 @@ SELECT 'otel', r.fact, t.type, r.conditions, r.place, r.other, r.part, t.source
         SELECT 'assistant', '{"$.attributes.gen_ai.output.messages":true,"$.attributes.gen_ai.output.messages[0]":null}', '$.attributes.gen_ai.output.messages', NULL, 'text'
         UNION ALL
         SELECT 'model', '{}', '$.attributes.gen_ai.response.model', '$.attributes.gen_ai.request.model', 'text') AS r
- WHERE 1
-ON CONFLICT DO NOTHING;
+ WHERE 1 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other)
-VALUES
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other) VALUES
   ('otel', 'tool', 'execute_tool', '{}', '$.attributes.gen_ai.tool.call.result', '$.attributes.output.value'),
-  ('otel', 'tool', 'execute_tool', '{"$.attributes.traceloop.entity.output":true}', '$.attributes.traceloop.entity.output', NULL)
-ON CONFLICT DO NOTHING;
+  ('otel', 'tool', 'execute_tool', '{"$.attributes.traceloop.entity.output":true}', '$.attributes.traceloop.entity.output', NULL) ON CONFLICT DO NOTHING;
 
--- Log records. Those of Claude Code, Codex and Gemini CLI have the texts of users if
--- that is turned on there.
-INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, source)
-VALUES
+-- Log records. Those of Claude Code, Codex and Gemini CLI have the texts of users if that is turned on there.
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, source) VALUES
   ('otel', 'user', 'gen_ai.user.message', '{"$.newest":true}', '$.attributes.gen_ai.input.messages[0].content', '$.body', 'event'),
   ('otel', 'assistant', 'gen_ai.choice', '{"$.event":true}', '$.attributes.gen_ai.output.messages[0].content', '$.body', 'event'),
-  ('otel', 'tool', 'gen_ai.tool.message', '{"$.event":true}', '$.attributes.gen_ai.input.messages[0].content', '$.body', 'event')
-ON CONFLICT DO NOTHING;
+  ('otel', 'tool', 'gen_ai.tool.message', '{"$.event":true}', '$.attributes.gen_ai.input.messages[0].content', '$.body', 'event') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.blackbox_places(format, kind, type, conditions, place, source)
-VALUES
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, source) VALUES
   ('otel', 'user', 'user_prompt', '{"$.event":"user_prompt"}', '$.attributes.prompt', 'event'),
   ('otel', 'user', 'codex.user_prompt', '{"$.event":true}', '$.attributes.prompt', 'event'),
   ('otel', 'user', 'gemini_cli.user_prompt', '{"$.event":true}', '$.attributes.prompt', 'event'),
   ('otel', 'tool', 'codex.tool_result', '{"$.event":true}', '$.attributes.output', 'event'),
   ('otel', 'model', 'api_request', '{"$.event":"api_request"}', '$.attributes.model', 'event'),
   ('otel', 'model', 'codex.conversation_starts', '{"$.event":true}', '$.attributes.model', 'event'),
-  ('otel', 'model', 'codex.sse_event', '{"$.event":true}', '$.attributes.model', 'event')
-ON CONFLICT DO NOTHING;
+  ('otel', 'model', 'codex.sse_event', '{"$.event":true}', '$.attributes.model', 'event') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, part)
-VALUES
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, part) VALUES
   ('opencode', 'user', 'part', '{"$.store":"opencode","$.role":"user","$.row.data.type":"text","$.row.data.synthetic":null}', '$.row.data.text', NULL, 'text'),
   ('opencode', 'assistant', 'part', '{"$.store":"opencode","$.role":"assistant","$.row.data.type":"text"}', '$.row.data.text', NULL, 'text'),
   ('opencode', 'tool', 'part', '{"$.store":"opencode","$.row.data.type":"tool"}', '$.row.data.state.output', NULL, 'text'),
@@ -382,9 +353,6 @@ VALUES
   ('hermes', 'tool', 'message', '{"$.store":"hermes","$.role":"tool"}', '$.row.content', NULL, 'text'),
   ('cursor-store', 'user', 'bubble', '{"$.role":"user"}', '$.row.value.text', '$.row.value.rawText', 'text'),
   ('cursor-store', 'assistant', 'bubble', '{"$.role":"assistant"}', '$.row.value.text', '$.row.value.rawText', 'text'),
-  ('cursor-store', 'title', 'composer', '{}', '$.row.value.name', NULL, 'text'),
-  ('cursor-store', 'cwd', 'bubble', '{}', '$.row.value.workspaceProjectDir', NULL, 'text'),
-  ('codex-history', 'user', 'history', '{}', '$.text', NULL, 'text'),
   ('claude-code', 'user', 'user', '{"$.message.role":"user","$.message.content":true,"$.isMeta":null,"$.isSidechain":null,"$.isCompactSummary":null,"$.message.content[0].tool_use_id":null}', '$.message.content', NULL, 'text'),
   ('claude-code', 'user', 'user', '{"$.message.role":"user","$.message.content":true,"$.isMeta":null,"$.isSidechain":true,"$.agentId":true,"$.message.content[0].tool_use_id":null}', '$.message.content', NULL, 'text'),
   ('claude-code', 'assistant', 'assistant', '{"$.message.role":"assistant"}', '$.message.content', NULL, 'text'),
@@ -392,8 +360,6 @@ VALUES
   ('claude-code', 'cwd', 'user', '{"$.message.role":"user"}', '$.cwd', NULL, 'text'),
   ('claude-code', 'branch', 'user', '{"$.message.role":"user"}', '$.gitBranch', NULL, 'text'),
   ('claude-code', 'model', 'assistant', '{"$.message.usage":true}', '$.message.model', NULL, 'text'),
-  ('claude-code', 'title', 'custom-title', '{}', '$.customTitle', NULL, 'text'),
-  ('claude-code', 'title', 'ai-title', '{}', '$.aiTitle', NULL, 'text'),
   ('claude-code', 'title', 'summary', '{"$.leafUuid":true}', '$.summary', NULL, 'text'),
   ('qwen', 'user', 'user', '{"$.message.role":"user","$.message.parts":true}', '$.message.parts', NULL, 'text'),
   ('qwen', 'assistant', 'assistant', '{"$.message.parts":true}', '$.message.parts', NULL, 'text'),
@@ -408,15 +374,8 @@ VALUES
   ('pi', 'tool', 'message', '{"$.message.role":"toolResult"}', '$.message.content', NULL, 'text'),
   ('pi', 'cwd', 'session', '{"$.type":"session"}', '$.cwd', NULL, 'text'),
   ('pi', 'title', 'session', '{"$.type":"session"}', '$.title', NULL, 'text'),
-  ('pi', 'title', 'session_info', '{}', '$.name', NULL, 'text'),
   ('pi', 'model', 'model_change', '{}', '$.modelId', '$.model', 'text'),
-  ('copilot', 'user', 'user.message', '{}', '$.data.content', NULL, 'text'),
-  ('copilot', 'assistant', 'assistant.message', '{}', '$.data.content', NULL, 'text'),
-  ('copilot', 'tool', 'tool.execution_complete', '{}', '$.data.result.content', NULL, 'text'),
-  ('copilot', 'cwd', 'session.start', '{}', '$.data.context.cwd', NULL, 'text'),
-  ('copilot', 'branch', 'session.start', '{}', '$.data.context.branch', NULL, 'text'),
-  ('copilot', 'model', 'session.model_change', '{}', '$.data.newModel', NULL, 'text'),
-  ('goose', 'user', 'user', '{"$.role":"user","$.message":null,"$.content":true,"$.content[0].toolResult":null,"$.content[0].tool_use_id":null}', '$.content', NULL, 'text'),
+  ('goose', 'user', 'user', '{"$.role":"user","$.message":null,"$.content":true,"$.content[0].toolResult":null,"$.content[0].tool_use_id|$.content[0].toolUseID":null}', '$.content', NULL, 'text'),
   ('goose', 'tool', 'user', '{"$.role":"user","$.content[0].toolResult":true}', '$.content[0].toolResult.value', '$.content[0].toolResult.error', 'text'),
   ('cline', 'tool', 'user', '{"$.role":"user","$.content[0].tool_use_id":true}', '$.content', NULL, 'content'),
   ('goose', 'assistant', 'assistant', '{"$.role":"assistant","$.message":null,"$.content":true}', '$.content', NULL, 'text'),
@@ -425,19 +384,57 @@ VALUES
   ('cursor', 'user', 'user', '{"$.role":"user","$.message.content":true}', '$.message.content', NULL, 'text'),
   ('cursor', 'assistant', 'assistant', '{"$.role":"assistant","$.message.content":true}', '$.message.content', NULL, 'text'),
   ('deepseek', 'user', 'user/message', '{"$.data.source.kind":"user"}', '$.data.content', NULL, 'text'),
-  ('deepseek', 'assistant', 'assistant/message', '{}', '$.data.message.content', NULL, 'text'),
   ('deepseek', 'tool', 'tool/result', '{}', '$.data.message.content', NULL, 'content'),
-  ('deepseek', 'title', 'session/title', '{}', '$.data.title', NULL, 'text'),
   ('kimi', 'user', 'context.append_message', '{"$.message.role":"user"}', '$.message.content', NULL, 'text'),
   ('kimi', 'assistant', 'context.append_message', '{"$.message.role":"assistant"}', '$.message.content', NULL, 'text'),
   ('kimi', 'tool', 'context.append_message', '{"$.message.role":"tool"}', '$.message.content', NULL, 'text'),
   ('kimi', 'assistant', 'content.part', '{"$.event.part.type":"text"}', '$.event.part.text', NULL, 'text'),
-  ('kimi', 'model', 'usage.record', '{}', '$.model', NULL, 'text'),
   ('grok', 'user', 'user_message_chunk', '{}', '$.params.update.content', '$.params.update.content.text', 'text'),
   ('grok', 'assistant', 'agent_message_chunk', '{}', '$.params.update.content', '$.params.update.content.text', 'text'),
-  ('grok', 'tool', 'tool_call_update', '{}', '$.params.update.content[0].content.text', NULL, 'text'),
   ('grok', 'title', 'summary', '{"$.info.id":true}', '$.generated_title', '$.session_summary', 'text'),
   ('grok', 'cwd', 'summary', '{"$.info.id":true}', '$.info.cwd', NULL, 'text'),
-  ('antigravity', 'user', 'USER_EXPLICIT', '{}', '$.content', NULL, 'text'),
-  ('antigravity', 'assistant', 'MODEL', '{"$.source":"MODEL"}', '$.content', NULL, 'text')
-ON CONFLICT DO NOTHING;
+  ('kiro', 'user', 'Prompt', '{}', '$.data.content', NULL, 'data'),
+  ('kiro', 'assistant', 'AssistantMessage', '{}', '$.data.content', NULL, 'data'),
+  ('kiro', 'tool', 'ToolResults', '{}', '$.data.content[0].data.content', NULL, 'data'),
+  ('kiro-ide', 'user', 'user', '{"$.payload.type":"user"}', '$.payload.content', NULL, 'text'),
+  ('kiro-ide', 'assistant', 'assistant', '{"$.payload.type":"assistant"}', '$.payload.content', NULL, 'text'),
+  ('kiro-ide', 'tool', 'tool_result', '{"$.payload.type":"tool_result"}', '$.payload.content', NULL, 'text'),
+  ('kiro-ide', 'model', 'assistant', '{"$.payload.reasoningModelId":true}', '$.payload.reasoningModelId', NULL, 'text'),
+  ('grok-chat', 'assistant', 'assistant', '{"$.type":"assistant","$.content":true}', '$.content', NULL, 'text'),
+  ('grok-chat', 'tool', 'tool_result', '{"$.tool_call_id":true}', '$.content', NULL, 'text'),
+  ('grok-chat', 'model', 'assistant', '{"$.model_id":true}', '$.model_id', NULL, 'text'),
+  ('openhands', 'user', 'MessageEvent', '{"$.llm_message.role":"user"}', '$.llm_message.content', NULL, 'text'),
+  ('openhands', 'assistant', 'MessageEvent', '{"$.llm_message.role":"assistant"}', '$.llm_message.content', NULL, 'text'),
+  ('qwenpaw', 'user', 'user', '{"$[0].role":"user"}', '$[0].content', NULL, 'text'),
+  ('qwenpaw', 'assistant', 'assistant', '{"$[0].role":"assistant"}', '$[0].content', NULL, 'text'),
+  ('qwenpaw', 'tool', 'system', '{"$[0].content[0].output":true}', '$[0].content', NULL, 'output'),
+  ('posit', 'tool', 'tool', '{"$.message.content[0].output":true}', '$.message.content[0].output.value', NULL, 'text'),
+  ('vibe', 'tool', 'tool', '{"$.role":"tool","$.content":true}', '$.content', NULL, 'content'),
+  ('gptme', 'model', 'assistant', '{"$.metadata.model":true}', '$.metadata.model', NULL, 'text'),
+  ('copilot-chat', 'assistant', 'request', '{"$.response":true}', '$.response', NULL, 'value'),
+  ('amp', 'tool', 'user', '{"$.content[0].toolUseID":true}', '$.content[0].run.result.output', '$.content[0].run.result', 'text'),
+  ('amp', 'model', 'assistant', '{"$.usage.model":true}', '$.usage.model', NULL, 'text'),
+  ('warp', 'user', 'query', '{"$.row.input[0].Query.text":true}', '$.row.input[0].Query.text', NULL, 'text'),
+  ('copilot-chat', 'user', 'request', '{"$.message.text":true}', '$.message.text', NULL, 'text'),
+  ('antigravity', 'assistant', 'MODEL', '{"$.source":"MODEL"}', '$.content', NULL, 'text') ON CONFLICT DO NOTHING;
+
+-- Types that only one format has.
+INSERT INTO main.blackbox_places(format, kind, type, place) VALUES
+  ('antigravity', 'user', 'USER_EXPLICIT', '$.content'), ('claude-code', 'title', 'ai-title', '$.aiTitle'),
+  ('claude-code', 'title', 'custom-title', '$.customTitle'), ('codex-history', 'user', 'history', '$.text'),
+  ('copilot', 'assistant', 'assistant.message', '$.data.content'), ('copilot-chat', 'assistant', 'request', '$.value'),
+  ('copilot', 'branch', 'session.start', '$.data.context.branch'), ('copilot-chat', 'model', 'request', '$.modelId'),
+  ('copilot', 'cwd', 'session.start', '$.data.context.cwd'), ('copilot', 'user', 'user.message', '$.data.content'),
+  ('copilot', 'model', 'session.model_change', '$.data.newModel'), ('kimi', 'model', 'usage.record', '$.model'),
+  ('copilot', 'tool', 'tool.execution_complete', '$.data.result.content'), ('kiro', 'cwd', 'kiro_session', '$.cwd'),
+  ('cursor-store', 'cwd', 'bubble', '$.row.value.workspaceProjectDir'), ('kiro', 'title', 'kiro_session', '$.title'),
+  ('cursor-store', 'title', 'composer', '$.row.value.name'), ('deepseek', 'title', 'session/title', '$.data.title'),
+  ('deepseek', 'assistant', 'assistant/message', '$.data.message.content'), ('pi', 'title', 'session_info', '$.name'),
+  ('grok', 'tool', 'tool_call_update', '$.params.update.content[0].content.text'), ('vibe', 'title', 'meta', '$.title'),
+  ('openhands', 'assistant', 'ActionEvent', '$.thought'), ('openhands', 'cwd', 'base_state', '$.workspace.working_dir'),
+  ('openhands', 'model', 'base_state', '$.agent.llm.model'), ('posit', 'title', 'conversation', '$.root.title'),
+  ('openhands', 'tool', 'ObservationEvent', '$.observation.content'), ('vibe', 'branch', 'meta', '$.git_branch'),
+  ('posit', 'model', 'conversation', '$.root.metadata.model.id'), ('vibe', 'model', 'meta', '$.config.active_model'),
+  ('vibe', 'cwd', 'meta', '$.environment.working_directory'), ('warp', 'cwd', 'query', '$.row.working_directory'),
+  ('warp', 'model', 'query', '$.row.model_id'), ('windsurf', 'user', 'user_input', '$.user_input.user_response'),
+  ('windsurf', 'assistant', 'planner_response', '$.planner_response.response') ON CONFLICT DO NOTHING;

@@ -182,8 +182,8 @@ void bxRolloutWorkEnd(RolloutWork *p) {
 void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   static const char zStart[] =
       "INSERT INTO main.rollout__heads(id, created, expires_at) "
-      "SELECT ?1, ?2, ?3 + 86400000 * value FROM main.blackbox_settings "
-      "WHERE name = 'rollout.ttl_days'";
+      "SELECT ?1, ?2, ?3 + 86400000 * nullif(value, 0) "
+      "FROM main.blackbox_settings WHERE name = 'rollout.import_ttl_days'";
   static const char zPutOne[] =
       "INSERT INTO main.rollout__data(id, timestamp, type, payload, before, "
       "after, quiet) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -193,9 +193,7 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
       "coalesce(user_sequence, nullif(?3, -1)), behind = NULL WHERE no = ?1";
   /* an item that another conversation may own gets another end */
   static const char zTail[] =
-      "UPDATE main.rollout__data SET after = CAST(?3 AS BLOB) WHERE id = "
-      "(SELECT (owner << 32) + ?2 FROM main.rollout__segments "
-      "WHERE rollout = ?1 AND ?2 BETWEEN first AND last)";
+      "UPDATE main.rollout__data SET after = CAST(?2 AS BLOB) WHERE id = ?1";
   static const char zDrop[] =
       "INSERT INTO main.rollout_drops(no, item_type, payload_type, items, "
       "bytes) VALUES (?1, ?2, coalesce(?3, ''), ?4, ?5) "
@@ -235,8 +233,7 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   bxRolloutDeriveItem(pTale, pErr);
   bxRolloutSearchPut(pTale, pErr);
   if (p->iTail >= 0) {
-    bxStmtExec(
-        pHome, zTail, pErr, "iib", head.no, p->iTail, p->tail.z, p->tail.n);
+    bxStmtExec(pHome, zTail, pErr, "ib", p->iTail, p->tail.z, p->tail.n);
   }
   for (i = 0; i < p->nDrop && head.no > 0; i++) {
     bxStmtExec(pHome, zDrop, pErr, "ittii", head.no, p->aDrop[i].zType,

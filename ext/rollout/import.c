@@ -1,22 +1,23 @@
 /*
-** import.c: rollout_import(text[, id[, now[, format]]]): the file of an agent
+** import.c: rollout_import(text[, source[, time[, format]]]): the file of an agent
 ** into conversations.
 **
 ** The formats are rows of rollout_formats. The format of a file is the argument,
-** or the first one whose marks a line has. If there is none, every line is kept
-** whole. The policy does not apply, because the program that wrote the file has
-** already applied its own.
+** or the first one whose marks a line has. If there is none, the file is refused,
+** unless the argument is 'unknown': then every line is kept whole. The policy does
+** not apply, because the program that wrote the file has already applied its own.
 **
 ** Nothing is lost: what stands between the payloads (the rest of the lines,
 ** lines that cannot be read) is kept beside the items, so that an export gives
 ** back the same bytes. A line that cannot be read is counted and reported.
 **
-** With an id, the first conversation of the file gets it; if it exists, the
-** lines continue it, so that a large file can be imported in pieces, or line by
-** line. Otherwise the file names its conversations (import_session.c).
+** If the source is a UUID, the first conversation of the file gets it; if that
+** exists, the lines continue it, so that a large file can be imported in pieces, or
+** line by line. Otherwise the file names its conversations (import_session.c). If it
+** does not, its path does, which is what any other source is (import_dir.c).
 **
-** Returns {"rolloutId", "rolloutIds", "format", "lines", "items", "new", "bad",
-** "errors": [{"line", "reason"}]}; errors has the first 100.
+** Returns {"rolloutId", "rolloutIds", "format", "known", "lines", "items", "new",
+** "bad", "errors": [{"line", "reason"}]}; errors has the first 100.
 */
 #include "import.h"
 SQLITE_EXTENSION_INIT3
@@ -26,6 +27,7 @@ SQLITE_EXTENSION_INIT3
 #define MAX_LISTED 100 /* the most bad lines in the result */
 #define MAX_IDS 1000   /* the most ids in the result */
 #define ENOUGH 60      /* bytes that tell a file from others */
+#define NOT_UTF8 "bytes that are not UTF-8; U+FFFD stands for each of them"
 
 /*--------------------------------------------------------------- report ----*/
 
@@ -40,17 +42,25 @@ static void reportId(ImportReport *p, const char *zId) {
   sqlite3_str_appendf(p->pIds, "%s\"%s\"", p->nId > 1 ? "," : "", zId);
 }
 
+void bxImportReportFree(ImportReport *p) {
+  sqlite3_free(sqlite3_str_finish(p->pBad));
+  sqlite3_free(sqlite3_str_finish(p->pIds));
+  p->pBad = p->pIds = 0;
+}
+
 void bxImportReportReturn(ImportReport *p, const char *zFormat, BxCall *pCall) {
   char *zBad = bxStrFinish(p->pBad, &pCall->err);
   char *zIds = bxStrFinish(p->pIds, &pCall->err);
   assert(p->nId >= 0 && p->nNew <= p->nItem);
   if (pCall->err.rc == SQLITE_OK) {
-    bxReturnJson(pCall,
-        sqlite3_mprintf("{\"rolloutId\":%.38s,\"rolloutIds\":[%s],"
-                        "\"format\":\"%w\",\"lines\":%lld,\"items\":%lld,"
-                        "\"new\":%lld,\"bad\":%lld,\"errors\":[%s]}",
-            zIds ? zIds : "null", zIds ? zIds : "", zFormat, p->nLine, p->nItem,
-            p->nNew, p->nBad, zBad ? zBad : ""));
+    bxReturnJson(
+        pCall, sqlite3_mprintf("{\"rolloutId\":%.38s,\"rolloutIds\":[%s],"
+                               "\"format\":\"%w\",\"known\":%s,\"lines\":%lld,"
+                               "\"items\":%lld,\"new\":%lld,\"bad\":%lld,"
+                               "\"errors\":[%s]}",
+                   zIds ? zIds : "null", zIds ? zIds : "",
+                   zFormat ? zFormat : "unknown", zFormat ? "true" : "false",
+                   p->nLine, p->nItem, p->nNew, p->nBad, zBad ? zBad : ""));
   }
   sqlite3_free(zBad);
   sqlite3_free(zIds);
@@ -60,16 +70,23 @@ static const char *formatName(const Import *p) {
   return p->pFormat != 0 ? p->pFormat->az[ROLLOUT_FORMAT_NAME] : "unknown";
 }
 
+/* Lists what is wrong with a line. */
+static void listLine(Import *p, const char *zReason) {
+  if (p->pReport->nListed++ >= MAX_LISTED) return;
+  sqlite3_str_appendf(p->pReport->pBad, "%s{\"line\":%lld,\"reason\":\"%s\"}",
+      p->pReport->nListed > 1 ? "," : "", p->pReport->nLine, zReason);
+}
+
 void bxImportBad(Import *p, const char *zReason, i64 nByte) {
   assert(nByte >= 0);
   if (p->pErr->rc != SQLITE_OK) return;
-  p->pReport->nBad++;
+  if (p->pReport->nBad++ == 0) {
+    p->pReport->iBad = p->pReport->nLine;
+    p->pReport->zBad = zReason;
+  }
   p->nPending++;
   p->nPendingByte += nByte;
-  if (p->pReport->nBad <= MAX_LISTED) {
-    sqlite3_str_appendf(p->pReport->pBad, "%s{\"line\":%lld,\"reason\":\"%s\"}",
-        p->pReport->nBad > 1 ? "," : "", p->pReport->nLine, zReason);
-  }
+  listLine(p, zReason);
 }
 
 const char *bxImportItems(const Import *p) {
@@ -121,6 +138,14 @@ static void partId(
   bxImportSessionId(formatName(p), bApart, zName, zAgent, zId);
 }
 
+/* Finds a part, once its id is known. What follows a text has only new items. */
+static void openPart(Import *p, ImportSession *pPart) {
+  if (p->pErr->rc != SQLITE_OK) return;
+  assert(pPart->work.zId[0] != 0);
+  bxImportSessionOpen(pPart, p->pHome, p->iNow, p->pErr);
+  if (p->zTail != 0) pPart->eMatch = PART_NEW;
+}
+
 /* The part to which an item belongs. Frees the names. */
 ImportSession *bxImportSession(Import *p, char *zName, char *zAgent) {
   i64 *pi = partNumber(p, zName, zAgent);
@@ -141,7 +166,7 @@ ImportSession *bxImportSession(Import *p, char *zName, char *zAgent) {
   if (pPart == 0) return 0;
   *pi = p->nPart;
   partId(p, zName, zAgent, pPart->work.zId);
-  bxImportSessionOpen(pPart, p->pHome, p->iNow, p->pErr);
+  openPart(p, pPart);
   return pPart;
 }
 
@@ -152,7 +177,8 @@ ImportSession *bxImportSession(Import *p, char *zName, char *zAgent) {
 static char *makeMeta(Import *p, ImportSession *pPart) {
   static const char zMeta[] =
       "SELECT json_patch(json_object('id', ?1, 'timestamp', " ROLLOUT_ISO(
-          "?2") ", 'cwd', '', 'originator', ?3, 'cli_version', '1.0.0', "
+          "?2") ", 'cwd', coalesce(?7, ''), 'originator', ?3, 'cli_version', "
+                "'1.0.0', "
                 "'instructions', NULL), iif(?3 IN ('codex', 'blackbox'), '{}', "
                 "json_object('blackbox', json_patch('{}', json_object("
                 "'format', ?3, 'id', ?4, 'agent', ?5, 'parent', ?6)))))";
@@ -172,10 +198,10 @@ static char *makeMeta(Import *p, ImportSession *pPart) {
       partId(p, zName, 0, zParent);
     }
   }
-  return bxQueryText(p->pHome, zMeta, p->pErr, "titttt", zId, pPart->iFirst,
+  return bxQueryText(p->pHome, zMeta, p->pErr, "tittttt", zId, pPart->iFirst,
       strcmp(zFormat, "codex") == 0 ? "blackbox" : zFormat,
       zName && sqlite3_stricmp(zName, zId) == 0 ? 0 : zName, pPart->zAgent,
-      *zParent ? zParent : 0);
+      *zParent ? zParent : 0, p->azPath[BX_PATH_CWD]);
 }
 
 /*---------------------------------------------------------------- frames ----*/
@@ -278,11 +304,12 @@ static void addItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
 ** payload is, from zFrom to zEnd. */
 void bxImportItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
     const char *zFrom, const char *zEnd) {
+  int bValue = p->zDocument != 0 && !p->pFormat->bSpans, bNew;
+  int bTimed = p->pFormat == 0 || p->pFormat->az[ROLLOUT_FORMAT_TIME] != 0;
   RolloutSlice before, after;
-  i64 iTime = pLine->iTime >= 0   ? pLine->iTime
-              : pPart->iTime >= 0 ? pPart->iTime
-                                  : p->iTime;
-  int bNew;
+  i64 iTime = pLine->iTime;
+  if (iTime < 0) iTime = pPart->iTime >= 0 ? pPart->iTime : p->iTime;
+  if (!bTimed && p->iWritten > iTime) iTime = p->iWritten;
   assert(zFrom <= zEnd);
   assert(pLine->zType[0] != 0);
   if (pLine->payload.n > ROLLOUT_MAX_PAYLOAD) {
@@ -296,13 +323,16 @@ void bxImportItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
   if (bNew && p->pErr->rc == SQLITE_OK) {
     addItem(p, pPart, pLine, iTime, before);
   }
+  if (bValue) bxImportValueItem(p, pPart, bNew, before);
   pPart->iTime = iTime;
   p->pPart = pPart;
+  p->pReport->nItem++;
+  if (bValue && pPart != p->apPart[0]) return;
+  p->zGap = zEnd;
+  if (bValue) return;
   p->bLast = 1;
   p->bClosed = 0;
   p->bLastNew = bNew;
-  p->zGap = zEnd;
-  p->pReport->nItem++;
 }
 
 /* Reads the item at p->json.iTop. A line that has a list of items may repeat
@@ -326,6 +356,12 @@ static void readItem(Import *p) {
   if (p->pErr->rc != SQLITE_OK) return;
   if (bxImportItems(p) != 0 && p->zDocument == 0 &&
       bxImportSessionSeen(pPart, line.payload, p->pErr) && bListed) {
+    return;
+  }
+  if (p->zLineEnd != 0) { /* it is read from a copy of its line */
+    line.bMade = 1;
+    line.bUsual = 0;
+    bxImportItem(p, pPart, &line, p->zLineEnd, p->zLineEnd);
     return;
   }
   bxImportItem(
@@ -403,9 +439,8 @@ int bxImportFirst(Import *p, const char *z, const char *zEnd) {
 static const char *whyBad(const Import *p, const char *z, const char *zEnd) {
   size_t n = (size_t)(zEnd - z);
   if (memchr(z, 0, n) != 0) return "it has a NUL; it is kept for the export";
-  if (!bxIsUtf8((const unsigned char *)z, (int)n)) {
-    if (p->bStore) return "not UTF-8; correct the row, and import again";
-    return "not UTF-8; it is kept for the export";
+  if (!bxIsUtf8((const unsigned char *)z, (int)n) && p->bStore) {
+    return "not UTF-8; correct the row, and import again";
   }
   if (zEnd == p->zEnd) {
     return "not JSON, and maybe cut off: import the file again when it is "
@@ -452,11 +487,31 @@ static void readValue(Import *p) {
   }
 }
 
+static void readLine(Import *p, const char *z, const char *zEnd);
+
+/* Reads a copy of a line that is not UTF-8, in which U+FFFD stands for each byte that
+** cannot be read. Its own bytes are what stands before the next item. */
+static void readLineCopy(Import *p, const char *z, const char *zEnd) {
+  i64 n, nBad;
+  char *zCopy = bxImportValid(z, zEnd - z, &n, p->pErr);
+  if (zCopy == 0) return;
+  nBad = p->pReport->nBad;
+  p->zLineEnd = zEnd;
+  readLine(p, zCopy, zCopy + n);
+  p->zLineEnd = 0;
+  if (p->pReport->nBad == nBad) listLine(p, NOT_UTF8);
+  sqlite3_free(zCopy);
+}
+
 /* Finds the values of a line. A line that cannot be read, or its rest, is bad. If
 ** nothing is known of the file, the whole line is a text. */
 static void readLine(Import *p, const char *z, const char *zEnd) {
   int bUtf8 = bxIsUtf8((const unsigned char *)z, (int)(zEnd - z));
-  assert(z <= zEnd && zEnd <= p->zEnd);
+  assert(z <= zEnd && (p->zLineEnd != 0 || zEnd <= p->zEnd));
+  if (!bUtf8 && !p->bStore && !(p->pFormat && p->pFormat->bSpans)) {
+    readLineCopy(p, z, zEnd);
+    return;
+  }
   z = bxImportSkipBlank(skipMark(z), zEnd);
   if (bUtf8 && p->pFormat == 0 && memchr(z, 0, (size_t)(zEnd - z)) == 0) {
     const char *zAt = z;
@@ -513,17 +568,23 @@ static void readLines(Import *p) {
 
 /*---------------------------------------------------------------- format ----*/
 
-/* The first format whose mark the value of p->json fulfils. */
+/* The first format whose mark the value of p->json fulfils. Those whose paths end as
+** that of the file come before others. */
 static const RolloutFormat *formatOf(Import *p) {
+  const RolloutFormat *pFound = 0;
   i64 i;
   assert(p->json.tree.n > 0);
   for (i = 0; i < p->pRules->nFormat; i++) {
     const RolloutFormat *pFormat = &p->pRules->aFormat[i];
-    if (bxRolloutFits(p->pRules, pFormat->mark, &p->json, p->pErr)) {
-      return pFormat;
+    int bPath =
+        bxImportPath(pFormat->az[ROLLOUT_FORMAT_PATH], p->zPath, 0, p->pErr);
+    if ((bPath || (pFound == 0 && !pFormat->bPath)) &&
+        bxRolloutFits(p->pRules, pFormat->mark, &p->json, p->pErr)) {
+      pFound = pFormat;
+      if (bPath || p->zPath == 0) break;
     }
   }
-  return 0;
+  return pFound;
 }
 
 static void noteName(Import *p) {
@@ -576,58 +637,108 @@ static void scan(Import *p) {
   }
 }
 
-/* The format that is given or that a conversation has, or the one that the lines
-** show. A file may be one value, over several lines, with a list of items. */
-static void findFormat(Import *p, sqlite3_value *pGiven, const char *zId) {
+/* Finds out whether the file is one value: of a format with a list of items, or over
+** several lines. If it is not UTF-8, a copy is read in which U+FFFD stands for each byte
+** that cannot be read. */
+static void findValue(Import *p) {
+  const RolloutFormat *pFormat = p->pFormat;
+  const char *z = bxJsonSkipSpace(skipMark(p->z)), *zNext;
+  i64 n = p->zEnd - z;
+  if ((*z != '{' && *z != '[') || (pFormat != 0 && bxImportItems(p) == 0)) {
+    return;
+  }
+  zNext = bxImportValue(p, z, p->zEnd);
+  if (zNext == 0 || bxJsonSkipSpace(zNext) < p->zEnd) return;
+  if (pFormat == 0) p->pFormat = formatOf(p);
+  if (p->pFormat == 0 || memchr(z, 0, (size_t)n) != 0 ||
+      (bxImportItems(p) == 0 && memchr(z, '\n', (size_t)(zNext - z)) == 0)) {
+    p->pFormat = pFormat;
+    return;
+  }
+  if (!bxIsUtf8((const unsigned char *)z, (int)n)) {
+    if (p->pFormat->bSpans) return;
+    p->raw.z = p->z;
+    p->raw.n = p->zEnd - p->z;
+    p->zValid = bxImportValid(z, n, &n, p->pErr);
+    if (p->zValid == 0) return;
+    p->z = p->zGap = p->zValid;
+    p->zEnd = p->z + n;
+    zNext = bxImportValue(p, p->z, p->zEnd);
+    if (zNext == 0) return;
+    listLine(p, NOT_UTF8);
+  }
+  p->zDocument = zNext;
+}
+
+/* The format that is given or that a conversation has, or the one that the file
+** shows. */
+static void findFormat(Import *p, const char *zGiven, const char *zId) {
   static const char zHas[] = "SELECT a.format FROM main.rollout__heads AS h "
                              "JOIN main.rollout__about AS "
                              "a ON a.no = h.no WHERE h.id = ?1";
-  const char *zGiven = bxText(pGiven, "format", 1000, 1, p->pErr);
+  int bUnknown = zGiven != 0 && strcmp(zGiven, "unknown") == 0;
   char *zHad =
       zGiven == 0 && *zId ? bxQueryText(p->pHome, zHas, p->pErr, "t", zId) : 0;
-  const char *z = bxJsonSkipSpace(skipMark(p->z)), *zNext = 0;
-  const RolloutFormat *pFormat;
   if (zGiven != 0 || zHad != 0) {
     p->pFormat = bxRolloutFormatNamed(p->pRules, zGiven ? zGiven : zHad);
   }
+  p->bAsked = bUnknown || zHad != 0;
   sqlite3_free(zHad);
-  if (zGiven != 0 && p->pFormat == 0) {
+  if (zGiven != 0 && p->pFormat == 0 && !bUnknown) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "ValidationError: there is no format %Q; SELECT format FROM "
         "rollout_formats lists them, or omit it to find the format by the "
         "content",
         zGiven);
   }
-  pFormat = p->pFormat;
-  if ((*z == '{' || *z == '[') && p->pErr->rc == SQLITE_OK &&
-      (pFormat == 0 || bxImportItems(p) != 0)) {
-    zNext = bxImportValue(p, z, p->zEnd);
-  }
-  if (zNext != 0 && bxJsonSkipSpace(zNext) >= p->zEnd &&
-      bxIsUtf8((const unsigned char *)z, (int)(p->zEnd - z))) {
-    if (pFormat == 0) p->pFormat = formatOf(p);
-    if (p->pFormat != 0 && bxImportItems(p) != 0) {
-      p->zDocument = zNext;
-    } else {
-      p->pFormat = pFormat;
-    }
-  }
+  if (p->pErr->rc != SQLITE_OK || p->zTail != 0) return;
+  findValue(p);
   if (p->pFormat == 0) p->pFormat = bxImportTextFormat(p, skipMark(p->z));
   p->bProse = bxImportIsText(p);
   if (p->pFormat == 0) scan(p);
+  if (p->pFormat == 0 && !p->bAsked && bxJsonSkipSpace(p->z) < p->zEnd) {
+    bxImportUnknown(p->pRules, p->pErr);
+  }
 }
 
-/* The first part: its id is given, or named in the file, or made from what tells the
-** file from others and stays as it is when it grows: its first item, or line. A line
-** may be short, and the same in many files. */
+/* The first part of what follows a text is named as the conversation is. */
+static void nameTail(Import *p, ImportSession *pPart) {
+  static const char zNames[] =
+      "SELECT coalesce(a.source_id, h.id), a.agent, (SELECT max(d.timestamp) "
+      "FROM main.rollout__data AS d WHERE d.id = (h.no << 32) + "
+      "h.last_sequence) FROM main.rollout__heads AS h LEFT JOIN "
+      "main.rollout__about AS a ON a.no = h.no WHERE h.id = ?1";
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zNames, p->pErr);
+  bxBind(pRow, p->pErr, "t", p->zTail);
+  if (bxStep(pRow, p->pErr)) {
+    char *zName = bxColumnCopy(pRow, 0, p->pErr);
+    char *zAgent = sqlite3_column_type(pRow, 1) == SQLITE_NULL
+                       ? 0
+                       : bxColumnCopy(pRow, 1, p->pErr);
+    pPart->iTime = sqlite3_column_int64(pRow, 2);
+    bxImportSession(p, zName, zAgent);
+  }
+  bxReset(pRow, p->pErr);
+}
+
+/* The first part: its id is given, or named in the file or by its path, or made from what
+** tells the file from others and stays as it is when it grows: its first item, or line. A
+** line may be short, and the same in many files. */
 static void firstPart(Import *p, const char *zId) {
   ImportSession *pPart = addImported(p, 0, 0);
+  i64 iTime = -1;
   if (pPart == 0) return;
   p->xItem = noteItem;
   if (!*zId && p->pFormat != 0 && !p->bProse) scan(p);
+  if (!*zId) bxImportReadPath(p);
+  if (p->pErr->rc != SQLITE_OK) return;
   if (*zId) {
     memcpy(pPart->work.zId, zId, 37);
-    pPart->bPiece = 1;
+    pPart->bPiece = p->zDocument == 0;
+    if (p->zTail != 0) {
+      nameTail(p, pPart);
+      iTime = pPart->iTime;
+    }
   } else if (p->zName != 0) {
     char *zAgent = p->zAgent ? bxPrintf(p->pErr, "%s", p->zAgent) : 0;
     bxImportSession(p, bxPrintf(p->pErr, "%s", p->zName), zAgent);
@@ -645,8 +756,8 @@ static void firstPart(Import *p, const char *zId) {
       bxImportSessionUuid(formatName(p), zText, 0, pPart->work.zId);
     sqlite3_free(zText);
   }
-  if (p->pErr->rc == SQLITE_OK)
-    bxImportSessionOpen(pPart, p->pHome, p->iNow, p->pErr);
+  openPart(p, pPart);
+  pPart->iTime = iTime;
 }
 
 /*--------------------------------------------------------------- writing ----*/
@@ -681,27 +792,47 @@ static void putParts(Import *p) {
         "read; a line must be JSON, or text in UTF-8",
         p->pReport->nLine);
   }
+  if (p->nRef > 0) bxImportValuePut(p);
   bxRolloutCatchUp(p->pHome, 0, p->pErr);
 }
 
 /* Reads the lines, of a format that is known by now, and writes their items. */
 static void importLines(Import *p, const char *zId) {
   i64 i;
-  if (p->pFormat != 0 && p->pFormat->bSpans) bxImportTraces(p);
+  if (p->pErr->rc == SQLITE_OK && p->pFormat != 0 && p->pFormat->bSpans) {
+    bxImportTraces(p);
+  }
   if (p->pErr->rc == SQLITE_OK) firstPart(p, zId);
   p->xItem = readItem;
   if (p->pErr->rc == SQLITE_OK) readLines(p);
   if (p->pErr->rc == SQLITE_OK) putParts(p);
+  if (p->zPath != 0) bxImportNoteSource(p);
   for (i = 0; i < p->nPart; i++) {
     bxImportSessionClose(p->apPart[i]);
     sqlite3_free(p->apPart[i]);
   }
+  for (i = 0; i < BX_PATH_NAMES; i++) sqlite3_free(p->azPath[i]);
   sqlite3_free(p->apPart);
   sqlite3_free(p->names.a);
   sqlite3_free(p->zName);
   sqlite3_free(p->zAgent);
+  sqlite3_free(p->aRef);
+  sqlite3_free(p->zValid);
   bxTreeFree(&p->json.tree);
   bxImportSpansFree(p);
+}
+
+void bxImportRead(Import *p, const char *zFormat, const char *zId) {
+  p->zGap = p->z;
+  assert(p->z <= p->zEnd && (p->zTail == 0 || zFormat != 0));
+  if (p->z == p->zEnd) {
+    bxFail(p->pErr, SQLITE_CONSTRAINT,
+        "ValidationError: Invalid rollout file: the lines must be text (or a "
+        "blob, as from readfile()) that is not empty");
+  }
+  if (p->pErr->rc == SQLITE_OK) findFormat(p, zFormat, zId);
+  if (p->zPath != 0 && p->pFormat != 0) bxImportForgetUnknown(p);
+  importLines(p, zId);
 }
 
 void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
@@ -724,34 +855,39 @@ void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
 void bxRolloutImport(BxCall *pCall) {
   Import import, *p = &import;
   int eType = sqlite3_value_type(pCall->aArg[0]);
+  const char *zSource = 0, *zFormat;
   ImportReport report;
   char zId[37] = "";
   RolloutHead head;
   memset(p, 0, sizeof(*p));
   p->pErr = &pCall->err;
   p->pReport = &report;
-  if (bxArg(pCall, 1)) bxRolloutId(pCall->aArg[1], zId, p->pErr);
-  p->iNow = p->iTime = bxTime(bxArg(pCall, 2), "now", p->pErr);
+  if (bxArg(pCall, 1)) {
+    zSource = bxText(pCall->aArg[1], "id, or path,", 4096, 0, p->pErr);
+    if (zSource != 0 && !bxRolloutUuid(zSource, (int)strlen(zSource), zId)) {
+      p->zPath = zSource;
+      zId[0] = 0;
+    } else {
+      bxRolloutId(pCall->aArg[1], zId, p->pErr);
+    }
+  }
+  p->iNow = p->iTime = p->iWritten = bxTime(bxArg(pCall, 2), "time", p->pErr);
+  zFormat = bxText(bxArg(pCall, 3), "format", 1000, 1, p->pErr);
   if (p->pErr->rc == SQLITE_OK &&
       (eType == SQLITE_BLOB || eType == SQLITE_TEXT)) {
     p->z = (const char *)sqlite3_value_text(pCall->aArg[0]);
     if (p->z == 0) bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
   }
-  p->zEnd = p->z + (p->z != 0 ? sqlite3_value_bytes(pCall->aArg[0]) : 0);
-  p->zGap = p->z;
-  if (p->z == p->zEnd) {
-    bxFail(p->pErr, SQLITE_CONSTRAINT,
-        "ValidationError: Invalid rollout file: the lines must be text (or a "
-        "blob, as from readfile()) that is not empty");
-  }
+  p->nSize = p->z != 0 ? sqlite3_value_bytes(pCall->aArg[0]) : 0;
+  p->zEnd = p->z + p->nSize;
   p->pHome = bxRolloutSchema(pCall->bx, p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   bxRolloutFind(p->pHome, 1, zId, &head, p->pErr); /* takes the write lock */
   p->pRules = bxRolloutRules(p->pHome, 1, p->pErr);
   bxImportReportBegin(&report);
-  if (p->pRules != 0) findFormat(p, bxArg(pCall, 3), zId);
-  importLines(p, zId);
+  bxImportRead(p, zFormat, zId);
   bxFileLimitTend(p->pHome, report.nNew, pCall->pCtx == 0, p->pErr);
   bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
-  bxImportReportReturn(&report, formatName(p), pCall);
+  bxImportReportReturn(
+      &report, p->pFormat ? p->pFormat->az[ROLLOUT_FORMAT_NAME] : 0, pCall);
 }

@@ -37,7 +37,7 @@ typedef struct ImportSession {
   ImportSessionMatch eMatch;
   sqlite3_stmt *pStored;
   RolloutMap bag; /* of each hash how many there are */
-  i64 iMatched;   /* sequence of the last stored item that is in the file */
+  i64 iMatched;   /* key of the last stored item that is in the file */
   char *zAfter;   /* what follows it; nAfter is -1 for what an export writes */
   i64 nAfter;
   RolloutMap seen;    /* hashes of payloads */
@@ -69,13 +69,17 @@ int bxImportSessionHas(
 
 /* What an import tells. */
 typedef struct ImportReport {
-  i64 nLine, nItem, nNew, nBad, nId;
+  i64 nLine, nItem, nNew, nBad, nListed, nId;
+  i64 iBad; /* the first line that cannot be read, and why */
+  const char *zBad;
   sqlite3_str *pBad, *pIds; /* the members of its arrays */
 } ImportReport;
 
 void bxImportReportBegin(ImportReport *p);
-/* Returns the report as JSON, unless there is an error, and frees it. */
+/* Returns the report as JSON, unless there is an error, and frees it. A format that
+** is not known is NULL. */
 void bxImportReportReturn(ImportReport *p, const char *zFormat, BxCall *pCall);
+void bxImportReportFree(ImportReport *p);
 
 /* Imports n bytes of lines that were made here. */
 void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
@@ -91,6 +95,16 @@ typedef struct ImportSpan {
   ImportSession *pPart;
 } ImportSpan;
 
+/* What a path says. */
+enum { BX_PATH_ID, BX_PATH_AGENT, BX_PATH_CWD, BX_PATH_NAMES };
+
+/* An item of a file that is one value: what stands before it, and its key, or the
+** number of a new item, from 1 on, below zero. */
+typedef struct ImportRef {
+  RolloutSlice gap;
+  i64 id;
+} ImportRef;
+
 typedef struct Import Import;
 struct Import {
   BxStmts *pHome;
@@ -104,13 +118,23 @@ struct Import {
   i64 iNow, iTime; /* the time of lines that have none before any that has */
   const char *z, *zEnd;
   const char *zDocument; /* the file is one value, which ends here; or NULL */
-  RolloutSlice first;    /* the first item of a list */
-  int bProse;            /* it is text */
-  int bStore;            /* its lines were made of the rows of a database */
-  const char *zGap;      /* after the payload of the last item */
-  int bTime;             /* iTime is in the file */
-  int bLast;             /* there is a last item ... */
-  int bLastNew;          /* ... and it is new */
+  ImportRef *aRef;       /* its items */
+  i64 nRef, nRefAlloc;
+  const char *zLineEnd; /* a copy of the line is read that ends here; or NULL */
+  char *zValid;         /* a copy of the file, in UTF-8; or NULL ... */
+  RolloutSlice raw;     /* ... and its own bytes */
+  const char *zPath;    /* of the file, or NULL */
+  char *azPath[BX_PATH_NAMES]; /* what its path says */
+  i64 nSize, iWritten; /* the size of the file, and when it was written */
+  const char *zTail;  /* the text follows what this conversation has; or NULL */
+  int bAsked;         /* lines of no format are asked for */
+  RolloutSlice first; /* the first item of a list */
+  int bProse;         /* it is text */
+  int bStore;         /* its lines were made of the rows of a database */
+  const char *zGap;   /* after the payload of the last item */
+  int bTime;          /* iTime is in the file */
+  int bLast;          /* there is a last item ... */
+  int bLastNew;       /* ... and it is new */
   i64 nPending, nPendingByte; /* bad lines after the last item */
   ImportReport *pReport;
   RolloutJson json, made;  /* the line; the payload that its span becomes */
@@ -130,6 +154,15 @@ struct Import {
   char *zName, *zAgent; /* the first ones that the file names */
   BxErr *pErr;
 };
+
+/* Reads the text from p->z to p->zEnd. zId: of the conversation that it begins or
+** continues, or "". zFormat may be NULL. */
+void bxImportRead(Import *p, const char *zFormat, const char *zId);
+/* A copy of n bytes in which U+FFFD stands for each one that is not UTF-8, to
+** sqlite3_free(); *pnOut is its length. */
+char *bxImportValid(const char *z, i64 n, i64 *pnOut, BxErr *pErr);
+/* The error of a file of no format. */
+void bxImportUnknown(const RolloutRules *pRules, BxErr *pErr);
 
 /* The reason of an item above ROLLOUT_MAX_PAYLOAD. */
 #define BX_IMPORT_TOO_LONG                                                     \
@@ -162,6 +195,28 @@ const char *bxImportLineEnd(const Import *p, const char *z);
 /* Calls xItem for the items that are at places in a value, with | between them; []
 ** stands for each element. Returns their number. */
 i64 bxImportInner(Import *p, int iNode, const char *zPaths);
+
+/*--------------------------------------------------------- import_value.c ----*/
+
+/* Notes the item that a part of the value is, after what stands before it. */
+void bxImportValueItem(
+    Import *p, ImportSession *pPart, int bNew, RolloutSlice gap);
+/* Stores what stands around the items, once these are stored. */
+void bxImportValuePut(Import *p);
+
+/*----------------------------------------------------------- import_dir.c ----*/
+
+/* Whether a path, which may be NULL, ends as one of some patterns says, with | between
+** them. az, if it is not NULL, gets what the path names, to sqlite3_free(). */
+int bxImportPath(
+    const char *zPatterns, const char *zPath, char **az, BxErr *pErr);
+/* What the path names, where the file names nothing: a format may say it; otherwise a
+** UUID at the end of the name of the file is its conversation, or else the path. */
+void bxImportReadPath(Import *p);
+/* Notes in rollout_sources what was read. */
+void bxImportNoteSource(Import *p);
+/* Deletes what was kept of the file while no format knew it. */
+void bxImportForgetUnknown(Import *p);
 
 /*---------------------------------------------------------- import_text.c ----*/
 

@@ -76,7 +76,7 @@ i64 *bxMapAt(RolloutMap *p, sqlite3_uint64 h, BxErr *pErr) {
 /* The items of a conversation with their frames, without a session_meta that was
 ** not in the file. */
 static const char zStored[] =
-    "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload, "
+    "SELECT d.id, d.timestamp, d.type, d.payload, "
     "coalesce(d.changed, 0), d.after FROM main.rollout__segments AS s "
     "CROSS JOIN main.rollout__data AS d "
     "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
@@ -127,9 +127,13 @@ static sqlite3_uint64 hashItem(
   return z == 0 ? h : bxHashMix(h, bxHashOf(z, n));
 }
 
-static void bagHash(ImportSession *p, sqlite3_uint64 h, BxErr *pErr) {
-  i64 *pn = bxMapAt(&p->bag, h, pErr);
-  if (pn != 0) ++*pn;
+/* Puts an item into the bag. Those with the same hash lie at further hashes, which are
+** made with their numbers; of these the next ones to put and to take are there, too. */
+static void bagHash(ImportSession *p, sqlite3_uint64 h, i64 id, BxErr *pErr) {
+  i64 *pn = bxMapAt(&p->bag, bxHashMix(h, 1), pErr);
+  if (pn != 0)
+    pn = bxMapAt(&p->bag, bxHashMix(h, 3 + (sqlite3_uint64)(*pn)++), pErr);
+  if (pn != 0) *pn = id;
 }
 
 /* Puts the row of pStored, and all after it, into the bag. A changed one is there for a
@@ -138,26 +142,33 @@ static void fillBag(ImportSession *p, BxErr *pErr) {
   assert(p->pStored != 0);
   p->eMatch = PART_BAG;
   do {
+    i64 id = sqlite3_column_int64(p->pStored, 0);
     const char *zType = bxColumnText(p->pStored, 2, pErr);
     const char *z = bxColumnText(p->pStored, 3, pErr);
     i64 iTime = sqlite3_column_int64(p->pStored, 1);
     if (zType == 0) return;
     if (sqlite3_column_int(p->pStored, 4)) {
-      bagHash(p, hashItem(zType, iTime, 0, 0), pErr);
-      bagHash(p, hashItem(zType, NO_TIME, 0, 0), pErr);
+      bagHash(p, hashItem(zType, iTime, 0, 0), id, pErr);
+      bagHash(p, hashItem(zType, NO_TIME, 0, 0), id, pErr);
     } else {
       bagHash(p,
           hashItem(zType, p->bWhole ? NO_TIME : iTime, z ? z : "",
               sqlite3_column_bytes(p->pStored, 3)),
-          pErr);
+          id, pErr);
     }
   } while (bxStep(p->pStored, pErr));
 }
 
-/* Takes one item with this hash out of the bag. */
+/* Takes the first item with this hash out of the bag. */
 static int takeHash(ImportSession *p, sqlite3_uint64 h, BxErr *pErr) {
-  i64 *pn = bxMapAt(&p->bag, h, pErr);
-  return pn != 0 && *pn > 0 && (*pn)-- > 0;
+  i64 *pn = bxMapAt(&p->bag, bxHashMix(h, 1), pErr);
+  i64 n = pn != 0 ? *pn : 0;
+  if (n > 0) pn = bxMapAt(&p->bag, bxHashMix(h, 2), pErr);
+  if (n == 0 || pn == 0 || *pn == n) return 0;
+  pn = bxMapAt(&p->bag, bxHashMix(h, 3 + (sqlite3_uint64)(*pn)++), pErr);
+  if (pn == 0) return 0;
+  p->iMatched = *pn;
+  return 1;
 }
 
 /* Whether the row of pStored is this item, which is then the last stored one that the

@@ -114,6 +114,16 @@ static const FromProgram aProgram[] = {
                 "json_quote(t.value))"},
             {0, 0, 0, 0, 0, 0}},
         "SELECT data FROM main.threads WHERE id = ?1"},
+    {"warp", "warp",
+        "SELECT conversation_id, NULL FROM main.agent_conversations "
+        "UNION SELECT conversation_id, NULL FROM main.ai_queries ORDER BY 1",
+        {{"agent_conversations", "conversation", "?1", 0,
+             "FROM (SELECT 1) LEFT JOIN main.agent_conversations AS t "
+             "ON t.conversation_id = ?1", 0},
+            {"ai_queries", "query", "t.exchange_id", "'user'",
+                "FROM main.ai_queries AS t WHERE t.conversation_id = ?1 "
+                "ORDER BY t.start_ts", 0},
+            {0, 0, 0, 0, 0, 0}}, 0},
     {"hermes", "hermes",
         "SELECT DISTINCT session_id, NULL FROM main.messages "
         "WHERE session_id IS NOT NULL ORDER BY 1",
@@ -385,7 +395,7 @@ void bxRolloutImportFrom(BxCall *pCall) {
   if (p->pProgram == 0) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
         "ValidationError: no database of %Q can be read; the programs are "
-        "opencode, goose, cursor, zed and hermes",
+        "opencode, goose, cursor, zed, hermes and warp",
         zName);
     return;
   }

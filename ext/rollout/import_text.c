@@ -53,9 +53,7 @@ static const BxPlace *proseOf(const RolloutRules *p, const char *zFormat,
 }
 
 static int isProseText(const Import *p) {
-  i64 n = p->zEnd - p->z;
-  return memchr(p->z, 0, (size_t)n) == 0 &&
-         bxIsUtf8((const unsigned char *)p->z, (int)n);
+  return memchr(p->z, 0, (size_t)(p->zEnd - p->z)) == 0;
 }
 
 const RolloutFormat *bxImportTextFormat(Import *p, const char *z) {
@@ -93,6 +91,13 @@ static void giveBlock(Import *p, ProseBlock *pBlock) {
   ImportSession *pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
   RolloutLine line;
   assert(pBlock->pLine != 0);
+  if (zText != 0 &&
+      !bxIsUtf8((const unsigned char *)zText, (int)strlen(zText))) {
+    i64 n;
+    char *zValid = bxImportValid(zText, (i64)strlen(zText), &n, p->pErr);
+    sqlite3_free(zText);
+    zText = zValid;
+  }
   bxImportMember(pOut, "format", pLine->az[BX_PLACE_FORMAT]);
   bxImportMember(pOut, "type", pLine->az[BX_PLACE_OTHER]);
   bxImportMember(pOut, isStart(pLine) ? "session" : "text", zText ? zText : "");

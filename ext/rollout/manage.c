@@ -53,6 +53,8 @@ const BxRecords bxRolloutRecords[] = {
     {"rollout_drops", "main.rollout_drops", "", "t.item_type, t.payload_type",
         "t.bytes", 0, 0, 0, 0, 0, "t.no || t.item_type || t.payload_type", 0,
         0},
+    {"rollout_sources", "main.rollout_sources", "rollout=id,",
+        "t.path, t.error, t.cwd", "0", 0, 0, 0, 0, 0, "t.path", 0, 0},
     {"rollout_calls", "main.rollout_calls", "", "t.call, t.model", "0",
         SHOWN_BY("t.id"), 0, 0, 0, 0, 0, 0, 0},
     {0},

@@ -366,13 +366,23 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 /* The bytes of an item and of what stands around it: as it was imported, or as a
 ** Codex line, which a newline between the tokens of a payload would end. */
 /* clang-format off */
+/* A file that is one value (import_value.c): its frame is an array of texts and of the
+** keys of items, up to the first one that is not shown. */
+#define FRAME_BYTES                                                            \
+    "(SELECT group_concat(coalesce(x.payload, e.value), '') "                  \
+    "FROM json_each(CAST(d.before AS TEXT)) AS e "                             \
+    "LEFT JOIN main.rollout__data AS x ON e.type = 'integer' AND x.id = e.value "\
+    "WHERE e.key < coalesce((SELECT min(m.key) FROM json_each(CAST(d.before AS TEXT)) "\
+    "AS m WHERE m.type = 'integer' AND NOT EXISTS (SELECT 1 "                  \
+    "FROM main.rollout__segments AS t WHERE t.rollout = ?1 AND m.value "       \
+    "BETWEEN (t.owner << 32) + t.first AND (t.owner << 32) + t.last)), 1e18))"
 #define ITEM_BYTES                                                             \
-    "CAST(coalesce(CAST(d.before AS TEXT), '{\"timestamp\":\"' || "            \
+    "CAST(iif(d.quiet IN (2, 3), " FRAME_BYTES ", coalesce(CAST(d.before AS TEXT), '{\"timestamp\":\"' || "            \
     ROLLOUT_ISO("d.timestamp") " || '\",\"type\":' || json_quote(d.type) || "  \
     "iif(d.payload IS NULL, '', ',\"payload\":')) || "                         \
     "iif(d.quiet, '', coalesce(iif(d.before IS NULL, "                         \
     "replace(d.payload, char(10), ' '), d.payload), '')) || "                  \
-    "coalesce(CAST(d.after AS TEXT), '}' || char(10)) AS BLOB)"
+    "coalesce(CAST(d.after AS TEXT), '}' || char(10))) AS BLOB)"
 /* clang-format on */
 static const char zBytes[] = "SELECT " ITEM_BYTES " " ROLLOUT_FROM_ITEMS
                              "ORDER BY s.rollout, s.first, d.id";
@@ -386,7 +396,7 @@ static const char zLines[] =
 static i64 findExport(Bx *bx, sqlite3_value *pId, char zId[37], BxErr *pErr) {
   RolloutHead head = {0, 0, 0, 0, 0, 0, -1, 0};
   bxRolloutId(pId, zId, pErr);
-  bxRolloutOpen(bxRolloutSchema(bx, pErr), 0, zId, bxNow(), &head, pErr);
+  bxRolloutOpen(bxRolloutSchema(bx, pErr), 0, zId, 0, &head, pErr);
   return head.no;
 }
 

@@ -180,6 +180,7 @@ enum {
   ROLLOUT_FORMAT_AGENT,
   ROLLOUT_FORMAT_TRACE,
   ROLLOUT_FORMAT_ITEM_ID,
+  ROLLOUT_FORMAT_PATH,
   ROLLOUT_FORMAT_TEXTS
 };
 
@@ -187,6 +188,7 @@ typedef struct RolloutFormat {
   char *az[ROLLOUT_FORMAT_TEXTS];
   int bOnce, bSpans, bApart;
   int bGiven; /* not of a file: numbers are milliseconds */
+  int bPath;  /* tried only for a path that is one of its own */
   BxTest mark, names, newest;
 } RolloutFormat;
 
@@ -226,6 +228,7 @@ typedef struct RolloutRules {
   BxPlaces places;
   RolloutFormat *aFormat;
   i64 nFormat, nFormatAlloc;
+  sqlite3_uint64 hFormat; /* tells whether they are the same */
   RolloutAttribute *aAttribute; /* of a format, the longest ones first */
   i64 nAttribute, nAttributeAlloc;
   RolloutAnswer aAnswer[ROLLOUT_ANSWERS];
@@ -433,7 +436,7 @@ typedef struct RolloutWork {
   i64 nDrop, nDropAlloc;
   char **azName; /* the types */
   i64 nName, nNameAlloc;
-  i64 iTail; /* sequence of a stored item that gets this end, or -1 */
+  i64 iTail; /* key of a stored item that gets this end, or -1 */
   RolloutSlice tail;
 } RolloutWork;
 
@@ -473,6 +476,8 @@ void bxRolloutShutdown(BxCall *p);
 void bxRolloutAppend(BxCall *p);
 /* import.c */
 void bxRolloutImport(BxCall *p);
+/* import_dir.c */
+void bxRolloutImportDir(BxCall *p);
 /* import_sqlite.c */
 void bxRolloutImportFrom(BxCall *p);
 /* read.c */

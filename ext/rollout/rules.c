@@ -61,7 +61,7 @@ static void copyTexts(char **az, int n, sqlite3_stmt *pRow, BxErr *pErr) {
 static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   static const char zFormats[] =
       "SELECT format, items, type, payload, time, conversation, agent, trace, "
-      "item_id, once, mark, names, spans, newest, apart "
+      "item_id, path, once, mark, names, spans, newest, apart, rank >= 200 "
       "FROM main.rollout_formats "
       "WHERE format <> '' AND type <> '' ORDER BY rank, format";
   static const char zAttributes[] =
@@ -70,6 +70,7 @@ static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
       "WHERE format <> '' AND attribute <> '' AND name <> '' "
       "ORDER BY format, length(attribute) DESC, rank, attribute, name, only";
   const int n = ROLLOUT_FORMAT_TEXTS, m = ROLLOUT_ATTRIBUTE_TEXTS;
+  int i;
   sqlite3_stmt *pRow = bxStmt(pHome, zFormats, pErr);
   while (bxStep(pRow, pErr)) {
     RolloutFormat *a = bxArrayAdd(
@@ -82,6 +83,12 @@ static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
     a->bSpans = sqlite3_column_int(pRow, n + 3);
     a->newest = bxTestAdd(&p->places, bxColumnText(pRow, n + 4, pErr), pErr);
     a->bApart = sqlite3_column_int(pRow, n + 5);
+    a->bPath = sqlite3_column_int(pRow, n + 6);
+    for (i = 0; i < n + 7; i++) {
+      const char *z = (const char *)sqlite3_column_text(pRow, i);
+      p->hFormat = bxHashMix(
+          p->hFormat, bxHashOf(z ? z : "", sqlite3_column_bytes(pRow, i)));
+    }
   }
   bxReset(pRow, pErr);
   pRow = bxStmt(pHome, zAttributes, pErr);

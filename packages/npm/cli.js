@@ -179,7 +179,8 @@ function read(file, name, programs) {
     }
   }
   const data = readFileSync(name);
-  return JSON.parse(file.get("SELECT rollout_import(?) AS told", name.endsWith(".gz") ? gunzipSync(data) : data).told);
+  return JSON.parse(file.get("SELECT rollout_import(?, ?, ?) AS told", name.endsWith(".gz") ? gunzipSync(data) : data,
+    resolve(name), Math.trunc(statSync(name).mtimeMs)).told);
 }
 
 const rowsOf = (name) => (file, [key = null], options) => (write(file.rows(name, { key }), columns(name), options) > 0 ? 0 : 1);

@@ -39,7 +39,12 @@ DIFFERENCES = [
     Difference(
         r"FROM blackbox_limits", GONE, None, "these settings are gone: nobody needs to set them"),
     Difference(
-        r"FROM blackbox_limits", None, r"^\('blackbox.max_file_bytes', ", "a new setting"),
+        r"FROM blackbox_limits", None, r"^\('(blackbox.max_file_bytes|rollout.import_ttl_days)', ", "new settings"),
+    Difference(r"\brollout_import\(", r'"format":"[\w-]+","lines":', r'"known":true,|no format of rollout_formats',
+               "it says whether it is known"),
+    Difference(r"FROM rollouts\b", r", \d+, 'a\w+', \d+, ", r", None, 'a\w+', \d+, ", "imports are permanent"),
+    Difference(r"rollout_search_install\(\)", r"^\(\d+,\)$", r"^\(\d+,\)$", "so they are still there"),
+    Difference(r"\brollout_export\(", r"RolloutExpiredError", r"^(\(|columns)", "an export has no age"),
     Difference(
         r"^SELECT retention_sweep\(1000, unixepoch", r'^{"removed":2,.*},"more":false}$',
         r'^{"removed":2,.*},"left":{"pinned":1},"more":false}$', "it says what stays, too"),

@@ -59,6 +59,13 @@ def load(db, data, *more):
     return json.loads(one(db, f"SELECT rollout_import(?{marks})", data, *more))
 
 
+def load_unknown(db, data, *more):
+    """The same, of a file that no format knows."""
+    report = load(db, data, *(*more, None, None)[:2], "unknown")
+    assert (report["format"], report["known"]) == ("unknown", False)
+    return report
+
+
 def exported(db, rollout=ID):
     """The bytes of the file."""
     whole = one(db, "SELECT rollout_export(?)", rollout)

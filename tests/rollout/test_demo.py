@@ -82,7 +82,7 @@ def test_a_folder_is_imported_and_its_figures_are_shown(project, folder):
     got = demo(project, "~/.claude projects", env={**os.environ, "HOME": str(folder.parent)})
     assert got.returncode == 0, got.stderr
     assert snapshot(folder) == before
-    assert got.stdout.startswith("5 of 5 files, 10 lines, 0.0 MB, ")
+    assert got.stdout.startswith("4 files, 10 lines, 0.0 MB, ")
     assert [line[:5] for line in table(got.stdout, "Sessions by format:")] == [
         ["claude-code", "3", "0", "4", "9"], ["codex", "1", "0", "0", "3"]]
     assert table(got.stdout, "Tokens by day and model") == [
@@ -93,7 +93,7 @@ def test_a_folder_is_imported_and_its_figures_are_shown(project, folder):
     assert table(got.stdout, "The largest:")[0] == longest[0]
     assert "\x1b" not in got.stdout and "hello  [2J" in got.stdout
     assert "keep the 2 texts of 512 bytes and more" in got.stdout and "percent less" in got.stdout
-    assert "2 files have lines that could not be read" in got.stdout
+    assert "2 files have errors" in got.stdout
     assert "three.jsonl: 1 bad lines; line 2: not JSON, and maybe cut off" in got.stdout
     assert "false.jsonl.gz: Not a gzipped file" in got.stdout
     db = connect(project / "demo.db")
@@ -105,8 +105,11 @@ def test_a_folder_is_imported_and_its_figures_are_shown(project, folder):
 
 def test_a_folder_without_sessions_is_said(project, tmp_path):
     got = demo(project, tmp_path / "none")
-    assert got.returncode == 1 and f"no file *.jsonl or *.jsonl.gz below {tmp_path}/none" in got.stderr
+    assert got.returncode == 1 and f"{tmp_path}/none is no folder" in got.stderr
     assert not (project / "demo.db").exists()
+    (tmp_path / "none").mkdir()
+    got = demo(project, tmp_path / "none")
+    assert got.returncode == 1 and f"no file of a session below {tmp_path}/none" in got.stderr
 
 
 def test_make_demo_hands_the_folder_over(tmp_path):
@@ -122,9 +125,9 @@ def test_make_demo_hands_the_folder_over(tmp_path):
 def test_recorded_sessions_add_up(project):
     got = demo(project, DATA / "rollouts")
     assert got.returncode == 0, got.stderr
-    assert got.stdout.startswith("17 of 17 files, 9996 lines, 15.5 MB, ")
+    assert got.stdout.startswith("17 files, 9996 lines, 15.5 MB, ")
     assert [line[:4] for line in table(got.stdout, "Sessions by format:")] == [
         ["claude-code", "5", "0", "49"], ["codex", "11", "1", "142"]]
     assert ["2026-06-01", "claude-opus-4-8", "79", "12254", "241878", "11142622", "97442"] in \
         table(got.stdout, "Tokens by day and model")
-    assert "could not be read" not in got.stdout
+    assert "have errors" not in got.stdout

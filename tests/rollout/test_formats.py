@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from rollout_helpers import AT, ID, OTHER, append, exported, lines, load, message, user, well
+from rollout_helpers import AT, ID, OTHER, append, exported, lines, load, load_unknown, message, user, well
 from conftest import DATA, connect, needs_data, one, rows
 
 
@@ -116,16 +116,19 @@ def test_a_format_is_found_read_and_given_back(db, tmp_path, name, way):
     if way == "begin":
         db.execute("BEGIN")
     if way == "row":
-        db.execute("INSERT INTO blackbox_call VALUES ('rollout_import', json_array(?))", (text,))
-    report = load(db, text)
+        db.execute("INSERT INTO blackbox_call VALUES ('rollout_import', json_array(?1, NULL, NULL, ?2))",
+                   (text, "unknown" if name == "unknown" else None))
+    read = load_unknown if name == "unknown" else load
+    report = read(db, text)
     rollout = report["rolloutId"]
     assert report["format"] == name and report["rolloutIds"] == [rollout]
+    assert report["known"] == (name != "unknown")
     assert (report["bad"], report["errors"]) == (0, [])
     assert report["new"] == (0 if way == "row" else report["items"])
     assert exported(db, rollout) == text.encode()
     assert rows(db, "SELECT turns, first_user_message, cwd, title, model, format FROM rollouts") == [
         (*shown, "codex" if name == "codex" else name)]
-    assert load(db, text)["new"] == 0
+    assert read(db, text)["new"] == 0
     assert exported(db, rollout) == text.encode()
     well(db)
     before = rows(db, "SELECT * FROM rollouts")
@@ -143,8 +146,9 @@ def test_the_formats_are_listed_and_a_new_one_is_an_insert(db):
     text = lines({"type": "head", "made_by": "mine", "created_at": 1782295200000},
                  {"type": "append", "message": {"role": "user", "content": "why?"},
                   "time": 1782295201000})
-    assert load(db, text)["format"] == "unknown"
-    db.execute("DELETE FROM rollouts")
+    with pytest.raises(sqlite3.Error, match="no format of rollout_formats .* knows it; INSERT"):
+        load(db, text)
+    assert rows(db, "SELECT * FROM rollouts") == []
     db.execute("INSERT INTO rollout_formats(format, mark, time) "
                "VALUES ('mine', '{\"$.none|$.made_by\":true}', '$.time|$.created_at')")
     db.execute("INSERT INTO blackbox_places(format, kind, type, conditions, place) VALUES "
@@ -217,12 +221,14 @@ CODEX = ('{"timestamp":"2026-04-08T12:58:53.226Z","ordinal":1,"type":"session_me
 def test_an_export_gives_back_the_file(db, data, way):
     if way == "row":
         db.execute("INSERT INTO blackbox_call SELECT 'rollout_import', "
-                   "json_array(CAST(? AS TEXT), ?)", (data, ID)) if b"\xff" not in data else None
+                   "json_array(CAST(? AS TEXT), ?, NULL, ?)",
+                   (data, ID, None if b"type" in data else "unknown")) if b"\xff" not in data else None
         if b"\xff" in data or b"\x00" in data:
             return
-    report = load(db, data, ID)
+    read = load if b"type" in data else load_unknown
+    report = read(db, data, ID)
     assert exported(db, report["rolloutId"]) == data
-    again = load(db, data, ID)
+    again = read(db, data, ID)
     assert again["new"] == 0 and again["items"] == report["items"]
     assert exported(db, report["rolloutId"]) == data
     well(db)
@@ -285,11 +291,11 @@ def test_lines_without_a_time_are_known_when_the_time_of_the_file_is_another(db)
     def told(at, *texts):
         return lines({"type": "first", "a": "x" * 60}, {"type": "head", "time": AT % at},
                      *({"type": "user", "text": t} for t in texts))
-    load(db, told(1, "a", "a", "b", "c"))
+    load_unknown(db, told(1, "a", "a", "b", "c"))
     db.execute("UPDATE rollout_items SET payload = json_set(payload, '$.text', '-') "
                "WHERE payload ->> '$.text' = 'b'")
-    assert load(db, told(2, "a", "a", "b", "c", "a", "b"))["new"] == 3
-    assert load(db, told(2, "a", "a", "b", "c", "a", "b"))["new"] == 0
+    assert load_unknown(db, told(2, "a", "a", "b", "c", "a", "b"))["new"] == 3
+    assert load_unknown(db, told(2, "a", "a", "b", "c", "a", "b"))["new"] == 0
     assert [t for t, in rows(db, "SELECT payload ->> '$.text' FROM rollout_items "
                              "WHERE type = 'user' ORDER BY sequence")] == list("aa-cab")
     well(db)
@@ -298,7 +304,7 @@ def test_lines_without_a_time_are_known_when_the_time_of_the_file_is_another(db)
 @pytest.mark.parametrize("first", ['{"type":"a"}', "# aider chat started at 1", "no JSON"])
 def test_many_blank_lines_take_no_more_time_than_others(db, first):
     data = first + "\n" * 300000 + "more\n"
-    report = load(db, data)
+    report = (load if "aider" in first else load_unknown)(db, data)
     assert (report["lines"], report["items"]) == (300001, 2)
     assert exported(db, report["rolloutId"]) == data.encode()
 
@@ -313,7 +319,7 @@ def test_many_conversations_in_a_file_are_found_by_their_names(db):
 
 def test_a_text_that_is_too_long_for_an_item_is_kept_beside_it(db):
     data = b"one\n" + b"x" * 67108863 + b"\ntwo\n"
-    report = load(db, data)
+    report = load_unknown(db, data)
     assert (report["items"], report["bad"]) == (2, 1)
     assert "more than 67108864 bytes" in report["errors"][0]["reason"]
     assert exported(db, report["rolloutId"]) == data
@@ -437,12 +443,18 @@ def test_a_format_of_text_is_two_inserts(db):
     assert (report["format"], report["items"]) == ("mine", 2)
     assert rows(db, "SELECT type, payload ->> '$.text' FROM rollout_items WHERE sequence = 2") == [
         ("user", "hi\nyou")]
-    for damaged in (b"== two\nme: \xff\n", b"== three\nme: \x00\n"):
-        report = load(db, damaged)
-        assert (report["format"], report["items"], report["bad"]) == ("unknown", 1, 1)
-        assert exported(db, report["rolloutId"]) == damaged
+    damaged = b"== two\nme: \xff!\xe2\x82\n"
+    report = load(db, damaged)
+    assert (report["format"], report["items"], report["bad"]) == ("mine", 2, 0)
+    assert one(db, "SELECT payload ->> '$.text' FROM rollout_items WHERE rollout = ? AND "
+               "sequence = 2", report["rolloutId"]) == "\ufffd!\ufffd\ufffd"
+    assert exported(db, report["rolloutId"]) == damaged
+    damaged = b"== three\nme: \x00\n"
+    report = load_unknown(db, damaged)
+    assert (report["items"], report["bad"]) == (1, 1)
+    assert exported(db, report["rolloutId"]) == damaged
     db.execute("DELETE FROM blackbox_places WHERE format = 'mine'")
-    assert load(db, "== two\nme: hi\n")["format"] == "unknown"
+    load_unknown(db, "== two\nme: hi\n")
     well(db)
 
 
@@ -492,8 +504,7 @@ def test_a_session_of_gemini_may_be_one_value(db):
 
 def test_a_summary_of_another_program_is_not_known(db):
     for line in {"type": "x", "session_summary": "y"}, {"type": "x", "generated_title": "y"}:
-        report = load(db, lines(line))
-        assert report["format"] == "unknown"
+        load_unknown(db, lines(line))
     assert {t for t, in rows(db, "SELECT type FROM rollout_items WHERE sequence = 1")} == {"x"}
 
 
@@ -508,7 +519,7 @@ def test_files_with_the_same_short_first_line_are_not_one_conversation(db):
 
 def test_files_that_begin_alike_are_not_one_conversation(db):
     for text in (json.dumps({"a" * 50: i}, indent=1) for i in range(2)):
-        assert load(db, text)["new"] == 3
+        assert load_unknown(db, text)["new"] == 3
     assert one(db, "SELECT count(*) FROM rollouts") == 2
 
 
@@ -525,20 +536,37 @@ def test_lines_that_are_one_value_each_become_conversations(db):
     json.dumps(document("x"), indent=1)[:-1], json.dumps(document("x"), indent=1) + "x",
     json.dumps({"no": {"format": [1]}}, indent=1)], ids=["cut off", "text after it", "not known"])
 def test_a_value_that_is_no_session_is_kept_line_by_line(db, text):
-    report = load(db, text)
-    assert report["format"] == "unknown" and report["lines"] == len(text.splitlines())
+    report = load_unknown(db, text)
+    assert report["lines"] == len(text.splitlines())
     assert exported(db, report["rolloutId"]) == text.encode()
     well(db)
 
 
-def test_a_line_that_cannot_be_read_names_no_conversation(db):
-    first = lines(said(0, "user", "x", sessionId="s2")).encode().replace(b'"x"', b'"\xff"')
+def test_a_byte_that_is_not_utf_8_costs_one_character(db):
+    first = lines(said(0, "user", "x", sessionId="s2")).encode().replace(b'"x"', b'"a\xffb\xe2\x82"')
     data = first + CLAUDE.encode() + lines(said(5, "user", "of another", sessionId="s2")).encode()
     report = load(db, data)
-    assert report["bad"] == 1 and len(report["rolloutIds"]) == 2
-    assert rows(db, "SELECT source_id, id FROM rollouts ORDER BY 1") == [
-        ("s1", report["rolloutIds"][0]), ("s2", report["rolloutIds"][1])]
-    assert exported(db, report["rolloutIds"][0]) == first + CLAUDE.encode()
+    assert report["bad"] == 0 and len(report["rolloutIds"]) == 2
+    assert report["errors"] == [
+        {"line": 1, "reason": "bytes that are not UTF-8; U+FFFD stands for each of them"}]
+    assert rows(db, "SELECT source_id, first_user_message FROM rollouts ORDER BY 1") == [
+        ("s1", "first"), ("s2", "a\ufffdb\ufffd\ufffd")]
+    assert load(db, data)["new"] == 0
+    assert exported(db, report["rolloutIds"][1]).startswith(first)
+    well(db)
+
+
+def test_a_file_of_one_value_that_is_not_utf_8_is_read_and_given_back(db):
+    told = document("xyz", "more")
+    data = json.dumps(told, indent=1).encode().replace(b"xyz", b"x\xffz")
+    report = load(db, data)
+    assert (report["bad"], report["items"], len(report["errors"])) == (0, 2, 1)
+    assert one(db, "SELECT first_user_message FROM rollouts") == "x\ufffdz"
+    assert exported(db, report["rolloutId"]) == data
+    assert load(db, data)["new"] == 0
+    repaired = json.dumps(told, indent=1).encode()
+    assert load(db, repaired)["new"] == 1
+    assert exported(db, report["rolloutId"]) == repaired
     well(db)
 
 
@@ -575,10 +603,13 @@ def samples():
 def test_all_samples_and_real_sessions_come_back(db):
     for file in samples():
         data = gzip.open(file).read() if file.suffix == ".gz" else file.read_bytes()
-        report = load(db, data)
+        try:
+            report = load(db, data)
+        except sqlite3.IntegrityError:
+            report = load_unknown(db, data)
         assert (report["new"], report["bad"]) == (report["items"], 0), file
         assert exported(db, report["rolloutId"]) == data, file
-        assert load(db, data)["new"] == 0, file
+        assert load(db, data, None, None, report["format"])["new"] == 0, file
     assert rows(db, "SELECT format, count(*), sum(turns > 0) FROM rollouts GROUP BY 1") == [
         ("aider", 1, 1), ("antigravity", 1, 1), ("claude-code", 6, 6), ("cline", 1, 1), ("cline-task", 2, 2),
         ("codex", 1, 1), ("copilot", 1, 1), ("cursor", 1, 1), ("deepseek", 1, 1),

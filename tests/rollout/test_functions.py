@@ -125,7 +125,7 @@ def test_an_id_that_is_not_a_uuid_is_refused(db, call, bad):
     ("rollout_import('')", "Invalid rollout file"),
     ("rollout_import(x'20')", "Invalid rollout file.*none of its 1 lines"),
     ("rollout_import('{}', NULL, 1, 'nosuch')", "there is no format 'nosuch'; SELECT"),
-    ("rollout_import('{}', 'x')", "Invalid conversation ID"),
+    ("rollout_import('{}', 'x')", "no format of rollout_formats"),
 ])
 @pytest.mark.parametrize("begin", [False, True])
 def test_bad_calls_change_nothing(db, call, message, begin):
@@ -359,11 +359,12 @@ def test_an_expired_conversation_is_refused_by_name_and_not_shown(db):
     create(db, ID, 1, 1000)
     append(db, ID, user("x"), now=1000 + DAY)
     for call in ("rollout_append(?, '[]')", "rollout_resume(?)",
-                 "rollout_fork(?)", "rollout_export(?)"):
+                 "rollout_fork(?)"):
         with pytest.raises(sqlite3.Error, match="Rollout expired"):
             db.execute(f"SELECT {call}", (ID,))
     with pytest.raises(sqlite3.Error, match=f"Rollout expired: {ID}, at 86401000"):
         append(db, ID, user("x"), now=1001 + DAY)
+    assert '"message":"x"' in one(db, "SELECT rollout_export(?)", ID)
     assert one(db, "SELECT rollout_resume(?, ?)", ID, 1000 + DAY) == 1
     assert one(db, "SELECT rollout_history(?)", ID) == '{"type":"new"}'
     assert rows(db, "SELECT * FROM rollout_range(?)", ID) == []

@@ -309,7 +309,7 @@ def test_the_tables_may_be_in_the_schema_of_the_rollouts(db):
 def test_a_store_without_sessions_gives_none(db):
     db.execute("CREATE TABLE cursorDiskKV(key, value)")
     assert take(db, "cursor", "main") == {
-        "rolloutId": None, "rolloutIds": [], "format": "cursor-store", "lines": 0, "items": 0,
+        "rolloutId": None, "rolloutIds": [], "format": "cursor-store", "known": True, "lines": 0, "items": 0,
         "new": 0, "bad": 0, "errors": []}
 
 

@@ -32,13 +32,13 @@ def test_export_and_import_return_the_same_lines(db):
         line("odd_type", '{"a":1E+2,"a":[1.50,-0.0],"b":"\\/"}', "1999-12-31T23:59:59.999Z"),
         line("turn_context", "[]"), line("compacted", '"text"')]) + "\n"
     assert load(db, text) == {
-        "rolloutId": ID, "rolloutIds": [ID], "format": "codex", "lines": 5, "items": 5, "new": 5,
+        "rolloutId": ID, "rolloutIds": [ID], "format": "codex", "known": True, "lines": 5, "items": 5, "new": 5,
         "bad": 0, "errors": []}
     assert one(db, "SELECT count(before) + count(after) FROM rollout__data") == 0
     assert exported(db) == text
     assert rows(db, "SELECT created, updated, turns, cwd FROM rollouts") == [
         (1775653133226, 1775653133226, 1, "/w")]
-    assert one(db, "SELECT expires_at > 1795000000000 FROM rollouts") == 1
+    assert one(db, "SELECT expires_at FROM rollouts") is None
     well(db)
 
 
@@ -63,12 +63,12 @@ def test_damaged_lines_are_counted_and_named(db):
         b'{"type":"x","payload":{}} and more', b'{"type":"x","payl']
     report = load(db, b"\n".join(lines))
     assert report["rolloutId"] == ID and report["lines"] == len(lines)
-    assert report["items"] == report["new"] == 4 and report["bad"] == 6
+    assert report["items"] == report["new"] == 5 and report["bad"] == 5
     assert [(e["line"], e["reason"].split(";")[0].split(":")[0]) for e in report["errors"]] == [
-        (1, "not JSON"), (5, "not UTF-8"), (6, "it has a NUL"), (8, "not JSON"), (10, "not JSON"),
+        (1, "not JSON"), (5, "bytes that are not UTF-8"), (6, "it has a NUL"), (8, "not JSON"), (10, "not JSON"),
         (11, "not JSON, and maybe cut off")]
-    damaged = len(lines[0]) + len(lines[4]) + len(lines[5]) + len(lines[7]) + len(" and more")
-    assert ("damaged line", "", 6, damaged + len(lines[10]) - 1) in rows(
+    damaged = len(lines[0]) + len(lines[5]) + len(lines[7]) + len(" and more")
+    assert ("damaged line", "", 5, damaged + len(lines[10]) - 1) in rows(
         db, "SELECT * FROM rollout_dropped(?)", ID)
     assert one(db, "SELECT rollout_export(?)", ID) == b"\n".join(lines)
     well(db)
@@ -116,7 +116,7 @@ def test_lines_without_a_session_meta_come_in_under_a_given_id(db, way):
     if way == "begin":
         db.execute("COMMIT")
     assert rows(db, "SELECT item_count, turns, created, updated, expires_at FROM rollouts") == [
-        (3, 2, 1767225600000, 1767312000000, 5000 + 60 * 86400000)]
+        (3, 2, 1767225600000, 1767312000000, None)]
     meta = json.loads(texts(db, ID)[0][1])
     assert (meta["id"], meta["timestamp"]) == (ID, "2026-01-01T00:00:00.000Z")
     assert rows(db, "SELECT * FROM rollout_dropped(?)", ID) == [("damaged line", "", 1, 4)]
@@ -140,6 +140,8 @@ def test_lines_without_a_session_meta_or_an_id_get_an_id_of_their_own(db):
     assert rows(db, "SELECT id, turns FROM rollouts") == [(made, 3)]
     with pytest.raises(sqlite3.Error, match="none of its 2 lines can be read"):
         load(db, "\n\n")
+    with pytest.raises(sqlite3.Error, match="no format of rollout_formats"):
+        load(db, "x\n")
     well(db)
 
 
@@ -166,6 +168,7 @@ def test_an_import_can_be_repeated_and_done_in_pieces(db):
     append(db, THIRD, user("goes on"))
     assert load(db, line("compacted", "{}"), THIRD)["items"] == 1
     assert len(texts(db, THIRD)) == 4
+    db.execute("UPDATE rollouts SET expires_at = 8000000000000")
     with pytest.raises(sqlite3.Error, match="Rollout expired"):
         load(db, line("compacted", "{}"), THIRD, 9000000000000)
     well(db)

@@ -192,9 +192,10 @@ def read(db, name, programs):
         finally:
             db.execute("DETACH imported")
         return json.loads(told)
-    data = pathlib.Path(name).read_bytes()
-    data = gzip.decompress(data) if name.endswith(".gz") else data
-    return json.loads(db.execute("SELECT rollout_import(?)", (data,)).fetchone()[0])
+    path = pathlib.Path(name).resolve()
+    data = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
+    return json.loads(db.execute("SELECT rollout_import(?, ?, ?)", (
+        data, str(path), path.stat().st_mtime_ns // 1000000)).fetchone()[0])
 
 
 def rows_of(name):

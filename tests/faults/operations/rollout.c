@@ -41,6 +41,9 @@
   "'{\"sessionId\":\"c\",' || char(10) || '\"messages\":[{\"role\":\"user\","  \
   "\"content\":\"hi\"}]}'"
 
+/* A folder of files. */
+#define SESSIONS "'" BX_ROOT "/tests/faults/sessions'"
+
 /* A thread of Zed, compressed: {"messages":[{"User":{}}]}. */
 #define ZED                                                                    \
   "CREATE TABLE threads(id, summary, updated_at, data);"                       \
@@ -157,6 +160,33 @@ const Operation aRolloutOperation[] = {
         "SELECT rollout_import(" LOGS ", NULL, 1000)", 0},
     {"import of a file that is one value", ROLLOUT, 0,
         "SELECT rollout_import(" DOCUMENT ", NULL, 1000)", 0},
+    {"import of a value that was completed",
+        ROLLOUT "SELECT rollout_import(" DOCUMENT ", '/a/path.json', 1000);", 0,
+        "SELECT rollout_import(replace(" DOCUMENT
+        ", 'hi', 'hi all'), '/a/path.json', 1000)",
+        0},
+    {"import of a folder", ROLLOUT, 0,
+        "SELECT rollout_import_dir(" SESSIONS ")", 0},
+    {"import of a folder as a command", ROLLOUT, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_import_dir', json_array(" SESSIONS ", '*.json*'))",
+        0},
+    {"import of a folder again",
+        ROLLOUT "SELECT rollout_import_dir(" SESSIONS ");"
+                "UPDATE rollout_sources SET mtime = 0;",
+        0, "SELECT rollout_import_dir(" SESSIONS ")", 0},
+    {"import of what is not UTF-8", ROLLOUT, 0,
+        "SELECT rollout_import(CAST(replace(" DOCUMENT
+        ", 'hi', CAST(x'ff' AS TEXT)) AS BLOB), NULL, 1000);"
+        "SELECT rollout_import(CAST(" GROWS
+        " || char(10) || CAST(x'22ff22' AS TEXT) AS BLOB), NULL, 1000)",
+        0},
+    {"import of what was not known",
+        ROLLOUT
+        "SELECT rollout_import('{\"by\":1}', '/a/path', 1000, 'unknown');"
+        "INSERT INTO rollout_formats(format, mark) VALUES ('mine', "
+        "'{\"$.by\":true}');",
+        0, "SELECT rollout_import('{\"by\":1}', '/a/path', 1000)", 0},
     {"import of what is compressed", ROLLOUT ZED, 0,
         "SELECT rollout_import_from('zed', 'main', 1000)", 0},
     {"import of a file of text", ROLLOUT, 0,
@@ -165,7 +195,7 @@ const Operation aRolloutOperation[] = {
         0},
     {"import of what is not known", ROLLOUT, 0,
         "SELECT rollout_import('some text' || char(10) || '{\"a\":1}', NULL, "
-        "1000)",
+        "1000, 'unknown')",
         0},
     {"take back a turn", ROLLOUT, 0,
         APPEND("{\"type\":\"event_msg\",\"payload\":{\"type\":"

@@ -1,0 +1,568 @@
+/*
+** import_dir.c: rollout_import_dir(folder[, glob]): the files of agents below a folder,
+** and what rollout_sources keeps of each.
+**
+** The folders are read in the order of names. Symbolic links are passed over, and what
+** is neither a file nor a folder. A file whose size and time are as they were is not
+** read. Of a file that has grown only the new end is, if the bytes before it are still
+** those of the newest item of its conversation. An error of a file is noted, and ends
+** nothing; what the file had written is undone by a savepoint. (In a row of
+** blackbox_call there can be none: there an error after the first write of a file is
+** one of the call.)
+**
+** What a file does not say its path may: the conversation and the folder of the work
+** (rollout_formats.path), and the time of the file for items without one.
+**
+** Returns {"files", "read", "bytes", "lines", "items", "new", "bad", "unknown",
+** "failed", "errors": [{"path", "reason"}]}; errors has the first 100.
+*/
+#ifndef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700 /* POSIX.1-2008 */
+#endif
+#include "import.h"
+SQLITE_EXTENSION_INIT3
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#ifdef __APPLE__
+#define st_mtim st_mtimespec
+#endif
+
+#define MAX_LISTED 100  /* the most errors in the result */
+#define MAX_FOLDERS 200 /* folders in folders */
+
+typedef struct ImportDir {
+  BxCall *pCall;
+  BxStmts *pHome;
+  const RolloutRules *pRules;
+  const char *zGlob; /* NULL: the names of the files that agents write */
+  size_t nRoot;      /* bytes of the folder's own path */
+  char *zUnknown;    /* the error of a file of no format */
+  i64 iNow, nFile, nRead, nByte, nUnknown, nFailed, nListed;
+  ImportReport all; /* the sums */
+  sqlite3_str *pErrors;
+  BxErr *pErr;
+} ImportDir;
+
+/* What rollout_sources has of a file. */
+typedef struct ImportSource {
+  int bSame;    /* as it was when it was read without an error ... */
+  int bUnknown; /* ... but that no format knows it */
+  char *zFormat, *zId;
+  i64 iOffset;
+} ImportSource;
+
+/*----------------------------------------------------------------- paths ----*/
+
+/* Whether a name is as a pattern says, which has at most one * or {name}. */
+static int isSegment(const char *zPat, size_t nPat, const char *z, size_t n,
+    RolloutSlice *aOut) {
+  size_t nBefore = 0, nAfter;
+  const char *zAfter;
+  assert(memchr(zPat, '/', nPat) == 0 && memchr(z, '/', n) == 0);
+  while (nBefore < nPat && zPat[nBefore] != '*' && zPat[nBefore] != '{') {
+    nBefore++;
+  }
+  if (nBefore == nPat) return n == nPat && memcmp(zPat, z, n) == 0;
+  zAfter = zPat[nBefore] == '*' ? zPat + nBefore : memchr(zPat, '}', nPat);
+  if (zAfter == 0) return 0;
+  nAfter = (size_t)(zPat + nPat - ++zAfter);
+  if (n <= nBefore + nAfter || memcmp(zPat, z, nBefore) != 0 ||
+      memcmp(zAfter, z + n - nAfter, nAfter) != 0) {
+    return 0;
+  }
+  if (zPat[nBefore] == '{') {
+    char c = zPat[nBefore + 1];
+    RolloutSlice *pOut = &aOut[c == 'i'   ? BX_PATH_ID
+                               : c == 'a' ? BX_PATH_AGENT
+                                          : BX_PATH_CWD];
+    pOut->z = z + nBefore;
+    pOut->n = (i64)(n - nBefore - nAfter);
+  }
+  return 1;
+}
+
+/* Whether a path ends as one pattern says. What begins with {cwd} takes the rest. */
+static int isPath(const char *zPat, size_t nPat, const char *zPath,
+    RolloutSlice aOut[BX_PATH_NAMES]) {
+  size_t n = strlen(zPath);
+  memset(aOut, 0, BX_PATH_NAMES * sizeof(*aOut));
+  assert(nPat > 0 || *zPath != 0);
+  for (;;) {
+    size_t iPat = nPat, i = n;
+    while (iPat > 0 && zPat[iPat - 1] != '/') iPat--;
+    if (iPat == 0 && nPat == 5 && memcmp(zPat, "{cwd}", 5) == 0) {
+      aOut[BX_PATH_CWD].z = zPath;
+      aOut[BX_PATH_CWD].n = (i64)n;
+      return n > 0;
+    }
+    while (i > 0 && zPath[i - 1] != '/') i--;
+    if (!isSegment(zPat + iPat, nPat - iPat, zPath + i, n - i, aOut)) return 0;
+    if (iPat == 0) return 1;
+    if (i == 0) return 0;
+    nPat = iPat - 1;
+    n = i - 1;
+  }
+}
+
+/* A name in a path, in which %2F stands for a slash and the like. */
+static char *decodeName(RolloutSlice name, BxErr *pErr) {
+  char *z = bxPrintf(pErr, "%.*s", (int)name.n, name.z), *zOut = z;
+  const char *zIn;
+  for (zIn = z; zIn != 0 && *zIn; zIn++) {
+    unsigned c;
+    if (*zIn == '%' && sscanf(zIn + 1, "%2x", &c) == 1 && c >= ' ' && c < 127) {
+      *zOut++ = (char)c;
+      zIn += 2;
+    } else {
+      *zOut++ = *zIn;
+    }
+  }
+  assert(zOut - z <= name.n);
+  if (z != 0) *zOut = 0;
+  return z;
+}
+
+int bxImportPath(
+    const char *zPatterns, const char *zPath, char **az, BxErr *pErr) {
+  RolloutSlice aOut[BX_PATH_NAMES];
+  int i;
+  if (zPatterns == 0 || zPath == 0) return 0;
+  for (;;) {
+    size_t n = strcspn(zPatterns, "|");
+    if (isPath(zPatterns, n, zPath, aOut)) break;
+    if (zPatterns[n] == 0) return 0;
+    zPatterns += n + 1;
+  }
+  for (i = 0; az != 0 && i < BX_PATH_NAMES; i++) {
+    if (aOut[i].z != 0) az[i] = decodeName(aOut[i], pErr);
+  }
+  return 1;
+}
+
+void bxImportReadPath(Import *p) {
+  const char *zPatterns = p->pFormat ? p->pFormat->az[ROLLOUT_FORMAT_PATH] : 0;
+  const char *zName, *zDot;
+  if (p->zPath == 0) return;
+  assert(p->zPath[0] != 0 && p->azPath[BX_PATH_ID] == 0);
+  bxImportPath(zPatterns, p->zPath, p->azPath, p->pErr);
+  if (p->zName != 0 || p->pErr->rc != SQLITE_OK) return;
+  p->zName = p->azPath[BX_PATH_ID];
+  p->zAgent = p->azPath[BX_PATH_AGENT];
+  p->azPath[BX_PATH_ID] = p->azPath[BX_PATH_AGENT] = 0;
+  if (p->zName != 0) return;
+  zName = strrchr(p->zPath, '/');
+  zName = zName ? zName + 1 : p->zPath;
+  zDot = strchr(zName, '.');
+  if (zDot == 0) zDot = zName + strlen(zName);
+  if (zDot - zName >= 36) {
+    char zId[37];
+    if (bxRolloutUuid(zDot - 36, 36, zId))
+      p->zName = bxPrintf(p->pErr, "%s", zId);
+  }
+  if (p->zName == 0) p->zName = bxPrintf(p->pErr, "%s", p->zPath);
+}
+
+/*--------------------------------------------------------------- sources ----*/
+
+/* An item whose own bytes end the file, which therefore goes on after it. */
+#define SOURCE_END "coalesce(CAST(d.after AS TEXT), '}' || char(10))"
+
+/* Only lines, each an item, are read from where the last one ended. */
+static int isTailed(const Import *p) {
+  return p->pFormat != 0 && p->zDocument == 0 && !p->bProse &&
+         !p->pFormat->bSpans && bxImportItems(p) == 0;
+}
+
+void bxImportNoteSource(Import *p) {
+  static const char zRead[] =
+      "INSERT INTO main.rollout_sources(path, format, size, offset, id, mtime, "
+      "error, cwd) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, (SELECT a.cwd FROM "
+      "main.rollout__heads AS h JOIN main.rollout__about AS a ON a.no = h.no "
+      "WHERE h.id = ?5) WHERE 1 ON CONFLICT (path) DO UPDATE SET (format, "
+      "size, offset, id, mtime, error, cwd) = (excluded.format, excluded.size, "
+      "excluded.offset, excluded.id, excluded.mtime, excluded.error, "
+      "excluded.cwd)";
+  const ImportSession *pPart = p->pPart   ? p->pPart
+                               : p->nPart ? p->apPart[0]
+                                          : 0;
+  BxErr unknown = {SQLITE_OK, 0};
+  assert(p->zPath != 0 && p->nSize >= 0);
+  if (p->pErr->rc != SQLITE_OK || pPart == 0) return;
+  if (p->pFormat == 0) bxImportUnknown(p->pRules, &unknown);
+  bxStmtExec(p->pHome, zRead, p->pErr, "ttiitit", p->zPath,
+      p->pFormat ? p->pFormat->az[ROLLOUT_FORMAT_NAME] : "unknown", p->nSize,
+      isTailed(p) ? p->nSize : (i64)0, pPart->work.zId, p->iWritten,
+      unknown.zMsg);
+  bxErrClear(&unknown);
+}
+
+void bxImportUnknown(const RolloutRules *pRules, BxErr *pErr) {
+  bxFail(pErr, SQLITE_CONSTRAINT,
+      "ValidationError: Invalid rollout file: no format of rollout_formats (as "
+      "of %08x) knows it; INSERT one, or give 'unknown' as its format to keep "
+      "all lines as they are",
+      (unsigned)pRules->hFormat);
+}
+
+void bxImportForgetUnknown(Import *p) {
+  static const char zForget[] =
+      "DELETE FROM main.rollout__heads WHERE id = (SELECT id FROM "
+      "main.rollout_sources WHERE path = ?1 AND format = 'unknown') AND EXISTS "
+      "(SELECT 1 FROM main.rollout__about AS a WHERE a.no = "
+      "rollout__heads.no AND a.format = 'unknown')";
+  assert(p->zPath != 0 && p->pFormat != 0);
+  bxStmtExec(p->pHome, zForget, p->pErr, "t", p->zPath);
+}
+
+/* Notes an error of a file, and lists it. */
+static void fileFailed(ImportDir *p, const char *zPath, i64 nSize, i64 iTime,
+    const char *zReason) {
+  static const char zFailedFile[] =
+      "INSERT INTO main.rollout_sources(path, size, mtime, error) VALUES (?1, "
+      "?2, ?3, ?4) ON CONFLICT (path) DO UPDATE SET (size, mtime, error) = "
+      "(excluded.size, excluded.mtime, excluded.error)";
+  if (p->pErr->rc != SQLITE_OK) return;
+  assert(zReason != 0 && *zReason != 0);
+  if (nSize >= 0) {
+    bxStmtExec(
+        p->pHome, zFailedFile, p->pErr, "tiit", zPath, nSize, iTime, zReason);
+  }
+  if (p->nListed++ >= MAX_LISTED) return;
+  sqlite3_str_appendf(p->pErrors, "%s{\"path\":", p->nListed > 1 ? "," : "");
+  bxJsonAppend(p->pErrors, zPath, (int)strlen(zPath));
+  sqlite3_str_appendall(p->pErrors, ",\"reason\":");
+  bxJsonAppend(p->pErrors, zReason, (int)strlen(zReason));
+  sqlite3_str_appendchar(p->pErrors, 1, '}');
+}
+
+/* Looks up a file. */
+static void findSource(
+    ImportDir *p, const char *zPath, i64 nSize, i64 iTime, ImportSource *pOut) {
+  static const char zSource[] =
+      "SELECT size IS ?2 AND mtime IS ?3 AND (error IS NULL OR error IS ?4), "
+      "error IS ?4, format, id, iif(offset <= ?2, offset, 0) "
+      "FROM main.rollout_sources WHERE path = ?1";
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zSource, p->pErr);
+  memset(pOut, 0, sizeof(*pOut));
+  assert(nSize >= 0 && iTime >= 0 && p->zUnknown != 0);
+  bxBind(pRow, p->pErr, "tiit", zPath, nSize, iTime, p->zUnknown);
+  if (bxStep(pRow, p->pErr)) {
+    pOut->bSame = sqlite3_column_int(pRow, 0);
+    pOut->bUnknown = sqlite3_column_int(pRow, 1);
+    pOut->iOffset = sqlite3_column_int64(pRow, 4);
+    if (!pOut->bSame && pOut->iOffset > 0) {
+      pOut->zFormat = bxColumnCopy(pRow, 2, p->pErr);
+      pOut->zId = bxColumnCopy(pRow, 3, p->pErr);
+    }
+  }
+  bxReset(pRow, p->pErr);
+}
+
+/*----------------------------------------------------------------- files ----*/
+
+/* Reads at most n bytes of a file from a position on, to sqlite3_free(). *pn is their
+** number. NULL on error; then *pzReason says why, unless memory has run out. */
+static char *readBytes(
+    const char *zPath, i64 iFrom, i64 *pn, const char **pzReason, BxErr *pErr) {
+  FILE *pFile;
+  char *z = 0;
+  size_t n;
+  *pzReason = 0;
+  assert(iFrom >= 0 && *pn >= 0);
+  if (*pn > ROLLOUT_MAX_TEXT) {
+    *pzReason = "it has more than 1000000000 bytes to import; divide it";
+    return 0;
+  }
+  pFile = fopen(zPath, "rb");
+  if (pFile == 0) {
+    *pzReason = strerror(errno);
+    return 0;
+  }
+  z = bxCheckMem(sqlite3_malloc64((sqlite3_uint64)*pn + 1), pErr);
+  if (z != 0) {
+    n = fseeko(pFile, (off_t)iFrom, SEEK_SET) == 0
+            ? fread(z, 1, (size_t)*pn, pFile)
+            : 0;
+    if (ferror(pFile) || (n == 0 && *pn > 0)) *pzReason = strerror(errno);
+    z[n] = 0;
+    *pn = (i64)n;
+  }
+  fclose(pFile);
+  if (*pzReason == 0) return z;
+  sqlite3_free(z);
+  return 0;
+}
+
+/* Reads what follows the newest item of the file's conversation. Returns NULL if
+** that is not what stands there now, and then all of the file must be read. */
+static char *readTail(ImportDir *p, const char *zPath, i64 nSize,
+    const ImportSource *pSource, i64 *piSkip, i64 *pn) {
+  static const char zEnd[] =
+      "SELECT CAST(d.payload || " SOURCE_END " AS BLOB) FROM "
+      "main.rollout__heads AS h JOIN main.rollout__data AS d ON d.id = (h.no "
+      "<< 32) + h.last_sequence WHERE h.id = ?1 AND h.behind IS NULL AND "
+      "d.quiet IS NULL AND d.changed IS NULL AND d.payload IS NOT NULL AND "
+      "trim(" SOURCE_END ", '} ' || char(13, 10)) = '' AND substr(" SOURCE_END
+      ", -1) = char(10)";
+  sqlite3_stmt *pRow;
+  const char *zReason;
+  char *z = 0;
+  assert(pSource->iOffset >= 0 && pSource->iOffset <= nSize);
+  if (pSource->zId == 0 || pSource->iOffset == 0) return 0;
+  pRow = bxStmt(p->pHome, zEnd, p->pErr);
+  bxBind(pRow, p->pErr, "t", pSource->zId);
+  if (bxStep(pRow, p->pErr)) {
+    const char *zItem = sqlite3_column_blob(pRow, 0);
+    i64 nItem = sqlite3_column_bytes(pRow, 0);
+    if (zItem != 0 && nItem <= pSource->iOffset) {
+      *piSkip = nItem;
+      *pn = nSize - pSource->iOffset + nItem;
+      z = readBytes(zPath, pSource->iOffset - nItem, pn, &zReason, p->pErr);
+      if (z != 0 && (*pn <= nItem || memcmp(z, zItem, (size_t)nItem) != 0)) {
+        sqlite3_free(z);
+        z = 0;
+      }
+    }
+  }
+  bxReset(pRow, p->pErr);
+  return z;
+}
+
+/* Whether an error is one of the file, and not of the call. */
+static int isOfFile(const BxErr *pErr) {
+  switch (pErr->rc & 0xff) {
+    case SQLITE_ERROR:
+    case SQLITE_CONSTRAINT:
+    case SQLITE_TOOBIG:
+    case SQLITE_MISUSE: return pErr->zMsg != 0;
+    default: return 0;
+  }
+}
+
+/* Imports the text of a file, from z + iSkip on, or notes why not. */
+static void importText(ImportDir *p, const char *zPath, const char *z, i64 n,
+    i64 iSkip, const ImportSource *pTail, i64 nSize, i64 iTime) {
+  static const char zFileBegin[] = "SAVEPOINT \"a file of blackbox\"";
+  static const char zFileUndo[] = "ROLLBACK TO \"a file of blackbox\"";
+  static const char zFileKeep[] = "RELEASE \"a file of blackbox\"";
+  int bUndo = p->pCall->pCtx != 0;
+  int nChange = sqlite3_total_changes(p->pHome->bx->db);
+  ImportReport report;
+  BxErr err = {SQLITE_OK, 0};
+  Import import;
+  assert(iSkip >= 0 && iSkip <= n && (iSkip == 0) == (pTail == 0));
+  if (bUndo) bxStmtExec(p->pHome, zFileBegin, p->pErr, "");
+  if (p->pErr->rc != SQLITE_OK) return;
+  memset(&import, 0, sizeof(import));
+  bxImportReportBegin(&report);
+  import.pErr = &err;
+  import.pReport = &report;
+  import.pHome = p->pHome;
+  import.pRules = p->pRules;
+  import.zPath = zPath;
+  import.z = z + iSkip;
+  import.zEnd = z + n;
+  import.nSize = nSize;
+  import.iNow = p->iNow;
+  import.iTime = import.iWritten = iTime;
+  import.zTail = pTail ? pTail->zId : 0;
+  bxImportRead(&import, pTail ? pTail->zFormat : 0, pTail ? pTail->zId : "");
+  if (err.rc != SQLITE_OK &&
+      (!isOfFile(&err) ||
+          (!bUndo && sqlite3_total_changes(p->pHome->bx->db) != nChange))) {
+    bxErrMove(p->pErr, &err);
+  }
+  if (err.rc != SQLITE_OK && bUndo)
+    bxStmtExec(p->pHome, zFileUndo, p->pErr, "");
+  if (bUndo) bxStmtExec(p->pHome, zFileKeep, p->pErr, "");
+  if (err.rc != SQLITE_OK) {
+    int bUnknown = strcmp(err.zMsg, p->zUnknown) == 0;
+    assert(isOfFile(&err));
+    *(bUnknown ? &p->nUnknown : &p->nFailed) += 1;
+    fileFailed(p, zPath, nSize, iTime, err.zMsg);
+  } else {
+    p->all.nLine += report.nLine;
+    p->all.nItem += report.nItem;
+    p->all.nNew += report.nNew;
+    p->all.nBad += report.nBad;
+    if (report.nBad > 0) {
+      char *zBad = bxPrintf(p->pErr, "%lld bad lines; line %lld: %s",
+          report.nBad, report.iBad, report.zBad);
+      if (zBad != 0) fileFailed(p, zPath, -1, 0, zBad);
+      sqlite3_free(zBad);
+    }
+  }
+  bxErrClear(&err);
+  bxImportReportFree(&report);
+}
+
+/* Imports a file, if it is not as it was. */
+static void importFile(
+    ImportDir *p, const char *zPath, const struct stat *pStat) {
+  i64 nSize = (i64)pStat->st_size, n = nSize, iSkip = 0;
+  i64 iTime =
+      (i64)pStat->st_mtim.tv_sec * 1000 + pStat->st_mtim.tv_nsec / 1000000;
+  const char *zReason = 0;
+  ImportSource source;
+  char *z;
+  p->nFile++;
+  if (iTime < 0) iTime = 0;
+  findSource(p, zPath, nSize, iTime, &source);
+  if (source.bSame) {
+    p->nUnknown += source.bUnknown;
+  } else if (p->pErr->rc == SQLITE_OK) {
+    z = readTail(p, zPath, nSize, &source, &iSkip, &n);
+    if (z == 0 && p->pErr->rc == SQLITE_OK) {
+      iSkip = 0;
+      n = nSize;
+      z = readBytes(zPath, 0, &n, &zReason, p->pErr);
+      nSize = z ? n : nSize;
+    }
+    if (z != 0) {
+      p->nRead++;
+      p->nByte += n - iSkip;
+      importText(p, zPath, z, n, iSkip, iSkip > 0 ? &source : 0, nSize, iTime);
+    } else if (p->pErr->rc == SQLITE_OK) {
+      p->nFailed++;
+      fileFailed(p, zPath, nSize, iTime, zReason);
+    }
+    sqlite3_free(z);
+  }
+  sqlite3_free(source.zFormat);
+  sqlite3_free(source.zId);
+}
+
+/*--------------------------------------------------------------- folders ----*/
+
+static int isSessionFile(const ImportDir *p, const char *zPath) {
+  const char *zName = strrchr(zPath, '/') + 1;
+  assert(strlen(zPath) >= p->nRoot);
+  if (p->zGlob != 0) {
+    return sqlite3_strglob(
+               p->zGlob, strchr(p->zGlob, '/') ? zPath + p->nRoot : zName) == 0;
+  }
+  return sqlite3_strglob("*.jsonl", zName) == 0 ||
+         sqlite3_strglob("*.json", zName) == 0 ||
+         strcmp(zName, ".aider.chat.history.md") == 0;
+}
+
+static int comparePaths(const void *p1, const void *p2) {
+  return strcmp(*(char *const *)p1, *(char *const *)p2);
+}
+
+static void readFolder(ImportDir *p, const char *zFolder, int nDepth);
+
+/* Imports a file, or those of a folder. */
+static void readEntry(ImportDir *p, const char *zPath, int nDepth) {
+  struct stat info;
+  if (p->pErr->rc != SQLITE_OK || lstat(zPath, &info) != 0) return;
+  if (S_ISDIR(info.st_mode) && nDepth < MAX_FOLDERS) {
+    readFolder(p, zPath, nDepth + 1);
+  } else if (S_ISREG(info.st_mode) && isSessionFile(p, zPath)) {
+    if (bxIsUtf8((const unsigned char *)zPath, (int)strlen(zPath))) {
+      importFile(p, zPath, &info);
+      return;
+    }
+    p->nFile++;
+    p->nFailed++;
+    fileFailed(p, "", -1, 0, "a file whose name is not UTF-8; rename it");
+  }
+}
+
+static void readFolder(ImportDir *p, const char *zFolder, int nDepth) {
+  DIR *pDir = opendir(zFolder);
+  struct dirent *pEntry;
+  char **az = 0;
+  i64 n = 0, nAlloc = 0, i;
+  assert(nDepth >= 0 && nDepth <= MAX_FOLDERS);
+  if (pDir == 0) {
+    p->nFailed++;
+    fileFailed(p, zFolder, -1, 0, strerror(errno));
+    return;
+  }
+  while (p->pErr->rc == SQLITE_OK && (pEntry = readdir(pDir)) != 0) {
+    const char *zName = pEntry->d_name;
+    char **pz;
+    if (strcmp(zName, ".") == 0 || strcmp(zName, "..") == 0) continue;
+    pz = bxArrayAdd(&az, &n, &nAlloc, sizeof(*pz), p->pErr);
+    if (pz != 0) *pz = bxPrintf(p->pErr, "%s/%s", zFolder, zName);
+  }
+  closedir(pDir);
+  if (p->pErr->rc == SQLITE_OK && n > 0) {
+    qsort(az, (size_t)n, sizeof(*az), comparePaths);
+  }
+  for (i = 0; i < n; i++) {
+    readEntry(p, az[i], nDepth);
+    sqlite3_free(az[i]);
+  }
+  sqlite3_free(az);
+}
+
+/* The path of a folder without symbolic links, so that it is always the same. ~ is
+** that of the user. free() it. */
+static char *folderPath(const char *zFolder, BxErr *pErr) {
+  const char *zHome = getenv("HOME");
+  char *zPath =
+      zHome != 0 && zFolder[0] == '~' && (zFolder[1] == '/' || zFolder[1] == 0)
+          ? bxPrintf(pErr, "%s%s", zHome, zFolder + 1)
+          : bxPrintf(pErr, "%s", zFolder);
+  char *zReal = zPath ? realpath(zPath, 0) : 0;
+  struct stat info;
+  if (pErr->rc == SQLITE_OK &&
+      (zReal == 0 || stat(zReal, &info) != 0 || !S_ISDIR(info.st_mode))) {
+    bxFail(pErr, SQLITE_CANTOPEN,
+        "ValidationError: %Q is not a folder that can be read; give the one in "
+        "which an agent keeps its sessions, such as '~/.claude/projects'",
+        zFolder);
+  }
+  sqlite3_free(zPath);
+  return zReal;
+}
+
+void bxRolloutImportDir(BxCall *pCall) {
+  ImportDir dir, *p = &dir;
+  const char *zFolder;
+  BxErr unknown = {SQLITE_OK, 0};
+  char *zReal, *zErrors;
+  memset(p, 0, sizeof(*p));
+  p->pCall = pCall;
+  p->pErr = &pCall->err;
+  zFolder = bxText(pCall->aArg[0], "folder", 4096, 0, p->pErr);
+  p->zGlob = bxText(bxArg(pCall, 1), "glob", 1000, 1, p->pErr);
+  p->pHome = bxRolloutSchema(pCall->bx, p->pErr);
+  if (p->pErr->rc != SQLITE_OK) return;
+  bxLock(p->pHome, p->pErr);
+  p->pRules = bxRolloutRules(p->pHome, 1, p->pErr);
+  if (p->pRules == 0) return;
+  p->iNow = bxNow();
+  zReal = folderPath(zFolder, p->pErr);
+  bxImportUnknown(p->pRules, &unknown);
+  p->zUnknown = bxCheckMem(unknown.zMsg, p->pErr);
+  p->pErrors = sqlite3_str_new(0);
+  if (p->pErr->rc == SQLITE_OK) {
+    p->nRoot = strlen(zReal) + 1;
+    readFolder(p, zReal, 0);
+  }
+  free(zReal);
+  bxFileLimitTend(p->pHome, p->all.nNew, pCall->pCtx == 0, p->pErr);
+  bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
+  zErrors = bxStrFinish(p->pErrors, p->pErr);
+  if (p->pErr->rc == SQLITE_OK) {
+    bxReturnJson(
+        pCall, sqlite3_mprintf(
+                   "{\"files\":%lld,\"read\":%lld,\"bytes\":%lld,"
+                   "\"lines\":%lld,\"items\":%lld,\"new\":%lld,\"bad\":%lld,"
+                   "\"unknown\":%lld,\"failed\":%lld,\"errors\":[%s]}",
+                   p->nFile, p->nRead, p->nByte, p->all.nLine, p->all.nItem,
+                   p->all.nNew, p->all.nBad, p->nUnknown, p->nFailed,
+                   zErrors ? zErrors : ""));
+  }
+  sqlite3_free(zErrors);
+  bxErrClear(&unknown);
+}

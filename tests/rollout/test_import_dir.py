@@ -1,0 +1,388 @@
+"""Folders of files: rollout_import_dir(), and what rollout_sources keeps."""
+import json
+import os
+import sqlite3
+import time
+
+import pytest
+
+from rollout_helpers import AT, ID, OTHER, append, exported, lines, load, message, well
+from conftest import connect, one, rows
+
+
+def said(i, text, role="user", session=ID):
+    """A line of Claude Code."""
+    return {"type": role, "sessionId": session, "timestamp": AT % i,
+            "message": {"role": role, "content": text}}
+
+
+def told(role, text):
+    """A line of Cursor, which has no id and no time."""
+    return {"role": role, "message": {"content": [{"type": "text", "text": text}]}}
+
+
+def put(folder, name, data, at=None):
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data if isinstance(data, bytes) else data.encode())
+    if at is not None:
+        os.utime(file, (at, at))
+    return file
+
+
+def walk(db, folder, *more):
+    marks = ", ?" * len(more)
+    report = json.loads(one(db, f"SELECT rollout_import_dir(?{marks})", str(folder), *more))
+    well(db)
+    return report
+
+
+def counts(report, *names):
+    return tuple(report[n] for n in names or ("files", "read", "new", "unknown", "failed"))
+
+
+def sources(db, columns="path, format, size, offset, id, mtime, error, cwd"):
+    return rows(db, f"SELECT {columns} FROM rollout_sources ORDER BY path")
+
+
+def test_a_folder_is_imported_and_what_is_as_it_was_is_not_read(db, tmp_path):
+    data = lines(said(0, "a"), said(1, "b", "assistant"))
+    file = put(tmp_path, "p/one.jsonl", data, 1000)
+    put(tmp_path, "q/deep/two.jsonl", lines(said(2, "c", session=OTHER)), 2000)
+    put(tmp_path, "q/notes.txt", "no")
+    assert walk(db, tmp_path) == {
+        "files": 2, "read": 2, "bytes": len(data) + (tmp_path / "q/deep/two.jsonl").stat().st_size,
+        "lines": 3, "items": 3, "new": 3, "bad": 0, "unknown": 0, "failed": 0, "errors": []}
+    assert sources(db)[0] == (str(file), "claude-code", len(data), len(data), ID, 1000000, None, "")
+    assert counts(walk(db, tmp_path)) == (2, 0, 0, 0, 0)
+    os.utime(file, (3000, 3000))
+    assert counts(walk(db, tmp_path)) == (2, 1, 0, 0, 0)
+    assert exported(db) == data.encode()
+
+
+def test_a_glob_is_of_names_or_of_paths(db, tmp_path):
+    root = tmp_path / "root"
+    put(root, "a/one.jsonl", lines(said(0, "a")))
+    put(root, "b/one.log", lines(said(1, "b")))
+    put(root, "b/one.json", lines(said(2, "c")))
+    for glob, n in ("*.log", 1), ("b/*", 2), ("b/*.json", 1), ("*", 3), ("none", 0), (None, 2):
+        assert walk(db, root, glob)["files"] == n
+
+
+def test_errors_are_those_of_their_files(db, tmp_path):
+    put(tmp_path, "a.jsonl", "")
+    put(tmp_path, "b.jsonl", b"\x00\x01\x02\xff")
+    put(tmp_path, "c.jsonl", lines(said(0, "a")))
+    put(tmp_path, "d.json", '{"a setting": 1}')
+    put(tmp_path, "e.jsonl", lines(said(1, "b", session=OTHER)) + '{"cut')
+    report = walk(db, tmp_path)
+    assert counts(report) == (5, 5, 2, 2, 1)
+    assert [e["path"][len(str(tmp_path)) + 1:] for e in report["errors"]] == [
+        "a.jsonl", "b.jsonl", "d.json", "e.jsonl"]
+    assert "not empty" in report["errors"][0]["reason"]
+    assert "1 bad lines; line 2: not JSON" in report["errors"][3]["reason"] and report["bad"] == 1
+    assert [bool(e) for e, in sources(db, "error")] == [True, True, False, True, False]
+    # what no format knows is not read again, and what failed is
+    assert counts(walk(db, tmp_path)) == (5, 1, 0, 2, 1)
+
+
+def test_an_expired_or_erased_conversation_ends_nothing(db, tmp_path):
+    load(db, lines(said(0, "a")))
+    db.execute("UPDATE rollouts SET expires_at = 1000")
+    put(tmp_path, "a.jsonl", lines(said(0, "a"), said(1, "b")))
+    put(tmp_path, "b.jsonl", lines(said(2, "c", session=OTHER)))
+    report = walk(db, tmp_path)
+    assert counts(report) == (2, 2, 1, 0, 1)
+    assert "Rollout expired" in report["errors"][0]["reason"]
+    assert exported(db) == lines(said(0, "a")).encode()  # its age refuses no export
+    db.execute("UPDATE rollouts SET expires_at = NULL")
+    assert counts(walk(db, tmp_path)) == (2, 1, 1, 0, 0)
+
+
+def test_what_a_file_wrote_before_its_error_is_undone(db, tmp_path):
+    """The second conversation of the file is shut down."""
+    load(db, lines(said(0, "x", session=OTHER)))
+    one(db, "SELECT rollout_shutdown(?)", OTHER)
+    put(tmp_path, "a.jsonl", lines(said(1, "a"), said(2, "b", session=OTHER)))
+    put(tmp_path, "b.jsonl", lines(said(3, "c", session="s3")))
+    assert counts(walk(db, tmp_path)) == (2, 2, 1, 0, 1)
+    assert rows(db, "SELECT count(*) FROM rollouts WHERE id = ?", ID) == [(0,)]
+    one(db, "SELECT rollout_resume(?)", OTHER)
+    assert counts(walk(db, tmp_path)) == (2, 1, 2, 0, 0)
+
+
+def test_an_error_of_the_call_undoes_all(db, tmp_path):
+    for i in range(3):
+        put(tmp_path, f"{i}.jsonl", lines(said(i, "x", session=f"s{i}")))
+    db.execute("CREATE TRIGGER mine BEFORE INSERT ON rollout__data WHEN NEW.payload LIKE '%s2%' "
+               "BEGIN SELECT RAISE(ROLLBACK, 'no'); END")
+    with pytest.raises(sqlite3.Error):
+        one(db, "SELECT rollout_import_dir(?)", str(tmp_path))
+    assert rows(db, "SELECT (SELECT count(*) FROM rollouts), (SELECT count(*) FROM rollout_sources)"
+                ) == [(0, 0)]
+    well(db)
+
+
+@pytest.mark.parametrize("way", ["begin", "row", "row in begin"])
+def test_it_runs_inside_a_transaction_and_as_a_row(db, tmp_path, way):
+    put(tmp_path, "a.jsonl", lines(said(0, "a")))
+    put(tmp_path, "b.jsonl", "no session")
+    if "begin" in way:
+        db.execute("BEGIN")
+    if "row" in way:
+        db.execute("INSERT INTO blackbox_call VALUES ('rollout_import_dir', json_array(?))",
+                   (str(tmp_path),))
+    else:
+        walk(db, tmp_path)
+    if "begin" in way:
+        db.execute("COMMIT")
+    assert rows(db, "SELECT id, turns FROM rollouts") == [(ID, 1)]
+    assert len(sources(db)) == 2
+    well(db)
+
+
+def test_links_and_folders_with_the_names_of_files_are_passed_over(db, tmp_path):
+    outside = put(tmp_path, "outside/x.jsonl", lines(said(0, "a")))
+    root = tmp_path / "root"
+    put(root, "d.jsonl/inner.jsonl", lines(said(1, "b", session=OTHER)))
+    (root / "link.jsonl").symlink_to(outside)
+    (root / "loop").symlink_to(root)
+    (root / "gone.jsonl").symlink_to(root / "nowhere")
+    os.mkfifo(root / "pipe.jsonl")
+    assert counts(walk(db, root)) == (1, 1, 1, 0, 0)
+    (tmp_path / "way").symlink_to(root)
+    assert counts(walk(db, tmp_path / "way")) == (1, 0, 0, 0, 0)  # the folder itself may be one
+    assert sources(db, "path") == [(str(root / "d.jsonl/inner.jsonl"),)]
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "file", "", None])
+def test_a_folder_that_cannot_be_read_is_an_error(db, tmp_path, folder):
+    put(tmp_path, "file", "x")
+    with pytest.raises(sqlite3.Error, match="ValidationError: .*folder"):
+        one(db, "SELECT rollout_import_dir(?)", folder and str(tmp_path / folder))
+
+
+def test_a_name_that_is_not_utf_8_is_an_error(db, tmp_path):
+    with open(os.fsencode(tmp_path) + b"/a\xff.jsonl", "w") as out:
+        out.write(lines(said(0, "a")))
+    assert counts(walk(db, tmp_path)) == (1, 0, 0, 0, 1)
+
+
+def test_of_a_file_that_has_grown_only_the_end_is_read(db, tmp_path):
+    first = lines(*(said(i, "x" * 1000) for i in range(50)))
+    file = put(tmp_path, "a.jsonl", first, 1000)
+    walk(db, tmp_path)
+    more = lines(said(51, "b"), said(52, "c", "assistant"))
+    put(tmp_path, "a.jsonl", first + more, 2000)
+    assert counts(walk(db, tmp_path), "bytes", "lines", "new") == (len(more), 2, 2)
+    assert exported(db) == (first + more).encode()
+    put(tmp_path, "a.jsonl", first + more + '{"type":"us', 3000)
+    assert counts(walk(db, tmp_path), "lines", "bad") == (1, 1)
+    whole = first + more + lines(said(53, "d"))
+    put(tmp_path, "a.jsonl", whole, 4000)
+    assert counts(walk(db, tmp_path), "lines", "new", "bad") == (53, 1, 0)  # all of it again
+    assert exported(db) == whole.encode()
+    assert sources(db, "offset, mtime, error") == [(len(whole), 4000000, None)]
+    # a file that was written anew is seen by its end
+    put(tmp_path, "a.jsonl", lines(said(54, "other")) + whole, 5000)
+    assert counts(walk(db, tmp_path), "lines", "new") == (54, 1)
+    put(tmp_path, "a.jsonl", lines(said(0, "x" * 1000)), 6000)
+    assert counts(walk(db, tmp_path), "lines", "new") == (1, 0)
+    db.execute("DELETE FROM rollouts")
+    assert walk(db, tmp_path)["read"] == 0  # what was deleted stays so, until the file grows
+    put(tmp_path, "a.jsonl", whole, 7000)
+    assert walk(db, tmp_path)["new"] == 53
+    assert file.read_bytes() == exported(db)
+
+
+def test_the_end_of_a_file_belongs_to_the_conversations_that_it_names(db, tmp_path):
+    agent = {"isSidechain": True, "agentId": "a1"}
+    first = lines(said(0, "a"), {**said(1, "b"), **agent})
+    put(tmp_path, "a.jsonl", first, 1000)
+    walk(db, tmp_path)
+    more = lines({"type": "progress"}, {**said(2, "c"), **agent}, said(3, "d"), said(3, "d"))
+    put(tmp_path, "a.jsonl", first + more, 2000)
+    assert counts(walk(db, tmp_path), "lines", "new") == (4, 4)
+    fresh = connect()
+    one(fresh, "SELECT blackbox_install('main', 'all')")
+    load(fresh, first + more)
+    query = "SELECT rollout, sequence, timestamp, payload FROM rollout_items ORDER BY 1, 2"
+    assert rows(db, query) == rows(fresh, query)
+
+
+def test_what_was_added_here_is_kept_when_the_file_grows(db, tmp_path):
+    first = lines(said(0, "a"))
+    put(tmp_path, "a.jsonl", first, 1000)
+    walk(db, tmp_path)
+    append(db, ID, message("assistant", "of this program"))
+    put(tmp_path, "a.jsonl", first + lines(said(1, "b")), 2000)
+    assert counts(walk(db, tmp_path), "lines", "new") == (2, 1)
+    assert one(db, "SELECT count(*) FROM rollout_items") == 4
+
+
+# ------------------------------------------- what a file does not say itself
+
+def test_sessions_that_begin_alike_are_told_apart_by_their_paths(db, tmp_path):
+    cursor = lines(told("user", "hi"))
+    roo = json.dumps([{"role": "user", "content": [{"type": "text", "text": "hi"}]}])
+    for i in range(2):
+        put(tmp_path, f"projects/my-app/agent-transcripts/chat{i}/chat{i}.jsonl", cursor, 1000 + i)
+        put(tmp_path, f"tasks/{i}/api_conversation_history.json", roo, 2000 + i)
+    put(tmp_path, f"projects/my-app/agent-transcripts/{ID}.jsonl", cursor, 1002)
+    put(tmp_path, "elsewhere/x.jsonl", cursor, 1003)
+    assert counts(walk(db, tmp_path)) == (6, 6, 6, 0, 0)
+    assert rows(db, "SELECT format, coalesce(source_id, id), cwd, created FROM rollouts "
+                "ORDER BY created") == [
+        ("cursor", "chat0", "my-app", 1000000), ("cursor", "chat1", "my-app", 1001000),
+        ("cursor", ID, "my-app", 1002000),
+        ("cursor", str(tmp_path / "elsewhere/x.jsonl"), "", 1003000),
+        ("cline-task", "0", "", 2000000), ("cline-task", "1", "", 2001000)]
+    grown = cursor + lines(told("assistant", "yes"))
+    put(tmp_path, "elsewhere/x.jsonl", grown, 5000)
+    assert counts(walk(db, tmp_path)) == (6, 1, 1, 0, 0)
+    assert rows(db, "SELECT max(updated) FROM rollouts") == [(5000000,)]  # it has no times of its own
+    for rollout, size in rows(db, "SELECT id, size FROM rollout_sources"):
+        assert len(exported(db, rollout)) == size
+
+
+def test_text_with_a_path_is_told_apart_as_well(db):
+    text = lines(told("user", "hi"))
+    one_, two = (load(db, text, f"/w/{i}.jsonl", 1000 + i) for i in range(2))
+    assert one_["rolloutId"] != two["rolloutId"]
+    assert load(db, text, "/w/0.jsonl")["rolloutIds"] == one_["rolloutIds"]
+    assert sources(db, "path, format, size, id") == [
+        (f"/w/{i}.jsonl", "cursor", len(text), r["rolloutId"]) for i, r in enumerate((one_, two))]
+    assert rows(db, "SELECT created FROM rollouts ORDER BY 1") == [(1000,), (1001,)]
+
+
+def test_the_folder_of_aider_is_that_of_its_file(db, tmp_path):
+    put(tmp_path, "my repo/.aider.chat.history.md", "# aider chat started at 2026-07-17 09:00:00\n\n#### hi\n")
+    assert counts(walk(db, tmp_path)) == (1, 1, 2, 0, 0)
+    assert rows(db, "SELECT cwd FROM rollouts") == [(str(tmp_path / "my repo"),)]
+    assert sources(db, "offset, cwd") == [(0, str(tmp_path / "my repo"))]
+
+
+def test_lines_of_claude_without_a_session_id_are_known(db, tmp_path):
+    plain = [{k: v for k, v in said(i, "x").items() if k != "sessionId"} | {"uuid": f"u{i}"}
+             for i in range(2)]
+    put(tmp_path, f".claude/projects/-w/{OTHER}.jsonl", lines(*plain))
+    assert counts(walk(db, tmp_path)) == (1, 1, 2, 0, 0)
+    assert rows(db, "SELECT id, format, turns FROM rollouts") == [(OTHER, "claude-code", 2)]
+
+
+# ------------------------------------------------------- how long it is kept
+
+def test_an_imported_conversation_is_permanent_unless_it_is_told_otherwise(db, tmp_path):
+    put(tmp_path, "a.jsonl", lines(said(0, "a")))
+    walk(db, tmp_path)
+    assert one(db, "SELECT expires_at FROM rollouts") is None
+    db.execute("UPDATE blackbox_settings SET value = 7 WHERE name = 'rollout.import_ttl_days'")
+    put(tmp_path, "b.jsonl", lines(said(0, "a", session=OTHER)))
+    walk(db, tmp_path)
+    at = one(db, "SELECT expires_at FROM rollouts WHERE id = ?", OTHER)
+    assert abs(at - 7 * 86400000 - time.time() * 1000) < 60000
+
+
+# --------------------------------------------------------- what was unknown
+
+def test_a_new_format_reads_again_what_was_unknown(db, tmp_path):
+    data = lines({"by": "mine", "role": "user", "text": "why?"}, {"by": "mine", "text": "so"})
+    file = put(tmp_path, "a.jsonl", data, 1000)
+    assert counts(walk(db, tmp_path)) == (1, 1, 0, 1, 0)
+    kept = load(db, data, str(file), 1000, "unknown")
+    assert counts(walk(db, tmp_path)) == (1, 1, 0, 1, 0)  # the time is that of the call
+    assert one(db, "SELECT format FROM rollouts WHERE id = ?", kept["rolloutId"]) == "unknown"
+    db.execute("INSERT INTO rollout_formats(format, mark, type) VALUES "
+               "('mine', '{\"$.by\":\"mine\"}', '$.role|told')")
+    db.execute("INSERT INTO blackbox_places(format, kind, type, conditions, place) VALUES "
+               "('mine', 'user', 'user', '{\"$.by\":\"mine\"}', '$.text')")
+    assert counts(walk(db, tmp_path)) == (1, 1, 2, 0, 0)
+    assert rows(db, "SELECT format, first_user_message FROM rollouts") == [("mine", "why?")]
+    assert counts(walk(db, tmp_path)) == (1, 0, 0, 0, 0)
+
+
+# ------------------------------------------------- files that are one value
+
+def chat(*said, **more):
+    return json.dumps({"version": 1, "sessionId": "c", "messages": [
+        {"id": str(i), "role": role, "content": text} for i, (role, text) in enumerate(said)],
+        **more}, indent=2) + "\n"
+
+
+def test_a_message_that_was_completed_in_place_is_printed_as_it_is_now(db, tmp_path):
+    steps = [chat(("user", "hi")), chat(("user", "hi"), ("assistant", "ye")),
+             chat(("user", "hi"), ("assistant", "yes")),
+             chat(("user", "hi"), ("assistant", "yes, all"), ("user", "more"), title="t"),
+             chat(("assistant", "yes, all"), ("user", "hi")), chat(("user", "hi"))]
+    for i, text in enumerate(steps):
+        put(tmp_path, "c.messages.json", text, 1000 + i)
+        assert walk(db, tmp_path)["failed"] == 0
+        rollout = one(db, "SELECT id FROM rollouts")
+        assert exported(db, rollout).decode() == text
+        assert [line for line, in rows(db, "SELECT line FROM rollout_export(?)", rollout)] == [
+            text[:-1]]
+    assert [p for p, in rows(db, "SELECT payload ->> '$.content' FROM rollout_items WHERE sequence > 0 "
+                             "ORDER BY sequence")] == ["hi", "ye", "yes", "yes, all", "more", "yes, all", "hi"]
+    assert rows(db, "SELECT turns FROM rollouts") == [(3,)]
+
+
+def test_a_fork_and_an_append_of_a_file_that_is_one_value(db):
+    text = chat(("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d"))
+    rollout = load(db, text)["rolloutId"]
+    fork = one(db, "SELECT rollout_fork(?)", rollout)
+    assert exported(db, fork).endswith(text.encode())
+    part = one(db, "SELECT rollout_fork(?, 1)", rollout)
+    assert exported(db, part).decode().endswith(text[:text.index('{\n      "id": "2"')])
+    append(db, rollout, message("assistant", "e"))
+    assert exported(db, rollout).decode().startswith(text + '{"timestamp":')
+    db.execute("UPDATE rollout_items SET payload = json_set(payload, '$.content', '-') "
+               "WHERE rollout = ? AND sequence = 1", (rollout,))
+    assert b'"a"' not in exported(db, rollout) and b'"content":"-"' in exported(db, rollout)
+    assert load(db, text)["new"] == 0
+    assert b'"a"' not in exported(db, rollout)
+    well(db)
+
+
+def test_a_summary_over_several_lines_is_one_item(db, tmp_path):
+    folder = "sessions/%2Fw%2Fapp/g1"
+    chunk = {"timestamp": 1784278801, "params": {"sessionId": "g1", "update": {
+        "sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "hi"}}}}
+    put(tmp_path, f"{folder}/updates.jsonl", lines(chunk))
+    for i, title in enumerate(("one", "two")):
+        summary = json.dumps({"info": {"id": "g1", "cwd": "/w/app"}, "generated_title": title,
+                              "session_summary": "s", "updated_at": AT % i}, indent=2)
+        put(tmp_path, f"{folder}/summary.json", summary, 1000 + i)
+        assert walk(db, tmp_path)["failed"] == 0
+        assert rows(db, "SELECT format, title, cwd, first_user_message FROM rollouts") == [
+            ("grok", title, "/w/app", "hi")]
+        data = exported(db, one(db, "SELECT id FROM rollouts")).decode()
+        assert sorted((summary, lines(chunk)), key=data.index) and len(data) == len(summary + lines(chunk))
+
+
+# ------------------------------------------------------------------- bounds
+
+def test_ten_thousand_files_again_take_two_seconds(tmp_path):
+    db = connect(tmp_path / "main.db")
+    one(db, "SELECT blackbox_install('main', 'rollout')")
+    folder = tmp_path / "files"
+    for i in range(10000):
+        put(folder, f"{i % 100}/{i}.jsonl", lines(said(i % 60, "x", session=f"s{i}")))
+    assert json.loads(one(db, "SELECT rollout_import_dir(?)", str(folder)))["new"] == 10000
+    begun = time.monotonic()
+    assert json.loads(one(db, "SELECT rollout_import_dir(?)", str(folder)))["read"] == 0
+    assert time.monotonic() - begun < 2
+
+
+def test_nothing_is_left_of_what_is_erased(db, tmp_path):
+    one(db, "SELECT blackbox_install('main', 'retention')")
+    put(tmp_path, "of jane/a.jsonl", lines(said(0, "a")))
+    put(tmp_path, "b.jsonl", lines(said(1, "b", session=OTHER)))
+    walk(db, tmp_path)
+    for kind, key in ("text", "jane"), ("rollout", OTHER):
+        told = one(db, "SELECT blackbox_erase(?, ?, 'ann', 'asked for')", kind, key)
+        assert one(db, "SELECT blackbox_erased(?) ->> 'left'", told) == "[]"
+    assert sources(db) == []
+    report = walk(db, tmp_path / "of jane")
+    assert counts(report) == (1, 1, 0, 0, 0)
+    report = walk(db, tmp_path, "b.jsonl")
+    assert counts(report) == (1, 1, 0, 0, 1) and "ErasedError" in report["errors"][0]["reason"]
