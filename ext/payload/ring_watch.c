@@ -38,10 +38,13 @@ void bxRingWatchFree(Ring *p) {
 }
 
 void bxRingForget(Ring *p) {
+  int i;
   p->nChange = -1;
   p->iKnown++;
   bxBodyForget(p);
-  if (p->pWatch != 0) p->pWatch->rules.bRead = 0;
+  if (p->pWatch == 0) return;
+  p->pWatch->rules.bRead = 0;
+  for (i = 0; i < TRACKS_KEPT; i++) bxTrackForget(p->pWatch, i);
 }
 
 /*---------------------------------------------------------- whether to ----*/
