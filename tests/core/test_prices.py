@@ -31,8 +31,8 @@ def usage(input=0, write=0, read=0, output=0, hour=0, reasoning=0):
 
 def told(db, model, at=AT, **tokens):
     """The cost of a call, as usage has it."""
-    line = {"type": "assistant", "message": {
-        "role": "assistant", "model": model, "usage": usage(**tokens)}}
+    line = {"type": "assistant", "sessionId": "s", "message": {
+        "role": "assistant", "content": [], "model": model, "usage": usage(**tokens)}}
     db.execute("DELETE FROM rollouts")
     one(db, "SELECT rollout_import(?, NULL, ?)", json.dumps(line), at)
     return one(db, "SELECT cost FROM rollout_usage")

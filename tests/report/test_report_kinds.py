@@ -162,7 +162,8 @@ def test_output_that_a_program_writes_too_early_is_told_as_recorded(db):
     other = {"type": "gemini", "id": "1", "timestamp": "2026-01-01T00:00:00Z", "model": "g",
              "content": "x", "tokens": {"input": 10, "output": 5}}
     for i, (said, source) in enumerate([(line, "as recorded"), (other, None)]):
-        id = json.loads(one(db, "SELECT rollout_import(?)", json.dumps(said)))["rolloutId"]
+        id = json.loads(one(db, "SELECT rollout_import(?, NULL, NULL, ?)", json.dumps(said),
+                            ("claude-code", "gemini")[i]))["rolloutId"]
         assert as_json(db, "rollout", id)["usage"]["outputSource"] == source
         assert ("Output tokens, as recorded" in page(db, "rollout", id).text) == (i == 0)
         text = one(db, "SELECT blackbox_report('rollout', ?, '{\"format\":\"md\"}')", id)
