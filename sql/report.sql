@@ -65,64 +65,100 @@ SELECT 'report_masks' AS object,
        'has no rows of the profile keys; run blackbox_install()' AS problem
  WHERE NOT EXISTS (SELECT 1 FROM report_masks WHERE profile = 'keys');
 
+INSERT INTO main.report_masks(profile, name, anchor, after, least, holds)
+SELECT 'keys', column1, value, column3, column4, column5 FROM (VALUES
+  ('Anthropic key', 'sk-ant-', 'A-Za-z0-9_-', 20, NULL), ('OpenAI key', 'sk-', 'A-Za-z0-9_-', 20, NULL),
+  ('Google key', 'AIza', 'A-Za-z0-9_-', 35, NULL), ('Google secret', 'GOCSPX-', 'A-Za-z0-9_-', 20, NULL),
+  ('Google token', 'ya29.', 'A-Za-z0-9_.-', 20, NULL), ('AWS key', 'AKIA ASIA ABIA ACCA', 'A-Z0-9', 16, NULL),
+  ('Bedrock key', 'ABSK', 'A-Za-z0-9+/=', 60, NULL),
+  ('GitHub token', 'ghp_ gho_ ghu_ ghs_ ghr_', 'A-Za-z0-9', 30, NULL),
+  ('GitHub token', 'github_pat_', 'A-Za-z0-9_', 30, NULL),
+  ('GitLab token', 'glpat- gldt- glrt- glcbt- glptt- glagent-', 'A-Za-z0-9_.-', 20, NULL),
+  ('Slack token', 'xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xoxe.xoxp- xapp-', 'A-Za-z0-9.-', 10, NULL),
+  ('Stripe key', 'sk_live_ sk_test_ rk_live_ rk_test_', 'A-Za-z0-9', 16, NULL),
+  ('Stripe secret', 'whsec_', 'A-Za-z0-9+/=', 20, NULL),
+  ('Hugging Face token', 'hf_ api_org_', 'A-Za-z0-9', 30, NULL), ('npm token', 'npm_', 'A-Za-z0-9', 30, NULL),
+  ('PyPI token', 'pypi-', 'A-Za-z0-9_-', 50, NULL), ('Groq key', 'gsk_', 'A-Za-z0-9', 30, NULL),
+  ('xAI key', 'xai-', 'A-Za-z0-9', 30, NULL), ('Perplexity key', 'pplx-', 'A-Za-z0-9', 30, NULL),
+  ('Replicate token', 'r8_', 'A-Za-z0-9', 30, NULL), ('SendGrid key', 'SG.', 'A-Za-z0-9_.-', 40, '.'),
+  ('DigitalOcean token', 'dop_v1_ doo_v1_ dor_v1_', 'a-f0-9', 40, NULL),
+  ('JSON web token', 'eyJ', 'A-Za-z0-9_.-', 40, '.'), ('Vault token', 'hvs. hvb. s.', 'A-Za-z0-9_-', 24, NULL),
+  ('Shopify token', 'shpat_ shpca_ shppa_ shpss_', 'a-fA-F0-9', 32, NULL),
+  ('Linear key', 'lin_api_ lin_oauth_', 'A-Za-z0-9', 30, NULL),
+  ('Notion token', 'secret_ ntn_', 'A-Za-z0-9', 40, NULL), ('Databricks token', 'dapi', 'a-f0-9-', 32, NULL),
+  ('Doppler token', 'dp.pt. dp.st. dp.ct.', 'A-Za-z0-9._-', 30, NULL), ('Postman key', 'PMAK-', 'a-f0-9-', 40, NULL),
+  ('New Relic key', 'NRAK- NRJS- NRAL-', 'A-Z0-9a-z', 19, NULL),
+  ('Grafana token', 'glsa_ glc_', 'A-Za-z0-9_+/=', 30, NULL), ('Figma token', 'figd_', 'A-Za-z0-9_-', 30, NULL),
+  ('Airtable token', 'pat', 'A-Za-z0-9.', 60, '.'),
+  ('Atlassian token', 'ATATT3 ATBB ATCTT3', 'A-Za-z0-9_=-', 24, NULL),
+  ('Sentry token', 'sntrys_ sntryu_', 'A-Za-z0-9+/=_', 30, NULL),
+  ('Docker token', 'dckr_pat_ dckr_oat_', 'A-Za-z0-9_-', 20, NULL), ('Pulumi token', 'pul-', 'a-f0-9', 40, NULL),
+  ('PlanetScale token', 'pscale_tkn_ pscale_pw_ pscale_oauth_', 'A-Za-z0-9_.-', 30, NULL),
+  ('Supabase token', 'sbp_ sb_secret_', 'A-Za-z0-9_', 20, NULL), ('Tailscale key', 'tskey-', 'A-Za-z0-9-', 20, NULL),
+  ('Heroku key', 'HRKU-', 'A-Za-z0-9_-', 30, NULL), ('RubyGems key', 'rubygems_', 'a-f0-9', 40, NULL),
+  ('Square token', 'sq0atp- sq0csp- EAAA', 'A-Za-z0-9_-', 22, NULL), ('Twilio key', 'SK', 'a-f0-9', 32, NULL),
+  ('Telegram token', 'bot', '0-9A-Za-z_:-', 40, ':'), ('Mailgun key', 'key-', 'a-f0-9', 32, NULL),
+  ('OpenRouter key', 'sk-or-', 'A-Za-z0-9-', 40, NULL), ('Tavily key', 'tvly-', 'A-Za-z0-9-', 20, NULL),
+  ('LangSmith key', 'lsv2_pt_ lsv2_sk_', 'a-f0-9_', 32, NULL),
+  ('Fly token', 'FlyV1 fm2_', 'A-Za-z0-9+/=_ ,', 40, NULL), ('age key', 'AGE-SECRET-KEY-1', 'A-Z0-9', 50, NULL),
+  ('Cloudflare token', 'v1.0-', 'a-f0-9-', 80, NULL),
+  ('Firecrawl key', 'fc- e2b_ fw_ pa- nfp_ r2_', 'A-Za-z0-9_-', 30, NULL),
+  ('Facebook token', 'EAACEdEose0cBA', 'A-Za-z0-9', 20, NULL), ('Dropbox token', 'sl.', 'A-Za-z0-9_-', 80, NULL),
+  ('Azure secret', 'AccountKey= SharedAccessKey= sig=', 'A-Za-z0-9+/=%', 30, NULL)) AS t,
+  json_each('["' || replace(column2, ' ', '","') || '"]') WHERE 1
+ON CONFLICT (profile, anchor, kind) DO NOTHING;
+
 INSERT INTO main.report_masks(profile, name, anchor, before, after, least, holds, ends, keeps)
 VALUES
-  ('keys', 'Anthropic key', 'sk-ant-', NULL, 'A-Za-z0-9_-', 20, NULL, NULL, 0),
-  ('keys', 'OpenAI key', 'sk-', NULL, 'A-Za-z0-9_-', 20, NULL, NULL, 0),
-  ('keys', 'Google key', 'AIza', NULL, 'A-Za-z0-9_-', 35, NULL, NULL, 0),
-  ('keys', 'Google secret', 'GOCSPX-', NULL, 'A-Za-z0-9_-', 20, NULL, NULL, 0),
-  ('keys', 'Google token', 'ya29.', NULL, 'A-Za-z0-9_.-', 20, NULL, NULL, 0),
-  ('keys', 'AWS key', 'AKIA', NULL, 'A-Z0-9', 16, NULL, NULL, 0),
-  ('keys', 'AWS key', 'ASIA', NULL, 'A-Z0-9', 16, NULL, NULL, 0),
-  ('keys', 'AWS secret', 'aws_secret_access_key=', NULL, 'A-Za-z0-9/+', 30, NULL, NULL, 1),
-  ('keys', 'AWS secret', 'aws_secret_access_key = ', NULL, 'A-Za-z0-9/+', 30, NULL, NULL, 1),
-  ('keys', 'AWS secret', 'AWS_SECRET_ACCESS_KEY=', NULL, 'A-Za-z0-9/+', 30, NULL, NULL, 1),
-  ('keys', 'Bedrock key', 'ABSK', NULL, 'A-Za-z0-9+/=', 60, NULL, NULL, 0),
-  ('keys', 'GitHub token', 'ghp_', NULL, 'A-Za-z0-9', 30, NULL, NULL, 0),
-  ('keys', 'GitHub token', 'gho_', NULL, 'A-Za-z0-9', 30, NULL, NULL, 0),
-  ('keys', 'GitHub token', 'ghu_', NULL, 'A-Za-z0-9', 30, NULL, NULL, 0),
-  ('keys', 'GitHub token', 'ghs_', NULL, 'A-Za-z0-9', 30, NULL, NULL, 0),
-  ('keys', 'GitHub token', 'ghr_', NULL, 'A-Za-z0-9', 30, NULL, NULL, 0),
-  ('keys', 'GitHub token', 'github_pat_', NULL, 'A-Za-z0-9_', 30, NULL, NULL, 0),
-  ('keys', 'GitLab token', 'glpat-', NULL, 'A-Za-z0-9_.-', 20, NULL, NULL, 0),
-  ('keys', 'Slack token', 'xoxb-', NULL, 'A-Za-z0-9-', 10, NULL, NULL, 0),
-  ('keys', 'Slack token', 'xoxp-', NULL, 'A-Za-z0-9-', 10, NULL, NULL, 0),
-  ('keys', 'Slack token', 'xoxa-', NULL, 'A-Za-z0-9-', 10, NULL, NULL, 0),
-  ('keys', 'Slack token', 'xoxr-', NULL, 'A-Za-z0-9-', 10, NULL, NULL, 0),
-  ('keys', 'Slack token', 'xoxs-', NULL, 'A-Za-z0-9-', 10, NULL, NULL, 0),
-  ('keys', 'Slack token', 'xapp-', NULL, 'A-Za-z0-9-', 10, NULL, NULL, 0),
+  ('keys', 'cookie', 'ookie: ', NULL, 'A-Za-z0-9._~%!$&*+,;=:@#/ -', 8, '=', NULL, 1),
+  ('keys', 'login of a command', ' -u ', NULL, 'A-Za-z0-9._~%!$&*+,;=:@#-', 5, ':', NULL, 1),
+  ('keys', 'Discord webhook', '/api/webhooks/', NULL, 'A-Za-z0-9/_-', 60, NULL, NULL, 1),
   ('keys', 'Slack webhook', 'hooks.slack.com/services/', NULL, 'A-Za-z0-9/', 20, NULL, NULL, 1),
-  ('keys', 'Stripe key', 'sk_live_', NULL, 'A-Za-z0-9', 16, NULL, NULL, 0),
-  ('keys', 'Stripe key', 'sk_test_', NULL, 'A-Za-z0-9', 16, NULL, NULL, 0),
-  ('keys', 'Stripe key', 'rk_live_', NULL, 'A-Za-z0-9', 16, NULL, NULL, 0),
-  ('keys', 'Stripe key', 'rk_test_', NULL, 'A-Za-z0-9', 16, NULL, NULL, 0),
-  ('keys', 'Stripe secret', 'whsec_', NULL, 'A-Za-z0-9+/=', 20, NULL, NULL, 0),
-  ('keys', 'Hugging Face token', 'hf_', NULL, 'A-Za-z0-9', 30, NULL, NULL, 0),
-  ('keys', 'npm token', 'npm_', NULL, 'A-Za-z0-9', 30, NULL, NULL, 0),
-  ('keys', 'PyPI token', 'pypi-', NULL, 'A-Za-z0-9_-', 50, NULL, NULL, 0),
-  ('keys', 'Groq key', 'gsk_', NULL, 'A-Za-z0-9', 30, NULL, NULL, 0),
-  ('keys', 'xAI key', 'xai-', NULL, 'A-Za-z0-9', 30, NULL, NULL, 0),
-  ('keys', 'Perplexity key', 'pplx-', NULL, 'A-Za-z0-9', 30, NULL, NULL, 0),
-  ('keys', 'Replicate token', 'r8_', NULL, 'A-Za-z0-9', 30, NULL, NULL, 0),
-  ('keys', 'SendGrid key', 'SG.', NULL, 'A-Za-z0-9_.-', 40, '.', NULL, 0),
-  ('keys', 'DigitalOcean token', 'dop_v1_', NULL, 'a-f0-9', 40, NULL, NULL, 0),
-  ('keys', 'JSON web token', 'eyJ', NULL, 'A-Za-z0-9_.-', 40, '.', NULL, 0),
   ('keys', 'bearer token', 'Bearer ', NULL, 'A-Za-z0-9._~+/=-', 12, NULL, NULL, 1),
   ('keys', 'bearer token', 'bearer ', NULL, 'A-Za-z0-9._~+/=-', 20, NULL, NULL, 1),
   ('keys', 'basic login', 'Authorization: Basic ', NULL, 'A-Za-z0-9+/=', 8, NULL, NULL, 1),
   ('keys', 'login in a URL', '://', NULL, 'A-Za-z0-9._~%!$&*+,;=:-', 3, ':', '@', 1),
-  ('keys', 'private key', '-----BEGIN PRIVATE KEY-----', NULL, NULL, 1, NULL, '-----END', 0),
-  ('keys', 'private key', '-----BEGIN RSA PRIVATE KEY-----', NULL, NULL, 1, NULL, '-----END', 0),
-  ('keys', 'private key', '-----BEGIN EC PRIVATE KEY-----', NULL, NULL, 1, NULL, '-----END', 0),
-  ('keys', 'private key', '-----BEGIN DSA PRIVATE KEY-----', NULL, NULL, 1, NULL, '-----END', 0),
-  ('keys', 'private key', '-----BEGIN OPENSSH PRIVATE KEY-----', NULL, NULL, 1, NULL, '-----END', 0),
-  ('keys', 'private key', '-----BEGIN ENCRYPTED PRIVATE KEY-----', NULL, NULL, 1, NULL, '-----END', 0),
-  ('keys', 'private key', '-----BEGIN PGP PRIVATE KEY BLOCK-----', NULL, NULL, 1, NULL, '-----END', 0),
-  ('keys', 'secret in the environment', 'API_KEY=', 'A-Z0-9_', '!#-&(-[^-~', 8, NULL, NULL, 1),
-  ('keys', 'secret in the environment', 'SECRET=', 'A-Z0-9_', '!#-&(-[^-~', 8, NULL, NULL, 1),
-  ('keys', 'secret in the environment', 'TOKEN=', 'A-Z0-9_', '!#-&(-[^-~', 8, NULL, NULL, 1),
-  ('keys', 'secret in the environment', 'PASSWORD=', 'A-Z0-9_', '!#-&(-[^-~', 4, NULL, NULL, 1),
   ('email', 'e-mail address', '@', 'A-Za-z0-9._%+-', 'A-Za-z0-9.-', 4, '.', NULL, 0)
+ON CONFLICT (profile, anchor, kind) DO NOTHING;
+
+-- A private key is lines of base64: nothing else after BEGIN is masked.
+INSERT INTO main.report_masks(profile, name, anchor, after, least)
+SELECT 'keys', 'private key', '-----BEGIN ' || value || '-----', 'A-Za-z0-9+/=' || char(10, 13), 40
+  FROM json_each('["PRIVATE KEY","RSA PRIVATE KEY","EC PRIVATE KEY","DSA PRIVATE KEY","OPENSSH PRIVATE KEY",
+  "ENCRYPTED PRIVATE KEY","PGP PRIVATE KEY BLOCK"]') WHERE 1
+ON CONFLICT (profile, anchor, kind) DO NOTHING;
+
+-- What gives a value to a name. An anchor that ends with = and stays is tried with each of them.
+INSERT INTO main.report_masks(profile, name, anchor, after)
+SELECT '=', 'sign', value, '!' FROM json_each('["=","=\"","=''","=\\\"","=\\\\\\\"",": ",": ''",": \"",": \\\"",
+  ": \\\\\\\"",": `"," = "," = ''"," = \""," = \\\""," = \\\\\\\"","\\\\\\\"] = \\\\\\\"","'': ''","'': \"",
+  "\\\": \\\"","\\\":\\\"",
+  "''] = ''","\"] = \"","\\\"] = \\\"",">","'' => ''"," is "," is: "]') WHERE 1
+ON CONFLICT (profile, anchor, kind) DO NOTHING;
+
+-- Values of names: in the environment, in files, headers, URLs and options.
+INSERT INTO main.report_masks(profile, name, anchor, before, after, least, keeps)
+SELECT 'keys', 'secret in the environment', value || '=', 'A-Z0-9_', 'A-Za-z0-9_.!#%*+/=?@^~:-',
+       iif(value = 'PASSWORD', 4, 8), 1
+  FROM json_each('["API_KEY","SECRET","TOKEN","PASSWORD","SECRET_KEY","ACCESS_KEY","OPENAI_KEY",
+  "ENCRYPTION_KEY"]') WHERE 1
+ON CONFLICT (profile, anchor, kind) DO NOTHING;
+INSERT INTO main.report_masks(profile, name, anchor, after, least, keeps)
+SELECT 'keys', 'value of ' || value, value || '=', 'A-Za-z0-9_.!#%*+/=?@^~-', iif(value LIKE 'pass%', 4, 8), 1
+  FROM json_each('["password","passwd","pwd","Password","passphrase","secret","client_secret","api_key","apikey",
+  "apiKey",
+  "api-key","Api-Key","access_token","refresh_token","token","Token","auth_token","authToken","_authToken","secret_key",
+  "AccountKey","SharedAccessKey","SessionId","session","sid","api key","client-key-data","auth","aws_session_token",
+  "aws_secret_access_key","AWS_SECRET_ACCESS_KEY","key"]') WHERE 1
+UNION ALL
+SELECT 'keys', 'value of ' || trim(value, '-: '), value, 'A-Za-z0-9_.!#%*+/=?@^~-', iif(value LIKE '%pass%', 4, 8), 1
+  FROM json_each('["--password ","--api-key ","--token ","Authorization: ","authorization: ","Authorization: token ",
+  "authorization: token ","authorization: bearer ","Authorization: ApiKey ","Proxy-Authorization: Basic ",
+  "Private-Token: ","PRIVATE-TOKEN: ","X-Auth-Token: ","x-auth-token: ","sshpass -p ","curl -u "]') WHERE 1
+ON CONFLICT (profile, anchor, kind) DO NOTHING;
+INSERT INTO main.report_masks(profile, name, kind, anchor, least)
+VALUES ('keys', 'member token', 'member', 'token', 8), ('keys', 'member auth', 'member', 'auth', 8),
+  ('keys', 'member private_key_id', 'member', 'private_key_id', 8)
 ON CONFLICT (profile, anchor, kind) DO NOTHING;
 
 INSERT INTO main.report_masks(profile, name, kind, anchor)
@@ -137,4 +173,5 @@ SELECT 'keys', 'member ' || column1, 'member', column1 FROM (VALUES
   ('aws_secret_access_key'), ('secretAccessKey'), ('connection_string')) WHERE 1
 ON CONFLICT (profile, anchor, kind) DO NOTHING;
 
-INSERT INTO main.blackbox_domains(domain, format) VALUES ('report', 1) ON CONFLICT (domain) DO UPDATE SET format = excluded.format;
+INSERT INTO main.blackbox_domains(domain, format) VALUES ('report',
+  1) ON CONFLICT (domain) DO UPDATE SET format = excluded.format;

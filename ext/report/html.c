@@ -151,9 +151,10 @@ static void htmlEnd(const ReportRun *p) {
     bAny = 1;
   }
   bxReportPut(pOut, "%s</section>\n",
-      bAny             ? "</tbody></table>"
-      : p->masks.n > 0 ? "<p>Nothing had to be masked.</p>"
-                       : "<p>Nothing is masked in this report.</p>");
+      bAny ? "</tbody></table>"
+      : p->masks.n > 0
+          ? "<p>No known pattern was found. Pictures are not masked.</p>"
+          : "<p>Nothing is masked in this report.</p>");
   if (p->nLeftItems == 0 && p->nLeftBodies == 0) return;
   bxReportPut(pOut,
       "<section id=\"left-out\"><h2>Left out</h2>\n<p>The bounds of this "

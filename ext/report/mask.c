@@ -121,8 +121,12 @@ void bxMaskRead(Masks *p, BxStmts *pHome, const char *zProfile, BxErr *pErr) {
   i64 nBefore = p->n;
   if (pErr->rc != SQLITE_OK) return;
   pStmt = bxPrepare(pHome,
-      "SELECT name, kind, anchor, before, after, least, holds, ends, keeps"
-      " FROM main.report_masks WHERE profile = ?1 ORDER BY length(anchor)",
+      "SELECT m.name, m.kind, iif(s.anchor IS NULL, m.anchor, rtrim(m.anchor,"
+      " '=') || s.anchor), m.before, m.after, m.least, m.holds, m.ends, m.keeps"
+      " FROM main.report_masks AS m LEFT JOIN main.report_masks AS s"
+      "  ON s.profile = '=' AND m.keeps = 1 AND m.anchor GLOB '*='"
+      " WHERE m.profile = ?1 ORDER BY length(m.anchor || coalesce(s.anchor, "
+      "''))",
       pErr);
   bxBind(pStmt, pErr, "t", zProfile);
   while (bxStep(pStmt, pErr)) {
@@ -177,14 +181,25 @@ static int beginsWord(const char *z, i64 i) {
   return i > 5 && z[i - 6] == '\\' && z[i - 5] == 'u';
 }
 
+/* Whether something in it is a digit: words have none. */
+static int hasDigit(const char *z, i64 n) {
+  while (n > 0 && (*z < '0' || *z > '9')) z++, n--;
+  return n > 0;
+}
+
 /* The end of the characters of a set. */
 static i64 skipSet(const MaskSet *p, const char *z, i64 i, i64 n) {
-  assert(i >= 0 && i <= n);
   while (i < n) {
-    int bEscape = z[i] == '\\' && i + 1 < n && z[i + 1] == '/';
-    if (z[i] == '\\' && !bEscape) break;
-    if (!inSet(p, z[i + bEscape])) break;
-    i += 1 + bEscape;
+    i64 k = i;
+    while (k < n && z[k] == '\\')
+      k++; /* an escape, of a string in a string, too */
+    if (k > i &&
+        (k == n || (z[k] != '/' && (z[k] != 'n' || !inSet(p, '\n'))))) {
+      break;
+    }
+    if (k == i && !inSet(p, z[i])) break;
+    if (k > i && z[k] == '/' && !inSet(p, '/')) break;
+    i = k + 1;
   }
   return i;
 }
@@ -206,6 +221,7 @@ static i64 findEnd(const MaskWork *p, MaskRule *pRule, i64 i) {
   }
   iEnd = skipSet(&pRule->after, p->z, i, p->n);
   if (iEnd - i >= pRule->nLeast &&
+      (!pRule->bKeeps || pRule->zHolds != 0 || hasDigit(p->z + i, iEnd - i)) &&
       (pRule->zHolds == 0 || hasBytes(p->z + i, iEnd - i, pRule->zHolds)) &&
       (pRule->nEnds == 0 ||
           (p->n - iEnd >= pRule->nEnds &&
@@ -324,6 +340,10 @@ static int matchMember(const MaskWork *p, const MaskRule *pRule, i64 i,
     *piEnd = stringEnd(p, pQuotes, j);
     pQuotes->nSlash = -1;
     /* unless it is empty, or masked already */
+    if (pRule->nLeast > 1 &&
+        (*piEnd - j < pRule->nLeast || !hasDigit(p->z + j, *piEnd - j))) {
+      return 0;
+    }
     return *piEnd > j &&
            (*piEnd - j <= 9 || memcmp(p->z + j, "[masked: ", 9) != 0);
   }
@@ -351,7 +371,8 @@ static i64 tryChain(MaskWork *p, int iRule, i64 i, int bCount) {
           !matchMember(p, pRule, i, &iStart, &iEnd, &quotes)) {
         continue;
       }
-    } else if ((pRule->nAnchor > 1 && p->z[i + 1] != pRule->zAnchor[1]) ||
+    } else if ((pRule->nAnchor > 2 && (p->z[i + 1] != pRule->zAnchor[1] ||
+                                          p->z[i + 2] != pRule->zAnchor[2])) ||
                memcmp(p->z + i, pRule->zAnchor, (size_t)pRule->nAnchor) != 0 ||
                !matchText(p, pRule, i, &iStart, &iEnd)) {
       continue;

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from conftest import connect, one, rows
+from secret_forms import FORMS, INNOCENT
 from report_helpers import as_json, fire, one_exchange, page, push, ring
 
 A20, A40 = "A" * 20, "Ab1" * 14
@@ -22,7 +23,7 @@ KEYS = {
     f"hf_{A40}": "Hugging Face token",
     f"npm_{A40}": "npm token",
     f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{A40}": "JSON web token",
-    "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----": "private key",
+    f"-----BEGIN RSA PRIVATE KEY-----\n{A40}\n-----END RSA PRIVATE KEY-----": "private key",
 }
 
 
@@ -81,7 +82,7 @@ def test_an_anchor_may_stay(masks):
         "Authorization: Bearer [masked: bearer token]!")
     assert masked(masks, "postgres://bob:secret@host/db")[0] == (
         "postgres://[masked: login in a URL]@host/db")
-    assert masked(masks, "OPENAI_API_KEY=abcdefghijk\nX=1")[0] == (
+    assert masked(masks, "OPENAI_API_KEY=abcdefghij1\nX=1")[0] == (
         "OPENAI_API_KEY=[masked: secret in the environment]\nX=1")
 
 
@@ -170,3 +171,32 @@ def test_masks_may_be_in_another_schema(path, tmp_path):
     one(db, "SELECT blackbox_install('m ''x', 'report')")
     assert page(db, "kill_switch", "k").report["masked"] == [{"name": "Anthropic key", "count": 1}]
     assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
+@pytest.mark.parametrize("wrap, unwrap", [
+    (str, str),
+    (lambda t: json.dumps({"messages": [{"content": f"Look:\n{t}\nrm -rf / is next"}]}),
+     lambda t: json.loads(t)["messages"][0]["content"]),
+    (lambda t: json.dumps({"a": json.dumps({"b": t + "\nend"})}), lambda t: json.loads(json.loads(t)["a"])["b"])])
+def test_most_forms_are_found_and_few_others(masks, wrap, unwrap):
+    """Of the forms of secrets 95 %, of texts that are none at most 2 %; JSON stays JSON, and what follows stays."""
+    leaks = []
+    for form, secret in FORMS:
+        text, _ = masked(masks, wrap(form.format(secret)))
+        shown = unwrap(text)
+        if secret.splitlines()[-1] in shown:
+            leaks.append(form)
+        before, after = form.format("\0").split("\0")
+        assert after.strip()[4:] in shown or "[masked: " in shown
+        assert ("rm -rf / is next" in shown) == ("rm -rf" in wrap(""))
+    assert len(FORMS) >= 150 and len(leaks) <= len(FORMS) * 0.05, leaks
+    wrong = [text for text in INNOCENT if masked(masks, wrap(text))[0] != wrap(text)]
+    assert len(wrong) <= len(INNOCENT) * 0.02, wrong
+
+
+def test_a_phrase_hides_nothing_that_follows_it(masks):
+    for text in ("-----BEGIN RSA PRIVATE KEY----- rm -rf /", "-----BEGIN PRIVATE KEY-----\nrm -rf /\ncurl x | sh"):
+        assert masked(masks, text) == (text, {})
+        assert masked(masks, json.dumps({"a": text}))[0] == json.dumps({"a": text})
+    key = f"-----BEGIN PRIVATE KEY-----\n{A40}\n{A40}"
+    assert masked(masks, key + "; rm -rf /")[0] == "[masked: private key]; rm -rf /"

@@ -86,7 +86,7 @@ const day = (ms) => iso(ms).slice(0, 10);
 /* ---- text that is safe to look at ---- */
 
 const ODD = new RegExp("(?:\\u001b\\[[0-9;?]*[A-Za-z]|[\\u0000-\\u0008\\u000b-\\u001f\\u007f-" +
-  "\\u009f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffc" +
+  "\\u009f\\u00ad\\u061c\\u115f\\u1160\\u180e\\u2800\\u3164\\uffa0\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffc" +
   "\\ufffe\\uffff\\u{e0000}-\\u{e0fff}]|\\p{Cs})+", "gu");
 const NAMES = ("NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM " +
   "SUB ESC FS GS RS US").split(" ");
@@ -367,7 +367,7 @@ function blocksOf(v, out = []) {
   return out;
 }
 
-const ROLES = { model: "assistant", chatbot: "assistant", ai: "assistant", agent: "assistant",
+const ROLES = { __proto__: null, model: "assistant", chatbot: "assistant", ai: "assistant", agent: "assistant",
                 developer: "system", human: "user", function: "tool", toolResult: "tool" };
 
 /* A message of a conversation, in whatever form. */
@@ -645,10 +645,11 @@ async function searchText(i) {
 /* ---- items, shown ---- */
 
 function pictureView(b) {
-  if (b.data && PICTURE.test(b.type)) {
+  const data = (b.data ?? "").replace(/-/g, "+").replace(/_/g, "/");
+  if (data && PICTURE.test(b.type)) {
     const image = el("img", "picture");
     image.alt = "image in the conversation";
-    image.src = `data:${b.type};base64,${b.data}`;
+    image.src = `data:${b.type};base64,${data}`;
     return image;
   }
   return say(el("p", "note"), b.address ? `image, not loaded: ${b.address.slice(0, 500)}`
