@@ -340,6 +340,7 @@ build/debian/.done: $(SRC) $(HDR) $(SQL) $(PAGE) CHANGELOG.md $(wildcard package
 	@rm -rf build/debian
 	@mkdir -p $(DEBIAN) dist
 	cp -r Makefile LICENSE CHANGELOG.md .ci ext sql tools $(DEBIAN)/
+	mkdir $(DEBIAN)/packages && cp packages/prices.json $(DEBIAN)/packages/
 	cp -r packages/debian $(DEBIAN)/debian
 	sed 's/@VERSION@/$(VERSION)/; s/@DATE@/$(shell date -R -u \
 	  -d @$${SOURCE_DATE_EPOCH:-315532800})/' \

@@ -176,6 +176,7 @@ static const BxDomain aDomain[] = {
         .aDue = bxRolloutDue,
         .pRoom = &bxRolloutFileLimit,
         .xErase = bxRolloutErase,
+        .zSession = bxRolloutSession,
         .zFaults = bxSqlRolloutCheck,
         .xCheck = bxRolloutCheck,
         .zGuarded = ",rollout__about,rollout__segments,"
@@ -257,7 +258,7 @@ static const BxFunction aFunctions[] = {
     {"proof_of", 2, 2, BX_READ, bxProofOf},
     {"proof_tile", 1, 1, BX_READ, bxProofTile},
     {"retention_confirm_clock", 0, 0, BX_ACT, bxRetentionConfirm},
-    {"retention_hold", 5, 6, BX_ACT, bxRetentionHold},
+    {"retention_hold", 5, 7, BX_ACT, bxRetentionHold},
     {"retention_release", 5, 5, BX_ACT, bxRetentionRelease},
     {"retention_sweep", 0, 2, BX_ACT, bxRetentionSweep},
     {"rollout_append", 2, 3, BX_WRITE, bxRolloutAppend},

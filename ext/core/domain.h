@@ -112,6 +112,8 @@ struct BxDomain {
   /* Fails if the domain must not be removed from p's schema, because the
   ** connection keeps something for it; may be NULL. */
   void (*xLeave)(BxStmts *p, BxErr *pErr);
+  /* A query: the ids of the conversations that session ?1 of a program is. May be NULL. */
+  const char *zSession;
   /* Called before an erasure changes something of it, and (bDone) afterwards; may be
   ** NULL. */
   void (*xErase)(BxStmts *p, int bDone, BxErr *pErr);

@@ -15,6 +15,9 @@ BxStmts *bxDomainSchema(Bx *bx, const char *zDomain, BxErr *pErr);
 ** read in a transaction must not precede the first write of the caller. */
 int bxSchemaHasDomain(
     Bx *bx, const char *zDb, const char *zDomain, BxErr *pErr);
+/* The conversations of p's schema that a session is, by the id that its program gave it:
+** a JSON array of their ids, to sqlite3_free(). */
+char *bxSessionConversations(BxStmts *p, const char *zSession, BxErr *pErr);
 /* VersionError if a build before 1.0 made the tables of schema zDb. Reads nothing.
 ** bxDomainSchema() and the virtual tables call this themselves. */
 void bxRefuseOldFile(Bx *bx, const char *zDb, BxErr *pErr);

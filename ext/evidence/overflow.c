@@ -24,7 +24,7 @@ SQLITE_EXTENSION_INIT3
 #define OVER_MARK "over."
 
 const BxRecords bxEvidenceRecords[] = {
-    {"evidence__overflow", "main.evidence__overflow", "buffer=owner,",
+    {"evidence__overflow", "main.evidence__overflow", "buffer=owner,evidence=owner || '/' || t.id,",
         "t.action, t.screenshot, t.id",
         "t.action_bytes + t.screenshot_bytes + " EV_TEXT(EV_ROW_BYTES),
         BX_HOLD_ON("buffer", "t.owner") " OR " BX_HOLD_ON(

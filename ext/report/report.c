@@ -115,6 +115,31 @@ static const ReportKind aKind[] = {
     {0, 0, 0, 0},
 };
 
+/* A session that the cache does not have is the conversation that its program names so. */
+static void findConversation(ReportRun *p) {
+  static const char zSql[] =
+      "SELECT j.value FROM json_each(?1) AS j WHERE NOT EXISTS (SELECT 1 FROM"
+      " main.cache_sessions WHERE session_id = ?2)";
+  static const char zOnly[] = "SELECT value FROM json_each(?1) WHERE ?2 <> ''";
+  BxErr none = {SQLITE_OK, 0};
+  BxStmts *pHome = bxDomainSchema(p->bx, "rollout", &none);
+  char *zIds;
+  bxErrClear(&none);
+  if (p->err.rc != SQLITE_OK || pHome == 0) return;
+  zIds = bxSessionConversations(pHome, p->zKey, &p->err);
+  if (zIds != 0) {
+    char *z = bxQueryText(pHome,
+        bxSchemaHasDomain(p->bx, pHome->zDb, "cache", &p->err) ? zSql : zOnly,
+        &p->err, "tt", zIds, p->zKey);
+    if (z != 0) {
+      sqlite3_free(p->zKey);
+      p->zKey = z;
+      while (strcmp(p->pKind->zName, "rollout") != 0) p->pKind--;
+    }
+  }
+  sqlite3_free(zIds);
+}
+
 ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
     sqlite3_value *pOptions, BxErr *pErr) {
   ReportRun *p = bxZalloc(sizeof(*p), pErr);
@@ -134,6 +159,9 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
   }
   z = bxText(pKey, "key", REPORT_KEY, 0, &p->err);
   if (z != 0) p->zKey = bxPrintf(&p->err, "%s", z);
+  if (p->zKey != 0 && strcmp(p->pKind->zName, "session") == 0) {
+    findConversation(p);
+  }
   if (p->err.rc == SQLITE_OK) readReportOptions(p, pOptions);
   if (p->err.rc == SQLITE_OK) { /* everything but what is in the items */
     p->iMade = bxNow();

@@ -46,8 +46,9 @@ typedef struct Erasure {
   char *zRows; /* ?4: rows of a part, a JSON array of their keys */
   int bText;   /* the kind is text */
   Needle *aForm;
-  int nForm;         /* what is looked for: the key, or the forms of a text */
-  int bUnpin, bLook; /* bLook: nothing goes, pErased has what is left */
+  int nForm; /* what is looked for: the key, or the forms of a text */
+  int bUnpin, bRemember; /* bRemember: the refusal, also of what is not there */
+  int bLook;             /* bLook: nothing goes, pErased has what is left */
   const BxDomain *pDomain; /* whose tables are walked */
   int bOpened;             /* xErase of the domain was called */
   i64 iNow, iUntil; /* iUntil: the key is refused until then; 0: it is not */
@@ -377,6 +378,34 @@ static void eraseVtabs(Erasure *p, BxStmts *pSchema) {
   }
 }
 
+/*------------------------------------------------------------ adapters ----*/
+
+/* The threads of the adapter for LangGraph (packages/npm/langgraph_tables.js), whose
+** triggers remove what belongs to a thread. A thread that has a text goes. */
+#define OF_THREAD(columns, table)                                              \
+  "(SELECT group_concat(CAST(" columns " AS TEXT)) FROM main.langgraph_" table \
+  " AS s WHERE s.thread_id = t.thread_id)"
+const BxRecords bxRetentionAdapters[] = {
+    {"langgraph_threads", "main.langgraph_threads", "session=thread_id,",
+        "t.thread_id, " OF_THREAD("checkpoint", "checkpoints") ", " OF_THREAD(
+            "metadata", "checkpoints") ", " OF_THREAD("value",
+            "values") ", " OF_THREAD("value", "writes"),
+        "(SELECT coalesce(sum(length(checkpoint) + length(metadata)), 0) FROM "
+        "main.langgraph_checkpoints AS s WHERE s.thread_id = t.thread_id)"
+        " + (SELECT coalesce(sum(length(value)), 0) FROM main.langgraph_values "
+        "AS s WHERE s.thread_id = t.thread_id)"
+        " + (SELECT coalesce(sum(length(value)), 0) FROM main.langgraph_writes "
+        "AS s WHERE s.thread_id = t.thread_id)",
+        BX_HOLD_ON("session", "t.thread_id"), 0, 0, 0, 0, "t.thread_id", 0, 0},
+    {0},
+};
+
+int bxRetentionHasAdapter(BxStmts *p, BxErr *pErr) {
+  return bxCanPrepare(p->bx,
+      bxPrintf(pErr, "SELECT thread_id FROM \"%w\".langgraph_threads", p->zDb),
+      pErr);
+}
+
 /*------------------------------------------------------- what is erased ----*/
 
 /* The key as JSON writes it with ASCII alone: \u00e9, or \u00E9. */
@@ -419,19 +448,25 @@ static char *formsOf(Erasure *p) {
   return z;
 }
 
-static void readEraseOptions(Erasure *p, sqlite3_value *pVal) {
+int bxRetentionOptions(
+    BxStmts *p, sqlite3_value *pVal, const char *zNames, BxErr *pErr) {
   static const char zSql[] =
       "SELECT coalesce(CASE WHEN json_valid(?1) THEN CASE WHEN json_type(?1)"
-      " = 'object' AND NOT EXISTS (SELECT 1 FROM json_each(?1) WHERE key <>"
-      " 'unpin' OR type NOT IN ('true', 'false'))"
-      " THEN coalesce(?1 ->> 'unpin', 0) END END, -1)";
-  i64 n = pVal ? bxQueryInt(p->pHome, zSql, p->pErr, "v", pVal) : 0;
-  p->bUnpin = n == 1;
-  if (n >= 0) return;
-  bxRefuse(p->pErr,
-      "ValidationError: options must be a JSON object whose one member is "
-      "unpin, true or false, got %s; omit it, or pass '{\"unpin\":true}'",
+      " = 'object' AND NOT EXISTS (SELECT 1 FROM json_each(?1) WHERE instr(?2,"
+      " ',' || key || ',') = 0 OR type NOT IN ('true', 'false')) THEN coalesce("
+      "?1 ->> 'unpin', 0) + 2 * coalesce(?1 ->> 'remember', 0) END END, -1)";
+  i64 n = pVal ? bxQueryInt(p, zSql, pErr, "vt", pVal, zNames) : 0;
+  if (n >= 0) return (int)n;
+  bxRefuse(pErr,
+      strstr(zNames, "unpin")
+          ? "ValidationError: options must be a JSON object whose members are "
+            "unpin and remember, true or false, got %s; omit it, or pass "
+            "'{\"unpin\":true}'"
+          : "ValidationError: options must be a JSON object whose member is "
+            "remember, true or false, got %s; omit it, or pass "
+            "'{\"remember\":true}'",
       pVal);
+  return 0;
 }
 
 /* Nothing hides in the actor and in the reason. */
@@ -490,6 +525,7 @@ static void freeErasure(Erasure *p) {
 static void readCall(BxCall *pCall, Erasure *p) {
   static const char zKinds[] =
       "agent,event,kill_switch,rollout,session,buffer,text";
+  int eOption;
   p->zKind = bxText(pCall->aArg[0], "kind", 100, 0, p->pErr);
   if (p->zKind != 0 && !bxIsColumn(p->zKind, zKinds)) {
     bxRefuse(p->pErr,
@@ -504,7 +540,10 @@ static void readCall(BxCall *pCall, Erasure *p) {
   if (p->pErr->rc != SQLITE_OK) return;
   bxLogBegin(p->pHome, p->pErr);
   refuseHidden(p);
-  readEraseOptions(p, bxArg(pCall, 4));
+  eOption = bxRetentionOptions(
+      p->pHome, bxArg(pCall, 4), ",unpin,remember,", p->pErr);
+  p->bUnpin = eOption & 1;
+  p->bRemember = eOption >> 1;
   readForms(p);
   if (p->bText && strlen(p->zKey) < 4) {
     bxRefuse(p->pErr,
@@ -538,6 +577,10 @@ static void eraseAll(Erasure *p) {
   assert(p->nRow == 0 && p->nByte == 0);
   eraseVtabs(p, p->pHome);
   if (pTemp != 0) eraseVtabs(p, pTemp);
+  p->pDomain = 0;
+  if (bxRetentionHasAdapter(p->pHome, p->pErr)) {
+    erasePart(p, p->pHome, bxRetentionAdapters, 0);
+  }
   for (i = bx->nDomain - 1; i >= 0 && p->pErr->rc == SQLITE_OK; i--) {
     const BxDomain *pDomain = &bx->aDomain[i];
     pPart = pDomain->aRecords;
@@ -635,6 +678,38 @@ static void eraseSecurely(Erasure *p) {
   bxErrMove(p->pErr, &err);
 }
 
+/* A session of a program is a conversation of ours, which is erased on a record of its
+** own. What went counts for both. */
+static void eraseConversations(Erasure *p) {
+  const char *zKind = p->zKind, *zKey = p->zKey;
+  char *zWhat = p->zWhat;
+  char *zIds = strcmp(p->zKind, "session") == 0
+                   ? bxSessionConversations(p->pHome, p->zKey, p->pErr)
+                   : 0;
+  sqlite3_stmt *pRow =
+      zIds ? bxPrepare(p->pHome, "SELECT value FROM json_each(?1)", p->pErr)
+           : 0;
+  if (pRow != 0) bxBind(pRow, p->pErr, "t", zIds);
+  p->zKind = "rollout";
+  while (pRow != 0 && bxStep(pRow, p->pErr)) {
+    i64 nRow = p->nRow, nByte = p->nByte, nHeld = p->nHeld;
+    p->zWhat = (char *)bxColumnText(pRow, 0, p->pErr);
+    p->zKey = p->zWhat;
+    p->nRow = p->nByte = p->nHeld = 0;
+    refuseHeld(p);
+    eraseSecurely(p);
+    record(p);
+    p->nRow += nRow;
+    p->nByte += nByte;
+    p->nHeld += nHeld;
+  }
+  sqlite3_finalize(pRow);
+  sqlite3_free(zIds);
+  p->zKind = zKind;
+  p->zKey = zKey;
+  p->zWhat = zWhat;
+}
+
 void bxRetentionErase(BxCall *pCall) {
   Erasure erasure;
   Erasure *p = &erasure;
@@ -651,7 +726,16 @@ void bxRetentionErase(BxCall *pCall) {
       p->iUntil = p->iNow + nDay * BX_MS_PER_DAY;
     }
     refuseHeld(p);
+    eraseConversations(p);
     eraseSecurely(p);
+    if (p->nRow == 0 && p->nHeld == 0 && !p->bRemember) {
+      bxFail(p->pErr, SQLITE_CONSTRAINT,
+          "NotFoundError: there is nothing of %s %s, and nothing was erased; "
+          "to "
+          "refuse it all the same, pass '{\"remember\":true}' as fifth "
+          "argument",
+          p->zKind, p->zKey);
+    }
     bxQueryIntOnce(p->pHome,
         "DELETE FROM main.retention__in_force WHERE owner = '' AND until "
         "<= " STEADY,

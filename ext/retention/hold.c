@@ -10,35 +10,65 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Whether the thing is there: in the first table of a domain that has the kind, or a
-** virtual table. (What rings and overflows have comes and goes.) */
+/* Whether a table with records has the key. */
+static int hasKey(BxStmts *p, const BxRecords *pPart, const char *zKind,
+    const char *zKey, BxErr *pErr) {
+  int n, bHas;
+  const char *z = bxRetentionColumn(pPart->zKinds, zKind, &n);
+  char *zSql;
+  if (z == 0) return 0;
+  zSql = bxPrintf(pErr,
+      "SELECT EXISTS (SELECT 1 FROM %s AS t WHERE t.%.*s = "
+      "iif(?2 = 'rollout', lower(?1), ?1))",
+      pPart->zTable, n, z);
+  bHas = zSql && bxQueryIntOnce(p, zSql, pErr, "tt", zKey, zKind) != 0;
+  sqlite3_free(zSql);
+  return bHas;
+}
+
+/* Whether a virtual table of p's schema has the key. */
+static int vtabHasKey(
+    BxStmts *p, const char *zKind, const char *zKey, BxErr *pErr) {
+  const BxModule *pModule;
+  int n, bFound = 0;
+  for (pModule = p->bx->aModule; pModule->zName != 0; pModule++) {
+    const BxRecords *pPart = pModule->aRecords;
+    sqlite3_stmt *pStmt = bxRetentionColumn(pPart->zKinds, zKind, &n) && !bFound
+                              ? bxVtabNames(p, pModule->zName, pErr)
+                              : 0;
+    while (pStmt != 0 && !bFound && bxStep(pStmt, pErr)) {
+      const char *zName = bxColumnText(pStmt, 0, pErr);
+      BxVtab *pVtab =
+          zName ? bxVtabIn(p->bx, pModule->zName, p->zDb, zName, pErr) : 0;
+      bFound = pVtab != 0 && hasKey(&pVtab->stmts, pPart, zKind, zKey, pErr);
+    }
+    sqlite3_finalize(pStmt);
+  }
+  return bFound;
+}
+
+/* Whether the thing is there: in the first table of a domain that has the kind, a table
+** of an adapter, or a virtual table. */
 static int isFound(
     BxStmts *p, const char *zKind, const char *zKey, BxErr *pErr) {
-  int i, n, bFound = 0;
+  int i, bFound;
   assert(zKind != 0 && zKey != 0);
-  if (strcmp(zKind, "buffer") == 0) {
-    return bxQueryIntOnce(p,
+  bFound = strcmp(zKind, "buffer") == 0 &&
+           bxQueryIntOnce(p,
                "SELECT EXISTS (SELECT 1 FROM main.sqlite_schema WHERE type = "
                "'table' AND lower(name) = lower(?1) AND sql LIKE "
                "'create virtual table%')",
                pErr, "t", zKey) != 0;
-  }
   for (i = 1; i < p->bx->nDomain && !bFound; i++) {
     const BxRecords *pPart = p->bx->aDomain[i].aRecords;
-    const char *z = pPart ? bxRetentionColumn(pPart->zKinds, zKind, &n) : 0;
-    char *zSql;
-    if (z == 0 ||
-        !bxSchemaHasDomain(p->bx, p->zDb, p->bx->aDomain[i].zName, pErr)) {
-      continue;
-    }
-    zSql = bxPrintf(pErr,
-        "SELECT EXISTS (SELECT 1 FROM %s AS t WHERE t.%.*s = "
-        "iif(?2 = 'rollout', lower(?1), ?1))",
-        pPart->zTable, n, z);
-    bFound = zSql && bxQueryIntOnce(p, zSql, pErr, "tt", zKey, zKind) != 0;
-    sqlite3_free(zSql);
+    bFound = pPart != 0 &&
+             bxSchemaHasDomain(p->bx, p->zDb, p->bx->aDomain[i].zName, pErr) &&
+             hasKey(p, pPart, zKind, zKey, pErr);
   }
-  return bFound;
+  if (!bFound && bxRetentionHasAdapter(p, pErr)) {
+    bFound = hasKey(p, bxRetentionAdapters, zKind, zKey, pErr);
+  }
+  return bFound || vtabHasKey(p, zKind, zKey, pErr);
 }
 
 /* The kinds whose keys SQLite compares without regard to case. */
@@ -49,12 +79,21 @@ static int isFound(
   " FROM main.retention__in_force WHERE kind = ?1 AND \"key\" = " KEY(         \
       "?1", "?2") " AND owner = ?3"
 
-/* Makes a step, and returns how many owners hold the thing now. Errors show the values. */
-static void makeStep(
-    BxCall *p, int bRelease, sqlite3_value *pUntil, i64 iUntil) {
-  static const char *const azName[] = {
-      "kind", "key", "owner", "actor", "reason"};
-  static const int anMost[] = {100, 1100, 1024, 1024, 65536};
+/* What a step says. */
+typedef struct HoldStep {
+  const char *zKind, *zKey, *zOwner, *zActor, *zReason;
+  int bRelease, bFound;
+  sqlite3_value *pUntil; /* as it was given; NULL: no end */
+  i64 iUntil;
+} HoldStep;
+
+static int hasHold(BxStmts *p, const HoldStep *pStep, BxErr *pErr) {
+  return bxQueryInt(p, "SELECT EXISTS (SELECT 1" ITS_HOLD ")", pErr, "ttt",
+             pStep->zKind, pStep->zKey, pStep->zOwner) != 0;
+}
+
+/* Writes a step. Errors show the values. */
+static void writeStep(BxStmts *p, const HoldStep *pStep, BxErr *pErr) {
   static const char zShorter[] =
       "SELECT 'HeldError: ' || owner || ' holds ' || kind || ' ' || \"key\" ||"
       " coalesce(' until ' || until, ' without an end') ||"
@@ -70,13 +109,62 @@ static void makeStep(
       "released, found, until) VALUES(?1, " KEY(
           "?1", "?2") ", ?3, ?4, ?5, ?6,"
                       " iif(?6, NULL, ?7), ?8)";
+  char *zWhy = bxQueryText(p, pStep->bRelease ? zNone : zShorter, pErr, "tttv",
+      pStep->zKind, pStep->zKey, pStep->zOwner, pStep->pUntil);
+  if (zWhy != 0) bxFail(pErr, SQLITE_CONSTRAINT, "%s", zWhy);
+  sqlite3_free(zWhy);
+  bxStmtExec(p, zHoldStep, pErr, pStep->pUntil != 0 ? "tttttiii" : "tttttii",
+      pStep->zKind, pStep->zKey, pStep->zOwner, pStep->zActor, pStep->zReason,
+      (i64)pStep->bRelease, (i64)pStep->bFound, pStep->iUntil);
+}
+
+/* How many owners hold the thing now. */
+static i64 countOwners(BxStmts *p, const HoldStep *pStep, BxErr *pErr) {
   static const char zOwners[] =
       "SELECT count(*) FROM main.retention__holds "
       "WHERE kind = ?1 AND \"key\" = " KEY("?1", "?2");
+  return bxQueryInt(p, zOwners, pErr, "tt", pStep->zKind, pStep->zKey);
+}
+
+/* A session of a program is a conversation of ours: the step is on that. Returns how many
+** there were, and in *pnOwner how many hold the last of them. */
+static int stepOnConversations(
+    BxStmts *p, const HoldStep *pStep, i64 *pnOwner, BxErr *pErr) {
+  int n = 0;
+  char *zIds = strcmp(pStep->zKind, "session") == 0
+                   ? bxSessionConversations(p, pStep->zKey, pErr)
+                   : 0;
+  sqlite3_stmt *pRow =
+      zIds ? bxPrepare(p, "SELECT value FROM json_each(?1)", pErr) : 0;
+  if (pRow != 0) bxBind(pRow, pErr, "t", zIds);
+  while (pRow != 0 && bxStep(pRow, pErr)) {
+    HoldStep step = *pStep;
+    step.zKind = "rollout";
+    step.zKey = bxColumnText(pRow, 0, pErr);
+    step.bFound = 1;
+    if (pErr->rc != SQLITE_OK || (step.bRelease && !hasHold(p, &step, pErr))) {
+      continue;
+    }
+    writeStep(p, &step, pErr);
+    *pnOwner = countOwners(p, &step, pErr);
+    n++;
+  }
+  sqlite3_finalize(pRow);
+  sqlite3_free(zIds);
+  return n;
+}
+
+/* Makes a step, and returns how many owners hold the thing now. */
+static void makeStep(
+    BxCall *p, int bRelease, i64 iUntil, sqlite3_value *pOptions) {
+  static const char *const azName[] = {
+      "kind", "key", "owner", "actor", "reason"};
+  static const int anMost[] = {100, 1100, 1024, 1024, 65536};
   const char *az[5];
+  HoldStep step = {0, 0, 0, 0, 0, bRelease, 0, 0, iUntil};
+  i64 nOwner = 0;
+  int i, nDone, bRemember;
   BxStmts *pHome;
-  char *zWhy;
-  int i;
   assert(bRelease == 0 || bRelease == 1);
   assert(iUntil >= 0 || p->err.rc != SQLITE_OK);
   for (i = 0; i < 5; i++) {
@@ -92,27 +180,40 @@ static void makeStep(
   }
   pHome = bxDomainSchema(p->bx, "retention", &p->err);
   if (p->err.rc != SQLITE_OK) return;
+  step.zKind = az[0];
+  step.zKey = az[1];
+  step.zOwner = az[2];
+  step.zActor = az[3];
+  step.zReason = az[4];
+  step.pUntil = bRelease ? 0 : bxArg(p, 5);
   bxLogBegin(pHome, &p->err);
-  zWhy = bxQueryText(pHome, bRelease ? zNone : zShorter, &p->err, "tttv", az[0],
-      az[1], az[2], pUntil);
-  if (zWhy != 0) bxFail(&p->err, SQLITE_CONSTRAINT, "%s", zWhy);
-  sqlite3_free(zWhy);
-  i = !bRelease && isFound(pHome, az[0], az[1], &p->err);
-  bxStmtExec(pHome, zHoldStep, &p->err, pUntil != 0 ? "tttttiii" : "tttttii",
-      az[0], az[1], az[2], az[3], az[4], (i64)bRelease, (i64)i, iUntil);
+  bRemember = bxRetentionOptions(pHome, pOptions, ",remember,", &p->err) != 0;
+  nDone = stepOnConversations(pHome, &step, &nOwner, &p->err);
+  step.bFound = !bRelease && isFound(pHome, az[0], az[1], &p->err);
+  if (!bRelease && nDone == 0 && !step.bFound && !bRemember) {
+    bxFail(&p->err, SQLITE_CONSTRAINT,
+        "NotFoundError: there is no %s %s, and nothing is held; to hold what "
+        "comes later, pass '{\"remember\":true}' as seventh argument",
+        az[0], az[1]);
+  }
+  if (nDone == 0 || step.bFound || bRemember ||
+      (bRelease && hasHold(pHome, &step, &p->err))) {
+    writeStep(pHome, &step, &p->err);
+    nOwner = countOwners(pHome, &step, &p->err);
+  }
   if (!bRelease) {
     bxRetentionNoteHeld(pHome, &p->err);
     bxLogNoteHeld(pHome, BX_HELD_MANY, &p->err);
   }
-  bxReturnInt(p, bxQueryInt(pHome, zOwners, &p->err, "tt", az[0], az[1]));
+  bxReturnInt(p, nOwner);
 }
 
 void bxRetentionHold(BxCall *p) {
-  sqlite3_value *pUntil = bxArg(p, 5);
+  sqlite3_value *pUntil = bxArg(p, 5), *pOptions = bxArg(p, 6);
   i64 iUntil = pUntil ? bxInt(pUntil, "until, the milliseconds since 1970 UTC",
                             bxNow() + 1, BX_MAX_TIME, &p->err)
                       : 0;
-  makeStep(p, 0, pUntil, iUntil);
+  makeStep(p, 0, iUntil, pOptions);
 }
 
 void bxRetentionRelease(BxCall *p) {

@@ -87,6 +87,13 @@ void bxRetentionLeave(BxStmts *p, BxErr *pErr);
 /* The first column of a kind in a list "kind=column," and its length, or NULL. */
 const char *bxRetentionColumn(const char *zKinds, const char *zKind, int *pn);
 void bxRetentionErase(BxCall *p);
+/* Reads a JSON object of booleans, whose names are in a list with commas around each. 1:
+** unpin, 2: remember. */
+int bxRetentionOptions(
+    BxStmts *p, sqlite3_value *pVal, const char *zNames, BxErr *pErr);
+/* What adapters keep in tables of their own, and whether p's schema has it. */
+extern const BxRecords bxRetentionAdapters[];
+int bxRetentionHasAdapter(BxStmts *p, BxErr *pErr);
 void bxRetentionErased(BxCall *p); /* whether nothing of it is left */
 /* Problems: keys that are refused without an erasure, and the other way round. */
 void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut);

@@ -60,6 +60,11 @@ const BxRecords bxRolloutRecords[] = {
     {0},
 };
 
+const char bxRolloutSession[] =
+    "SELECT id FROM main.rollout__heads WHERE id = lower(?1) OR no IN (SELECT "
+    "no"
+    " FROM main.rollout__about WHERE source_id = ?1)";
+
 /* Reads a number of days, or 'permanent'. Returns the time of the expiry. */
 static i64 readTtl(sqlite3_value *pVal, i64 iNow, BxErr *pErr) {
   int eType = sqlite3_value_type(pVal);

@@ -512,6 +512,7 @@ void bxRolloutSearchInstall(BxCall *p);
 void bxRolloutSearchRemove(BxCall *p);
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
+extern const char bxRolloutSession[]; /* BxDomain.zSession */
 extern const BxRecords bxRolloutRecords[];   /* manage.c */
 extern const BxFileLimit bxRolloutFileLimit; /* manage.c */
 extern const BxDue bxRolloutDue[];

@@ -7,8 +7,7 @@
 //
 // Invariants: a checkpoint is read as it was put, with the values of its channels that were
 // ever new. prune() and deleteThread() are done as a whole or not at all.
-//
-// Limit: blackbox_erase() does not know these tables; deleteThread() removes a thread.
+// A hold on the session with the id of a thread keeps it, and blackbox_erase() removes it.
 import {
   BaseCheckpointSaver,
   MemorySaver,

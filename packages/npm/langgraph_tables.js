@@ -12,6 +12,7 @@
 //
 // Invariants, by triggers that hold on every connection: a hold on the session with the
 // id of a thread keeps the thread and all of its rows, to which new ones can be added.
+// A thread that was erased is refused for retention.refuse_days.
 // With a thread its rows go, and with a checkpoint its writes.
 //
 // Limits: the values of a checkpoint that is deleted by hand stay until its thread is
@@ -65,6 +66,14 @@ CREATE TABLE IF NOT EXISTS langgraph_writes(
   value         BLOB NOT NULL,
   PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
 );
+
+CREATE TRIGGER IF NOT EXISTS langgraph_threads_added
+BEFORE INSERT ON langgraph_threads
+WHEN EXISTS (SELECT 1 FROM retention__in_force, retention__clock
+              WHERE kind = 'erased session' AND "key" = NEW.thread_id AND until > seen)
+BEGIN
+  SELECT RAISE(ABORT, 'ErasedError: this thread was erased, and is refused for retention.refuse_days; see retention_erasures');
+END;
 
 CREATE TRIGGER IF NOT EXISTS langgraph_checkpoints_added
 AFTER INSERT ON langgraph_checkpoints

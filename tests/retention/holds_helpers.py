@@ -37,8 +37,9 @@ def fill(db, db_name="main"):
 
 
 def hold(db, kind, key, owner="case-1", until=None):
-    return one(db, "SELECT retention_hold(?, ?, ?, 'ann', 'asked by court', ?)",
-               kind, key, owner, until)
+    """A hold, also on what comes later."""
+    return one(db, "SELECT retention_hold(?, ?, ?, 'ann', 'asked by court', ?, "
+               "'{\"remember\":true}')", kind, key, owner, until)
 
 
 def release(db, kind, key, owner="case-1"):

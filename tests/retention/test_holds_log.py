@@ -8,7 +8,7 @@ import pytest
 from conftest import connect, one, protects, rows
 
 pytestmark = pytest.mark.skipif(protects(), reason="this SQLite protects the tables of the log")
-HOLD = "SELECT retention_hold(?, ?, 'case', 'Ann', 'a lawsuit')"
+HOLD = "SELECT retention_hold(?, ?, 'case', 'Ann', 'a lawsuit', NULL, '{\"remember\":true}')"
 RELEASE = "SELECT retention_release(?, ?, 'case', 'Ann', 'it is over')"
 AS_ROW = ("INSERT INTO retention_holds(kind, key, owner, actor, reason) VALUES"
           "(?, ?, 'case', 'Ann', 'a lawsuit')")
