@@ -24,6 +24,8 @@ Test = collections.namedtuple("Test", "file name why")
 GONE = r"^\('(\w+\.due_per_write|payload\.vacuum_pages|payload\.window|proof\.enabled|" \
        r"core\.max_clock_jump_days|payload\.queue_max_bytes|payload\.refuse_stopped)', "
 
+REMEMBER = "'{\"remember\":true}')"
+
 # What a statement answers on both sides.
 DIFFERENCES = [
     Difference(
@@ -402,6 +404,19 @@ INNER = "|".join(sorted(INNER.difference(re.findall(r"\w+", SQL))))
 
 # What the checkout is given in place of a statement of the oracle.
 TRANSLATIONS = [
+    Translation(
+        r"\bretention_hold\(((?:[^(),]*,){5}[^(),]*)\)", r"retention_hold(\1, " + REMEMBER,
+        "a hold on what is not there says so"),
+    Translation(
+        r"\bretention_hold\(((?:[^(),]*,){4}[^(),]*)\)", r"retention_hold(\1, NULL, " + REMEMBER,
+        "a hold on what is not there says so"),
+    Translation(
+        r"\bblackbox_erase\(((?:[^(),]*,){4})([^(),]*)\)",
+        r"blackbox_erase(\1 json_patch(coalesce(\2, '{}'), " + REMEMBER + ")",
+        "an erasure of nothing says so"),
+    Translation(
+        r"\bblackbox_erase\(((?:[^(),]*,){3}[^(),]*)\)", r"blackbox_erase(\1, " + REMEMBER,
+        "an erasure of nothing says so"),
     Translation(r"\bpayload_replay\b", "payload_backtest", "replay is what is done to an agent"),
     Translation(
         r"SELECT payload_cleanup\(([^()]*)\)", r"SELECT payload_cleanup(\1) ->> '$.rows'",

@@ -12,10 +12,10 @@ CANARY = "kanarie-7731"
 NONE = '{"erased":true,"left":[]}'
 
 
-def erase(db, kind, key, *options):
-    arguments = ", ?" * len(options)
-    return json.loads(one(db, f"SELECT blackbox_erase(?, ?, 'ann', 'asked by him'{arguments})",
-                          kind, key, *options))
+def erase(db, kind, key, options='{"remember":true}'):
+    """What there is of the key, which may be nothing."""
+    return json.loads(one(db, "SELECT blackbox_erase(?, ?, 'ann', 'asked by him', ?)",
+                          kind, key, options))
 
 
 def parts(certificate, name="erased"):
@@ -231,7 +231,8 @@ def test_an_actor_and_a_reason_in_the_log_lose_the_text_and_the_log_verifies(tmp
     one(db, "SELECT payload_kill_switch('ring', 'a', 'k', 'Ann', ?)", f"{CANARY} complained")
     db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) SELECT id, ?, 'why' "
                "FROM event_payloads WHERE event_id = 'e1'", (CANARY,))
-    one(db, "SELECT retention_hold('agent', 'b', 'o', ?, ?)", CANARY, CANARY)
+    one(db, "SELECT retention_hold('agent', 'b', 'o', ?, ?, NULL, '{\"remember\":true}')",
+        CANARY, CANARY)
     before = rows(db, "SELECT n, kind, subject FROM blackbox_log")
     noted = one(db, "SELECT proof_head()")
     certificate = erase(db, "text", CANARY)
@@ -600,3 +601,82 @@ def test_a_call_as_a_row_erases(full):
     full.execute("INSERT INTO blackbox_call(command, arguments) VALUES('blackbox_erase', "
                  "'[\"agent\",\"a\",\"ann\",\"asked\"]')")
     assert rows(full, "SELECT kind, rows FROM retention_erasures") == [("agent", 7)]
+
+
+# -------------------------------------------------- the names of programs
+
+
+@pytest.fixture
+def bob(db):
+    """A conversation that its program names bob, as the session of the OpenAI Agents SDK does."""
+    db.execute("SELECT blackbox_install('main', 'all')")
+    db.execute("INSERT INTO rollouts(id, session_meta) VALUES(?, ?)", (
+        ID, '{"blackbox":{"format":"openai-agents","id":"bob"}}'))
+    one(db, "SELECT rollout_append(?, ?)", ID,
+        '[{"type":"response_item","payload":{"type":"message","role":"user","content":"hi"}}]')
+    assert rows(db, "SELECT source_id FROM rollouts") == [("bob",)]
+    return db
+
+
+def test_a_session_is_the_conversation_that_its_program_names_so(bob):
+    report = one(bob, "SELECT blackbox_report('session', 'bob', '{\"format\":\"json\"}')")
+    assert json.loads(report)["kind"] == "rollout" and json.loads(report)["key"] == ID
+    assert one(bob, "SELECT retention_hold('session', 'bob', 'case', 'ann', 'asked')") == 1
+    assert rows(bob, "SELECT kind, key, found FROM retention_holds") == [("rollout", ID, 1)]
+    for wrong in ("DELETE FROM rollouts", "SELECT blackbox_erase('session', 'bob', 'ann', 'why')"):
+        with pytest.raises(sqlite3.Error, match="HeldError"):
+            bob.execute(wrong).fetchall()
+    assert one(bob, "SELECT retention_release('session', 'bob', 'case', 'ann', 'closed')") == 0
+    with pytest.raises(sqlite3.Error, match="NotFoundError: case has no hold on session bob"):
+        one(bob, "SELECT retention_release('session', 'bob', 'case', 'ann', 'closed')")
+    certificate = erase(bob, "session", "bob")
+    assert parts(certificate)["rollouts"] == 1
+    assert one(bob, "SELECT blackbox_erased(?) ->> 'erased'", json.dumps(certificate)) == 1
+    assert rows(bob, "SELECT kind FROM retention_erasures ORDER BY id") == [("rollout",), ("session",)]
+    with pytest.raises(sqlite3.Error, match="ErasedError"):
+        bob.execute("INSERT INTO rollouts(id) VALUES(?)", (ID,))
+    assert check(bob) == []
+
+
+def test_a_session_by_the_id_of_its_conversation_is_found_too(bob):
+    assert one(bob, "SELECT retention_hold('session', ?, 'case', 'ann', 'asked')", ID.upper()) == 1
+    assert rows(bob, "SELECT kind, key FROM retention_holds") == [("rollout", ID)]
+
+
+def test_a_session_of_the_cache_and_a_conversation_of_one_name_are_both_held_and_erased(bob):
+    bob.execute("UPDATE blackbox_settings SET value = 0 WHERE name = 'cache.strict_session_ids'")
+    bob.execute("INSERT INTO cache_items(session_id, task_id, turn_id, timestamp, description, data) "
+                "VALUES('bob', 't', 'u', 1000, 'what it is', '[1]')")
+    assert one(bob, "SELECT retention_hold('session', 'bob', 'case', 'ann', 'asked')") == 1
+    assert rows(bob, "SELECT kind, key FROM retention_holds ORDER BY kind") \
+        == [("rollout", ID), ("session", "bob")]
+    assert one(bob, "SELECT blackbox_report('session', 'bob', '{\"format\":\"json\"}') "
+               "->> 'kind'") == "session"
+    one(bob, "SELECT retention_release('session', 'bob', 'case', 'ann', 'closed')")
+    assert rows(bob, "SELECT * FROM retention_holds") == []
+    assert {"rollouts", "cache_sessions"} <= set(parts(erase(bob, "session", "bob")))
+
+
+@pytest.mark.parametrize("kind", ["agent", "event", "kill_switch", "rollout", "session", "buffer"])
+def test_what_finds_nothing_says_so_unless_it_is_to_be_remembered(full, kind):
+    before = rows(full, "SELECT count(*) FROM blackbox_log")
+    with pytest.raises(sqlite3.Error, match=f"NotFoundError: there is nothing of {kind} nobody"):
+        one(full, "SELECT blackbox_erase(?, 'nobody', 'ann', 'why')", kind)
+    with pytest.raises(sqlite3.Error, match=f"NotFoundError: there is no {kind} nobody"):
+        one(full, "SELECT retention_hold(?, 'nobody', 'case', 'ann', 'why')", kind)
+    assert rows(full, "SELECT count(*) FROM blackbox_log") == before
+    assert rows(full, "SELECT * FROM retention_holds") == []
+    assert erase(full, kind, "nobody")["rows"] == 0
+    assert one(full, "SELECT retention_hold(?, 'nobody', 'case', 'ann', 'why', NULL, "
+               "'{\"remember\":true}')", kind) == 1
+    with pytest.raises(sqlite3.Error, match="whose member is remember, true or false, got '1'"):
+        one(full, "SELECT retention_hold(?, 'nobody', 'case', 'ann', 'why', NULL, '1')", kind)
+
+
+def test_an_agent_that_is_in_a_ring_alone_is_found(db):
+    db.execute("SELECT blackbox_install('main', 'all')")
+    db.execute("CREATE VIRTUAL TABLE tape USING payload_ring")
+    db.execute("INSERT INTO tape(agent_id, event_id) VALUES('a', 'e1')")
+    for kind, key in (("agent", "a"), ("event", "e1"), ("buffer", "tape")):
+        assert one(db, "SELECT retention_hold(?, ?, 'case', 'ann', 'why')", kind, key) == 1
+    assert check(db) == []

@@ -36,6 +36,12 @@ const Operation aRetentionOperation[] = {
         "SELECT part, rows, bytes, due_rows, due_bytes FROM retention_report()",
         0},
     {"hold an agent", ARCHIVE RING BUFFER, 0, HOLD("agent", "'a'"), 0},
+    {"hold a session by the name of its program",
+        ROLLOUT "UPDATE rollout__about SET source_id = 'bob';", 0,
+        HOLD("session", "'bob'"), 0},
+    {"erase a session by the name of its program",
+        ROLLOUT "UPDATE rollout__about SET source_id = 'bob';", 0,
+        ERASE("session", "'bob'"), 0},
     {"hold more of it", ARCHIVE RING HOLD("agent", "'a'") ";", 0,
         "SELECT retention_hold('agent', 'a', 'other', 'ann', 'asked', "
         "4102444800000)",

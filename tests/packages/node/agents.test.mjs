@@ -121,6 +121,26 @@ test("clearSession deletes the conversation with a receipt, and the session can 
   assert.deepEqual(await s.getItems(), [user("3")]);
 });
 
+test("a session is held, shown and erased by its own id", async () => {
+  const db = open();
+  const s = new BlackboxSession(db, { sessionId: "bob" });
+  await s.addItems([user("1")]);
+  db.prepare("SELECT blackbox_install('main', 'retention,report')").get();
+  const call = (sql) => Object.values(db.prepare(`SELECT ${sql}`).get())[0];
+  assert.throws(() => call("retention_hold('session', 'eve', 'case-7', 'ann', 'why')"), /NotFoundError/);
+  assert.equal(call("retention_hold('session', 'bob', 'case-7', 'ann', 'why')"), 1);
+  assert.deepEqual(rows(db, "SELECT kind, key FROM retention_holds"), [["rollout", s.rolloutId]]);
+  await assert.rejects(s.clearSession(), /HeldError/);
+  assert.throws(() => call("blackbox_erase('session', 'bob', 'ann', 'why')"), /HeldError/);
+  call("retention_release('session', 'bob', 'case-7', 'ann', 'closed')");
+  assert.equal(JSON.parse(call("blackbox_report('session', 'bob', '{\"format\":\"json\"}')")).key, s.rolloutId);
+  const erased = JSON.parse(call("blackbox_erase('session', 'bob', 'ann', 'why')"));
+  assert.equal(erased.erased.find((part) => part.from === "rollouts").rows, 1);
+  assert.deepEqual(await s.getItems(), []);
+  await assert.rejects(s.addItems([user("2")]), /ErasedError/);
+  assert.throws(() => call("blackbox_erase('session', 'bob', 'ann', 'why')"), /NotFoundError/);
+});
+
 test("addItems adds all items or none", async () => {
   const { db, session: s } = session();
   db.exec("CREATE TRIGGER refuse BEFORE INSERT ON rollout__data WHEN instr(NEW.payload, 'wrong')"

@@ -279,6 +279,25 @@ test("a hold keeps a thread from every way to remove or change it, and lets it g
   assert.equal(count(db, "checkpoints"), 3);
 });
 
+test("a thread is erased by its id, or by a text in it, and does not come back", async () => {
+  const db = open();
+  const saver = new BlackboxSaver(db);
+  for (const thread of ["a", "b"]) await fill(saver, thread, 2);
+  const at = await fill(saver, "c", 1);
+  await saver.putWrites(at, [["said", "a secret name"]], "other");
+  const erase = (kind, key) => JSON.parse(Object.values(
+    db.prepare("SELECT blackbox_erase(?, ?, 'ann', 'asked for')").get(kind, key))[0]);
+  db.prepare("SELECT retention_hold('session', 'b', 'case-7', 'ann', 'asked for')").get();
+  assert.throws(() => erase("session", "b"), /HeldError/);
+  assert.equal(erase("session", "a").erased.find((part) => part.from === "langgraph_threads").rows, 1);
+  assert.equal(await saver.getTuple({ configurable: { thread_id: "a" } }), undefined);
+  await assert.rejects(fill(saver, "a", 1), /ErasedError: this thread was erased/);
+  assert.throws(() => erase("session", "a"), /NotFoundError/);
+  assert.equal(erase("text", "a secret name").rows, 1);
+  assert.deepEqual(rows(db, "SELECT thread_id FROM langgraph_threads"), [["b"]]);
+  assert.equal(count(db, "values"), rows(db, "SELECT count(*) FROM langgraph_values WHERE thread_id = 'b'")[0][0]);
+});
+
 test("a hold keeps a thread on a connection without the module, too", async () => {
   const folder = mkdtempSync(join(tmpdir(), "blackbox-"));
   const db = open(join(folder, "flight.db"));
