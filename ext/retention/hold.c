@@ -141,7 +141,7 @@ static int stepOnConversations(
     HoldStep step = *pStep;
     step.zKind = "rollout";
     step.zKey = bxColumnText(pRow, 0, pErr);
-    step.bFound = 1;
+    step.bFound = !step.bRelease;
     if (pErr->rc != SQLITE_OK || (step.bRelease && !hasHold(p, &step, pErr))) {
       continue;
     }
