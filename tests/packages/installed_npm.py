@@ -3,6 +3,7 @@
 The programs are in node/. Each runs with better-sqlite3, and with node:sqlite if there is a
 node that has it."""
 import json
+import os
 import re
 import shutil
 
@@ -37,6 +38,10 @@ def test_the_packages_are_used_from_an_empty_folder(tmp_path):
         f"const db = require('sqlite-blackbox').load(new (require('{database}'))(':memory:'));"
         "db.prepare('SELECT blackbox_install()').pluck().get()"), cwd=tmp_path)
     assert told.startswith("main: core, payload")
+    os.environ.pop("BLACKBOX_DB", None)
+    (tmp_path / "node_modules/better-sqlite3").symlink_to(database)
+    assert run("npx", "sqlite-blackbox", "--version", cwd=tmp_path) == f"{the('*.whl').name.split('-')[1]}\n"
+    (tmp_path / "node_modules/better-sqlite3").unlink()
     names = sorted(path.name for path in (tmp_path / "node_modules").iterdir())
     assert [name for name in names if not name.startswith(".")] == [
         "sqlite-blackbox", the("sqlite-blackbox-*-*.tgz").name.rsplit("-", 1)[0]]

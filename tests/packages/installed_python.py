@@ -68,6 +68,8 @@ def test_the_wheel_is_used_from_an_empty_environment(tmp_path):
         "db = blackbox.load(sqlite3.connect(':memory:'))\n"
         "print(db.execute('SELECT blackbox_install()').fetchone()[0])"), cwd=tmp_path)
     assert told.startswith("main: core, payload")
+    assert run(python, "-m", "blackbox", "--version", cwd=tmp_path) \
+        == f"{the('*.whl').name.split('-')[1]}\n"
     check = run(python, "-m", "pip", "show", "-f", "sqlite-blackbox", cwd=tmp_path)
     assert "blackbox/blackbox.so" in check and "License: MIT" in check
     run(python, "-m", "pip", "uninstall", "-q", "-y", "sqlite-blackbox", cwd=tmp_path)
