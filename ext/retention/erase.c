@@ -726,8 +726,8 @@ void bxRetentionErase(BxCall *pCall) {
       p->iUntil = p->iNow + nDay * BX_MS_PER_DAY;
     }
     refuseHeld(p);
-    eraseConversations(p);
     eraseSecurely(p);
+    eraseConversations(p);
     if (p->nRow == 0 && p->nHeld == 0 && !p->bRemember) {
       bxFail(p->pErr, SQLITE_CONSTRAINT,
           "NotFoundError: there is nothing of %s %s, and nothing was erased; "

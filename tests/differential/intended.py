@@ -404,19 +404,12 @@ INNER = "|".join(sorted(INNER.difference(re.findall(r"\w+", SQL))))
 
 # What the checkout is given in place of a statement of the oracle.
 TRANSLATIONS = [
-    Translation(
-        r"\bretention_hold\(((?:[^(),]*,){5}[^(),]*)\)", r"retention_hold(\1, " + REMEMBER,
-        "a hold on what is not there says so"),
-    Translation(
-        r"\bretention_hold\(((?:[^(),]*,){4}[^(),]*)\)", r"retention_hold(\1, NULL, " + REMEMBER,
-        "a hold on what is not there says so"),
-    Translation(
-        r"\bblackbox_erase\(((?:[^(),]*,){4})([^(),]*)\)",
-        r"blackbox_erase(\1 json_patch(coalesce(\2, '{}'), " + REMEMBER + ")",
-        "an erasure of nothing says so"),
-    Translation(
-        r"\bblackbox_erase\(((?:[^(),]*,){3}[^(),]*)\)", r"blackbox_erase(\1, " + REMEMBER,
-        "an erasure of nothing says so"),
+    *[Translation(r"\bretention_hold\(((?:[^(),]*,){%d}[^(),]*)\)" % n, "retention_hold(" + to + REMEMBER,
+                  "a hold on what is not there says so") for n, to in ((5, r"\1, "), (4, r"\1, NULL, "))],
+    *[Translation(r"\bblackbox_erase\(((?:[^(),]*,){%s)\)" % what, "blackbox_erase(" + to,
+                  "an erasure of nothing says so")
+      for what, to in ((r"4})([^(),]*", r"\1 json_patch(coalesce(\2, '{}'), " + REMEMBER + ")"),
+                       (r"3}[^(),]*", r"\1, " + REMEMBER))],
     Translation(r"\bpayload_replay\b", "payload_backtest", "replay is what is done to an agent"),
     Translation(
         r"SELECT payload_cleanup\(([^()]*)\)", r"SELECT payload_cleanup(\1) ->> '$.rows'",
