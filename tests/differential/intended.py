@@ -406,8 +406,7 @@ INNER = "|".join(sorted(INNER.difference(re.findall(r"\w+", SQL))))
 TRANSLATIONS = [
     *[Translation(r"\bretention_hold\(((?:[^(),]*,){%d}[^(),]*)\)" % n, "retention_hold(" + to + REMEMBER,
                   "a hold on what is not there says so") for n, to in ((5, r"\1, "), (4, r"\1, NULL, "))],
-    *[Translation(r"\bblackbox_erase\(((?:[^(),]*,){%s)\)" % what, "blackbox_erase(" + to,
-                  "an erasure of nothing says so")
+    *[Translation(r"\bblackbox_erase\(((?:[^(),]*,){%s)\)" % what, "blackbox_erase(" + to, "so does an erasure")
       for what, to in ((r"4})([^(),]*", r"\1 json_patch(coalesce(\2, '{}'), " + REMEMBER + ")"),
                        (r"3}[^(),]*", r"\1, " + REMEMBER))],
     Translation(r"\bpayload_replay\b", "payload_backtest", "replay is what is done to an agent"),
