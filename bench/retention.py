@@ -83,7 +83,7 @@ def keyed(key):
 
 def held_case(title, kind, script, sql, key):
     """With 10,000 holds on other things of that kind."""
-    holds = (f"SELECT retention_hold('{kind}', 'x', 'case', 'ann', 'asked');"
+    holds = (f"SELECT retention_hold('{kind}', 'x', 'case', 'ann', 'asked', NULL, '{{\"remember\":true}}');"
              "INSERT INTO retention_holds(kind, key, owner, actor, reason)"
              " WITH n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 9999)"
              f" SELECT '{kind}', 'x' || i, 'case', 'ann', 'asked' FROM n;")

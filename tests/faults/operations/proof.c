@@ -28,7 +28,7 @@ const Operation aProofOperation[] = {
         0},
     {"clean up with a leaf", TAKEN, 0, "SELECT payload_cleanup()", 0},
     {"hold with a leaf", TAKEN, 0,
-        "SELECT retention_hold('session', 's', 'case', 'me', 'why')", 0},
+        "SELECT retention_hold('agent', 'a', 'case', 'me', 'why')", 0},
     {"take in a row that came after a hold",
         TAKEN "SELECT retention_hold('agent', 'a', 'case', 'me', 'why');"
               "SELECT proof_head(); INSERT INTO event_payloads(event_id, "
