@@ -16,6 +16,8 @@ import pathlib
 import re
 import sys
 
+import remember
+
 Difference = collections.namedtuple("Difference", "statement oracle checkout why")
 Translation = collections.namedtuple("Translation", "statement instead why")
 LeftOut = collections.namedtuple("LeftOut", "pattern why")
@@ -23,8 +25,6 @@ Test = collections.namedtuple("Test", "file name why")
 
 GONE = r"^\('(\w+\.due_per_write|payload\.vacuum_pages|payload\.window|proof\.enabled|" \
        r"core\.max_clock_jump_days|payload\.queue_max_bytes|payload\.refuse_stopped)', "
-
-REMEMBER = "'{\"remember\":true}')"
 
 # What a statement answers on both sides.
 DIFFERENCES = [
@@ -404,11 +404,7 @@ INNER = "|".join(sorted(INNER.difference(re.findall(r"\w+", SQL))))
 
 # What the checkout is given in place of a statement of the oracle.
 TRANSLATIONS = [
-    *[Translation(r"\bretention_hold\(((?:[^(),]*,){%d}[^(),]*)\)" % n, "retention_hold(" + to + REMEMBER,
-                  "a hold on what is not there says so") for n, to in ((5, r"\1, "), (4, r"\1, NULL, "))],
-    *[Translation(r"\bblackbox_erase\(((?:[^(),]*,){%s)\)" % what, "blackbox_erase(" + to, "so does an erasure")
-      for what, to in ((r"4})([^(),]*", r"\1 json_patch(coalesce(\2, '{}'), " + REMEMBER + ")"),
-                       (r"3}[^(),]*", r"\1, " + REMEMBER))],
+    *map(Translation._make, remember.TRANSLATIONS),
     Translation(r"\bpayload_replay\b", "payload_backtest", "replay is what is done to an agent"),
     Translation(
         r"SELECT payload_cleanup\(([^()]*)\)", r"SELECT payload_cleanup(\1) ->> '$.rows'",
