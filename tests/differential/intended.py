@@ -15,7 +15,6 @@ import hashlib
 import pathlib
 import re
 import sys
-
 import remember
 
 Difference = collections.namedtuple("Difference", "statement oracle checkout why")
