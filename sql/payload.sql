@@ -321,7 +321,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
   INSERT INTO retention_log(at, domain, rule, minute, rows, bytes, oldest)
-  VALUES (unixepoch() * 1000, 'payload',
+  VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
           (SELECT CASE WHEN work > '' THEN work WHEN work = 0 THEN 'manual' WHEN OLD.created_ms < till THEN 'payload.age' ELSE 'payload.bytes' END
              FROM payload__state),
           (SELECT 0 FROM payload__state WHERE work = 'bulk'), 1, OLD.size_bytes, OLD.created_ms);
