@@ -16,10 +16,10 @@ import pathlib
 import re
 import sys
 import remember
+from left_out import LEFT_OUT
 
 Difference = collections.namedtuple("Difference", "statement oracle checkout why")
 Translation = collections.namedtuple("Translation", "statement instead why")
-LeftOut = collections.namedtuple("LeftOut", "pattern why")
 Test = collections.namedtuple("Test", "file name why")
 
 GONE = r"^\('(\w+\.due_per_write|payload\.vacuum_pages|payload\.window|proof\.enabled|" \
@@ -41,11 +41,6 @@ DIFFERENCES = [
         r"FROM blackbox_limits", GONE, None, "these settings are gone: nobody needs to set them"),
     Difference(
         r"FROM blackbox_limits", None, r"^\('(blackbox.max_file_bytes|rollout.import_ttl_days)', ", "new settings"),
-    Difference(r"\brollout_import\(", r'"format":"[\w-]+","lines":', r'"known":true,|no format of rollout_formats',
-               "it says whether it is known"),
-    Difference(r"FROM rollouts\b", r", \d+, 'a\w+', \d+, ", r", None, 'a\w+', \d+, ", "imports are permanent"),
-    Difference(r"rollout_search_install\(\)", r"^\(\d+,\)$", r"^\(\d+,\)$", "so they are still there"),
-    Difference(r"\brollout_export\(", r"RolloutExpiredError", r"^(\(|columns)", "an export has no age"),
     Difference(
         r"^SELECT retention_sweep\(1000, unixepoch", r'^{"removed":2,.*},"more":false}$',
         r'^{"removed":2,.*},"left":{"pinned":1},"more":false}$', "it says what stays, too"),
@@ -389,6 +384,33 @@ DIFFERENCES = [
         r"FROM proof_verify;", r"^1\|evidence\|was altered: ", r"^0\|pin\|was altered: ",
         "the leaf of a row of the archive is that of its pin"),
     Difference(
+        r"\bevent_payloads\b", r"ValidationError: (event_id and agent_id must be text|created_at must be a)",
+        r"ValidationError: event_id and agent_id must be text that is not empty, created_at must",
+        "one message for three"),
+    Difference(
+        r"FROM retention_log\b", None, r"'payload', 'payload\.age', None, 1, 10, ",
+        "a push carries a row that is due"),
+    Difference(
+        r"FROM (event_payloads|payload_rows|retention_plan)\b", r"'p6', ", None,
+        "so this one has gone"),
+    Difference(r"FROM report_masks\b", r"", r"", "there are more of them"),
+    Difference(
+        r"\brollout_import\(", r'"format":', r'"format":',
+        "it tells the format of what was imported, and not that of the conversation"),
+    Difference(
+        r"\brollout_search_install\(\)", r"^\(\d+,\)$", r"^\(\d+,\)$",
+        "an item is read by the format in which it came"),
+    Difference(
+        r"\brollout_export\(", r"RolloutExpiredError", r"", "what is exported may have expired"),
+    Difference(
+        r"FROM (rollout_(formats|messages|preambles|readings)|blackbox_places)\b", None, r"",
+        "there are more of them"),
+    Difference(
+        r"FROM rollout_readings\b", r"^\('goose', 'user', 'user', ", r"", "a shorter condition"),
+    Difference(
+        r"FROM retention_report\(", r"^\('store', \d+, \d+, 0, 0\)$",
+        r"^\('store', \d+, \d+, 0, 0\)$", "a list of a pack has two bytes more for each piece"),
+    Difference(
         r"", r"; use another one, or wait until the time in "
         r"retention_erased\b", r"; use another one, or wait until the time in retention_erasures\b",
         "the table retention_erased is an inner one"),
@@ -404,6 +426,12 @@ INNER = "|".join(sorted(INNER.difference(re.findall(r"\w+", SQL))))
 # What the checkout is given in place of a statement of the oracle.
 TRANSLATIONS = [
     *map(Translation._make, remember.TRANSLATIONS),
+    Translation(
+        r"\brollout_import\(\?\)", "json_remove(rollout_import(?, NULL, NULL, 'unknown'), '$.known')",
+        "a file of no known format is an error, unless asked for"),
+    Translation(
+        r"\brollout_import\(\?, \?, \?\)",
+        "json_remove(rollout_import(?, ?, ?, 'unknown'), '$.known')", "the same"),
     Translation(r"\bpayload_replay\b", "payload_backtest", "replay is what is done to an agent"),
     Translation(
         r"SELECT payload_cleanup\(([^()]*)\)", r"SELECT payload_cleanup(\1) ->> '$.rows'",
@@ -501,57 +529,6 @@ TRANSLATIONS = [
     Translation(
         rf"\b(?=(?:{INNER})\b)([a-z]+)_", r"\1__",
         "the names of inner tables, views and triggers have two underscores"),
-]
-
-# A test of the oracle is left out when one of its statements fails so. The pattern is searched for
-# in the statement, a line end and the error.
-LEFT_OUT = [
-    LeftOut(r"\bpayload_ledger|\bblackbox_ledgers\b", "the pins are rows of the log"),
-    LeftOut(r"\b(payload_(agent_log|pins|unpins)|retention_(erasures|hold_log|log|refusals))\b"
-            r"[\s\S]*\n.*\bview\b",
-            "they are views of the log, and SQLite refuses the write, or the trigger"),
-    LeftOut(r"\bretention_(held|hold_state)\b|"
-            r"\bno such trigger: retention_(log|erasures|hold_log)_",
-            "the holds, receipts and erasures are rows of the log"),
-    LeftOut(r"\nno such \w+: (main\.|temp\.)?(payload_(archive|by_event|clear|delete_check|landing|"
-            r"made_held_delete|sweep|volume)|ring_\w+|.*\"_(bound|heldrow)|bulk|why|core_check|"
-            r"evidence_overflow_\w+|evidence_{1,2}check|store_\w+|rec_\w+)$",
-            "the archive, rings, buffers, evidence and the store have fewer inner objects"),
-    LeftOut(r"\bevent_payloads has 11 columns but 1[02] values|\bambiguous column name: created_ms$|"
-            r"\bno such function: store_text$|\bindex idx_payloads_event_id already exists$",
-            "event_payloads has the columns meta and created_ms, other indexes, and it calls "
-            "no function"),
-    LeftOut(r"\nno such (table|view|trigger): (\w+\.)?(cache_(access|quota|use|presets|limits|victims|due_\w+)|"
-            r"rollout_(heads|forks|cleanup|rebuilds|imports|act|about|segments|turns|frames|due))$|"
-            r"\bcannot modify rollout_heads|\bcache_access\.(hits|used_at)$",
-            "the cache and rollout have fewer inner objects, and fewer ways in"),
-    LeftOut(r"\bInvalidKeyFormatError: session_id, task_id and turn_id must be ",
-            "one message for the parts of a key"),
-    LeftOut(r"\nno such (table|view): (\w+\.)?(payload_prices|rollout_prices|rollout_days|"
-            r"payload_usage_formats|payload_error_texts|payload_history|proof_log|retention_clock)$",
-            "one table of prices, one of formats, one view of the log"),
-    LeftOut(r"\bNOT NULL constraint failed: event_payloads.id$", "an id is not NULL"),
-    LeftOut(r"\nno such table: sqlite_sequence$", "no table of rollout has AUTOINCREMENT"),
-    LeftOut(r"\bON main\.blackbox_probe\b", "what a TEMP trigger on an inner table does is found"),
-    LeftOut(r"\bproof_(state|leaves|salts|nodes)\b", "the tree of the log is another one"),
-    LeftOut(r"\bblackbox_setting_defs\b|\b\w+_config\b[\s\S]*\n.*\bno such column: [kv]$",
-            "a setting has a row with a name and a value"),
-    LeftOut(r"\nValidationError: the installed domains have no such setting;",
-            "the setting is gone"),
-    LeftOut(r"\nCHECK constraint failed: ValidationError: the value is not in the range of the "
-            r"setting", "another message"),
-    LeftOut(r"\n(\w+Error: )*Database not initialized: no schema has the tables of \w+; ",
-            "another message, which names the domain"),
-    LeftOut(r"\bno such function: payload_(simhash|hamming|similar|normalize)$",
-            "the rule similar and its functions are gone"),
-    LeftOut(r"\bno such column: version$|\bhas no column named version$|"
-            r"\nVersionError: schema .* was made by a build of blackbox before 1\.0",
-            "every format is version 1, and a file of an earlier build is refused"),
-    LeftOut(r"\bunsafe use of virtual table \"(payload_queue|blackbox_call)\"",
-            "commands cannot be used in triggers"),
-    LeftOut(r"\nPinnedError: schema \w+ has \d+ pinned rows of event_payloads, and nothing was "
-            r"removed; ",
-            "blackbox_uninstall(..., 'force') is refused while rows are pinned"),
 ]
 
 # The tests of the oracle that may fail with the checkout's module: why, in which files, which.

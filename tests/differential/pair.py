@@ -112,6 +112,9 @@ class Pair:
                           for name, module in zip(("oracle", "checkout"), self.modules)]
             if self.domains:
                 self.run("SELECT blackbox_install('main', ?)", self.domains)
+                # Imported conversations of the oracle expire as others do.
+                self.sides[1].answer("UPDATE blackbox_settings SET value = 60"
+                                     " WHERE name = 'rollout.import_ttl_days'", [])
         except BaseException:
             self.clock.__exit__()
             raise
