@@ -100,14 +100,16 @@ build/sql.c: $(SQL) Makefile
 	  echo "0};"; \
 	done > $@
 
-# ext/report/page/report.css becomes the array bxPageCss, and so on.
+# ext/report/page/report.css becomes the array bxPageCss, and so on, without comments
+# and white space at the beginning of a line.
 build/page.c: $(PAGE) Makefile
 	@mkdir -p $(@D)
 	@for e in html css js; do \
 	  u=$$(printf '%s' $$e | awk '{print toupper(substr($$0, 1, 1)) \
 	    substr($$0, 2)}'); \
 	  echo "extern const char bxPage$$u[]; const char bxPage$$u[] = {"; \
-	  od -An -v -tx1 ext/report/page/report.$$e | \
+	  sed -e 's/^  *//' -e '/^\/\*.*\*\/$$/d' -e '/^\/\*/,/\*\/$$/d' -e '/^$$/d' \
+	    ext/report/page/report.$$e | od -An -v -tx1 | \
 	    sed "s/ \(..\)/'\\\\x\1',/g"; \
 	  echo "0};"; \
 	done > $@

@@ -146,6 +146,7 @@ static const BxDomain aDomain[] = {
         .zAllLogged = zPayloadAllLogged,
         .zLate = zPayloadLate,
         .zPins = "payload__pins",
+        .xExchange = bxPayloadExchange,
         .xNoteHeld = bxPayloadNoteHeld,
         .xCheckHeld = bxPayloadCheckHeld,
         .zPlaces = "source NOT IN ('item', 'event')",

@@ -5,6 +5,7 @@
 #define BX_DOMAIN_H
 
 #include "statement.h"
+#include "json_path.h"
 
 /* A table with records: rows that belong to an agent, an event, a conversation, a
 ** session or a buffer, or that have a text. In all of the SQL, t is the table, ?1
@@ -61,6 +62,23 @@ typedef struct BxBodies {
       zStays; /* takes back what was announced, from text ?2 on, if the row stays */
   const char *zAll; /* the references to all texts */
 } BxBodies;
+
+/* What an exchange with a model says: a call (its text is the arguments) or a result;
+** the usage of the model that zTool names, with what it said; the last message of the
+** user. No terminator follows the texts; NULL is none. */
+typedef enum {
+  BX_SAID_CALL,
+  BX_SAID_RESULT,
+  BX_SAID_USAGE,
+  BX_SAID_PROMPT
+} BxSaidKind;
+typedef struct BxSaid {
+  BxSaidKind eKind;
+  int bResponse, bError;
+  const char *zId, *zTool, *zText;
+  i64 nId, nTool, nText;
+  BxTokens tokens;
+} BxSaid;
 
 /* For zHolds: a hold of that kind on that value. */
 #define BX_HOLD_ON(kind, value)                                                \
@@ -128,6 +146,9 @@ struct BxDomain {
   const char *zAllLogged;
   const char *zLate;
   const char *zPins;
+  /* Reads an exchange, of bodies or NULL. May be NULL. */
+  void (*xExchange)(Bx *bx, sqlite3_value *pRequest, sqlite3_value *pResponse,
+      void (*xTell)(void *pArg, const BxSaid *p), void *pArg, BxErr *pErr);
   /* Writes into the log the digests of rows that holds keep and that have none, of at
   ** most so many bytes. And tells which rows are not what their digests after row
   ** iFrom of the log say, with the number of that row and a text to be freed. Both

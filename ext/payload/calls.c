@@ -138,6 +138,31 @@ sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   return pStmt;
 }
 
+void bxPayloadExchange(Bx *bx, sqlite3_value *pRequest,
+    sqlite3_value *pResponse, void (*xTell)(void *pArg, const BxSaid *p),
+    void *pArg, BxErr *pErr) {
+  Exchange exchange;
+  BxSaid said;
+  i64 i;
+  readExchange(bx, pRequest, pResponse, &exchange, pErr);
+  for (i = 0; i < exchange.n && pErr->rc == SQLITE_OK; i++) {
+    const Call *p = &exchange.a[i];
+    said = (BxSaid){p->bResult ? BX_SAID_RESULT : BX_SAID_CALL, p->bResponse,
+        p->iError > 0, p->id.z, p->tool.z,
+        p->bResult ? p->result.z : p->arguments.z, p->id.n, p->tool.n,
+        p->bResult ? p->result.n : p->arguments.n, exchange.usage};
+    xTell(pArg, &said);
+  }
+  said = (BxSaid){BX_SAID_USAGE, 0, 0, 0, exchange.model.z, exchange.said.z, 0,
+      exchange.model.n, exchange.said.n, exchange.usage};
+  xTell(pArg, &said);
+  said.eKind = BX_SAID_PROMPT;
+  said.zText = exchange.prompt.z;
+  said.nText = exchange.prompt.n;
+  xTell(pArg, &said);
+  bxExchangeFree(&exchange);
+}
+
 /*------------------------------------------------------- payload_calls ----*/
 
 /* The columns of payload_calls(). */

@@ -351,6 +351,9 @@ void bxRingWentOn(Ring *p, const char *zAgent, i64 iSlot, BxErr *pErr);
 
 /* calls.c: the prompt, the tool calls and the usage of an exchange */
 extern const BxRows bxCallsRows; /* calls.c: payload_calls() */
+void bxPayloadExchange(Bx *bx, sqlite3_value *pRequest,
+    sqlite3_value *pResponse, void (*xTell)(void *pArg, const BxSaid *p),
+    void *pArg, BxErr *pErr);
 void bxPayloadPrompt(BxCall *p);
 void bxPayloadTools(BxCall *p);
 sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

@@ -21,12 +21,6 @@ SQLITE_EXTENSION_INIT3
 #define SPAN_LEAST 32  /* no span is shorter, but for the last */
 #define SPAN_LINES 256 /* the same, where lines are cut */
 
-typedef struct SeenPiece {
-  unsigned char aHash[BX_DIGEST];
-  int iBlock;
-  i64 iAt, n; /* n is 0 for an empty entry */
-} SeenPiece;
-
 /* The ends of the spans of a text. */
 typedef struct Cuts {
   i64 *a;
@@ -98,8 +92,7 @@ static i64 slotOfSpan(
   return i;
 }
 
-/* Where the span was seen, which is noted if it is new. NULL on error. */
-static SeenPiece *findSpan(SeenPieces *p, const char *z, i64 n, BxErr *pErr) {
+SeenPiece *bxReportSeen(SeenPieces *p, const char *z, i64 n, BxErr *pErr) {
   unsigned char aHash[BX_DIGEST];
   SeenPiece *pSpan;
   i64 i;
@@ -154,7 +147,7 @@ static void addSpanPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
   i64 i, iAt = 0;
   for (i = 0; i < pCuts->n && p->err.rc == SQLITE_OK; i++) {
     i64 n = pCuts->a[i] - iAt;
-    SeenPiece *pSpan = findSpan(&p->spans, z + iAt, n, &p->err);
+    SeenPiece *pSpan = bxReportSeen(&p->spans, z + iAt, n, &p->err);
     const ReportPiece *pLast = pPart->nPiece ? &p->aPiece[p->nPiece - 1] : 0;
     if (pSpan == 0) return;
     assert(bWhole || pLast != 0 ||

@@ -58,70 +58,24 @@ static void htmlTable(sqlite3_str *pOut, const ReportTable *pTable) {
   bxReportPut(pOut, "</section>\n");
 }
 
-static void htmlFact(const ReportRun *p, const char *zName, const char *zValue,
-    ReportType eType) {
-  if (zValue == 0) return;
-  bxReportPut(
-      p->pOut, "<div><dt>%h</dt><dd>%v</dd></div>\n", zName, zValue, eType);
-}
-
-/* The sentence of the verdict is what people look for first. */
 static void htmlFacts(const ReportRun *p) {
-  const ReportUsage *pUsage = &p->usage;
   const char *zReason = p->verdict.az[VERDICT_REASON];
   i64 i;
   bxReportPut(p->pOut,
-      "<header class=\"case\"><h1>%h</h1><p class=\"kind\">%h%sa report of "
+      "<header class=\"case\"><h1>%h</h1><p class=\"kind\">%s %h, a report of "
       "blackbox, made %T</p></header>\n"
       "<section id=\"facts\"><h2>Facts</h2><dl>\n",
-      zReason ? zReason : p->zTitle, zReason ? p->zTitle : 0,
-      zReason ? ", " : "", p->iMade);
+      zReason ? zReason : p->zTitle, p->pKind->zTitle, p->zShown, p->iMade);
   for (i = 0; i < p->nFact; i++) {
-    htmlFact(p, p->aFact[i].zName, p->aFact[i].zValue, p->aFact[i].eType);
-  }
-  for (i = 0; i < USAGE_NUMBERS; i++) {
-    if (pUsage->an[i] <= 0) continue;
-    bxReportPut(p->pOut, "<div><dt>%s%s</dt><dd>%n</dd></div>\n",
-        bxReportUsage[i].zLabel,
-        i == USAGE_OUTPUT && pUsage->bRecorded ? ", as recorded" : "",
-        pUsage->an[i]);
-  }
-  if (pUsage->bCost) {
-    sqlite3_str_appendf(p->pOut, "<div><dt>Cost</dt><dd>%.4f (%s)</dd></div>\n",
-        pUsage->rCost, pUsage->zSource);
+    bxReportPut(p->pOut, "<div><dt>%h</dt><dd>%v</dd></div>\n",
+        p->aFact[i].zName, p->aFact[i].zValue, p->aFact[i].eType);
   }
   bxReportPut(p->pOut, "</dl></section>\n");
-}
-
-static void htmlVerdict(const ReportRun *p) {
-  int bAny = 0;
-  i64 i;
-  if (!p->verdict.bAny) return;
-  bxReportPut(p->pOut,
-      "<section id=\"verdict\"><h2>Why it stopped</h2>\n"
-      "<p class=\"reason\">%h</p>\n<dl>",
-      p->verdict.az[VERDICT_REASON]);
-  for (i = 0; i < VERDICT_TEXTS; i++) {
-    if (i == VERDICT_REASON) continue;
-    htmlFact(p, bxReportVerdict[i].zLabel, p->verdict.az[i],
-        bxReportVerdict[i].eType);
-  }
-  bxReportPut(p->pOut, "</dl>\n");
-  for (i = 0; i < p->nItem; i++) {
-    if (!p->aItem[i].bVerdict) continue;
-    bxReportPut(p->pOut, "%s <a href=\"#e%i\">#%i</a>",
-        bAny ? "" : "<p class=\"calls\">Calls", i + 1, i + 1);
-    bAny = 1;
-  }
-  bxReportPut(p->pOut, bAny ? "</p></section>\n" : "</section>\n");
 }
 
 /* Proof, what was masked, and what was left out. */
 static void htmlEnd(const ReportRun *p) {
   sqlite3_str *pOut = p->pOut;
-  const char *zName;
-  i64 n;
-  int i, bAny = 0;
   bxReportPut(pOut, "<section id=\"proof\"><h2>Proof</h2>\n");
   if (p->zHead != 0) {
     bxReportPut(pOut,
@@ -138,36 +92,20 @@ static void htmlEnd(const ReportRun *p) {
   } else {
     bxReportPut(pOut, "<p>Not in a proof.</p></section>\n");
   }
-  bxReportPut(pOut, "<section id=\"masked\"><h2>Masked</h2>\n");
-  for (i = 0; (zName = bxMaskCount(&p->masks, i, &n)) != 0; i++) {
-    if (n == 0) continue;
-    bxReportPut(pOut, "%s<tr><td>%h</td><td class=\"n\">%n</td></tr>\n",
-        bAny ? ""
-             : "<p>In place of each stands its name in brackets. What is "
-               "stored was not changed.</p>\n<table><thead><tr><th "
-               "scope=\"col\">What</th><th scope=\"col\" class=\"n\">Times"
-               "</th></tr></thead>\n<tbody>\n",
-        zName, n);
-    bAny = 1;
+  if (p->masked.nCell > 0) {
+    htmlTable(pOut, &p->masked);
+  } else {
+    bxReportPut(pOut,
+        "<section id=\"masked\"><h2>Masked</h2><p>%s</p></section>\n",
+        p->masks.n > 0 ? "No known pattern was found. Pictures are not masked."
+                       : "Nothing is masked in this report.");
   }
-  bxReportPut(pOut, "%s</section>\n",
-      bAny ? "</tbody></table>"
-      : p->masks.n > 0
-          ? "<p>No known pattern was found. Pictures are not masked.</p>"
-          : "<p>Nothing is masked in this report.</p>");
   if (p->nLeftItems == 0 && p->nLeftBodies == 0) return;
   bxReportPut(pOut,
       "<section id=\"left-out\"><h2>Left out</h2>\n<p>The bounds of this "
       "report leave out %n older items, and the bodies of %n items (%b)."
       "</p></section>\n",
       p->nLeftItems, p->nLeftBodies, p->nLeftBytes);
-}
-
-/* A cell of a number; empty if it is not known. */
-static void htmlNumber(sqlite3_str *pOut, i64 i, ReportType eType) {
-  char z[24];
-  sqlite3_snprintf((int)sizeof(z), z, "%lld", i);
-  htmlCell(pOut, i < 0 ? 0 : z, eType);
 }
 
 static void htmlItems(const ReportRun *p) {
@@ -185,25 +123,24 @@ static void htmlItems(const ReportRun *p) {
       "<table><thead><tr><th scope=\"col\" class=\"n\">No.</th>"
       "<th scope=\"col\">Time</th><th scope=\"col\">What</th>"
       "<th scope=\"col\">Model</th><th scope=\"col\">Status</th>"
-      "<th scope=\"col\" class=\"n\">Tokens in</th>"
-      "<th scope=\"col\" class=\"n\">Tokens out</th>"
+      "<th scope=\"col\" class=\"n\">Tokens in, out</th>"
       "<th scope=\"col\" class=\"n\">Size</th></tr></thead>\n<tbody>\n");
   for (i = 0; i < p->nItem; i++) {
     const ReportItem *pItem = &p->aItem[i];
-    const char *zClass = pItem->bVerdict
-                             ? (pItem->iRepeat ? " class=\"verdict repeat\""
-                                               : " class=\"verdict\"")
-                             : (pItem->iRepeat ? " class=\"repeat\"" : "");
-    if (i >= REPORT_ROWS && !pItem->bVerdict) continue;
-    bxReportPut(pOut, "<tr id=\"e%i\"%s>", i + 1, zClass);
-    htmlNumber(pOut, i + 1, REPORT_COUNT);
-    htmlNumber(pOut, pItem->iTime, REPORT_TIME);
-    htmlCell(pOut, pItem->zTitle, REPORT_TEXT);
-    htmlCell(pOut, pItem->zModel, REPORT_TEXT);
-    htmlCell(pOut, pItem->zStatus, REPORT_TEXT);
-    htmlNumber(pOut, pItem->nInput, REPORT_COUNT);
-    htmlNumber(pOut, pItem->nOutput, REPORT_COUNT);
-    htmlNumber(pOut, pItem->nSize, REPORT_BYTES);
+    if (i >= REPORT_ROWS && !pItem->bVerdict && !pItem->bError) continue;
+    bxReportPut(pOut, "<tr id=\"e%i\" class=\"%s%s%s%s\">", i + 1,
+        pItem->bVerdict ? "verdict " : "", pItem->iRepeat ? "repeat " : "",
+        pItem->bError ? "bad " : "", pItem->bQuiet ? "quiet" : "");
+    bxReportPut(pOut, "<td class=\"n\">%n</td><td>", i + 1);
+    if (pItem->iTime >= 0) bxReportPut(pOut, "%T", pItem->iTime);
+    bxReportPut(pOut, "</td><td>%h</td><td>%h</td><td>%h</td><td class=\"n\">",
+        pItem->zTitle, pItem->zModel, pItem->zStatus);
+    if (pItem->nInput >= 0) {
+      bxReportPut(pOut, "%n, %n", pItem->nInput, pItem->nOutput);
+    }
+    bxReportPut(pOut, "</td><td class=\"n\">");
+    if (pItem->nSize >= 0) bxReportPut(pOut, "%b", pItem->nSize);
+    bxReportPut(pOut, "</td>");
     bxReportPut(pOut, "</tr>\n");
     nShown++;
   }
@@ -236,7 +173,6 @@ static void htmlMark(ReportRun *p, const char *zMark, int n) {
     bxReportPut(pOut, "<style>%s</style>\n", bxPageCss);
   } else if (strncmp(zMark, "facts", (size_t)n) == 0) {
     htmlFacts(p);
-    htmlVerdict(p);
     htmlTable(pOut, &p->pins);
     htmlItems(p);
     for (i = 0; i < p->nTable; i++) htmlTable(pOut, &p->aTable[i]);

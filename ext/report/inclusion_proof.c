@@ -77,10 +77,10 @@ static char *fieldsOf(
   int i, n, bWhole;
   char *z;
   if (!pItem->bBodies || p->opt.eBodies == REPORT_NONE) return 0;
-  if (p->apAsk[ASK_ROW] == 0) {
-    p->apAsk[ASK_ROW] = bxPrepare(bxReportNeed(p, "payload"), zRow, &p->err);
+  if (p->pRow == 0) {
+    p->pRow = bxPrepare(bxReportNeed(p, "payload"), zRow, &p->err);
   }
-  pRow = p->apAsk[ASK_ROW];
+  pRow = p->pRow;
   if (p->err.rc != SQLITE_OK) return 0;
   pOut = sqlite3_str_new(0);
   bxBind(pRow, &p->err, "t", pItem->zKey);
@@ -125,12 +125,12 @@ void bxReportProof(
   sqlite3_stmt *pStmt;
   char *zProof = 0, *zFields;
   int bAltered;
-  if (p->err.rc == SQLITE_OK && p->apAsk[ASK_PROOF] == 0) {
-    p->apAsk[ASK_PROOF] =
+  if (p->err.rc == SQLITE_OK && p->pProof == 0) {
+    p->pProof =
         bxPrepareSql(p->bx->db, "SELECT proof_of('evidence', ?1)", &p->err);
   }
   if (p->err.rc != SQLITE_OK) return;
-  pStmt = p->apAsk[ASK_PROOF];
+  pStmt = p->pProof;
   bxBind(pStmt, &err, "t", pItem->zKey);
   if (bxStep(pStmt, &err)) zProof = bxColumnCopy(pStmt, 0, &err);
   bAltered = bxErrIs(&err, "CorruptedDataError");

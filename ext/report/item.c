@@ -12,22 +12,15 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-/* The statement for a question, reset. */
-static sqlite3_stmt *askAbout(ReportRun *p, ReportQuestion eAsk) {
-  static const char *const azAsk[] = {
-      ("SELECT model, input, cache_read, cache_write, output, reasoning, "
-       "cache_write_1h FROM payload_usage(?1, ?2)"),
-      ("SELECT tool, arguments FROM payload_calls(NULL, ?1) "
-       "WHERE kind = 'call'"),
-      "SELECT payload_prompt(?1)"};
-  assert(eAsk >= 0 && (size_t)eAsk < sizeof(p->apAsk) / sizeof(p->apAsk[0]));
-  if (p->err.rc != SQLITE_OK) return 0;
-  if (p->apAsk[eAsk] == 0) {
-    BxStmts *pHome = bxReportNeed(p, "payload");
-    if (pHome != 0) p->apAsk[eAsk] = bxPrepare(pHome, azAsk[eAsk], &p->err);
-  }
-  return p->apAsk[eAsk];
-}
+/* What is known of an exchange while it is read. */
+typedef struct ReadExchange {
+  ReportRun *p;
+  ReportItem *pItem;
+  int nCall;
+  sqlite3_uint64 h;
+  sqlite3_str *pCalls;
+  char *zAnswer, *zPrompt;
+} ReadExchange;
 
 static const char *imageType(const char *z, i64 n) {
   assert(n >= 0);
@@ -140,16 +133,6 @@ void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut) {
   }
 }
 
-/* Binds a body as text; NULL if there is none. */
-static void bindBody(ReportRun *p, sqlite3_stmt *pStmt, int i,
-    const ReportBodiesOf *pBodies, int iPart) {
-  int rc = SQLITE_OK;
-  if (pStmt == 0 || p->err.rc != SQLITE_OK || iPart < 0) return;
-  rc = sqlite3_bind_text64(pStmt, i, pBodies->az[iPart],
-      (sqlite3_uint64)pBodies->an[iPart], SQLITE_STATIC, SQLITE_UTF8);
-  bxFailDb(&p->err, p->bx->db, rc);
-}
-
 /* The number of the part with a role, or -1. */
 static int partNamed(const ReportItem *pItem, const char *zRole) {
   int i;
@@ -177,55 +160,33 @@ static void setTitle(ReportRun *p, ReportItem *pItem, char *zOwned) {
 
 /* The model and the tokens of an exchange, and its cost by blackbox_prices, if they
 ** have the model. */
-static void readUsage(ReportRun *p, ReportItem *pItem,
-    const ReportBodiesOf *pBodies, int iRequest, int iResponse) {
-  sqlite3_stmt *pStmt = askAbout(p, ASK_USAGE);
-  ReportUsage *pUsage = &p->usage;
+static void readUsage(ReportRun *p, ReportItem *pItem, const BxSaid *pSaid) {
+  BxTokens tokens = pSaid->tokens;
+  i64 *const apToken[] = {&tokens.nInput, &tokens.nCacheRead,
+      &tokens.nCacheWrite, &tokens.nOutput, &tokens.nReasoning,
+      &tokens.nCacheWrite1h};
   BxStmts *pHome;
-  i64 a[6] = {0, 0, 0, 0, 0, 0};
-  char *zModel = 0;
   double r;
   int i, bTold = 0;
-  bindBody(p, pStmt, 1, pBodies, iRequest);
-  bindBody(p, pStmt, 2, pBodies, iResponse);
-  if (bxReportRow(p, pStmt)) {
-    zModel = bxColumnCopy(pStmt, 0, &p->err);
-    for (i = 0; i < 6; i++) {
-      bTold |= sqlite3_column_type(pStmt, i + 1) != SQLITE_NULL;
-      a[i] = sqlite3_column_int64(pStmt, i + 1);
-    }
-  }
-  bxReset(pStmt, &p->err);
-  if (zModel != 0) {
-    pItem->zModel = bxReportClean(p, zModel, (i64)strlen(zModel));
+  if (pSaid->zTool != 0) {
+    pItem->zModel = bxReportClean(p, pSaid->zTool, pSaid->nTool);
     if (pItem->zModel != 0) bxReportFirstLine(pItem->zModel, 100);
   }
-  if (bTold) {
-    BxTokens tokens = {a[0], a[2], a[1], a[3], a[4], a[5]};
-    pUsage->bAny = 1;
-    for (i = 0; i < USAGE_NUMBERS; i++) pUsage->an[i] += a[i];
-    pItem->nInput = a[0] + a[1] + a[2];
-    pItem->nOutput = a[3];
-    pHome = bxReportNeed(p, "payload");
-    if (pHome != 0 && zModel != 0 &&
-        bxCost(pHome, zModel, (i64)strlen(zModel), pItem->iTime, &tokens, &r,
-            &p->err)) {
-      pUsage->bCost = 1;
-      pUsage->zSource = "blackbox_prices";
-      pUsage->rCost += r;
-    }
+  for (i = 0; i < 5; i++) bTold |= *apToken[i] >= 0;
+  if (!bTold) return;
+  for (i = 0; i < 6; i++) *apToken[i] = *apToken[i] < 0 ? 0 : *apToken[i];
+  p->usage.bAny = 1;
+  for (i = 0; i < USAGE_NUMBERS; i++) p->usage.an[i] += *apToken[i];
+  pItem->nInput = tokens.nInput + tokens.nCacheRead + tokens.nCacheWrite;
+  pItem->nOutput = tokens.nOutput;
+  pHome = bxReportNeed(p, "payload");
+  if (pHome != 0 && pSaid->zTool != 0 &&
+      bxCost(pHome, pSaid->zTool, pSaid->nTool, pItem->iTime, &tokens, &r,
+          &p->err)) {
+    p->usage.bCost = 1;
+    p->usage.zSource = "blackbox_prices";
+    p->usage.rCost += r;
   }
-  sqlite3_free(zModel);
-}
-
-/* The value of the first member whose key is on the list, or -1. */
-static int memberOf(const BxTree *p, int iNode, const char *const *azName) {
-  int i = -1;
-  assert(iNode >= 0 && iNode < p->n);
-  for (; i < 0 && *azName != 0; azName++) {
-    i = bxTreeMember(p, iNode, *azName, (int)strlen(*azName));
-  }
-  return i;
 }
 
 static void appendNode(const BxTree *p, int iNode, sqlite3_str *pOut) {
@@ -236,26 +197,6 @@ static void appendNode(const BxTree *p, int iNode, sqlite3_str *pOut) {
   } else {
     sqlite3_str_append(pOut, p->z + p->a[iNode].iAt, p->a[iNode].nByte);
   }
-}
-
-/* Writes the calls: names and arguments. Returns whether there is one. */
-static int appendCalls(const BxTree *p, sqlite3_str *pOut) {
-  static const char *const azName[] = {"name", "toolName", "tool", 0};
-  static const char *const azArguments[] = {
-      "arguments", "input", "args", "action", 0};
-  int i, iName, iArguments, nCall = 0;
-  for (i = 0; i < p->n; i++) {
-    if (BX_TREE_KIND(p, i) != '{') continue;
-    iName = memberOf(p, i, azName);
-    if (iName < 0 || BX_TREE_KIND(p, iName) != '"') continue;
-    iArguments = memberOf(p, i, azArguments);
-    if (iArguments < 0) continue;
-    if (nCall++ > 0) sqlite3_str_appendall(pOut, "; ");
-    appendNode(p, iName, pOut);
-    sqlite3_str_appendchar(pOut, 1, ' ');
-    appendNode(p, iArguments, pOut);
-  }
-  return nCall > 0;
 }
 
 /* Writes the first text whose key is on the list, and that has a character that can be
@@ -291,29 +232,42 @@ static void appendSaid(const BxTree *p, sqlite3_str *pOut) {
 
 /* Writes what the item is called: the types and roles at the top. */
 static void appendType(const BxTree *p, sqlite3_str *pOut) {
-  static const char *const aazName[][5] = {
-      {"type", "eventType", "actionType", "subtype", 0}, {"role", 0}};
   int i;
   for (i = 0; i < 2; i++) {
-    int iName = memberOf(p, 0, aazName[i]);
+    int iName = bxReportMember(
+        p, 0, i == 0 ? "type eventType actionType subtype" : "role");
     if (iName < 0 || BX_TREE_KIND(p, iName) != '"') continue;
     if (sqlite3_str_length(pOut) > 0) sqlite3_str_appendchar(pOut, 1, ' ');
     appendNode(p, iName, pOut);
   }
 }
 
-/* The title and the type of an item by what is in a body: the first text in it that
-** people would read. JSON may be of any program, so that nothing is known of it but the
-** names that members commonly have. A call is a name beside arguments, and is compared
-** with others. The text of other items is the first string, in the order of the text,
-** whose key is on a list. */
+/* Whether an item of a conversation says something: a message, by its types, and not
+** what the program notes for itself. */
+static void readRole(ReportItem *pItem, const char *zType, int bSaid) {
+  static const char azSaid[7][10] = {"message", "user", "assistant", "warning",
+      "error", "summary", "reasoning"};
+  int i = 0;
+  pItem->bError = strcmp(zType, "error") == 0;
+  while (i < 7 && strstr(zType, azSaid[i]) == 0) i++;
+  pItem->bQuiet = (!bSaid || i == 7) && pItem->zMark == 0;
+  if (pItem->bQuiet) return;
+  if (strstr(zType, "user") != 0) pItem->zRole = "user";
+  if (strstr(zType, "assistant") != 0 || strstr(zType, "agent_") != 0) {
+    pItem->zRole = "assistant";
+  }
+}
+
+/* The title and the type of an item by what is in a body: its calls, or the first text
+** in it that people would read: the first string, in the order of the text, whose key
+** is on a list. */
 static void readTitle(
     ReportRun *p, ReportItem *pItem, const ReportPart *pPart, const char *z) {
   i64 n = pPart->nByte;
+  int bItem = strcmp(pItem->zKind, "item") == 0, nCall = 0;
   sqlite3_str *pText, *pType;
   BxTree tree;
   char *zText, *zType;
-  int bCall = 0;
   if (strncmp(pPart->zType, "image/", 6) == 0) return;
   if (strcmp(pPart->zType, "application/json") != 0) {
     if (pItem->zTitle == 0) {
@@ -325,15 +279,15 @@ static void readTitle(
   pText = sqlite3_str_new(0);
   pType = sqlite3_str_new(0);
   if (bxTreeRead(&tree, z, n, 0, 0, &p->err) != 0) {
-    bCall = appendCalls(&tree, pText);
-    if (!bCall) appendSaid(&tree, pText);
+    nCall = bxReportReadCalls(p, pItem, &tree, pText);
+    if (nCall == 0) appendSaid(&tree, pText);
     appendType(&tree, pType);
   }
   bxTreeFree(&tree);
   zText = bxStrFinish(pText, &p->err);
   zType = bxStrFinish(pType, &p->err);
-  if (bCall && zText != 0 && pItem->hSame == 0) {
-    pItem->hSame = bxHashOf(zText, (i64)strlen(zText));
+  if (bItem && pItem->zRole == 0) {
+    readRole(pItem, zType ? zType : "message", zText != 0);
   }
   if (zType != 0 && pItem->zStatus == 0) {
     pItem->zStatus = bxReportClean(p, zType, (i64)strlen(zType));
@@ -347,43 +301,75 @@ static void readTitle(
   sqlite3_free(zType);
 }
 
-/* What an exchange is about: what the model called in a response that is no JSON, but
-** perhaps a stream, by which equal calls are found, too. If it called nothing, that is
-** what it said, or what it was asked. */
+static void readSaid(void *pArg, const BxSaid *pSaid) {
+  ReadExchange *pRead = pArg;
+  ReportRun *p = pRead->p;
+  ReportItem *pItem = pRead->pItem;
+  const char *zText = pSaid->zText ? pSaid->zText : "";
+  int n = (int)(pSaid->nText < 1000 ? pSaid->nText : 1000);
+  sqlite3_uint64 h;
+  switch (pSaid->eKind) {
+    case BX_SAID_RESULT:
+      bxReportEnded(p, pItem, pSaid->zId, pSaid->nId, pSaid->zText,
+          pSaid->nText, pSaid->bError);
+      break;
+    case BX_SAID_CALL:
+      if (!pSaid->bResponse) break;
+      bxReportSayCall(pRead->pCalls, pSaid->zTool, pSaid->nTool, pSaid->zText,
+          pSaid->nText, &p->err);
+      bxReportCalled(p, pItem, pSaid->zId, pSaid->nId);
+      h = bxHashOf(pSaid->zTool ? pSaid->zTool : "", pSaid->nTool);
+      pRead->h =
+          bxHashMix(bxHashMix(pRead->h, h), bxHashOf(zText, pSaid->nText));
+      pRead->nCall++;
+      break;
+    case BX_SAID_USAGE:
+      readUsage(p, pItem, pSaid);
+      if (n > 0) pRead->zAnswer = bxPrintf(&p->err, "%.*s", n, zText);
+      break;
+    case BX_SAID_PROMPT:
+      h = n > 0 ? bxHashOf(zText, pSaid->nText) : 0;
+      if (n > 0) pRead->zPrompt = bxPrintf(&p->err, "%.*s", n, zText);
+      if (h == 0 || h == p->hPrompt) break;
+      pItem->bAsked = 1;
+      p->hPrompt = h;
+      if (p->zAsked == 0) p->zAsked = bxReportClean(p, zText, pSaid->nText);
+  }
+}
+
+/* What an exchange is about: what the model called, by which equal calls are found,
+** too. If it called nothing, that is what it said, or what it was asked. */
 static void readExchangeItem(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies) {
-  int iRequest = partNamed(pItem, "request");
-  int iResponse = partNamed(pItem, "response");
-  const ReportPart *pPart = &pItem->aPart[iResponse < 0 ? 0 : iResponse];
-  sqlite3_stmt *pStmt;
-  char *z = 0;
-  readUsage(p, pItem, pBodies, iRequest, iResponse);
-  if (iResponse >= 0 && p->err.rc == SQLITE_OK) {
-    if (strcmp(pPart->zType, "application/json") != 0) {
-      sqlite3_str *pOut = sqlite3_str_new(0);
-      pStmt = askAbout(p, ASK_CALLS);
-      bindBody(p, pStmt, 1, pBodies, iResponse);
-      while (bxReportRow(p, pStmt)) {
-        const char *zTool = bxColumnText(pStmt, 0, &p->err);
-        const char *zCallText = bxColumnText(pStmt, 1, &p->err);
-        sqlite3_str_appendf(pOut, "%s%s %s",
-            sqlite3_str_length(pOut) ? "; " : "", zTool ? zTool : "",
-            zCallText ? zCallText : "");
-      }
-      bxReset(pStmt, &p->err);
-      z = bxStrFinish(pOut, &p->err);
-      if (z != 0) pItem->hSame = bxHashOf(z, (i64)strlen(z));
-      setTitle(p, pItem, z);
-    }
-    readTitle(p, pItem, pPart, pBodies->az[iResponse]);
-    if (pItem->hSame == 0 && pPart->nByte > 0) pItem->hSame = pPart->h;
+  int ai[2] = {partNamed(pItem, "request"), partNamed(pItem, "response")}, i;
+  ReadExchange read = {p, pItem, 0, 0, 0, 0, 0};
+  const char *zAnswer = ai[1] < 0 ? 0 : pBodies->az[ai[1]];
+  if (p->err.rc != SQLITE_OK) return;
+  if (p->pValues == 0) {
+    p->pValues = bxPrepareSql(p->bx->db, "SELECT ?1, ?2", &p->err);
   }
-  if (iRequest < 0 || pItem->zTitle != 0) return;
-  pStmt = askAbout(p, ASK_PROMPT);
-  bindBody(p, pStmt, 1, pBodies, iRequest);
-  z = bxReportRow(p, pStmt) ? bxColumnCopy(pStmt, 0, &p->err) : 0;
-  bxReset(pStmt, &p->err);
-  setTitle(p, pItem, z);
+  if (p->pValues != 0) sqlite3_clear_bindings(p->pValues);
+  for (i = 0; i < 2 && p->err.rc == SQLITE_OK; i++) {
+    if (ai[i] < 0) continue;
+    bxFailDb(&p->err, p->bx->db,
+        sqlite3_bind_text64(p->pValues, i + 1, pBodies->az[ai[i]],
+            (sqlite3_uint64)pBodies->an[ai[i]], SQLITE_STATIC, SQLITE_UTF8));
+  }
+  read.pCalls = sqlite3_str_new(0);
+  if (bxReportRow(p, p->pValues)) {
+    bxDomainOf(p->bx, "payload")
+        ->xExchange(p->bx, sqlite3_column_value(p->pValues, 0),
+            sqlite3_column_value(p->pValues, 1), readSaid, &read, &p->err);
+  }
+  bxReset(p->pValues, &p->err);
+  if (read.nCall > 0) pItem->hSame = read.h;
+  setTitle(p, pItem, bxStrFinish(read.pCalls, &p->err));
+  setTitle(p, pItem, read.zAnswer);
+  if (zAnswer != 0 && read.nCall == 0) bxReportFailed(p, pItem, zAnswer);
+  if (zAnswer != 0 && pItem->zTitle == 0 && p->err.rc == SQLITE_OK) {
+    readTitle(p, pItem, &pItem->aPart[ai[1]], zAnswer);
+  }
+  setTitle(p, pItem, read.zPrompt);
 }
 
 static void readReportItem(ReportRun *p, ReportItem *pItem) {
@@ -403,7 +389,7 @@ static void readReportItem(ReportRun *p, ReportItem *pItem) {
   p->nBlock += pItem->nOwn > 0;
   if (pSource->bExchange) readExchangeItem(p, pItem, &bodies);
   for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
-    if (pItem->zTitle == 0) {
+    if (pItem->zTitle == 0 || strcmp(pItem->zKind, "item") == 0) {
       readTitle(p, pItem, &pItem->aPart[i], bodies.az[i]);
     }
   }
@@ -414,7 +400,7 @@ static void readReportItem(ReportRun *p, ReportItem *pItem) {
   bxReportFreeBodies(&bodies);
 }
 
-/* By what they do; those that do the same, in their order. */
+/* By what they do and what comes of it; those that do the same, in their order. */
 static int compareSame(const void *pLeft, const void *pRight) {
   const ReportItem *p = *(ReportItem *const *)pLeft;
   const ReportItem *q = *(ReportItem *const *)pRight;
@@ -422,20 +408,25 @@ static int compareSame(const void *pLeft, const void *pRight) {
   return (p > q) - (p < q);
 }
 
-/* Numbers the groups of equal items: 1 is the one whose first item comes first. */
+/* Numbers the groups of equal items: 1 is the one whose first item comes first. As the
+** rule no_progress sees it, these are calls with the same arguments and the same result;
+** a call that has none yet is the same as any. */
 static void numberRepeats(ReportRun *p) {
   ReportItem **ap = bxZalloc(sizeof(*ap) * (size_t)(p->nItem + 1), &p->err);
-  i64 i;
+  i64 i, k;
   int nGroup = 0;
   assert(p->nItem >= 0);
   if (ap == 0) return;
   for (i = 0; i < p->nItem; i++) ap[i] = &p->aItem[i];
   qsort(ap, (size_t)p->nItem, sizeof(*ap), compareSame);
   for (i = 1; i < p->nItem; i++) {
-    ReportItem *pLast = ap[i - 1];
-    if (ap[i]->hSame == 0 || ap[i]->hSame != pLast->hSame) continue;
-    if (pLast->pFirst == 0) pLast->pFirst = pLast;
-    ap[i]->pFirst = pLast->pFirst;
+    if (ap[i]->hSame == 0) continue;
+    for (k = i - 1; k >= 0 && i - k < 8 && ap[k]->hSame == ap[i]->hSame; k--) {
+      if (ap[i]->hResult != 0 && ap[k]->hResult != ap[i]->hResult) continue;
+      if (ap[k]->pFirst == 0) ap[k]->pFirst = ap[k];
+      ap[i]->pFirst = ap[k]->pFirst;
+      break;
+    }
   }
   for (i = 0; i < p->nItem; i++) {
     ReportItem *pItem = &p->aItem[i];
@@ -445,12 +436,27 @@ static void numberRepeats(ReportRun *p) {
   sqlite3_free(ap);
 }
 
+/* A title says how it ended. */
+static void finishItem(ReportRun *p, ReportItem *pItem) {
+  char *zTitle = pItem->zTitle, *zError = pItem->zError;
+  if (zError == 0) return;
+  pItem->bError = 1;
+  if (zTitle != 0) bxReportFirstLine(zTitle, REPORT_TITLE - 60);
+  pItem->zTitle = zTitle == 0 || strstr(zError, zTitle) != 0
+                      ? bxPrintf(&p->err, "%s", zError)
+                      : bxPrintf(&p->err, "%s \xe2\x86\x92 %s", zTitle, zError);
+  sqlite3_free(zTitle);
+}
+
 void bxReportRead(ReportRun *p) {
   i64 i;
   for (i = 0; i < p->nItem && p->err.rc == SQLITE_OK; i++) {
     if (p->aSource[p->aItem[i].iSource].pBodies != 0) {
       readReportItem(p, &p->aItem[i]);
     }
+  }
+  for (i = 0; i < p->nItem && p->err.rc == SQLITE_OK; i++) {
+    finishItem(p, &p->aItem[i]);
   }
   if (p->err.rc == SQLITE_OK) numberRepeats(p);
 }

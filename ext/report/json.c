@@ -199,6 +199,15 @@ void bxReportJsonItem(ReportRun *p, i64 iItem, int bText) {
   }
   jsonNumber(pOut, ",\"turn\":", pItem->iTurn);
   jsonKnown(pOut, ",\"mark\":", pItem->zMark);
+  jsonKnown(pOut,
+      ",\"error\":", pItem->zError || !pItem->bError ? pItem->zError : "error");
+  jsonKnown(pOut, ",\"role\":", pItem->zRole);
+  if (pItem->bVerdict || pItem->bError)
+    jsonKnown(pOut, ",\"said\":", pItem->zSaid);
+  if (pItem->bQuiet) bxReportPut(pOut, ",\"quiet\":true");
+  if (pItem->bAsked) bxReportPut(pOut, ",\"asked\":true");
+  if (pItem->iOther > 0) jsonNumber(pOut, ",\"other\":", pItem->iOther);
+  jsonNumber(pOut, ",\"duration\":", pItem->nDuration);
   if (pItem->iRepeat > 0) jsonNumber(pOut, ",\"repeat\":", pItem->iRepeat);
   if (pItem->bVerdict) bxReportPut(pOut, ",\"verdict\":true");
   if (pItem->zLeaf != 0) bxReportPut(pOut, ",\"leaf\":%s", pItem->zLeaf);

@@ -19,6 +19,14 @@ SQLITE_EXTENSION_INIT3
   "')', reason, coalesce('held until ' || strftime('%Y-%m-%d', until / 1000, " \
   "'unixepoch'), 'held') FROM main.retention_holds" which " ORDER BY at"
 
+/* What the meta of an exchange says: an error, and how long it took. */
+#define META                                                                   \
+  " CASE WHEN NOT coalesce(json_valid(meta), 0) THEN NULL"                     \
+  " WHEN meta ->> '$.status' >= 400 THEN 'HTTP ' || (meta ->> '$.status') ||"  \
+  " coalesce(': ' || (meta ->> '$.error'), '')"                                \
+  " ELSE 'error: ' || (meta ->> '$.error') END,"                               \
+  " CASE WHEN json_valid(meta) THEN meta ->> '$.duration_ms' END"
+
 static const char zCaseBodies[] =
     "SELECT 'request', request_body, 'response', response_body"
     " FROM main.payload_rows WHERE id = ?1";
@@ -158,7 +166,7 @@ void bxReportKillSwitch(ReportRun *p) {
   p->aSource[iSource].bProof = bxReportProves(p, pHome);
   bxReportItems(p, iSource, pHome,
       "SELECT e.id, e.event_id, " AT ", e.size_bytes,"
-      " iif(e.pinned, 'pinned', 'unpinned'), NULL, NULL, NULL, NULL"
+      " iif(e.pinned, NULL, 'unpinned'), NULL, NULL, NULL, NULL," META
       " FROM main.event_payloads AS e WHERE e.kill_switch_event_id = ?1"
       " ORDER BY " AT " DESC, e.rowid DESC");
   bxReportBound(p);
@@ -201,8 +209,8 @@ static void addRings(ReportRun *p, ReportTable *pRings, BxStmts *pFrom,
           " FROM main.@ WHERE agent_id = ?2 AND seq = CAST(?1 AS INTEGER)");
       bxReportItems(p, iSource, &pRing->stmts,
           "SELECT seq, event_id, timestamp, size_bytes, 'in the ring ' || '@',"
-          " NULL, NULL, NULL, NULL FROM main.@ WHERE agent_id = ?1"
-          " ORDER BY seq DESC");
+          " NULL, NULL, NULL, NULL," META
+          " FROM main.@ WHERE agent_id = ?1 ORDER BY seq DESC");
     }
     bxReportRows(p, pRings, &pRing->stmts, zCounters);
   }
@@ -235,8 +243,9 @@ void bxReportAgent(ReportRun *p) {
   p->aSource[iSource].bProof = bxReportProves(p, pHome);
   bxReportItems(p, iSource, pHome,
       "SELECT x.id, x.event_id, e.at, x.size_bytes,"
-      " x.purpose || iif(x.pinned, ', pinned', ''), NULL, NULL, NULL, NULL"
-      " FROM (SELECT e.rowid AS rid, " AT " AS at FROM main.event_payloads AS e"
+      " x.purpose || iif(x.pinned, ', pinned', ''), NULL, NULL, NULL, "
+      "NULL," META " FROM (SELECT e.rowid AS rid, " AT
+      " AS at FROM main.event_payloads AS e"
       "  WHERE e.agent_id = ?1 ORDER BY " AT
       " DESC, e.rowid DESC LIMIT ?2) AS e"
       " CROSS JOIN main.event_payloads AS x ON x.rowid = e.rid"
@@ -282,7 +291,8 @@ static const char zTaleItems[] =
     " ORDER BY d.sequence DESC";
 
 static const char zTaleFacts[] =
-    "SELECT title AS \"text:Title\", id AS \"id:Id\", status AS \"text:Status\","
+    "SELECT coalesce(title, first_user_message) AS \"text:Asked first\","
+    " id AS \"id:Id\", status AS \"text:Status\","
     " created AS \"time:Created\", updated AS \"time:Updated\","
     " expires_at AS \"time:Expires\", source AS \"text:Source\","
     " cwd AS \"text:Folder\", branch AS \"text:Branch\", model AS \"text:Model\","
@@ -343,6 +353,10 @@ void bxReportRollout(ReportRun *p) {
   if (p->nFact == 0) {
     bxReportNotFound(
         p, "conversation", "SELECT id FROM rollouts lists the conversations");
+  } else if (strcmp(p->aFact[0].zName, "Asked first") == 0) {
+    sqlite3_free(p->zTitle);
+    p->zTitle = bxPrintf(&p->err, "%s", p->aFact[0].zValue);
+    if (p->zTitle != 0) bxReportFirstLine(p->zTitle, REPORT_TITLE);
   }
   iSource = bxReportSource(p, pHome, "item",
       "SELECT 'payload', d.payload FROM main.rollout__heads AS h"

@@ -49,7 +49,8 @@ static void mdItems(const ReportRun *p) {
       p->pKind->zItems, p->nItem);
   for (i = 0; i < p->nItem; i++) {
     const ReportItem *pItem = &p->aItem[i];
-    if (i < p->nItem - MD_ROWS && !pItem->bVerdict) {
+    if (pItem->bQuiet) continue;
+    if (i < p->nItem - MD_ROWS && !pItem->bVerdict && !pItem->bError) {
       nLeft++;
       continue;
     }
@@ -65,35 +66,18 @@ static void mdItems(const ReportRun *p) {
 }
 
 int bxReportMarkdown(ReportRun *p) {
-  const ReportUsage *pUsage = &p->usage;
-  char *const *az = p->verdict.az;
   sqlite3_str *pOut = p->pOut;
-  const char *zName;
   i64 n;
-  int i, bAny = 0;
-  assert(p->iNext <= p->nItem);
+  int i;
   if (p->iNext < 0) return 0;
-  bxReportPut(pOut, "# %m\n\n| | |\n|---|---|\n", p->zTitle);
+  bxReportPut(pOut, "# %m\n",
+      p->verdict.az[VERDICT_REASON] ? p->verdict.az[VERDICT_REASON]
+                                    : p->zTitle);
+  bxReportPut(
+      pOut, "\n\n| %s | %m |\n|---|---|\n", p->pKind->zTitle, p->zShown);
   for (n = 0; n < p->nFact; n++) {
     bxReportPut(pOut, "| %s | %w |\n", p->aFact[n].zName, p->aFact[n].zValue,
         p->aFact[n].eType);
-  }
-  if (pUsage->bAny) {
-    bxReportPut(pOut,
-        "| Tokens | %n input, %n from the cache, %n into it, %n output%s |\n",
-        pUsage->an[USAGE_INPUT], pUsage->an[USAGE_READ],
-        pUsage->an[USAGE_WRITE], pUsage->an[USAGE_OUTPUT],
-        pUsage->bRecorded ? ", as recorded" : "");
-  }
-  if (pUsage->bCost) {
-    sqlite3_str_appendf(
-        pOut, "| Cost | %.4f (%s) |\n", pUsage->rCost, pUsage->zSource);
-  }
-  if (p->verdict.bAny) {
-    bxReportPut(pOut,
-        "\n## Why it stopped\n\n%m\n\nRule %m, level %m: %w of %w.\n",
-        az[VERDICT_REASON], az[VERDICT_RULE], az[VERDICT_LEVEL],
-        az[VERDICT_COUNT], REPORT_COUNT, az[VERDICT_THRESHOLD], REPORT_COUNT);
   }
   mdTable(pOut, &p->pins);
   mdItems(p);
@@ -107,12 +91,7 @@ int bxReportMarkdown(ReportRun *p) {
         "checks without the database: %m\n",
         p->zBundle);
   }
-  for (i = 0; (zName = bxMaskCount(&p->masks, i, &n)) != 0; i++) {
-    if (n == 0) continue;
-    bxReportPut(pOut, "%s%m (%n)", bAny ? ", " : "\n## Masked\n\n", zName, n);
-    bAny = 1;
-  }
-  if (bAny) bxReportPut(pOut, "\n");
+  mdTable(pOut, &p->masked);
   if (p->nLeftItems > 0) {
     bxReportPut(pOut,
         "\n## Left out\n\nThe bounds of this report leave out %n older "

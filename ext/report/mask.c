@@ -385,7 +385,8 @@ static i64 tryChain(MaskWork *p, int iRule, i64 i, int bCount) {
     if (quotes.nSlash > 0) sqlite3_str_appendchar(p->pOut, quotes.nSlash, '\\');
     if (quotes.nSlash >= 0) sqlite3_str_appendchar(p->pOut, 1, '"');
     p->iFrom = iEnd;
-    pRule->nCount += bCount;
+    for (iRule = 0; strcmp(p->p->a[iRule].zName, pRule->zName) != 0;) iRule++;
+    p->p->a[iRule].nCount += bCount; /* the first of this name counts */
     return iEnd;
   }
   return 0;
@@ -420,20 +421,6 @@ int bxMask(Masks *p, const char *z, i64 n, int bCount, char **pzOut, i64 *pnOut,
 }
 
 const char *bxMaskCount(const Masks *p, int i, i64 *pnCount) {
-  i64 iRule, iOther;
-  assert(i >= 0);
-  for (iRule = 0; iRule < p->n; iRule++) {
-    for (iOther = 0; iOther < iRule; iOther++) {
-      if (strcmp(p->a[iOther].zName, p->a[iRule].zName) == 0) break;
-    }
-    if (iOther < iRule || i-- > 0) continue;
-    *pnCount = 0;
-    for (iOther = iRule; iOther < p->n; iOther++) {
-      if (strcmp(p->a[iOther].zName, p->a[iRule].zName) == 0) {
-        *pnCount += p->a[iOther].nCount;
-      }
-    }
-    return p->a[iRule].zName;
-  }
-  return 0;
+  *pnCount = i < p->n ? p->a[i].nCount : 0;
+  return i < p->n ? p->a[i].zName : 0;
 }

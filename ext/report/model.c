@@ -10,16 +10,11 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-const ReportField bxReportVerdict[VERDICT_TEXTS] = {
-    {"rule", "Rule", REPORT_TEXT},
-    {"level", "Level", REPORT_TEXT},
-    {"count", "Count", REPORT_COUNT},
-    {"threshold", "Threshold", REPORT_COUNT},
-    {"tool", "Tool", REPORT_TEXT},
-    {"turn", "Turn", REPORT_COUNT},
-    {"reason", 0, REPORT_TEXT},
-    {"action", "What was done", REPORT_TEXT},
-};
+const ReportField bxReportVerdict[VERDICT_TEXTS] = {{"rule", 0, REPORT_TEXT},
+    {"level", 0, REPORT_TEXT}, {"count", 0, REPORT_COUNT},
+    {"threshold", 0, REPORT_COUNT}, {"tool", 0, REPORT_TEXT},
+    {"turn", 0, REPORT_COUNT}, {"reason", 0, REPORT_TEXT},
+    {"action", 0, REPORT_TEXT}};
 const ReportField bxReportUsage[USAGE_NUMBERS] = {
     {"input", "Input tokens, not cached", REPORT_COUNT},
     {"cacheRead", "Input tokens, read from the cache", REPORT_COUNT},
@@ -106,6 +101,62 @@ static ReportType typeNamed(const char *z, int n) {
   return (ReportType)e;
 }
 
+static void addCell(ReportRun *p, ReportTable *pTable, char *zOwned) {
+  char **pz = bxArrayAdd(
+      &pTable->azCell, &pTable->nCell, &pTable->nAlloc, sizeof(*pz), &p->err);
+  if (pz != 0) *pz = zOwned;
+  if (pz == 0) sqlite3_free(zOwned);
+}
+
+static void addFact(ReportRun *p, ReportType eType, char *zName, char *zValue) {
+  assert(eType <= REPORT_DURATION);
+  ReportFact *a =
+      bxArrayAdd(&p->aFact, &p->nFact, &p->nFactAlloc, sizeof(*a), &p->err);
+  if (a == 0) {
+    sqlite3_free(zName);
+    sqlite3_free(zValue);
+    return;
+  }
+  a->eType = eType;
+  a->zName = zName;
+  a->zValue = zValue;
+}
+
+void bxReportSums(ReportRun *p) {
+  const ReportUsage *pUsage = &p->usage;
+  ReportTable *pTable =
+      bxReportNewTable(p, "masked", "Masked", "text:What|count:Times");
+  const char *zName;
+  i64 n;
+  int i;
+  for (i = 0; i < USAGE_NUMBERS; i++) {
+    if (pUsage->an[i] <= 0) continue;
+    addFact(p, REPORT_COUNT,
+        bxPrintf(&p->err, "%s%s", bxReportUsage[i].zLabel,
+            i == USAGE_OUTPUT && pUsage->bRecorded ? ", as recorded" : ""),
+        bxPrintf(&p->err, "%lld", pUsage->an[i]));
+  }
+  if (pUsage->bCost) {
+    addFact(p, REPORT_TEXT, bxPrintf(&p->err, "Cost"),
+        bxPrintf(&p->err, "%.4f (%s)", pUsage->rCost, pUsage->zSource));
+  }
+  if (p->verdict.bAny) {
+    addFact(p, REPORT_TEXT, bxPrintf(&p->err, "Rule"),
+        bxPrintf(&p->err, "%s (%s), %s of %s", p->verdict.az[VERDICT_RULE],
+            p->verdict.az[VERDICT_LEVEL], p->verdict.az[VERDICT_COUNT],
+            p->verdict.az[VERDICT_THRESHOLD]));
+  }
+  if (p->zAsked != 0) {
+    addFact(p, REPORT_TEXT, bxPrintf(&p->err, "Asked first"),
+        bxPrintf(&p->err, "%s", p->zAsked));
+  }
+  for (i = 0; (zName = bxMaskCount(&p->masks, i, &n)) != 0; i++) {
+    if (n == 0) continue;
+    addCell(p, pTable, bxPrintf(&p->err, "%s", zName));
+    addCell(p, pTable, bxPrintf(&p->err, "%lld", n));
+  }
+}
+
 void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql) {
   sqlite3_stmt *pStmt = bxReportQuery(p, pFrom, zSql);
   int i;
@@ -116,23 +167,20 @@ void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql) {
   for (i = 0; i < sqlite3_column_count(pStmt); i++) {
     const char *zName = sqlite3_column_name(pStmt, i);
     int nType = zName ? (int)strcspn(zName, ":") : 0;
-    ReportFact *a;
     if (sqlite3_column_type(pStmt, i) == SQLITE_NULL) continue;
     if (bxCheckMem((void *)(sqlite3_uint64)zName, &p->err) == 0) break;
-    a = bxArrayAdd(&p->aFact, &p->nFact, &p->nFactAlloc, sizeof(*a), &p->err);
-    if (a == 0) break;
-    a->eType = typeNamed(zName, nType);
-    a->zName = bxPrintf(&p->err, "%s", zName + nType + 1);
-    a->zValue = bxReportColumnText(p, pStmt, i);
+    addFact(p, typeNamed(zName, nType),
+        bxPrintf(&p->err, "%s", zName + nType + 1),
+        bxReportColumnText(p, pStmt, i));
   }
   sqlite3_finalize(pStmt);
 }
 
 ReportTable *bxReportNewTable(
     ReportRun *p, const char *zId, const char *zTitle, const char *zColumns) {
-  ReportTable *pTable = &p->pins;
+  ReportTable *pTable = strcmp(zId, "pins") == 0 ? &p->pins : &p->masked;
   char *z;
-  if (strcmp(zId, "pins") != 0) {
+  if (pTable != &p->pins && strcmp(zId, "masked") != 0) {
     assert(p->nTable < REPORT_TABLES);
     pTable = &p->aTable[p->nTable++];
   }
@@ -168,10 +216,7 @@ void bxReportRows(
       continue;
     }
     for (i = 0; i < pTable->nColumn; i++) {
-      char **pz = bxArrayAdd(&pTable->azCell, &pTable->nCell, &pTable->nAlloc,
-          sizeof(*pz), &p->err);
-      if (pz == 0) break;
-      *pz = bxReportColumnText(p, pStmt, i);
+      addCell(p, pTable, bxReportColumnText(p, pStmt, i));
     }
   }
   sqlite3_finalize(pStmt);
@@ -222,6 +267,11 @@ void bxReportItems(
     a->zTitle = bxReportColumnText(p, pStmt, 7);
     if (a->zTitle != 0) bxReportFirstLine(a->zTitle, REPORT_TITLE);
     a->zType = bxReportColumnText(p, pStmt, 8);
+    a->nDuration = -1;
+    if (sqlite3_column_count(pStmt) > 9) { /* of exchanges, by their meta */
+      a->zError = bxReportColumnText(p, pStmt, 9);
+      a->nDuration = listedNumber(pStmt, 10);
+    }
   }
   sqlite3_finalize(pStmt);
 }
@@ -235,6 +285,8 @@ static void freeItem(ReportItem *pItem) {
   sqlite3_free(pItem->zMark);
   sqlite3_free(pItem->zType);
   sqlite3_free(pItem->zLeaf);
+  sqlite3_free(pItem->zError);
+  sqlite3_free(pItem->zSaid);
 }
 
 /* By time; of one source in its order. */
@@ -310,12 +362,17 @@ void bxReportFreeModel(ReportRun *p) {
   sqlite3_free(p->aFact);
   for (i = 0; i < VERDICT_TEXTS; i++) sqlite3_free(p->verdict.az[i]);
   freeTable(&p->pins);
+  freeTable(&p->masked);
   for (i = 0; i < p->nTable; i++) freeTable(&p->aTable[i]);
   for (i = 0; i < p->nSource; i++) sqlite3_finalize(p->aSource[i].pBodies);
   for (i = 0; i < p->nItem; i++) freeItem(&p->aItem[i]);
   sqlite3_free(p->aItem);
   sqlite3_free(p->aPiece);
   sqlite3_free(p->spans.a);
-  for (i = 0; i < REPORT_ASKS; i++) sqlite3_finalize(p->apAsk[i]);
+  sqlite3_free(p->calls.a);
+  sqlite3_free(p->zAsked);
+  sqlite3_finalize(p->pValues);
+  sqlite3_finalize(p->pProof);
+  sqlite3_finalize(p->pRow);
   for (i = 0; i < 4; i++) sqlite3_finalize(p->apHold[i]);
 }

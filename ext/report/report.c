@@ -48,7 +48,7 @@ static void readProfile(ReportRun *p, const char *z) {
 static void readReportOptions(ReportRun *p, sqlite3_value *pOptions) {
   static const char *const azBodies[] = {"shared", "all", "none", 0};
   static const char *const azFormat[] = {"html", "md", "json", 0};
-  sqlite3_stmt *pStmt = 0, *pEach;
+  sqlite3_stmt *pStmt = 0;
   const char *z = 0;
   int bRedact = 0;
   p->opt.nItem = OPTION_ITEMS;
@@ -60,32 +60,22 @@ static void readReportOptions(ReportRun *p, sqlite3_value *pOptions) {
     }
     /* its members; and whether the whole is an object */
     pStmt = bxPrepareSql(p->bx->db,
-        "SELECT key, value, e.type = 'array', json_type(?1) = 'object'"
-        " FROM (SELECT 1) LEFT JOIN json_each(?1) AS e",
+        "SELECT e.key, v.value, json_type(?1) = 'object' FROM (SELECT 1)"
+        " LEFT JOIN json_each(?1) AS e LEFT JOIN json_each(iif(e.type ="
+        " 'array', e.value, json_array(e.value))) AS v GROUP BY 1, 2",
         &p->err);
     bxBind(pStmt, &p->err, "c", z);
   }
   while (bxReportRow(p, pStmt)) {
     const char *zName = bxColumnText(pStmt, 0, &p->err);
     sqlite3_value *pVal = sqlite3_column_value(pStmt, 1);
-    if (!sqlite3_column_int(pStmt, 3)) {
+    if (!sqlite3_column_int(pStmt, 2)) {
       bxRefuseArg(&p->err, "options", "a JSON object", pOptions);
     }
     if (zName == 0 || p->err.rc != SQLITE_OK) continue;
     if (strcmp(zName, "redact") == 0) {
       bRedact = 1;
-      if (!sqlite3_column_int(pStmt, 2)) {
-        readProfile(p, bxText(pVal, "redact", 100, 0, &p->err));
-        continue;
-      }
-      pEach = bxPrepareSql(
-          p->bx->db, "SELECT DISTINCT value FROM json_each(?1)", &p->err);
-      bxBind(pEach, &p->err, "v", pVal);
-      while (bxReportRow(p, pEach)) {
-        pVal = sqlite3_column_value(pEach, 0);
-        readProfile(p, bxText(pVal, "redact", 100, 0, &p->err));
-      }
-      sqlite3_finalize(pEach);
+      readProfile(p, bxText(pVal, "redact", 100, 0, &p->err));
     } else if (strcmp(zName, "bodies") == 0) {
       p->opt.eBodies = (ReportBodies)wordOf(p, zName, azBodies, pVal);
     } else if (strcmp(zName, "format") == 0) {
@@ -176,6 +166,7 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
     p->pKey = 0;
   }
   bxReportRead(p);
+  bxReportSums(p);
   if (p->pKind == aKind && p->zShown != 0) { /* of a kill switch */
     p->zBundle =
         bxPrintf(&p->err, "SELECT line FROM proof_bundle(%Q)", p->zShown);

@@ -19,15 +19,15 @@
 #define REPORT_TITLE 200 /* characters of the title of an item */
 #define REPORT_ROWS 1000 /* most rows of a table, and of items without script */
 
-/* How a value is shown. */
+/* How a value is shown; times and durations are milliseconds. */
 typedef enum {
   REPORT_TEXT,
   REPORT_ID,
-  REPORT_TIME, /* milliseconds since 1970 UTC */
+  REPORT_TIME,
   REPORT_BYTES,
   REPORT_COUNT,
   REPORT_MONEY,
-  REPORT_DURATION /* milliseconds */
+  REPORT_DURATION
 } ReportType;
 
 typedef enum { REPORT_HTML, REPORT_MD, REPORT_JSON } ReportFormat;
@@ -74,7 +74,13 @@ typedef struct ReportPart {
 
 #define REPORT_PARTS 3
 
-/* What was seen of bodies: the places of spans. */
+/* A text by its SHA-256, and where it was seen: a span of a body in a block, or a call
+** in an item. */
+typedef struct SeenPiece {
+  unsigned char aHash[BX_DIGEST];
+  int iBlock; /* -1: nowhere */
+  i64 iAt, n; /* n is 0 for an empty entry */
+} SeenPiece;
 typedef struct SeenPieces {
   struct SeenPiece *a;
   i64 n, nAlloc; /* nAlloc is a power of 2 */
@@ -89,7 +95,6 @@ typedef struct ReportColumn {
   const char *zName;
   ReportType eType;
 } ReportColumn;
-
 #define REPORT_COLUMNS 8
 
 typedef struct ReportTable {
@@ -146,7 +151,15 @@ typedef struct ReportItem {
   i64 nOwn;   /* bytes of its block */
   int iBlock; /* -1: it has none */
   int iRepeat, bVerdict, bBodies, bMasked;
+  char *zError;       /* how it failed; NULL: it did not */
+  char *zSaid;        /* the first line of what the tool returned */
+  const char *zRole;  /* user, assistant, call, result, or NULL; a constant */
+  int bError, bQuiet; /* bookkeeping */
+  int bAsked;         /* an exchange that brings a new message of the user */
+  i64 iOther; /* the number of the result of a call, and the other way round */
+  i64 nDuration;             /* milliseconds; -1: not known */
   sqlite3_uint64 hSame;      /* the same for calls that are equal; 0: none */
+  sqlite3_uint64 hResult;    /* and for what they returned; 0: nothing yet */
   struct ReportItem *pFirst; /* of those */
   char *zLeaf;               /* JSON, or NULL */
   int nPart;
@@ -163,16 +176,6 @@ typedef struct ReportSource {
 } ReportSource;
 
 #define REPORT_SOURCES 40
-
-/* Statements that are prepared when they are needed. */
-typedef enum {
-  ASK_USAGE,
-  ASK_CALLS,
-  ASK_PROMPT,
-  ASK_PROOF,
-  ASK_ROW,
-  REPORT_ASKS
-} ReportQuestion;
 
 typedef struct ReportOptions {
   ReportFormat eFormat;
@@ -201,15 +204,18 @@ struct ReportRun {
   sqlite3_stmt *apHold[4]; /* while they are open, nothing changes */
   const char *azHeld[4];   /* the schemas in which it does not */
   Masks masks;
-  SeenPieces spans;
-  sqlite3_stmt *apAsk[REPORT_ASKS];
+  SeenPieces spans, calls;
+  sqlite3_stmt *pValues; /* SELECT ?1, ?2: values of the bodies that are read */
+  sqlite3_stmt *pProof, *pRow; /* of a leaf */
+  sqlite3_uint64 hPrompt;
+  char *zAsked; /* what the user asked first */
   i64 iMade;
   char *zTitle;
   ReportFact *aFact;
   i64 nFact, nFactAlloc;
   ReportVerdict verdict;
   ReportUsage usage;
-  ReportTable pins;
+  ReportTable pins, masked;
   ReportTable aTable[REPORT_TABLES];
   int nTable;
   ReportSource aSource[REPORT_SOURCES];
@@ -269,6 +275,8 @@ void bxReportTable(ReportRun *p, const char *zId, const char *zTitle,
 /* A source whose bodies are found by a query. Frees it. Returns its number. */
 int bxReportSource(
     ReportRun *p, BxStmts *pFrom, const char *zKind, const char *zQuery);
+/* Adds as facts what it cost, and as a table what was masked. */
+void bxReportSums(ReportRun *p);
 /* Adds the items of a query, the newest first: key, id, time, size, status, mark,
 ** turn, title, type. */
 void bxReportItems(ReportRun *p, int iSource, BxStmts *pFrom, const char *zSql);
@@ -289,6 +297,24 @@ typedef struct ReportBodiesOf {
 } ReportBodiesOf;
 void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut);
 void bxReportFreeBodies(ReportBodiesOf *p);
+/* title.c */
+/* The first member that has one of these names, between which is a space; or -1. */
+int bxReportMember(const BxTree *p, int iNode, const char *zNames);
+void bxReportSay(sqlite3_str *pOut, const char *z, i64 n);
+void bxReportSayCall(sqlite3_str *pOut, const char *zTool, i64 nTool,
+    const char *zArgs, i64 nArgs, BxErr *pErr);
+/* Notes that the item calls, under this id. */
+void bxReportCalled(ReportRun *p, ReportItem *pItem, const char *zId, i64 nId);
+/* Tells the call of this id how it ended, unless it is told already. */
+void bxReportEnded(ReportRun *p, ReportItem *pItem, const char *zId, i64 nId,
+    const char *zResult, i64 nResult, int bError);
+/* Notes what a provider answered in place of the model, if it is an error. */
+void bxReportFailed(ReportRun *p, ReportItem *pItem, const char *z);
+/* Reads the calls and results in a body; says the calls. Returns how many. */
+int bxReportReadCalls(
+    ReportRun *p, ReportItem *pItem, const BxTree *pTree, sqlite3_str *pOut);
+/* dedup.c: where a text was seen: noted if it is new. NULL on error. */
+SeenPiece *bxReportSeen(SeenPieces *p, const char *z, i64 n, BxErr *pErr);
 /* dedup.c: the pieces of a part that is read for the first time. */
 void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
     const char *z, int bJson);

@@ -47,18 +47,18 @@ def test_a_kill_switch_says_why_it_was_pulled(db):
     assert report["verdict"]["items"] == [1, 2, 3, 4]
     assert [item.get("verdict", False) for item in report["items"]] == [True] * 4 + [False]
     assert [item["repeat"] for item in report["items"]] == [1] * 5
-    assert {item["title"] for item in report["items"]} == {"get_order {}"}
+    assert {item["title"] for item in report["items"]} == {"get_order"}
     assert report["usage"]["input"] == 45 and report["usage"]["output"] == 10
     assert {(pin["what"], pin["actor"]) for pin in report["pins"]} == {
         ("kill switch: 5 exchanges pinned", "rule no_progress"), ("agent: stop", "rule no_progress")}
     assert facts(report)["Agent"] == "a" and facts(report)["Exchanges"] == 5
     assert facts(report)["Stop"] == "stopped at 08:53:20; went on: 0 calls after"
     made = page(db, "kill_switch", switch)
-    assert "Why it stopped a called get_order 4 times with the same arguments" in made.text
     assert "the same result Kill switch " + switch + ", a report of blackbox, made " in made.text
-    assert [a["href"] for tag, a in made.tags if tag == "a"] == ["#e1", "#e2", "#e3", "#e4"]
-    assert [a.get("class") for tag, a in made.tags if tag == "tr" and a.get("id")] == [
-        "verdict repeat"] * 4 + ["repeat"]
+    assert facts(report)["Rule"] == "no_progress (stop), 4 of 4" and facts(report)["Asked first"] == "go"
+    assert report["items"][3]["said"] == "closed"
+    assert [a.get("class").split() for tag, a in made.tags if tag == "tr" and a.get("id")] == [
+        ["verdict", "repeat"]] * 4 + [["repeat"]]
     assert report["proof"]["state"] == "ok" and {i["leaf"]["state"] for i in report["items"]} == {"whole"}
 
 
@@ -167,7 +167,7 @@ def test_output_that_a_program_writes_too_early_is_told_as_recorded(db):
         assert as_json(db, "rollout", id)["usage"]["outputSource"] == source
         assert ("Output tokens, as recorded" in page(db, "rollout", id).text) == (i == 0)
         text = one(db, "SELECT blackbox_report('rollout', ?, '{\"format\":\"md\"}')", id)
-        assert (" output, as recorded |" in text) == (i == 0)
+        assert ("Output tokens, as recorded |" in text) == (i == 0)
         for view in "usage", "usage_sums":
             assert rows(db, f"SELECT output_source FROM rollout_{view} WHERE rollout = ?", id) == [
                 (source,)]
@@ -227,8 +227,7 @@ def test_a_conversation_has_turns_marks_tokens_and_relations(db):
     items = report["items"]
     assert [item["n"] for item in items] == list(range(1, len(items) + 1))
     assert [(i["type"], i["title"], i["turn"]) for i in items[1:4]] == [
-        ("event_msg", "Why is it red?", 1), ("response_item", 'shell {"command":"make"}', 1),
-        ("response_item", 'shell {"command":"make"}', 1)]
+        ("event_msg", "Why is it red?", 1), ("response_item", "shell make", 1), ("response_item", "shell make", 1)]
     assert [i.get("repeat") for i in items[2:4]] == [1, 1]
     assert [i["mark"] for i in items if "mark" in i] == ["compaction", "rollback"]
     assert report["usage"]["output"] == 3 and items[4]["tokens"] == {"input": 10, "output": 3}
@@ -483,3 +482,96 @@ def test_packed_bodies_show_their_text(path):
     assert one(db, "SELECT typeof(request_body) FROM event_payloads") == "blob"
     parts = as_json(db, "kill_switch", "k", bodies="all")["items"][0]["parts"]
     assert [part["text"] for part in parts] == [body, body]
+
+
+def bash(n, tool, **arguments):
+    return {"type": "message", "role": "assistant", "content": [
+        {"type": "tool_use", "id": f"t{n}", "name": tool, "input": arguments}]}
+
+
+@pytest.mark.parametrize("tool, arguments, result, bad, title", [
+    ("Bash", {"command": "make test"}, "Exit code 2\nFAIL", True, "Bash make test → exit 2"),
+    ("Bash", {"command": ["bash", "-lc", "make\ntest"]}, "ok", False, "Bash bash -lc make …"),
+    ("shell", {"command": ["git", "diff"]}, '{"output":"x","metadata":{"exit_code":1}}', False, "shell git diff → exit 1"),
+    ("exec", {"cmd": "ls"}, "Process exited with code 0\nOutput:\nError: none", False, "exec ls"),
+    ("Edit", {"file_path": "/a/b.go", "old_string": "x\ny\nz", "new_string": "x\nY\nY\nz"}, "", False, "Edit b.go"),
+    ("MultiEdit", {"file_path": "b.go", "edits": [{"old_string": "x", "new_string": ""}, {"old_string": "", "new_string": "y\nz"}]},
+     "", False, "MultiEdit b.go"),
+    ("Write", {"file_path": "/a/b.go", "content": "1\n2\n"}, "", False, "Write b.go"),
+    ("apply_patch", {"input": "*** Begin Patch\n*** Update File: a/x.c\n-1\n+2\n+3\n*** Add File: y.c\n+4\n*** End Patch"},
+     "", False, None),
+    ("Grep", {"pattern": "TODO", "path": "src"}, "none", False, "Grep TODO"),
+    ("get_order", {"id": 7, "note": "", "deep": {"a": 1}}, "Error: gone\nmore", False, 'get_order deep={"a":1}, id=7, note= → error: gone …'),
+    ("noop", {}, None, True, "noop → error"),
+])
+def test_the_title_of_a_call_is_the_tools_and_says_how_it_ended(db, tool, arguments, result, bad, title):
+    ring(db)
+    push(db, "e1", '{"messages":[{"role":"user","content":"go"}]}', json.dumps(bash(1, tool, **arguments)), time=1000)
+    back = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": result, "is_error": bad}]}
+    push(db, "e2", json.dumps({"messages": [{"role": "user", "content": "go"}, bash(1, tool, **arguments), back]}), "done", time=2000)
+    fire(db)
+    first, second = as_json(db, "kill_switch", "k")["items"]
+    if title is not None:
+        assert first["title"] == title
+    assert ("error" in first) == ("→" in first["title"]) and "error" not in second
+    assert (first["asked"], "asked" in second) == (True, False)
+
+
+def test_what_a_provider_and_the_meta_say_is_an_error(db):
+    ring(db)
+    for i, (response, meta) in enumerate([
+            ('{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', None),
+            ('event: error\ndata: {"type":"error","error":{"message":"too long"}}\n\n', None),
+            ('{"error":"model not found"}', None), (None, '{"status":429,"error":"rate"}'), (None, '{"status":500}'),
+            (None, '{"error":"ECONNRESET"}'), ("fine", '{"status":200}'), ('{"error":null,"content":[]}', "{}")]):
+        db.execute("INSERT INTO ring(agent_id, event_id, request_body, response_body, meta, timestamp)"
+                   " VALUES('a', ?, '{}', ?, ?, ?)", (f"e{i}", response, meta, 1000 + i))
+    fire(db)
+    assert [item.get("error") for item in as_json(db, "kill_switch", "k")["items"]] == [
+        "error: Overloaded", "error: too long", "error: model not found", "HTTP 429: rate", "HTTP 500",
+        "error: ECONNRESET", None, None]
+    made = page(db, "kill_switch", "k")
+    assert sum("bad" in a.get("class", "") for tag, a in made.tags if tag == "tr") == 6
+
+
+def test_only_calls_with_the_same_result_repeat(db):
+    """Two answers "ok" are no repeat, nor is a call whose result is another one."""
+    ring(db)
+    messages = [{"role": "user", "content": "go"}]
+    for i, (call, result) in enumerate([("a", "1"), ("a", "2"), ("a", "2"), ("b", "2")]):
+        push(db, f"e{i}", json.dumps({"messages": messages}), json.dumps(bash(i, call)), time=1000 + i)
+        messages = messages + [bash(i, call), {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": f"t{i}", "content": result}]}]
+    push(db, "e8", json.dumps({"messages": messages}), "ok", time=2000)
+    push(db, "e9", '{"messages":[]}', "ok", time=2001)
+    fire(db)
+    assert [item.get("repeat") for item in as_json(db, "kill_switch", "k")["items"]] == [None, 1, 1, None, None, None]
+
+
+@pytest.mark.all_domains
+def test_a_conversation_names_its_calls_results_and_bookkeeping(db):
+    one(db, "SELECT rollout_create(?)", TALE)
+    one(db, "SELECT rollout_append(?, ?)", TALE, json.dumps([
+        {"type": "event_msg", "payload": {"type": "user_message", "message": "Why is it red?"}},
+        {"type": "response_item", "payload": {"type": "message", "role": "user", "content": [
+            {"type": "input_text", "text": "Why is it red?"}]}},
+        {"type": "response_item", "payload": {"type": "function_call_output", "call_id": "c2", "output": "early"}},
+        {"type": "response_item", "payload": {"type": "function_call", "name": "exec", "call_id": "c1",
+                                              "arguments": '{"cmd":"make"}'}},
+        {"type": "response_item", "payload": {"type": "function_call", "name": "exec", "call_id": "c2",
+                                              "arguments": '{"cmd":"ls"}'}},
+        {"type": "response_item", "payload": {"type": "function_call_output", "call_id": "c1",
+                                              "output": "Process exited with code 2\nOutput:\nred"}},
+        {"type": "event_msg", "payload": {"type": "token_count", "info": None}},
+        {"type": "response_item", "payload": {"type": "message", "role": "assistant", "content": [
+            {"type": "output_text", "text": "It is mended."}]}}]))
+    report = as_json(db, "rollout", TALE)
+    items = report["items"][-8:]
+    assert report["title"] == "Why is it red?" and facts(report)["Asked first"] == "Why is it red?"
+    assert [item.get("role") for item in items] == [
+        "user", "user", "result", "call", "call", "result", None, "assistant"]
+    assert [item.get("quiet", False) for item in items] == [False] * 6 + [True, False]
+    first = items[0]["n"]
+    assert [item.get("other") for item in items] == [None, None, first + 4, first + 5, first + 2, first + 3, None, None]
+    assert [item["title"] for item in items[3:5]] == ["exec make → exit 2", "exec ls"]
+    assert items[3]["said"] == "red"

@@ -35,7 +35,7 @@ def test_a_duration_is_told_in_two_units(db):
 
 def test_the_shell_is_small(db):
     one_exchange(db, "q", "r")
-    assert len(one(db, "SELECT blackbox_report('kill_switch', 'k')").encode()) < 104_000
+    assert len(one(db, "SELECT blackbox_report('kill_switch', 'k')").encode()) < 112_000
 
 
 def test_the_pieces_of_a_part_are_its_bytes(db):

@@ -19,6 +19,7 @@
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("report").textContent);
 const items = data.items || [];
+const byNumber = new Map(items.map((item, i) => [String(item.n), i]));
 
 /* ---- elements and numbers ---- */
 
@@ -80,8 +81,16 @@ function duration(ms) {
 
 const isTime = (ms) => Number.isFinite(ms) && Math.abs(ms) < 8.64e15;
 const iso = (ms) => (isTime(ms) ? new Date(ms).toISOString() : "");
-const clock = (ms) => iso(ms).slice(11, 19);
-const day = (ms) => iso(ms).slice(0, 10);
+const two = (n) => String(n).padStart(2, "0");
+/* Times are those of the reader's clock; UTC stands in the tool tip. */
+const clock = (ms) => {
+  const d = new Date(ms);
+  return isTime(ms) ? `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}` : "";
+};
+const day = (ms) => {
+  const d = new Date(ms);
+  return isTime(ms) ? `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}` : "";
+};
 
 /* ---- text that is safe to look at ---- */
 
@@ -137,15 +146,129 @@ function cutAt(text, chars, lines) {
   return last >= 0xd800 && last < 0xdc00 ? end - 1 : end;
 }
 
-/* Prose, with what stands between fences of ``` as code. */
-function prose(host, text) {
-  for (const [i, part] of text.split(/^[ \t]*```[^\n]*\n?/m).entries()) {
-    const shown = i % 2 ? part.replace(/\n$/, "") : part.trim();
-    if (shown) host.append(say(el(i % 2 ? "pre" : "p"), shown));
+/* Markdown that a model wrote, as elements with text in them. A link stays text. */
+const INLINE = /(`+)(.+?)\1(?!`)|\*\*(?=\S)(.+?\S)\*\*|(?<![\w*])\*(?=\S)([^*\n]+?\S)\*(?!\w)|(?<!\w)__(?=\S)(.+?\S)__(?!\w)/gs;
+
+function inline(e, text) {
+  let at = 0;
+  for (const m of text.matchAll(INLINE)) {
+    say(e, text.slice(at, m.index));
+    if (m[2] !== undefined) e.append(say(el("code"), m[2]));
+    else e.append(inline(el(m[4] !== undefined ? "em" : "strong"), m[3] ?? m[4] ?? m[5]));
+    at = m.index + m[0].length;
+  }
+  return say(e, text.slice(at));
+}
+
+function tableOf(lines) {
+  const cells = (line) => line.trim().replace(/^\||\|$/g, "").split(/(?<!\\)\|/).map((c) => c.trim());
+  const row = (line, tag) => el("tr", "", ...cells(line).map((c) => inline(el(tag), c)));
+  return el("table", "said", el("thead", "", row(lines[0], "th")), el("tbody", "", ...lines.slice(2).map((l) => row(l, "td"))));
+}
+
+function paragraphs(host, text) {
+  const lines = text.split("\n");
+  for (let i = 0; i < lines.length; i++) {
+    const line = lines[i];
+    const head = /^(#{1,6})\s+(.*)/.exec(line);
+    const item = /^(\s*)([-*+]|\d+[.)])\s+(.*)/.exec(line);
+    if (!line.trim()) continue;
+    if (head) host.append(inline(el("p", `heading level${Math.min(3, head[1].length)}`), head[2]));
+    else if (item) {
+      const p = inline(el("p", "point"), `${/\d/.test(item[2]) ? item[2] : "•"} ${item[3]}`);
+      p.style.marginLeft = `${Math.min(8, item[1].length) * 0.6}em`;
+      host.append(p);
+    } else if (/^\s*\|.*\|\s*$/.test(line) && /^\s*\|[\s|:-]+\|\s*$/.test(lines[i + 1] ?? "")) {
+      let end = i + 2;
+      while (/^\s*\|/.test(lines[end] ?? "")) end++;
+      host.append(tableOf(lines.slice(i, end)));
+      i = end - 1;
+    } else if (/^>\s?/.test(line)) host.append(inline(el("p", "quote"), line.replace(/^>\s?/, "")));
+    else {
+      let end = i + 1;
+      while (lines[end]?.trim() && !/^(#{1,6}\s|\s*([-*+]|\d+[.)])\s|>|\s*\|)/.test(lines[end])) end++;
+      host.append(inline(el("p"), lines.slice(i, end).join("\n")));
+      i = end - 1;
+    }
   }
 }
 
-const plain = (host, text) => host.append(say(el("pre"), text));
+function prose(host, text) {
+  for (const [i, part] of text.split(/^[ \t]*```[^\n]*\n?/m).entries()) {
+    if (i % 2) host.append(say(el("pre"), part.replace(/\n$/, "")));
+    else paragraphs(host, part);
+  }
+}
+
+/* Output of a program: its colours are classes; every other escape stays a mark. */
+function coloured(e, text) {
+  const names = new Set();
+  let at = 0;
+  const put = (part) => part && (names.size ? e.append(say(el("span", [...names].join(" ")), part)) : say(e, part));
+  for (const m of text.matchAll(/\u001b\[([\d;]*)m/g)) {
+    put(text.slice(at, m.index));
+    at = m.index + m[0].length;
+    for (const code of (m[1] || "0").split(";").map(Number)) {
+      if (!code) names.clear();
+      if (code === 1) names.add("bold");
+      if ((code >= 30 && code < 40) || code >= 90) for (const n of [...names]) if (n !== "bold") names.delete(n);
+      if ((code >= 30 && code < 38) || (code >= 90 && code < 98)) names.add(`ansi${code % 10}`);
+    }
+  }
+  put(text.slice(at));
+  return e;
+}
+
+const plain = (host, text) => host.append(coloured(el("pre"), text));
+
+/* What an edit changes, line by line. */
+function diffLines(before, after) {
+  const a = before ? before.replace(/\n$/, "").split("\n") : [], b = after ? after.replace(/\n$/, "").split("\n") : [];
+  let head = 0, tail = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head++;
+  while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+  const lines = [...a.slice(Math.max(0, head - 2), head).map((l) => " " + l), ...a.slice(head, a.length - tail).map((l) => "-" + l),
+                 ...b.slice(head, b.length - tail).map((l) => "+" + l), ...a.slice(a.length - tail, a.length - tail + 2).map((l) => " " + l)];
+  return lines;
+}
+
+const diffView = (before, after) => long(diffLines(before, after).join("\n"), patch, 3000, 40);
+
+function patch(host, text) {
+  const pre = el("pre", "diff");
+  for (const line of text.split("\n")) {
+    const kind = line[0] === "+" ? "more" : line[0] === "-" ? "less" : /^(@@|\*\*\*|diff )/.test(line) ? "where" : "same";
+    pre.append(say(el("span", kind), line + "\n"));
+  }
+  host.append(pre);
+}
+
+/* The edits of a call: [file, before, after], or [file, null, patch]. */
+function editsOf(args) {
+  const text = typeof args === "string" ? args : args?.patch ?? args?.input ?? args?.command ?? args?.cmd;
+  const script = Array.isArray(text) ? text.join("\n") : text;
+  if (typeof script === "string" && script.includes("*** Begin Patch")) {
+    return script.slice(script.indexOf("*** Begin Patch")).split(/^(?=\*\*\* (?:Update|Add|Delete) File: )/m).slice(1)
+      .map((part) => [/^\*\*\* \w+ File: (.*)/.exec(part)[1], null, part.replace(/\*\*\* End Patch[^]*/, "")]);
+  }
+  if (!isObject(args)) return [];
+  const file = args.file_path ?? args.filePath ?? args.path ?? args.filename ?? args.notebook_path;
+  if (typeof file !== "string") return [];
+  return (Array.isArray(args.edits) ? args.edits : [args]).filter(isObject).map((e) =>
+    [file, e.old_string ?? e.old_str ?? e.oldText ?? e.old_text ?? "",
+     e.new_string ?? e.new_str ?? e.newText ?? e.new_text ?? e.content ?? e.file_text ?? ""])
+    .filter(([, a, b]) => typeof a === "string" && typeof b === "string" && (a || b));
+}
+
+/* A button that copies one block; its sign is made by the style, as it is no text. */
+function copyButton(text) {
+  const b = button("copy", "", async () => {
+    b.classList.toggle("done", await copyText(text));
+    setTimeout(() => b.classList.remove("done"), 1500);
+  });
+  b.setAttribute("aria-label", "Copy this block");
+  return b;
+}
 
 const MORE = 200000;  /* characters that one press shows */
 
@@ -156,12 +279,14 @@ function long(text, write, chars = 2400, lines = 26) {
   let end = cutAt(text, chars, lines);
   if (found >= end && found < MORE) end = cutAt(text, found + query.length + 600, Infinity);
   write(box, text.slice(0, end));
+  box.append(copyButton(text));
   if (end >= text.length) return box;
   const more = button("more", "", () => {
     const next = text.length - end <= MORE ? text.length : cutAt(text, end + MORE, Infinity);
     if (next === text.length && next <= MORE) {
       box.replaceChildren();
       write(box, text);
+      box.append(copyButton(text));
     } else {
       more.before(say(el("pre"), text.slice(end, next)));
       if (next === text.length) more.remove();
@@ -645,11 +770,13 @@ async function searchText(i) {
 /* ---- items, shown ---- */
 
 function pictureView(b) {
-  const data = (b.data ?? "").replace(/-/g, "+").replace(/_/g, "/");
-  if (data && PICTURE.test(b.type)) {
+  const data = (b.data ?? "").replace(/-/g, "+").replace(/_/g, "/").replace(/\s/g, "");
+  const first = ["iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR"].findIndex((start) => data.startsWith(start));
+  const type = first < 0 ? b.type : `image/${["png", "jpeg", "gif", "webp"][first]}`;
+  if (data && PICTURE.test(type)) {
     const image = el("img", "picture");
     image.alt = "image in the conversation";
-    image.src = `data:${b.type};base64,${data}`;
+    image.src = `data:${type};base64,${data}`;
     return image;
   }
   return say(el("p", "note"), b.address ? `image, not loaded: ${b.address.slice(0, 500)}`
@@ -659,7 +786,11 @@ function pictureView(b) {
 function callView(call, result) {
   const box = el("div", result ? "call pair" : "call");
   const asked = el("div", "side", say(el("h4", "tool"), call.name));
-  if (!(isObject(call.args) && !Object.keys(call.args).length)) asked.append(valueView(call.args));
+  const edits = editsOf(call.args);
+  for (const [file, before, after] of edits) {
+    asked.append(say(el("p", "file"), file), before === null ? long(after, patch, 3000, 40) : diffView(before, after));
+  }
+  if (!edits.length && !(isObject(call.args) && !Object.keys(call.args).length)) asked.append(valueView(call.args));
   box.append(asked);
   if (result) box.append(resultSide(result));
   return box;
@@ -810,11 +941,11 @@ async function itemBody(model, i) {
   const results = said.flatMap((m) => m.blocks).filter((b) => b.kind === "result" && b.id !== undefined);
   for (const b of said.flatMap((m) => m.blocks)) {
     if (b.kind !== "call" || b.id === undefined) continue;
-    const found = await partner(i, 1, "result", b.id);
+    const found = await partner(i, 1, "result", b.id) ?? await partner(i, -1, "result", b.id);
     if (found) said.push({ role: "tool", blocks: [found.block] });
   }
   if (results.length && results.length === said.flatMap((m) => m.blocks).length) {
-    const found = await partner(i, -1, "call", results[0].id);
+    const found = await partner(i, -1, "call", results[0].id) ?? await partner(i, 1, "call", results[0].id);
     if (found) {
       return quietLine("result of ", say(el("b"), found.block.name), ", beside its call ", itemLink(found.index));
     }
@@ -828,7 +959,9 @@ const EDGES = { compaction: "Compacted: what stands above was replaced by a summ
 
 /* What separates an item from the one before: a turn, a mark, a pause. */
 function edge(i) {
-  const item = items[i], before = items[i - 1];
+  let k = i - 1;
+  while (k >= 0 && isFolded(k)) k--;
+  const item = items[i], before = items[k];
   const box = el("div", "edges");
   if (item.turn !== undefined && item.turn !== before?.turn && (before || item.turn)) {
     box.append(el("p", "edge turn", item.turn ? `Turn ${item.turn}` : "Before the first turn"));
@@ -839,7 +972,7 @@ function edge(i) {
   return box;
 }
 
-const isBad = (item) => item.mark === "error" || item.status >= 400 || /error|fail/i.test(item.status ?? "");
+const isBad = (item) => item.error !== undefined || item.mark === "error";
 
 function badges(item) {
   const box = el("span", "badges");
@@ -853,8 +986,10 @@ function badges(item) {
     a.href = `#e${first.n}`;
     box.append(a);
   } else if (first && !item.verdict) box.append(el("span", "badge repeat", "repeated later"));
+  if (item.error) box.append(say(el("span", "badge bad"), item.error));
+  if (item.asked || item.role === "user") box.append(el("span", "badge", "new message"));
   if (item.status !== usualStatus && (item.status ?? "") !== "") {
-    box.append(say(el("span", isBad(item) ? "badge bad" : "badge"), String(item.status)));
+    box.append(say(el("span", "badge"), String(item.status)));
   }
   const state = verified.get(item.n);
   if (state) box.append(el("span", `badge ${state}`, state));
@@ -867,11 +1002,13 @@ function articleHead(i) {
   number.href = `#e${item.n}`;
   const facts = el("span", "meta");
   const fact = (text) => text && facts.append(say(el("span"), text));
+  if (isTime(item.time)) facts.title = iso(item.time);
   if (isTime(item.time)) fact(i > 0 && day(items[i - 1].time) !== day(item.time) ? `${day(item.time)} ${clock(item.time)}` : clock(item.time));
   if (item.kind === "result") fact(item.title);
   if (item.model) fact(item.model);
   if (item.tokens) fact(`${count(item.tokens.input ?? 0)} → ${count(item.tokens.output ?? 0)} tokens`);
   else if (item.size) fact(bytes(item.size));
+  if (item.duration !== undefined) fact(`took ${duration(item.duration)}`);
   const raw = button("tiny", "Raw", () => toggleRaw(i));
   const copy = button("tiny", "Copy JSON", async () => {
     copy.textContent = (await copyText(await jsonOf(i))) ? "Copied" : "Not copied";
@@ -1072,6 +1209,108 @@ function filmStrip() {
   } };
 }
 
+/* ---- what is shown: bookkeeping is folded, chips leave a part ---- */
+
+const FILTERS = {
+  all: { name: "All", is: () => true },
+  errors: { name: "Errors", is: isBad, key: "e" },
+  loop: { name: data.verdict ? "Loop" : "Repeats", is: (item) => item.verdict || item.repeat !== undefined, key: "l" },
+  messages: { name: "New messages", is: (item) => item.asked || item.role === "user", key: "m" },
+};
+let filter = "all";
+let unfolded = false;
+/* An event that tells of a message beside it is bookkeeping, too. */
+const isEcho = (item) => item.type === "event_msg" && [-3, -2, -1, 1, 2, 3].some((by) => {
+  const other = items[byNumber.get(String(item.n)) + by];
+  return other && other.type !== "event_msg" && other.title === item.title;
+});
+const isQuiet = (item) => Boolean(item.quiet || isEcho(item) || (item.role === "result" && item.other !== undefined)) && !item.error;
+const isFolded = (i) => !unfolded && isQuiet(items[i]);
+const chips = new Map();
+
+function chipBar() {
+  const bar = el("div", "chips");
+  for (const [name, { name: label, is }] of Object.entries(FILTERS)) {
+    const n = items.filter((item) => !isQuiet(item) && is(item)).length;
+    if (!n && name !== "errors") continue;
+    const b = button(`chip ${name}`, "", () => choose(filter === name ? "all" : name));
+    b.append(`${label} `, el("b", "", count(n)));
+    b.disabled = !n;
+    chips.set(name, b);
+    bar.append(b);
+  }
+  const quiet = items.filter(isQuiet).length;
+  if (quiet) {
+    const b = button("chip", "", () => unfold(!unfolded));
+    b.append("Bookkeeping ", el("b", "", count(quiet)));
+    chips.set("quiet", b);
+    bar.append(b);
+  }
+  if (items.some((item) => item.role === "call")) bar.append(button("chip", "Files changed", () => showFiles()));
+  return bar;
+}
+
+function pressChips() {
+  for (const [name, b] of chips) b.setAttribute("aria-pressed", String(name === "quiet" ? unfolded : name === filter));
+}
+
+function choose(name) {
+  filter = name;
+  pressChips();
+  list.fill();
+  list.redraw();
+  if (list.all.length && !list.all.includes(current)) go(list.all.find((i) => i > current) ?? list.all[0]);
+}
+
+function unfold(open) {
+  unfolded = open;
+  pressChips();
+  list.fill();
+  stream.again();
+  list.redraw();
+}
+
+/* The next item, or the one before, of which a filter is true. */
+function step(name, by) {
+  const found = items.map((_, i) => i).filter((i) => FILTERS[name].is(items[i]) && !isFolded(i));
+  const started = stream.top <= stream.edge + 2;
+  const i = by > 0 ? found.find((k) => k > current || (!started && k === current)) ?? found[0]
+    : found.findLast((k) => k < current) ?? found[found.length - 1];
+  if (i !== undefined) go(i, true, true);
+}
+
+/* The files that the calls changed, each with its edits. */
+async function showFiles() {
+  const files = new Map();
+  for (const [i, item] of items.entries()) {
+    if (item.role !== "call") continue;
+    const model = await parse(i).catch(() => null);
+    for (const b of (model?.said ?? []).filter((m) => m.answer || item.kind === "item").flatMap((m) => m.blocks)) {
+      if (b.kind !== "call") continue;
+      for (const [file, before, after] of editsOf(b.args)) {
+        if (!files.has(file)) files.set(file, []);
+        files.get(file).push([i, before, after]);
+      }
+    }
+  }
+  const box = el("dialog", "help files", el("h2", "", many(files.size, "file changed", "files changed")));
+  box.append(button("", "Close", () => box.close()));
+  for (const [file, edits] of files) {
+    box.append(fold("event", `${file} (${many(edits.length, "edit")})`, () => {
+      const all = el("div");
+      for (const [i, before, after] of edits) {
+        const a = itemLink(i);
+        a.addEventListener("click", () => box.close());
+        all.append(el("p", "note", a), before === null ? long(after, patch, 6000, 80) : diffView(before, after));
+      }
+      return all;
+    }));
+  }
+  box.addEventListener("close", () => box.remove());
+  document.body.append(box);
+  box.showModal();
+}
+
 /* ---- a long list, of which only what is visible exists ---- */
 
 /* Sums of heights: a Fenwick tree. */
@@ -1108,11 +1347,21 @@ class Stream {
   constructor() {
     this.box = el("div", "stream");
     this.space = this.box.appendChild(el("div", "space"));
-    this.heights = new Heights(items.map((item) => item.kind === "action" ? 460 : item.kind === "item" ? 90 : 300));
+    this.guess();
     this.shown = new Map();
     this.anchor = null;
     this.expected = -1;
     this.sizes = new ResizeObserver((entries) => this.measure(entries));
+  }
+  guess() {
+    this.heights = new Heights(items.map((item, i) => isFolded(i) ? 0 : item.kind === "action" ? 460 : item.kind === "item" ? 90 : 300));
+  }
+  /* Items were folded or unfolded: all stand elsewhere. */
+  again() {
+    for (const node of this.shown.values()) this.sizes.unobserve(node), node.remove();
+    this.shown.clear();
+    this.guess();
+    this.draw();
   }
   get top() {
     return this.box.getBoundingClientRect().top;
@@ -1138,6 +1387,7 @@ class Stream {
         next = this.shown.get(i).nextSibling;
         continue;
       }
+      if (isFolded(i)) continue;
       const node = article(i);
       this.shown.set(i, node);
       this.box.insertBefore(node, next);
@@ -1206,11 +1456,15 @@ class List {
     this.rows = el("ol", "rows");
     this.box = el("nav", "list", this.rows);
     this.box.setAttribute("aria-label", "Items");
-    this.all = items.map((_, i) => i);
-    this.indexes = this.all;
+    this.fill();
     this.shown = new Map();
     this.box.addEventListener("scroll", onFrame(() => this.draw()));
     new ResizeObserver(() => this.draw()).observe(this.box);
+  }
+  /* The items that the chips leave. */
+  fill() {
+    this.all = items.map((_, i) => i).filter((i) => !isFolded(i) && FILTERS[filter].is(items[i]));
+    this.indexes = this.all;
   }
   /* Shows only these items; null is all of them. */
   only(indexes) {
@@ -1251,7 +1505,7 @@ class List {
     }
   }
   show(i) {
-    const place = this.indexes === this.all ? i : this.indexes.indexOf(i);
+    const place = this.indexes.indexOf(i);
     if (place >= 0) {
       const top = place * ROW, height = this.box.clientHeight;
       if (top < this.box.scrollTop + ROW || top > this.box.scrollTop + height - 2 * ROW) {
@@ -1603,7 +1857,6 @@ const verified = new Map();
 const usualStatus = items.every((item) => item.status === items[0].status) ? items[0]?.status : "200";
 const firstOf = new Map();
 items.forEach((item, i) => item.repeat && !firstOf.has(item.repeat) && firstOf.set(item.repeat, i));
-const byNumber = new Map(items.map((item, i) => [String(item.n), i]));
 const pauseFrom = items.length > 2 ? Math.max(60000, pausesOf(inOrder(items.map((item) => item.time)), 50)) : 60000;
 
 function point(i) {
@@ -1616,13 +1869,14 @@ function point(i) {
   film?.show(i);
 }
 
-function go(i, focus) {
+function go(i, focus, keep) {
   if (!items[i]) return;
+  if (isFolded(i)) unfold(true);
   stream.go(i);
   point(i);
   document.body.classList.remove("listing");
   try {
-    history.replaceState(null, "", `#e${items[i].n}`);
+    history[keep ? "pushState" : "replaceState"](null, "", `#e${items[i].n}`);
   } catch { /* some browsers refuse it for files */ }
   if (focus) stream.shown.get(i)?.focus({ preventScroll: true });
 }
@@ -1788,6 +2042,26 @@ function dressTables() {
   }
 }
 
+/* How many lines an edit adds and removes, in its title. */
+async function countEdits() {
+  for (const [i, item] of items.entries()) {
+    if (item.role !== "call" || !/^(\S*(edit|write|patch|replace|create)\S*) /i.test(item.title)) continue;
+    const model = await parse(i).catch(() => null);
+    let more = 0, less = 0;
+    for (const b of (model?.said ?? []).filter((m) => m.answer || item.kind === "item").flatMap((m) => m.blocks)) {
+      for (const [, before, after] of b.kind === "call" ? editsOf(b.args) : []) {
+        const lines = before === null ? after.split("\n") : diffLines(before, after);
+        more += lines.filter((line) => line[0] === "+").length;
+        less += lines.filter((line) => line[0] === "-").length;
+      }
+    }
+    const [name, ...end] = item.title.split(" → ");
+    if (more || less) item.title = [`${name}${more ? ` +${more}` : ""}${less ? ` −${less}` : ""}`, ...end].join(" → ");
+    if (i % 20 === 0) await pause();
+  }
+  list.redraw();
+}
+
 /* On paper the first lines of each item stand below its title. They are read
 ** while nothing else is to do. */
 async function linesForPaper() {
@@ -1804,9 +2078,56 @@ async function linesForPaper() {
   }
 }
 
+/* ---- the answer, in five lines ---- */
+
+const factOf = (name) => data.facts.find((f) => f.name === name)?.value;
+
+function answerLines() {
+  const v = data.verdict, loop = items.filter((item) => item.verdict), last = loop[loop.length - 1];
+  const errors = items.filter(isBad), bad = errors[errors.length - 1], asked = factOf("Asked first");
+  const shown = items.filter((item) => !isQuiet(item) && item.title), end = shown[shown.length - 1];
+  const pull = data.pins.find((pin) => /^(kill switch|agent: stop)/.test(pin.what)), agent = factOf("Agent");
+  const tokens = (list) => list.reduce((sum, item) => sum + (item.tokens ? item.tokens.input + item.tokens.output : 0), 0);
+  const others = (data.tables.find((t) => t.id === "verdicts")?.rows ?? []).filter((row) => row[1] !== v?.rule && v);
+  const first = (text) => String(text ?? "").trim().split("\n")[0].slice(0, 200);
+  const u = data.usage, share = loop.length && tokens(items) ? Math.round((100 * tokens(loop)) / tokens(items)) : 0;
+  const stopped = factOf("Stop") ?? factOf("Stopped by");
+  const sql = (act) => `INSERT INTO payload_agent_log(agent_id, act, actor, reason) VALUES('${String(agent).replaceAll("'", "''")}', '${act}', 'you', 'why')`;
+  return [
+    ["What it did", [asked && `Asked: ${first(asked)}`, v && loop.length ? `It called ${loop[0].title}, ${v.count} times`
+      : end && `${many(items.length, "item")}; the last one: ${end.title}`], loop.length ? loop : [end]],
+    [v || pull ? "Why it was stopped" : "What went wrong", [v ? `${v.reason} (rule ${v.rule}, ${v.count} of ${v.threshold})` : pull?.reason,
+      others.length && `Also: ${[...new Set(others.map((row) => `${row[1]} (${row[2]}, ${row[3]} of ${row[4]})`))].join(", ")}`,
+      last?.said && `The tool said: ${last.said}`,
+      bad && bad !== last && `${count(errors.length)} of ${count(items.length)} failed; the last one: ${bad.title}${bad.said && !bad.title.includes(bad.said) ? `: ${bad.said}` : ""}`],
+      [bad !== last && bad]],
+    ["When, and by whom", [pull ? `${day(pull.time)} ${clock(pull.time)}, by ${pull.actor}` : items[0].time &&
+      `${day(items[0].time)} ${clock(items[0].time)}, ${duration(items[items.length - 1].time - items[0].time)} long`, stopped && `${stopped}`], []],
+    ["What it cost", [u && `${u.cost ? `${u.cost.toFixed(2)} USD: ` : ""}${count(u.input + u.cacheRead + u.cacheWrite)} tokens in, ${count(u.output)} out`,
+      loop.length && share && `The loop: ${count(loop.length)} of ${many(items.length, "exchange")}, ${share} % of the tokens`], []],
+    ["What to do next", [(last ?? bad) && `Look at #${(last ?? bad).n}`, agent && v && (stopped
+      ? `When it is mended, start the agent again: ${sql("start")}. If this was work and no loop, allow it in payload_allows`
+      : `The agent is not stopped: ${sql("stop")}`)], [last ?? bad]]];
+}
+
+function answerBox() {
+  const list = el("dl");
+  for (const [name, said, named] of answerLines()) {
+    const text = said.filter(Boolean).join(". ");
+    if (!text) continue;
+    const dd = say(el("dd"), text);
+    for (const item of named.filter(Boolean).slice(0, 20)) dd.append(" ", itemLink(byNumber.get(String(item.n))));
+    list.append(el("div", "", el("dt", "", name), dd));
+  }
+  const box = el("section", data.verdict ? "verdict" : "", el("h2", "", "In short"), list);
+  box.id = "answer";
+  document.querySelector("header.case").after(box);
+}
+
 /* ---- keys and start ---- */
 
-const KEYS = [["j", "next item"], ["k", "previous item"], ["/", "search"], ["Enter", "next match, Shift: the one before"],
+const KEYS = [["j", "next item"], ["k", "previous item"], ["e", "next error, Shift: the one before"], ["l", "next of the loop"],
+              ["m", "next new message"], ["/", "search"], ["Enter", "next match, Shift: the one before"],
               ["o", "open or fold what came before"], ["?", "this help"], ["Esc", "leave the search, close"]];
 
 const help = el("dialog", "help", el("h2", "", "Keys"),
@@ -1829,7 +2150,7 @@ const small = (label, name, act) => {
 
 const barTop = el("div", "tools",
   small("☰", "The list", () => document.body.classList.toggle("listing")),
-  el("h2", "", many(items.length, items[0]?.kind ?? "item")),
+  el("h2", "", many(items.length, items[0]?.kind ?? "item")), chipBar(),
   el("div", "search", field, hitCount, small("↑", "Previous match", () => next(-1)), small("↓", "Next match", () => next(1))),
   small("?", "Keys", () => help.showModal()));
 const bar = el("div", "sticky", barTop);
@@ -1857,6 +2178,8 @@ function onKey(e) {
     const started = stream.top <= stream.edge + 2;
     go(e.key === "j" ? (started ? order[place + 1] ?? order.find((i) => i > current) : current)
       : order[place - 1] ?? current, true);
+  } else if (/^[elm]$/i.test(e.key)) {
+    step({ e: "errors", l: "loop", m: "messages" }[e.key.toLowerCase()], e.key === e.key.toLowerCase() ? 1 : -1);
   } else if (e.key === "/") {
     field.focus();
     field.select();
@@ -1877,10 +2200,15 @@ function start() {
   document.documentElement.classList.add("scripted");
   dressTables();
   offerProof();
-  const reason = document.querySelector(".reason");
-  if (reason) reason.hidden = reason.textContent === document.querySelector("h1").textContent;
+  for (const time of document.querySelectorAll("time")) {
+    const ms = Date.parse(time.dateTime);
+    if (!isTime(ms)) continue;
+    time.title = time.textContent;
+    time.textContent = `${day(ms)} ${clock(ms)}`;
+  }
   document.body.append(help);
   if (!items.length) return;
+  answerBox();
   const app = el("section", "app", bar, el("div", "split", list.box, stream.box));
   app.setAttribute("aria-label", "Items");
   if (items.length > 999) app.classList.add("many");
@@ -1892,6 +2220,12 @@ function start() {
     stream.hold();
   }).observe(bar);
   document.querySelector("main").append(app);
+  const rest = [...document.querySelectorAll("main > section:not(#answer):not(#items):not(.app)")];
+  const names = rest.map((section) => section.querySelector("h2").textContent);
+  const details = el("details", "rest", el("summary", "", names.slice(0, 9).join(" · ")), el("div", "grid", ...rest));
+  app.before(details);
+  addEventListener("beforeprint", () => (details.open = true));
+  pressChips();
   let timer = 0;
   field.addEventListener("input", () => {
     clearTimeout(timer);
@@ -1900,18 +2234,24 @@ function start() {
   addEventListener("scroll", onFrame(onScroll), { passive: true });
   addEventListener("resize", onFrame(() => stream.draw()));
   addEventListener("hashchange", followHash);
+  addEventListener("popstate", followHash);
   document.addEventListener("click", (e) => {
     const href = e.target.closest?.("a[href^='#e']")?.getAttribute("href");
     const i = href && byNumber.get(href.slice(2));
     if (i === undefined || !href) return;
     e.preventDefault();
-    go(i, true);
+    go(i, true, true);
   });
   document.addEventListener("keydown", onKey);
   stream.draw();
   list.draw();
   timeline.draw();
   if (location.hash) followHash();
+  else {  /* the page opens at the verdict */
+    const first = items.findIndex((item) => item.verdict);
+    point(Math.max(first, list.all[0] ?? 0));
+  }
+  setTimeout(countEdits, 100);
   if (items.length <= 500) setTimeout(linesForPaper, 400);
 }
 

@@ -3,6 +3,7 @@ the browser should find in them.
 
 The kinds are made from data of our own, so that what they say is known. If ../shared/data has
 recordings (payloads.jsonl.gz, rollouts/, screenshots/), pages of these are written, too."""
+import base64
 import collections
 import gzip
 import json
@@ -70,6 +71,38 @@ def kill_switch(db):
     page = report(db, "kill_switch", switch)
     n = read(page)["items"][-1]["n"]
     return page, {"matches": f"{n - 46} matches in {n - 46} items"}
+
+
+def errors(db):
+    """A tool that fails, an edit that fails, a provider that is overloaded, and what a model may write."""
+    picture = base64.urlsafe_b64encode(png(8, 8, 251)).decode()
+    said = ("# Title\n\nThis is **bold**, `code` and [a link](https://example.com/x).\n\n- one\n- two\n\n"
+            "| a | b |\n|---|---|\n| 1 | 2 |\n")
+    asked = [{"role": "user", "content": "Fix it"}]
+    use = lambda n, name, args: {"type": "message", "role": "assistant", "content": [
+        {"type": "tool_use", "id": f"t{n}", "name": name, "input": args}]}
+    result = lambda n, text, bad=False: {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": f"t{n}", "content": text, "is_error": bad}]}
+    steps = [(use(1, "Read", {"file_path": "/src/main.go"}), result(1, "one\ntwo\n")),
+             (use(2, "Bash", {"command": "make test"}), result(2, "Exit code 2\nFAIL main_test.go", True)),
+             (use(3, "Edit", {"file_path": "/src/main.go", "old_string": "one\ntwo\n", "new_string": "one\nTWO\nthree\n"}),
+              result(3, "String to replace not found", True))]
+    exchanges = []
+    for answer, back in steps:
+        exchanges.append(({"model": "m", "messages": list(asked)}, answer))
+        asked += [{"role": "assistant", "content": answer["content"]}, back]
+    asked += [{"role": "user", "content": [{"type": "text", "text": "And this?"}, {
+        "type": "image", "source": {"type": "base64", "media_type": "image/png", "data": picture}}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t9", "name": "Bash", "input": {"command": "ls"}}]},
+        result(9, "\x1b[31mred\x1b[0m and plain")]
+    exchanges.append(({"model": "m", "messages": list(asked)}, {"type": "message", "content": [{"type": "text", "text": said}]}))
+    ring(db, exchanges)
+    db.execute("INSERT INTO ring(agent_id, event_id, request_body, response_body, meta, timestamp) VALUES('support', 'e8',"
+               " '{\"messages\":[]}', 'ok', '{\"status\":503,\"error\":\"overloaded\",\"duration_ms\":1200}', ?)", (START + 9e6,))
+    db.execute("INSERT INTO ring(agent_id, event_id, request_body, response_body, timestamp) VALUES('support', 'e9',"
+               " '{\"messages\":[]}', ?, ?)", (json.dumps({"type": "error", "error": {"type": "overloaded_error",
+                                                       "message": "Overloaded"}}), START + 91e5))
+    return report(db, "agent", "support"), {}
 
 
 def agent(db):
@@ -290,7 +323,7 @@ def recorded_rollout(db, pattern):
     return report(db, "rollout", made["rolloutId"]), {}
 
 
-KINDS = {"kill_switch": kill_switch, "agent": agent, "rollout": rollout, "fork": fork, "evidence": evidence, "session": session,
+KINDS = {"kill_switch": kill_switch, "errors": errors, "agent": agent, "rollout": rollout, "fork": fork, "evidence": evidence, "session": session,
          "database": database, "formats": formats, "proof": proof, "masked": masked, "bodies": bodies, "hostile": hostile, "large": large}
 PLAIN = {"fork", "bodies", "formats", "proof", "masked", "hostile", "large"}
 

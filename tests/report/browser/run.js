@@ -140,7 +140,7 @@ const tests = {
     await open("kill_switch", async (page) => {
       await page.setJavaScriptEnabled(true);  /* for evaluate(); the page is loaded */
       const seen = await page.evaluate(() => document.body.innerText);
-      for (const what of ["Why it stopped", "no_progress", "Pins and holds", "Proof", "get_order"]) {
+      for (const what of ["the same result", "no_progress", "Pins and holds", "Proof", "get_order"]) {
         assert.ok(seen.includes(what), what);
       }
       assert.ok(await page.evaluate(() => document.querySelectorAll("#items tbody tr").length >= 5));
@@ -160,10 +160,11 @@ const tests = {
     await open("kill_switch", async (page) => {
       await shown(page);
       await page.waitForFunction(() => document.querySelectorAll(".paper").length >= 99);
+      await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
       await page.emulateMediaType("print");
       await picture(page, "kill_switch-print");
       const seen = await page.evaluate(() => document.body.innerText);
-      assert.ok(seen.includes("Why it stopped") && seen.includes("the order 1042 is not there"), seen);
+      assert.ok(seen.includes("the same result") && seen.includes("the order 1042 is not there"), seen);
       assert.equal(await page.$eval(".app", (e) => getComputedStyle(e).display), "none");
     });
   },
@@ -193,13 +194,69 @@ const tests = {
     await open("kill_switch", async (page) => {
       await shown(page);
       assert.ok(await page.$(".timeline circle.verdict"));
-      const href = await page.$eval("#verdict .calls a", (a) => a.getAttribute("href"));
-      await page.click("#verdict .calls a");
+      const href = await page.$eval("#answer a", (a) => a.getAttribute("href"));
+      await page.click("#answer a");
       const id = href.replace("#e", "i");
       await page.waitForSelector(`#${id}.current.verdict[data-done]`);
       assert.equal(await page.evaluate("location.hash"), href);
       assert.match(await text(page, `#${id} .badge.loop`), /^loop, 1 of /);
     });
+  },
+
+  async "the answer stands first, the page opens at the verdict, and keys lead to what is wrong"() {
+    await open("kill_switch", async (page) => {
+      await shown(page);
+      const { y, lines } = await page.$eval("#answer", (e) => ({
+        y: e.getBoundingClientRect().bottom, lines: [...e.querySelectorAll("dt")].map((dt) => dt.textContent) }));
+      assert.ok(y < 900, `in the first window: ${y}`);
+      assert.deepEqual(lines, ["What it did", "Why it was stopped", "When, and by whom", "What it cost", "What to do next"]);
+      const first = await page.$eval("#answer a", (a) => a.getAttribute("href").slice(2));
+      assert.equal(await text(page, ".list .current .number"), first);
+      await page.keyboard.press("l");
+      assert.equal(await current(page), `i${first}`);
+      await page.keyboard.press("l");
+      assert.equal(await current(page), `i${Number(first) + 1}`);
+    });
+    await open("errors", async (page) => {
+      await shown(page);
+      assert.match(await text(page, ".chip.errors"), /^Errors 4$/);
+      await page.waitForFunction(() => [...document.querySelectorAll(".list .title")].some((e) => e.textContent.includes("+2")));
+      const red = await page.$$eval(".list li.bad .title", (all) => all.map((e) => e.textContent));
+      assert.deepEqual(red, ["Bash make test → exit 2", "Edit main.go +2 −1 → error: String to replace not found",
+                             "ok → HTTP 503: overloaded", "error: Overloaded"]);
+      await page.keyboard.press("e");
+      assert.equal(await current(page), "i2");
+      await page.keyboard.press("e");
+      assert.equal(await current(page), "i3");
+      await page.keyboard.down("Shift");
+      await page.keyboard.press("E");
+      await page.keyboard.up("Shift");
+      assert.equal(await current(page), "i2");
+      await page.click(".chip.errors");
+      assert.equal(await page.$$eval(".list li", (all) => all.length), 4);
+      await page.keyboard.press("m");
+      assert.equal(await current(page), "i4");
+    });
+  },
+
+  async "an edit is a diff, Markdown is elements with text, colours are classes, and Back works"() {
+    await open("errors", async (page) => {
+      await page.waitForSelector("#i3[data-done]");
+      assert.deepEqual(await page.$$eval("#i3 .diff .more, #i3 .diff .less", (all) => all.map((e) => e.textContent.trim())),
+                       ["-two", "+TWO", "+three"]);
+      await page.evaluate(() => { location.hash = "#e4"; });
+      await page.waitForSelector("#i4[data-done] strong");
+      assert.equal(await text(page, "#i4 strong"), "bold");
+      assert.equal(await text(page, "#i4 .heading"), "Title");
+      assert.equal(await page.$("#i4 .body a"), null);
+      assert.equal(await text(page, "#i4 .ansi1"), "red");
+      await page.waitForFunction(() => document.querySelector("#i4 img.picture")?.naturalWidth === 8);
+      await page.goBack();
+      await page.waitForSelector("#i3.current");
+      await page.$$eval(".chip", (all) => all.find((b) => b.textContent === "Files changed").click());
+      await page.waitForSelector("dialog.files[open]");
+      assert.match(await text(page, "dialog.files"), /1 file changed.*\/src\/main\.go \(1 edit\)/);
+    }, { hash: "#e3" });
   },
 
   async "a link to an item opens the page there"() {
@@ -211,7 +268,7 @@ const tests = {
   },
 
   async "keys go from item to item, to the search, to the help, and back"() {
-    await open("kill_switch", async (page) => {
+    await open("agent", async (page) => {
       await shown(page);
       for (const [key, where] of [["j", "i1"], ["j", "i2"], ["j", "i3"], ["k", "i2"]]) {
         await page.keyboard.press(key);
@@ -223,6 +280,9 @@ const tests = {
       assert.ok(await page.$("dialog[open]"));
       await page.keyboard.press("Escape");
       assert.equal(await page.$("dialog[open]"), null);
+    });
+    await open("kill_switch", async (page) => {
+      await shown(page);
       assert.equal(await searchFor(page, "step 7"), "1 match in 1 item");
       await page.keyboard.press("Enter");
       assert.equal(await current(page), "i7");
@@ -313,6 +373,7 @@ const tests = {
 
   async "a proof is verified, and a byte that was changed is found"() {
     const press = async (page) => {
+      await page.click(".rest > summary");
       await page.click("#proof .verify");
       await page.waitForSelector("#proof p.verified, #proof p.altered");
       return text(page, "#proof [role=status]");
