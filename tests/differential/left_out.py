@@ -7,7 +7,6 @@ LeftOut = collections.namedtuple("LeftOut", "pattern why")
 # in the statement, a line end and the error.
 LEFT_OUT = [
     LeftOut(r"\bno such column: hash$", "a pin has no hash of its own"),
-    LeftOut(r"\btest_a_folder_is_imported_and_its_figures_are_shown\b", "make demo counts in other words"),
     LeftOut(r"\bpayload_ledger|\bblackbox_ledgers\b", "the pins are rows of the log"),
     LeftOut(r"\b(payload_(agent_log|pins|unpins)|retention_(erasures|hold_log|log|refusals))\b"
             r"[\s\S]*\n.*\bview\b",
