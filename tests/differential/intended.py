@@ -433,6 +433,10 @@ TRANSLATIONS = [
     Translation(
         r"\brollout_import\(\?, \?, \?\)",
         "json_remove(rollout_import(?, ?, ?, 'unknown'), '$.known')", "the same"),
+    Translation(
+        r"json_remove\(value, '\$\.leaf'\)(?= FROM json_each\(blackbox_report\()",
+        "json_remove(value, '$.leaf', '$.role', '$.error', '$.said', '$.asked', '$.quiet', "
+        "'$.other', '$.duration')", "an item of a report says more"),
     Translation(r"\bpayload_replay\b", "payload_backtest", "replay is what is done to an agent"),
     Translation(
         r"SELECT payload_cleanup\(([^()]*)\)", r"SELECT payload_cleanup(\1) ->> '$.rows'",
@@ -650,6 +654,17 @@ MAY_FAIL = {
         payload/test_pack.py
             test_no_function_puts_another_text_into_a_pinned_row
             test_the_door_needs_the_hash_of_the_row""",
+    "a report answers first, and a call is named by its tool and by how it ended": """
+        report/test_report_kinds.py
+            test_a_conversation_has_turns_marks_tokens_and_relations
+        report/test_report_masks.py
+            test_the_page_says_what_was_masked_and_how_often
+        report/test_report_page.py
+            test_the_shell_is_small""",
+    "a phrase hides nothing, and a secret has a digit": """
+        report/test_report_masks.py
+            test_an_anchor_may_stay
+            test_keys_of_vendors_are_masked_wherever_they_stand""",
     "a report shows the rows of the log, with their proofs": """
         report/test_report_kinds.py
             test_a_kill_switch_says_who_unpinned_and_what_went
