@@ -38,7 +38,11 @@ static void htmlTable(sqlite3_str *pOut, const ReportTable *pTable) {
     bxReportPut(pOut, "<p>None.</p></section>\n");
     return;
   }
-  bxReportPut(pOut, "<table><thead><tr>");
+  bxReportPut(pOut, "%s<table><thead><tr>",
+      strcmp(pTable->zId, "masked") != 0
+          ? ""
+          : "<p>In place of each stands its name in brackets. What is stored "
+            "was not changed.</p>\n");
   for (i = 0; i < pTable->nColumn; i++) {
     const ReportColumn *pColumn = &pTable->aColumn[i];
     bxReportPut(pOut, "<th scope=\"col\"%s>%s</th>",

@@ -657,8 +657,6 @@ MAY_FAIL = {
     "a report answers first, and a call is named by its tool and by how it ended": """
         report/test_report_kinds.py
             test_a_conversation_has_turns_marks_tokens_and_relations
-        report/test_report_masks.py
-            test_the_page_says_what_was_masked_and_how_often
         report/test_report_page.py
             test_the_shell_is_small""",
     "a phrase hides nothing, and a secret has a digit": """

@@ -150,6 +150,7 @@ def test_hostile_text_takes_no_longer(masks):
 def test_the_page_says_what_was_masked_and_how_often(db):
     one_exchange(db, f"sk-ant-{A40} sk-ant-{A40}", "r")
     made = page(db, "kill_switch", "k")
+    assert "Masked In place of each stands its name in brackets." in made.text
     assert "What Times Anthropic key 2" in made.text
     assert "Nothing is masked in this report." in page(db, "kill_switch", "k", redact="none").text
 
