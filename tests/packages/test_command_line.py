@@ -140,9 +140,9 @@ def test_top_shows_the_agents_and_which_one_loops(run, file):
 
 
 def test_an_agent_that_was_started_again_is_not_red(run, file):
-    db = sqlite3.connect(file)
+    db = connect(file)
     db.execute("INSERT INTO payload_agent_log(agent_id, actor, reason) VALUES('support', 'Ann', 'ok')")
-    db.commit()
+    db.close()
     assert [row["why"] for row in objects(run("top", "--json"))] == [None, None]
 
 

@@ -25,6 +25,7 @@ def package(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(ROOT / "packages/python/blackbox", folder / "blackbox")
     shutil.copy(MODULE, folder / "blackbox")
+    shutil.copy(ROOT / "packages/prices.json", folder / "blackbox")
     sys.path.insert(0, str(folder))
     importlib.import_module("blackbox.recorder")
     yield folder
