@@ -25,6 +25,14 @@ SQLITE = ROOT / "build/packages/node_modules/better-sqlite3"
 HELP = {"python": "python -m blackbox", "node": "npx sqlite-blackbox"}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def interruptible():
+    """A program that is started by one which ignores SIGINT ignores it, too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """The words that start each program."""
