@@ -137,7 +137,6 @@ void bxErrRename(BxErr *pErr, const char *zFrom, const char *zTo) {
 }
 
 void bxErrPrefix(BxErr *pErr, const char *zPrefix) {
-  assert(zPrefix[0] == 0 || strstr(zPrefix, "Error: ") != 0);
   if (pErr->rc == SQLITE_OK || pErr->zMsg == 0 || hasName(pErr)) return;
   bxErrReword(pErr, sqlite3_mprintf("%s%s", zPrefix, pErr->zMsg));
 }

@@ -457,15 +457,19 @@ int bxRetentionOptions(
       "?1 ->> 'unpin', 0) + 2 * coalesce(?1 ->> 'remember', 0) END END, -1)";
   i64 n = pVal ? bxQueryInt(p, zSql, pErr, "vt", pVal, zNames) : 0;
   if (n >= 0) return (int)n;
-  bxRefuse(pErr,
-      strstr(zNames, "unpin")
-          ? "ValidationError: options must be a JSON object whose members are "
-            "unpin and remember, true or false, got %s; omit it, or pass "
-            "'{\"unpin\":true}'"
-          : "ValidationError: options must be a JSON object whose member is "
-            "remember, true or false, got %s; omit it, or pass "
-            "'{\"remember\":true}'",
-      pVal);
+  if (strstr(zNames, "unpin") != 0) {
+    bxRefuse(pErr,
+        "ValidationError: options must be a JSON object whose members are "
+        "unpin and remember, true or false, got %s; omit it, or pass "
+        "'{\"unpin\":true}'",
+        pVal);
+  } else {
+    bxRefuse(pErr,
+        "ValidationError: options must be a JSON object whose member is "
+        "remember, true or false, got %s; omit it, or pass "
+        "'{\"remember\":true}'",
+        pVal);
+  }
   return 0;
 }
 

@@ -423,7 +423,7 @@ const char *bxImportSkipBlank(const char *z, const char *zEnd) {
 /* The value at z, which must end on its line. Returns its end, or NULL. */
 const char *bxImportValue(Import *p, const char *z, const char *zEnd) {
   const char *zNext;
-  assert(z <= zEnd && zEnd <= p->zEnd);
+  assert(z <= zEnd);
   p->json.iTop = 0;
   zNext = bxTreeRead(&p->json.tree, z, zEnd - z, 0, 0, p->pErr);
   return zNext != 0 && zNext <= zEnd ? zNext : 0;

@@ -562,7 +562,7 @@ def test_a_bad_actor_or_reason_saves_nothing(db, actor, reason, begin):
 def test_what_was_erased_does_not_keep_the_rest_from_being_saved(db, how, kind, key, saved):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=9)")
     if kind == "event":
-        one(db, "SELECT blackbox_erase('event', 'e1', 'ann', 'asked')")
+        one(db, "SELECT blackbox_erase('event', 'e1', 'ann', 'asked', '{\"remember\":true}')")
     for i in range(3):
         push(db, "a", f"e{i}")
     if kind == "agent":

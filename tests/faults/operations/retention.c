@@ -2,7 +2,8 @@
 #include "operations.h"
 
 #define HOLD(kind, key)                                                        \
-  "SELECT retention_hold('" kind "', " key ", 'case', 'ann', 'asked')"
+  "SELECT retention_hold('" kind "', " key ", 'case', 'ann', 'asked', NULL, "  \
+  "'{\"remember\":true}')"
 #define ERASE(kind, key)                                                       \
   "SELECT blackbox_erase('" kind "', " key ", 'ann', 'asked')"
 #define RING                                                                   \
@@ -102,7 +103,8 @@ const Operation aRetentionOperation[] = {
         "INSERT INTO payload_agents(agent_id, stopped_at) VALUES('a', 1);"
         "INSERT INTO payload_verdicts(at, ring, agent_id, rule, level, count, "
         "threshold, turn, thing, seqs, tokens, sentence, action) VALUES(1, 'r',"
-        " 'a', 'no_progress', 'stop', 1, 1, 1, 1, '[]', 1, 'a question', 'record');",
+        " 'a', 'no_progress', 'stop', 1, 1, 1, 1, '[]', 1, 'a question', "
+        "'record');",
         0, ERASE("agent", "'a'"), 0},
     {"look for what was erased", ARCHIVE RING ROLLOUT CACHED BUFFER, 0,
         "SELECT blackbox_erased('{\"kind\":\"text\",\"key\":\"question\"}')",

@@ -177,7 +177,9 @@ const Operation aRolloutOperation[] = {
         0, "SELECT rollout_import_dir(" SESSIONS ")", 0},
     {"import of what is not UTF-8", ROLLOUT, 0,
         "SELECT rollout_import(CAST(replace(" DOCUMENT
-        ", 'hi', CAST(x'ff' AS TEXT)) AS BLOB), NULL, 1000);"
+        ", 'hi', CAST(x'ff' AS TEXT)) AS BLOB), NULL, 1000)",
+        0},
+    {"import of a value that is not UTF-8", ROLLOUT, 0,
         "SELECT rollout_import(CAST(" GROWS
         " || char(10) || CAST(x'22ff22' AS TEXT) AS BLOB), NULL, 1000)",
         0},
