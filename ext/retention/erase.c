@@ -735,8 +735,7 @@ void bxRetentionErase(BxCall *pCall) {
     if (p->nRow == 0 && p->nHeld == 0 && !p->bRemember) {
       bxFail(p->pErr, SQLITE_CONSTRAINT,
           "NotFoundError: there is nothing of %s %s, and nothing was erased; "
-          "to "
-          "refuse it all the same, pass '{\"remember\":true}' as fifth "
+          "to refuse it all the same, pass '{\"remember\":true}' as fifth "
           "argument",
           p->zKind, p->zKey);
     }

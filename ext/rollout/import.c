@@ -24,9 +24,8 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define MAX_LISTED 100 /* the most bad lines in the result */
-#define MAX_IDS 1000   /* the most ids in the result */
-#define ENOUGH 60      /* bytes that tell a file from others */
+#define MAX_IDS 1000 /* the most ids in the result */
+#define ENOUGH 60    /* bytes that tell a file from others */
 #define NOT_UTF8 "bytes that are not UTF-8; U+FFFD stands for each of them"
 
 /*--------------------------------------------------------------- report ----*/
@@ -66,13 +65,13 @@ void bxImportReportReturn(ImportReport *p, const char *zFormat, BxCall *pCall) {
   sqlite3_free(zIds);
 }
 
-static const char *formatName(const Import *p) {
+const char *bxImportFormatName(const Import *p) {
   return p->pFormat != 0 ? p->pFormat->az[ROLLOUT_FORMAT_NAME] : "unknown";
 }
 
 /* Lists what is wrong with a line. */
 static void listLine(Import *p, const char *zReason) {
-  if (p->pReport->nListed++ >= MAX_LISTED) return;
+  if (p->pReport->nListed++ >= IMPORT_LISTED) return;
   sqlite3_str_appendf(p->pReport->pBad, "%s{\"line\":%lld,\"reason\":\"%s\"}",
       p->pReport->nListed > 1 ? "," : "", p->pReport->nLine, zReason);
 }
@@ -135,7 +134,7 @@ static i64 *partNumber(Import *p, const char *zName, const char *zAgent) {
 static void partId(
     const Import *p, const char *zName, const char *zAgent, char zId[37]) {
   int bApart = p->pFormat != 0 && p->pFormat->bApart;
-  bxImportSessionId(formatName(p), bApart, zName, zAgent, zId);
+  bxImportSessionId(bxImportFormatName(p), bApart, zName, zAgent, zId);
 }
 
 /* Finds a part, once its id is known. What follows a text has only new items. */
@@ -182,7 +181,7 @@ static char *makeMeta(Import *p, ImportSession *pPart) {
                 "'instructions', NULL), iif(?3 IN ('codex', 'blackbox'), '{}', "
                 "json_object('blackbox', json_patch('{}', json_object("
                 "'format', ?3, 'id', ?4, 'agent', ?5, 'parent', ?6)))))";
-  const char *zFormat = formatName(p), *zId = pPart->work.zId;
+  const char *zFormat = bxImportFormatName(p), *zId = pPart->work.zId;
   const char *zName = pPart->zName;
   char zParent[37] = "";
   assert(pPart->work.zId[36] == 0);
@@ -753,7 +752,7 @@ static void firstPart(Import *p, const char *zId) {
     if (p->zDocument != 0 && p->first.z != 0) text = p->first;
     zText = bxPrintf(p->pErr, "%.*s", (int)text.n, text.z);
     if (zText != 0)
-      bxImportSessionUuid(formatName(p), zText, 0, pPart->work.zId);
+      bxImportSessionUuid(bxImportFormatName(p), zText, 0, pPart->work.zId);
     sqlite3_free(zText);
   }
   openPart(p, pPart);

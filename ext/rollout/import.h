@@ -164,6 +164,9 @@ char *bxImportValid(const char *z, i64 n, i64 *pnOut, BxErr *pErr);
 /* The error of a file of no format. */
 void bxImportUnknown(const RolloutRules *pRules, BxErr *pErr);
 
+/* The name of the format of a file; "unknown" if it has none. */
+const char *bxImportFormatName(const Import *p);
+#define IMPORT_LISTED 100 /* the most errors in a result */
 /* The reason of an item above ROLLOUT_MAX_PAYLOAD. */
 #define BX_IMPORT_TOO_LONG                                                     \
   "an item of more than 67108864 bytes; it is kept for the export"

@@ -33,7 +33,6 @@ SQLITE_EXTENSION_INIT3
 #define st_mtim st_mtimespec
 #endif
 
-#define MAX_LISTED 100  /* the most errors in the result */
 #define MAX_FOLDERS 200 /* folders in folders */
 
 typedef struct ImportDir {
@@ -196,9 +195,8 @@ void bxImportNoteSource(Import *p) {
   if (p->pErr->rc != SQLITE_OK || pPart == 0) return;
   if (p->pFormat == 0) bxImportUnknown(p->pRules, &unknown);
   bxStmtExec(p->pHome, zRead, p->pErr, "ttiitit", p->zPath,
-      p->pFormat ? p->pFormat->az[ROLLOUT_FORMAT_NAME] : "unknown", p->nSize,
-      isTailed(p) ? p->nSize : (i64)0, pPart->work.zId, p->iWritten,
-      unknown.zMsg);
+      bxImportFormatName(p), p->nSize, isTailed(p) ? p->nSize : (i64)0,
+      pPart->work.zId, p->iWritten, unknown.zMsg);
   bxErrClear(&unknown);
 }
 
@@ -233,7 +231,7 @@ static void fileFailed(ImportDir *p, const char *zPath, i64 nSize, i64 iTime,
     bxStmtExec(
         p->pHome, zFailedFile, p->pErr, "tiit", zPath, nSize, iTime, zReason);
   }
-  if (p->nListed++ >= MAX_LISTED) return;
+  if (p->nListed++ >= IMPORT_LISTED) return;
   sqlite3_str_appendf(p->pErrors, "%s{\"path\":", p->nListed > 1 ? "," : "");
   bxJsonAppend(p->pErrors, zPath, (int)strlen(zPath));
   sqlite3_str_appendall(p->pErrors, ",\"reason\":");

@@ -640,7 +640,7 @@ _works("a file read by pieces", lambda: times(16, lambda i: (
     "Read", {"file_path": "main.go", "offset": 60 * i, "limit": 60}, "\n".join(f"{60 * i + k}\t{word(i + 7 * k)}" for k in range(30)))))
 _works("searches that end with code 1", lambda: times(7, lambda i: rg(i, word(i), "", "exited with code 1")) + [edit(1)])
 _works("files that are created", lambda: times(12, lambda i: (
-    "Write", {"file_path": f"/work/docs/{word(i)}.md", "content": word(i, 40)}, f"File created successfully at: /work/docs/{word(i)}.md")))
+    "Write", {"file_path": f"/home/ann/docs/{word(i)}.md", "content": word(i, 40)}, f"File created successfully at: /home/ann/docs/{word(i)}.md")))
 _works("four cards, and the fourth pays", lambda: times(3, lambda i: (
     "book_reservation", {"payment_id": f"gift_card_{word(i, 7)}"}, f"Error: not enough balance in payment method gift_card_{word(i, 7)}"))
     + [("book_reservation", {"payment_id": "credit_card_x"}, '{"reservation_id": "HATHAV"}')])

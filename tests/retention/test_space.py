@@ -81,24 +81,38 @@ def test_in_a_year_of_writes_a_file_grows_to_what_it_keeps(path, tmp_path, pack,
         assert kept <= 1.8 * one(db, "SELECT kept_bytes FROM store_stats") + 0.1 * MB
 
 
+class Steps(list):
+    """Steps of the virtual machine for each write, after those that warm up, in units of `every`."""
+
+    def __init__(self, db, warm, every):
+        super().__init__()
+        self.db, self.warm, self.every, self.written = db, warm, every, 0
+
+    def step(self):
+        self[-1] += 1
+
+    def write(self, sql, exchange):
+        counts = self.written > self.warm
+        self.written += 1
+        if counts:
+            self.append(0)
+        self.db.set_progress_handler(self.step if counts else None, self.every)
+        self.db.execute(sql, exchange)
+        self.db.set_progress_handler(None, self.every)
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 @pytest.mark.parametrize("pack", [0, 1])
 def test_no_write_takes_more_than_four_times_the_steps_of_the_median(path, pack, leaves):
     """Steps of the virtual machine, in tens, with those of what a write carries along."""
     db = installed(path, pack, ("payload.retention_days", 7))
-    steps = []
-
-    def step():
-        steps[-1] += 1
-
+    steps = Steps(db, 100, 10)
     with Clock() as clock:
         db.execute("UPDATE retention__clock SET seen = unixepoch() * 1000")
-        for i, exchange in enumerate(exchanges(500)):
+        for exchange in exchanges(500):
             clock.now += 8_640_000 * leaves
-            db.set_progress_handler(step if i > 100 else None, 10)
-            steps.append(0)
-            db.execute(WRITES["row"], exchange)
-    steps = sorted(steps[101:])
+            steps.write(WRITES["row"], exchange)
+    steps = sorted(steps)
     assert 0 < steps[-1] <= 4 * steps[len(steps) // 2], steps
 
 
@@ -119,21 +133,15 @@ def test_a_push_for_which_nothing_is_due_looks_at_the_clock_only(path):
     """Steps of the virtual machine, with an archive of which no row is due."""
     db = installed(path, 0, ("payload.retention_days", 365))
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
-    steps = []
-
-    def step():
-        steps[-1] += 1
-
+    steps = Steps(db, 100, 1)
     with Clock() as clock:
         db.execute("UPDATE retention__clock SET seen = unixepoch() * 1000")
         db.execute(WRITES["row"], ("e", "a", "q", "r"))
-        for i, exchange in enumerate(exchanges(200)):
+        for exchange in exchanges(200):
             clock.now += 8_640_000
-            db.set_progress_handler(step if i > 100 else None, 1)
-            steps.append(0)
-            db.execute(PUSH, exchange)
+            steps.write(PUSH, exchange)
         assert one(db, "SELECT seen FROM retention__clock") > clock.now - 9 * 8_640_000
-    steps = sorted(steps[101:])
+    steps = sorted(steps)
     assert steps[-1] <= 1000, steps
 
 
@@ -143,25 +151,18 @@ def test_no_push_takes_more_than_five_times_the_steps_of_the_median(path, pack):
     The first of a connection looks whether somebody could refuse that a row goes."""
     db = installed(path, pack, ("payload.retention_days", 7))
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
-    steps = []
-
-    def step():
-        steps[-1] += 1
-
+    steps = Steps(db, 80, 10)
     with Clock() as clock:
         db.execute("UPDATE retention__clock SET seen = unixepoch() * 1000")
         for exchange in exchanges(80):
             db.execute(WRITES["row"], exchange)
-        for i, exchange in enumerate(exchanges(800)):
+        for exchange in exchanges(800):
             clock.now += 8_640_000
-            db.set_progress_handler(step if i > 80 else None, 10)
-            steps.append(0)
-            db.execute(PUSH, exchange)
-        db.set_progress_handler(None, 10)
+            steps.write(PUSH, exchange)
     assert one(db, "SELECT count(*) FROM event_payloads") == 0
     if pack:
         assert rows(db, "SELECT packs, texts FROM store_stats") == [(0, 0)]
-    steps = sorted(steps[81:])
+    steps = sorted(steps)
     assert 0 < steps[-1] <= 5 * steps[len(steps) // 2], steps
     assert one(db, "SELECT proof_head() IS NOT NULL") and problems(db) == []
 

@@ -9,6 +9,7 @@ import sqlite3
 import time
 
 import blackbox
+from blackbox.recorder import quoted
 
 __all__ = ["ABOUT", "Failure", "File"]
 
@@ -21,10 +22,6 @@ class Failure(Exception):
     def __init__(self, text, code=1):
         super().__init__(text)
         self.code = code
-
-
-def quoted(name):
-    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
 
 
 class File:

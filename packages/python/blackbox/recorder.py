@@ -268,7 +268,7 @@ class Recorder:
             *values, ring = row.values
             if not row.adopted or self._missing(db.open(), ring, *values):
                 db.open().execute(
-                    f"INSERT INTO {_quoted(ring)}({_quoted(ring.split('.')[-1])}, agent_id, event_id, "
+                    f"INSERT INTO {quoted(ring)}({quoted(ring.split('.')[-1])}, agent_id, event_id, "
                     "request_body, response_body, timestamp, meta) VALUES(?, ?, ?, ?, ?, ?, ?)", values)
         except Exception as error:
             if isinstance(error, sqlite3.Error) and PASSES.search(str(error)):
@@ -281,16 +281,16 @@ class Recorder:
 
     def _missing(self, db, ring, command, agent, event, *_):
         """Whether a row of a process that was killed is neither in the ring nor evidence."""
-        schema = _quoted(ring.split(".")[0]) + "." if "." in ring else ""
+        schema = quoted(ring.split(".")[0]) + "." if "." in ring else ""
         found = db.execute(" UNION ALL ".join(
             "SELECT response_body IS NULL AND meta ->> 'duration_ms' IS NULL AS open "
             f"FROM {table} WHERE agent_id = ?1 AND event_id = ?2"
-            for table in (_quoted(ring), f"{schema}event_payloads")) + " ORDER BY open",
+            for table in (quoted(ring), f"{schema}event_payloads")) + " ORDER BY open",
             (agent, event)).fetchone()
         return found is None if command is None else bool(found and found[0])
 
 
-def _quoted(name):
+def quoted(name):
     return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
 
 

@@ -45,6 +45,21 @@ export function rows(db, sql, ...values) {
   return db.prepare(sql).all(...values).map((row) => Object.values(row));
 }
 
+/** An answer of EVENTS, of which step() lets the next one go. */
+export function stepped() {
+  let next;
+  return {
+    step: () => next(),
+    async send(_, response) {
+      for (const event of EVENTS) {
+        response.write(event);
+        await new Promise((resolve) => (next = resolve));
+      }
+      response.end();
+    },
+  };
+}
+
 export const EVENTS = ["data: one\n\n", "data: two\n\n", "data: three\n\n"];
 
 /** A server whose answer to a path is a function (request body, response). */

@@ -8,7 +8,7 @@ import { GoogleGenAI } from "@google/genai";
 import OpenAI from "openai";
 import { AgentStoppedError, open as openFlight } from "sqlite-blackbox";
 import * as undici from "undici";
-import { EVENTS, driver, flight, land, rows, serve } from "./host.mjs";
+import { EVENTS, driver, flight, land, rows, serve, stepped } from "./host.mjs";
 
 const WHOLE = '{"content":"a café"}';
 const CANDIDATES = '{"candidates":[{"content":{"role":"model","parts":[{"text":"on its way"}]}}]}';
@@ -23,7 +23,7 @@ function model(_, response) {
   const usage = { prompt_tokens: 900, completion_tokens: 20 };
   response.end(`data: ${JSON.stringify({ model: "m", choices: [], usage })}\n\ndata: [DONE]\n\n`);
 }
-let step; // lets the stream send its next event
+const events = stepped();
 
 const server = await serve({
   whole: (_, response) => response.end(WHOLE),
@@ -46,13 +46,7 @@ const server = await serve({
   "v1beta/models/m:streamGenerateContent": (_, response) => {
     response.setHeader("Content-Type", "text/event-stream").end(`data: ${CANDIDATES}\r\n\r\n`);
   },
-  stream: async (_, response) => {
-    for (const event of EVENTS) {
-      response.write(event);
-      await new Promise((resolve) => (step = resolve));
-    }
-    response.end();
-  },
+  stream: events.send,
 });
 after(server.close);
 after(land);
@@ -140,12 +134,12 @@ test("the first event of a stream comes before the second is sent", async () => 
   const read = response.body.getReader();
   const seen = [];
   for (const event of EVENTS) {
-    const { value } = await read.read(); // the server waits for step()
+    const { value } = await read.read(); // the server waits for events.step()
     seen.push(Buffer.from(value).toString());
     assert.equal(seen.at(-1), event);
     assert.deepEqual(await exchanges(db), [["q", null]]);
     value.fill(0); // the reader owns its chunk
-    step();
+    events.step();
   }
   assert.equal((await read.read()).done, true);
   assert.deepEqual(await exchanges(db), [["q", EVENTS.join("")]]);
@@ -197,7 +191,7 @@ test("calls that overlap are recorded in the order of their begins", async () =>
   await (await fetch(server.url("whole"), post("quick"))).text();
   const text = slow.text();
   for (const _ of EVENTS) {
-    step();
+    events.step();
     await new Promise((r) => setTimeout(r, 20));
   }
   assert.equal(await text, EVENTS.join(""));

@@ -12,11 +12,11 @@ import { after, test } from "node:test";
 import OpenAI from "openai";
 import { AgentStoppedError } from "sqlite-blackbox";
 import { stopCallbacks, stopFilter, throwIfStopped } from "sqlite-blackbox/stop";
-import { EVENTS, flight, land, open, rows, serve } from "./host.mjs";
+import { EVENTS, flight, land, open, rows, serve, stepped } from "./host.mjs";
 
 setTracingDisabled(true);
 let hits = 0; // calls that reached the server
-let step; // lets the stream send its next event
+const events = stepped();
 const CALL = { id: "c1", type: "function", function: { name: "get_order", arguments: '{"id":1042}' } };
 const server = await serve({
   "v1/chat/completions": (_, response) => {
@@ -27,13 +27,9 @@ const server = await serve({
       choices: [{ index: 0, finish_reason: "tool_calls", message }],
       usage: { prompt_tokens: 9, completion_tokens: 2, total_tokens: 11 } }));
   },
-  stream: async (_, response) => {
+  stream: (body, response) => {
     hits++;
-    for (const event of EVENTS) {
-      response.write(event);
-      await new Promise((resolve) => (step = resolve));
-    }
-    response.end();
+    return events.send(body, response);
   },
 });
 after(server.close);
@@ -109,7 +105,7 @@ test("a stream that runs while another process stops the agent ends, and is reco
       "VALUES('support', 1760000000000, 'Ann')");`], { cwd: import.meta.dirname });
   await assert.rejects(made.fetch(server.url("stream"), post("r")), STOPPED);
   for (let done = false; !done; ) {
-    step();
+    events.step();
     ({ done } = await read.read());
   }
   assert.ok(await made.flushed());
