@@ -687,13 +687,7 @@ static void eraseSecurely(Erasure *p) {
 static void eraseConversations(Erasure *p) {
   const char *zKind = p->zKind, *zKey = p->zKey;
   char *zWhat = p->zWhat;
-  char *zIds = strcmp(p->zKind, "session") == 0
-                   ? bxSessionConversations(p->pHome, p->zKey, p->pErr)
-                   : 0;
-  sqlite3_stmt *pRow =
-      zIds ? bxPrepare(p->pHome, "SELECT value FROM json_each(?1)", p->pErr)
-           : 0;
-  if (pRow != 0) bxBind(pRow, p->pErr, "t", zIds);
+  sqlite3_stmt *pRow = bxRetentionConversations(p->pHome, zKind, zKey, p->pErr);
   p->zKind = "rollout";
   while (pRow != 0 && bxStep(pRow, p->pErr)) {
     i64 nRow = p->nRow, nByte = p->nByte, nHeld = p->nHeld;
@@ -708,7 +702,6 @@ static void eraseConversations(Erasure *p) {
     p->nHeld += nHeld;
   }
   sqlite3_finalize(pRow);
-  sqlite3_free(zIds);
   p->zKind = zKind;
   p->zKey = zKey;
   p->zWhat = zWhat;

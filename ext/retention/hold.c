@@ -126,17 +126,24 @@ static i64 countOwners(BxStmts *p, const HoldStep *pStep, BxErr *pErr) {
   return bxQueryInt(p, zOwners, pErr, "tt", pStep->zKind, pStep->zKey);
 }
 
+sqlite3_stmt *bxRetentionConversations(
+    BxStmts *p, const char *zKind, const char *zKey, BxErr *pErr) {
+  char *zIds =
+      strcmp(zKind, "session") == 0 ? bxSessionConversations(p, zKey, pErr) : 0;
+  sqlite3_stmt *pRow =
+      zIds ? bxPrepare(p, "SELECT value FROM json_each(?1)", pErr) : 0;
+  if (pRow != 0) bxBind(pRow, pErr, "c", zIds);
+  sqlite3_free(zIds);
+  return pRow;
+}
+
 /* A session of a program is a conversation of ours: the step is on that. Returns how many
 ** there were, and in *pnOwner how many hold the last of them. */
 static int stepOnConversations(
     BxStmts *p, const HoldStep *pStep, i64 *pnOwner, BxErr *pErr) {
   int n = 0;
-  char *zIds = strcmp(pStep->zKind, "session") == 0
-                   ? bxSessionConversations(p, pStep->zKey, pErr)
-                   : 0;
   sqlite3_stmt *pRow =
-      zIds ? bxPrepare(p, "SELECT value FROM json_each(?1)", pErr) : 0;
-  if (pRow != 0) bxBind(pRow, pErr, "t", zIds);
+      bxRetentionConversations(p, pStep->zKind, pStep->zKey, pErr);
   while (pRow != 0 && bxStep(pRow, pErr)) {
     HoldStep step = *pStep;
     step.zKind = "rollout";
@@ -150,7 +157,6 @@ static int stepOnConversations(
     n++;
   }
   sqlite3_finalize(pRow);
-  sqlite3_free(zIds);
   return n;
 }
 

@@ -98,4 +98,9 @@ void bxRetentionErased(BxCall *p); /* whether nothing of it is left */
 /* Problems: keys that are refused without an erasure, and the other way round. */
 void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut);
 
+/* The ids of the conversations that a session is, a row each, as they are now: finalize
+** it. NULL if it is no session. */
+sqlite3_stmt *bxRetentionConversations(
+    BxStmts *p, const char *zKind, const char *zKey, BxErr *pErr);
+
 #endif
