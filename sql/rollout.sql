@@ -3,7 +3,7 @@
 -- then usage and upkeep, and the tables are in the last.
 --
 -- Continued in sql/rollout_formats.sql
--- Continued in sql/rollout_messages.sql
+-- Continued in sql/rollout_histories.sql
 -- Continued in sql/rollout_usage.sql
 -- Continued in sql/rollout_tables.sql
 --

@@ -1,6 +1,6 @@
 /*
 ** messages.c: the history of a conversation of another program than Codex, by
-** the rows of rollout_messages; and rollout_tree(id): how its items follow one
+** the rows of rollout_histories; and rollout_tree(id): how its items follow one
 ** another.
 **
 ** Items of Claude Code, pi and Qwen name the item that they follow. If a user
@@ -48,7 +48,7 @@ static const char zItemsPart[] =
     "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1 AND " BX_JSON_VALID("d.payload") " LIMIT -1), "
     "y AS MATERIALIZED (SELECT x.sequence AS at, x.key AS its, m.* FROM x "
-    "CROSS JOIN main.rollout_messages AS m ON m.format = ?2 "
+    "CROSS JOIN main.rollout_histories AS m ON m.format = ?2 "
     "AND m.type_key = x.type_key WHERE " FITS("m", "x.payload") " LIMIT -1), "
     "path(key, up) AS (SELECT * FROM (SELECT x.key, x.up FROM x "
     "WHERE x.key IS NOT NULL AND x.sequence IN (SELECT at FROM y) "
@@ -170,7 +170,7 @@ static const char zBranches[] =
 
 int bxRolloutHasMessages(BxStmts *p, i64 no, BxErr *pErr) {
   static const char zHas[] =
-      "SELECT EXISTS (SELECT 1 FROM main.rollout_messages AS m "
+      "SELECT EXISTS (SELECT 1 FROM main.rollout_histories AS m "
       "JOIN main.rollout__about AS a ON a.format = m.format WHERE a.no = ?1)";
   return (int)bxQueryInt(p, zHas, pErr, "i", no);
 }

@@ -498,7 +498,7 @@ sqlite3_stmt *bxRolloutTexts(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* context.c */
 sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutOrphans(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-/* messages.c: whether the format of a conversation has rows in rollout_messages,
+/* messages.c: whether the format of a conversation has rows in rollout_histories,
 ** and its messages by these rows: all, those without orphans, or the orphans. */
 typedef enum { ROLLOUT_ALL, ROLLOUT_COMPLETE, ROLLOUT_ORPHANS } RolloutMessages;
 int bxRolloutHasMessages(BxStmts *p, i64 no, BxErr *pErr);

@@ -248,7 +248,7 @@ def test_a_schema_that_the_stock_shell_installed_is_removed_as_well(path):
     for domain in ["core", *DOMAINS, "payload_detection",
                    "payload_rules", "rollout_formats", "rollout_usage",
              "rollout_tables",
-                   "rollout_messages"]:
+                   "rollout_histories"]:
         shell(path, stdin=(ROOT / "sql" / f"{domain}.sql").read_text())
     db = connect(path)
     assert rows(db, "SELECT * FROM blackbox_check") == []

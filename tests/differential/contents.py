@@ -60,7 +60,7 @@ LISTS = {
     "rollout_attributes": "format, attribute, name",
     "rollout_formats": "format, kind, rank",
     "rollout_lines": "*",
-    "rollout_messages": "format, type, conditions, role",
+    "rollout_histories": "format, type, conditions, role",
     "rollout_policy": "preset, item_type, payload_type, keep",
     "rollout_preambles": "prefix",
     "rollout_readings": "format, fact, type, conditions, place",

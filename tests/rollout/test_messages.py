@@ -184,7 +184,7 @@ def test_opencode_has_its_parts(db):
 def test_a_history_by_rows_of_ones_own(db):
     db.execute("INSERT INTO rollout_formats(format, mark, rank) VALUES "
                "('mine', '{\"$.by\":true}', 1)")
-    db.execute("INSERT INTO rollout_messages(format, type, role, content) VALUES "
+    db.execute("INSERT INTO rollout_histories(format, type, role, content) VALUES "
                "('mine', 'say', '$.by', '$.what')")
     rollout = load(db, {"type": "say", "by": "user", "what": "hi"}, {"type": "x", "by": "y"})
     assert context(db, rollout) == [{"role": "user", "content": "hi"}]

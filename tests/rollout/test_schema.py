@@ -15,7 +15,7 @@ IntegrityError = sqlite3.IntegrityError
 def template(tmp_path_factory):
     """A database that the stock shell made, by running the files twice."""
     path = tmp_path_factory.mktemp("schema") / "template.db"
-    files = ("rollout", "rollout_formats", "rollout_messages", "rollout_usage",
+    files = ("rollout", "rollout_formats", "rollout_histories", "rollout_usage",
              "rollout_tables")
     for name in ("core", *files, *files):
         text = (ROOT / "sql" / f"{name}.sql").read_text()

@@ -1,7 +1,7 @@
--- rollout_messages.sql: which items are the messages of a history, as rows. It continues rollout.sql, which has the
+-- rollout_histories.sql: which items are the messages of a history, as rows. It continues rollout.sql, which has the
 -- manual.
 --
--- Tables  rollout_messages  what rollout_context() makes of an item of a format other than that of Codex
+-- Tables  rollout_histories  what rollout_context() makes of an item of a format other than that of Codex
 --
 -- Each row that an item fulfils makes a message of it. Places are paths of SQLite's JSON functions, from the top of
 -- the payload.
@@ -22,7 +22,7 @@
 -- result_type, result_id  ... or results
 -- item_call, item_result  places in the payload, if the message is one itself
 
-CREATE TABLE IF NOT EXISTS main.rollout_messages(
+CREATE TABLE IF NOT EXISTS main.rollout_histories(
   format TEXT, type TEXT,
   conditions DEFAULT '{}',
   part DEFAULT 0,
@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS main.rollout_messages(
   PRIMARY KEY (format, type, conditions, part)
 ) WITHOUT ROWID;
 
-INSERT INTO main.rollout_messages(format, type, conditions, role, content, parts, call_type, call_id, result_type, result_id)
+INSERT INTO main.rollout_histories(format, type, conditions, role, content, parts, call_type, call_id, result_type, result_id)
 SELECT f.column1, t.type, c.conditions, t.type, '$.message.content', '$.content', 'tool_use', '$.id', 'tool_result', '$.tool_use_id'
   FROM (VALUES ('claude-code'), ('qoder')) AS f, (SELECT 'user' AS type UNION ALL SELECT 'assistant') AS t,
        (SELECT '{"$.message.content":true,"$.isSidechain":null}' AS conditions
@@ -45,7 +45,7 @@ SELECT f.column1, t.type, c.conditions, t.type, '$.message.content', '$.content'
         SELECT '{"$.message.content":true,"$.isSidechain":true,"$.agentId":true}') AS c
  WHERE 1 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_messages(format, type, conditions, part, role, content, member, calls, results, parts, call_id, result_id) VALUES
+INSERT INTO main.rollout_histories(format, type, conditions, part, role, content, member, calls, results, parts, call_id, result_id) VALUES
   ('qwen', 'user', '{"$.message.parts":true}', 0, 'user', '$.message.parts', 'parts', NULL, NULL, '$.parts', '$.functionCall.id', '$.functionResponse.id'),
   ('qwen', 'assistant', '{"$.message.parts":true}', 0, 'model', '$.message.parts', 'parts', NULL, NULL, '$.parts', '$.functionCall.id', '$.functionResponse.id'),
   ('qwen', 'tool_result', '{"$.message.parts":true}', 0, 'user', '$.message.parts', 'parts', NULL, NULL, '$.parts', '$.functionCall.id', '$.functionResponse.id'),
@@ -53,18 +53,18 @@ INSERT INTO main.rollout_messages(format, type, conditions, part, role, content,
   ('gemini', 'gemini', '{}', 0, 'model', '$.content', 'parts', '$.toolCalls', NULL, '$.parts', '$.functionCall.id', '$.functionResponse.id'),
   ('gemini', 'gemini', '{"$.toolCalls[0].result":true}', 1, 'user', NULL, 'parts', NULL, '$.toolCalls', '$.parts', '$.functionCall.id', '$.functionResponse.id') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_messages(format, type, conditions, rewind)
+INSERT INTO main.rollout_histories(format, type, conditions, rewind)
 VALUES ('gemini', 'session', '{"$.$rewindTo":true}', '$.$rewindTo') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_messages(format, type, conditions, role, whole, parts, call_type, call_id, item_result) VALUES
+INSERT INTO main.rollout_histories(format, type, conditions, role, whole, parts, call_type, call_id, item_result) VALUES
   ('pi', 'message', '{"$.message.role":"user"}', 'user', '$.message', NULL, '', NULL, NULL),
   ('pi', 'message', '{"$.message.role":"assistant"}', 'assistant', '$.message', '$.content', 'toolCall', '$.id', NULL),
   ('pi', 'message', '{"$.message.role":"toolResult"}', 'toolResult', '$.message', NULL, '', NULL, '$.message.toolCallId') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_messages(format, type, conditions, role, summary, since) VALUES
+INSERT INTO main.rollout_histories(format, type, conditions, role, summary, since) VALUES
   ('pi', 'compaction', '{"$.summary":true}', 'user', '$.summary', '$.firstKeptEntryId') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_messages(format, type, conditions, role, content, parts, call_type, call_id, result_type, result_id) VALUES
+INSERT INTO main.rollout_histories(format, type, conditions, role, content, parts, call_type, call_id, result_type, result_id) VALUES
   ('goose', 'user', '{"$.content":true}', 'user', '$.content', '$.content', 'toolRequest', '$.id', 'toolResponse', '$.id'),
   ('goose', 'assistant', '{"$.content":true}', 'assistant', '$.content', '$.content', 'toolRequest', '$.id', 'toolResponse', '$.id'),
   ('goose-store', 'message', '{"$.row.content_json":true}', '$.role', '$.row.content_json', '$.content', 'toolRequest', '$.id', 'toolResponse', '$.id'),
@@ -76,7 +76,7 @@ INSERT INTO main.rollout_messages(format, type, conditions, role, content, parts
   ('cline-task', 'assistant', '{"$.content":true}', 'assistant', '$.content', '$.content', 'tool_use', '$.id', 'tool_result', '$.tool_use_id') ON CONFLICT DO NOTHING;
 
 -- Programs whose files have calls beside the messages: what was said.
-INSERT INTO main.rollout_messages(format, type, conditions, role, content) VALUES
+INSERT INTO main.rollout_histories(format, type, conditions, role, content) VALUES
   ('copilot', 'user.message', '{"$.data.content":true}', 'user', '$.data.content'),
   ('copilot', 'assistant.message', '{"$.data.content":true}', 'assistant', '$.data.content'),
   ('deepseek', 'user/message', '{"$.data.content":true}', 'user', '$.data.content'),
@@ -104,7 +104,7 @@ INSERT INTO main.rollout_messages(format, type, conditions, role, content) VALUE
   ('antigravity', 'MODEL', '{"$.content":true}', 'assistant', '$.content') ON CONFLICT DO NOTHING;
 
 -- A tool part of OpenCode is a call with its result, once that is there.
-INSERT INTO main.rollout_messages(format, type, conditions, role, whole, item_call) VALUES
+INSERT INTO main.rollout_histories(format, type, conditions, role, whole, item_call) VALUES
   ('opencode', 'part', '{"$.row.data.type":"text"}', '$.role', '$.row.data', NULL),
   ('opencode', 'part', '{"$.row.data.type":"reasoning"}', '$.role', '$.row.data', NULL),
   ('opencode', 'part', '{"$.row.data.type":"file"}', '$.role', '$.row.data', NULL),
@@ -113,20 +113,20 @@ INSERT INTO main.rollout_messages(format, type, conditions, role, whole, item_ca
   ('opencode', 'part', '{"$.row.data.type":"tool","$.row.data.state.status":"running"}', '$.role', '$.row.data', '$.row.data.callID'),
   ('opencode', 'part', '{"$.row.data.type":"tool","$.row.data.state.status":"pending"}', '$.role', '$.row.data', '$.row.data.callID') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_messages(format, type, part, role, content) VALUES
+INSERT INTO main.rollout_histories(format, type, part, role, content) VALUES
   ('copilot-chat', 'request', 0, 'user', '$.message.text'), ('copilot-chat', 'request', 1, 'assistant', '$.response') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_messages(format, type, role, whole, parts, call_type, call_id, result_type, result_id)
+INSERT INTO main.rollout_histories(format, type, role, whole, parts, call_type, call_id, result_type, result_id)
 SELECT f.column1, r.column1, r.column1, f.column2, '$.content', 'tool-call', '$.toolCallId', 'tool-result', '$.toolCallId'
   FROM (VALUES ('zencoder', '$'), ('posit', '$.message')) AS f, (VALUES ('user'), ('assistant'), ('tool')) AS r
  WHERE 1 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_messages(format, type, role, content, parts, call_type, call_id, result_type, result_id)
+INSERT INTO main.rollout_histories(format, type, role, content, parts, call_type, call_id, result_type, result_id)
 SELECT f.column1, r.column1, r.column1, f.column2, '$.content', 'tool_use', '$.id', 'tool_result', f.column3
   FROM (VALUES ('amp', '$.content', '$.toolUseID'), ('qwenpaw', '$[0].content', '$.id'), ('gptme', '$.content', NULL)) AS f,
        (VALUES ('user'), ('assistant'), ('system')) AS r WHERE 1 ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_messages(format, type, role, whole, parts, call_id, item_result) VALUES
+INSERT INTO main.rollout_histories(format, type, role, whole, parts, call_id, item_result) VALUES
   ('vibe', 'user', 'user', '$', NULL, NULL, NULL), ('vibe', 'assistant', 'assistant', '$', '$.tool_calls', '$.id', NULL),
   ('vibe', 'tool', 'tool', '$', NULL, NULL, '$.tool_call_id'), ('grok-chat', 'user', 'user', '$', NULL, NULL, NULL),
   ('grok-chat', 'assistant', 'assistant', '$', '$.tool_calls', '$.id', NULL),
