@@ -63,8 +63,57 @@ def size_of_page(folder):
     return len(page.encode()) / 1e6
 
 
+def conversation(folder):
+    """A report of 8,000 items: questions, calls, results and answers."""
+    db = installed(folder / "agents.db")
+    db.execute("UPDATE blackbox_settings SET value = 'everything' WHERE name = 'rollout.policy'")
+    key = "019d0000-1111-7222-8333-444455556666"
+    db.execute("SELECT rollout_create(?, 'be brief')", (key,))
+    for n in range(0, 2000, 250):
+        db.execute("SELECT rollout_append(?, ?)", (key, json.dumps([
+            {"type": "response_item", "timestamp": 1760000000000 + i * 2000, "payload": body}
+            for i in range(n, n + 250) for said in [prose()[i * 300:i * 300 + 360]] for body in (
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": said}]},
+                {"type": "function_call", "call_id": f"c{i}", "name": "exec",
+                 "arguments": json.dumps({"cmd": f"make step-{i}"})},
+                {"type": "function_call_output", "call_id": f"c{i}", "output": f"done {i}\n{said}{said}"},
+                {"type": "message", "role": "assistant",
+                 "content": [{"type": "output_text", "text": said}]})])))
+    return min(timed(lambda: db.execute("SELECT blackbox_report('rollout', ?)", (key,)).fetchone())
+               for _ in range(3))
+
+
+def agent(folder):
+    """A report of 10,000 exchanges, each of which goes on for up to ten calls."""
+    db = installed(folder / "agents.db")
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=10000)")
+
+    def call(n):
+        return {"role": "assistant", "content": None, "tool_calls": [
+            {"id": f"c{n}", "type": "function", "function": {"name": "get_order",
+                                                             "arguments": json.dumps({"id": n})}}]}
+
+    db.execute("BEGIN")
+    for i in range(10_000):
+        said = [{"role": "system", "content": prose()[:400]}, {"role": "user", "content": "Where is it?"}]
+        for n in range(i - i % 10, i):
+            said += [call(n), {"role": "tool", "tool_call_id": f"c{n}", "content": f"order {n} is sent"}]
+        db.execute("INSERT INTO ring(agent_id, event_id, request_body, response_body, timestamp)"
+                   " VALUES('a', ?, ?, ?, ?)",
+                   (f"e{i}", json.dumps({"model": "m", "messages": said}),
+                    json.dumps({"choices": [{"message": call(i)}]}), 1760000000000 + i))
+    db.execute("COMMIT")
+    return min(timed(lambda: db.execute("SELECT blackbox_report('agent', 'a')").fetchone())
+               for _ in range(3))
+
+
 def cases():
     return [
+        Case("a page of a conversation of 8,000 items, and of 10,000 exchanges",
+             {"8,000 items": conversation, "0.4 s": limit(0.4),
+              "10,000 exchanges": agent, "1 s": limit(1)},
+             [("8,000 items", "0.4 s", 1), ("10,000 exchanges", "1 s", 1)],
+             rounds=3, note="The fastest of three."),
         Case("a page of a kill switch of 50 exchanges of 25 KB, beside the raw read",
              {"each on its own": beside_the_read(False, "{}"),
               "a conversation": beside_the_read(True, "{}"),

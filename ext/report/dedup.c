@@ -164,9 +164,9 @@ static void addSpanPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
       }
       if (bWhole || pSpan->iBlock < 0) {
         pSpan->iBlock = pItem->iBlock;
-        pSpan->iAt = pItem->nOwn;
+        pSpan->iAt = p->nInBlock + pItem->nOwn;
       }
-      addReportPiece(p, pPart, pItem->iBlock, pItem->nOwn, n, 1,
+      addReportPiece(p, pPart, pItem->iBlock, p->nInBlock + pItem->nOwn, n, 1,
           bWhole && iAt == pPart->nHead);
       pItem->nOwn += n;
     }
@@ -183,7 +183,8 @@ void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
   pPart->nPiece = pPart->nHead = 0;
   pPart->iNew = -1;
   if (n > 0 && p->opt.eBodies == REPORT_ALL) {
-    addReportPiece(p, pPart, pItem->iBlock, pItem->nOwn, n, 1, 0);
+    addReportPiece(
+        p, pPart, pItem->iBlock, p->nInBlock + pItem->nOwn, n, 1, 0);
     pItem->nOwn += n;
     pPart->iNew = 0;
   } else if (n > 0) {

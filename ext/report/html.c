@@ -1,7 +1,7 @@
 /*
 ** html.c: the report as a page: the template of ext/report/page with the facts in
-** plain HTML, which need no script, the JSON, and a block for each item that brings
-** something new.
+** plain HTML, which need no script, the JSON, and blocks of what items bring
+** that is new.
 **
 ** A mark of the template, alone on a line, is replaced. The policy of the page
 ** allows the style and the script that stand in it, by their hashes, and nothing
@@ -228,43 +228,43 @@ static int htmlBatch(ReportRun *p) {
   return 1;
 }
 
-/* What the next item alone brings: the fresh pieces of its parts. */
+/* What the items of the next block bring: the fresh pieces of their parts. */
 static int htmlBlock(ReportRun *p) {
+  sqlite3_str *pAll = sqlite3_str_new(0);
   ReportBodiesOf bodies;
-  ReportItem *pItem;
-  char *zAll, *z;
-  int iPart;
-  i64 i, iAt;
+  char *zAll;
+  int iPart, iBlock = -1;
+  i64 i, iAt, n;
   assert(p->iNext <= p->nItem);
-  while (p->iNext < p->nItem && p->aItem[p->iNext].iBlock < 0) p->iNext++;
-  if (p->iNext >= p->nItem) {
-    p->ePhase = HTML_PAGE;
-    return 1;
-  }
-  pItem = &p->aItem[p->iNext++];
-  z = zAll = bxZalloc((size_t)pItem->nOwn + 1, &p->err);
-  bxReportReadAgain(p, pItem, &bodies);
-  for (iPart = 0; iPart < pItem->nPart && p->err.rc == SQLITE_OK; iPart++) {
-    const ReportPart *pPart = &pItem->aPart[iPart];
-    for (i = 0, iAt = 0; i < pPart->nPiece; i++) {
-      const ReportPiece *pPiece = &p->aPiece[pPart->iPiece + i];
-      if (pPiece->bFresh) {
-        memcpy(z, bodies.az[iPart] + iAt, (size_t)pPiece->n);
-        z += pPiece->n;
+  for (; p->iNext < p->nItem && p->err.rc == SQLITE_OK; p->iNext++) {
+    ReportItem *pItem = &p->aItem[p->iNext];
+    if (pItem->nOwn == 0) continue;
+    if (iBlock >= 0 && pItem->iBlock != iBlock) break;
+    iBlock = pItem->iBlock;
+    bxReportReadAgain(p, pItem, &bodies);
+    for (iPart = 0; iPart < pItem->nPart && p->err.rc == SQLITE_OK; iPart++) {
+      const ReportPart *pPart = &pItem->aPart[iPart];
+      for (i = 0, iAt = 0; i < pPart->nPiece; i++) {
+        const ReportPiece *pPiece = &p->aPiece[pPart->iPiece + i];
+        assert(!pPiece->bFresh || pPiece->iBlock == iBlock);
+        if (pPiece->bFresh) {
+          sqlite3_str_append(pAll, bodies.az[iPart] + iAt, (int)pPiece->n);
+        }
+        iAt += pPiece->n;
       }
-      iAt += pPiece->n;
     }
+    bxReportFreeBodies(&bodies);
   }
-  bxReportFreeBodies(&bodies);
-  if (p->err.rc == SQLITE_OK) {
-    assert(z - zAll == pItem->nOwn);
+  n = sqlite3_str_length(pAll);
+  zAll = bxStrFinish(pAll, &p->err);
+  if (zAll != 0) {
     bxReportPut(p->pOut,
-        "<script type=\"text/plain\" class=\"block\" id=\"b%i\">",
-        (i64)pItem->iBlock);
-    bxReportDeflate(p->pOut, zAll, pItem->nOwn, &p->err);
+        "<script type=\"text/plain\" class=\"block\" id=\"b%i\">", (i64)iBlock);
+    bxReportDeflate(p->pOut, zAll, n, &p->err);
     bxReportPut(p->pOut, "</script>\n");
   }
   sqlite3_free(zAll);
+  if (iBlock < 0) p->ePhase = HTML_PAGE;
   return 1;
 }
 

@@ -385,8 +385,11 @@ static void readReportItem(ReportRun *p, ReportItem *pItem) {
     bxReportPieces(p, pItem, pPart, bodies.az[i],
         strcmp(pPart->zType, "application/json") == 0);
   }
-  if (pItem->nOwn == 0) pItem->iBlock = -1;
-  p->nBlock += pItem->nOwn > 0;
+  p->nInBlock += pItem->nOwn;
+  if (p->nInBlock >= REPORT_BLOCK) { /* the next item begins another */
+    p->nBlock++;
+    p->nInBlock = 0;
+  }
   if (pSource->bExchange) readExchangeItem(p, pItem, &bodies);
   for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
     if (pItem->zTitle == 0 || strcmp(pItem->zKind, "item") == 0) {

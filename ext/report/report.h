@@ -17,6 +17,7 @@
 
 #define REPORT_VERSION 1 /* of the JSON */
 #define REPORT_TITLE 200 /* characters of the title of an item */
+#define REPORT_BLOCK 65536 /* bytes that make a block full */
 #define REPORT_ROWS 1000 /* most rows of a table, and of items without script */
 
 /* How a value is shown; times and durations are milliseconds. */
@@ -148,8 +149,8 @@ typedef struct ReportItem {
   i64 iTime, nSize;           /* -1: not known */
   i64 nInput, nOutput, iTurn; /* -1: not known */
   i64 iOrder;
-  i64 nOwn;   /* bytes of its block */
-  int iBlock; /* -1: it has none */
+  i64 nOwn;   /* bytes that it brings, in this block */
+  int iBlock;
   int iRepeat, bVerdict, bBodies, bMasked;
   char *zError;       /* how it failed; NULL: it did not */
   char *zSaid;        /* the first line of what the tool returned */
@@ -225,6 +226,7 @@ struct ReportRun {
   ReportPiece *aPiece;
   i64 nPiece, nPieceAlloc;
   int nBlock;
+  i64 nInBlock; /* bytes of the block that is not full yet */
   const char *zProof; /* none, off, head; a constant */
   char *zHead;
   char *zBundle; /* what makes the bundle of proofs; NULL: there is none */

@@ -728,12 +728,12 @@ async function foldHead(model, i) {
     if (asked.length > 6) for (const m of asked.slice(0, -3)) m.old = true;
     return model;
   }
-  const keys = asked.map((m) => keyOf(m));
+  const keys = asked.map((m) => (m.key ??= keyOf(m)));
   let from = 0, before = [], had = [];
   for (let k = i - 1; k >= 0 && k > i - 6 && !from; k--) {
     if (items[k].kind !== "exchange") continue;
     before = (await parse(k)).said;
-    had = before.filter((m) => !m.answer).map((m) => keyOf(m));
+    had = before.filter((m) => !m.answer).map((m) => (m.key ??= keyOf(m)));
     from = joint(keys, had);
   }
   asked.forEach((m, k) => (m.old = (!from || k < from) && had.includes(keys[k])));
@@ -1733,6 +1733,42 @@ async function lowerText(i) {
   return text;
 }
 
+/* Whether the body of an item may have a word: it stands in JSON as it is, unless a
+** letter is escaped. So an item is not read when the bytes do not have the word. */
+const ESCAPED = /\\u00(?:3\d|[46][1-9a-f]|[57][0-9a])/;
+
+function wordFilter(word) {
+  const places = new Map();
+  const find = async (number) => {
+    const text = new TextDecoder("latin1").decode(await block(number)).toLowerCase();
+    const at = ESCAPED.test(text) ? null : [];
+    for (let i = text.indexOf(word); at && i >= 0; i = text.indexOf(word, i + 1)) at.push(i);
+    places.set(number, at);
+  };
+  const within = (at, start, end) => {
+    let low = 0, high = at.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (at[middle] < start) low = middle + 1; else high = middle;
+    }
+    return at[low] < end;
+  };
+  return async (item) => {
+    if (item.type?.toLowerCase().includes(word)) return true;
+    for (const part of item.parts) {
+      if (PICTURE.test(part.type)) continue;
+      if (part.type !== "application/json") return true;
+      for (const [number, start, length] of part.pieces) {
+        if (!places.has(number)) await find(number);
+        const at = places.get(number);
+        if (!at || within(at, start, start + length)) return true;
+        if (part.role === "response" && part.pieces[0][1] === start && (await block(number))[start] === 91) return true;
+      }
+    }
+    return false;
+  };
+}
+
 /* Titles at once, then what the items say, in steps that leave the page free. */
 async function search(what) {
   query = what.trim().toLowerCase();
@@ -1746,8 +1782,14 @@ async function search(what) {
   });
   showHits("…");
   let since = performance.now(), told = since;
+  const words = (query.match(/[a-z0-9_]{3,}/g) ?? []).map(wordFilter);
+  const may = async (item) => {
+    for (const word of words) if (!(await word(item))) return false;
+    return true;
+  };
   for (let i = 0; i < items.length; i++) {
     try {
+      if (!searchable.has(i) && !(await may(items[i]))) continue;
       const n = occurrences(await lowerText(i), query);
       if (turn !== searching) return;
       if (n) hits.set(i, n);
@@ -2229,7 +2271,7 @@ function start() {
   let timer = 0;
   field.addEventListener("input", () => {
     clearTimeout(timer);
-    timer = setTimeout(() => search(field.value), items.length > 1000 ? 250 : 90);
+    timer = setTimeout(() => search(field.value), items.length > 1000 ? 150 : 90);
   });
   addEventListener("scroll", onFrame(onScroll), { passive: true });
   addEventListener("resize", onFrame(() => stream.draw()));
