@@ -211,6 +211,7 @@ def template(request, installed, alone):
 
 @pytest.fixture
 def db(path, template):
+    assert not path.exists(), f"{path} is somebody's: a parameter of the test hides the fixture"
     shutil.copyfile(template, path)
     db = connect(path)
     db.execute("PRAGMA synchronous=OFF")  # no test simulates a power failure

@@ -147,8 +147,9 @@ static void openPart(Import *p, ImportSession *pPart) {
 
 /* The part to which an item belongs. Frees the names. */
 ImportSession *bxImportSession(Import *p, char *zName, char *zAgent) {
-  i64 *pi = partNumber(p, zName, zAgent);
+  i64 *pi = zName != 0 ? partNumber(p, zName, zAgent) : 0;
   ImportSession *pPart;
+  assert(zName != 0 || p->pErr->rc != SQLITE_OK);
   assert(p->nPart > 0); /* the first part is there from the beginning */
   if (pi == 0 || *pi > 0) {
     sqlite3_free(zName);
