@@ -24,7 +24,6 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define MAX_IDS 1000 /* the most ids in the result */
 #define ENOUGH 60    /* bytes that tell a file from others */
 #define NOT_UTF8 "bytes that are not UTF-8; U+FFFD stands for each of them"
 
@@ -34,11 +33,6 @@ void bxImportReportBegin(ImportReport *p) {
   memset(p, 0, sizeof(*p));
   p->pBad = sqlite3_str_new(0);
   p->pIds = sqlite3_str_new(0);
-}
-
-static void reportId(ImportReport *p, const char *zId) {
-  if (p->nId++ >= MAX_IDS) return;
-  sqlite3_str_appendf(p->pIds, "%s\"%s\"", p->nId > 1 ? "," : "", zId);
 }
 
 void bxImportReportFree(ImportReport *p) {
@@ -91,117 +85,6 @@ void bxImportBad(Import *p, const char *zReason, i64 nByte) {
 const char *bxImportItems(const Import *p) {
   const char *z = p->pFormat != 0 ? p->pFormat->az[ROLLOUT_FORMAT_ITEMS] : 0;
   return z != 0 && *z == '$' ? z + 1 : 0;
-}
-
-/*---------------------------------------------------------------- parts ----*/
-
-static ImportSession *addImported(Import *p, char *zName, char *zAgent) {
-  ImportSession **ap =
-      bxArrayGrow(p->apPart, p->nPart, &p->nPartAlloc, sizeof(*ap), p->pErr);
-  ImportSession *pPart = ap != 0 ? bxZalloc(sizeof(*pPart), p->pErr) : 0;
-  assert(p->nPart <= p->nPartAlloc);
-  if (ap != 0) p->apPart = ap;
-  if (pPart == 0) {
-    sqlite3_free(zName);
-    sqlite3_free(zAgent);
-    return 0;
-  }
-  p->apPart[p->nPart++] = pPart;
-  pPart->zName = zName;
-  pPart->zAgent = zAgent;
-  pPart->bWhole =
-      p->pFormat == 0 || p->pFormat->az[ROLLOUT_FORMAT_PAYLOAD] == 0;
-  return pPart;
-}
-
-/* The number of the part with these names, from 1 on, in the map: 0 if there is none.
-** NULL on error. */
-static i64 *partNumber(Import *p, const char *zName, const char *zAgent) {
-  sqlite3_uint64 h = bxHashOf(zName, (i64)strlen(zName));
-  i64 *pi;
-  assert(zName != 0 && p->nPart > 0);
-  if (zAgent != 0) h = bxHashMix(h, bxHashOf(zAgent, (i64)strlen(zAgent)));
-  for (;; h = bxHashMix(h, 1)) { /* goes on while the names are others */
-    pi = bxMapAt(&p->names, h, p->pErr);
-    if (pi == 0 || *pi == 0 ||
-        (bxSameText(p->apPart[*pi - 1]->zName, zName) &&
-            bxSameText(p->apPart[*pi - 1]->zAgent, zAgent))) {
-      return pi;
-    }
-  }
-}
-
-static void partId(
-    const Import *p, const char *zName, const char *zAgent, char zId[37]) {
-  int bApart = p->pFormat != 0 && p->pFormat->bApart;
-  bxImportSessionId(bxImportFormatName(p), bApart, zName, zAgent, zId);
-}
-
-/* Finds a part, once its id is known. What follows a text has only new items. */
-static void openPart(Import *p, ImportSession *pPart) {
-  if (p->pErr->rc != SQLITE_OK) return;
-  assert(pPart->work.zId[0] != 0);
-  bxImportSessionOpen(pPart, p->pHome, p->iNow, p->pErr);
-  if (p->zTail != 0) pPart->eMatch = PART_NEW;
-}
-
-/* The part to which an item belongs. Frees the names. */
-ImportSession *bxImportSession(Import *p, char *zName, char *zAgent) {
-  i64 *pi = zName != 0 ? partNumber(p, zName, zAgent) : 0;
-  ImportSession *pPart;
-  assert(zName != 0 || p->pErr->rc != SQLITE_OK);
-  assert(p->nPart > 0); /* the first part is there from the beginning */
-  if (pi == 0 || *pi > 0) {
-    sqlite3_free(zName);
-    sqlite3_free(zAgent);
-    return pi != 0 ? p->apPart[*pi - 1] : 0;
-  }
-  if (p->apPart[0]->zName == 0) { /* the first name is that of the first part */
-    p->apPart[0]->zName = zName;
-    p->apPart[0]->zAgent = zAgent;
-    *pi = 1;
-    return p->apPart[0];
-  }
-  pPart = addImported(p, zName, zAgent);
-  if (pPart == 0) return 0;
-  *pi = p->nPart;
-  partId(p, zName, zAgent, pPart->work.zId);
-  openPart(p, pPart);
-  return pPart;
-}
-
-/*------------------------------------------------------- session_meta ----*/
-
-/* The payload of the session_meta of a part whose file has none at its beginning, to
-** sqlite3_free(): that of one that comes later, or what is known. */
-static char *makeMeta(Import *p, ImportSession *pPart) {
-  static const char zMeta[] =
-      "SELECT json_patch(json_object('id', ?1, 'timestamp', " ROLLOUT_ISO(
-          "?2") ", 'cwd', coalesce(?7, ''), 'originator', ?3, 'cli_version', "
-                "'1.0.0', "
-                "'instructions', NULL), iif(?3 IN ('codex', 'blackbox'), '{}', "
-                "json_object('blackbox', json_patch('{}', json_object("
-                "'format', ?3, 'id', ?4, 'agent', ?5, 'parent', ?6)))))";
-  const char *zFormat = bxImportFormatName(p), *zId = pPart->work.zId;
-  const char *zName = pPart->zName;
-  char zParent[37] = "";
-  assert(pPart->work.zId[36] == 0);
-  if (pPart->meta.z != 0) {
-    return bxPrintf(p->pErr, "%.*s", (int)pPart->meta.n, pPart->meta.z);
-  }
-  if (pPart->zAgent !=
-      0) { /* it belongs to the conversation with the same name */
-    const i64 *pi = partNumber(p, zName, 0);
-    if (pi != 0 && *pi > 0) {
-      memcpy(zParent, p->apPart[*pi - 1]->work.zId, 37);
-    } else {
-      partId(p, zName, 0, zParent);
-    }
-  }
-  return bxQueryText(p->pHome, zMeta, p->pErr, "tittttt", zId, pPart->iFirst,
-      strcmp(zFormat, "codex") == 0 ? "blackbox" : zFormat,
-      zName && sqlite3_stricmp(zName, zId) == 0 ? 0 : zName, pPart->zAgent,
-      *zParent ? zParent : 0, p->azPath[BX_PATH_CWD]);
 }
 
 /*---------------------------------------------------------------- frames ----*/
@@ -289,6 +172,8 @@ static void addItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
     if (zOwned == 0) return;
     payload.z = zOwned;
   }
+  p->nHeld++;
+  if (zOwned != 0 || p->pRules->bSearch) p->nHeldByte += payload.n;
   if (p->pJson != 0 && (pWork->head.no > 0 || pWork->nItem > 0)) {
     bxRolloutDeriveWrite(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem,
         iTime, pLine->zType, p->pJson);
@@ -318,6 +203,7 @@ void bxImportItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
   }
   before = bxImportGap(p, zFrom, &after);
   bxImportEnd(p, after);
+  bxImportPartsFlush(p);
   bNew = !bxImportSessionHas(pPart, pLine, &iTime, p->pErr);
   countBad(p, pPart, bNew);
   if (bNew && p->pErr->rc == SQLITE_OK) {
@@ -725,7 +611,7 @@ static void nameTail(Import *p, ImportSession *pPart) {
 ** tells the file from others and stays as it is when it grows: its first item, or line. A
 ** line may be short, and the same in many files. */
 static void firstPart(Import *p, const char *zId) {
-  ImportSession *pPart = addImported(p, 0, 0);
+  ImportSession *pPart = bxImportPartAdd(p, 0, 0);
   i64 iTime = -1;
   if (pPart == 0) return;
   p->xItem = noteItem;
@@ -742,7 +628,7 @@ static void firstPart(Import *p, const char *zId) {
   } else if (p->zName != 0) {
     char *zAgent = p->zAgent ? bxPrintf(p->pErr, "%s", p->zAgent) : 0;
     bxImportSession(p, bxPrintf(p->pErr, "%s", p->zName), zAgent);
-    partId(p, p->zName, p->zAgent, pPart->work.zId);
+    bxImportPartId(p, p->zName, p->zAgent, pPart->work.zId);
   } else {
     const char *z = bxJsonSkipSpace(skipMark(p->z));
     RolloutSlice text = {z, bxImportLineEnd(p, z) - z};
@@ -756,44 +642,8 @@ static void firstPart(Import *p, const char *zId) {
       bxImportSessionUuid(bxImportFormatName(p), zText, 0, pPart->work.zId);
     sqlite3_free(zText);
   }
-  openPart(p, pPart);
+  bxImportPartOpen(p, pPart);
   pPart->iTime = iTime;
-}
-
-/*--------------------------------------------------------------- writing ----*/
-
-/* Completes the parts, writes them, and adds those with items to the report. */
-static void putParts(Import *p) {
-  i64 i;
-  int bAny = 0;
-  assert(p->nPart <= p->nPartAlloc);
-  for (i = 0; i < p->nPart && p->pErr->rc == SQLITE_OK; i++) {
-    ImportSession *pPart = p->apPart[i];
-    RolloutWork *pWork = &pPart->work;
-    int bHas = pWork->head.no > 0 || pWork->nItem > 0;
-    sqlite3_finalize(pPart->pStored);
-    pPart->pStored = 0;
-    if (pPart->bMade) {
-      RolloutItem *pItem = &pWork->aItem[0];
-      pItem->zOwned = makeMeta(p, pPart);
-      pItem->payload.z = pItem->zOwned;
-      pItem->payload.n = pItem->zOwned ? (i64)strlen(pItem->zOwned) : 0;
-    }
-    if (bHas || (i == 0 && !p->bStore)) reportId(p->pReport, pWork->zId);
-    if (!bHas) continue;
-    bAny = 1;
-    bxRolloutDrop(
-        pWork, "damaged line", "", pPart->nBad, pPart->nBadByte, p->pErr);
-    bxRolloutWorkPut(pWork, p->pHome, p->iNow, p->pErr);
-  }
-  if (!bAny && !p->bStore) {
-    bxFail(p->pErr, SQLITE_CONSTRAINT,
-        "ValidationError: Invalid rollout file: none of its %lld lines can be "
-        "read; a line must be JSON, or text in UTF-8",
-        p->pReport->nLine);
-  }
-  if (p->nRef > 0) bxImportValuePut(p);
-  bxRolloutCatchUp(p->pHome, 0, p->pErr);
 }
 
 /* Reads the lines, of a format that is known by now, and writes their items. */
@@ -805,7 +655,7 @@ static void importLines(Import *p, const char *zId) {
   if (p->pErr->rc == SQLITE_OK) firstPart(p, zId);
   p->xItem = readItem;
   if (p->pErr->rc == SQLITE_OK) readLines(p);
-  if (p->pErr->rc == SQLITE_OK) putParts(p);
+  if (p->pErr->rc == SQLITE_OK) bxImportPartsPut(p);
   if (p->zPath != 0) bxImportNoteSource(p);
   for (i = 0; i < p->nPart; i++) {
     bxImportSessionClose(p->apPart[i]);

@@ -29,6 +29,12 @@ typedef struct RolloutMap {
 /* The number of a hash, which is 0 at first. NULL on error. */
 i64 *bxMapAt(RolloutMap *p, sqlite3_uint64 h, BxErr *pErr);
 
+/* A stored item. */
+typedef struct ImportStored {
+  sqlite3_uint64 h;
+  i64 id;
+} ImportStored;
+
 typedef struct ImportSession {
   RolloutWork work;
   char *zName, *zAgent; /* as the file names it; NULL: it does not */
@@ -36,7 +42,8 @@ typedef struct ImportSession {
   int bWhole; /* its payloads are whole lines, with the times in them */
   ImportSessionMatch eMatch;
   sqlite3_stmt *pStored;
-  RolloutMap bag; /* of each hash how many there are */
+  ImportStored *aBag; /* by their hashes */
+  i64 nBag, nBagAlloc;
   i64 iMatched;   /* key of the last stored item that is in the file */
   char *zAfter;   /* what follows it; nAfter is -1 for what an export writes */
   i64 nAfter;
@@ -136,6 +143,8 @@ struct Import {
   int bLast;          /* there is a last item ... */
   int bLastNew;       /* ... and it is new */
   i64 nPending, nPendingByte; /* bad lines after the last item */
+  i64 nHeld, nHeldByte; /* new items that are not written, and their own bytes */
+  int eLater; /* 1: a session_meta may come in the file; -1: none; 0: ask */
   ImportReport *pReport;
   RolloutJson json, made;  /* the line; the payload that its span becomes */
   RolloutJson *pJson;      /* where the payload is; NULL: in none of them */
@@ -175,8 +184,6 @@ const char *bxImportFormatName(const Import *p);
 void bxImportBad(Import *p, const char *zReason, i64 nByte);
 /* Where a line has its items, after the first dollar; NULL: it is one itself. */
 const char *bxImportItems(const Import *p);
-/* The part to which an item belongs. Frees the names. */
-ImportSession *bxImportSession(Import *p, char *zName, char *zAgent);
 /* Divides what is between two payloads: the end of the line of the last item is
 ** kept with that item, the rest with the next one. */
 RolloutSlice bxImportGap(Import *p, const char *zEnd, RolloutSlice *pAfter);
@@ -198,6 +205,22 @@ const char *bxImportLineEnd(const Import *p, const char *z);
 /* Calls xItem for the items that are at places in a value, with | between them; []
 ** stands for each element. Returns their number. */
 i64 bxImportInner(Import *p, int iNode, const char *zPaths);
+
+/*--------------------------------------------------------- import_parts.c ----*/
+
+/* A new part. Keeps or frees the names. */
+ImportSession *bxImportPartAdd(Import *p, char *zName, char *zAgent);
+/* The id of a part with these names. */
+void bxImportPartId(
+    const Import *p, const char *zName, const char *zAgent, char zId[37]);
+/* Finds a part, once its id is known. */
+void bxImportPartOpen(Import *p, ImportSession *pPart);
+/* The part to which an item belongs. Frees the names. */
+ImportSession *bxImportSession(Import *p, char *zName, char *zAgent);
+/* Writes the items that wait, if they are many. None of them may change any more. */
+void bxImportPartsFlush(Import *p);
+/* Completes the parts, writes them, and adds those with items to the report. */
+void bxImportPartsPut(Import *p);
 
 /*--------------------------------------------------------- import_value.c ----*/
 

@@ -16,6 +16,7 @@
 #include "import.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdlib.h>
 #include <string.h>
 
 /*------------------------------------------------------------------ ids ----*/
@@ -103,7 +104,7 @@ void bxImportSessionOpen(
 
 void bxImportSessionClose(ImportSession *p) {
   sqlite3_finalize(p->pStored);
-  sqlite3_free(p->bag.a);
+  sqlite3_free(p->aBag);
   sqlite3_free(p->seen.a);
   sqlite3_free(p->zName);
   sqlite3_free(p->zAgent);
@@ -127,13 +128,16 @@ static sqlite3_uint64 hashItem(
   return z == 0 ? h : bxHashMix(h, bxHashOf(z, n));
 }
 
-/* Puts an item into the bag. Those with the same hash lie at further hashes, which are
-** made with their numbers; of these the next ones to put and to take are there, too. */
 static void bagHash(ImportSession *p, sqlite3_uint64 h, i64 id, BxErr *pErr) {
-  i64 *pn = bxMapAt(&p->bag, bxHashMix(h, 1), pErr);
-  if (pn != 0)
-    pn = bxMapAt(&p->bag, bxHashMix(h, 3 + (sqlite3_uint64)(*pn)++), pErr);
-  if (pn != 0) *pn = id;
+  ImportStored *pNew =
+      bxArrayAdd(&p->aBag, &p->nBag, &p->nBagAlloc, sizeof(*pNew), pErr);
+  if (pNew != 0) *pNew = (ImportStored){h, id};
+}
+
+static int compareStored(const void *p1, const void *p2) {
+  const ImportStored *a = p1, *b = p2;
+  return a->h != b->h ? (a->h < b->h ? -1 : 1)
+                      : (a->id > b->id) - (a->id < b->id);
 }
 
 /* Puts the row of pStored, and all after it, into the bag. A changed one is there for a
@@ -157,17 +161,27 @@ static void fillBag(ImportSession *p, BxErr *pErr) {
           id, pErr);
     }
   } while (bxStep(p->pStored, pErr));
+  qsort(p->aBag, (size_t)p->nBag, sizeof(*p->aBag), compareStored);
 }
 
-/* Takes the first item with this hash out of the bag. */
-static int takeHash(ImportSession *p, sqlite3_uint64 h, BxErr *pErr) {
-  i64 *pn = bxMapAt(&p->bag, bxHashMix(h, 1), pErr);
-  i64 n = pn != 0 ? *pn : 0;
-  if (n > 0) pn = bxMapAt(&p->bag, bxHashMix(h, 2), pErr);
-  if (n == 0 || pn == 0 || *pn == n) return 0;
-  pn = bxMapAt(&p->bag, bxHashMix(h, 3 + (sqlite3_uint64)(*pn)++), pErr);
-  if (pn == 0) return 0;
-  p->iMatched = *pn;
+/* Takes the first item with this hash out of the bag. The key of the first of all with
+** the hash becomes minus the number of the next one, once it is taken. */
+static int takeHash(ImportSession *p, sqlite3_uint64 h) {
+  i64 iLow = 0, iHigh = p->nBag, i;
+  while (iLow < iHigh) {
+    i = (iLow + iHigh) / 2;
+    if (p->aBag[i].h < h) {
+      iLow = i + 1;
+    } else {
+      iHigh = i;
+    }
+  }
+  if (iLow == p->nBag || p->aBag[iLow].h != h) return 0;
+  i = p->aBag[iLow].id > 0 ? iLow : -p->aBag[iLow].id;
+  if (i >= p->nBag || p->aBag[i].h != h) return 0;
+  p->iMatched = p->aBag[i].id;
+  p->aBag[iLow].id = -(i + 1);
+  assert(p->iMatched > 0);
   return 1;
 }
 
@@ -222,10 +236,8 @@ int bxImportSessionHas(
   return p->eMatch == PART_BAG &&
          (takeHash(p,
               hashItem(pLine->zType, p->bWhole ? NO_TIME : iTime,
-                  pLine->payload.z, pLine->payload.n),
-              pErr) ||
+                  pLine->payload.z, pLine->payload.n)) ||
              takeHash(p,
                  hashItem(
-                     pLine->zType, pLine->iTime < 0 ? NO_TIME : iTime, 0, 0),
-                 pErr));
+                     pLine->zType, pLine->iTime < 0 ? NO_TIME : iTime, 0, 0)));
 }
