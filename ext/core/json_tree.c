@@ -25,6 +25,9 @@ typedef struct TreeReader {
   int nDepth;
   int aOpen[TREE_DEPTH]; /* the nodes whose ends are not yet read */
   int aWay[TREE_DEPTH];  /* their ways */
+  int aMany
+      [TREE_DEPTH]; /* elements of arrays, and the nodes that the tree had ... */
+  i64 aEnd[TREE_DEPTH]; /* ... at the bound on these; not without one */
 } TreeReader;
 
 /* Most values have no space before them. */
@@ -129,6 +132,7 @@ static int openNode(TreeReader *p, int iNode, int iWay) {
   assert(p->nDepth >= 0 && p->nDepth <= TREE_DEPTH);
   if (iNode < 0 || p->nDepth == TREE_DEPTH) return 0;
   p->aOpen[p->nDepth] = iNode;
+  p->aMany[p->nDepth] = 0;
   p->aWay[p->nDepth++] = iWay;
   return 1;
 }
@@ -152,11 +156,20 @@ static const char *readOpening(TreeReader *p, const char *z, int *pbDone) {
   return z;
 }
 
+/* After an element of an array: those above the bound leave no nodes. */
+static void countElement(TreeReader *p) {
+  BxTree *pTree = p->pTree;
+  int *pn = &p->aMany[p->nDepth - 1];
+  if (++*pn == pTree->nMost) p->aEnd[p->nDepth - 1] = pTree->n;
+  if (*pn > pTree->nMost) pTree->n = p->aEnd[p->nDepth - 1];
+}
+
 /* From the end of a value to the next one, or to where nOpen values are open. */
 static const char *readBetween(TreeReader *p, const char *z, int nOpen) {
   assert(nOpen >= 0 && nOpen <= p->nDepth);
   while (z != 0 && p->nDepth > nOpen) {
     int bObject = BX_TREE_KIND(p->pTree, p->aOpen[p->nDepth - 1]) == '{';
+    if (!bObject && p->pTree->nMost > 0) countElement(p);
     z = skipSpace(z);
     if (*z == ',' && bObject) {
       z = treeKey(p, z + 1);

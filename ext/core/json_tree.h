@@ -58,6 +58,8 @@ typedef struct BxTree {
   BxNode *a;     /* node 0 is the whole value */
   i64 n, nAlloc;
   int bEscape; /* a key has an escape */
+  i64 nMost; /* an array has at most so many elements: others are read, and left
+             ** out; 0: all */
 } BxTree;
 
 /*

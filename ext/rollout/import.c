@@ -24,7 +24,12 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define ENOUGH 60    /* bytes that tell a file from others */
+#define ENOUGH 60 /* bytes that tell a file from others */
+#ifdef BX_DEBUG
+#define MOST_ELEMENTS 1
+#else
+#define MOST_ELEMENTS 1000 /* of an array, if only what is around is wanted */
+#endif
 #define NOT_UTF8 "bytes that are not UTF-8; U+FFFD stands for each of them"
 
 /*--------------------------------------------------------------- report ----*/
@@ -204,7 +209,9 @@ void bxImportItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
   before = bxImportGap(p, zFrom, &after);
   bxImportEnd(p, after);
   bxImportPartsFlush(p);
-  bNew = !bxImportSessionHas(pPart, pLine, &iTime, p->pErr);
+  bNew = bValue && bxImportItems(p) == 0
+             ? !bxImportValueHas(p, pPart, pLine, iTime)
+             : !bxImportSessionHas(pPart, pLine, &iTime, p->pErr);
   countBad(p, pPart, bNew);
   if (bNew && p->pErr->rc == SQLITE_OK) {
     addItem(p, pPart, pLine, iTime, before);
@@ -254,6 +261,56 @@ static void readItem(Import *p) {
       p, pPart, &line, line.payload.z, line.payload.z + line.payload.n);
 }
 
+static void noteName(Import *p) {
+  assert(p->pFormat != 0);
+  if (p->zName != 0) return;
+  if (p->pFormat->bSpans) {
+    bxImportSpanNames(p, &p->zName, &p->zAgent);
+    return;
+  }
+  bxRolloutNames(
+      p->pRules, p->pFormat, &p->json, &p->zName, &p->zAgent, p->pErr);
+}
+
+/* Notes an item of a list. */
+static void noteItem(Import *p) {
+  const BxNode *pNode = &p->json.tree.a[p->json.iTop];
+  assert(p->json.iTop >= 0 && p->json.iTop < p->json.tree.n);
+  if (p->first.z == 0) {
+    p->first.z = p->json.tree.z + pNode->iAt;
+    p->first.n = pNode->nByte;
+  }
+  noteName(p);
+}
+
+/* Whether a further item of a list may name the conversation. */
+static int mayName(const Import *p) {
+  return p->zName == 0 && p->pFormat->az[ROLLOUT_FORMAT_CONVERSATION] != 0;
+}
+
+/* Reads the elements of the array at iArray, one after the other. */
+static i64 listItems(Import *p, int iArray) {
+  RolloutJson whole = p->json;
+  const char *z = whole.tree.z + whole.tree.a[iArray].iAt + 1;
+  i64 nFound = 0;
+  assert(z[-1] == '[' && p->zDocument != 0);
+  memset(&p->json, 0, sizeof(p->json));
+  z = bxJsonSkipSpace(z);
+  while (*z != ']' && p->pErr->rc == SQLITE_OK &&
+         (nFound == 0 || p->xItem != noteItem || mayName(p))) {
+    z = bxTreeRead(&p->json.tree, z, p->zEnd - z, 0, 0, p->pErr);
+    if (z == 0) break; /* not without an error, as it was read before */
+    p->json.iTop = 0;
+    p->xItem(p);
+    nFound++;
+    z = bxJsonSkipSpace(z);
+    if (*z == ',') z = bxJsonSkipSpace(z + 1);
+  }
+  bxTreeFree(&p->json.tree);
+  p->json = whole;
+  return nFound;
+}
+
 /* Reads the items at one of the places. */
 static i64 innerItems(Import *p, int iNode, const char *zPath) {
   const BxTree *pTree = &p->json.tree;
@@ -275,6 +332,7 @@ static i64 innerItems(Import *p, int iNode, const char *zPath) {
   iArray = bxRolloutPlace(&p->json, zOnly);
   if (iArray < 0 || BX_TREE_KIND(pTree, iArray) != '[') return 0;
   zPath += n + (zPath[n] == '[' ? 2 : 0);
+  if (p->json.tree.nMost > 0) return listItems(p, iArray);
   for (i = iArray + 1; i < pTree->a[iArray].iNext; i = pTree->a[i].iNext) {
     if (iNode == 0) p->iOuter = i;
     p->iList = iArray;
@@ -306,11 +364,23 @@ const char *bxImportSkipBlank(const char *z, const char *zEnd) {
   return z;
 }
 
+/* Whether the items of a file that is one value are elements of an array, each of which
+** is read on its own: so the tree of all is not needed. */
+static int isListed(const Import *p) {
+  const char *z = p->pFormat ? bxImportItems(p) : "[]";
+  if (z == 0 || (p->pFormat != 0 && p->pFormat->bSpans)) return 0;
+  for (; (z = strstr(z, "[]")) != 0; z += 2) {
+    if (z[2] != 0 && z[2] != '|') return 0;
+  }
+  return 1;
+}
+
 /* The value at z, which must end on its line. Returns its end, or NULL. */
 const char *bxImportValue(Import *p, const char *z, const char *zEnd) {
   const char *zNext;
   assert(z <= zEnd);
   p->json.iTop = 0;
+  p->json.tree.nMost = p->zDocument != 0 && isListed(p) ? MOST_ELEMENTS : 0;
   zNext = bxTreeRead(&p->json.tree, z, zEnd - z, 0, 0, p->pErr);
   return zNext != 0 && zNext <= zEnd ? zNext : 0;
 }
@@ -369,7 +439,12 @@ static void readValue(Import *p) {
   }
   if (zItems == 0 || bxImportInner(p, 0, zItems) == 0) {
     p->json.iTop = 0;
-    p->xItem(p);
+    if (p->json.tree.nMost > 0) { /* the value is an item itself */
+      p->json.tree.nMost = 0;
+      bxTreeRead(&p->json.tree, p->json.tree.z, p->zEnd - p->json.tree.z, 0, 0,
+          p->pErr);
+    }
+    if (p->pErr->rc == SQLITE_OK) p->xItem(p);
   }
 }
 
@@ -473,28 +548,6 @@ static const RolloutFormat *formatOf(Import *p) {
   return pFound;
 }
 
-static void noteName(Import *p) {
-  assert(p->pFormat != 0);
-  if (p->zName != 0) return;
-  if (p->pFormat->bSpans) {
-    bxImportSpanNames(p, &p->zName, &p->zAgent);
-    return;
-  }
-  bxRolloutNames(
-      p->pRules, p->pFormat, &p->json, &p->zName, &p->zAgent, p->pErr);
-}
-
-/* Notes an item of a list. */
-static void noteItem(Import *p) {
-  const BxNode *pNode = &p->json.tree.a[p->json.iTop];
-  assert(p->json.iTop >= 0 && p->json.iTop < p->json.tree.n);
-  if (p->first.z == 0) {
-    p->first.z = p->json.tree.z + pNode->iAt;
-    p->first.n = pNode->nByte;
-  }
-  noteName(p);
-}
-
 /* Looks through the lines for the format, or for the first name. */
 static void scan(Import *p) {
   const char *z = p->z;
@@ -533,7 +586,9 @@ static void findValue(Import *p) {
   if ((*z != '{' && *z != '[') || (pFormat != 0 && bxImportItems(p) == 0)) {
     return;
   }
+  p->zDocument = z; /* as if it were, until it is known */
   zNext = bxImportValue(p, z, p->zEnd);
+  p->zDocument = 0;
   if (zNext == 0 || bxJsonSkipSpace(zNext) < p->zEnd) return;
   if (pFormat == 0) p->pFormat = formatOf(p);
   if (p->pFormat == 0 || memchr(z, 0, (size_t)n) != 0 ||
@@ -549,7 +604,9 @@ static void findValue(Import *p) {
     if (p->zValid == 0) return;
     p->z = p->zGap = p->zValid;
     p->zEnd = p->z + n;
+    p->zDocument = p->z;
     zNext = bxImportValue(p, p->z, p->zEnd);
+    p->zDocument = 0;
     if (zNext == 0) return;
     listLine(p, NOT_UTF8);
   }
@@ -666,7 +723,7 @@ static void importLines(Import *p, const char *zId) {
   sqlite3_free(p->names.a);
   sqlite3_free(p->zName);
   sqlite3_free(p->zAgent);
-  sqlite3_free(p->aRef);
+  sqlite3_free(sqlite3_str_finish(p->pFrame));
   sqlite3_free(p->zValid);
   bxTreeFree(&p->json.tree);
   bxImportSpansFree(p);
@@ -736,6 +793,7 @@ void bxRolloutImport(BxCall *pCall) {
   p->pRules = bxRolloutRules(p->pHome, 1, p->pErr);
   bxImportReportBegin(&report);
   bxImportRead(p, zFormat, zId);
+  bxImportKnownFree(&p->known);
   bxFileLimitTend(p->pHome, report.nNew, pCall->pCtx == 0, p->pErr);
   bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
   bxImportReportReturn(

@@ -44,8 +44,8 @@ typedef struct ImportSession {
   sqlite3_stmt *pStored;
   ImportStored *aBag; /* by their hashes */
   i64 nBag, nBagAlloc;
-  i64 iMatched;   /* key of the last stored item that is in the file */
-  char *zAfter;   /* what follows it; nAfter is -1 for what an export writes */
+  i64 iMatched; /* key of the last stored item that is in the file */
+  char *zAfter; /* what follows it; nAfter is -1 for what an export writes */
   i64 nAfter;
   RolloutMap seen;    /* hashes of payloads */
   i64 iTime;          /* of the last item, or -1 */
@@ -68,6 +68,8 @@ void bxImportSessionOpen(
 void bxImportSessionClose(ImportSession *p);
 /* Notes a payload. Returns whether the file had it before. */
 int bxImportSessionSeen(ImportSession *p, RolloutSlice payload, BxErr *pErr);
+/* The hash of an item; of a changed one without its payload. */
+sqlite3_uint64 bxImportHash(const char *zType, i64 iTime, const char *z, i64 n);
 /* Whether the item is stored already; *piTime is then its time. */
 int bxImportSessionHas(
     ImportSession *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr);
@@ -105,12 +107,14 @@ typedef struct ImportSpan {
 /* What a path says. */
 enum { BX_PATH_ID, BX_PATH_AGENT, BX_PATH_CWD, BX_PATH_NAMES };
 
-/* An item of a file that is one value: what stands before it, and its key, or the
-** number of a new item, from 1 on, below zero. */
-typedef struct ImportRef {
-  RolloutSlice gap;
-  i64 id;
-} ImportRef;
+/* What is stored of a conversation of whose files each is an item. */
+typedef struct ImportKnown {
+  char zId[37];
+  i64 iLast;        /* its last item */
+  RolloutMap items; /* keys by the hashes of items ... */
+  RolloutMap files; /* ... and by those of what the newer file replaces */
+  sqlite3_uint64 hItem, hFile; /* of the newest file */
+} ImportKnown;
 
 typedef struct Import Import;
 struct Import {
@@ -125,8 +129,12 @@ struct Import {
   i64 iNow, iTime; /* the time of lines that have none before any that has */
   const char *z, *zEnd;
   const char *zDocument; /* the file is one value, which ends here; or NULL */
-  ImportRef *aRef;       /* its items */
-  i64 nRef, nRefAlloc;
+  sqlite3_str *pFrame;   /* what stands around its items; or NULL */
+  int bFramed;           /* that has begun */
+  RolloutSlice runGap;   /* between the newest items ... */
+  i64 iRun, nRun;        /* ... which are so many from this one on */
+  i64 iCarrier;          /* the first one that is of the conversation itself */
+  ImportKnown known;
   const char *zLineEnd; /* a copy of the line is read that ends here; or NULL */
   char *zValid;         /* a copy of the file, in UTF-8; or NULL ... */
   RolloutSlice raw;     /* ... and its own bytes */
@@ -143,8 +151,9 @@ struct Import {
   int bLast;          /* there is a last item ... */
   int bLastNew;       /* ... and it is new */
   i64 nPending, nPendingByte; /* bad lines after the last item */
-  i64 nHeld, nHeldByte; /* new items that are not written, and their own bytes */
-  int eLater; /* 1: a session_meta may come in the file; -1: none; 0: ask */
+  i64 nHeld,
+      nHeldByte; /* new items that are not written, and their own bytes */
+  int eLater;    /* 1: a session_meta may come in the file; -1: none; 0: ask */
   ImportReport *pReport;
   RolloutJson json, made;  /* the line; the payload that its span becomes */
   RolloutJson *pJson;      /* where the payload is; NULL: in none of them */
@@ -224,6 +233,10 @@ void bxImportPartsPut(Import *p);
 
 /*--------------------------------------------------------- import_value.c ----*/
 
+void bxImportKnownFree(ImportKnown *p);
+/* Whether a file that is an item is stored already. */
+int bxImportValueHas(
+    Import *p, ImportSession *pPart, const RolloutLine *pLine, i64 iTime);
 /* Notes the item that a part of the value is, after what stands before it. */
 void bxImportValueItem(
     Import *p, ImportSession *pPart, int bNew, RolloutSlice gap);

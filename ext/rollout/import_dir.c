@@ -44,6 +44,7 @@ typedef struct ImportDir {
   char *zUnknown;    /* the error of a file of no format */
   i64 iNow, nFile, nRead, nByte, nUnknown, nFailed, nListed;
   ImportReport all; /* the sums */
+  ImportKnown known;
   sqlite3_str *pErrors;
   BxErr *pErr;
 } ImportDir;
@@ -363,6 +364,7 @@ static void importText(ImportDir *p, const char *zPath, const char *z, i64 n,
   import.pReport = &report;
   import.pHome = p->pHome;
   import.pRules = p->pRules;
+  import.known = p->known;
   import.zPath = zPath;
   import.z = z + iSkip;
   import.zEnd = z + n;
@@ -379,9 +381,11 @@ static void importText(ImportDir *p, const char *zPath, const char *z, i64 n,
   if (err.rc != SQLITE_OK && bUndo)
     bxStmtExec(p->pHome, zFileUndo, p->pErr, "");
   if (bUndo) bxStmtExec(p->pHome, zFileKeep, p->pErr, "");
+  p->known = import.known;
   if (err.rc != SQLITE_OK) {
     int bUnknown = strcmp(err.zMsg, p->zUnknown) == 0;
     assert(isOfFile(&err));
+    bxImportKnownFree(&p->known);
     *(bUnknown ? &p->nUnknown : &p->nFailed) += 1;
     fileFailed(p, zPath, nSize, iTime, err.zMsg);
   } else {
@@ -550,6 +554,7 @@ void bxRolloutImportDir(BxCall *pCall) {
   free(zReal);
   bxFileLimitTend(p->pHome, p->all.nNew, pCall->pCtx == 0, p->pErr);
   bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
+  bxImportKnownFree(&p->known);
   zErrors = bxStrFinish(p->pErrors, p->pErr);
   if (p->pErr->rc == SQLITE_OK) {
     bxReturnJson(

@@ -120,8 +120,7 @@ int bxImportSessionSeen(ImportSession *p, RolloutSlice payload, BxErr *pErr) {
 
 #define NO_TIME (-1)
 
-/* The hash of an item; of a changed one without its payload. */
-static sqlite3_uint64 hashItem(
+sqlite3_uint64 bxImportHash(
     const char *zType, i64 iTime, const char *z, i64 n) {
   sqlite3_uint64 h = bxHashOf(zType, (i64)strlen(zType));
   h = bxHashMix(h, (sqlite3_uint64)iTime);
@@ -152,11 +151,11 @@ static void fillBag(ImportSession *p, BxErr *pErr) {
     i64 iTime = sqlite3_column_int64(p->pStored, 1);
     if (zType == 0) return;
     if (sqlite3_column_int(p->pStored, 4)) {
-      bagHash(p, hashItem(zType, iTime, 0, 0), id, pErr);
-      bagHash(p, hashItem(zType, NO_TIME, 0, 0), id, pErr);
+      bagHash(p, bxImportHash(zType, iTime, 0, 0), id, pErr);
+      bagHash(p, bxImportHash(zType, NO_TIME, 0, 0), id, pErr);
     } else {
       bagHash(p,
-          hashItem(zType, p->bWhole ? NO_TIME : iTime, z ? z : "",
+          bxImportHash(zType, p->bWhole ? NO_TIME : iTime, z ? z : "",
               sqlite3_column_bytes(p->pStored, 3)),
           id, pErr);
     }
@@ -234,10 +233,8 @@ int bxImportSessionHas(
     fillBag(p, pErr);
   }
   return p->eMatch == PART_BAG &&
-         (takeHash(p,
-              hashItem(pLine->zType, p->bWhole ? NO_TIME : iTime,
-                  pLine->payload.z, pLine->payload.n)) ||
-             takeHash(p,
-                 hashItem(
-                     pLine->zType, pLine->iTime < 0 ? NO_TIME : iTime, 0, 0)));
+         (takeHash(p, bxImportHash(pLine->zType, p->bWhole ? NO_TIME : iTime,
+                          pLine->payload.z, pLine->payload.n)) ||
+             takeHash(p, bxImportHash(pLine->zType,
+                             pLine->iTime < 0 ? NO_TIME : iTime, 0, 0)));
 }

@@ -3,10 +3,14 @@
 ** lines.
 **
 ** A program writes such a file anew each time, and may complete what it has written
-** before. So the newest file counts as a whole: what stands around its items lies in
-** the frame of the first one, as a JSON array of texts and of the keys of items, and
-** the other items print nothing in an export. An item that the newest file has in
-** another form stays as it was, and is printed no more.
+** before. So the newest file counts as a whole: what stands around its items, the frame,
+** is kept with one of them, and the other items print nothing in an export. An item that
+** the newest file has in another form stays as it was, and is printed no more.
+**
+** A frame is a JSON array of texts and of the sequences of items. [5, 3, ","] are three
+** items from 5 on, with a comma between them. A conversation that was forked shares
+** the frame; a file that was imported into it has one of its own, in an item of its own,
+** or in its session_meta.
 **
 ** quiet of the item with the frame   2: the file has a list of items
 **                                    3: the file is this item; a conversation may have
@@ -19,26 +23,141 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-char *bxImportValid(const char *z, i64 n, i64 *pnOut, BxErr *pErr) {
-  char *zOut = bxCheckMem(sqlite3_malloc64(3 * (sqlite3_uint64)n + 1), pErr);
+/* Copies n bytes to zOut, which may be NULL. Returns the length of the copy. */
+static i64 copyValid(char *zOut, const char *z, i64 n) {
   i64 i = 0, iOut = 0;
-  while (zOut != 0 && i < n) {
+  while (i < n) {
     unsigned char c = (unsigned char)z[i];
     int nChar = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    if (i + nChar <= n && bxIsUtf8((const unsigned char *)z + i, nChar)) {
-      memcpy(zOut + iOut, z + i, (size_t)nChar);
-      iOut += nChar;
-      i += nChar;
+    int bGood = i + nChar <= n && bxIsUtf8((const unsigned char *)z + i, nChar);
+    if (!bGood) nChar = 1;
+    if (zOut != 0) {
+      memcpy(zOut + iOut, bGood ? z + i : "\xef\xbf\xbd",
+          (size_t)(bGood ? nChar : 3));
+    }
+    iOut += bGood ? nChar : 3;
+    i += nChar;
+  }
+  return iOut;
+}
+
+char *bxImportValid(const char *z, i64 n, i64 *pnOut, BxErr *pErr) {
+  char *zOut;
+  *pnOut = copyValid(0, z, n);
+  assert(*pnOut <= 3 * n);
+  zOut = bxCheckMem(sqlite3_malloc64((sqlite3_uint64)*pnOut + 1), pErr);
+  if (zOut == 0) return 0;
+  copyValid(zOut, z, n);
+  zOut[*pnOut] = 0;
+  return zOut;
+}
+
+/*--------------------------------------------- files that are one item ----*/
+
+void bxImportKnownFree(ImportKnown *p) {
+  sqlite3_free(p->items.a);
+  sqlite3_free(p->files.a);
+  memset(p, 0, sizeof(*p));
+}
+
+/* The hash by which a file that is an item replaces an older one. */
+static sqlite3_uint64 hashFile(const char *zType, const char *zItemId) {
+  return bxHashMix(bxHashOf(zType, (i64)strlen(zType)),
+      zItemId ? bxHashOf(zItemId, (i64)strlen(zItemId)) : 0);
+}
+
+static void know(RolloutMap *p, sqlite3_uint64 h, i64 id, BxErr *pErr) {
+  i64 *pi = bxMapAt(p, h, pErr);
+  if (pi != 0) *pi = id;
+}
+
+/* Reads what is stored of the conversation. */
+static void readKnown(Import *p, const ImportSession *pPart) {
+  static const char zKnown[] =
+      "SELECT d.id, d.timestamp, d.type, d.payload, d.changed, d.quiet, "
+      "iif(d.quiet > 1, d.payload ->> ?2, NULL) " ROLLOUT_FROM_ITEMS
+      "AND NOT (d.id & 4294967295 = 0 AND d.quiet IS 1) "
+      "ORDER BY s.rollout, s.first, d.id";
+  ImportKnown *pKnown = &p->known;
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zKnown, p->pErr);
+  bxImportKnownFree(pKnown);
+  memcpy(pKnown->zId, pPart->work.zId, sizeof(pKnown->zId));
+  bxBind(pRow, p->pErr, "it", pPart->work.head.no,
+      p->pFormat->az[ROLLOUT_FORMAT_ITEM_ID]);
+  while (bxStep(pRow, p->pErr)) {
+    i64 id = sqlite3_column_int64(pRow, 0),
+        iTime = sqlite3_column_int64(pRow, 1);
+    const char *zType = bxColumnText(pRow, 2, p->pErr);
+    const char *z = bxColumnText(pRow, 3, p->pErr);
+    i64 n = sqlite3_column_bytes(pRow, 3);
+    if (zType == 0) break;
+    if (sqlite3_column_int(pRow, 4)) {
+      know(&pKnown->items, bxImportHash(zType, iTime, 0, 0), id, p->pErr);
+      know(&pKnown->items, bxImportHash(zType, -1, 0, 0), id, p->pErr);
     } else {
-      memcpy(zOut + iOut, "\xef\xbf\xbd", 3);
-      iOut += 3;
-      i++;
+      know(&pKnown->items,
+          bxImportHash(zType, pPart->bWhole ? -1 : iTime, z ? z : "", n), id,
+          p->pErr);
+    }
+    if (sqlite3_column_int(pRow, 5) > 1 &&
+        sqlite3_column_int(pRow, 5) % 2 == 1) {
+      know(&pKnown->files,
+          hashFile(zType, (const char *)sqlite3_column_text(pRow, 6)), id,
+          p->pErr);
     }
   }
-  assert(iOut <= 3 * n);
-  if (zOut != 0) zOut[iOut] = 0;
-  *pnOut = iOut;
-  return zOut;
+  bxReset(pRow, p->pErr);
+}
+
+int bxImportValueHas(
+    Import *p, ImportSession *pPart, const RolloutLine *pLine, i64 iTime) {
+  ImportKnown *pKnown = &p->known;
+  char *zItemId;
+  const i64 *pi = 0;
+  assert(p->zDocument != 0);
+  if (strcmp(pKnown->zId, pPart->work.zId) != 0 ||
+      pKnown->iLast != pPart->work.head.iLast) {
+    readKnown(p, pPart);
+  }
+  pKnown->iLast = pPart->work.head.iLast;
+  zItemId = p->pFormat->az[ROLLOUT_FORMAT_ITEM_ID]
+                ? bxRolloutNameAt(
+                      p->pFormat, ROLLOUT_FORMAT_ITEM_ID, &p->json, p->pErr)
+                : 0;
+  pKnown->hFile = hashFile(pLine->zType, zItemId);
+  sqlite3_free(zItemId);
+  pKnown->hItem = bxImportHash(pLine->zType, pPart->bWhole ? -1 : iTime,
+      pLine->payload.z, pLine->payload.n);
+  pi = bxMapAt(&pKnown->items, pKnown->hItem, p->pErr);
+  if (pi != 0 && *pi == 0) {
+    pi = bxMapAt(&pKnown->items,
+        bxImportHash(pLine->zType, pLine->iTime < 0 ? -1 : iTime, 0, 0),
+        p->pErr);
+  }
+  if (p->pErr->rc != SQLITE_OK || *pi == 0) return 0;
+  pPart->iMatched = *pi;
+  return 1;
+}
+
+/*---------------------------------------------------------------- frames ----*/
+
+/* Ends the items that follow each other with the same text between them. */
+static void endRun(Import *p) {
+  if (p->nRun == 1) {
+    sqlite3_str_appendf(p->pFrame, ",%lld", p->iRun);
+  } else if (p->nRun > 1) {
+    sqlite3_str_appendf(p->pFrame, ",[%lld,%lld,", p->iRun, p->nRun);
+    bxJsonAppend(p->pFrame, p->runGap.z, (int)p->runGap.n);
+    sqlite3_str_appendchar(p->pFrame, 1, ']');
+  }
+  p->nRun = 0;
+}
+
+static void addGap(Import *p, const char *z, i64 n) {
+  endRun(p);
+  sqlite3_str_appendchar(p->pFrame, 1, p->bFramed ? ',' : '[');
+  bxJsonAppend(p->pFrame, z, (int)n);
+  p->bFramed = 1;
 }
 
 void bxImportValueItem(
@@ -46,7 +165,7 @@ void bxImportValueItem(
   static const RolloutSlice empty = {"", 0}, line = {"\n", 1};
   RolloutWork *pWork = &pPart->work;
   RolloutItem *pItem;
-  ImportRef *pRef;
+  i64 iSequence;
   if (p->pErr->rc != SQLITE_OK) return;
   if (bNew) {
     assert(pWork->nItem > 0);
@@ -60,61 +179,80 @@ void bxImportValueItem(
     }
   }
   if (pPart != p->apPart[0]) return;
-  pRef = bxArrayAdd(&p->aRef, &p->nRef, &p->nRefAlloc, sizeof(*pRef), p->pErr);
-  if (pRef == 0) return;
-  pRef->gap = gap;
-  pRef->id = bNew ? -pWork->nItem : pPart->iMatched;
+  iSequence = bNew ? pPart->work.head.iLast + pWork->nItem
+                   : pPart->iMatched & ROLLOUT_LAST;
+  if (p->iCarrier == 0 &&
+      (bNew || pPart->iMatched >> 32 == pPart->work.head.no)) {
+    p->iCarrier = iSequence;
+  }
+  if (p->pFrame == 0) p->pFrame = sqlite3_str_new(0);
+  if (p->nRun == 1 && iSequence == p->iRun + 1) p->runGap = gap;
+  if (p->nRun > 0 && iSequence == p->iRun + p->nRun && gap.n == p->runGap.n &&
+      memcmp(gap.z, p->runGap.z, (size_t)gap.n) == 0) {
+    p->nRun++;
+    return;
+  }
+  addGap(p, gap.z, gap.n);
+  p->iRun = iSequence;
+  p->nRun = 1;
 }
 
 /* Writes the frame of the item with key id, and takes away what it replaces. */
 static void putFrame(Import *p, i64 id, const char *z, i64 n, int eQuiet) {
   static const char zPut[] =
-      "UPDATE main.rollout__data SET before = CAST(?2 AS BLOB), quiet = ?3 "
-      "WHERE id = ?1 AND (quiet, before) IS NOT (?3, CAST(?2 AS BLOB))";
+      "UPDATE main.rollout__data SET before = CAST(?2 AS BLOB), after = x'', "
+      "quiet = ?3 WHERE id = ?1 AND (quiet, before) IS NOT (?3, CAST(?2 AS "
+      "BLOB))";
   static const char zOld[] =
       "UPDATE main.rollout__data SET before = x'', quiet = 1 "
       "WHERE id BETWEEN (?1 >> 32) << 32 AND ?1 | 4294967295 AND id <> ?1 "
-      "AND quiet > 1 AND quiet & 1 = ?2 AND (?2 = 0 OR (type, iif(?3 IS NULL, "
-      "0, payload ->> ?3)) IS (SELECT type, iif(?3 IS NULL, 0, payload ->> ?3) "
-      "FROM main.rollout__data WHERE id = ?1))";
-  const char *zItemId = p->pFormat->az[ROLLOUT_FORMAT_ITEM_ID];
+      "AND quiet IN (2, 4)";
+  static const char zOldFile[] = "UPDATE main.rollout__data SET before = x'', "
+                                 "quiet = 1 WHERE id = ?1 AND quiet IN (3, 5)";
+  i64 *pi;
   assert(id > 0 && eQuiet >= 2 && eQuiet <= 5);
   bxStmtExec(p->pHome, zPut, p->pErr, "ibi", id, z, n, (i64)eQuiet);
-  if (p->apPart[0]->work.head.no > 0) {
-    bxStmtExec(p->pHome, zOld, p->pErr, "iit", id, (i64)(eQuiet & 1), zItemId);
+  if (eQuiet & 1) {
+    pi = bxMapAt(&p->known.files, p->known.hFile, p->pErr);
+    if (pi != 0 && *pi != 0 && *pi != id && *pi >> 32 == id >> 32) {
+      bxStmtExec(p->pHome, zOldFile, p->pErr, "i", *pi);
+    }
+    if (p->pErr->rc == SQLITE_OK) *pi = id;
+    know(&p->known.items, p->known.hItem, id, p->pErr);
+  } else if (p->apPart[0]->work.head.no > 0) {
+    bxStmtExec(p->pHome, zOld, p->pErr, "i", id);
   }
 }
 
 void bxImportValuePut(Import *p) {
-  ImportSession *pPart = p->apPart[0];
+  static const char zSame[] =
+      "SELECT d.before IS CAST(?2 AS BLOB) " ROLLOUT_FROM_ITEMS
+      "AND d.quiet > 1 ORDER BY d.id DESC LIMIT 1";
   int eQuiet = bxImportItems(p) != 0 ? 2 : 3;
-  sqlite3_str *pOut;
   RolloutHead head;
-  char *zOut, cBefore = '[';
-  i64 i, iFirst = 0;
-  assert(p->nRef > 0 && p->zDocument != 0);
-  if (!bxRolloutFind(p->pHome, 0, pPart->work.zId, &head, p->pErr)) return;
-  pOut = sqlite3_str_new(0);
-  for (i = 0; i < p->nRef; i++) {
-    ImportRef *pRef = &p->aRef[i];
-    if (pRef->id < 0) {
-      pRef->id = bxRolloutKey(head.no, pPart->work.head.iLast - pRef->id);
-    }
-    if (iFirst == 0 && pRef->id >> 32 == head.no) iFirst = pRef->id;
-    sqlite3_str_appendchar(pOut, 1, cBefore);
-    bxJsonAppend(pOut, pRef->gap.z, (int)pRef->gap.n);
-    sqlite3_str_appendf(pOut, ",%lld", pRef->id);
-    cBefore = ',';
+  char *zOut;
+  i64 n;
+  assert(p->pFrame != 0 && p->zDocument != 0);
+  if (!bxRolloutFind(p->pHome, 0, p->apPart[0]->work.zId, &head, p->pErr)) {
+    return;
   }
-  sqlite3_str_appendchar(pOut, 1, ',');
-  bxJsonAppend(pOut, p->zGap, (int)(p->zEnd - p->zGap));
-  sqlite3_str_appendchar(pOut, 1, ']');
-  i = sqlite3_str_length(pOut);
-  zOut = bxStrFinish(pOut, p->pErr);
-  if (iFirst != 0 && p->raw.z != 0) {
-    putFrame(p, iFirst, p->raw.z, p->raw.n, eQuiet + 2);
-  } else if (iFirst != 0) {
-    putFrame(p, iFirst, zOut, i, eQuiet);
+  addGap(p, p->zGap, p->zEnd - p->zGap);
+  sqlite3_str_appendchar(p->pFrame, 1, ']');
+  n = sqlite3_str_length(p->pFrame);
+  zOut = bxStrFinish(p->pFrame, p->pErr);
+  p->pFrame = 0;
+  p->known.iLast = head.iLast;
+  if (p->raw.z != 0) {
+    sqlite3_free(zOut);
+    zOut = 0;
+    eQuiet += 2;
+  }
+  /* a fork whose items are all those of others has it in its session_meta */
+  if (p->pErr->rc == SQLITE_OK &&
+      (p->iCarrier > 0 || !bxQueryInt(p->pHome, zSame, p->pErr, "ib", head.no,
+                              zOut ? zOut : p->raw.z, zOut ? n : p->raw.n))) {
+    putFrame(p, bxRolloutKey(head.no, p->iCarrier), zOut ? zOut : p->raw.z,
+        zOut ? n : p->raw.n, eQuiet);
   }
   sqlite3_free(zOut);
 }

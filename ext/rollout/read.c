@@ -366,20 +366,37 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 /* The bytes of an item and of what stands around it: as it was imported, or as a
 ** Codex line, which a newline between the tokens of a payload would end. */
 /* clang-format off */
-/* A file that is one value (import_value.c): its frame is an array of texts and of the
-** keys of items, up to the first one that is not shown. */
+/* A file that is one value (import_value.c): its frame, with the items that the conversation
+** shows, and what stands behind the last one. */
+#define FRAME_FIRST(e) "iif(" e ".type = 'integer', " e ".value, " e ".value ->> 0)"
+#define FRAME_LAST(e) "iif(" e ".type = 'integer', " e ".value, (" e ".value ->> 0) + (" e ".value ->> 1) - 1)"
 #define FRAME_BYTES                                                            \
-    "(SELECT group_concat(coalesce(x.payload, e.value), '') "                  \
-    "FROM json_each(CAST(d.before AS TEXT)) AS e "                             \
-    "LEFT JOIN main.rollout__data AS x ON e.type = 'integer' AND x.id = e.value "\
-    "WHERE e.key < coalesce((SELECT min(m.key) FROM json_each(CAST(d.before AS TEXT)) "\
-    "AS m WHERE m.type = 'integer' AND NOT EXISTS (SELECT 1 "                  \
-    "FROM main.rollout__segments AS t WHERE t.rollout = ?1 AND m.value "       \
-    "BETWEEN (t.owner << 32) + t.first AND (t.owner << 32) + t.last)), 1e18))"
+    "(SELECT group_concat(iif(e.type = 'text', e.value, "                      \
+    "(SELECT group_concat(x.payload, iif(e.type = 'integer', '', e.value ->> 2)) "                   \
+    "FROM main.rollout__segments AS t CROSS JOIN main.rollout__data AS x "     \
+    "ON x.id BETWEEN (t.owner << 32) + max(t.first, " FRAME_FIRST("e") ") "    \
+    "AND (t.owner << 32) + min(t.last, " FRAME_LAST("e") ", " FRAME_SHOWN ") " \
+    "WHERE t.rollout = ?1)), '') FROM json_each(CAST(d.before AS TEXT)) AS e " \
+    "WHERE e.key <= coalesce((SELECT min(iif(" FRAME_FIRST("m") " > " FRAME_SHOWN ", m.key - 2, m.key)) " \
+    "FROM json_each(CAST(d.before AS TEXT)) AS m WHERE m.type <> 'text' "      \
+    "AND " FRAME_LAST("m") " > " FRAME_SHOWN "), 1e18) "                       \
+    "OR e.key = json_array_length(CAST(d.before AS TEXT)) - 1)"
+#define FRAME_SHOWN "(SELECT max(o.last) FROM main.rollout__segments AS o "    \
+    "WHERE o.rollout = ?1 AND o.owner = d.id >> 32)"
+/* A conversation that was forked, and into which a newer file was imported. */
+#define FRAME_OLD                                                              \
+    "(d.quiet > 1 AND d.id >> 32 <> ?1 AND EXISTS (SELECT 1 "                  \
+    "FROM main.rollout__segments AS t CROSS JOIN main.rollout__data AS y "     \
+    "ON y.id BETWEEN (t.owner << 32) + t.first AND (t.owner << 32) + t.last "  \
+    "WHERE t.rollout = ?1 AND t.owner > d.id >> 32 AND y.quiet > 1 "           \
+    "AND y.quiet & 1 = d.quiet & 1 AND (d.quiet & 1 = 0 "                      \
+    "OR (y.type, y.payload ->> " ITEM_ID ") IS (d.type, d.payload ->> " ITEM_ID "))))"
+#define ITEM_ID "(SELECT f.item_id FROM main.rollout__about AS a "             \
+    "JOIN main.rollout_formats AS f ON f.format = a.format WHERE a.no = ?1)"
 #define ITEM_BYTES                                                             \
-    "CAST(iif(d.quiet IN (2, 3), " FRAME_BYTES ", coalesce(CAST(d.before AS TEXT), '{\"timestamp\":\"' || "            \
+    "CAST(iif(" FRAME_OLD ", '', iif(d.quiet IN (2, 3), " FRAME_BYTES ", coalesce(CAST(d.before AS TEXT), '{\"timestamp\":\"' || "            \
     ROLLOUT_ISO("d.timestamp") " || '\",\"type\":' || json_quote(d.type) || "  \
-    "iif(d.payload IS NULL, '', ',\"payload\":')) || "                         \
+    "iif(d.payload IS NULL, '', ',\"payload\":'))) || "                        \
     "iif(d.quiet, '', coalesce(iif(d.before IS NULL, "                         \
     "replace(d.payload, char(10), ' '), d.payload), '')) || "                  \
     "coalesce(CAST(d.after AS TEXT), '}' || char(10))) AS BLOB)"

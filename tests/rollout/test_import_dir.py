@@ -1,4 +1,6 @@
 """Folders of files: rollout_import_dir(), and what rollout_sources keeps."""
+import ctypes
+import ctypes.util
 import json
 import os
 import sqlite3
@@ -332,7 +334,8 @@ def test_a_fork_and_an_append_of_a_file_that_is_one_value(db):
     fork = one(db, "SELECT rollout_fork(?)", rollout)
     assert exported(db, fork).endswith(text.encode())
     part = one(db, "SELECT rollout_fork(?, 1)", rollout)
-    assert exported(db, part).decode().endswith(text[:text.index('{\n      "id": "2"')])
+    assert json.loads(exported(db, part)[exported(db, part).index(b"\n") + 1:])["messages"] == (
+        json.loads(text)["messages"][:2])  # what stands behind the items is there as well
     append(db, rollout, message("assistant", "e"))
     assert exported(db, rollout).decode().startswith(text + '{"timestamp":')
     db.execute("UPDATE rollout_items SET payload = json_set(payload, '$.content', '-') "
@@ -340,6 +343,28 @@ def test_a_fork_and_an_append_of_a_file_that_is_one_value(db):
     assert b'"a"' not in exported(db, rollout) and b'"content":"-"' in exported(db, rollout)
     assert load(db, text)["new"] == 0
     assert b'"a"' not in exported(db, rollout)
+    well(db)
+
+
+def test_a_file_that_is_one_value_is_imported_into_a_fork(db):
+    said = [("user", "a"), ("assistant", "b"), ("user", "c")]
+    text = chat(*said)
+    rollout = load(db, text)["rolloutId"]
+    fork = one(db, "SELECT rollout_fork(?)", rollout)
+    part = one(db, "SELECT rollout_fork(?, 1)", rollout)
+    assert load(db, text, fork)["new"] == 0 and exported(db, fork).endswith(text.encode())
+    titled = chat(*said, title="t")  # no new item: what stands around them is in the session_meta
+    assert load(db, titled, fork)["new"] == 0 and exported(db, fork).decode() == titled
+    more = chat(*said, ("assistant", "d"), title="u")
+    assert load(db, more, fork)["new"] == 1 and exported(db, fork).decode().endswith(more)
+    other = chat(*said[:2], ("user", "other"))
+    assert load(db, other, part)["new"] == 1 and exported(db, part).decode().endswith(other)
+    assert exported(db, rollout).decode() == text
+    again = one(db, "SELECT rollout_fork(?)", part)
+    assert exported(db, again).decode().endswith(other)
+    last = chat(*said[:2], ("user", "other"), ("assistant", "e"))
+    assert load(db, last, again)["new"] == 1 and exported(db, again).decode().endswith(last)
+    assert exported(db, part).decode().endswith(other)
     well(db)
 
 
@@ -360,6 +385,74 @@ def test_a_summary_over_several_lines_is_one_item(db, tmp_path):
 
 
 # ------------------------------------------------------------------- bounds
+
+def counted(db, folder):
+    """Imports a folder. Returns the report, and how many thousand instructions of SQLite it took."""
+    n = 0
+
+    def more():
+        nonlocal n
+        n += 1
+    db.set_progress_handler(more, 1000)
+    report = json.loads(one(db, "SELECT rollout_import_dir(?)", str(folder)))
+    db.set_progress_handler(None, 0)
+    well(db)
+    return report, n
+
+
+def test_files_of_one_item_each_take_time_for_each_alone(tmp_path):
+    """OpenHands writes a file for each event: the hundredth takes as long as the ten thousandth."""
+    def write(name, n):
+        for i in range(n):
+            put(tmp_path / name, f"conversations/c/events/event-{i:05}.json", json.dumps(
+                {"id": f"e{i}", "kind": "MessageEvent", "source": "user", "timestamp": AT % (i % 60),
+                 "llm_message": {"role": "user", "content": f"said {i}"}}, indent=1))
+    took = {}
+    for n in 500, 10000:
+        db = connect(tmp_path / f"{n}.db")
+        one(db, "SELECT blackbox_install('main', 'rollout')")
+        write(str(n), n)
+        report, took[n] = counted(db, tmp_path / str(n))
+        assert counts(report) == (n, n, n, 0, 0)
+    assert took[10000] < 22 * took[500]
+    db.execute("UPDATE rollout_sources SET mtime = 0")
+    report, again = counted(db, tmp_path / "10000")
+    assert counts(report) == (10000, 10000, 0, 0, 0) and again < 1.2 * took[10000]
+    begun = time.monotonic()
+    assert len(exported(db, one(db, "SELECT id FROM rollouts"))) > 10000 * 100
+    assert time.monotonic() - begun < 2
+
+
+# What files are: how many bytes an element has at least, and how a file is made of them.
+SIZES = {
+    "a.jsonl": lambda n: lines(*(said(i % 60, "x") for i in range(n // 130))),
+    "chat.jsonl": lambda n: lines(told("user", "x")) * (n // 70),
+    "tasks/1/api_conversation_history.json": lambda n: json.dumps(
+        [{"role": "user", "content": "x"}] * (n // 34)),
+    "c.messages.json": lambda n: chat(*[("user", "x")] * (n // 100)),
+    "r.jsonl": lambda n: lines({"timestamp": AT % 0, "type": "event_msg", "payload": {
+        "type": "user_message", "message": "x"}}) * (n // 110),
+    ".aider.chat.history.md": lambda n: "# aider chat started at 2026-07-17 09:00:00\n" + "#### hi\n\nyes\n" * (n // 13),
+}
+
+
+@pytest.mark.parametrize("path", SIZES)
+def test_memory_is_less_than_two_times_the_largest_file(tmp_path, path):
+    sqlite = ctypes.CDLL(ctypes.util.find_library("sqlite3"))
+    sqlite.sqlite3_memory_used.restype = sqlite.sqlite3_memory_highwater.restype = ctypes.c_int64
+    db = connect(tmp_path / "main.db")
+    one(db, "SELECT blackbox_install('main', 'rollout')")
+    db.execute("PRAGMA cache_size = -1000")
+    size = put(tmp_path / "f", path, SIZES[path](4000000)).stat().st_size
+    for _ in range(2):
+        before = sqlite.sqlite3_memory_used()
+        if before == 0:
+            pytest.skip("this program has an SQLite of its own")
+        sqlite.sqlite3_memory_highwater(1)
+        assert json.loads(one(db, "SELECT rollout_import_dir(?)", str(tmp_path / "f")))["read"] == 1
+        assert sqlite.sqlite3_memory_highwater(0) - before < 1.7 * size
+        db.execute("UPDATE rollout_sources SET mtime = 0")
+
 
 def test_ten_thousand_files_again_take_two_seconds(tmp_path):
     db = connect(tmp_path / "main.db")
