@@ -206,7 +206,7 @@ static const BxDomain aDomain[] = {
         .zGuarded = ",store__texts,store__packs,store__uses,store__pieces,"
                     "store__state,",
         .xLeave = bxStoreLeave},
-    {.zName = "report", .zTable = "report_masks", .zSql = bxSqlReport},
+    {.zName = "report", .zTable = "blackbox_secrets", .zSql = bxSqlReport},
 };
 
 /* name, minimum and maximum number of arguments, kind, implementation */

@@ -24,6 +24,7 @@
 /* statements */
 #include "statement.h" /* SQL templates, and kept statements */
 #include "json_path.h" /* what rows of formats name */
+#include "secrets.h"   /* keys and passwords in texts */
 /* transactions */
 #include "transaction.h" /* all or nothing */
 /* schemas */

@@ -42,7 +42,7 @@ static int appendField(ReportRun *p, sqlite3_str *pOut, sqlite3_stmt *pRow,
     z = bxColumnText(pRow, i, &p->err);
     n = sqlite3_column_bytes(pRow, i);
     if (z == 0 || !bxIsUtf8((const unsigned char *)z, (int)n)) return 0;
-    if (bxMask(&p->masks, z, n, 0, &zMasked, &n, &p->err)) {
+    if (bxSecretsMask(&p->masks, z, n, 0, &zMasked, &n, &p->err)) {
       sqlite3_free(zMasked);
       return 0;
     }

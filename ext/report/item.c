@@ -95,7 +95,8 @@ static void readItemBodies(
     pOut->aType[k] = (unsigned char)sqlite3_column_type(pStmt, i + 1);
     if (z == 0 && n > 0) bxCheckMem(0, &p->err);
     if (z != 0 && (bFirst || pItem->bMasked) && imageType(z, n) == 0 &&
-        bxMask(&p->masks, z, n, bFirst, &pOut->az[k], &pOut->an[k], &p->err)) {
+        bxSecretsMask(
+            &p->masks, z, n, bFirst, &pOut->az[k], &pOut->an[k], &p->err)) {
       pOut->abMasked[k] = 1;
     } else {
       pOut->az[k] = bxZalloc((size_t)n + 1, &p->err);
@@ -150,7 +151,7 @@ static void setTitle(ReportRun *p, ReportItem *pItem, char *zOwned) {
   i64 n = z ? (i64)strlen(z) : 0;
   if (n > 0 && pItem->zTitle == 0) {
     /* an escape in the body may have hidden a key */
-    if (bxMask(&p->masks, z, n, 0, &zMasked, &n, &p->err)) z = zMasked;
+    if (bxSecretsMask(&p->masks, z, n, 0, &zMasked, &n, &p->err)) z = zMasked;
     pItem->zTitle = bxReportPlain(z, n, &p->err);
     if (pItem->zTitle != 0) bxReportFirstLine(pItem->zTitle, REPORT_TITLE);
     sqlite3_free(zMasked);

@@ -124,7 +124,7 @@ void bxReportJsonHead(ReportRun *p) {
   bxReportPut(pOut,
       "],\n\"proof\":{\"state\":%j,\"head\":%j,\"bundle\":%j},\n\"masked\":[",
       p->zProof, p->zHead, p->zHead ? p->zBundle : 0);
-  for (i = 0; (zName = bxMaskCount(&p->masks, i, &n)) != 0; i++) {
+  for (i = 0; (zName = bxSecretsCount(&p->masks, i, &n)) != 0; i++) {
     if (n == 0) continue;
     bxReportPut(
         pOut, "%s{\"name\":%j,\"count\":%i}", bAny ? "," : "", zName, n);

@@ -61,7 +61,7 @@ char *bxReportClean(ReportRun *p, const char *z, i64 n) {
   i64 nMasked;
   assert(n >= 0);
   if (z == 0 || p->err.rc != SQLITE_OK) return 0;
-  if (!bxMask(&p->masks, z, n, 1, &zMasked, &nMasked, &p->err)) {
+  if (!bxSecretsMask(&p->masks, z, n, 1, &zMasked, &nMasked, &p->err)) {
     return bxReportPlain(z, n, &p->err);
   }
   zPlain = bxReportPlain(zMasked, nMasked, &p->err);
@@ -150,7 +150,7 @@ void bxReportSums(ReportRun *p) {
     addFact(p, REPORT_TEXT, bxPrintf(&p->err, "Asked first"),
         bxPrintf(&p->err, "%s", p->zAsked));
   }
-  for (i = 0; (zName = bxMaskCount(&p->masks, i, &n)) != 0; i++) {
+  for (i = 0; (zName = bxSecretsCount(&p->masks, i, &n)) != 0; i++) {
     if (n == 0) continue;
     addCell(p, pTable, bxPrintf(&p->err, "%s", zName));
     addCell(p, pTable, bxPrintf(&p->err, "%lld", n));

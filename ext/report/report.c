@@ -3,7 +3,7 @@
 **
 ** The options are a JSON object:
 **
-**   redact   a profile of report_masks, or an array of them; 'none' masks nothing
+**   redact   a profile of blackbox_secrets, or an array of them; 'none' masks nothing
 **   bodies   'shared' (each part once), 'all' (each item whole) or 'none'
 **   format   'html', 'md' or 'json'
 **   items    most items; the newest stay
@@ -41,7 +41,7 @@ static int wordOf(ReportRun *p, const char *zOption, const char *const *azWord,
 
 static void readProfile(ReportRun *p, const char *z) {
   if (z != 0 && strcmp(z, "none") != 0) {
-    bxMaskRead(&p->masks, p->pHome, z, &p->err);
+    bxSecretsRead(&p->masks, p->pHome, z, &p->err);
   }
 }
 
@@ -199,7 +199,7 @@ void bxReportClose(ReportRun *p) {
   if (p == 0) return;
   sqlite3_free(sqlite3_str_finish(p->pOut));
   bxReportFreeModel(p);
-  bxMaskFree(&p->masks);
+  bxSecretsFree(&p->masks);
   sqlite3_free(p->zKey);
   sqlite3_free(p->zShown);
   sqlite3_free(p->zTitle);

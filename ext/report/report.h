@@ -5,7 +5,7 @@
 ** A report is made in three steps. A kind (kill_switch, agent ...) says in SQL what
 ** the facts, tables and items are (kind.c). Then all
 ** items are read once, one at a time: what is to be masked is masked, and it is
-** found which parts of their bodies are new (item.c, mask.c, dedup.c). Then the text
+** found which parts of their bodies are new (item.c, dedup.c). Then the text
 ** is written piece by piece, for which the bodies are read again (html.c, json.c,
 ** markdown.c). So there is never more than one item in memory, besides what
 ** is known of all items.
@@ -33,27 +33,6 @@ typedef enum {
 
 typedef enum { REPORT_HTML, REPORT_MD, REPORT_JSON } ReportFormat;
 typedef enum { REPORT_SHARED, REPORT_ALL, REPORT_NONE } ReportBodies;
-
-typedef struct MaskRule MaskRule;
-
-typedef struct Masks {
-  MaskRule *a;
-  i64 n, nAlloc;
-  int aFirst[256];           /* the first rule whose anchor has this byte */
-  unsigned char aPair[8192]; /* one bit for the first two bytes of an anchor */
-} Masks;
-
-/* Adds the rules of a profile in the table report_masks. */
-void bxMaskRead(Masks *p, BxStmts *pHome, const char *zProfile, BxErr *pErr);
-void bxMaskFree(Masks *p);
-/* Masks n bytes, which a NUL follows. Returns 0 if there is nothing to mask;
-** otherwise the text, to sqlite3_free(), is in *pzOut, and its length in *pnOut.
-** bCount: what was masked is counted. */
-int bxMask(Masks *p, const char *z, i64 n, int bCount, char **pzOut, i64 *pnOut,
-    BxErr *pErr);
-/* How often something was masked: number i of the names, in the order of the
-** rules. Returns its name; NULL if there are no more. */
-const char *bxMaskCount(const Masks *p, int i, i64 *pnCount);
 
 /* Bytes of a block, as they are before they are deflated. */
 typedef struct ReportPiece {
@@ -197,14 +176,14 @@ typedef struct ReportKind {
 struct ReportRun {
   Bx *bx;
   BxErr err;
-  BxStmts *pHome; /* of report_masks */
+  BxStmts *pHome; /* of blackbox_secrets */
   const ReportKind *pKind;
   sqlite3_value *pKey; /* while the kind looks for it */
   char *zKey, *zShown; /* as it was given, and as it is shown */
   ReportOptions opt;
   sqlite3_stmt *apHold[4]; /* while they are open, nothing changes */
   const char *azHeld[4];   /* the schemas in which it does not */
-  Masks masks;
+  BxSecrets masks;
   SeenPieces spans, calls;
   sqlite3_stmt *pValues; /* SELECT ?1, ?2: values of the bodies that are read */
   sqlite3_stmt *pProof, *pRow; /* of a leaf */

@@ -128,7 +128,7 @@ LOSSES = [
     "UPDATE retention_rules SET \"view\" = 'mine' WHERE rule = 'payload.age'",
     "DROP INDEX payload_by_age", "DROP INDEX blackbox__log_subject", "DROP INDEX rec_time",
     "DROP TABLE cache_state", "DROP TABLE blackbox_domains", "DROP TABLE retention_rules",
-    "DROP VIEW retention_refusals", "DROP TABLE report_masks",
+    "DROP VIEW retention_refusals", "DROP TABLE blackbox_secrets",
     "DROP TABLE blackbox_settings", "UPDATE payload__state SET bytes = 5",
     "DROP TRIGGER blackbox_settings_rename; UPDATE blackbox_settings SET \"default\" = 5",
     "DROP TRIGGER payload_made_columns", "DELETE FROM retention__clock",

@@ -55,7 +55,7 @@ LISTS = {
     "blackbox_domains": "domain",
     "blackbox_limits": "name, value, \"default\", range, meaning",
     "payload_rules": "rule, enabled, level, threshold, span, pause_ms, meaning",
-    "report_masks": "*",
+    "blackbox_secrets": "*",
     "retention_rules": "rule, domain, \"table\", \"key\", \"time\", format, age_ms",
     "rollout_attributes": "format, attribute, name",
     "rollout_formats": "format, kind, rank",

@@ -87,7 +87,33 @@ def blocks():
     yield '"private_key": "{}' + end + '\\n"', key
 
 
-FORMS = [*prefixed(), *named(), *blocks()]
+def more():
+    """Forms of other programs."""
+    for form in [
+            "GITHUB_TOKEN: {}", "- name: API_KEY\n  value: {}", "ApiKey: {}", "'x-api-key': '{}'", "x-functions-key: {}",
+            "Ocp-Apim-Subscription-Key: {}", "--auth-token {}", "--secret={}", "-H 'X-API-KEY: {}'", "setx OPENAI_API_KEY {}",
+            'api_key := "{}"', "apiKey => '{}'", "?key={}", "&sig={}", "openai.api_key = '{}'",
+            'client = OpenAI(api_key="{}")', "new Client({{apiKey: '{}'}})", '--header "Authorization: Bearer {}"',
+            '["--token","{}"]', '<add key="ApiKey" value="{}"/>', "<client_secret>{}</client_secret>",
+            "jdbc:mysql://h/db?user=a&password={}", "amqp://user:{}@host", "mongodb+srv://bob:{}@c.mongodb.net/db",
+            "ftp://bob:{}@h", "PASSWORD='{}'", '"Password" : "{}"', "db_pass: {}", "DB_PASS={}", "SMTP_PASSWORD={}",
+            "ansible_ssh_pass={}", "root_password = {}", "os.environ['SECRET'] = '{}'", 'process.env.SECRET = "{}"',
+            'System.setProperty("password", "{}")', "config.set('api_key', '{}')", "headers.set('Authorization', 'Bearer {}')",
+            '{{"headers":[["authorization","Bearer {}"]]}}', '{{"Authorization":["Bearer {}"]}}',
+            '{{"headers":{{"x-api-key":"{}"}}}}', '{{"env":{{"OPENAI_API_KEY":"{}"}}}}', '{{"OPENAI_API_KEY": "{}"}}',
+            "docker login -p {} -u bob", "mysql -uroot -p{}", "redis-cli -a {}", "PGPASSWORD='{}' psql", 'export SECRET="{}"',
+            "Cookie: a=b; session={}", "csrf_token={}", "X-CSRF-Token: {}", "X-Vault-Token: {}", "X-Amz-Security-Token: {}",
+            "X-GitLab-Token: {}", "CIRCLE_TOKEN={}", "SLACK_SIGNING_SECRET={}", "DJANGO_SECRET_KEY='{}'", "secretKey: {}",
+            "secret-key: {}", "accessToken={}", '"accessKeyId":"x","secretAccessKey":"{}"', 'storage_account_key = "{}"',
+            "SharedAccessSignature sig={}", "private_token={}", "deploy_token: {}", "oauth_token={}", "oauth_token_secret={}",
+            "consumer_secret={}", "app_secret: {}", "webhook_secret: {}", "TWILIO_AUTH_TOKEN={}", "encryptionKey: '{}'",
+            "pat: {}", "API Key: {}", "API token is {}", "my password is {}", "Password: {}", "username: bob, password: {}",
+            "pw={}", "SECRET {}", "$ export TOKEN={} && run"]:
+        yield form, "Tr0ub4dor&3x" if "ass" in form or "pw" in form else some(40)
+    yield "X-Amz-Signature={}", some(64, HEX)
+
+
+FORMS = [*prefixed(), *named(), *blocks(), *more()]
 
 INNOCENT = """task-force-of-the-whole-department-of-works
 disk-usage-is-high-everywhere-today
@@ -202,4 +228,62 @@ public_key: ssh-ed25519
 api_key: Optional[str] = None
 password: ********
 password=xxxxxxxx
-[masked: password]""".split("\n")
+[masked: password]
+The secret to success is hard work
+password reset link sent to bob
+Forgot password? Click here
+token budget: 200000
+"token_type":"bearer"
+tokenizer = AutoTokenizer.from_pretrained('gpt2')
+key_id: 12345678abc
+for key, value in d.items():
+key = f"a-{i}"
+api_key_env = 'OPENAI_API_KEY'
+api_key_env_var: OPENAI_API_KEY
+apiKeyHelper: /usr/bin/helper1
+os.getenv('API_KEY2')
+client = OpenAI(api_key=os.environ.get("KEY1"))
+password_hash = bcrypt.hash(password1)
+auth: { type: 'oauth2' }
+"auth":{"type":"oauth2"}
+session: 019d6d29-8cf7-7fe3-adc9-8c3e4d9d5603
+session_id=019d6d29-8cf7-7fe3-adc9-8c3e4d9d5603
+"sessionId":"019d6d29-8cf7-7fe3-adc9-8c3e4d9d5603"
+"prompt_cache_key":"019d6d29-8cf7-7fe3-adc9-8c3e4d9d5603"
+"encrypted_content":"gAAAAABpabcdEfgHijKL12345678"
+"required":["password","username1"]
+key: value1
+keys: a1, b2, c3
+"key":"cmd+shift+p"
+author=John1
+tokens=12345678
+MAX_TOKENS=12345678
+total_tokens: 12345
+pass 12 of 34
+passed: 12
+bypass=1
+auth = HTTPBasicAuth('user1', pw)
+cookie_consent=true12345
+Secret Garden, chapter 12
+secretary: Bob1234
+keyframes: fade1234
+hotkey=Ctrl1234
+https://example.com/a/b?x=12345678&y=abcd1234
+git log --author=bob1234
+sha1:a94a8fe5ccb19ba61c4c0873d391e987982fbbd3
+Signed-off-by: Bob <bob@x.org>
+password1 != password2
+if token == 'abc12345':
+expect(token).toBe('abc12345')
+validate_token(token=tok1)
+token=self.tokens[0]
+secret=None
+$ cat secrets.yaml
+secretKeyRef: name: db1, key: password
+image_pull_secret: regcred
+API key not found
+Invalid API key provided
+an API key (see docs)
+const key = item.id + '1';
+key => map1.get(key)
+case 'password': return 12345;""".split("\n")
