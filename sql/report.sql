@@ -2,8 +2,7 @@
 --
 -- blackbox_report() writes what was recorded as a page that people send to each
 -- other. Keys and passwords must not go with it. The rows of blackbox_secrets say
--- what is replaced by [masked: NAME], in a report, by payload.secrets before it is
--- stored, by blackbox_redact() afterwards; and what blackbox_find_secrets() finds.
+-- what is replaced by [masked: NAME] in a report. What is stored is not changed.
 -- docs/report.md is the manual.
 --
 -- Tables  blackbox_secrets  one row for each rule
@@ -146,14 +145,14 @@ INSERT INTO main.blackbox_secrets(profile, kind, name, anchor, after, least, hol
 SELECT 'keys', column2, replace(value, '_', ' '), value, column3, column4, column5, column6 FROM (VALUES
   ('password passwd passphrase passcode', 'name', NULL, 1, NULL, NULL),
   ('secret client_secret secret_key api_key access_key private_key access_token refresh_token id_token auth_token
- session_token authorization connection_string account_key shared_access_key encryption_key signing_key webhook_secret
- master_key service_role_key credential secret_access_key', 'name', NULL, 4, NULL, NULL),
+session_token authorization connection_string account_key shared_access_key encryption_key signing_key webhook_secret
+master_key service_role_key credential secret_access_key', 'name', NULL, 4, NULL, NULL),
   ('cookie', 'name', 'A-Za-z0-9._~%!$&*+,;=:@#/ -', 8, '=', NULL),
   ('token auth pwd sid private_key_id client_key_data db_pass ssh_pass smtp_pass pat sig credentials', 'entropy', NULL, 8, NULL, 2.75),
   ('key', 'entropy', NULL, 16, NULL, 3), ('session sessionid', 'entropy', NULL, 32, NULL, 4),
   ('public_key cache_key primary_key foreign_key sort_key partition_key idempotency_key object_key row_key page_token
- next_token continuation_token cancel_token ssh_key host_key cookie_policy thought_signature', 'never', NULL, 1, NULL, NULL)) AS t,
-  json_each('["' || replace(replace(column1, char(10), ''), ' ', '","') || '"]') WHERE 1
+next_token continuation_token cancel_token ssh_key host_key cookie_policy thought_signature', 'never', NULL, 1, NULL, NULL)) AS t,
+  json_each('["' || replace(replace(column1, char(10), ' '), ' ', '","') || '"]') WHERE 1
 ON CONFLICT (profile, anchor, kind) DO NOTHING;
 
 INSERT INTO main.blackbox_domains(domain, format) VALUES ('report',

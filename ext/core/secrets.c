@@ -79,7 +79,7 @@ static int readSecretSet(SecretSet *p, const char *z) {
   return 1;
 }
 
-static int isDigit(char c) {
+static int isNumeral(char c) {
   return c >= '0' && c <= '9';
 }
 static int isUpper(char c) {
@@ -89,17 +89,19 @@ static int isAlpha(char c) {
   return isUpper((char)(c & ~32)) && (c & 64);
 }
 static int isWord(char c) {
-  return isAlpha(c) || isDigit(c) || c == '_';
+  return isAlpha(c) || isNumeral(c) || c == '_';
 }
 
 /*-------------------------------------------------------------- rules ----*/
 
 /* One row: name, kind, anchor, before, after, least, holds, ends, keeps, bits. */
 static void readSecret(BxSecret *p, sqlite3_stmt *pStmt, BxErr *pErr) {
-  static const char *const azKind[] = {"prefix", "name", "entropy", "never"};
+  static const char *const azSecretKind[] = {
+      "prefix", "name", "entropy", "never"};
   const char *zKind = bxColumnText(pStmt, 1, pErr);
   assert(sqlite3_column_count(pStmt) >= 10);
-  while (zKind && p->eKind < 3 && strcmp(zKind, azKind[p->eKind])) p->eKind++;
+  while (zKind && p->eKind < 3 && strcmp(zKind, azSecretKind[p->eKind]))
+    p->eKind++;
   p->zName = bxColumnCopy(pStmt, 0, pErr);
   p->zAnchor = bxColumnCopy(pStmt, 2, pErr);
   p->bBefore = readSecretSet(&p->before, bxColumnText(pStmt, 3, pErr));
@@ -237,7 +239,7 @@ static int beginsWord(const char *z, i64 i) {
 }
 
 static int hasDigit(const char *z, i64 n) {
-  while (n > 0 && !isDigit(*z)) z++, n--;
+  while (n > 0 && !isNumeral(*z)) z++, n--;
   return n > 0;
 }
 
@@ -437,7 +439,7 @@ static i64 nameEnd(const SecretWork *p, const BxSecret *pRule, i64 i) {
     if (c != z[k] && !(isAlpha(c) && (c ^ 32) == z[k])) return 0;
     i++;
   }
-  while (i < p->n && isDigit(p->z[i]) && nDigit++ < 3) i++;
+  while (i < p->n && isNumeral(p->z[i]) && nDigit++ < 3) i++;
   if (i < p->n && isWord(p->z[i])) return 0;
   if (i + 1 < p->n && p->z[i] == '-' && isWord(p->z[i + 1])) return 0;
   return i;
@@ -493,7 +495,7 @@ static int isPlaceholder(const char *z, i64 n) {
   i64 i = 1, nBlank = 0;
   int k;
   assert(n > 0);
-  if (*z == '<' || *z == '{' || *z == '%' || (*z == '$' && !isDigit(z[1]))) {
+  if (*z == '<' || *z == '{' || *z == '%' || (*z == '$' && !isNumeral(z[1]))) {
     return 1;
   }
   if (n >= 4 && sqlite3_strnicmp(z, "your", 4) == 0) return 1;
@@ -505,7 +507,7 @@ static int isPlaceholder(const char *z, i64 n) {
     }
   }
   while (i < n && z[i] == z[0]) i++; /* ******** */
-  if (i == n && n > 2 && !isDigit(*z)) return 1;
+  if (i == n && n > 2 && !isNumeral(*z)) return 1;
   for (i = 0; i < n && i < SECRET_ARRAY; i++) nBlank += z[i] == ' ';
   if (nBlank >= 4 && memchr(z, '=', (size_t)n) == 0) return 1; /* a sentence */
   return hasBytes(z, n < 512 ? n : 512, "${") ||
@@ -518,7 +520,7 @@ static int isUuid(const char *z, i64 n) {
   i64 i;
   for (i = 0; i < n && i < 36; i++) {
     int bDash = i == 8 || i == 13 || i == 18 || i == 23;
-    if (bDash ? z[i] != '-' : !isDigit(z[i]) && !isAlpha(z[i])) return 0;
+    if (bDash ? z[i] != '-' : !isNumeral(z[i]) && !isAlpha(z[i])) return 0;
   }
   return n == 36;
 }
@@ -598,7 +600,7 @@ static int matchName(SecretWork *p, const BxSecret *pRule, i64 i,
     readSecretSet(&run, zRun);
     pOut->iEnd =
         skipSet(pRule->bAfter ? &pRule->after : &run, p->z, pOut->i, p->n);
-    if (nQuote >= 0 && (isDigit(c) || c == '-')) pOut->nSlash = nQuote;
+    if (nQuote >= 0 && (isNumeral(c) || c == '-')) pOut->nSlash = nQuote;
   }
   if (isSecret(p, pRule, pOut)) return 1;
   if (!pOut->bQuoted && pOut->iEnd - j > SECRET_LONG) p->iVain = pOut->iEnd;
