@@ -33,7 +33,7 @@ class File:
         if not writes and not os.path.exists(self.path):
             raise Failure(f"there is no file {self.path}; name one with --db")
         try:
-            self.db = blackbox.load(sqlite3.connect(self.path, timeout=5, isolation_level=None))
+            self.db = blackbox.load(self.connect())
             if writes:
                 self.db.execute("SELECT blackbox_install('main', 'payload,rollout')").fetchone()
                 self.db.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -51,6 +51,9 @@ class File:
                 "SELECT 1 FROM sqlite_schema WHERE name = ?", (options["ring"].split(".")[-1],)))
         except sqlite3.Error as error:
             raise Failure(f"{self.path}: {error}") from error
+
+    def connect(self):
+        return sqlite3.connect(self.path, timeout=5, isolation_level=None)
 
     def values(self, sql, values=()):
         return self.db.execute(sql, values).fetchall()
@@ -80,12 +83,16 @@ class File:
 
     def page(self, kind, key, form):
         """The parts of a report."""
-        if "report" not in self.domains:  # beside the file, which is not changed
+        self.allow_reports()
+        for line, in self.db.execute(ABOUT["commands"]["report"]["lines"],
+                                     {"kind": kind, "key": key, "format": form}):
+            yield line + "\n"
+
+    def allow_reports(self):
+        """Installs report beside the file, which is not changed."""
+        if "report" not in self.domains:
             self.db.execute("PRAGMA query_only = 0")
             self.db.execute("ATTACH ':memory:' AS report")
             self.values("SELECT blackbox_install('report', 'report')")
             self.db.execute("SELECT blackbox_use('main')").fetchone()
             self.domains.add("report")
-        for line, in self.db.execute(ABOUT["commands"]["report"]["lines"],
-                                     {"kind": kind, "key": key, "format": form}):
-            yield line + "\n"
