@@ -2,7 +2,7 @@
 //
 // Limit: two libraries of SQLite in one process cannot share the module file. A program that opens
 // files with node:sqlite itself, and has better-sqlite3 installed, says driver: "node:sqlite".
-import { existsSync } from "node:fs";
+import { existsSync, statSync } from "node:fs";
 import { createRequire, isBuiltin } from "node:module";
 import { join } from "node:path";
 import { load } from "./index.cjs";
@@ -47,5 +47,45 @@ export function connectLoaded(driver, path, options) {
   } catch (error) {
     db.close();
     throw error;
+  }
+}
+
+/** A connection to the file that a path names now, with its statements. It does not wait for locks. */
+export class Followed {
+  #driver;
+  #path;
+  #identity;
+  #statements;
+  db;
+
+  constructor(driver, path) {
+    this.#driver = driver;
+    this.#path = path;
+  }
+
+  /** Opens the file, if it is not that which is open. */
+  follow() {
+    let identity;
+    try {
+      const { dev, ino } = statSync(this.#path);
+      identity = `${dev} ${ino}`;
+    } catch (error) {
+      this.close();
+      throw new Error(`unable to open database file: ${error.message}`);
+    }
+    if (this.#identity === identity) return;
+    this.close();
+    this.db = connectLoaded(this.#driver, this.#path, { mustExist: true });
+    this.#identity = identity;
+    this.#statements = new Map();
+  }
+
+  statement(sql) {
+    return this.#statements.get(sql) ?? this.#statements.set(sql, this.db.prepare(sql)).get(sql);
+  }
+
+  close() {
+    this.db?.close();
+    this.db = this.#identity = undefined;
   }
 }

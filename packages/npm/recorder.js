@@ -8,8 +8,9 @@
 // its own (worker.js), into the ring, in its order. So whoever sends never waits for a lock of the
 // file, and what was handed over is there after a kill: the next recorder of the file writes it.
 //
-// Whether the agent is stopped is asked behind what was handed over before. With onStop "record" it
-// is not asked, and what the agent does after its stop is recorded as that.
+// Whether the agent is stopped is asked when what was handed over before is written. While that
+// waits for a lock, and until not more than BEHIND rows wait, the answer is what the file says now.
+// With onStop "record" it is not asked, and what the agent does after its stop is recorded as that.
 //
 // Invariants: an error of recording goes to onError, and never to the caller. If there is no answer
 // in ANSWER_MS, or the file cannot be read, the call goes on, and onError gets the error.
@@ -23,14 +24,16 @@ import { readdirSync, readFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { Worker } from "node:worker_threads";
 import { told, quoted, warn } from "./database.js";
-import { connectLoaded, findDriver } from "./driver.js";
+import { connectLoaded, findDriver, Followed } from "./driver.js";
 import { watch } from "./clients.js";
 import { Queue } from "./spill.js";
 import { AgentStoppedError } from "./stop.js";
 
 const ANSWER_MS = 1000;
 const EXIT_MS = 5000;
+const BEHIND = 50;
 const FLIGHT_BYTES = 8_000_000; // that the worker has at once
+const STOPPED = "payload_agents WHERE agent_id = ? AND stopped_at NOT NULL";
 const NOT_RECORDED = "an exchange was not recorded";
 
 /** Opens a file as a flight recorder, and makes what is missing: the tables, the ring, the settings
@@ -84,8 +87,9 @@ export class Recorder {
   #flight = 0; // bytes of rows that the worker has
   #sizes = []; // their numbers and bytes
   #again = 0; // up to which number rows were given to a worker that failed
-  #asked = new Map(); // the number of a question: what to do with its answer
-  #questions = 0;
+  #asked = []; // questions, each with the number of the row that is to be written before
+  #behind = false; // whether rows wait for a lock, or have waited and are many
+  #file; // a connection for questions
   #waiting = new Set(); // what is called when all is written
   #left; // queues of processes that were killed, until the worker has written them
   #hasLeft = false; // whether the program has waited at its end
@@ -95,6 +99,7 @@ export class Recorder {
     this.#path = resolve(path);
     this.#onError = onError;
     this.#queue = new Queue(this.#driver, this.#path);
+    this.#file = new Followed(this.#driver, this.#path);
     const start = `${basename(this.#path)}-spill-`;
     this.#left = readdirSync(dirname(this.#path))
       .filter((name) => name.startsWith(start) && name.endsWith(".db"))
@@ -125,19 +130,21 @@ export class Recorder {
   }
 
   /** The row of payload_agents if the agent is stopped, after what was handed over. */
-  ask(agent, ring) {
-    return new Promise((done, failed) => {
-      const id = ++this.#questions;
-      const late = setTimeout(() => answer({ error: `there was no answer within ${ANSWER_MS} ms` }), ANSWER_MS);
-      const answer = ({ error, row }) => {
-        clearTimeout(late);
-        this.#asked.delete(id);
-        if (error === undefined) done(row);
-        else failed(new Error(error));
-      };
-      this.#asked.set(id, answer);
-      this.#work({ ask: id, agent, ring });
-    });
+  async ask(agent, ring) {
+    if (this.#queue.count > 0 && !this.#behind) {
+      await new Promise((written, failed) => {
+        const late = setTimeout(() => failed(new Error(`there was no answer within ${ANSWER_MS} ms`)), ANSWER_MS);
+        this.#asked.push({ n: this.#queue.last, written: () => written(clearTimeout(late)) });
+      });
+    }
+    this.#file.follow();
+    const schema = ring.includes(".") ? `${quoted(ring.split(".")[0])}.` : "";
+    return this.#file.statement(`SELECT stopped_at, stopped_by FROM ${schema}${STOPPED}`).get(agent);
+  }
+
+  /** Asks what was to be asked when rows up to a number are written. */
+  #answer(done) {
+    while (this.#asked[0]?.n <= done) this.#asked.shift().written();
   }
 
   /** Waits until all that was handed over is written, or lost. Resolves to whether it is. */
@@ -168,6 +175,7 @@ export class Recorder {
     }
     this.#queue.untake();
     this.#queue.close();
+    this.#file.close();
     recorders.delete(this);
     return done;
   }
@@ -236,26 +244,30 @@ export class Recorder {
     worker.on("error", (error) => this.#tell("exchanges wait, since the worker failed", error));
     worker.on("exit", () => {
       if (this.#worker !== worker) return;
-      this.#worker = undefined; // the next row starts another, which gets all again
+      this.#worker = undefined; // another gets all again
       this.#flight = 0;
       this.#sizes = [];
       this.#left = [];
       this.#again = this.#queue.untake();
-      for (const answer of this.#asked.values()) answer({ error: "the worker has ended" });
+      this.#behind = true;
+      this.#answer(Infinity);
+      setTimeout(() => this.#queue.count > 0 && this.#send(), ANSWER_MS).unref();
     });
     worker.unref(); // after its listeners, which count it
     return worker;
   }
 
-  #hear({ done, left, ask, error, row, lost, wait }) {
+  #hear({ done, left, lost, wait, behind }) {
     if (lost !== undefined) this.#tell(NOT_RECORDED, new Error(lost));
     if (wait !== undefined) this.#tell(`exchanges wait for ${this.#path}`, new Error(wait));
-    if (ask !== undefined) this.#asked.get(ask)?.({ error, row });
+    if (behind) this.#behind = true;
     if (left !== undefined) this.#left = this.#left.filter((name) => name !== left);
     if (done !== undefined) {
       this.#queue.remove(done);
       while (this.#sizes[0]?.[0] <= done) this.#flight -= this.#sizes.shift()[1];
+      if (this.#queue.count <= BEHIND) this.#behind = false;
     }
+    if (done !== undefined || behind) this.#answer(behind ? Infinity : done);
     if (done !== undefined || left !== undefined) this.#send();
   }
 }

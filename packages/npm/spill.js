@@ -58,8 +58,9 @@ export class Queue {
     return this.#stored + this.#memory.length;
   }
 
-  get name() {
-    return this.#name;
+  /** The number of the row that was added last. */
+  get last() {
+    return this.#last;
   }
 
   /** Adds a row. Returns how many were lost for it. */

@@ -15,8 +15,12 @@ leaves its queue: the next recorder of the file writes what is in it. A recorder
 many threads, under asyncio, and after a fork. The end of the program waits for what is not
 written, EXIT_S at most.
 
-Whether the agent is stopped is asked behind what was pushed before. With on_stop "record" it is
-not asked, and what the agent does after its stop is recorded as that.
+What waits is written in batches, a transaction each. If one row of a batch fails, the batch is
+undone, and its rows are written one by one.
+
+Whether the agent is stopped is asked when what was pushed before is written. While that waits for
+a lock, and until not more than BEHIND rows wait, the answer is what the file says now. With on_stop
+"record" it is not asked, and what the agent does after its stop is recorded as that.
 
 Invariants: an error of recording goes to on_error, and never to the caller. If there is no
 answer in ANSWER_S, or the file cannot be read, the call goes on, and on_error gets the error.
@@ -49,6 +53,9 @@ ANSWER_S = 1.0
 AGAIN_S = 0.02  # between two attempts to write
 TELL_S = 5.0  # after which it is told that exchanges wait
 EXIT_S = 5.0
+BATCH = 100  # rows of a transaction, at most
+BATCH_S = 0.01  # after which it ends, since others wait for the lock
+BEHIND = 50
 PASSES = re.compile("database is locked|unable to open database file|"
                     "database or disk is full|disk I/O error|readonly database|locking protocol")
 STOPPED = ("SELECT stopped_at, stopped_by FROM payload_agents "
@@ -84,6 +91,7 @@ class Recorder:
         self._queue = Queue(self._path)
         self._left = []  # queues of processes that were killed
         self._questions = collections.deque()
+        self._single = 0  # of so many rows one has failed
         self._thread = None
         self._closing = self._forking = self._open = False
 
@@ -193,9 +201,9 @@ class Recorder:
     # ------------------------------------------------------------- the thread
 
     def _run(self):
-        """Writes, then answers what was asked meanwhile."""
+        """Writes, then answers what was asked meanwhile; or the other way round, if it is behind."""
         db = _File(self._path)
-        again, since, told = 0.0, None, False
+        again, since, told, behind = 0.0, None, False, False
         while True:
             problem = None
             with self._work:
@@ -214,7 +222,7 @@ class Recorder:
                         break
                     self._work.wait(left)
                 questions, self._questions = self._questions, collections.deque()
-                row = self._queue.first()
+                rows = self._queue.first(BATCH)
                 problem, self._queue.problem = problem or self._queue.problem, None
                 last = self._queue.last
                 if self._closing and not questions:
@@ -225,28 +233,34 @@ class Recorder:
                 self._open = True
             if problem:
                 self.tell("exchanges wait", problem)
+            if behind:
+                self._answer(db, questions)
             error = None
-            while row and error is None:  # all that was pushed before a question
-                error = self._write(db, row)
-                with self._work:
-                    row = self._queue.first() if questions else None
-                if row and row.n > last:
-                    break
+            while rows and error is None and rows[0].n <= last:
+                error = self._write(db, rows)
+                with self._work:  # all that was pushed before a question
+                    rows = self._queue.first(BATCH) if questions and not behind else []
             if error is not None:
-                since = since or time.monotonic()
+                behind, since = True, since or time.monotonic()
                 again = time.monotonic() + AGAIN_S
                 if not told and time.monotonic() - since > TELL_S:
                     told = True
                     self.tell(f"exchanges wait for {self._path}", error)
             else:
+                behind = behind and self._queue.count > BEHIND
                 again, since, told = 0.0, None, False
-            for agent, answer in questions:
-                if not answer.set_running_or_notify_cancel():
-                    continue
-                try:
-                    answer.set_result(db.open().execute(STOPPED, (agent,)).fetchone())
-                except Exception as unknown:
-                    answer.set_exception(unknown)
+            self._answer(db, questions)
+
+    def _answer(self, db, questions):
+        """Answers all questions, and takes them away."""
+        while questions:
+            agent, answer = questions.popleft()
+            if not answer.set_running_or_notify_cancel():
+                continue
+            try:
+                answer.set_result(db.open().execute(STOPPED, (agent,)).fetchone())
+            except Exception as unknown:
+                answer.set_exception(unknown)
 
     def _adopt(self):
         """Takes over a part of what was left, when there is nothing else to do."""
@@ -262,22 +276,51 @@ class Recorder:
             self._work.notify_all()
         return problem
 
-    def _write(self, db, row):
-        """Writes the first row, or loses it. Returns the error if it must be tried again."""
+    def _write(self, db, rows):
+        """Writes the first of some rows, or loses one. Returns the error if they must be tried
+        again."""
+        count = 0
         try:
-            *values, ring = row.values
-            if not row.adopted or self._missing(db.open(), ring, *values):
-                db.open().execute(
-                    f"INSERT INTO {quoted(ring)}({quoted(ring.split('.')[-1])}, agent_id, event_id, "
-                    "request_body, response_body, timestamp, meta) VALUES(?, ?, ?, ?, ?, ?, ?)", values)
+            if rows[1:] and not self._single:
+                count = self._batch(db.open(), rows)
+            else:
+                count = 1
+                self._insert(db.open(), rows[0])
         except Exception as error:
             if isinstance(error, sqlite3.Error) and PASSES.search(str(error)):
                 return error
-            self.tell("an exchange was not recorded", error)
+            if count:
+                self.tell("an exchange was not recorded", error)
+            else:  # it was the batch
+                self._single = len(rows) + 1
+        self._single = max(0, self._single - 1)
         with self._work:
-            self._queue.remove(row)
+            self._queue.remove(rows[:count])
             self._work.notify_all()
         return None
+
+    def _batch(self, db, rows):
+        """Writes the first of some rows in one transaction. Returns how many."""
+        end = time.monotonic() + BATCH_S
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            for count, row in enumerate(rows, 1):
+                self._insert(db, row)
+                if time.monotonic() > end:
+                    break
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        return count
+
+    def _insert(self, db, row):
+        *values, ring = row.values
+        if not row.adopted or self._missing(db, ring, *values):
+            db.execute(
+                f"INSERT INTO {quoted(ring)}({quoted(ring.split('.')[-1])}, agent_id, event_id, "
+                "request_body, response_body, timestamp, meta) VALUES(?, ?, ?, ?, ?, ?, ?)", values)
 
     def _missing(self, db, ring, command, agent, event, *_):
         """Whether a row of a process that was killed is neither in the ring nor evidence."""

@@ -13,6 +13,7 @@ memory, MEMORY_BYTES at most.
 import collections
 import contextlib
 import glob
+import itertools
 import os
 import pathlib
 import re
@@ -25,6 +26,8 @@ __all__ = ["Queue", "Row", "Taken"]
 WAITING_BYTES = 1_000_000_000
 MEMORY_BYTES = 256_000_000
 SHRINK_BYTES = 16_000_000  # of a queue that is empty
+FIRST_BYTES = 1_000_000  # that are read at once
+
 
 class Taken(Exception):
     """A queue is not to be had."""
@@ -72,33 +75,43 @@ class Queue:
             lost += 1
         return lost
 
-    def first(self):
-        """The row that leaves next. What is in a file that cannot be read is left there, for
-        the next recorder, and problem says so."""
+    def first(self, most=1):
+        """The rows that leave next: so many, of FIRST_BYTES. What is in a file that cannot be read
+        is left there, for the next recorder, and problem says so."""
         if self.count > len(self._memory):
+            rows, size = [], 0
             try:
-                *row, = self._open().execute(
-                    f"SELECT n, adopted, bytes, {self.COLUMNS} FROM queue WHERE n > ?"
-                    " ORDER BY n LIMIT 1", (self._done,)).fetchone()
-                return Row(*row[:3], row[3:])
-            except (sqlite3.Error, OSError, TypeError) as error:  # TypeError: there is no row
+                for n, adopted, own, *values in self._open().execute(
+                        f"SELECT n, adopted, bytes, {self.COLUMNS} FROM queue WHERE n > ?"
+                        " ORDER BY n LIMIT ?", (self._done, most)):
+                    rows.append(Row(n, adopted, own, values))
+                    size += own
+                    if size > FIRST_BYTES:
+                        break
+                if not rows:
+                    raise OSError("rows are missing")
+                return rows
+            except (sqlite3.Error, OSError) as error:
                 self.problem = RuntimeError(f"{self.count} are left in {self._name}: {error}")
                 self._forget()
                 self.count, self._bytes = len(self._memory), 0
-        return self._memory[0] if self._memory else None
+        return list(itertools.islice(self._memory, most))
 
-    def remove(self, row):
-        """Removes a row that first() returned, unless it was lost meanwhile."""
-        if self._memory and self._memory[0] is row:
-            self._memory.popleft()
-            self._memory_bytes -= row.bytes
-            self.count -= 1
-        elif row.n > self._done and self.count > len(self._memory):
-            self._done = row.n
-            self._bytes -= row.bytes
-            self.count -= 1
+    def remove(self, rows):
+        """Removes rows that first() returned, unless they were lost meanwhile."""
+        done = self._done
+        for row in rows:
+            if self._memory and self._memory[0] is row:
+                self._memory.popleft()
+                self._memory_bytes -= row.bytes
+                self.count -= 1
+            elif row.n > self._done and self.count > len(self._memory):
+                self._done = row.n
+                self._bytes -= row.bytes
+                self.count -= 1
+        if self._done > done:
             with contextlib.suppress(sqlite3.Error, OSError):
-                self._open().execute("DELETE FROM queue WHERE n <= ?", (row.n,))
+                self._open().execute("DELETE FROM queue WHERE n <= ?", (self._done,))
             if self.count == 0 and self._written > SHRINK_BYTES:
                 self._written = 0
                 self.close()

@@ -75,7 +75,7 @@ for (const lock of ["locked", "open"]) {
         process.execPath, ["--input-type=module", "-e", program, path, lock], { cwd: import.meta.dirname });
       assert.equal(signal, "SIGKILL", String(stderr));
     }
-    assert.ok(lock === "open" || queues(path).length >= 3);
+    assert.ok(lock === "open" || queues(path).length > 0);
     const db = flight(path);
     await ask(db.record(fetch, { agent: "support" }), "last");
     assert.ok(await db.recorder.flush(20000));
