@@ -316,6 +316,26 @@ def test_of_too_many_that_wait_the_oldest_are_lost_and_told(blackbox, db, made, 
         f"exchanges wait for {recorder._path}: database is locked"]
 
 
+@pytest.mark.parametrize("bad", [None, 0, 20, 39])
+def test_what_waited_is_written_in_batches_and_a_refused_row_is_lost_alone(
+        blackbox, db, made, monkeypatch, bad):
+    batches = []
+    write_batch = blackbox.ring.write_batch
+    monkeypatch.setattr(blackbox.ring, "BATCH_S", 60)
+    monkeypatch.setattr(blackbox.recorder, "write_batch",
+                        lambda *of: batches.append(write_batch(*of)) or batches[-1])
+    recorder = made(on_stop="record")
+    db.execute("BEGIN IMMEDIATE")
+    for i in range(40):
+        recorder.push(None, "a" * 2000 if i == bad else "a", f"e{i}", str(i), None, i + 1, None)
+    db.execute("COMMIT")
+    assert recorder.flush(5)
+    assert rows(db, "SELECT request_body FROM ring ORDER BY seq") == [
+        (str(i),) for i in range(40) if i != bad]
+    assert len(recorder.errors) == (bad is not None)
+    assert bad is not None or sum(batches) >= 39 and len(batches) <= 2
+
+
 def test_what_cannot_be_recorded_is_told_and_does_not_hold_up_the_rest(
         blackbox, db, path, made, caplog):
     recorder = made()

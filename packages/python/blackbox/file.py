@@ -9,7 +9,7 @@ import sqlite3
 import time
 
 import blackbox
-from blackbox.recorder import quoted
+from blackbox.ring import quoted
 
 __all__ = ["ABOUT", "Failure", "File"]
 

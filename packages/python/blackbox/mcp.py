@@ -18,7 +18,7 @@ import time
 
 import blackbox
 from blackbox.file import Failure, File
-from blackbox.recorder import quoted
+from blackbox.ring import quoted
 
 VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]  # of the protocol
 LINE = 1_000_000  # bytes of a request

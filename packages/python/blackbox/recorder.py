@@ -43,8 +43,8 @@ import threading
 import time
 import weakref
 
-import blackbox
 from blackbox.call import AgentStoppedError, Call
+from blackbox.ring import Followed, insert, write_batch
 from blackbox.spill import Queue, Taken
 
 __all__ = ["AgentStoppedError", "Recorder"]
@@ -54,7 +54,6 @@ AGAIN_S = 0.02  # between two attempts to write
 TELL_S = 5.0  # after which it is told that exchanges wait
 EXIT_S = 5.0
 BATCH = 100  # rows of a transaction, at most
-BATCH_S = 0.01  # after which it ends, since others wait for the lock
 BEHIND = 50
 PASSES = re.compile("database is locked|unable to open database file|"
                     "database or disk is full|disk I/O error|readonly database|locking protocol")
@@ -202,7 +201,7 @@ class Recorder:
 
     def _run(self):
         """Writes, then answers what was asked meanwhile; or the other way round, if it is behind."""
-        db = _File(self._path)
+        db = Followed(self._path)
         again, since, told, behind = 0.0, None, False, False
         while True:
             problem = None
@@ -282,10 +281,10 @@ class Recorder:
         count = 0
         try:
             if rows[1:] and not self._single:
-                count = self._batch(db.open(), rows)
+                count = write_batch(db.open(), rows)
             else:
                 count = 1
-                self._insert(db.open(), rows[0])
+                insert(db.open(), rows[0])
         except Exception as error:
             if isinstance(error, sqlite3.Error) and PASSES.search(str(error)):
                 return error
@@ -298,70 +297,6 @@ class Recorder:
             self._queue.remove(rows[:count])
             self._work.notify_all()
         return None
-
-    def _batch(self, db, rows):
-        """Writes the first of some rows in one transaction. Returns how many."""
-        end = time.monotonic() + BATCH_S
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            for count, row in enumerate(rows, 1):
-                self._insert(db, row)
-                if time.monotonic() > end:
-                    break
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-        return count
-
-    def _insert(self, db, row):
-        *values, ring = row.values
-        if not row.adopted or self._missing(db, ring, *values):
-            db.execute(
-                f"INSERT INTO {quoted(ring)}({quoted(ring.split('.')[-1])}, agent_id, event_id, "
-                "request_body, response_body, timestamp, meta) VALUES(?, ?, ?, ?, ?, ?, ?)", values)
-
-    def _missing(self, db, ring, command, agent, event, *_):
-        """Whether a row of a process that was killed is neither in the ring nor evidence."""
-        schema = quoted(ring.split(".")[0]) + "." if "." in ring else ""
-        found = db.execute(" UNION ALL ".join(
-            "SELECT response_body IS NULL AND meta ->> 'duration_ms' IS NULL AS open "
-            f"FROM {table} WHERE agent_id = ?1 AND event_id = ?2"
-            for table in (quoted(ring), f"{schema}event_payloads")) + " ORDER BY open",
-            (agent, event)).fetchone()
-        return found is None if command is None else bool(found and found[0])
-
-
-def quoted(name):
-    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
-
-
-class _File:
-    """A connection to the file that a path names now. It does not wait for locks."""
-
-    def __init__(self, path):
-        self._path = path
-        self._db = self._id = None
-
-    def open(self):
-        try:
-            at = os.stat(self._path)
-        except OSError as error:
-            self.close()
-            raise sqlite3.OperationalError(f"unable to open database file: {error}") from error
-        if self._db is None or self._id != (at.st_dev, at.st_ino):
-            self.close()
-            self._db = sqlite3.connect(f"{self._path.as_uri()}?mode=rw", uri=True, timeout=0,
-                                       isolation_level=None)
-            blackbox.load(self._db)
-            self._id = (at.st_dev, at.st_ino)
-        return self._db
-
-    def close(self):
-        if self._db is not None:
-            self._db.close()
-        self._db = None
 
 
 def _each(act):
