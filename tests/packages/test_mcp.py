@@ -1,6 +1,7 @@
 """The server of the Model Context Protocol, through its process: five tools that only read, with
 keys masked. node/mcp.test.mjs has the client of the protocol's own SDK."""
 import hashlib
+import importlib
 import json
 import os
 import pathlib
@@ -170,11 +171,22 @@ def test_notifications_and_answers_get_no_answer(server):
     assert server.ask("ping")["result"] == {}
 
 
-def test_no_connection_of_the_server_can_write(file, monkeypatch):
+@pytest.fixture
+def mcp(monkeypatch):
+    """The module, beside which other tests have their own copy of the package."""
+    def ours():
+        return [name for name in sys.modules if name.split(".")[0] == "blackbox"]
+
+    for name in ours():
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(str(ROOT / "packages/python"))
-    sys.modules.pop("blackbox", None)
-    from blackbox.mcp import Reader
-    reader = Reader(str(file), "ring")
+    yield importlib.import_module("blackbox.mcp")
+    for name in ours():
+        del sys.modules[name]
+
+
+def test_no_connection_of_the_server_can_write(file, mcp):
+    reader = mcp.Reader(str(file), "ring")
     for sql in ("DELETE FROM event_payloads", "CREATE TABLE x(y)", "INSERT INTO ring(agent_id, event_id) "
                 "VALUES('a', 'b')", "SELECT payload_extract('ring', 'coder')"):
         with pytest.raises(sqlite3.Error):
@@ -189,11 +201,8 @@ def test_no_connection_of_the_server_can_write(file, monkeypatch):
     "data: {\"x\":1}\n\ndata: [DONE]\n\n",
     "[1,2,3]", "null", '"text"', "ä\u202e\U0001f600\ufffe", "<script>&amp;", "-----BEGIN", "a" * 100_000,
     '{"a":{"b":[{"c":"' + "d" * 5000 + '"}]}}'])
-def test_a_text_without_a_key_is_shown_as_it_is(file, monkeypatch, body):
-    monkeypatch.syspath_prepend(str(ROOT / "packages/python"))
-    sys.modules.pop("blackbox", None)
-    from blackbox.mcp import Reader
-    assert Reader(str(file), "ring").mask(body) == body
+def test_a_text_without_a_key_is_shown_as_it_is(file, mcp, body):
+    assert mcp.Reader(str(file), "ring").mask(body) == body
 
 
 def test_it_reads_while_others_write_and_are_killed(file, server):
