@@ -41,6 +41,8 @@ const BxBodies bxPayloadBodies = {
     ** does not stay half empty. */
     .zReplace = "UPDATE main.event_payloads SET rowid = rowid,"
                 " request_body = ?2, response_body = ?3 WHERE id = ?1",
+    .zInPlace = "UPDATE main.event_payloads SET"
+                " request_body = ?2, response_body = ?3 WHERE id = ?1",
     .zStays = "DELETE FROM main.payload__packed WHERE text >= ?2 AND"
               " \"key\" = ?1 AND reference NOT IN (SELECT body FROM (SELECT "
               "request_body AS body"
@@ -193,16 +195,20 @@ void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
 static int tendRows(BxStmts *p, BxErr *pErr) {
   static const char zLook[] =
       "SELECT json_group_array(id) FILTER (WHERE id IS NOT NULL), max(rid),"
-      " count(id) FROM (SELECT rid, iif(size_bytes >= 512 AND NOT EXISTS"
+      " count(id), (max(rid) = (SELECT max(rowid) FROM"
+      " main.event_payloads)) FROM (SELECT rid, iif(size_bytes >= 512 AND NOT "
+      "EXISTS"
       " (SELECT 1 FROM" BX_PACKED_OF(
           "u") "), id, NULL) AS id FROM (SELECT rowid AS"
                " rid, id, size_bytes, request_body, response_body FROM"
                " main.event_payloads WHERE rowid > (SELECT pack FROM"
                " main.payload__state) ORDER BY rowid LIMIT ?1) AS u)";
-  static const char zPack[] = "SELECT store_pack(?1, ?2, 1)";
+  static const char *const azPack[] = {
+      "SELECT store_pack(?1, ?2, 1)", "SELECT store_pack(?1, ?2, 2)"};
   sqlite3_stmt *pStmt;
   char *zKeys = 0, *zSaid = 0;
   i64 iLast = 0, nRow = 0;
+  int bNewest = 0;
   needStore(p, pErr);
   pStmt = bxStmt(p, zLook, pErr);
   bxBind(pStmt, pErr, "i", (i64)TEND_ROWS);
@@ -210,9 +216,10 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
     zKeys = bxColumnCopy(pStmt, 0, pErr);
     iLast = sqlite3_column_int64(pStmt, 1);
     nRow = sqlite3_column_int64(pStmt, 2);
+    bNewest = sqlite3_column_int(pStmt, 3);
   }
   bxReset(pStmt, pErr);
-  if (nRow > 0) zSaid = packKeys(p, zKeys, zPack, pErr);
+  if (nRow > 0) zSaid = packKeys(p, zKeys, azPack[bNewest], pErr);
   if (nRow > 0 && zSaid == 0) iLast = 0; /* it has closed a pack instead */
   if (iLast > 0) noteShare(p, iLast, pErr);
   sqlite3_free(zKeys);

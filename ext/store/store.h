@@ -170,11 +170,11 @@ void bxStoreText(BxCall *p); /* store_text() */
 
 /* write.c */
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr);
-/* Writes the bytes of a pack, or adds those from iFrom on. *pnKept grows by what they
-** take. *ppZip: a context of zstd, or NULL at first; bxZstdFree() frees it. Returns the
-** new token. */
+/* Writes the bytes of a pack, or adds those from iFrom on; bOpen: more will follow.
+** *pnKept grows by what they take. *ppZip: a context of zstd, or NULL at first;
+** bxZstdFree() frees it. Returns the new token. */
 i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
-    i64 iFrom, i64 *pnKept, BxErr *pErr);
+    i64 iFrom, int bOpen, i64 *pnKept, BxErr *pErr);
 void bxZstdFree(void *pZip);
 /* Adds to the totals of store__state. */
 void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,

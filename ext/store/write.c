@@ -15,12 +15,12 @@
 ** many are held (settle()). New pieces are written in the order of their keys when
 ** what was met is forgotten.
 **
-** With "few", which is not NULL, packs have STORE_FEW_BYTES, and a connection keeps
-** what it has met, and the bytes of the pack that has room. A piece is as it was met
-** if its pack has the same token: a rollback, a sweep or another connection changes
-** that. What is new is compressed for itself and added to the data of the pack. One
-** that is nearly full is compressed as a whole: then no row is packed, and the result is
-** NULL.
+** With "few", which is not NULL, and 2 if the rows are the newest ones, packs have
+** STORE_FEW_BYTES, and a connection keeps what it has met, and the bytes of the pack
+** that has room. A piece is as it was met if its pack has the same token: a rollback, a
+** sweep or another connection changes that. What is new is compressed for itself and
+** added to the data of the pack, which has room for it (addRoom). One that is nearly
+** full is compressed as a whole: then no row is packed, and the result is NULL.
 */
 #include "store.h"
 SQLITE_EXTENSION_INIT3
@@ -37,6 +37,9 @@ SQLITE_EXTENSION_INIT3
 #define FEW_PIECES 2048
 #define FEW_BUCKETS 2048
 #define MAX_PIECES 4096 /* of a pack, with those that were removed from it */
+#define ROOM_BYTES 8192
+#define ROOM_LEAST 16
+#define MOVE_EVERY 3 /* newest rows; the next rows fill the pages of the rest */
 
 /* A piece that was met. */
 typedef struct Known {
@@ -74,7 +77,7 @@ typedef struct Writer {
   BxErr *pErr;
   const BxBodies *pBodies;
   Seen *pMet, own;
-  int bFew;
+  int bFew, bNewest; /* some rows; they are the newest ones */
   i64 nPackMost;
   NewPiece *aNew; /* pieces that are not written yet */
   i64 nNew, nNewAlloc;
@@ -146,29 +149,72 @@ static void zip(
   pOut->n = (i64)out.pos;
 }
 
+/* Room for what follows in an open pack: a frame that decompressors skip, with its
+** length in the last eight bytes. So the row keeps its size, and SQLite writes only the
+** pages in which it differs. */
+static void addRoom(Bytes *p, i64 n, BxErr *pErr) {
+  char zLength[9];
+  i64 i;
+  assert(n >= ROOM_LEAST && n <= ROOM_BYTES);
+  if (!bxBytesRoom(p, p->n + n, pErr)) return;
+  memset(p->a + p->n, 0, (size_t)n);
+  for (i = 0; i < 4; i++) {
+    p->a[p->n + i] = (unsigned char)(ZSTD_MAGIC_SKIPPABLE_START >> (8 * i));
+    p->a[p->n + 4 + i] = (unsigned char)((n - 8) >> (8 * i));
+  }
+  sqlite3_snprintf(sizeof(zLength), zLength, "%08lld", n);
+  memcpy(p->a + p->n + n - 8, zLength, 8);
+  p->n += n;
+}
+
+/* The length of the room at the end of a pack. */
+static i64 roomLeft(const unsigned char *z, i64 n) {
+  i64 nRoom = 0, i;
+  for (i = n - 8; n >= ROOM_LEAST && i < n; i++) {
+    if (z[i] < '0' || z[i] > '9') return 0;
+    nRoom = nRoom * 10 + z[i] - '0';
+  }
+  return nRoom >= ROOM_LEAST && nRoom <= ROOM_BYTES && nRoom <= n &&
+                 memcmp(z + n - nRoom, "P*M\x18", 4) == 0
+             ? nRoom
+             : 0;
+}
+
 i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
-    i64 iFrom, i64 *pnKept, BxErr *pErr) {
-  static const char zAll[] =
+    i64 iFrom, int bOpen, i64 *pnKept, BxErr *pErr) {
+  static const char zData[] =
+      "SELECT data FROM main.store__packs WHERE pack = ?1";
+  static const char zInsert[] =
       "INSERT INTO main.store__packs(pack, token, data) VALUES(?1, ?2, ?3)"
       " ON CONFLICT(pack) DO UPDATE SET token = excluded.token,"
       "  data = excluded.data";
-  static const char zAdd[] = "UPDATE main.store__packs SET token = ?2,"
-                             " data = CAST(data || ?3 AS BLOB) WHERE pack = ?1";
-  Bytes out = {0, 0, 0};
-  i64 iToken, nOld = 0;
+  sqlite3_stmt *pOld = bxStmt(p, zData, pErr);
+  Bytes out = {0, 0, 0}, frame = {0, 0, 0};
+  i64 iToken, nOld = 0, nRoom = 0;
   assert(iPack > 0 && iFrom >= 0);
-  if (iFrom == 0) {
-    nOld = bxQueryInt(p,
-        "SELECT length(data) FROM main.store__packs WHERE pack = ?1", pErr, "i",
-        iPack);
-  }
   sqlite3_randomness(sizeof(iToken), &iToken);
   iToken &= INT64_MAX;
-  zip(ppZip, pBytes, iFrom, &out, pErr);
-  bxStmtExec(
-      p, iFrom > 0 ? zAdd : zAll, pErr, "iix", iPack, iToken, out.a, out.n);
+  zip(ppZip, pBytes, iFrom, &frame, pErr);
+  bxBind(pOld, pErr, "i", iPack);
+  if (bxStep(pOld, pErr)) {
+    const unsigned char *z = sqlite3_column_blob(pOld, 0);
+    nOld = sqlite3_column_bytes(pOld, 0);
+    if (z == 0 && nOld > 0) bxCheckMem(0, pErr);
+    if (iFrom > 0 && pErr->rc == SQLITE_OK) {
+      nRoom = roomLeft(z, nOld);
+      bxBytesAdd(&out, z, nOld - nRoom, pErr);
+    }
+  }
+  bxReset(pOld, pErr);
+  bxBytesAdd(&out, frame.a, frame.n, pErr);
+  if (bOpen) {
+    nRoom -= frame.n;
+    addRoom(&out, nRoom >= ROOM_LEAST ? nRoom : ROOM_BYTES, pErr);
+  }
+  bxStmtExec(p, zInsert, pErr, "iix", iPack, iToken, out.a, out.n);
   if (pErr->rc == SQLITE_OK) *pnKept += out.n - nOld;
   sqlite3_free(out.a);
+  sqlite3_free(frame.a);
   return iToken;
 }
 
@@ -240,8 +286,8 @@ static void writeOpen(Writer *w, int bWhole) {
       (pMet->nOpenDone == pMet->open.n && !(bWhole && w->bFew))) {
     return;
   }
-  iToken = bxPackWrite(
-      w->p, w->pOpen->iPack, w->ppZip, &pMet->open, iFrom, &w->nKept, w->pErr);
+  iToken = bxPackWrite(w->p, w->pOpen->iPack, w->ppZip, &pMet->open, iFrom,
+      w->bFew && !bWhole, &w->nKept, w->pErr);
   for (i = 1; i <= pMet->nKnown; i++) {
     Known *p = &pMet->aKnown[i];
     if (p->iPack == w->pOpen->iPack && p->iToken == w->pOpen->iToken) {
@@ -642,7 +688,9 @@ static i64 packValue(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
 ** that, the row stays, and the sweep finds the texts that it does not name. */
 static int packRow(Writer *w, sqlite3_value *pKey) {
   sqlite3_stmt *pFrom = bxStmt(w->p, w->pBodies->zRow, w->pErr);
-  sqlite3_stmt *pInto = bxStmt(w->p, w->pBodies->zReplace, w->pErr);
+  int bStays = w->bNewest && w->iNextText % MOVE_EVERY != 0;
+  sqlite3_stmt *pInto = bxStmt(
+      w->p, bStays ? w->pBodies->zInPlace : w->pBodies->zReplace, w->pErr);
   BxErr err = {SQLITE_OK, 0};
   i64 nByte = 0, iFirst = w->iNextText;
   int i;
@@ -698,6 +746,7 @@ void bxStorePack(BxCall *p) {
   pStore = bxStoreSchema(p->bx, bxArg(p, 1), &p->err);
   if (pStore == 0) return;
   beginWriter(&w, pStore, bxArg(p, 2) != 0, &p->err);
+  w.bNewest = bxArg(p, 2) != 0 && sqlite3_value_int(p->aArg[2]) == 2;
   bClosed = closeFull(&w);
   pKeys = bxStmt(pStore, "SELECT value FROM json_each(?1)", &p->err);
   bxBind(pKeys, &p->err, "v", p->aArg[0]);

@@ -526,6 +526,45 @@ def test_the_setting_packs_a_few_rows_with_each_flush(db, mode):
     whole(db)
 
 
+@pytest.mark.parametrize("others", [1, 2])
+def test_a_pack_that_is_written_to_keeps_its_size(db, path, others):
+    """So that SQLite writes only the pages in which it differs. Connections take turns."""
+    setting(db, "enabled", 1)
+    setting(db, "pack", 1)
+    by = [db, connect(path)][:others]
+    bodies, sizes = {}, []
+    for i in range(120):
+        bodies[f"e{i}"] = words(i, 1500) + str(i)
+        one(by[i % others], "SELECT payload_queue(?, 'a', ?, NULL)", f"e{i}", bodies[f"e{i}"])
+        sizes.append(one(db, "SELECT max(length(data)) FROM store__packs, store__state WHERE pack = open"))
+    steps = [after - before for before, after in zip(sizes[5:], sizes[6:]) if before and after]
+    assert steps.count(0) > len(steps) / 2 and max(steps) < 10_000
+    assert dict(rows(by[-1], "SELECT event_id, request_body FROM payload_rows")) == bodies
+    whole(db)
+
+
+@pytest.mark.parametrize("change", [
+    "substr(data, 1, length(data) - 8) || x'3939393939393939'", "substr(data, 1, length(data) - 9)",
+    "substr(data, 1, length(data) - 8) || x'0000000000000000'", "data || x'00'",
+    "data || substr(data, -8)", "data || '00000016'"])
+def test_the_room_of_a_pack_may_be_damaged(db, path, change):
+    setting(db, "enabled", 1)
+    setting(db, "pack", 1)
+    bodies = {f"e{i}": words(i, 1500) + str(i) for i in range(40)}
+    for i, (event, body) in enumerate(bodies.items()):
+        if i == 20:
+            by_hand(path, f"UPDATE store__packs SET data = CAST({change} AS BLOB)")
+            db = connect(path)
+        one(db, "SELECT payload_queue(?, 'a', ?, NULL)", event, body)
+    found = {}
+    for event in bodies:
+        try:
+            found[event] = one(db, "SELECT request_body FROM payload_rows WHERE event_id = ?", event)
+        except sqlite3.DatabaseError as error:
+            assert "CorruptedDataError" in str(error)
+    assert all(bodies[event] == text for event, text in found.items()) and len(found) >= 20
+
+
 def test_nothing_is_packed_without_the_setting(db):
     setting(db, "enabled", 1)
     one(db, "SELECT payload_queue('e', 'a', ?, 'r')", words(1, 3000))
