@@ -360,11 +360,10 @@ static const BxTable aTables[] = {
         "max_rows HIDDEN, direction HIDDEN",
         4, 1, 4, bxRolloutRange, 0, 0},
     {"rollout_search",
-        "rollout, sequence, timestamp, role, snippet, query HIDDEN, "
-        "max_rows HIDDEN",
-        5, 1, 2, bxRolloutSearch, 0, 0},
-    {"rollout_texts", "id INTEGER, role, source, text", 4, BX_KEYED, 1,
-        bxRolloutTexts, 0, 0},
+        "rollout, sequence, timestamp, role, snippet, rank, tool, file, "
+        "query HIDDEN, max_rows HIDDEN, since HIDDEN, until HIDDEN, "
+        "folder HIDDEN, of_role HIDDEN, of_tool HIDDEN, of_file HIDDEN",
+        8, 1, 8, bxRolloutSearch, 0, 0},
     {"rollout_tree",
         "sequence, item_id, item_parent, parent, live, rollout HIDDEN", 5, 1, 1,
         bxRolloutTree, 0, 0},

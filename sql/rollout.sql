@@ -15,6 +15,8 @@
 --   rollout_items    view: the items of every conversation. INSERT appends an
 --                    item without the policy. UPDATE changes a payload
 --   rollout_log      view: INSERT appends an item if the policy keeps it
+--   rollout_messages, rollout_tool_calls  views: what was said, and what tools did, in one form for
+--                    every format
 --   rollout_policy   table: which items are kept, in named presets
 --   blackbox_places  table of core: how items are read
 -- Below these
@@ -24,6 +26,7 @@
 --                     id = owner's number << 32 | sequence
 --   rollout__segments the ranges of items, and their owners, of a conversation
 --   rollout__marks    turns, compactions and rollbacks, by the key of their item
+--   rollout__texts    where items have messages, calls of tools and results
 --   rollout_drops     what the policy dropped, by type
 --   rollout__act      one row: the rule that is running, for its receipt
 --

@@ -24,10 +24,10 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_places_delete AFTER DELETE ON blackbox
 BEGIN UPDATE rollout__act SET places = random(); END;
 
 -- One row. rule is the rule that is now removing conversations. search is 1 if there is an index of the texts. places
--- is another number after each change of the places.
+-- is another number after each change of the places. texts: no number up to this is used again in rollout__texts.
 CREATE TABLE IF NOT EXISTS main.rollout__act(
   id INTEGER PRIMARY KEY CHECK (id = 1),
-  rule, search DEFAULT 0, places
+  rule, search DEFAULT 0, places, texts DEFAULT 0
 );
 
 INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;
@@ -438,3 +438,54 @@ INSERT INTO main.blackbox_places(format, kind, type, place) VALUES
   ('vibe', 'cwd', 'meta', '$.environment.working_directory'), ('warp', 'cwd', 'query', '$.row.working_directory'),
   ('warp', 'model', 'query', '$.row.model_id'), ('windsurf', 'user', 'user_input', '$.user_input.user_response'),
   ('windsurf', 'assistant', 'planner_response', '$.planner_response.response') ON CONFLICT DO NOTHING;
+
+-- Calls of tools, and their results. place has one, or is an array of parts of which each may be one: a call has a name
+-- and arguments, a result has the id of its call. is_error: of a|b the first that is there counts, if it is true, a
+-- number that is not 0, a text or an object; after = is the text, or false, that means it.
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, call_id, tool, arguments, result, is_error) VALUES
+  ('codex', 'call', 'response_item', '{"$.type":"function_call"}', '$.call_id', '$.call_id', '$.name', '$.arguments', NULL, NULL),
+  ('codex', 'call', 'response_item', '{"$.type":"custom_tool_call"}', '$.call_id', '$.call_id', '$.name', '$.input', NULL, NULL),
+  ('codex', 'call', 'response_item', '{"$.type":"local_shell_call"}', '$.call_id', '$.call_id', '$.type', '$.action', NULL, NULL),
+  ('codex', 'call', 'response_item', '{"$.type":"web_search_call"}', '$.action', '$.call_id|$.id', '$.type', '$.action', NULL, NULL),
+  ('codex', 'result', 'response_item', '{"$.type":"function_call_output"}', '$.call_id', '$.call_id', NULL, NULL, '$.output.content|$.output', '$.output.success=false'),
+  ('codex', 'result', 'response_item', '{"$.type":"custom_tool_call_output"}', '$.call_id', '$.call_id', NULL, NULL, '$.output.content|$.output', '$.output.success=false'),
+  ('codex', 'result', 'event_msg', '{"$.call_id":true,"$.exit_code":true}', '$.call_id', '$.call_id', NULL, NULL, NULL, '$.exit_code'),
+  ('codex', 'result', 'event_msg', '{"$.type":"patch_apply_end"}', '$.call_id', '$.call_id', NULL, NULL, NULL, '$.success=false'),
+  ('codex', 'result', 'event_msg', '{"$.type":"mcp_tool_call_end"}', '$.call_id', '$.call_id', NULL, NULL, NULL, '$.result.Err|$.result.Ok.isError|$.result.Ok.is_error'),
+  ('opencode', 'call', 'part', '{"$.row.data.type":"tool"}', '$.row.data', '.callID', '.tool', '.state.input', '.state.output|.state.error', '.state.status=error'),
+  ('copilot', 'call', 'tool.execution_start', '{}', '$.data', '.toolCallId', '.toolName', '.arguments', NULL, NULL),
+  ('copilot', 'result', 'tool.execution_complete', '{}', '$.data', '.toolCallId', NULL, NULL, '.result.content|.error.message', '.success=false'),
+  ('deepseek', 'call', 'tool/call', '{}', '$.data', '.callId', '.name', '.arguments', NULL, NULL),
+  ('kimi', 'call', 'tool.call', '{}', '$.event', '.toolCallId|.callId|.uuid', '.toolName|.name|.function.name', '.args|.arguments|.function.arguments', NULL, NULL),
+  ('kimi', 'result', 'tool.result', '{}', '$.event', '.toolCallId|.callId|.parentUuid', NULL, NULL, '.result.output|.result|.output', '.result.isError|.isError'),
+  ('grok', 'call', 'tool_call', '{}', '$.params.update', '.toolCallId', '.title|.kind', '.rawInput', NULL, NULL),
+  ('grok', 'result', 'tool_call_update', '{}', '$.params.update', '.toolCallId', NULL, NULL, '.content[0].content.text|.rawOutput', '.status=failed'),
+  ('kiro', 'call', 'AssistantMessage', '{}', '$.data.content', '.data.toolUseId', '.data.name', '.data.input', NULL, NULL),
+  ('kiro', 'result', 'ToolResults', '{}', '$.data.content', '.data.toolUseId', NULL, NULL, '.data.content', '.data.status=error'),
+  ('kiro-ide', 'result', 'tool_result', '{}', '$.payload', '.toolCallId|.toolUseId|.id', NULL, NULL, '.content', '.isError|.success=false'),
+  ('vibe', 'result', 'tool', '{}', '$.tool_call_id', '$.tool_call_id', NULL, NULL, '$.content', NULL),
+  ('grok-chat', 'result', 'tool_result', '{}', '$.tool_call_id', '$.tool_call_id', NULL, NULL, '$.content', NULL),
+  ('openhands', 'call', 'ActionEvent', '{}', '$.tool_call_id', '$.tool_call_id', '$.tool_name', '$.action', NULL, NULL),
+  ('openhands', 'result', 'ObservationEvent', '{}', '$.tool_call_id', '$.tool_call_id', NULL, NULL, '$.observation.content|$.observation', '$.observation.is_error|$.observation.error'),
+  ('cursor-store', 'call', 'bubble', '{}', '$.row.value.toolFormerData', '.toolCallId', '.name', '.rawArgs|.params', '.result', '.status=error'),
+  ('gemini', 'call', 'gemini', '{}', '$.toolCalls', '.id', '.name', '.args', '.resultDisplay|.result[0].functionResponse.response.output', '.status=error'),
+  ('zed', 'call', 'message', '{}', '$.row.Agent.content', '.ToolUse.id', '.ToolUse.name', '.ToolUse.input', NULL, NULL),
+  ('otel', 'call', 'execute_tool', '{}', '$.attributes', '.gen_ai.tool.call.id', '.gen_ai.tool.name', '.gen_ai.tool.call.arguments|.input.value|.traceloop.entity.input|.gen_ai.tool.name', '.gen_ai.tool.call.result|.output.value|.traceloop.entity.output', '.error.type'),
+  ('otel', 'call', 'codex.tool_result', '{}', '$.attributes', '.call_id', '.tool_name', '.arguments', '.output', '.success=false') ON CONFLICT DO NOTHING;
+
+-- Parts of messages, whatever their format.
+INSERT INTO main.blackbox_places(format, kind, type, place, call_id, tool, arguments)
+SELECT 'parts', 'call', t.column1, t.column2, '.id|.toolCallId|.functionCall.id', '.name|.toolName|.function.name|.functionCall.name|.toolCall.value.name', '.input|.args|.arguments|.function.arguments|.functionCall.args|.toolCall.value.arguments'
+  FROM (VALUES ('assistant', '$.message.content'), ('assistant', '$.content'), ('assistant', '$[0].content'), ('assistant', '$.tool_calls'),
+        ('assistant', '$.message.parts'), ('message', '$.message.content'), ('message', '$.row.content_json'), ('message', '$.row.tool_calls'),
+        ('context.append_message', '$.message.toolCalls'), ('context.append_message', '$.message.tool_calls')) AS t
+ WHERE 1 ON CONFLICT DO NOTHING;
+
+INSERT INTO main.blackbox_places(format, kind, type, place, call_id, result, is_error)
+SELECT 'parts', 'result', t.column1, t.column2, t.column3, '.content|.output.value|.output|.result|.functionResponse.response.output|.functionResponse.response.error|.toolResult.value|.toolResult.error|.run.result.output|.run.result|.run.error', '.is_error|.isError|.functionResponse.response.error|.toolResult.error|.run.error'
+  FROM (VALUES ('user', '$.message.content', '.tool_use_id'), ('user', '$.content', '.tool_use_id|.toolUseID|.toolCallId|.id'), ('user', '$[0].content', '.tool_use_id|.id'),
+        ('tool', '$.content', '.toolCallId'), ('tool', '$.message.content', '.toolCallId'), ('tool_result', '$.message.parts', '.functionResponse.id'),
+        ('system', '$[0].content', '.id'), ('message', '$.row.content_json', '.id'), ('message', '$.message', '.toolCallId'), ('message', '$.row', '.tool_call_id'),
+        ('context.append_message', '$.message', '.toolCallId|.tool_call_id'),
+        ('tool/result', '$.data.message.content', '.toolCallId')) AS t
+ WHERE 1 ON CONFLICT DO NOTHING;

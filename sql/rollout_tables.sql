@@ -126,6 +126,10 @@ BEGIN
   DELETE FROM rollout__marks
   WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
     AND id NOT IN (SELECT id FROM rollout__data);
+  UPDATE rollout__act SET texts = max(texts, coalesce((SELECT max(n) FROM rollout__texts), 0));
+  DELETE FROM rollout__texts
+  WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
+    AND id NOT IN (SELECT id FROM rollout__data);
 END;
 
 -------------------------------------------------------------------- items
@@ -176,6 +180,8 @@ BEGIN
         AND title IS CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'title' END
       THEN NEW.payload ->> 'title' ELSE title END
   WHERE no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
+  UPDATE rollout__texts SET file = NULL WHERE id = NEW.id AND file IS NOT NULL AND instr(NEW.payload, file) = 0;
+  INSERT OR IGNORE INTO rollout__due VALUES (NEW.id), (NEW.id + 1);
   UPDATE rollout__about SET first_user_message = NULL
   WHERE prompt_id = NEW.id AND no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__about
@@ -197,6 +203,57 @@ CREATE TABLE IF NOT EXISTS main.rollout__marks(
   id     INTEGER PRIMARY KEY,
   kind, number
 );
+
+-------------------------------------------------------------------- texts
+
+-- What items say: messages, calls of tools, and results. The text itself is read from the
+-- payload. Rows of what is redacted are read again: rollout__due.
+--
+-- n         not used again: the search knows a text by it
+-- id        of the item; at is its time
+-- role      'user', 'assistant', 'call', 'tool' (a result), or 'file': one more file of the
+--           call before it
+-- place     of the text in the payload; of an array of parts, part is their member, or 'text'
+-- call      of a call: its id; tool and file: what it names; edits: 1: it changes the file
+-- is_error  of a call whose result is there: 0 or 1; took: milliseconds until then
+-- result    of a call: n of the text of its result
+CREATE TABLE IF NOT EXISTS main.rollout__texts(
+  n INTEGER PRIMARY KEY,
+  id, role, place, part, at, call, tool, file, edits, is_error, took, result
+);
+
+CREATE INDEX IF NOT EXISTS main.rollout_text ON rollout__texts(id);
+
+CREATE INDEX IF NOT EXISTS main.rollout_call ON rollout__texts(at, is_error) WHERE tool IS NOT NULL;
+
+CREATE TABLE IF NOT EXISTS main.rollout__due(id INTEGER PRIMARY KEY);
+
+CREATE VIEW IF NOT EXISTS main.rollout__said AS
+SELECT n, CASE json_type(p, place)
+  WHEN 'array' THEN (SELECT group_concat(iif(type = 'object', value ->> coalesce(part, 'text'), value), char(10)) FROM json_each(p, place)
+    WHERE type <> 'object' OR value ->> 'thought' IS NULL AND coalesce(value ->> 'type', '') NOT IN ('thinking', 'reasoning', 'think'))
+  ELSE p ->> place END AS text
+FROM (SELECT n, place, part, CASE WHEN json_valid(payload) THEN payload END AS p
+  FROM rollout__texts AS t JOIN rollout__data AS d ON d.id = t.id);
+
+-- A fork shows what it shares.
+CREATE VIEW IF NOT EXISTS main.rollout_messages AS
+SELECT h.id AS rollout, t.id & 4294967295 AS n, at AS timestamp, role,
+  (SELECT text FROM rollout__said AS s WHERE s.n = t.n) AS text
+FROM rollout__texts AS t
+JOIN rollout__segments AS s ON s.owner = t.id >> 32 AND t.id BETWEEN (s.owner << 32) + first AND (s.owner << 32) + last
+JOIN rollout__heads AS h ON no = rollout
+WHERE role IN ('user', 'assistant');
+
+-- A call is that of the conversation which wrote it.
+CREATE VIEW IF NOT EXISTS main.rollout_tool_calls AS
+SELECT h.id AS rollout, t.id & 4294967295 AS n, tool,
+  (SELECT text FROM rollout__said AS s WHERE s.n = t.n) AS input,
+  (SELECT text FROM rollout__said AS s WHERE s.n = result) AS output,
+  is_error, file, edits, at AS started, took AS duration, call AS call_id
+FROM rollout__texts AS t
+LEFT JOIN rollout__heads AS h ON h.no = t.id >> 32 AND t.id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295
+WHERE tool IS NOT NULL;
 
 -------------------------------------------------------------------- policy
 

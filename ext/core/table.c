@@ -11,7 +11,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define MAX_TABLE_ARG 6
+#define MAX_TABLE_ARG 8
 
 typedef struct TableAux {
   Bx *bx;

@@ -231,7 +231,7 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
     bxRolloutPutAbout(pHome, head.no, pErr);
   }
   bxRolloutDeriveItem(pTale, pErr);
-  bxRolloutSearchPut(pTale, pErr);
+  bxRolloutTextsPut(pTale, pErr);
   if (p->iTail >= 0) {
     bxStmtExec(pHome, zTail, pErr, "ib", p->iTail, p->tail.z, p->tail.n);
   }

@@ -68,17 +68,20 @@ static const char zDiffers[] =
 static void checkOne(
     BxStmts *p, i64 no, i64 iLast, int *pnLeft, BxProblems *pOut, BxErr *pErr) {
   static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
+  static const char zId1[] = "SELECT id FROM main.rollout__heads WHERE no = ?1";
   RolloutDerive tale;
   sqlite3_stmt *pRow;
   char *zTurns, *zMarks;
-  i64 iUsage;
+  i64 iUsage, iText;
   assert(*pnLeft > 0);
   assert(pErr->rc == SQLITE_OK);
   memset(&tale, 0, sizeof(tale));
+  tale.bTexts = 1;
   bxRolloutDeriveBegin(&tale, p, &none, pErr);
   bxRolloutDeriveStored(&tale, no, 1, iLast, pErr);
   tale.no = no;
   iUsage = bxRolloutUsageDiffers(&tale, pErr);
+  iText = bxRolloutTextsDiffer(&tale, iLast, pErr);
   zTurns = bxRolloutMarks(tale.aTurn, tale.nTurnOld, tale.nTurnNew, pErr);
   zMarks = bxRolloutMarks(tale.aMark, tale.nMarkOld, tale.nMark, pErr);
   pRow = bxStmt(p, zDiffers, pErr);
@@ -97,6 +100,15 @@ static void checkOne(
     --*pnLeft;
   }
   bxReset(pRow, pErr);
+  if (iText >= 0 && *pnLeft > 0) {
+    char *zId = bxQueryText(p, zId1, pErr, "i", no);
+    bxProblem(pOut, zId,
+        "item %lld: what it says is not in rollout__texts; rollout_rebuild() "
+        "derives it",
+        iText);
+    --*pnLeft;
+    sqlite3_free(zId);
+  }
   sqlite3_free(zTurns);
   sqlite3_free(zMarks);
   bxRolloutDeriveEnd(&tale);

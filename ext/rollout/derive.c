@@ -28,8 +28,7 @@ void bxRolloutDeriveEnd(RolloutDerive *p) {
   int i;
   assert(p->nTurnNew <= p->nTurnAlloc && p->nMark <= p->nMarkAlloc);
   for (i = 0; i < BX_KINDS; i++) sqlite3_free(p->azNew[i]);
-  while (p->nText > 0) sqlite3_free(p->aText[--p->nText].z);
-  sqlite3_free(p->aText);
+  bxRolloutTextsFree(p);
   sqlite3_free(p->zPrompt);
   sqlite3_free(p->zLast);
   sqlite3_free(p->aTurn);
@@ -40,9 +39,7 @@ void bxRolloutDeriveEnd(RolloutDerive *p) {
 
 /*--------------------------------------------------------- the readings ----*/
 
-/* The first place of a type, which z then has as types are compared; the others
-** follow it. */
-static i64 firstPlace(
+i64 bxRolloutFirstPlace(
     const RolloutDerive *p, const char *zType, char z[ROLLOUT_MAX_NAME + 1]) {
   const BxPlaces *pAll = &p->pRules->places;
   i64 iLow = 0, iHigh = pAll->n;
@@ -62,7 +59,7 @@ static i64 firstPlace(
   return iLow;
 }
 
-static int isPlaceOf(const RolloutDerive *p, i64 i, const char *zSpelled) {
+int bxRolloutIsPlaceOf(const RolloutDerive *p, i64 i, const char *zSpelled) {
   assert(i >= 0);
   return i < p->pRules->places.n &&
          strcmp(p->pRules->places.a[i].az[BX_PLACE_TYPE], zSpelled) == 0;
@@ -71,7 +68,7 @@ static int isPlaceOf(const RolloutDerive *p, i64 i, const char *zSpelled) {
 /* Whether items of this type may say something. */
 static int isTelling(const RolloutDerive *p, const char *zType) {
   char z[ROLLOUT_MAX_NAME + 1];
-  return isPlaceOf(p, firstPlace(p, zType, z), z) ||
+  return bxRolloutIsPlaceOf(p, bxRolloutFirstPlace(p, zType, z), z) ||
          strcmp(z, "compacted") == 0 || strcmp(z, "eventmsg") == 0;
 }
 
@@ -111,14 +108,15 @@ static int testParts(const RolloutDerive *p, BxTest test) {
 static char *readUser(
     RolloutDerive *p, const char *zType, const RolloutJson *pJson) {
   char z[ROLLOUT_MAX_NAME + 1];
-  i64 i = firstPlace(p, zType, z);
+  const char *zPath;
+  i64 i = bxRolloutFirstPlace(p, zType, z);
   assert(p->pRules != 0);
-  for (; isPlaceOf(p, i, z); i++) {
+  for (; bxRolloutIsPlaceOf(p, i, z); i++) {
     const BxPlace *pPlace = &p->pRules->places.a[i];
     if (pPlace->eKind == BX_KIND_USER &&
         bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr)) {
       p->bLastEvent = pPlace->eSource == BX_SOURCE_EVENT;
-      return bxRolloutValue(pPlace, pJson, p->pErr);
+      return bxRolloutValue(pPlace, pJson, &zPath, p->pErr);
     }
   }
   return 0;
@@ -262,9 +260,6 @@ static void tellMarks(RolloutDerive *p, i64 iSequence, const char *zSpelled) {
 
 /*---------------------------------------------------------------- items ----*/
 
-/* The kinds of texts that the index has. */
-#define SAID (1u << BX_KIND_USER | 1u << BX_KIND_ASSISTANT | 1u << BX_KIND_TOOL)
-
 /* Takes a value that a reading has found; frees it. */
 static void tellFact(
     RolloutDerive *p, const BxPlace *pPlace, char *zOwned, i64 iSequence) {
@@ -292,84 +287,23 @@ static void tellFact(
   sqlite3_free(zOwned);
 }
 
-/* Takes the texts of an item for the index. Some recorders write a message twice in a
-** row, as an item and as an event: the second one repeats it. */
-static void tellTexts(RolloutDerive *p, const char *zType,
-    const RolloutJson *pJson, i64 iSequence, int bOld) {
-  char zSpelled[ROLLOUT_MAX_NAME + 1];
-  i64 i = firstPlace(p, zType, zSpelled), j;
-  for (; isPlaceOf(p, i, zSpelled) && p->pErr->rc == SQLITE_OK; i++) {
-    const BxPlace *pPlace = &p->pRules->places.a[i];
-    RolloutText *a;
-    char *z;
-    int bRepeats = bOld;
-    if (!(SAID >> pPlace->eKind & 1) ||
-        !bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr)) {
-      continue;
-    }
-    z = bxRolloutValue(pPlace, pJson, p->pErr);
-    for (j = p->nText - 1; z != 0 && j >= 0; j--) {
-      a = &p->aText[j];
-      if (a->iSequence < iSequence - 1) break;
-      if (a->iSequence < iSequence
-              ? a->eKind == pPlace->eKind && a->eSource != pPlace->eSource &&
-                    strcmp(a->z, z) == 0
-              : !a->bRepeats && strcmp(a->z, z) == 0) {
-        bRepeats = 1;
-      }
-    }
-    a = z == 0 || *z == 0 ? 0
-                          : bxArrayAdd(&p->aText, &p->nText, &p->nTextAlloc,
-                                sizeof(*a), p->pErr);
-    if (a == 0) {
-      sqlite3_free(z);
-      continue;
-    }
-    *a = (RolloutText){iSequence, pPlace->eKind, pPlace->eSource, z, bRepeats};
-  }
-}
-
-/* Takes the texts of the item before the first one. */
-static void tellTextsBefore(RolloutDerive *p, i64 iSequence) {
-  static const char zItem[] =
-      "SELECT type, payload FROM main.rollout__data WHERE id = ?1";
-  RolloutJson json = {{0}, 0};
-  sqlite3_stmt *pRow = bxStmt(p->pHome, zItem, p->pErr);
-  bxBind(pRow, p->pErr, "i", (p->no << 32) + iSequence - 1);
-  if (bxStep(pRow, p->pErr)) {
-    const char *zType = bxColumnText(pRow, 0, p->pErr);
-    const char *z = bxColumnText(pRow, 1, p->pErr);
-    if (zType != 0 && z != 0 &&
-        bxTreeRead(
-            &json.tree, z, sqlite3_column_bytes(pRow, 1), 0, 0, p->pErr) != 0) {
-      tellTexts(p, zType, &json, iSequence - 1, 1);
-    }
-  }
-  bxReset(pRow, p->pErr);
-  bxTreeFree(&json.tree);
-}
-
 void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
     const char *zType, const RolloutJson *pJson) {
-  unsigned mTold =
-      1u << BX_KIND_LINE | 1u << BX_KIND_START | (SAID & ~(1u << BX_KIND_USER));
+  unsigned mTold = 1u << BX_KIND_LINE | 1u << BX_KIND_START |
+                   1u << BX_KIND_ASSISTANT | 1u << BX_KIND_TOOL |
+                   1u << BX_KIND_CALL | 1u << BX_KIND_RESULT;
+  const char *zPath;
   char zSpelled[ROLLOUT_MAX_NAME + 1];
   i64 i;
   assert(iSequence >= 0 && iSequence <= ROLLOUT_LAST);
   if (p->pErr->rc != SQLITE_OK) return;
-  if (p->bTexts && p->pRules->bSearch) {
-    if (p->iTextFrom < 0) {
-      p->iTextFrom = iSequence;
-      if (p->no > 0) tellTextsBefore(p, iSequence);
-    }
-    tellTexts(p, zType, pJson, iSequence, 0);
-  }
+  if (p->bTexts) bxRolloutTell(p, zType, pJson, iSequence, iTime);
   p->pJson = pJson;
   p->iTime = iTime;
   readPart(p, "type", p->zPayloadType);
   readPart(p, "role", p->zRole);
-  i = firstPlace(p, zType, zSpelled);
-  for (; isPlaceOf(p, i, zSpelled) && p->pErr->rc == SQLITE_OK; i++) {
+  i = bxRolloutFirstPlace(p, zType, zSpelled);
+  for (; bxRolloutIsPlaceOf(p, i, zSpelled) && p->pErr->rc == SQLITE_OK; i++) {
     const BxPlace *pPlace = &p->pRules->places.a[i];
     int eFits = testParts(p, pPlace->test);
     /* what is said counts once, whatever ways there are to read it; how lines of
@@ -381,7 +315,8 @@ void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
     if (pPlace->eKind == BX_KIND_USAGE) {
       bxRolloutDeriveUsage(p, pPlace, iSequence);
     } else {
-      tellFact(p, pPlace, bxRolloutValue(pPlace, pJson, p->pErr), iSequence);
+      tellFact(p, pPlace, bxRolloutValue(pPlace, pJson, &zPath, p->pErr),
+          iSequence);
     }
     mTold |= 1u << pPlace->eKind;
   }
@@ -459,6 +394,7 @@ static void beginOwn(RolloutDerive *p) {
   bxRolloutUsageFree(p);
   p->aUsage = 0;
   p->nUsage = p->nUsageAlloc = 0;
+  bxRolloutTextsFree(p);
   p->iReview = -1;
   p->bReviewed = 0;
   p->nTurnOld = p->nTurnNew;
@@ -536,7 +472,7 @@ static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
       iTo < pHead->iLast ? iTo + 1 : -1);
   bxRolloutPutAbout(pHome, pHead->no, pErr);
   bxRolloutDeriveItem(&tale, pErr);
-  bxRolloutSearchPut(&tale, pErr);
+  bxRolloutTextsPut(&tale, pErr);
   pHead->nTurn = tale.nTurn;
   pHead->iUser = tale.iUser;
   pHead->iBehind = iTo < pHead->iLast ? iTo + 1 : -1;

@@ -50,6 +50,11 @@ const BxRecords bxRolloutRecords[] = {
         " replace(source_id, ?1, ?2), replace(agent, ?1, ?2),"
         " replace(branch, ?1, ?2), replace(model, ?1, ?2))",
         0},
+    {"rollout_tool_calls", "main.rollout__texts", "",
+        "t.call, t.tool, t.file, t.place", "0", SHOWN_BY("t.id"), 0, 0, 0, 0, 0,
+        "(call, tool, file, place) = (replace(call, ?1, ?2),"
+        " replace(tool, ?1, ?2), replace(file, ?1, ?2), replace(place, ?1, ?2))",
+        0},
     {"rollout_drops", "main.rollout_drops", "", "t.item_type, t.payload_type",
         "t.bytes", 0, 0, 0, 0, 0, "t.no || t.item_type || t.payload_type", 0,
         0},
@@ -398,6 +403,10 @@ void bxRolloutFork(BxCall *p) {
 #define OWN_KEYS "WHERE id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295"
 static const char zNoMarks[] = "DELETE FROM main.rollout__marks " OWN_KEYS;
 static const char zNoCalls[] = "DELETE FROM main.rollout_calls " OWN_KEYS;
+static const char zKeepNumbers[] =
+    "UPDATE main.rollout__act SET texts = max(texts, coalesce((SELECT max(n)"
+    " FROM main.rollout__texts), 0))";
+static const char zNoTexts[] = "DELETE FROM main.rollout__texts " OWN_KEYS;
 static const char zRecount[] =
     "UPDATE main.rollout__heads SET behind = NULL, turns = ?2,"
     " user_sequence = nullif(?3, -1), last_sequence ="
@@ -421,15 +430,19 @@ void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {
   RolloutDerive tale;
   assert(no > 0);
   memset(&tale, 0, sizeof(tale));
+  tale.bTexts = 1;
   bxRolloutDeriveBegin(&tale, p, &none, pErr);
   bxRolloutDeriveStored(&tale, no, 1, ROLLOUT_LAST, pErr);
   tale.no = no;
   bxStmtExec(p, zNoMarks, pErr, "i", no);
   bxStmtExec(p, zNoCalls, pErr, "i", no);
+  bxStmtExec(p, zKeepNumbers, pErr, "");
+  bxStmtExec(p, zNoTexts, pErr, "i", no);
   bxStmtExec(p, zRecount, pErr, "iii", no, tale.nTurn, tale.iUser);
   bxStmtExec(p, zNewAbout, pErr, "i", no);
   bxRolloutPutAbout(p, no, pErr);
   bxRolloutDeriveItem(&tale, pErr);
+  bxRolloutTextsPut(&tale, pErr);
   bxRolloutDeriveEnd(&tale);
 }
 

@@ -51,7 +51,8 @@ extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
   " THEN payload END AS payload FROM main.rollout__data) AS d "                \
   "CROSS JOIN main.blackbox_places AS r "                                      \
   "ON r.type_key = lower(replace(d.type, '_', '')) "                           \
-  "WHERE d.payload IS NOT NULL AND r.kind NOT IN ('line', 'start', 'usage') "  \
+  "WHERE d.payload IS NOT NULL AND r.kind NOT IN ('line', 'start', "           \
+  "'usage', 'call', 'result') "                                                \
   "AND json_valid(r.conditions) AND NOT EXISTS ("                              \
   "SELECT 1 FROM json_each(r.conditions) AS c WHERE CASE c.type "              \
   "WHEN 'text' THEN lower(replace(coalesce(d.payload ->> c.key, ''), '_', '')) " \
@@ -257,9 +258,12 @@ const RolloutFormat *bxRolloutFormatNamed(
 /* Whether the conditions hold for a payload. */
 int bxRolloutFits(const RolloutRules *pRules, BxTest test,
     const RolloutJson *pJson, BxErr *pErr);
-/* The value that a place has, to sqlite3_free(), or NULL. */
-char *bxRolloutValue(
-    const BxPlace *pPlace, const RolloutJson *pJson, BxErr *pErr);
+/* The value that a place has, to sqlite3_free(), or NULL; and the path of it. */
+char *bxRolloutValue(const BxPlace *pPlace, const RolloutJson *pJson,
+    const char **pzPath, BxErr *pErr);
+/* The text of a node, of whose parts zPart is the member; NULL if it has none. */
+char *bxRolloutTextOf(
+    const BxTree *p, int iNode, const char *zPart, BxErr *pErr);
 int bxRolloutIsPreamble(const RolloutRules *p, const char *z);
 
 #define ROLLOUT_MAX_NAME 100 /* bytes of a type; as in sql/rollout.sql */
@@ -289,13 +293,21 @@ typedef struct RolloutUsage {
   double rCost;
 } RolloutUsage;
 
-/* What a user, an assistant or a tool said in an item. */
+/* A row of rollout__texts. */
 typedef struct RolloutText {
-  i64 iSequence;
+  i64 n, iSequence, iTime;
+  const char *zRole; /* NULL: no row, but what is known of a call */
   BxKind eKind;
   BxSource eSource;
-  char *z;
-  int bRepeats; /* the item before it says the same, or this is that item */
+  char *z; /* the text, as long as it is needed */
+  char *zPlace, *zCall, *zTool, *zFile;
+  const char *zPart;
+  int bTold; /* no row: the item before it says the same, or is not new */
+  int bEdits;
+  int eError;     /* 1, 0 or, if it is not known, -1 */
+  int iResult;    /* the result of a call, from 1 on; 0 for none */
+  i64 nTook;      /* until then */
+  int bWithout;   /* a result whose call is not among these texts */
 } RolloutText;
 
 /* What items of a conversation say, in order. */
@@ -318,7 +330,7 @@ typedef struct RolloutDerive {
   int bHasPrompt;
   RolloutUsage *aUsage;
   i64 nUsage, nUsageAlloc;
-  int bTexts; /* texts are wanted, if there is an index of them */
+  int bTexts; /* texts are wanted */
   RolloutText *aText;
   i64 nText, nTextAlloc, iTextFrom; /* the first item that was told, or -1 */
   int bStored; /* the items are in the database: this is the key of one */
@@ -350,8 +362,25 @@ void bxRolloutPutAbout(BxStmts *pHome, i64 no, BxErr *pErr);
 /* The same in memory, for a call that reads. p must be zeroed; end it as well. */
 void bxRolloutDerivePending(
     RolloutDerive *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
-/* Puts the texts of items into the index, if there is one. */
-void bxRolloutSearchPut(RolloutDerive *p, BxErr *pErr);
+/* The first place of a type, which z then has as types are compared; the others
+** follow it: whether place i is one of them. */
+i64 bxRolloutFirstPlace(
+    const RolloutDerive *p, const char *zType, char z[ROLLOUT_MAX_NAME + 1]);
+int bxRolloutIsPlaceOf(const RolloutDerive *p, i64 i, const char *zSpelled);
+
+/* texts.c: takes the texts of an item. */
+void bxRolloutTell(RolloutDerive *p, const char *zType,
+    const RolloutJson *pJson, i64 iSequence, i64 iTime);
+/* Writes them, and those of items that were redacted. */
+void bxRolloutTextsPut(RolloutDerive *p, BxErr *pErr);
+void bxRolloutTextsFree(RolloutDerive *p);
+/* The first item whose texts differ in the database, or -1. */
+i64 bxRolloutTextsDiffer(RolloutDerive *p, i64 iLast, BxErr *pErr);
+/* The strings in a text that is JSON, a line each, or else the text, to
+** sqlite3_free(). */
+char *bxRolloutStrings(const char *z, BxErr *pErr);
+/* search.c: puts a text into the index. */
+void bxRolloutIndex(BxStmts *pHome, i64 n, const char *z, BxErr *pErr);
 /* Marks from i to n as JSON: [[sequence, first], ...]. */
 char *bxRolloutMarks(const RolloutBoundary *a, i64 i, i64 n, BxErr *pErr);
 /* Writes what was told, once the items are stored and counted. */
@@ -494,7 +523,6 @@ sqlite3_stmt *bxRolloutUsageDays(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutUsageSums(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* search.c */
 sqlite3_stmt *bxRolloutFacts(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-sqlite3_stmt *bxRolloutTexts(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* context.c */
 sqlite3_stmt *bxRolloutContext(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutOrphans(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
@@ -505,9 +533,8 @@ int bxRolloutHasMessages(BxStmts *p, i64 no, BxErr *pErr);
 sqlite3_stmt *bxRolloutMessages(Bx *bx, BxStmts *p, const RolloutHead *pHead,
     RolloutMessages eWhat, BxErr *pErr);
 sqlite3_stmt *bxRolloutTree(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
-/* What rollout_search_install() makes, in the order in which it is dropped. */
-#define BX_ROLLOUT_SEARCH                                                      \
-  "rollout_fts_update,rollout_fts_delete,rollout_fts,rollout__fts_due"
+/* What rollout_search_install() makes. */
+#define BX_ROLLOUT_SEARCH "rollout_fts"
 void bxRolloutSearchInstall(BxCall *p);
 void bxRolloutSearchRemove(BxCall *p);
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

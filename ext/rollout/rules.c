@@ -134,10 +134,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
     if (p->pHome != pHome || p->iPlaces != iPlaces || p->bSearch != bSearch ||
         p->bImport || bImport) {
       freeRules(p);
-      /* what assistants and tools say is only for the index */
-      bxPlacesRead(&p->places, pHome, 1,
-          bSearch ? ~0u : ~(1u << BX_KIND_ASSISTANT | 1u << BX_KIND_TOOL),
-          pErr);
+      bxPlacesRead(&p->places, pHome, 1, ~0u, pErr);
       if (bImport) readFormats(p, pHome, pErr);
     }
     if (pErr->rc != SQLITE_OK) {
@@ -284,28 +281,34 @@ static void addPartText(sqlite3_str *pOut, int *pbAny, const BxTree *p,
   addOne(pOut, pbAny, p, iText);
 }
 
-char *bxRolloutValue(
-    const BxPlace *pPlace, const RolloutJson *pJson, BxErr *pErr) {
-  const BxTree *p = &pJson->tree;
-  const char *zPart = pPlace->az[BX_PLACE_PART];
+char *bxRolloutTextOf(
+    const BxTree *p, int iNode, const char *zPart, BxErr *pErr) {
+  char cKind = iNode < 0 ? 0 : BX_TREE_KIND(p, iNode);
   sqlite3_str *pOut;
   char *z;
-  int i, bAny = 0, iNode = bxRolloutPlace(pJson, pPlace->az[BX_PLACE_AT]);
-  char cKind = iNode < 0 ? 0 : BX_TREE_KIND(p, iNode);
-  if (cKind == '[') {
-    pOut = sqlite3_str_new(0);
-    for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i].iNext) {
-      addPartText(pOut, &bAny, p, i, zPart ? zPart : "text", pErr);
-    }
-    z = bxStrFinish(pOut, pErr);
-    if (z != 0 || pErr->rc != SQLITE_OK) return z;
-    if (bAny) return bxPrintf(pErr, "");
+  int i, bAny = 0;
+  if (cKind == '"') return bxTreeString(p, iNode, pErr);
+  if (cKind != '[') return 0;
+  pOut = sqlite3_str_new(0);
+  for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i].iNext) {
+    addPartText(pOut, &bAny, p, i, zPart ? zPart : "text", pErr);
   }
-  if (cKind != '"') {
-    iNode = bxRolloutPlace(pJson, pPlace->az[BX_PLACE_OTHER]);
-    cKind = iNode < 0 ? 0 : BX_TREE_KIND(p, iNode);
-  }
-  return cKind == '"' ? bxTreeString(p, iNode, pErr) : 0;
+  z = bxStrFinish(pOut, pErr);
+  return z == 0 && bAny ? bxPrintf(pErr, "") : z;
+}
+
+char *bxRolloutValue(const BxPlace *pPlace, const RolloutJson *pJson,
+    const char **pzPath, BxErr *pErr) {
+  int iNode = bxRolloutPlace(pJson, pPlace->az[BX_PLACE_AT]);
+  char *z =
+      bxRolloutTextOf(&pJson->tree, iNode, pPlace->az[BX_PLACE_PART], pErr);
+  *pzPath = pPlace->az[BX_PLACE_AT];
+  if (z != 0) return z;
+  *pzPath = pPlace->az[BX_PLACE_OTHER];
+  iNode = bxRolloutPlace(pJson, *pzPath);
+  return iNode >= 0 && BX_TREE_KIND(&pJson->tree, iNode) == '"'
+             ? bxTreeString(&pJson->tree, iNode, pErr)
+             : 0;
 }
 
 int bxRolloutIsPreamble(const RolloutRules *p, const char *z) {

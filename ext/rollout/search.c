@@ -1,57 +1,166 @@
 /*
-** search.c: what items say, as the tables rollout_facts and rollout_texts; and the
-** full-text search over what users, assistants and tools said.
+** search.c: what items say, as the table rollout_facts; and the full-text search over
+** the texts of rollout__texts: messages, calls of tools, and results.
 **
-** rollout_search_install() runs sql/rollout_search.sql, which creates and fills
-** the index rollout_fts. New items are put there when they are derived; what is
-** redacted and deleted is taken out by two triggers, and what was redacted is read again
-** with them. A query is a
-** literal text of at least 3 characters, in upper or lower case. An item that
-** forks share is found once: in the conversation that wrote it or, if that was
-** deleted or has expired, in the oldest fork.
+** rollout_search_install() makes the index rollout_fts, of FTS5, and fills it. It has
+** no copy of the texts, only their words, and rowid is n of rollout__texts. It is
+** written as the texts are. What is deleted or redacted stays in it until it is made
+** anew, by the same call or after an erasure, and is not found, because its row is gone.
+**
+** Words are split before FTS5 sees them: fooBar is "foo bar", and each Chinese,
+** Japanese or Korean character is a word. What a user asks for is split in the same
+** way and becomes a phrase, so that the tokenizer is one that every FTS5 has.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/*---------------------------------------------------------------- facts ----*/
-
 /* Of the item with this key or, if it is none, of all. */
-static sqlite3_stmt *factRows(
-    Bx *bx, const char *zSql, sqlite3_value *pKey, BxErr *pErr) {
-  sqlite3_stmt *pRow = bxRolloutQuery(bx, zSql, pErr);
+sqlite3_stmt *bxRolloutFacts(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zFacts[] =
+      "SELECT * FROM (" ROLLOUT_FACTS ") WHERE id BETWEEN ?1 AND ?2";
+  sqlite3_stmt *pRow = bxRolloutQuery(bx, zFacts, pErr);
   i64 iFirst = 0, iLast = 0x7fffffffffffffff;
-  if (pKey != 0 && sqlite3_value_type(pKey) == SQLITE_INTEGER) {
-    iFirst = iLast = sqlite3_value_int64(pKey);
+  if (apArg[0] != 0 && sqlite3_value_type(apArg[0]) == SQLITE_INTEGER) {
+    iFirst = iLast = sqlite3_value_int64(apArg[0]);
   }
   bxBind(pRow, pErr, "ii", iFirst, iLast);
   return pRow;
 }
 
-sqlite3_stmt *bxRolloutFacts(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  static const char zFacts[] =
-      "SELECT * FROM (" ROLLOUT_FACTS ") WHERE id BETWEEN ?1 AND ?2";
-  return factRows(bx, zFacts, apArg[0], pErr);
+/*---------------------------------------------------------------- words ----*/
+
+#define MOST_WORD 64 /* a longer run of letters and digits is no word */
+
+/* The class of the character at z, of *pn bytes: a lower or upper case letter, a digit
+** (0), another letter (x), one that is a word (c), or none (' '). */
+static char classOf(const unsigned char *z, int *pn) {
+  unsigned c = z[0];
+  *pn = 1;
+  if (c >= 'a' && c <= 'z') return 'a';
+  if (c >= 'A' && c <= 'Z') return 'A';
+  if (c >= '0' && c <= '9') return '0';
+  if (c < 0x80) return ' ';
+  if (c >= 0xf0 && z[1] && z[2] && z[3]) {
+    *pn = 4;
+    return c == 0xf0 && (z[1] & 0x3f) >= 0x20 ? 'c' : 'x'; /* from U+20000 */
+  }
+  if (c >= 0xe0 && z[1] && z[2]) {
+    c = (c & 15) << 12 | (z[1] & 63u) << 6 | (z[2] & 63u);
+    *pn = 3;
+    return (c >= 0x2e80 && c <= 0x2fdf) || (c >= 0x3040 && c <= 0x9fff) ||
+                   (c >= 0xac00 && c <= 0xd7af) || (c >= 0xf900 && c <= 0xfaff)
+               ? 'c'
+               : 'x';
+  }
+  if (z[1] != 0) *pn = 2;
+  return 'x';
 }
 
-sqlite3_stmt *bxRolloutTexts(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  static const char zTexts[] =
-      "SELECT * FROM (" ROLLOUT_FACTS ") WHERE id BETWEEN ?1 AND ?2 "
-      "AND fact IN ('user', 'assistant')";
-  return factRows(bx, zTexts, apArg[0], pErr);
+/* Appends the words of n bytes, with spaces between them. Between quotes none may
+** have one, which is no part of a word. */
+static void appendWords(sqlite3_str *pOut, const char *zText, i64 nText) {
+  const unsigned char *z = (const unsigned char *)zText, *zEnd = z + nText;
+  char cLast = ' ';
+  while (z < zEnd) {
+    const unsigned char *zRun = z;
+    int n = 1;
+    char c = ' ';
+    while (z < zEnd && (c = classOf(z, &n)) != ' ' && c != 'c') {
+      /* fooBar, and the last capital of HTTPServer */
+      int bSplit = c == 'A' && (cLast == 'a' ||
+                                   (cLast == 'A' && z + 1 < zEnd &&
+                                       z[1] >= 'a' && z[1] <= 'z'));
+      if (bSplit && z > zRun) break;
+      cLast = c;
+      z += n;
+    }
+    if (z > zRun && z - zRun <= MOST_WORD) {
+      sqlite3_str_append(pOut, (const char *)zRun, (int)(z - zRun));
+      sqlite3_str_appendchar(pOut, 1, ' ');
+    }
+    if (c == 'c' && z < zEnd) {
+      sqlite3_str_append(pOut, (const char *)z, n);
+      sqlite3_str_appendchar(pOut, 1, ' ');
+    }
+    if (c == 'c' || c == ' ') z += n;
+    cLast = ' ';
+  }
 }
 
-/*--------------------------------------------------------------- search ----*/
+void bxRolloutIndex(BxStmts *pHome, i64 n, const char *z, BxErr *pErr) {
+  static const char zPut[] =
+      "INSERT INTO main.rollout_fts(rowid, text) VALUES (?1, ?2)";
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  char *zWords, *zOwned = 0;
+  assert(n > 0 && z != 0);
+  if (*z == '{' || *z == '[') z = zOwned = bxRolloutStrings(z, pErr);
+  if (z != 0) appendWords(pOut, z, (i64)strlen(z));
+  sqlite3_free(zOwned);
+  zWords = bxStrFinish(pOut, pErr);
+  if (zWords != 0) bxStmtExec(pHome, zPut, pErr, "it", n, zWords);
+  sqlite3_free(zWords);
+}
+
+/* What a user asks for, as FTS5 reads it: each word and phrase is a phrase of its
+** words; AND, OR, NOT and parentheses stay, unless one is alone. The first word of it is
+** *pzFirst. Both to sqlite3_free(). */
+static char *askFor(const char *z, char **pzFirst, BxErr *pErr) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  const char *zAt;
+  int nDeep = 0, bEven = 1;
+  for (zAt = z; *zAt && nDeep >= 0; zAt++) {
+    if (*zAt == '"') bEven = !bEven;
+    if (bEven) nDeep += (*zAt == '(') - (*zAt == ')');
+  }
+  while (*z != 0) {
+    const char *zEnd = z + strcspn(z, " \t\r\n\"()");
+    int bQuote = *z == '"', n;
+    if (strchr(" \t\r\n", *z) != 0) {
+      z++;
+      continue;
+    }
+    if (*z == '(' || *z == ')') {
+      if (nDeep == 0 && bEven) sqlite3_str_appendf(pOut, "%c ", *z);
+      z++;
+      continue;
+    }
+    if (bQuote) {
+      z++;
+      zEnd = z + strcspn(z, "\"");
+    }
+    n = (int)(zEnd - z);
+    if (!bQuote && ((n == 2 && strncmp(z, "OR", 2) == 0) ||
+                       (n == 3 && (strncmp(z, "AND", 3) == 0 ||
+                                      strncmp(z, "NOT", 3) == 0)))) {
+      sqlite3_str_appendf(pOut, "%.*s ", n, z);
+    } else {
+      int nBefore;
+      sqlite3_str_append(pOut, "\"", 1);
+      nBefore = sqlite3_str_length(pOut);
+      appendWords(pOut, z, n);
+      if (*pzFirst == 0 && sqlite3_str_length(pOut) > nBefore) {
+        const char *zFirst = sqlite3_str_value(pOut) + nBefore;
+        *pzFirst = bxPrintf(pErr, "%.*s", (int)strcspn(zFirst, " "), zFirst);
+      }
+      if (bQuote && *zEnd == '"') zEnd++;
+      sqlite3_str_appendall(
+          pOut, n > 0 && (zEnd[-1] == '*' || *zEnd == '*') ? "\" * " : "\" ");
+      if (*zEnd == '*') zEnd++;
+    }
+    z = zEnd;
+  }
+  return bxStrFinish(pOut, pErr);
+}
+
+/*--------------------------------------------------------------- install ----*/
 
 extern const char bxSqlRolloutSearch[]; /* sql/rollout_search.sql */
 
 static const char zSearchRemove[] =
     "UPDATE main.rollout__act SET search = 0;"
-    "DROP TRIGGER IF EXISTS main.rollout_fts_update;"
-    "DROP TRIGGER IF EXISTS main.rollout_fts_delete;"
-    "DROP TABLE IF EXISTS main.rollout_fts;"
-    "DROP TABLE IF EXISTS main.rollout__fts_due";
+    "DROP TABLE IF EXISTS main.rollout_fts";
 
 /* The first statement writes, so that it waits for other writers. */
 static const char zLock[] = "UPDATE main.rollout__act SET id = id";
@@ -59,98 +168,63 @@ static const char zLock[] = "UPDATE main.rollout__act SET id = id";
 #define HAS_INDEX                                                              \
   "SELECT count(*) FROM main.sqlite_schema WHERE name = 'rollout_fts'"
 
-/* The messages show whether FTS5 or only the tokenizer is missing. */
+/* The messages show that FTS5 is missing. */
 static void explainHost(BxErr *pErr) {
   BxErr said;
-  if (!bxErrContains(pErr, "no such module") &&
-      !bxErrContains(pErr, "no such tokenizer")) {
+  if (!bxErrContains(pErr, "no such module")) {
     bxRolloutExplain(pErr, "WriteError: Write failed: ");
     return;
   }
   said = bxErrTake(pErr);
   bxFail(pErr, said.rc,
-      "SearchError: this SQLite %s has no FTS5 with the trigram tokenizer "
-      "(%s); use an SQLite that has it; everything but the search works "
-      "without it",
+      "SearchError: this SQLite %s has no FTS5 (%s); use an SQLite that has "
+      "it; everything but the search works without it",
       sqlite3_libversion(), said.zMsg);
   bxErrClear(&said);
 }
 
-/* What users, assistants and tools said in stored items, as derive.c finds it in new
-** ones. (Two readings may find the same text.) */
-#define FACTS "WITH facts AS NOT MATERIALIZED (" ROLLOUT_FACTS ") "
-#define PUT_TEXTS(items)                                                       \
-  FACTS "INSERT OR REPLACE INTO main.rollout_fts(rowid, text) "                \
-        "SELECT id, group_concat(text, char(10)) "                             \
-        "FROM (SELECT DISTINCT x.id AS id, x.value AS text "                   \
-        "FROM facts AS x WHERE x.fact IN ('user', 'assistant', 'tool') "       \
-        "AND x.value <> '' AND x.id " items                                    \
-        " AND NOT EXISTS (SELECT 1 FROM facts AS y WHERE y.id = x.id - 1 "     \
-        "AND y.source <> x.source AND y.fact = x.fact "                        \
-        "AND y.value = x.value)) GROUP BY id"
-
-void bxRolloutSearchPut(RolloutDerive *p, BxErr *pErr) {
-  static const char zPut[] =
-      "INSERT OR REPLACE INTO main.rollout_fts(rowid, text) VALUES (?1, ?2)";
-  static const char zAnyDue[] =
-      "SELECT EXISTS (SELECT 1 FROM main.rollout__fts_due)";
-  static const char zPutDue[] =
-      PUT_TEXTS("IN (SELECT id FROM main.rollout__fts_due)");
-  static const char zNotDue[] = "DELETE FROM main.rollout__fts_due";
-  BxStmts *pHome = p->pHome;
-  i64 i = 0;
-  if (p->pRules == 0 || !p->pRules->bSearch) return;
-  while (i < p->nText && pErr->rc == SQLITE_OK) {
-    i64 iSequence = p->aText[i].iSequence;
-    sqlite3_str *pOut = sqlite3_str_new(0);
-    const char *zBefore = "";
-    char *z;
-    for (; i < p->nText && p->aText[i].iSequence == iSequence; i++) {
-      if (p->aText[i].bRepeats) continue;
-      sqlite3_str_appendf(pOut, "%s%s", zBefore, p->aText[i].z);
-      zBefore = "\n";
-    }
-    z = bxStrFinish(pOut, pErr);
-    if (z != 0) {
-      bxStmtExec(pHome, zPut, pErr, "it", bxRolloutKey(p->no, iSequence), z);
-    }
-    sqlite3_free(z);
+/* Fills the index, which is empty. Returns the number of texts. */
+static i64 fill(BxStmts *pHome, BxErr *pErr) {
+  static const char zTexts[] =
+      "SELECT s.n, s.text FROM main.rollout__said AS s WHERE s.text <> ''";
+  sqlite3_stmt *pRow = bxPrepare(pHome, zTexts, pErr);
+  i64 n = 0;
+  for (; bxStep(pRow, pErr); n++) {
+    const char *z = bxColumnText(pRow, 1, pErr);
+    if (z != 0) bxRolloutIndex(pHome, sqlite3_column_int64(pRow, 0), z, pErr);
   }
-  if (bxQueryInt(pHome, zAnyDue, pErr, "")) {
-    bxStmtExec(pHome, zPutDue, pErr, "");
-    bxStmtExec(pHome, zNotDue, pErr, "");
-  }
+  sqlite3_finalize(pRow);
+  return n;
 }
 
+static const char zEmpty[] =
+    "INSERT INTO main.rollout_fts(rollout_fts) VALUES ('delete-all')";
+
 void bxRolloutSearchInstall(BxCall *p) {
-  static const char zFill[] = PUT_TEXTS("> 0");
   BxStmts *pHome = bxRolloutSchema(p->bx, &p->err);
   sqlite3_stmt *pHold;
+  i64 n;
   if (pHome == 0) return;
   p->bx->nForeign++; /* rules that are kept are looked at again */
   bxExec(pHome, zLock, &p->err);
   pHold = bxGuardBegin(p->bx, &p->err);
   bxRolloutCatchUp(pHome, 0, &p->err);
   bxExec(pHome, bxSqlRolloutSearch, &p->err);
-  bxStmtExec(pHome, zFill, &p->err, "");
+  bxExec(pHome, zEmpty, &p->err);
+  n = fill(pHome, &p->err);
   bxGuardEnd(p->bx, pHold, &p->err);
   explainHost(&p->err);
-  bxReturnInt(p,
-      bxQueryNumber(pHome, "SELECT count(*) FROM main.rollout_fts", &p->err));
+  bxReturnInt(p, n);
 }
 
-/* The index keeps the parts of deleted texts, unless it is told not to, which
-** FTS5 knows from SQLite 3.42 on; before, it is built anew afterwards. */
+/* The index has the words of deleted texts. */
 void bxRolloutErase(BxStmts *p, int bDone, BxErr *pErr) {
-  int bSecure = sqlite3_libversion_number() >= 3042000;
   assert(bDone == 0 || bDone == 1);
-  if (bDone) bxRolloutCatchUp(p, 0, pErr);
-  if (bDone == bSecure || bxQueryNumber(p, HAS_INDEX, pErr) == 0) return;
-  bxExec(p,
-      bSecure ? "INSERT INTO main.rollout_fts(rollout_fts, rank)"
-                " VALUES('secure-delete', 1)"
-              : "INSERT INTO main.rollout_fts(rollout_fts) VALUES('rebuild')",
-      pErr);
+  if (!bDone) return;
+  bxRolloutCatchUp(p, 0, pErr);
+  if (bxQueryNumber(p, HAS_INDEX, pErr) == 0) return;
+  bxExec(p, zEmpty, pErr);
+  fill(p, pErr);
 }
 
 void bxRolloutSearchRemove(BxCall *p) {
@@ -170,35 +244,63 @@ void bxRolloutSearchRemove(BxCall *p) {
   bxReturnInt(p, bThere);
 }
 
-/* The characters before and after the beginning of a match. The marks around it
-** are control characters, because messages do not contain them. */
+/*---------------------------------------------------------------- search ----*/
+
+/* The newest texts that a query finds, of which the best come first. */
+#define CANDIDATES "1000"
+/* The part of a text around the first word, on one line; an ellipsis stands for what
+** is left out. */
 #define BEFORE "48"
 #define WHOLE "144"
-#define MARKED_TEXT "highlight(rollout_fts, 0, char(1), char(2))"
-/* The part of a text around its first match, on one line; an ellipsis stands for
-** what is left out. */
-#define BEGINS "max(1, instr(f.text, char(1)) - " BEFORE ")"
+#define BEGINS "max(1, instr(lower(text), lower(?2)) - " BEFORE ")"
 #define SNIPPET                                                                \
-  "iif(" BEGINS " > 1, char(8230), '') || "                                    \
-  "replace(replace(replace(replace(replace("                                   \
-  "substr(f.text, " BEGINS ", " WHOLE "), char(1), ''), char(2), ''), "        \
-  "char(13), ''), char(10), ' '), char(9), ' ') || "                           \
-  "iif(length(f.text) >= " BEGINS " + " WHOLE ", char(8230), '') "
+  "iif(" BEGINS " > 1, char(8230), '') || replace(replace(replace("            \
+  "substr(text, " BEGINS ", " WHOLE "), char(13), ''), char(10), ' '), "       \
+  "char(9), ' ') || "                                                          \
+  "iif(length(text) >= " BEGINS " + " WHOLE ", char(8230), '') "
+
+static const char zSearch[] =
+    "SELECT id, sequence, at, role, (SELECT " SNIPPET
+    "FROM main.rollout__said AS s WHERE s.n = b.n), score, tool, file FROM ("
+    "SELECT f.*, h.id AS id, h.updated AS updated FROM ("
+    "SELECT t.n AS n, t.id >> 32 AS owner, t.id & 4294967295 AS sequence, "
+    "t.at AS at, t.role AS role, t.tool AS tool, t.file AS file, "
+    "rank AS score FROM main.rollout_fts "
+    "CROSS JOIN main.rollout__texts AS t ON t.n = rollout_fts.rowid "
+    "WHERE rollout_fts MATCH ?1 "
+    "AND (?5 IS NULL OR t.at >= ?5) AND (?6 IS NULL OR t.at <= ?6) "
+    "AND (?7 IS NULL OR (SELECT a.cwd = rtrim(?7, '/') OR substr(a.cwd, 1, "
+    "length(rtrim(?7, '/')) + 1) = rtrim(?7, '/') || '/' "
+    "FROM main.rollout__about AS a WHERE a.no = t.id >> 32)) "
+    "AND (?8 IS NULL OR t.role = ?8) "
+    "AND (?9 IS NULL OR coalesce(t.tool, (SELECT c.tool FROM "
+    "main.rollout__texts AS c WHERE c.result = t.n AND c.id BETWEEN "
+    "t.id - 2000 AND t.id)) = ?9) "
+    "AND (?10 IS NULL OR coalesce(t.file, (SELECT c.file FROM "
+    "main.rollout__texts AS c WHERE c.result = t.n AND c.id BETWEEN "
+    "t.id - 2000 AND t.id)) = ?10) "
+    "AND t.id NOT IN (SELECT id FROM main.rollout__due) "
+    "ORDER BY rollout_fts.rowid DESC LIMIT " CANDIDATES ") AS f "
+    "JOIN main.rollout__heads AS h ON h.no = (SELECT min(s.rollout) "
+    "FROM main.rollout__segments AS s JOIN main.rollout__heads AS live "
+    "ON live.no = s.rollout WHERE s.owner = f.owner AND f.sequence "
+    "BETWEEN s.first AND s.last AND (live.expires_at IS NULL OR "
+    "live.expires_at >= ?4)) "
+    "ORDER BY f.score, h.updated DESC, f.sequence LIMIT ?3) AS b";
 
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
+  static const char zFinds[] =
+      "SELECT count(*) FROM (SELECT 1 FROM main.rollout_fts "
+      "WHERE rollout_fts MATCH ?1 LIMIT 1)";
   const char *z = bxText(apArg[0], "query", 10000, 0, pErr);
   i64 nRow = apArg[1] != 0 ? bxInt(apArg[1], "limit", 1, 1000000000, pErr) : 50;
   BxStmts *p = bxRolloutSchema(bx, pErr);
+  char *zFirst = 0, *zAsk = z != 0 ? askFor(z, &zFirst, pErr) : 0;
   sqlite3_stmt *pStmt;
-  i64 nChar = 0;
-  const char *zChar;
-  for (zChar = z; zChar != 0 && *zChar; zChar++) {
-    nChar += (*zChar & 0xc0) != 0x80;
-  }
-  if (z != 0 && nChar < 3) {
+  if (z != 0 && zFirst == 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: query must have at least 3 characters, got %Q; use a "
-        "longer text",
+        "ValidationError: query must have a word, got %Q; a word is of letters "
+        "and digits, and can end in *",
         z);
   }
   if (p != 0 && bxQueryNumber(p, HAS_INDEX, pErr) == 0) {
@@ -206,28 +308,13 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
         "SearchError: the search is not installed; SELECT "
         "rollout_search_install() to create its index");
   }
-  pStmt = bxPrepare(p,
-      FACTS "SELECT h.id, f.sequence, f.timestamp, f.role, " SNIPPET "FROM ("
-            "SELECT d.id >> 32 AS owner, d.id & 4294967295 AS sequence, "
-            "d.timestamp AS timestamp, "
-            "(SELECT fact FROM facts AS x WHERE x.id = d.id "
-            "AND x.fact IN ('user', 'assistant', 'tool') "
-            "ORDER BY instr(lower(x.value), lower(?1)) > 0 DESC LIMIT 1) "
-            "AS role, " MARKED_TEXT " AS text, rank AS score "
-            "FROM main.rollout_fts CROSS JOIN main.rollout__data AS d "
-            "ON d.id = rollout_fts.rowid "
-            "WHERE rollout_fts MATCH '\"' || replace(?1, '\"', '\"\"') "
-            "|| '\"' "
-            "ORDER BY rank) AS f JOIN main.rollout__heads AS h "
-            "ON h.no = (SELECT min(s.rollout) FROM "
-            "main.rollout__segments AS s JOIN main.rollout__heads AS live "
-            "ON live.no = s.rollout "
-            "WHERE s.owner = f.owner AND f.sequence BETWEEN s.first AND "
-            "s.last AND (live.expires_at IS NULL OR "
-            "live.expires_at >= ?3)) "
-            "ORDER BY f.score, h.updated DESC, f.sequence LIMIT ?2",
-      pErr);
+  /* what FTS5 does not understand is said here, and not at the first row */
+  bxQueryInt(p, zFinds, pErr, "t", zAsk);
+  pStmt = bxPrepare(p, zSearch, pErr);
   bxRolloutExplain(pErr, "SearchError: Search failed: ");
-  bxBind(pStmt, pErr, "cii", z, nRow, bxNow());
+  bxBind(pStmt, pErr, "cciivvvvvv", zAsk, zFirst, nRow, bxNow(), apArg[2],
+      apArg[3], apArg[4], apArg[5], apArg[6], apArg[7]);
+  sqlite3_free(zAsk);
+  sqlite3_free(zFirst);
   return pStmt;
 }

@@ -30,7 +30,6 @@ TABLES = {
                 "agent, model, branch, session_meta",
     "rollout_items": "rollout, sequence, timestamp, type, payload",
     "rollout_drops": "item_type, payload_type, items, bytes",
-    "rollout_texts": "role, source, text",
     "rollout_facts": "fact, source, value",
     "rollout_usage": "rollout, sequence, model, input_fresh, cache_write, cache_read, output, "
                      "reasoning, source, timestamp, call, cost, cost_source",

@@ -375,7 +375,7 @@ def test_a_message_with_the_result_of_a_tool_begins_no_turn(db):
 def test_what_a_model_thought_is_not_what_it_said(db):
     parts = [{"type": kind, "text": kind} for kind in ("thinking", "text", "think", "reasoning")]
     load(db, lines({"role": "user", "message": {"content": [*parts]}}))
-    assert rows(db, "SELECT text FROM rollout_texts") == [("text",)]
+    assert rows(db, "SELECT text FROM rollout_messages") == [("text",)]
     assert rows(db, "SELECT first_user_message FROM rollouts") == [("text",)]
     well(db)
 

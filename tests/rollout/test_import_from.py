@@ -200,7 +200,7 @@ def test_bubbles_come_in_the_order_that_the_composer_has(db, tmp_path):
 def test_bubbles_inside_of_a_composer_are_read_unless_they_are_rows(db, tmp_path):
     attach(db, tmp_path / "theirs.db", INLINE, "theirs")
     rollout = take(db, "cursor", "theirs")["rolloutId"]
-    assert {t for t, in rows(db, "SELECT text FROM rollout_texts")} == {
+    assert {t for t, in rows(db, "SELECT text FROM rollout_messages")} == {
         "hi", "no", "newer", "without an id"}
     assert rows(db, "SELECT first_user_message, turns FROM rollouts WHERE id = ?", rollout) == [
         ("hi", 3)]
@@ -218,7 +218,7 @@ def test_a_thread_is_kept_with_the_rows_of_its_messages(db, tmp_path):
     assert [x.get("role") for x in first] == [None, "user", "assistant", None]
     damaged = next(x for x in lines(db, "zed") if x["session"] == "z4")
     assert damaged["row"]["data"] == zstd(THREAD)[:-9].hex().upper()
-    assert {t for t, in rows(db, "SELECT text FROM rollout_texts")} == {"hi", "no", "before", "yes"}
+    assert {t for t, in rows(db, "SELECT text FROM rollout_messages")} == {"hi", "no", "before", "yes"}
 
 
 def test_a_thread_that_goes_on_gets_only_its_new_messages(db):

@@ -103,7 +103,7 @@ def test_a_payload_is_the_record_with_what_it_says(db):
 def test_a_body_that_is_a_text_is_what_was_said(db):
     load(db, logs(record(1, "gen_ai.user.message", "hi"), record(2, "gen_ai.choice", "yes"),
                   record(3, "gen_ai.user.message", {"text": "not known"})))
-    assert rows(db, "SELECT role, text FROM rollout_texts WHERE text IS NOT NULL") == [
+    assert rows(db, "SELECT role, text FROM rollout_messages") == [
         ("user", "hi"), ("assistant", "yes")]
     third = json.loads(one(db, "SELECT payload FROM rollout_items WHERE sequence = 3"))
     assert third["body"] == {"text": "not known"}
@@ -127,7 +127,7 @@ def test_the_details_of_a_call_are_read_as_its_span(db):
     load(db, logs(details(1)))
     assert rows(db, "SELECT turns, first_user_message, model FROM rollouts") == [
         (1, "what is here?", "m-1")]
-    assert rows(db, "SELECT text FROM rollout_texts WHERE role = 'assistant'") == [
+    assert rows(db, "SELECT text FROM rollout_messages WHERE role = 'assistant'") == [
         ("two\nfolders",)]
     assert rows(db, USAGE) == [("m-1", 40, 60, 7)]
     well(db)

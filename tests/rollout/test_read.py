@@ -459,39 +459,96 @@ def test_search_must_be_installed(db):
     assert one(db, "SELECT rollout_search_remove()") == 0
 
 
-def test_search_finds_what_tools_said_and_shows_it_on_one_line(searched):
+def test_search_finds_what_tools_were_given_and_said_on_one_line(searched):
     db = searched
     create(db)
     append(db, ID, {"type": "response_item", "payload": {
-        "type": "function_call_output", "call_id": "c", "output": "first\n\tsecond\r\nerror: x"}})
+        "type": "function_call", "name": "shell", "call_id": "c",
+        "arguments": json.dumps({"command": ["make", "testAll"]})}},
+        {"type": "response_item", "payload": {
+            "type": "function_call_output", "call_id": "c", "output": "first\n\tsecond\r\nerror: x"}})
     claude = {"type": "user", "sessionId": "s", "message": {"role": "user", "content": [
         {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "disk"}]},
         {"type": "tool_result", "tool_use_id": "u", "content": "is full"}]}}
     other = json.loads(one(db, "SELECT rollout_import(?)", json.dumps(claude)))["rolloutId"]
-    assert find(db, "error: x") == [(ID, 1, "tool", "first  second error: x")]
-    assert find(db, "is full") == [(other, 1, "tool", "disk is full")]
-    before = rows(db, "SELECT rowid, text FROM rollout_fts ORDER BY 1")
-    one(db, "SELECT rollout_search_install()")
-    assert rows(db, "SELECT rowid, text FROM rollout_fts ORDER BY 1") == before
+    assert find(db, '"error: x"') == [(ID, 2, "tool", "first  second error: x")]
+    assert find(db, "test all") == [(ID, 1, "call", '{"command": ["make", "testAll"]}')]
+    assert find(db, "is full") == [(other, 1, "tool", "is full")]
+    assert one(db, "SELECT rollout_search_install()") == 4
+    assert [len(find(db, q)) for q in ("error", "testAll", "is full")] == [1, 1, 1]
 
 
-def test_search_finds_literal_text_in_any_case(searched):
+def test_search_shows_the_text_around_the_first_word(searched):
     db = searched
     create(db)
-    text = "x" * 100 + ' The "Answer" is 100%_sure ' + "y" * 200
+    text = "x" * 60 + " " + "z" * 39 + ' The "Answer" is 100%_sure ' + "y " * 100
     append(db, ID, user("what is it?"), message("assistant", text),
            event("token_count", info="answer"))
-    [(rollout, sequence, role, snippet)] = find(db, '"ANSWER" is 100%')
+    [(rollout, sequence, role, snippet)] = find(db, '"ANSWER is 100%"')
     assert (rollout, sequence, role) == (ID, 2, "assistant")
-    start = text.index('"Answer"')
+    start = text.index("Answer")
     assert snippet.startswith("\u2026" + text[start - 48:start + 5])
-    assert snippet.endswith("y\u2026") and len(snippet) <= 146
-    assert find(db, "nswe*") == [] and find(db, "100_") == []
+    assert snippet.endswith("\u2026") and len(snippet) <= 146
     assert [f[1] for f in find(db, "what is it?")] == [1]
-    with pytest.raises(sqlite3.Error, match="at least 3 characters"):
-        find(db, "éa")
+    with pytest.raises(sqlite3.Error, match="query must have a word"):
+        find(db, "-> ()")
     with pytest.raises(sqlite3.Error, match="query must be text"):
         find(db, None)
+    with pytest.raises(sqlite3.Error, match="SearchError: Search failed: .*syntax"):
+        find(db, "what AND AND it")
+
+
+@pytest.mark.parametrize("query, found", [
+    ("word", {1}), ("WORD", {1}), ("wor", set()), ("wor*", {1}), ("some word", {1}),
+    ('"some word"', {1}), ('"word some"', set()), ("word OR file", {1, 2}), ("some NOT word", {2}),
+    ("(word OR file) AND other", {2}), ("file", {2}), ("name", {2}), ("getFileName", {2}),
+    ("fileN*", {2}), ("get_file_name", {2}), ("HTTP", {2}), ("server", {2}), ("HTTPServer", {2}),
+    ("/usr/lib/my_mod.c", {3}), ("mod", {3}), ("lib/my", {3}), ("my_m*", {3}), ("\u6587", {4}),
+    ("\u4e2d\u6587", {4}), ("\u6587\u4e2d", set()), ("\ud55c", {4}), ("\u3072\u3089", {4}),
+    ("zurich", {5}), ("Z\u00fcrich", {5}), ("(unbalanced word", set()), ("some)", {1, 2}),
+    ('"never closed', set()), ("x.y", {5}), ("foo AND", None)])
+def test_search_knows_words_parts_of_names_and_characters(searched, query, found):
+    db = searched
+    create(db)
+    append(db, ID, user("Some word here"), user("some other getFileName of an HTTPServer"),
+           user("open /usr/lib/my_mod.c please"), user("\u8fd9\u662f\u4e2d\u6587 \ud55c\uae00 \u3072\u3089"),
+           user("In Z\u00fcrich x.y"))
+    if found is None:
+        with pytest.raises(sqlite3.Error, match="Search failed"):
+            find(db, query)
+    else:
+        assert {f[1] for f in find(db, query)} == found
+
+
+def test_search_filters_and_ranks(searched):
+    db = searched
+    one(db, "SELECT rollout_create(?, NULL, 'permanent', ?, 1000)", ID, json.dumps(
+        {"id": ID, "timestamp": "x", "cwd": "/work/app"}))
+    create(db, OTHER)
+    for t, words in ((1000, "needle " * 9), (2000, "needle"), (3000, "a needle in much hay " * 3)):
+        one(db, "SELECT rollout_append(?, ?, ?)", ID, json.dumps(user(words)), t)
+    append(db, ID, {"type": "response_item", "payload": {
+        "type": "function_call", "name": "Edit", "call_id": "c",
+        "arguments": json.dumps({"file_path": "a.c", "text": "needle"})}}, {
+        "type": "response_item", "payload": {
+            "type": "function_call_output", "call_id": "c", "output": "needle put"}})
+    append(db, OTHER, message("assistant", "needle"))
+
+    def found(*more, where="1"):
+        marks = ", ?" * len(more)
+        return sorted(rows(db, "SELECT rollout = ?, sequence FROM "
+                           f"rollout_search('needle', 50{marks}) WHERE {where}", ID, *more))
+    assert len(found()) == 6
+    assert found(1500, 2500) == [(1, 2)]
+    assert {r for r, _ in found(None, None, "/work")} == {1} == {
+        r for r, _ in found(None, None, "/work/app/")}
+    assert found(None, None, "/wor") == []
+    assert found(None, None, None, "assistant") == [(0, 1)]
+    assert found(None, None, None, None, "Edit") == [(1, 4), (1, 5)]
+    assert found(None, None, None, None, None, "a.c") == [(1, 4), (1, 5)]
+    assert found(where="of_role = 'tool'") == [(1, 5)]
+    best = rows(db, "SELECT sequence, rank FROM rollout_search('needle') WHERE of_role = 'user'")
+    assert best[0][0] == 1 and best == sorted(best, key=lambda r: r[1])
 
 
 def test_search_tells_a_message_once(searched):
@@ -509,7 +566,7 @@ def test_search_tells_a_message_once(searched):
     assert [f[0] for f in find(db, "question")] == [OTHER]
     one(db, "SELECT rollout_delete(?)", OTHER)
     assert find(db, "question") == []
-    assert one(db, "SELECT count(*) FROM rollout_fts") == 0
+    assert one(db, "SELECT rollout_search_install()") == 0
 
 
 def test_search_has_the_same_however_an_item_came(searched):
@@ -532,9 +589,14 @@ def test_search_has_the_same_however_an_item_came(searched):
     append(db, THIRD, *items[1:3])
     imported = {"type": "session_meta", "payload": {"id": OTHER, "timestamp": "x"}}
     load(db, lines(imported, *items))
-    told = rows(db, "SELECT rowid, text FROM rollout_fts ORDER BY rowid")
-    assert one(db, "SELECT rollout_search_install()") == len(told) > 20
-    assert rows(db, "SELECT rowid, text FROM rollout_fts ORDER BY rowid") == told
+    words = ("twice", "other", "tool", "image", "of a tool")
+    told = [find(db, word, 1000) for word in words]
+    assert sum(len(t) for t in told) > 20
+    one(db, "SELECT rollout_search_install()")
+    assert [find(db, word, 1000) for word in words] == told
+    one(db, "SELECT rollout_rebuild()")
+    assert [find(db, word, 1000) for word in words] == told
+    well(db)
 
 
 def test_search_follows_redaction_and_expiry(searched):
@@ -592,7 +654,7 @@ def test_search_goes_by_who_said_it_and_follows_redaction_of_one(searched):
                "WHERE sequence = 1")
     derive(db)
     assert found() == [1, 3, 4]
-    assert rows(db, "SELECT * FROM rollout__fts_due") == []
+    assert rows(db, "SELECT * FROM rollout__due") == []
 
 
 def test_search_finds_what_a_fork_of_an_expired_parent_shows(searched):

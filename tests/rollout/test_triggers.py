@@ -181,7 +181,8 @@ def test_values_that_are_not_text_become_null(db, value, payload):
                        ("event_msg", '{"type":"agent_message","data":{"message":%s}}' % value)):
         db.execute("INSERT INTO rollout_items(rollout, type, payload) VALUES (?, ?, ?)",
                    (ID, kind, text))
-    assert rows(db, "SELECT DISTINCT text FROM rollout_texts") == [(None,)]
+    assert rows(db, "SELECT DISTINCT value FROM rollout_facts "
+                "WHERE fact IN ('user', 'assistant')") == [(None,)]
     assert one(db, "SELECT first_user_message FROM rollouts") is None
     well(db)
 
@@ -192,7 +193,7 @@ def test_values_that_are_not_text_become_null(db, value, payload):
 def test_text_that_is_like_an_image_tag_is_text(db, text):
     create(db)
     append(db, ID, image(text))
-    assert one(db, "SELECT text FROM rollout_texts") == text
+    assert one(db, "SELECT text FROM rollout_messages") == text
 
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
