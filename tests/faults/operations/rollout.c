@@ -69,6 +69,15 @@
   ", '" USER "'), (" NEW ", '" USER "'), (" OLD                                \
   ", '{\"type\":\"compacted\",\"payload\":{\"replacement_history\":[]}}'));"
 
+/* A call of a tool that patches two files, and its result, which tells an error. */
+#define TOOL                                                                   \
+  "{\"type\":\"response_item\",\"payload\":{\"type\":\"function_call\","     \
+  "\"call_id\":\"c\",\"name\":\"apply_patch\",\"arguments\":\"*** Begin "    \
+  "Patch\\n*** Add File: a.c\\n*** Add File: bC.c\\n\"}}"
+#define TOLD                                                                   \
+  "{\"type\":\"response_item\",\"payload\":{\"type\":"                         \
+  "\"function_call_output\",\"call_id\":\"c\",\"output\":\"Exit code: 2\"}}"
+
 const Operation aRolloutOperation[] = {
     {"create a rollout", 0, 0,
         "SELECT rollout_create(" OLD ", 'be brief', 'permanent', NULL, 1000)",
@@ -233,6 +242,23 @@ const Operation aRolloutOperation[] = {
         0},
     {"append what is searched", ROLLOUT "SELECT rollout_search_install();", 0,
         APPEND(SAID "," DROPPED "," USER), 0},
+    {"append a call and its result",
+        ROLLOUT "SELECT rollout_search_install();", 0, APPEND(TOOL "," TOLD),
+        0},
+    {"append the result of an earlier call",
+        ROLLOUT APPEND(TOOL) "SELECT rollout_search_install();", 0,
+        APPEND(TOLD), 0},
+    {"read again a call that was redacted",
+        ROLLOUT APPEND(TOOL "," TOLD) "SELECT rollout_search_install();"
+        "UPDATE rollout_items SET payload = replace(payload, 'bC', 'd') "
+        "WHERE type = 'response_item';",
+        0, "SELECT rollout_append(" OLD ", '[]', 4000)", 0},
+    {"read calls of tools, and search",
+        ROLLOUT APPEND(TOOL "," TOLD) "SELECT rollout_search_install();", 0,
+        "SELECT * FROM rollout_tool_calls; SELECT * FROM rollout_messages; "
+        "SELECT * FROM rollout_search('code OR \"b c\"', 5, 1, 9000, NULL, "
+        "'tool', 'apply_patch', 'a.c')",
+        0},
     {"search no more", ROLLOUT "SELECT rollout_search_install();", 0,
         "SELECT rollout_search_remove()", 0},
     {"read the history of another program",
