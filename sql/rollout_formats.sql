@@ -23,8 +23,8 @@ BEGIN UPDATE rollout__act SET places = random(); END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_places_delete AFTER DELETE ON blackbox_places
 BEGIN UPDATE rollout__act SET places = random(); END;
 
--- One row. rule is the rule that is now removing conversations. search is 1 if there is an index of the texts. places
--- is another number after each change of the places. texts: no number up to this is used again in rollout__texts.
+-- One row. rule is the rule that is now removing conversations. search is 0, or 1 and, if
+-- there is an index of the texts, how many numbers of texts it has not. places is another number after each change of the places. texts: no number up to this is used again in rollout__texts.
 CREATE TABLE IF NOT EXISTS main.rollout__act(
   id INTEGER PRIMARY KEY CHECK (id = 1),
   rule, search DEFAULT 0, places, texts DEFAULT 0

@@ -86,8 +86,8 @@ FIGURES = {
     "INSERT prepared once, instructions: archive, 100 a transaction": (181_000, None),
     "changes of schema_version: the first hold": (0, 0),
     "changes of schema_version: the first pack": (0, 0),
-    "lines: C in ext": (43_100, 25_000),
-    "lines: SQL in sql": (3_540, 3_500),
+    "lines: C in ext": (43_125, 25_000),
+    "lines: SQL in sql": (3_541, 3_500),
 }
 
 AGENTGAZER = """

@@ -256,6 +256,7 @@ void bxRolloutCleanup(BxCall *p) {
   bxStmtExec(pHome, zDelete, &p->err, "ii", iNow, nMax);
   nGone = sqlite3_changes(p->bx->db);
   bxStmtExec(pHome, zNoteRule, &p->err, "n");
+  bxRolloutSearchCleanup(pHome, &p->err);
   bxRolloutExplain(&p->err, "CleanupError: Cleanup failed: ");
   bxReturnInt(p, nGone);
 }

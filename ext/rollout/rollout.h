@@ -381,6 +381,8 @@ i64 bxRolloutTextsDiffer(RolloutDerive *p, i64 iLast, BxErr *pErr);
 char *bxRolloutStrings(const char *z, BxErr *pErr);
 /* search.c: puts a text into the index. */
 void bxRolloutIndex(BxStmts *pHome, i64 n, const char *z, BxErr *pErr);
+/* Makes the index anew, if there is one in which more is dead than alive. */
+void bxRolloutSearchCleanup(BxStmts *pHome, BxErr *pErr);
 /* Marks from i to n as JSON: [[sequence, first], ...]. */
 char *bxRolloutMarks(const RolloutBoundary *a, i64 i, i64 n, BxErr *pErr);
 /* Writes what was told, once the items are stored and counted. */

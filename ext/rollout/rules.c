@@ -127,7 +127,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
     pRow = bxStmt(pHome, zAct, pErr);
     bxStep(pRow, pErr);
     iPlaces = sqlite3_column_int64(pRow, 0);
-    bSearch = sqlite3_column_int(pRow, 1);
+    bSearch = sqlite3_column_int64(pRow, 1) > 0;
     bxReset(pRow, pErr);
     /* those that are kept stay: a caller further up may use them */
     if (pErr->rc != SQLITE_OK) return 0;

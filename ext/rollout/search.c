@@ -5,7 +5,8 @@
 ** rollout_search_install() makes the index rollout_fts, of FTS5, and fills it. It has
 ** no copy of the texts, only their words, and rowid is n of rollout__texts. It is
 ** written as the texts are. What is deleted or redacted stays in it until it is made
-** anew, by the same call or after an erasure, and is not found, because its row is gone.
+** anew, and is not found, because its row is gone. It is made anew by the same call, by an
+** erasure, and by rollout_cleanup_expired() when more texts are gone than are left.
 **
 ** Words are split before FTS5 sees them: fooBar is "foo bar", and each Chinese,
 ** Japanese or Korean character is a word. What a user asks for is split in the same
@@ -183,12 +184,25 @@ static void explainHost(BxErr *pErr) {
   bxErrClear(&said);
 }
 
-/* Fills the index, which is empty. Returns the number of texts. */
+/* The highest number that a text has had. */
+#define LAST                                                                   \
+  "max(texts, coalesce((SELECT max(n) FROM main.rollout__texts), 0))"
+
+static const char zEmpty[] =
+    "INSERT INTO main.rollout_fts(rollout_fts) VALUES ('delete-all')";
+
+/* Empties the index and fills it. Returns the number of texts. */
 static i64 fill(BxStmts *pHome, BxErr *pErr) {
+  static const char zGone[] =
+      "UPDATE main.rollout__act SET search = 1 + " LAST
+      " - (SELECT count(*) FROM main.rollout__texts)";
   static const char zTexts[] =
       "SELECT s.n, s.text FROM main.rollout__said AS s WHERE s.text <> ''";
-  sqlite3_stmt *pRow = bxPrepare(pHome, zTexts, pErr);
+  sqlite3_stmt *pRow;
   i64 n = 0;
+  bxExec(pHome, zEmpty, pErr);
+  bxExec(pHome, zGone, pErr);
+  pRow = bxPrepare(pHome, zTexts, pErr);
   for (; bxStep(pRow, pErr); n++) {
     const char *z = bxColumnText(pRow, 1, pErr);
     if (z != 0) bxRolloutIndex(pHome, sqlite3_column_int64(pRow, 0), z, pErr);
@@ -196,9 +210,6 @@ static i64 fill(BxStmts *pHome, BxErr *pErr) {
   sqlite3_finalize(pRow);
   return n;
 }
-
-static const char zEmpty[] =
-    "INSERT INTO main.rollout_fts(rollout_fts) VALUES ('delete-all')";
 
 void bxRolloutSearchInstall(BxCall *p) {
   BxStmts *pHome = bxRolloutSchema(p->bx, &p->err);
@@ -210,7 +221,6 @@ void bxRolloutSearchInstall(BxCall *p) {
   pHold = bxGuardBegin(p->bx, &p->err);
   bxRolloutCatchUp(pHome, 0, &p->err);
   bxExec(pHome, bxSqlRolloutSearch, &p->err);
-  bxExec(pHome, zEmpty, &p->err);
   n = fill(pHome, &p->err);
   bxGuardEnd(p->bx, pHold, &p->err);
   explainHost(&p->err);
@@ -223,8 +233,20 @@ void bxRolloutErase(BxStmts *p, int bDone, BxErr *pErr) {
   if (!bDone) return;
   bxRolloutCatchUp(p, 0, pErr);
   if (bxQueryNumber(p, HAS_INDEX, pErr) == 0) return;
-  bxExec(p, zEmpty, pErr);
   fill(p, pErr);
+}
+
+void bxRolloutSearchCleanup(BxStmts *p, BxErr *pErr) {
+  static const char zDead[] =
+      "SELECT dead > 1000 AND dead > live FROM (SELECT " LAST
+      " + 1 - search - live AS dead, live FROM main.rollout__act, "
+      "(SELECT count(*) AS live FROM main.rollout__texts)) "
+      "WHERE (" HAS_INDEX ")";
+  BxErr err = {SQLITE_OK, 0};
+  if (bxQueryNumber(p, zDead, pErr) <= 0) return;
+  sqlite3_finalize(bxPrepare(p, zEmpty, &err));
+  if (err.rc != SQLITE_ERROR) fill(p, pErr); /* else there is no FTS5 here */
+  bxErrClear(&err);
 }
 
 void bxRolloutSearchRemove(BxCall *p) {

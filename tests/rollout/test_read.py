@@ -657,6 +657,24 @@ def test_search_goes_by_who_said_it_and_follows_redaction_of_one(searched):
     assert rows(db, "SELECT * FROM rollout__due") == []
 
 
+def test_a_cleanup_makes_the_index_anew_when_most_of_it_is_gone(searched):
+    db = searched
+    create(db)
+    one(db, "SELECT rollout_create(?, NULL, 0, NULL, 1000)", OTHER)
+    append(db, ID, user("kept"))
+    append(db, OTHER, *[user(f"gone{i} and more") for i in range(1200)], now=1000)
+    size = "SELECT sum(length(block)) FROM rollout_fts_data"
+    full = one(db, size)
+    assert one(db, "SELECT rollout_cleanup_expired()") == 1
+    assert one(db, size) < full / 10
+    assert one(db, "SELECT search - texts FROM rollout__act") == 0
+    assert [f[1] for f in find(db, "kept")] == [1] and find(db, "gone*") == []
+    append(db, ID, user("later"))
+    assert one(db, "SELECT rollout_cleanup_expired()") == 0
+    assert [f[1] for f in find(db, "later")] == [2]
+    well(db)
+
+
 def test_search_finds_what_a_fork_of_an_expired_parent_shows(searched):
     db = searched
     create(db)
