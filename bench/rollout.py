@@ -214,7 +214,7 @@ def search_case(items):
         [("rollout_append", "INSERTs", 3),
          ("rollout_append", "INSERTs, and their payloads in FTS5", 1)],
         rounds=9,
-        note="The index has what users, assistants and tools said, in trigrams.",
+        note="The index has the words of what users, assistants and tools said.",
         why="FTS5 needs about 50 us for each KB of text that it cuts into trigrams.")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""sessions.py MB: questions to many sessions of coding agents, each with its bound.
+"""many_sessions.py MB: questions to many sessions of coding agents, each with its bound.
 
 The sessions are made, of Claude Code's form: words of the docs, calls of two tools, results, usage.
 1,000 MB are 619 sessions and 411,000 items, and take about a minute, and 3 GB of disk.
