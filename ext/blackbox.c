@@ -214,6 +214,7 @@ static const BxFunction aFunctions[] = {
     {"blackbox_erase", 4, 5, BX_ACT, bxRetentionErase},
     {"blackbox_erased", 1, 1, BX_READ, bxRetentionErased},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
+    {"blackbox_mask", 1, 2, BX_READ, bxReportMask},
     {"blackbox_report", 2, 3, BX_READ, bxReportText},
     {"blackbox_room", 1, 1, BX_WRITE, bxFileLimitCall},
     {"blackbox_uninstall", 0, 3, BX_ACT, bxUninstall},

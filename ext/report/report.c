@@ -233,6 +233,37 @@ void bxReportText(BxCall *p) {
   bxReportClose(pReport);
 }
 
+/* blackbox_mask(text[, profile]): a text as a report shows it. */
+void bxReportMask(BxCall *p) {
+  BxSecrets masks = {0};
+  sqlite3_value *pVal = p->aArg[0];
+  BxStmts *pHome = bxDomainSchema(p->bx, "report", &p->err);
+  const char *zProfile = "keys", *z;
+  char *zOut = 0;
+  int eType = sqlite3_value_type(pVal);
+  i64 nOut = 0;
+  if (p->nArg > 1) zProfile = bxText(p->aArg[1], "profile", 100, 0, &p->err);
+  if (eType == SQLITE_BLOB) {
+    bxRefuseArg(&p->err, "text", "a text or NULL", pVal);
+  }
+  z = (const char *)sqlite3_value_text(pVal);
+  if (z == 0 && eType != SQLITE_NULL) {
+    bxFail(&p->err, SQLITE_NOMEM, "out of memory");
+  } else if (z != 0) {
+    bxSecretsRead(&masks, pHome, zProfile, &p->err);
+    bxSecretsMask(
+        &masks, z, sqlite3_value_bytes(pVal), 0, &zOut, &nOut, &p->err);
+    bxSecretsFree(&masks);
+  }
+  if (zOut == 0 || p->pCtx == 0) {
+    sqlite3_free(zOut);
+    if (p->err.rc == SQLITE_OK) bxReturnValue(p, pVal);
+  } else {
+    sqlite3_result_text64(
+        p->pCtx, zOut, (sqlite3_uint64)nOut, sqlite3_free, SQLITE_UTF8);
+  }
+}
+
 /* blackbox_report_lines(kind, key[, options]): the text of a report in rows of one
 ** line or several, without the end of the last. So a long report is never in
 ** memory as a whole. */

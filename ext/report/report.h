@@ -219,6 +219,7 @@ struct ReportRun {
 
 /* report.c */
 void bxReportText(BxCall *p); /* blackbox_report() */
+void bxReportMask(BxCall *p); /* blackbox_mask() */
 ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
     sqlite3_value *pOptions, BxErr *pErr);
 /* Appends the next part of the text to p->pOut: whole lines. Returns 0 at the

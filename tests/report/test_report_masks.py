@@ -227,3 +227,20 @@ def test_a_rule_by_name_of_ones_own_needs_what_its_kind_says(masks):
         assert masked(masks, text, redact="mine")[0] == (shown or text)
     with pytest.raises(sqlite3.IntegrityError):
         masks.execute("INSERT INTO blackbox_secrets(profile, name, kind, anchor) VALUES('mine', 'n', 'entropy', 'x')")
+
+
+def test_a_function_masks_a_text_as_a_report_does(masks):
+    for key in KEYS:
+        text = f"use {key} now"
+        assert one(masks, "SELECT blackbox_mask(?)", text) == masked(masks, text)[0]
+    for same in ("nothing to see", "", "a\0b", 5, None):
+        assert one(masks, "SELECT blackbox_mask(?)", same) == same
+    assert one(masks, "SELECT blackbox_mask(?)", "a\0b password=hunter22 c") == "a\0b password=[masked: password] c"
+    assert one(masks, "SELECT blackbox_mask('password=hunter22 me@example.com', 'email')") == \
+        "password=hunter22 [masked: e-mail address]"
+    with pytest.raises(sqlite3.Error, match="ValidationError: text must be a text or NULL"):
+        one(masks, "SELECT blackbox_mask(x'00')")
+    with pytest.raises(sqlite3.Error, match="NotFoundError: .*'mine'"):
+        one(masks, "SELECT blackbox_mask('a', 'mine')")
+    masks.execute("UPDATE blackbox_secrets SET enabled = 0 WHERE name = 'password'")
+    assert one(masks, "SELECT blackbox_mask('password=hunter22')") == "password=hunter22"

@@ -51,24 +51,15 @@ class Reader(File):
         self.db.execute("PRAGMA query_only = 1")
         self.db.set_progress_handler(lambda: time.monotonic() > self.until, 10_000)
         self.memory = blackbox.load(sqlite3.connect(":memory:", isolation_level=None))
-        self.memory.execute("SELECT blackbox_install('main', 'payload,report')").fetchone()
+        self.memory.execute("SELECT blackbox_install('main', 'report')").fetchone()
 
     def connect(self):
         uri = pathlib.Path(self.path).absolute().as_uri() + "?mode=ro"
         return sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None)
 
     def mask(self, text):
-        """A text as a report of one exchange shows it: with names in the place of keys."""
-        self.memory.execute("BEGIN")
-        try:
-            self.memory.execute(
-                "INSERT INTO event_payloads(event_id, agent_id, purpose, request_body) "
-                "VALUES('e', 'a', 'archive', ?)", (text,))
-            report, = self.memory.execute("SELECT blackbox_report('agent', 'a', "
-                                          "'{\"format\":\"json\",\"bodies\":\"all\"}')").fetchone()
-        finally:
-            self.memory.execute("ROLLBACK")
-        masked = "".join(part["text"] for part in json.loads(report)["items"][0]["parts"])
+        """A text as a report shows it: with names in the place of keys."""
+        masked, = self.memory.execute("SELECT blackbox_mask(?)", (text,)).fetchone()
         return masked[:-TAIL] if len(text) >= BODY else masked
 
     def plain(self, row):

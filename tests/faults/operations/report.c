@@ -46,5 +46,8 @@ const Operation aReportOtherOperation[] = {
 
 const Operation aReportDatabaseOperation[] = {
     {"report of a database", 0, 0, REPORTED("database", "main", "{}"), 0},
+    {"a masked text", 0, 0,
+        "SELECT blackbox_mask('password=hunter22 sk-ant-01234567890123456789')",
+        0},
     {0, 0, 0, 0, 0},
 };
