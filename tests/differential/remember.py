@@ -12,7 +12,5 @@ TRANSLATIONS = [
     (r"\bblackbox_erase\(((?:[^(),]*,){3}[^(),]*)\)", r"blackbox_erase(\1, " + REMEMBER,
      "an erasure of nothing says so"),
     (r"\brollout_messages\b", "rollout_histories", "the rules of histories have the name of what they are"),
-    (r"\brole, text FROM rollout_texts\b", "role, text FROM rollout_messages",
-     "messages have a view with their text"),
     (r"\breport_masks\b", "blackbox_secrets", "one rule set"),
 ]
