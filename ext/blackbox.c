@@ -268,7 +268,7 @@ static const BxFunction aFunctions[] = {
     {"rollout_cleanup_expired", 0, 2, BX_ACT, bxRolloutCleanup},
     {"rollout_create", 1, 5, BX_WRITE, bxRolloutCreate},
     {"rollout_delete", 1, 1, BX_ACT, bxRolloutDelete},
-    {"rollout_export", 1, 1, BX_READ, bxRolloutExport},
+    {"rollout_export", 1, 2, BX_READ, bxRolloutExport},
     {"rollout_flush", 0, 1, BX_OWN, bxRolloutFlush},
     {"rollout_fork", 1, 4, BX_WRITE, bxRolloutFork},
     {"rollout_history", 1, 2, BX_READ, bxRolloutHistory},

@@ -151,8 +151,8 @@ INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time,
   ('cline', 41, '{"$.sessionId":true,"$.messages[0].role":true}', '$.messages[]', '$.role', NULL, '$.ts', '{}', '$.sessionId', 0, NULL, '$.id', NULL, NULL),
   ('cline-task', 42, '{"$[0].role":true,"$[0].content":true}', '$[]', '$.role', NULL, '$.ts', '{}', NULL, 0, NULL, NULL, NULL, 'tasks/{id}/api_conversation_history.json') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_formats(format, rank, mark, type, time, conversation, apart) VALUES
-  ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', 'history', '$.ts', '$.session_id', 1) ON CONFLICT DO NOTHING;
+INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, names, conversation, apart) VALUES
+  ('atif', 39, '{"$.schema_version":true,"$.agent.name":true,"$.steps":true}', '$.steps[]', '$.source', '$.timestamp', '{"$.steps":true}', '$.trajectory_id|$.session_id', 1), ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', NULL, 'history', '$.ts', '{}', '$.session_id', 1) ON CONFLICT DO NOTHING;
 
 INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversation, agent) VALUES
   ('opencode', 'store', 90, '{"$.store":"opencode"}', '$.type', '$.row.data.time.start|$.row.data.time.created|$.row.time_created', '$.session', '$.agent'),
@@ -230,7 +230,7 @@ INSERT INTO main.rollout_attributes(format, attribute, name, json) VALUES
   ('otel', 'gen_ai.usage.prompt_tokens', 'gen_ai.usage.input_tokens', 0),
   ('otel', 'gen_ai.usage.completion_tokens', 'gen_ai.usage.output_tokens', 0),
   ('otel', 'gen_ai.usage.cache_read_input_tokens', 'gen_ai.usage.cache_read.input_tokens', 0),
-  ('otel', 'gen_ai.usage.cache_creation_input_tokens', 'gen_ai.usage.cache_creation.input_tokens', 0),
+  ('otel', 'gen_ai.usage.cache_creation_input_tokens', 'gen_ai.usage.cache_creation.input_tokens', 0), ('otel', 'gen_ai.usage.cache_write.input_tokens', 'gen_ai.usage.cache_creation.input_tokens', 0),
   ('otel', 'gen_ai.usage.cache_write_input_tokens', 'gen_ai.usage.cache_creation.input_tokens', 0),
   ('otel', 'gen_ai.usage.input_tokens.cached', 'gen_ai.usage.cache_read.input_tokens', 0),
   ('otel', 'gen_ai.usage.output_tokens.reasoning', 'gen_ai.usage.reasoning.output_tokens', 0),
@@ -361,7 +361,7 @@ INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, p
   ('claude-code', 'branch', 'user', '{"$.message.role":"user"}', '$.gitBranch', NULL, 'text'),
   ('claude-code', 'model', 'assistant', '{"$.message.usage":true}', '$.message.model', NULL, 'text'),
   ('claude-code', 'title', 'summary', '{"$.leafUuid":true}', '$.summary', NULL, 'text'),
-  ('qwen', 'user', 'user', '{"$.message.role":"user","$.message.parts":true}', '$.message.parts', NULL, 'text'),
+  ('atif', 'user', 'user', '{"$.step_id":true}', '$.message', NULL, 'text'), ('atif', 'assistant', 'agent', '{"$.step_id":true}', '$.message', NULL, 'text'), ('atif', 'model', 'agent', '{"$.step_id":true}', '$.model_name', NULL, 'text'), ('qwen', 'user', 'user', '{"$.message.role":"user","$.message.parts":true}', '$.message.parts', NULL, 'text'),
   ('qwen', 'assistant', 'assistant', '{"$.message.parts":true}', '$.message.parts', NULL, 'text'),
   ('qwen', 'cwd', 'user', '{"$.message.parts":true}', '$.cwd', NULL, 'text'),
   ('qwen', 'branch', 'user', '{"$.message.parts":true}', '$.gitBranch', NULL, 'text'),
@@ -471,7 +471,7 @@ INSERT INTO main.blackbox_places(format, kind, type, conditions, place, call_id,
   ('gemini', 'call', 'gemini', '{}', '$.toolCalls', '.id', '.name', '.args', '.resultDisplay|.result[0].functionResponse.response.output', '.status=error'),
   ('zed', 'call', 'message', '{}', '$.row.Agent.content', '.ToolUse.id', '.ToolUse.name', '.ToolUse.input', NULL, NULL),
   ('otel', 'call', 'execute_tool', '{}', '$.attributes', '.gen_ai.tool.call.id', '.gen_ai.tool.name', '.gen_ai.tool.call.arguments|.input.value|.traceloop.entity.input|.gen_ai.tool.name', '.gen_ai.tool.call.result|.output.value|.traceloop.entity.output', '.error.type'),
-  ('otel', 'call', 'codex.tool_result', '{}', '$.attributes', '.call_id', '.tool_name', '.arguments', '.output', '.success=false') ON CONFLICT DO NOTHING;
+  ('atif', 'call', 'agent', '{"$.step_id":true}', '$.tool_calls', '.tool_call_id', '.function_name', '.arguments', NULL, NULL), ('atif', 'result', 'agent', '{"$.step_id":true}', '$.observation.results', '.source_call_id', NULL, NULL, '.content', '.extra.is_error'), ('otel', 'call', 'codex.tool_result', '{}', '$.attributes', '.call_id', '.tool_name', '.arguments', '.output', '.success=false') ON CONFLICT DO NOTHING;
 
 -- Parts of messages, whatever their format.
 INSERT INTO main.blackbox_places(format, kind, type, place, call_id, tool, arguments)

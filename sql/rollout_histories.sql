@@ -81,7 +81,7 @@ INSERT INTO main.rollout_histories(format, type, conditions, role, content) VALU
   ('copilot', 'assistant.message', '{"$.data.content":true}', 'assistant', '$.data.content'),
   ('deepseek', 'user/message', '{"$.data.content":true}', 'user', '$.data.content'),
   ('deepseek', 'assistant/message', '{"$.data.message.content":true}', 'assistant', '$.data.message.content'),
-  ('kimi', 'context.append_message', '{"$.message.role":"user","$.message.content":true}', 'user', '$.message.content'),
+  ('atif', 'user', '{"$.step_id":true}', 'user', '$.message'), ('atif', 'agent', '{"$.step_id":true}', 'assistant', '$.message'), ('kimi', 'context.append_message', '{"$.message.role":"user","$.message.content":true}', 'user', '$.message.content'),
   ('kimi', 'context.append_message', '{"$.message.role":"assistant","$.message.content":true}', 'assistant', '$.message.content'),
   ('kimi', 'content.part', '{"$.event.part.type":"text"}', 'assistant', '$.event.part.text'),
   ('grok', 'user_message_chunk', '{"$.params.update.content.text":true}', 'user', '$.params.update.content.text'),

@@ -409,17 +409,18 @@ static const char zLines[] =
     "AS TEXT) FROM (SELECT " ITEM_BYTES " AS x " ROLLOUT_FROM_ITEMS
     "ORDER BY s.rollout, s.first, d.id) WHERE length(x) > 0";
 
-/* The number of the conversation to export, or an error. */
-static i64 findExport(Bx *bx, sqlite3_value *pId, char zId[37], BxErr *pErr) {
+/* The conversation to export, or an error. */
+static RolloutHead findExport(
+    Bx *bx, sqlite3_value *pId, char zId[37], BxErr *pErr) {
   RolloutHead head = {0, 0, 0, 0, 0, 0, -1, 0};
   bxRolloutId(pId, zId, pErr);
   bxRolloutOpen(bxRolloutSchema(bx, pErr), 0, zId, 0, &head, pErr);
-  return head.no;
+  return head;
 }
 
 sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   char zId[37];
-  i64 no = findExport(bx, apArg[0], zId, pErr);
+  i64 no = findExport(bx, apArg[0], zId, pErr).no;
   sqlite3_stmt *pStmt = bxRolloutQuery(bx, zLines, pErr);
   bxBind(pStmt, pErr, "i", no);
   return pStmt;
@@ -427,14 +428,19 @@ sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 
 void bxRolloutExport(BxCall *p) {
   char zId[37];
-  i64 no = findExport(p->bx, p->aArg[0], zId, &p->err);
+  RolloutHead head = findExport(p->bx, p->aArg[0], zId, &p->err);
   BxStmts *pHome = bxRolloutSchema(p->bx, &p->err);
   sqlite3_stmt *pStmt;
-  sqlite3_str *pOut;
+  sqlite3_str *pOut = 0;
   int bAny = 0;
   if (pHome == 0) return;
+  if (bxArg(p, 1)) pOut = bxRolloutExportAs(p, &head, zId);
+  if (pOut != 0) {
+    returnLong(p, pOut, "SELECT line FROM rollout_export(id)");
+    return;
+  }
   pStmt = bxStmt(pHome, zBytes, &p->err);
-  bxBind(pStmt, &p->err, "i", no);
+  bxBind(pStmt, &p->err, "i", head.no);
   pOut = sqlite3_str_new(p->bx->db);
   while (bxStep(pStmt, &p->err)) {
     const char *z = sqlite3_column_blob(pStmt, 0);

@@ -519,6 +519,10 @@ sqlite3_stmt *bxRolloutList(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutRange(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
+/* export.c: the conversation in the format of argument 1; NULL if that is its own, or
+** on error. */
+sqlite3_str *bxRolloutExportAs(
+    BxCall *pCall, const RolloutHead *pHead, const char *zId);
 /* usage.c */
 sqlite3_stmt *bxRolloutUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutUsageDays(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

@@ -12,6 +12,7 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 #define TEXTS_BACK 2000 /* among so many rows, or items, a result finds its call */
+#define TEXTS_EARLY 100 /* among so many rows a call finds a result before it */
 
 void bxRolloutTextsFree(RolloutDerive *p) {
   i64 i;
@@ -247,6 +248,26 @@ static int giveResult(RolloutDerive *p, const char *zCall, i64 iEnd,
   return 0;
 }
 
+/* Gives a call the result that came before it, as some recorders write them. */
+static void takeEarly(RolloutDerive *p, i64 iCall) {
+  RolloutText *pCall = &p->aText[iCall];
+  i64 i;
+  assert(pCall->zTool != 0 || p->pErr->rc != SQLITE_OK);
+  for (i = iCall - 1; pCall->zCall && i >= 0 && i > iCall - TEXTS_EARLY; i--) {
+    RolloutText *a = &p->aText[i];
+    if (!a->bWithout || a->zRole == 0 || a->bTold ||
+        strcmp(a->zCall, pCall->zCall) != 0) {
+      continue;
+    }
+    a->bWithout = 0;
+    pCall->iResult = (int)i + 1;
+    pCall->eError = a->eError > 0;
+    sqlite3_free(a->zCall);
+    a->zCall = 0;
+    return;
+  }
+}
+
 static void tellResult(RolloutDerive *p, const BxPlace *pPlace,
     const RolloutJson *pJson, int iHere, const char *zHere, i64 iSequence,
     i64 iTime, i64 iCall) {
@@ -312,6 +333,7 @@ static void tellCall(RolloutDerive *p, const BxPlace *pPlace,
   a->zPlace = zPath;
   a->zCall = stringAt(pJson, iHere, az[BX_PLACE_ID], p->pErr);
   readInput(p, iCall, pJson, iNode);
+  takeEarly(p, iCall);
   if (az[BX_PLACE_RESULT] != 0) {
     tellResult(
         p, pPlace, pJson, iHere, zHere, iSequence, iTime, iCall);

@@ -395,7 +395,7 @@ DIFFERENCES = [
         "an item is read by the format in which it came"),
     Difference(r"\brollout_export\(", r"RolloutExpiredError", r"", "what is exported may have expired"),
     Difference(r"FROM rollout_search\(", r"", r"", "it searches words, and ranks"),
-    Difference(r"FROM (rollout_(formats|messages|preambles|readings)|blackbox_places)\b", None, r"",
+    Difference(r"FROM (rollout_(formats|messages|preambles|readings|attributes)|blackbox_places)\b", None, r"",
                "there are more of them"),
     Difference(r"FROM rollout_readings\b", r"^\('goose', 'user', 'user', ", None, "another condition"),
     Difference(r"FROM rollout_usage_formats\b", None, r"", "there are more of them"),

@@ -41,6 +41,39 @@
   "'{\"sessionId\":\"c\",' || char(10) || '\"messages\":[{\"role\":\"user\","  \
   "\"content\":\"hi\"}]}'"
 
+/* A session with a thought, an edit, a result before its call, and one of no call;
+** and its newest request in the archive. */
+#define RESULT(id)                                                             \
+  "{\"type\":\"user\",\"sessionId\":\"s\",\"message\":{\"content\":[{"         \
+  "\"type\":"                                                                  \
+  "\"tool_result\",\"tool_use_id\":\"" id "\",\"content\":\"out\"}]}}"
+#define CALLS                                                                  \
+  "SELECT rollout_import(" GROWS " || '\":1}' || char(10) || '" RESULT(        \
+      "b") "' || char(10) || "                                                 \
+           "'{\"type\":\"assistant\",\"sessionId\":\"s\",\"requestId\":"       \
+           "\"r\",\"message\":{\"id\":\"m\",\"model\":\"claude-x\","           \
+           "\"content\":["                                                     \
+           "{\"type\":\"thinking\",\"thinking\":\"so\"},{\"type\":\"text\","   \
+           "\"text\":\"<a>\"},"                                                \
+           "{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"Edit\",\"input\":{" \
+           "\"path\":\"f\","                                                   \
+           "\"old_string\":\"a\",\"new_string\":\"b\"}},{\"type\":\"tool_"     \
+           "use\",\"id\":"                                                     \
+           "\"b\",\"name\":\"Bash\",\"input\":{\"command\":\"ls\"}}],"         \
+           "\"usage\":"                                                        \
+           "{\"output_tokens\":5}}}' || char(10) || '" RESULT(                 \
+               "a") "' || char(10) || '" RESULT("c") "', NULL, 1000); SELECT " \
+                                                     "blackbox_install();"     \
+                                                     "INSERT INTO "            \
+                                                     "event_payloads(event_"   \
+                                                     "id, agent_id, "          \
+                                                     "request_body, purpose) " \
+                                                     "VALUES('x', 's', "       \
+                                                     "'{\"system\":\"be\","    \
+                                                     "\"tools\":[{\"name\":"   \
+                                                     "\"Bash\"}]}', "          \
+                                                     "'archive');"
+
 /* A folder of files. */
 #define SESSIONS "'" BX_ROOT "/tests/faults/sessions'"
 
@@ -71,8 +104,8 @@
 
 /* A call of a tool that patches two files, and its result, which tells an error. */
 #define TOOL                                                                   \
-  "{\"type\":\"response_item\",\"payload\":{\"type\":\"function_call\","     \
-  "\"call_id\":\"c\",\"name\":\"apply_patch\",\"arguments\":\"*** Begin "    \
+  "{\"type\":\"response_item\",\"payload\":{\"type\":\"function_call\","       \
+  "\"call_id\":\"c\",\"name\":\"apply_patch\",\"arguments\":\"*** Begin "      \
   "Patch\\n*** Add File: a.c\\n*** Add File: bC.c\\n\"}}"
 #define TOLD                                                                   \
   "{\"type\":\"response_item\",\"payload\":{\"type\":"                         \
@@ -163,6 +196,17 @@ const Operation aRolloutOperation[] = {
         "INSERT INTO blackbox_call(command, arguments) VALUES("
         "'rollout_import_from', json_array('opencode', 'main', 1000))",
         OP_ALONE},
+    {"export as others read it", ROLLOUT CALLS, 0,
+        "SELECT rollout_export(r.id, 'markdown'), rollout_export(r.id, "
+        "'atif'), "
+        "rollout_export(r.id, 'otlp') FROM rollouts AS r WHERE format <> "
+        "'codex'",
+        0},
+    {"import of a trajectory", ROLLOUT, 0,
+        "SELECT rollout_import('{\"schema_version\":\"ATIF-v1.8\",\"agent\":"
+        "{\"name\":\"a\"},\"steps\":[{\"step_id\":1,\"source\":\"user\","
+        "\"message\":\"hi\"}]}', NULL, 1000)",
+        0},
     {"import of spans", ROLLOUT, 0,
         "SELECT rollout_import(" SPANS ", NULL, 1000)", 0},
     {"import of log records", ROLLOUT, 0,
@@ -242,16 +286,16 @@ const Operation aRolloutOperation[] = {
         0},
     {"append what is searched", ROLLOUT "SELECT rollout_search_install();", 0,
         APPEND(SAID "," DROPPED "," USER), 0},
-    {"append a call and its result",
-        ROLLOUT "SELECT rollout_search_install();", 0, APPEND(TOOL "," TOLD),
-        0},
+    {"append a call and its result", ROLLOUT "SELECT rollout_search_install();",
+        0, APPEND(TOOL "," TOLD), 0},
     {"append the result of an earlier call",
         ROLLOUT APPEND(TOOL) "SELECT rollout_search_install();", 0,
         APPEND(TOLD), 0},
     {"read again a call that was redacted",
         ROLLOUT APPEND(TOOL "," TOLD) "SELECT rollout_search_install();"
-        "UPDATE rollout_items SET payload = replace(payload, 'bC', 'd') "
-        "WHERE type = 'response_item';",
+                                      "UPDATE rollout_items SET payload = "
+                                      "replace(payload, 'bC', 'd') "
+                                      "WHERE type = 'response_item';",
         0, "SELECT rollout_append(" OLD ", '[]', 4000)", 0},
     {"read calls of tools, and search",
         ROLLOUT APPEND(TOOL "," TOLD) "SELECT rollout_search_install();", 0,
