@@ -224,6 +224,7 @@ static const BxFunction aFunctions[] = {
     {"payload_db_size", 0, 0, BX_READ, bxPayloadDbSize},
     {"payload_extract", 2, 2, BX_WRITE, bxPayloadExtract},
     {"payload_flush", 0, 0, BX_OWN, bxPayloadFlush},
+    {"payload_import_har", 1, 2, BX_ACT, bxPayloadImportHar},
     {"payload_kill_switch", 3, 5, BX_ACT, bxPayloadKillSwitch},
     {"payload_pack", 0, 3, BX_ACT, bxPayloadPack},
     {"payload_prompt", 1, 1, BX_READ, bxPayloadPrompt},

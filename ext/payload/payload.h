@@ -82,6 +82,8 @@ void bxPayloadSaveEvidence(BxCall *p);
 void bxPayloadStats(BxCall *p);
 void bxPayloadDbSize(BxCall *p);
 void bxPayloadUnpin(BxCall *p);
+/* har.c */
+void bxPayloadImportHar(BxCall *p);
 /* queue.c: rows that wait for the archive. What a connection keeps of it: */
 typedef struct Queue {
   Bx *bx;

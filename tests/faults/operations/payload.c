@@ -11,6 +11,15 @@ const Operation aPayloadOperation[] = {
         "CREATE UNIQUE INDEX theirs ON event_payloads(event_id, agent_id);"
         "ALTER TABLE event_payloads ADD COLUMN more;" ARCHIVE,
         0, "SELECT blackbox_install()", 0},
+    {"import of an HTTP Archive", 0, 0,
+        "SELECT "
+        "payload_import_har('{\"log\":{\"entries\":[{\"request\":{\"url\":"
+        "\"http://h/p\",\"headers\":[{\"name\":\"a\",\"value\":\"b\"}],"
+        "\"postData\":{\"text\":\"{}\"}},\"response\":{\"content\":{\"text\":"
+        "\"YWI=\",\"encoding\":\"base64\"}}},{\"request\":{\"postData\":{"
+        "\"text\":"
+        "\"2\"}}}]}}')",
+        0},
     {"create a ring", 0, 0, "CREATE VIRTUAL TABLE r2 USING payload_ring", 0},
     {"create a ring in temp", 0, 0,
         "CREATE VIRTUAL TABLE temp.r2 USING payload_ring(window=9)", 0},
