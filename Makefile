@@ -316,7 +316,7 @@ install: $(MODULE)
 	install -m 644 ext/blackbox.h $(DESTDIR)$(PREFIX)/include/
 	install -m 644 $(SQL) $(DESTDIR)$(PREFIX)/share/blackbox/
 	install -m 644 packages/prices.json $(DESTDIR)$(PREFIX)/share/blackbox/
-	install -m 755 tools/verify.py tools/sign.py $(DESTDIR)$(PREFIX)/share/blackbox/
+	install -m 755 tools/verify.py tools/sign.py tools/otlp.py $(DESTDIR)$(PREFIX)/share/blackbox/
 	printf '%s\n' 'prefix=$(PREFIX)' 'module=$(LIBDIR)/$(MODULE)' \
 	  'sqldir=$${prefix}/share/blackbox' 'Name: blackbox' \
 	  'Description: flight recorder for AI agents, inside SQLite' \

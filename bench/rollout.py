@@ -10,12 +10,14 @@ import pathlib
 import random
 import re
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
+import time
 import uuid
 
-from run import ANEW, DATA, Case, checkpoint, connect, installed, limit, once, plain, prose
+from run import ANEW, DATA, ROOT, Case, checkpoint, connect, installed, limit, once, plain, prose
 from run import timed, ways, writes
 
 
@@ -432,6 +434,51 @@ def import_cases():
         for kind in ("codex", "claude") for text, _ in sessions(kind)[:1]]
 
 
+# -------------------------------------------------------------------- hooks
+
+def hook(wait):
+    """A hook of docs/live.md for a session that has a new line: until the agent goes on, or until
+    the line is there. The module is found as a package puts it: by its name."""
+    page = (ROOT / "docs/live.md").read_text()
+    script = re.search(r"```sh\n(# hook.sh.*?)```", page, re.S)[1]
+
+    def side(folder):
+        (folder / "hook.sh").write_text(script.replace(" &\n", "\n") if wait else script)
+        file = folder / "s.jsonl"
+        told = json.dumps({"session_id": "s", "transcript_path": str(file)}).encode()
+        path = folder / "flight.db"
+        env = {**os.environ, "BLACKBOX_DB": str(path), "LD_LIBRARY_PATH": str(ROOT)}
+        took = []
+        for i in range(20):
+            with file.open("a") as out:
+                out.write(json.dumps({"type": "user", "sessionId": "s", "uuid": str(i),
+                                      "message": {"role": "user", "content": f"do {i}"}}) + "\n")
+            took.append(timed(lambda: subprocess.run(
+                ["sh", folder / "hook.sh"], input=told, env=env, check=True)))
+            time.sleep(0.05)  # what goes on in the background disturbs nobody
+        count = plain(path).execute("SELECT count(*) FROM rollout_items").fetchone()
+        assert count == (21,)  # with the session_meta
+        return statistics.median(took[1:])
+    return side
+
+
+def shell_alone(folder):
+    path = folder / "plain.db"
+    plain(path).execute("CREATE TABLE hooks(told TEXT)").connection.close()
+    return statistics.median(timed(lambda: subprocess.run(
+        ["sqlite3", path, "INSERT INTO hooks VALUES('a line')"], check=True)) for _ in range(20))
+
+
+def hook_cases():
+    return [Case(
+        "rollout: a hook, a process for each turn",
+        {"hook": hook(False), "hook and its import": hook(True), "sqlite3 shell": shell_alone},
+        [("hook", "sqlite3 shell", 1.5), ("hook and its import", "sqlite3 shell", None)],
+        note="The hook of docs/live.md, until the agent goes on, and until the new line of its "
+             "session is imported. The other side is the sqlite3 shell with one INSERT into a "
+             "plain table.")] if shutil.which("sqlite3") else []
+
+
 # ------------------------------------------------------ a thousand sessions
 
 def peak(begin=False):
@@ -514,6 +561,7 @@ def cases():
     return [
         *append_cases(),
         *import_cases(),
+        *hook_cases(),
         *thousand_cases(),
         Case("rollout: history of 1,000 items of 1 KB",
              {"rollout_range": of_long(1000, "SELECT * FROM rollout_range(?)", 20),

@@ -7,7 +7,7 @@ from conftest import ROOT, connect, console, run_session
 
 # docs/reference.md is made of the sources (test_reference.py).
 PAGES = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "reference.md")]
-WITHOUT_SESSION = ["hosts.md", "opentelemetry.md", "orm.md", "packages.md"]  # about programs, not about SQL
+WITHOUT_SESSION = ["hosts.md", "live.md", "opentelemetry.md", "orm.md", "packages.md"]  # about programs, not about SQL
 ALL = "".join(page.read_text() for page in PAGES)
 
 

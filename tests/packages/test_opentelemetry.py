@@ -1,18 +1,16 @@
-"""docs/opentelemetry.md: the program of the page gets spans over the loopback, and a file with
-the same spans is imported by the command line. Both give the same conversations."""
+"""docs/opentelemetry.md: tools/otlp.py gets spans over the loopback, and a file with the same
+spans is imported by the command line. Both give the same conversations."""
 import gzip
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 
 import pytest
 
 from conftest import ROOT, connect
+from packages_helpers import Receiver
 
 PAGE = (ROOT / "docs/opentelemetry.md").read_text()
 ENV = {**os.environ, "PYTHONPATH": str(ROOT / "packages/python")}
@@ -45,34 +43,10 @@ def conversations(path):
         "SELECT source_id, turns, first_user_message FROM rollouts ORDER BY 1").fetchall()
 
 
-class Receiver:
-    """The program of the page, in a process."""
-
-    def __init__(self, folder):
-        program, = re.findall(r"```py\n(# receive_spans.*?)```", PAGE, re.S)
-        (folder / "receive_spans.py").write_text(program)
-        self.process = subprocess.Popen([sys.executable, "receive_spans.py", "flight.db", "0"], cwd=folder,
-                                        env=ENV, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.url = self.process.stdout.readline().strip()
-
-    def send(self, body, **headers):
-        request = urllib.request.Request(f"{self.url}/v1/traces", body, headers)
-        try:
-            with urllib.request.urlopen(request, timeout=30) as told:
-                return told.status
-        except urllib.error.HTTPError as error:
-            return error.code
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-
 @pytest.fixture
 def receiver(tmp_path):
-    receiver = Receiver(tmp_path)
-    yield receiver
-    receiver.kill()
+    with Receiver(tmp_path) as receiver:
+        yield receiver
 
 
 def test_spans_over_the_loopback_are_conversations(receiver, tmp_path):
@@ -92,8 +66,9 @@ def test_the_file_of_a_collector_gives_the_same(tmp_path):
 
 
 def test_what_is_no_span_is_refused_and_the_next_is_taken(receiver, tmp_path):
-    for body in (b"", b"\x0a\x00protobuf", b"{", b"[" * 100_000):
+    for body in (b"", b"\x0a\x00protobuf", b"{", b"[" * 100_000, b"[]", b"{}", b"5"):
         assert receiver.send(body) == 400
+    assert receiver.send(b"\x0a\x00protobuf", **{"Content-Type": "application/x-protobuf"}) == 415
     assert receiver.send(b"no gzip", **{"Content-Encoding": "gzip"}) == 400
     assert receiver.send(LINES[0].encode()) == 200
     assert conversations(tmp_path / "flight.db") == SEEN[:1]
