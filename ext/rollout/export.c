@@ -14,7 +14,8 @@
 ** belongs to the step of its call. What was taken back is there: it is a record.
 **
 ** System prompt, tools and the raw request are those of the newest exchange in the
-** archive whose agent_id is the id of the conversation, or that of its program.
+** archive whose agent_id is the id of the conversation, or that of its program; of the
+** newest 8 one that offers tools comes first, as others may be titles and summaries.
 */
 #include "export.h"
 SQLITE_EXTENSION_INIT3
@@ -318,14 +319,18 @@ static void takeUsage(Transcript *p, Bx *bx, sqlite3_value *pId) {
   "WHERE e.type = 'object') END, char(10)) FROM json_each(j, '$.messages') "   \
   "AS m WHERE m.type = 'object' AND "                                          \
   "m.value ->> 'role' IN ('system', 'developer')))"
+/* A tool as a function: its name, and what is there of the rest. */
+#define FUNCTION_OF(name, text, schema)                                        \
+  "json_remove(json_object('name', " name ", 'description', " text ", "        \
+  "'parameters', json(" schema ")), iif(" text " IS NULL, '$.description', "   \
+  "'$.none'), iif(" schema " IS NULL, '$.parameters', '$.none'))"
 /* Tools, in the shape of OpenAI's functions. */
 #define TOOL_OF(t)                                                             \
   "CASE WHEN json_type(" t ", '$.function') = 'object' THEN json(" t ") "      \
-  "ELSE json_object('type', 'function', 'function', json_patch("               \
-  "json_object('name', coalesce(" t " ->> 'name', " t " ->> 'type')), "        \
-  "json_object('description', " t " ->> 'description', 'parameters', "         \
-  "json(coalesce(" t " -> 'input_schema', " t " -> 'parameters', "             \
-  t " -> 'parametersJsonSchema'))))) END"
+  "ELSE json_object('type', 'function', 'function', json("                     \
+  FUNCTION_OF("coalesce(" t " ->> 'name', " t " ->> 'type')",                  \
+      t " ->> 'description'", "coalesce(" t " -> 'input_schema', "             \
+      t " -> 'parameters', " t " -> 'parametersJsonSchema')") ")) END"
 #define TOOLS_AT(place)                                                        \
   "(SELECT json_group_array(json(tool)) FROM (SELECT " TOOL_OF("t.value")      \
   " AS tool FROM json_each(j, '" place "') AS t WHERE t.type = 'object' "      \
@@ -334,14 +339,17 @@ static void takeUsage(Transcript *p, Bx *bx, sqlite3_value *pId) {
   "json_each(t.value, '$.functionDeclarations') AS f "                         \
   "WHERE t.type = 'object' AND f.type = 'object'))"
 static const char zNewest[] =
-    "SELECT request_body FROM main.payload_rows WHERE id = (SELECT id "
-    "FROM main.event_payloads WHERE agent_id IN (?1, ?2) "
-    "ORDER BY rowid DESC LIMIT 1)";
+    "SELECT request_body FROM main.payload_rows AS r JOIN (SELECT id, rowid AS n "
+    "FROM main.event_payloads WHERE agent_id IN (?1, ?2) AND request_body "
+    "IS NOT NULL ORDER BY rowid DESC LIMIT 8) AS k ON k.id = r.id "
+    "ORDER BY instr(request_body, '\"tools\"') > 0 DESC, n DESC LIMIT 1";
 static const char zRequest[] =
-    "SELECT " PROMPT_OF ", nullif(" TOOLS_AT("$.tools") ", '[]') "
-    "FROM (SELECT CASE WHEN " BX_JSON_VALID("?1") " THEN ?1 END AS j) "
-    "WHERE json_type(j) = 'object'";
-/* The texts in the order of EXPORT_TEXTS; and the tools. */
+    "SELECT prompt, tools, (SELECT json_group_array(json('{\"type\":\"function\",' "
+    "|| substr(json(f.value -> '$.function'), 2))) FROM json_each(tools) AS f "
+    "WHERE f.value ->> '$.function.name' IS NOT NULL) FROM (SELECT " PROMPT_OF " AS prompt, "
+    "nullif(" TOOLS_AT("$.tools") ", '[]') AS tools FROM (SELECT CASE WHEN " BX_JSON_VALID("?1") " THEN ?1 END AS j) "
+    "WHERE json_type(j) = 'object')";
+/* The texts in the order of EXPORT_TEXTS. */
 static const char zAbout[] =
     "SELECT coalesce(a.format, 'codex'), h.title, a.cwd, a.branch, CASE WHEN "
     BX_JSON_VALID("d.payload") " AND d.payload -> '$.blackbox' IS NOT NULL THEN "
@@ -352,8 +360,7 @@ static const char zAbout[] =
     BX_JSON_VALID("d.payload") " THEN coalesce(d.payload ->> "
     "'$.base_instructions.text', d.payload ->> '$.instructions', (SELECT "
     "x.payload ->> 'message' FROM main.rollout__data AS x WHERE x.id = d.id + 1 "
-    "AND x.type = 'system' AND " BX_JSON_VALID("x.payload") ")) END, CASE WHEN "
-    BX_JSON_VALID("d.payload") " THEN d.payload -> '$.dynamic_tools' END "
+    "AND x.type = 'system' AND " BX_JSON_VALID("x.payload") ")) END "
     "FROM main.rollout__heads AS h LEFT JOIN main.rollout__about AS a USING (no) "
     "LEFT JOIN main.rollout__data AS d ON d.id = h.no << 32 WHERE h.no = ?1";
 /* clang-format on */
@@ -391,6 +398,7 @@ static void readArchived(Transcript *p, Bx *bx) {
       p->az[EXPORT_PROMPT] = z;
     }
     p->zTools = bxColumnCopy(pRow, 1, p->pErr);
+    if (p->zTools != 0) p->zFlatTools = bxColumnCopy(pRow, 2, p->pErr);
   }
   bxReset(pRow, p->pErr);
 }
@@ -416,6 +424,7 @@ static void freeExport(Transcript *p) {
   sqlite3_free(p->aStep);
   sqlite3_free(p->aCall);
   sqlite3_free(p->zTools);
+  sqlite3_free(p->zFlatTools);
   sqlite3_free(p->zRequest);
   bxTreeFree(&p->json.tree);
   bxRolloutDeriveEnd(&p->told);

@@ -61,9 +61,9 @@ typedef struct Transcript {
   RolloutJson json;
   char zId[37];
   char *az[EXPORT_TEXTS];
-  char
-      *zTools; /* a JSON array: the tools that the model was offered; or NULL */
-  char *zRequest; /* the newest request of the archive; or NULL */
+  char *zTools;     /* a JSON array of what the model was offered; or NULL */
+  char *zFlatTools; /* the same without "function", as a trace has them */
+  char *zRequest;   /* the newest request of the archive; or NULL */
   ExportStep *aStep;
   i64 nStep, nStepAlloc;
   ExportCall *aCall;

@@ -337,6 +337,10 @@ static void putOutput(Transcript *p, const ExportStep *pStep) {
       pStep->nCall > 0 ? ",\"finish_reason\":\"tool_call\""
                        : ",\"finish_reason\":\"stop\"");
   putJson(p, "gen_ai.output.messages", pJson);
+  sqlite3_str_appendf(p->pOut,
+      ",{\"key\":\"gen_ai.response.finish_reasons\",\"value\":{\"arrayValue\":"
+      "{\"values\":[{\"stringValue\":\"%s\"}]}}}",
+      pStep->nCall > 0 ? "tool_call" : "stop");
 }
 
 /* Who has the model, by the names of the conventions. */
@@ -377,7 +381,7 @@ static void putSpans(Transcript *p) {
     putOutput(p, pStep);
     putAttribute(
         p->pOut, "gen_ai.system_instructions", n > 2 ? 0 : p->zPromptJson);
-    putAttribute(p->pOut, "gen_ai.tool.definitions", n > 2 ? 0 : p->zTools);
+    putAttribute(p->pOut, "gen_ai.tool.definitions", n > 2 ? 0 : p->zFlatTools);
     putUsage(p, pStep);
     endSpan(p, 0);
     iFrom = pStep->iTime;

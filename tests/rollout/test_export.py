@@ -147,6 +147,7 @@ def test_otlp_has_a_span_for_each_call_of_a_model_and_of_a_tool(db):
         {"role": "user", "parts": [{"type": "text", "content": CLAUDE[0]["message"]["content"]}]}]
     (out,) = json.loads(said["gen_ai.output.messages"])
     assert [part["type"] for part in out["parts"]] == ["reasoning", "text", "tool_call", "tool_call"]
+    assert said["gen_ai.response.finish_reasons"] == {"values": [{"stringValue": "tool_call"}]}
     assert out["finish_reason"] == "tool_call" and out["parts"][3]["arguments"] == {"command": "make ```"}
     assert [part["response"] for part in json.loads(attributes(last)["gen_ai.input.messages"])[0]["parts"]] == [
         "done", "broken"]
@@ -220,13 +221,17 @@ def test_atif_has_the_prompt_the_tools_and_the_raw_request_of_the_archive(db):
     one(db, "SELECT blackbox_install('main', 'payload,store')")
     claude(db)
     request = {"model": "claude-opus-4-5", "system": [{"type": "text", "text": "You are"}, {"type": "text", "text": "x"}],
-               "tools": [{"name": "Bash", "description": "runs", "input_schema": {"type": "object"}}], "messages": [], "metadata": "x" * 5000}
+               "tools": [{"name": "Bash", "description": "runs",
+                          "input_schema": {"type": "object", "default": None}}], "messages": [], "metadata": "x" * 5000}
     insert = ("INSERT INTO event_payloads(event_id, agent_id, request_body, response_body, purpose)"
               " VALUES(?, ?, ?, '{}', 'archive')")
     db.execute(insert, ("e1", ID, "no JSON"))
     assert atif(db)["extra"]["raw_request"] == "no JSON"
     db.execute(insert, ("e2", ID, json.dumps(request)))
     db.execute(insert, ("e3", "other", "{}"))
+    db.execute(insert, ("e4", ID, '{"system":"Write a title"}'))  # not the conversation itself
+    db.execute("INSERT INTO event_payloads(event_id, agent_id, response_body, purpose) VALUES('e5', ?, '{}', 'archive')",
+               (ID,))
     for packed in (False, True):
         if packed:
             assert one(db, "SELECT payload_pack() ->> '$.rows'") > 0
@@ -235,10 +240,11 @@ def test_atif_has_the_prompt_the_tools_and_the_raw_request_of_the_archive(db):
         assert whole["steps"][0] == {"step_id": 1, "timestamp": "2026-07-17T09:00:00.000Z", "source": "system",
                                      "message": "You are\nx"}
         assert whole["agent"]["tool_definitions"] == [{"type": "function", "function": {
-            "name": "Bash", "description": "runs", "parameters": {"type": "object"}}}]
+            "name": "Bash", "description": "runs", "parameters": {"type": "object", "default": None}}}]
     first = attributes(spans(db)[1])
     assert json.loads(first["gen_ai.system_instructions"]) == [{"type": "text", "content": "You are\nx"}]
-    assert json.loads(first["gen_ai.tool.definitions"])[0]["function"]["name"] == "Bash"
+    assert json.loads(first["gen_ai.tool.definitions"]) == [{
+        "type": "function", "name": "Bash", "description": "runs", "parameters": {"type": "object", "default": None}}]
     assert "Prompt of the system</summary>\n\n```\nYou are\nx\n" in export(db, "markdown")
 
 
