@@ -306,7 +306,7 @@ def test_rows_after_too_many_missing_numbers_get_the_next_ones(kept, path, ahead
 def test_a_receipt_of_a_minute_that_is_over_is_in_the_log_before_it_can_be_lost(kept):
     kept.execute("INSERT INTO retention_log(at, domain, rule, rows, bytes) "
                  "VALUES(1700000000000, 'payload', 'x', 1, 2)")
-    assert "receipts of minutes that are over are not in the log yet: 1" in found(kept)[0]
+    assert found(kept) == []
     assert rows(kept, "SELECT * FROM proof_pending") == [("removal", 1, None)]
     kept.execute("INSERT INTO ring(agent_id, event_id) VALUES('a', 'late')")
     one(kept, "SELECT payload_kill_switch('ring', 'a', 'k2')")

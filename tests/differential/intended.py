@@ -521,8 +521,7 @@ TRANSLATIONS = [
         "blackbox_settings has more columns"),
     Translation(
         r"\bFROM blackbox_check\b(\([^()]+\)|(?!\())",
-        r"FROM (SELECT * FROM blackbox_check\1 WHERE problem NOT GLOB 'row * has no leaf yet*' "
-        r"AND problem NOT GLOB 'receipts of minutes that are over *')",
+        r"FROM (SELECT * FROM blackbox_check\1 WHERE problem NOT GLOB 'row * has no leaf yet*')",
         "what plain SQL wrote into the log is proved by the next call, and counted until then"),
     Translation(
         r"\bFROM payload_ledger WHERE id IN\b",
