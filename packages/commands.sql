@@ -124,7 +124,11 @@ SELECT at, 'exchange' AS "in", agent_id AS "of",
  ORDER BY at DESC LIMIT coalesce(:rows, 50)
 
 --: export rollout
-SELECT e.line FROM rollouts AS r, rollout_export(r.id) AS e WHERE :key IS NULL OR :key IN (r.id, r.source_id)
+SELECT e.line FROM rollouts AS r, rollout_export(r.id) AS e
+ WHERE (:key IS NULL OR :key IN (r.id, r.source_id)) AND :format = 'html'
+UNION ALL
+SELECT rtrim(rollout_export(id, :format), char(10)) FROM rollouts
+ WHERE (:key IS NULL OR :key IN (id, source_id)) AND :format <> 'html'
 
 --: export payload
 WITH seen AS (
@@ -136,7 +140,7 @@ SELECT json_object('agent_id', agent_id, 'event_id', event_id, 'timestamp', at,
                    'request', CASE typeof(q) WHEN 'blob' THEN hex(q) ELSE q END,
                    'response', CASE typeof(r) WHEN 'blob' THEN hex(r) ELSE r END,
                    'meta', json(meta)) AS line
-  FROM seen WHERE :key IS NULL OR agent_id = :key ORDER BY at
+  FROM seen WHERE (:key IS NULL OR agent_id = :key) AND :format = 'html' ORDER BY at
 
 --: doctor
 SELECT 'ok' AS state, 'blackbox' AS what, blackbox_version() || ', SQLite ' || sqlite_version() AS value

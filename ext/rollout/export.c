@@ -49,12 +49,26 @@ static int isOneOf(const BxTree *p, int iNode, const char *zNames) {
   return 0;
 }
 
-/* Adds a paragraph to a text. */
-static void addParagraph(Transcript *p, char **pz, const char *zNext) {
-  char *z = *pz;
-  if (zNext == 0 || *zNext == 0) return;
-  *pz = bxPrintf(p->pErr, "%s%s%s", z ? z : "", z ? "\n\n" : "", zNext);
-  sqlite3_free(z);
+/* Adds a paragraph to a text, whose room doubles, so that many take no longer. */
+static void addParagraph(Transcript *p, ExportText *pTo, const char *zNext) {
+  i64 n = zNext ? (i64)strlen(zNext) : 0, nAll = pTo->n + n + 3;
+  if (n == 0 || p->pErr->rc != SQLITE_OK) return;
+  if (nAll > pTo->nAlloc) {
+    char *z = sqlite3_realloc64(pTo->z, (sqlite3_uint64)nAll * 2);
+    if (z == 0) {
+      bxFail(p->pErr, SQLITE_NOMEM, "out of memory");
+      return;
+    }
+    pTo->z = z;
+    pTo->nAlloc = nAll * 2;
+  }
+  if (pTo->n > 0) {
+    memcpy(pTo->z + pTo->n, "\n\n", 2);
+    pTo->n += 2;
+  }
+  memcpy(pTo->z + pTo->n, zNext, (size_t)n + 1);
+  pTo->n += n;
+  assert(pTo->n < pTo->nAlloc);
 }
 
 static ExportStep *newSaidStep(Transcript *p, ExportSource eSource) {
@@ -188,7 +202,7 @@ static void addThoughts(Transcript *p, int i, int nDepth) {
   if (iText >= 0) {
     z = bxRolloutTextOf(pTree, iText, 0, p->pErr);
     pStep = z && *z ? modelStep(p) : 0;
-    if (pStep != 0) addParagraph(p, &pStep->zThink, z);
+    if (pStep != 0) addParagraph(p, &pStep->think, z);
     sqlite3_free(z);
     return;
   }
@@ -217,11 +231,11 @@ static void takeText(Transcript *p, i64 iText) {
     addToolResult(p, iText);
   } else if (pText->eKind == BX_KIND_ASSISTANT) {
     pStep = modelStep(p);
-    if (pStep != 0) addParagraph(p, &pStep->zText, pText->z);
+    if (pStep != 0) addParagraph(p, &pStep->text, pText->z);
   } else if (pText->eKind == BX_KIND_USER) {
     int bMade = bxRolloutIsPreamble(p->told.pRules, pText->z);
     pStep = newSaidStep(p, bMade ? EXPORT_SYSTEM : EXPORT_USER);
-    if (pStep != 0) addParagraph(p, &pStep->zText, pText->z);
+    if (pStep != 0) addParagraph(p, &pStep->text, pText->z);
   }
 }
 
@@ -264,28 +278,27 @@ static void showItems(Transcript *p, i64 no) {
     p->aCall[i].bError = p->told.aText[p->aCall[i].iText].eError > 0;
   }
   for (i = 0; i < p->nEarly; i++) { /* no call came */
-    addParagraph(p, &p->aStep[p->aEarly[i].iStep].zLoose, p->aEarly[i].z);
+    addParagraph(p, &p->aStep[p->aEarly[i].iStep].loose, p->aEarly[i].z);
   }
 }
 
 /* Gives tokens to the step of the model that told them. */
 static void takeUsage(Transcript *p, Bx *bx, sqlite3_value *pId) {
   sqlite3_stmt *pRow = bxRolloutUsage(bx, &pId, p->pErr);
-  i64 i;
+  ExportStep *a = 0, *pNext = p->aStep, *pEnd = p->aStep + p->nStep;
+  i64 iBefore = -1;
   while (bxStep(pRow, p->pErr)) {
-    ExportStep *a;
-    for (i = p->nStep - 1; i >= 0; i--) {
-      if (p->aStep[i].eSource == EXPORT_AGENT &&
-          p->aStep[i].iSequence <= sqlite3_column_int64(pRow, 1)) {
-        break;
-      }
+    i64 iSequence = sqlite3_column_int64(pRow, 1);
+    if (iSequence < iBefore) {
+      pNext = p->aStep;
+      a = 0;
     }
-    while (
-        i < 0 && -i <= p->nStep && p->aStep[-i - 1].eSource != EXPORT_AGENT) {
-      i--; /* none before it: the first one, counted from -1 down */
+    iBefore = iSequence;
+    /* the last one up to there; if there is none, the first one */
+    for (; pNext < pEnd && (a == 0 || pNext->iSequence <= iSequence); pNext++) {
+      if (pNext->eSource == EXPORT_AGENT) a = pNext;
     }
-    if (-i > p->nStep) continue;
-    a = &p->aStep[i < 0 ? -i - 1 : i];
+    if (a == 0) break;
     a->nUsage++;
     if (a->zModel == 0) a->zModel = bxColumnCopy(pRow, 2, p->pErr);
     a->nFresh += sqlite3_column_int64(pRow, 3);
@@ -408,10 +421,10 @@ static void freeExport(Transcript *p) {
   assert(p->nStep <= p->nStepAlloc && p->nCall <= p->nCallAlloc);
   for (i = 0; i < EXPORT_TEXTS; i++) sqlite3_free(p->az[i]);
   for (i = 0; i < p->nStep; i++) {
-    sqlite3_free(p->aStep[i].zText);
-    sqlite3_free(p->aStep[i].zThink);
+    sqlite3_free(p->aStep[i].text.z);
+    sqlite3_free(p->aStep[i].think.z);
     sqlite3_free(p->aStep[i].zModel);
-    sqlite3_free(p->aStep[i].zLoose);
+    sqlite3_free(p->aStep[i].loose.z);
   }
   for (i = 0; i < p->nCall; i++) {
     sqlite3_free(p->aCall[i].zId);

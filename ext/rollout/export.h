@@ -19,6 +19,12 @@ typedef struct ExportCall {
   int bText, bError;
 } ExportCall;
 
+/* Paragraphs; z is NULL if there is none. */
+typedef struct ExportText {
+  char *z;
+  i64 n, nAlloc;
+} ExportText;
+
 /* A result of which no call is known yet. */
 typedef struct ExportEarly {
   char *z;
@@ -29,8 +35,9 @@ typedef struct ExportEarly {
 typedef struct ExportStep {
   ExportSource eSource;
   i64 iSequence, iTime;
-  char *zText, *zThink, *zModel;
-  char *zLoose; /* a result of which no call is known */
+  ExportText text, think;
+  ExportText loose; /* a result of which no call is known */
+  char *zModel;
   i64 iCall, nCall;
   int bClosed; /* a result is there: the next call of the model is another step */
   int nUsage; /* calls of the model that told their tokens */

@@ -85,9 +85,9 @@ static void putResults(const Transcript *p, const ExportStep *pStep) {
     sqlite3_str_appendall(p->pOut, "}");
     zBefore = ",";
   }
-  if (pStep->zLoose != 0) {
+  if (pStep->loose.z != 0) {
     sqlite3_str_appendf(p->pOut, "%s{\"content\":", zBefore);
-    putText(p->pOut, pStep->zLoose);
+    putText(p->pOut, pStep->loose.z);
     sqlite3_str_appendall(p->pOut, "}");
     zBefore = ",";
   }
@@ -109,8 +109,8 @@ static void putAtifStep(
   if (pStep->eSource == EXPORT_AGENT) {
     putMember(pOut, "model_name", pStep->zModel);
   }
-  putMember(pOut, "message", pStep->zText ? pStep->zText : "");
-  putMember(pOut, "reasoning_content", pStep->zThink);
+  putMember(pOut, "message", pStep->text.z ? pStep->text.z : "");
+  putMember(pOut, "reasoning_content", pStep->think.z);
   for (i = pStep->iCall; i < pStep->iCall + pStep->nCall; i++) {
     sqlite3_str_appendall(pOut, i == pStep->iCall
                                     ? ",\"tool_calls\":[{\"tool_call_id\":"
@@ -182,7 +182,7 @@ void bxExportAtif(Transcript *p) {
   sqlite3_str_appendall(pOut, "},\"steps\":[");
   if (p->az[EXPORT_PROMPT] != 0) {
     memset(&prompt, 0, sizeof(prompt));
-    prompt.zText = p->az[EXPORT_PROMPT];
+    prompt.text.z = p->az[EXPORT_PROMPT];
     prompt.iTime = p->nStep > 0 ? p->aStep[0].iTime : 0;
     putAtifStep(p, &prompt, ++n);
   }
@@ -304,7 +304,8 @@ static void putInput(Transcript *p, i64 iStep) {
     }
   }
   for (; j < iStep; j++) {
-    const char *z = p->aStep[j].zText ? p->aStep[j].zText : p->aStep[j].zLoose;
+    const char *z =
+        p->aStep[j].text.z ? p->aStep[j].text.z : p->aStep[j].loose.z;
     int bUser = p->aStep[j].eSource == EXPORT_USER;
     putPart(pJson, &zRole, bUser ? zUserRole : zSystemRole, "text", z ? z : "");
     sqlite3_str_appendall(pJson, "}");
@@ -317,12 +318,12 @@ static void putOutput(Transcript *p, const ExportStep *pStep) {
   sqlite3_str *pJson = sqlite3_str_new(0);
   const char *zRole = 0;
   i64 i;
-  if (pStep->zThink != 0) {
-    putPart(pJson, &zRole, zModelRole, "reasoning", pStep->zThink);
+  if (pStep->think.z != 0) {
+    putPart(pJson, &zRole, zModelRole, "reasoning", pStep->think.z);
     sqlite3_str_appendall(pJson, "}");
   }
-  if (pStep->zText != 0) {
-    putPart(pJson, &zRole, zModelRole, "text", pStep->zText);
+  if (pStep->text.z != 0) {
+    putPart(pJson, &zRole, zModelRole, "text", pStep->text.z);
     sqlite3_str_appendall(pJson, "}");
   }
   for (i = pStep->iCall; i < pStep->iCall + pStep->nCall; i++) {

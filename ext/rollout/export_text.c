@@ -273,17 +273,17 @@ void bxExportMarkdown(Transcript *p) {
     char zIso[25];
     bxIso(a->iTime, zIso);
     if (a->eSource == EXPORT_SYSTEM) {
-      putFolded(p, "Put in by the program", a->zText);
+      putFolded(p, "Put in by the program", a->text.z);
     } else if ((int)a->eSource != eLast || a->eSource == EXPORT_USER) {
       sqlite3_str_appendf(p->pOut, "## %s, %.10s %.5s\n\n", azTitle[a->eSource],
           zIso, zIso + 11);
       eLast = (int)a->eSource;
     }
-    putFolded(p, "Thought", a->zThink);
-    if (a->zText != 0 && a->eSource != EXPORT_SYSTEM) {
-      putSaid(p->pOut, a->zText);
+    putFolded(p, "Thought", a->think.z);
+    if (a->text.z != 0 && a->eSource != EXPORT_SYSTEM) {
+      putSaid(p->pOut, a->text.z);
     }
     for (j = a->iCall; j < a->iCall + a->nCall; j++) putCall(p, &p->aCall[j]);
-    putFolded(p, "Result", a->zLoose);
+    putFolded(p, "Result", a->loose.z);
   }
 }

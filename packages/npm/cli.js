@@ -185,9 +185,9 @@ function read(file, name, programs) {
 
 const rowsOf = (name) => (file, [key = null], options) => (write(file.rows(name, { key }), columns(name), options) > 0 ? 0 : 1);
 
-function exportLines(file, [key = null]) {
+function exportLines(file, [key = null], { format }) {
   let found = false;
-  for (const { line } of file.rows("export", { key })) {
+  for (const { line } of file.rows("export", { key, format })) {
     found = true;
     say(Buffer.concat([Buffer.from(line), Buffer.from("\n")]));
   }

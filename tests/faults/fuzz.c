@@ -166,6 +166,9 @@ static void append(const char *z, int n) {
 static void import(const char *z, int n) {
   run("SELECT rollout_import(?1, " ID ")", z, n);
   mustGiveJson("SELECT rollout_history(" ID ")");
+  mustGiveJson("SELECT rollout_export(" ID ", 'atif')");
+  mustGiveJson("SELECT rollout_export(" ID ", 'otlp')");
+  run("SELECT rollout_export(" ID ", 'markdown')", "", 0);
   must("SELECT rollout_import(rollout_export(" ID "), " OTHER ")");
   mustBeNone("SELECT a.sequence FROM rollout_items AS a, rollout_items AS b "
              "WHERE a.rollout = " ID " AND b.rollout = " OTHER
@@ -310,6 +313,9 @@ static void useAll(void) {
       "SELECT * FROM rollout_context(" ID ")",
       "SELECT * FROM rollout_range(" ID ")", "SELECT rollout_page(9)",
       "SELECT * FROM rollout_list(9)", "SELECT rollout_export(" ID ")",
+      "SELECT rollout_export(" ID ", 'markdown')",
+      "SELECT rollout_export(" ID ", 'atif')",
+      "SELECT rollout_export(" ID ", 'otlp')",
       "SELECT rollout_fork(" ID ", 1)", "SELECT rollout_delete(" ID ")",
       "SELECT rollout_append(" ID
       ", '{\"type\":\"compacted\",\"payload\":{}}')",

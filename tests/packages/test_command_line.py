@@ -232,6 +232,12 @@ def test_sessions_are_imported_searched_and_exported(run, tmp_path):
     assert len(found) == 1 and found[0]["of"] == "5973b6c0-94b8-487b-a530-2aeb6098ae0e"
     assert run("search", "nowhere", code=1).stdout == ""
     assert run("export").stdout.rstrip("\n") == SESSION.rstrip("\n")
+    name = "5973b6c0-94b8-487b-a530-2aeb6098ae0e"
+    assert "## Agent, 2026-01-02 03:04\n\nA test fails." in run("export", name, "--format", "markdown").stdout
+    whole, = objects(run("export", name, "--format", "atif"))
+    assert [step["message"] for step in whole["steps"]] == ["Why is it red?", "A test fails."]
+    assert "resourceSpans" in objects(run("export", "--format", "otlp"))[0]
+    assert "must be 'markdown', 'atif' or 'otlp'" in run("export", "--format", "pdf", code=1).stderr
     assert run("report", "5973b6c0-94b8-487b-a530-2aeb6098ae0e").stdout.startswith("<!doctype")
     (folder / "bad.jsonl").write_text("no json\n")
     assert "there is no file" in run("import", tmp_path / "none", code=1).stderr

@@ -205,9 +205,9 @@ def rows_of(name):
     return command
 
 
-def export(file, words, _):
+def export(file, words, options):
     found = False
-    for row in file.rows("export", key=words[0] if words else None):
+    for row in file.rows("export", key=words[0] if words else None, format=options["format"]):
         found = True
         line = row["line"]
         if isinstance(line, bytes):
