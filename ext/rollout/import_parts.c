@@ -137,7 +137,7 @@ static void reportId(ImportReport *p, const char *zId) {
 }
 /* The session_meta of a new part that the file does not have. */
 static void putMadeMeta(Import *p, ImportSession *pPart) {
-  RolloutItem *pItem = &pPart->work.aItem[0];
+  RolloutItem *pItem = pPart->work.aItem;
   if (!pPart->bMade) return;
   assert(pPart->work.head.no == 0 && pPart->work.nItem > 0);
   pItem->zOwned = makeMeta(p, pPart);
