@@ -113,19 +113,37 @@ def test_the_notice_of_codex_records_its_folder(home):
     wait(home, "SELECT id, format, turns FROM rollouts", [(name, "codex", 1)])
 
 
-@needs_shell
-@needs_data
-@pytest.mark.parametrize("kind, command", [("claude", commands(CLAUDE)["Stop"])])
-def test_a_recorded_session_comes_in_by_its_hook(home, kind, command):
-    packed = min(DATA.glob(f"rollouts/{kind}/*.gz"), key=lambda file: file.stat().st_size)
-    file = home / packed.stem
-    file.write_bytes(gzip.decompress(packed.read_bytes()))
-    hook(home, command, {"session_id": packed.name[:36], "transcript_path": str(file), "hook_event_name": "Stop"})
-    wait(home, "SELECT count(*) > 0, min(turns) > 0 FROM rollouts WHERE agent IS NULL", [(1, 1)])
+def same_lines(home, file):
     db = connect(home / "flight.db")
     lines = b"".join(line.encode() + b"\n" for line, in db.execute(
         "SELECT e.line FROM rollouts AS r, rollout_export(r.id) AS e"))
     assert sorted(lines.splitlines()) == sorted(file.read_bytes().splitlines())
+
+
+@needs_shell
+@needs_data
+@pytest.mark.parametrize("kind, event", [("rollouts/claude/*.gz", "Stop"), ("formats/gemini/session.jsonl", "AfterAgent")])
+def test_a_recorded_session_comes_in_by_its_hook(home, kind, event):
+    found = min(DATA.glob(kind), key=lambda file: file.stat().st_size)
+    file = home / found.name.removesuffix(".gz")
+    file.write_bytes(gzip.decompress(found.read_bytes()) if found.suffix == ".gz" else found.read_bytes())
+    command = {**commands(GEMINI), **commands(CLAUDE)}[event]
+    hook(home, command, {"transcript_path": str(file), "hook_event_name": event})
+    wait(home, "SELECT count(*) > 0, max(turns) > 0 FROM rollouts", [(1, 1)])
+    same_lines(home, file)
+
+
+@needs_shell
+@needs_data
+def test_recorded_sessions_of_codex_come_in_by_its_notice(home):
+    found = min(DATA.glob("rollouts/codex/*.jsonl"), key=lambda file: file.stat().st_size)
+    folder = home / ".codex/sessions/2026/06/17"
+    folder.mkdir(parents=True)
+    (folder / found.name).write_bytes(found.read_bytes())
+    subprocess.run([*tomllib.loads(CODEX)["notify"], json.dumps({"type": "agent-turn-complete"})], env=env(home),
+                   check=True, stdin=subprocess.DEVNULL, timeout=30)
+    wait(home, "SELECT count(*), max(turns) > 0 FROM rollouts", [(1, 1)])
+    same_lines(home, found)
 
 
 def records(*said, service="claude-code"):
