@@ -43,14 +43,16 @@ static void putSaid(sqlite3_str *pOut, const char *z) {
   sqlite3_str_appendall(pOut, "\n\n");
 }
 
-/* A text on one line, in which nothing is markup. */
-static void putLine(sqlite3_str *pOut, const char *z, int nMax) {
+/* A text on one line, in which nothing is markup: in Markdown, or (bHtml) in the tag of a
+** summary, in which Markdown means nothing. */
+static void putLine(sqlite3_str *pOut, const char *z, int nMax, int bHtml) {
   int n = 0;
+  z += strspn(z, " \t\r\n");
   for (; *z != 0 && *z != '\n' && n < nMax; z++) {
     n += (*z & 0xc0) != 0x80;
     if (strchr("<>&", *z) != 0) {
       sqlite3_str_appendf(pOut, "&#%d;", *z);
-    } else if (strchr("\\`*_[]#|!", *z) != 0) {
+    } else if (!bHtml && strchr("\\`*_[]#|!", *z) != 0) {
       sqlite3_str_appendf(pOut, "\\%c", *z);
     } else {
       sqlite3_str_append(pOut, z, 1);
@@ -204,7 +206,7 @@ static void putArguments(Transcript *p, const ExportCall *pCall) {
 static void putCall(Transcript *p, const ExportCall *pCall) {
   char *z = 0;
   sqlite3_str_appendall(p->pOut, "<details><summary>");
-  putLine(p->pOut, pCall->zName ? pCall->zName : "", 80);
+  putLine(p->pOut, pCall->zName ? pCall->zName : "", 80, 1);
   if (readArgs(p, pCall)) {
     z = memberText(p, 0,
         "file_path filePath path filename command cmd pattern query url "
@@ -212,7 +214,7 @@ static void putCall(Transcript *p, const ExportCall *pCall) {
   }
   if (z != 0) {
     sqlite3_str_appendall(p->pOut, ": ");
-    putLine(p->pOut, z, 80);
+    putLine(p->pOut, z, 80, 1);
   }
   sqlite3_free(z);
   sqlite3_str_appendall(p->pOut, pCall->bError         ? " (failed)"
@@ -239,14 +241,14 @@ static void putHead(Transcript *p) {
   i64 i, nIn = 0, nOut = 0;
   double rCost = 0.0;
   sqlite3_str_appendall(p->pOut, "# ");
-  putLine(p->pOut, p->az[EXPORT_TITLE] ? p->az[EXPORT_TITLE] : p->zId, 120);
+  putLine(p->pOut, p->az[EXPORT_TITLE] ? p->az[EXPORT_TITLE] : p->zId, 120, 0);
   sqlite3_str_appendall(p->pOut, "\n\n- Agent: ");
-  putLine(p->pOut, p->az[EXPORT_FORMAT] ? p->az[EXPORT_FORMAT] : "", 80);
+  putLine(p->pOut, p->az[EXPORT_FORMAT] ? p->az[EXPORT_FORMAT] : "", 80, 0);
   for (i = 0; i < 5; i++) {
     const char *z = p->az[EXPORT_CWD + i];
     if (z == 0 || *z == 0) continue;
     sqlite3_str_appendf(p->pOut, "\n- %s: ", azName[i]);
-    putLine(p->pOut, z, 200);
+    putLine(p->pOut, z, 200, 0);
   }
   for (i = 0; i < p->nStep; i++) {
     const ExportStep *a = &p->aStep[i];

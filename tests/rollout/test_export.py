@@ -109,7 +109,7 @@ def test_markdown_folds_tools_and_shows_edits_as_diffs(db):
     assert "I read `<a>` first.\n```\n<b>\n\n```\n\n" in text
     assert ("<details><summary>Edit: /w/a.c</summary>\n\n```diff\n one\n-two\n+2\n three\n```\n\n"
             "```\ndone\n```\n\n</details>") in text
-    assert "<summary>Bash: make \\`\\`\\` (failed)</summary>\n\n````\nmake ```\n````\n\n```\nbroken\n```" in text
+    assert "<summary>Bash: make ``` (failed)</summary>\n\n````\nmake ```\n````\n\n```\nbroken\n```" in text
     assert "- Tokens: 124 read, 9 written" in text and text.count("<details>") == text.count("</details>") == 3
 
 
