@@ -3,8 +3,8 @@
 ** which a browser, a proxy or a debugger writes, as rows of the archive.
 **
 ** Only requests with a body are exchanges. A body in base64 becomes text, if it is
-** UTF-8. The method, the address without its query, status, duration and headers go to
-** meta. A header whose name or value looks as if it had a key is left out: what is not
+** UTF-8. The method, the address (without its query, and a password), status, duration and
+** headers go to meta. A header whose name or value looks as if it had a key is left out: what is not
 ** in the file cannot be given away with it.
 **
 ** The event_id is "har-" and the hash of the entry, so that a file can be imported again.
@@ -40,10 +40,15 @@ static const char zExchanges[] =
     "CAST(e.value ->> '$.time' AS INTEGER), "
     "'request_headers', json(" HEADERS("request") "), "
     "'response_headers', json(" HEADERS("response") ")) AS full "
-    "FROM (SELECT value, type, substr(url, 1, instr(url || '?', '?') - 1) AS url "
+    "FROM (SELECT value, type, replace(url, host, substr(host, "
+    "length(rtrim(host, replace(host, '@', ''))) + 1)) AS url "
+    "FROM (SELECT *, substr(rest, 1, instr(rest || '/', '/') - 1) AS host "
+    "FROM (SELECT *, substr(url, instr(url, '://') + 3) AS rest "
+    "FROM (SELECT value, type, substr(url, 1, instr(replace(url, '#', '?') "
+    "|| '?', '?') - 1) AS url "
     "FROM (SELECT value, type, coalesce(iif(type = 'object', "
     "value ->> '$.request.url', ''), '') AS url "
-    "FROM json_each(?1, '$.log.entries'))) AS e WHERE e.type = 'object')";
+    "FROM json_each(?1, '$.log.entries')))))) AS e WHERE e.type = 'object')";
 /* clang-format on */
 
 /* Decodes base64. Returns the number of bytes; -1 if it is none. */

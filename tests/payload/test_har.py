@@ -90,3 +90,11 @@ def test_what_is_no_archive_is_refused(db, text):
     with pytest.raises(sqlite3.Error, match="har must be an HTTP Archive"):
         load(db, text)
     assert one(db, "SELECT count(*) FROM event_payloads") == 0
+
+
+@pytest.mark.parametrize("url, shown, agent", [
+    ("https://u:p@ss@h:8080/v1?a=b#c", "https://h:8080/v1", "h:8080"), ("http://h", "http://h", "h"),
+    ("http://h?k=v", "http://h", "h"), ("http://h/a@b#k", "http://h/a@b", "h"), ("", "", "har"), (None, "", "har")])
+def test_an_address_has_no_query_and_no_password(db, url, shown, agent):
+    load(db, har(entry("1", url=url)))
+    assert rows(db, "SELECT meta ->> 'url', agent_id FROM event_payloads") == [(shown, agent)]
