@@ -334,3 +334,25 @@ def test_recorded_sessions_are_exported_in_every_format(db, file):
         back = load(db, export(db, "atif", rollout))
         assert back["bad"] == 0 and back["items"] == len(whole["steps"])
         assert load(db, export(db, "otlp", rollout))["bad"] == 0
+
+
+@pytest.mark.parametrize("schema", ["main", 'odd "name'])
+@pytest.mark.parametrize("begin", [False, True])
+def test_any_schema_is_exported_also_in_a_transaction(db, schema, begin):
+    if schema != "main":
+        db.execute("ATTACH ':memory:' AS " + '"' + schema.replace('"', '""') + '"')
+    db.execute("PRAGMA trusted_schema = 0")
+    one(db, "SELECT blackbox_install(?, 'payload,rollout')", schema)
+    one(db, "SELECT blackbox_use(?)", schema)
+    if begin:
+        db.execute("BEGIN")
+    name = '"' + schema.replace('"', '""') + '"'
+    claude(db)
+    db.execute(f"INSERT INTO {name}.event_payloads(event_id, agent_id, request_body, purpose)"
+               " VALUES('e', ?, '{\"system\":\"be\"}', 'archive')", (ID,))
+    assert [s["message"] for s in valid_atif(atif(db))["steps"]][:1] == ["be"]
+    assert len(spans(db)) == 5 and "## Agent" in export(db, "markdown")
+    if begin:
+        db.execute("ROLLBACK")
+        with pytest.raises(sqlite3.Error, match="NotFound"):
+            export(db, "atif")
