@@ -25,6 +25,14 @@ needs_data = pytest.mark.skipif(
 )
 
 
+FULL = bool(os.environ.get("BLACKBOX_FULL"))
+
+
+def some(cases, every=2):
+    """The cases of a test: one in so many, or with BLACKBOX_FULL all."""
+    return list(cases)[::1 if FULL else every]
+
+
 def load(db):
     """Loads the module into a connection and returns it."""
     db.enable_load_extension(True)

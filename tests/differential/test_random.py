@@ -10,7 +10,7 @@ from generate import HASH, UUIDS, Generator
 from pair import Pair, needs_oracle
 
 pytestmark = needs_oracle
-SEEDS = 40 if os.environ.get("BLACKBOX_FULL") else 2
+SEEDS = 40 if os.environ.get("BLACKBOX_FULL") else 1
 STATEMENTS = 300
 DOMAINS = ["ring", "archive", "evidence", "rollout", "cache", "retention", "across"]
 SETUP = [

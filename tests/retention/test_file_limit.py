@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import ROOT, connect, one, problems, rows
+from conftest import ROOT, connect, one, problems, rows, some
 from retention_helpers import DAY
 from test_space import PUSH, WRITES, exchanges, installed
 
@@ -222,8 +222,7 @@ def test_the_sweep_removes_what_the_plan_lists(path):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-@pytest.mark.parametrize("wal", [False, True])
-@pytest.mark.parametrize("pack", [0, 1])
+@pytest.mark.parametrize("pack, wal", some([(1, False), (0, False), (1, True), (0, True)], 3))
 def test_in_a_year_a_file_stays_at_its_limit_and_stops_growing(path, pack, wal):
     db = limited(path, 3 * MB, pack, ("payload.retention_days", 30))
     if wal:

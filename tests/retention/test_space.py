@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import ROOT, connect, one, problems, rows
+from conftest import ROOT, connect, one, problems, rows, some
 
 sys.path.insert(0, str(ROOT / "tests/differential"))
 from clock import Clock  # noqa: E402
@@ -52,8 +52,8 @@ def sizes(db, tmp_path):
     return pages * size, (pages - free) * size, copy.stat().st_size
 
 
-@pytest.mark.parametrize("how", WRITES)
-@pytest.mark.parametrize("pack", [0, 1])
+@pytest.mark.parametrize("pack, how", some(
+    [(pack, how) for pack in (0, 1) for how in WRITES], 3))
 def test_in_a_year_of_writes_a_file_grows_to_what_it_keeps(path, tmp_path, pack, how):
     db = installed(path, pack, ("payload.retention_days", 7))
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from rollout_helpers import AT, ID, OTHER, append, exported, lines, load, message, well
-from conftest import connect, one, rows
+from conftest import connect, one, rows, some
 
 
 def said(i, text, role="user", session=ID):
@@ -436,7 +436,7 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize("path", SIZES)
+@pytest.mark.parametrize("path", some(SIZES))
 def test_memory_is_less_than_two_times_the_largest_file(tmp_path, path):
     sqlite = ctypes.CDLL(ctypes.util.find_library("sqlite3"))
     sqlite.sqlite3_memory_used.restype = sqlite.sqlite3_memory_highwater.restype = ctypes.c_int64
