@@ -114,6 +114,18 @@ def talk_case(mean, agents, calls, limit, per=1, rows=talks, **more):
         if rows is talks else "", **more)
 
 
+def masked(mean, agents, calls, limit, rows=talks, why=""):
+    """Pushes with payload.secrets = mask, which looks for keys and passwords in what is new."""
+    def side(setting):
+        return writes(f"{RING.format(schema='')}UPDATE blackbox_settings SET value = '{setting}'"
+                      " WHERE name = 'payload.secrets'", PUSH, lambda: rows(agents, mean),
+                      fill=agents * (WINDOW + 5), calls=calls)
+    return Case(
+        f"ring push of {'conversations' if rows is talks else 'what shares nothing'}, {kb(mean)}, "
+        "payload.secrets = mask",
+        {"mask": side("mask"), "keep": side("keep")}, [("mask", "keep", limit)], rounds=9, why=why)
+
+
 TWO_PAGES = ("A push writes two pages, that of the agent with the newest text, and that of the "
              "exchange; a plain INSERT of a small body writes little more.")
 
@@ -439,6 +451,8 @@ def cases():
         talk_case(250_000, 4, 100, 0.2),
         talk_case(25_000, 16, 800, 0.2, per=100),
         talk_case(25_000, 16, 800, 1.15, rows=strangers, why=TWO_PAGES),
+        masked(25_000, 16, 800, 1.25),
+        masked(25_000, 16, 800, None, rows=strangers),
         talk_ways(25_000, 16, 0.55, 1.0),
         talk_ways(250_000, 4, 0.35, 0.75),
         talk_bytes(2500, 20, 0.45, None),

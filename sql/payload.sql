@@ -51,7 +51,8 @@ SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('payload.history_until', 0, '0 to 253402300799999', 'archive rows up to this time, in milliseconds, go only when clean-up is asked for'),
   ('payload.queue_mode', 'durable', 'durable, memory', 'durable: a queued row is written at once; memory: it waits for a batch'),
   ('payload.flush_interval_ms', 5000, '1000 to 60000', 'milliseconds that a queued row waits at most, in mode memory'),
-  ('payload.flush_batch_size', 20, '1 to 100', 'queued rows that are written together, in mode memory')) WHERE 1
+  ('payload.flush_batch_size', 20, '1 to 100', 'queued rows that are written together, in mode memory'),
+  ('payload.secrets', 'keep', 'keep, mask, drop', 'what is written of a body with keys or passwords')) WHERE 1
 ON CONFLICT (name) DO UPDATE
    SET "default" = excluded."default", range = excluded.range, meaning = excluded.meaning;
 UPDATE main.blackbox__probe SET hit = 0;
@@ -407,7 +408,8 @@ BEGIN
      SET kept_ms = iif(NEW.name = 'payload.retention_days', NEW.value * 86400000, kept_ms),
          since = iif(NEW.name = 'payload.history_until', iif(NEW.value, NEW.value, -9e15), since),
          max_bytes = iif(NEW.name = 'payload.max_bytes', iif(NEW.value, NEW.value, 9e15), max_bytes),
-         wake = 0
+         wake = iif(NEW.value = OLD.value OR NEW.value NOT IN ('mask', 'drop') OR (SELECT rootpage FROM sqlite_schema WHERE name = 'blackbox_secrets'), 0,
+                    RAISE(ABORT, 'ValidationError: payload.secrets needs the rules of the domain report; install it'))
    WHERE one = 1;
 END;
 

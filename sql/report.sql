@@ -1,18 +1,16 @@
 -- report.sql: what is a secret.
 --
--- blackbox_report() writes what was recorded as a page that people send to each
--- other. Keys and passwords must not go with it. The rows of blackbox_secrets say
--- what is replaced by [masked: NAME] in a report. What is stored is not changed.
--- docs/report.md is the manual.
+-- People send the pages of blackbox_report() to each other. Keys and passwords must not go with
+-- them. The rows of blackbox_secrets say what is replaced by [masked: NAME] in a report, and, with
+-- the setting payload.secrets, when it is written. docs/report.md is the manual.
 --
 -- Tables  blackbox_secrets  one row for each rule
 -- Views   report__check  contradictions (no rows if all is well)
 --
--- This file runs alone after core.sql (sqlite3 my.db < sql/report.sql), any number
--- of times. It restores rows of its own profiles that were deleted, and keeps those
--- that were changed: UPDATE blackbox_secrets SET enabled = 0 WHERE name = ... turns
--- one off. New rows of the profile 'keys' are used everywhere. Those of another profile
--- are used by reports that name it: '{"redact": ["keys", "mine"]}'.
+-- This file runs alone after core.sql (sqlite3 my.db < sql/report.sql), any number of times. It
+-- restores rows of its own profiles that were deleted, and keeps those that were changed: UPDATE
+-- blackbox_secrets SET enabled = 0 WHERE name = ... turns one off. New rows of the profile 'keys' are
+-- used everywhere. Those of another one are used by reports that name it: '{"redact": ["keys", "mine"]}'.
 --
 -- name     what the reader sees in place of the text
 -- kind     'prefix'  the anchor, with the characters around it
@@ -39,8 +37,6 @@
 --          There must be one, and they are masked, too, unless the anchor stays
 -- ends     a text that must follow them, and that stays
 -- keeps    1: the anchor stays
---
--- The time grows with the length of the text, and not with what is in it.
 
 CREATE TABLE IF NOT EXISTS main.blackbox_secrets(
   profile TEXT NOT NULL

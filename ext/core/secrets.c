@@ -2,8 +2,8 @@
 ** secrets.c: finds keys, passwords and addresses in texts, and replaces them.
 **
 ** The rules are rows of blackbox_secrets (sql/report.sql). One pass over the text
-** looks at two bytes at a time, and steps over those with which no anchor begins. A
-** rule that has looked at a run of characters in vain does not look at it again, so the
+** looks at three bytes at a time, by a hash of which most places are passed over: no
+** anchor begins there. A rule that has looked at a run of characters in vain does not look at it again, so the
 ** time is linear, whatever the text is. What is replaced ends with the string of JSON
 ** that it is in, also if that is inside another, and never contains a quote or half an
 ** escape, so that JSON stays JSON.
@@ -17,6 +17,11 @@ SQLITE_EXTENSION_INIT3
 #define SECRET_BEFORE 64 /* most characters before an anchor */
 #define SECRET_LONG 256  /* a longer run is looked at once */
 #define SECRET_ARRAY 4096
+#define SECRET_MOST 30000 /* rules */
+#define SECRET_BEYOND 500 /* a name, its signs and the like are shorter */
+#define SECRET_HASH(three) ((three)*0x9e3779b1u)
+#define SECRET_HEAD(hash) ((hash) >> 20)
+#define SECRET_BIT(hash) (1 << ((hash) >> 17 & 7))
 
 typedef struct SecretSet {
   unsigned char a[32];
@@ -33,8 +38,7 @@ struct BxSecret {
   SecretSet before, after;
   i64 iDone;  /* what is before it was looked at in vain */
   i64 nCount; /* how often it has found something */
-  int iNext,
-      iSame; /* the next with the same hash, or -1; the first of its name */
+  int iNext;  /* the next with the same hash, or -1 */
 };
 
 /* The text that is masked, and what of it is already written. */
@@ -42,8 +46,9 @@ typedef struct SecretWork {
   BxSecrets *p;
   const char *z;
   i64 n;
-  i64 iFrom; /* what follows is not yet written */
-  i64 iVain; /* long runs and arrays before it were looked at in vain */
+  i64 iFrom;   /* what follows is not yet written */
+  i64 iVain;   /* long runs and arrays before it were looked at in vain */
+  i64 iLooked; /* what follows was not looked at */
   sqlite3_str *pOut;
 } SecretWork;
 
@@ -123,52 +128,30 @@ static void readSecret(BxSecret *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   p->bWord = !p->bBefore && isWord(p->zAnchor[0]);
 }
 
-static unsigned hashOf(const char *z, int n) {
+/* A hash of the first bytes at z, in any case of letters: as many as the shortest anchor
+** has, and three at most. */
+static unsigned hashOf(const BxSecrets *p, const char *z) {
   unsigned h = 0;
-  while (n-- > 0) h = h << 4 ^ ((unsigned char)z[n] | 32u);
-  return h & 2047;
+  int i;
+  assert(p->nFirst > 0 && p->nFirst <= 3);
+  for (i = 0; i < p->nFirst; i++) h |= ((unsigned char)z[i] | 32u) << 8 * i;
+  return SECRET_HASH(h);
 }
 
-/* That no anchor begins so far before these two; in any case of letters. */
-static void shiftBy(BxSecrets *p, const char *z, int bName, int n) {
-  int k, c, d;
-  for (k = 0; k < 4; k++) {
-    c = (unsigned char)z[0];
-    d = (unsigned char)z[1];
-    if (k & 1 && isAlpha(z[0])) c ^= 32;
-    if (k & 2 && isAlpha(z[1])) d ^= 32;
-    if (p->aShift[c << 8 | d] > n) p->aShift[c << 8 | d] = (unsigned char)n;
-    if (!bName) return;
-  }
-}
-
-/* Makes the tables by which anchors are found. Rules come the shortest anchor first:
-** so the longest is tried first. */
-static void indexRules(BxSecrets *p, BxErr *pErr) {
-  int i, k;
+/* Rules come the shortest anchor first: so the longest is tried first. */
+static void indexRules(BxSecrets *p) {
+  int i;
   p->nFirst = p->n > 0 && p->a[0].nAnchor < 3 ? p->a[0].nAnchor : 3;
   for (i = 0; i < p->n; i++) {
     if (p->a[i].nAnchor < p->nFirst) p->nFirst = p->a[i].nAnchor;
   }
-  if (p->aShift == 0) p->aShift = bxZalloc(65536, pErr);
-  if (p->aShift == 0) return;
-  assert(p->nFirst > 0 && p->nFirst <= 3);
-  memset(p->aShift, p->nFirst > 1 ? p->nFirst - 1 : 1, 65536);
-  for (i = 0; i < 2048; i++) p->aHead[i] = -1;
+  memset(p->aMay, 0, sizeof(p->aMay));
+  for (i = 0; i < SECRET_HEADS; i++) p->aHead[i] = -1;
   for (i = 0; i < p->n; i++) {
-    BxSecret *pRule = &p->a[i];
-    const char *z = pRule->zAnchor;
-    int *piHead = &p->aHead[hashOf(z, p->nFirst)];
-    pRule->iNext = *piHead;
-    *piHead = i;
-    pRule->iSame = 0;
-    while (strcmp(p->a[pRule->iSame].zName, pRule->zName)) pRule->iSame++;
-    for (k = 0; k + 1 < p->nFirst; k++) {
-      shiftBy(p, z + k, pRule->eKind != SECRET_PREFIX, p->nFirst - 2 - k);
-    }
-    for (k = 0; p->nFirst == 1 && k < 256; k++) {
-      shiftBy(p, (char[]){z[0], (char)k}, pRule->eKind != SECRET_PREFIX, 0);
-    }
+    unsigned h = hashOf(p, p->a[i].zAnchor);
+    p->aMay[SECRET_HEAD(h)] |= (unsigned char)SECRET_BIT(h);
+    p->a[i].iNext = p->aHead[SECRET_HEAD(h)];
+    p->aHead[SECRET_HEAD(h)] = (short)i;
   }
 }
 
@@ -183,7 +166,7 @@ void bxSecretsRead(
       "ORDER BY length(anchor), anchor, kind = 'never', kind",
       pErr);
   bxBind(pStmt, pErr, "t", zProfile);
-  while (bxStep(pStmt, pErr)) {
+  while (p->n < SECRET_MOST && bxStep(pStmt, pErr)) {
     BxSecret *pRule =
         bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*pRule), pErr);
     if (pRule == 0) break;
@@ -197,7 +180,7 @@ void bxSecretsRead(
         "blackbox_secrets lists them, and 'none' masks nothing",
         zProfile);
   }
-  if (pErr->rc == SQLITE_OK) indexRules(p, pErr);
+  if (pErr->rc == SQLITE_OK) indexRules(p);
 }
 
 void bxSecretsFree(BxSecrets *p) {
@@ -209,7 +192,6 @@ void bxSecretsFree(BxSecrets *p) {
     sqlite3_free(p->a[i].zEnds);
   }
   sqlite3_free(p->a);
-  sqlite3_free(p->aShift);
   memset(p, 0, sizeof(*p));
 }
 
@@ -355,31 +337,33 @@ static int matchPrefix(
 
 /* How many backslashes are at z[i]. In a string inside a string, quotes have
 ** backslashes before them: none, 1, 3, 7 ... */
-static int slashesAt(const SecretWork *p, i64 i) {
+static int slashesAt(SecretWork *p, i64 i) {
   int n = 0;
   while (i + n < p->n && n < 1000 && p->z[i + n] == '\\') n++;
+  if (i + n > p->iLooked) p->iLooked = i + n;
   return n;
 }
 
 /* The end of the content of a string that begins at z[i], after a quote with nSlash
 ** backslashes: a quote with a number of backslashes before it that ends a string, or the
 ** string around it. */
-static i64 stringEnd(const SecretWork *p, int nSlash, i64 i) {
-  i64 j = i, nFound, n;
+static i64 stringEnd(SecretWork *p, int nSlash, i64 i) {
+  i64 j = i, nFound = 0, n;
   int iDepth, nDepth = 0;
   assert(i >= 0 && i <= p->n);
   while ((1 << (nDepth + 1)) - 1 <= nSlash) nDepth++;
   for (; j < p->n; j++) {
     const char *zQuote = memchr(p->z + j, '"', (size_t)(p->n - j));
+    j = zQuote != 0 ? zQuote - p->z : p->n;
     if (zQuote == 0) break;
-    j = zQuote - p->z;
     for (nFound = 0; j - nFound > i && p->z[j - nFound - 1] == '\\';) nFound++;
     for (n = nFound, iDepth = 0; iDepth < nDepth && n % 2; iDepth++) {
       n = (n - 1) / 2;
     }
-    if (n % 2 == 0) return j - (nFound < nSlash ? nFound : nSlash);
+    if (n % 2 == 0) break;
   }
-  return p->n;
+  if (j > p->iLooked) p->iLooked = j;
+  return j < p->n ? j - (nFound < nSlash ? nFound : nSlash) : p->n;
 }
 
 /* The end of a string in quotes of another kind: it never goes beyond a line, or the
@@ -392,7 +376,7 @@ static i64 lineEnd(const SecretWork *p, char cQuote, i64 i) {
 
 /* The end of an array that begins at z[i], whose quotes have nSlash backslashes; -1 if
 ** none is near. */
-static i64 arrayEnd(const SecretWork *p, int nSlash, i64 i) {
+static i64 arrayEnd(SecretWork *p, int nSlash, i64 i) {
   int nOpen = 0;
   i64 iMost = p->n - i > SECRET_ARRAY ? i + SECRET_ARRAY : p->n;
   assert(i >= 0 && i <= p->n);
@@ -447,7 +431,7 @@ static i64 nameEnd(const SecretWork *p, const BxSecret *pRule, i64 i) {
 
 /* Where the value of a name begins, which ends at z[i], after a sign that gives it one.
 ** 0: none does. iName is where all of the name begins. */
-static i64 afterSign(const SecretWork *p, i64 iName, i64 i, SecretValue *pOut) {
+static i64 afterSign(SecretWork *p, i64 iName, i64 i, SecretValue *pOut) {
   const char *z = p->z;
   char cBefore = iName > 0 ? z[iName - 1] : ' ';
   int nSlash = slashesAt(p, i), bQuoted = 0;
@@ -624,19 +608,39 @@ static void replace(SecretWork *p, BxSecret *pRule, const SecretValue *pValue) {
   p->iFrom = pValue->iEnd;
 }
 
+/* Counts what a rule has found for the first rule of its name. */
+static void countRule(BxSecrets *p, const BxSecret *pRule) {
+  BxSecret *pFirst = p->a;
+  while (strcmp(pFirst->zName, pRule->zName) != 0) pFirst++;
+  assert(pFirst <= pRule);
+  pFirst->nCount++;
+}
+
+/* A rule has looked at what follows z[i]: so far, or to the end of a value. */
+static void noteLooked(
+    SecretWork *p, const BxSecret *pRule, i64 i, const SecretValue *pValue) {
+  i64 iMost = pValue->iEnd > i ? pValue->iEnd : i;
+  assert(i >= 0 && i < p->n);
+  if (pRule->iDone > iMost) iMost = pRule->iDone;
+  if (p->iVain > iMost) iMost = p->iVain;
+  if (iMost + SECRET_BEYOND > p->iLooked) p->iLooked = iMost + SECRET_BEYOND;
+}
+
 /* Tries the rules whose anchor may be at z[i]. Returns where to go on. */
 static i64 tryRules(SecretWork *p, i64 i, int bCount) {
-  int iRule = p->p->aHead[hashOf(p->z + i, p->p->nFirst)];
+  int iRule = p->p->aHead[SECRET_HEAD(hashOf(p->p, p->z + i))];
   assert(i >= p->iFrom && i < p->n);
   for (; iRule >= 0; iRule = p->p->a[iRule].iNext) {
     BxSecret *pRule = &p->p->a[iRule];
     SecretValue value = {.nSlash = -1};
     i64 iNext = 0;
-    if (pRule->eKind == SECRET_PREFIX
-            ? matchPrefix(p, pRule, i, &value)
-            : matchName(p, pRule, i, &value, &iNext)) {
+    int bFound = pRule->eKind == SECRET_PREFIX
+                     ? matchPrefix(p, pRule, i, &value)
+                     : matchName(p, pRule, i, &value, &iNext);
+    noteLooked(p, pRule, i, &value);
+    if (bFound) {
       replace(p, pRule, &value);
-      p->p->a[pRule->iSame].nCount += bCount;
+      if (bCount) countRule(p->p, pRule);
       return value.iEnd;
     }
     if (iNext > 0) return iNext; /* it is this name, and no shorter one */
@@ -644,25 +648,137 @@ static i64 tryRules(SecretWork *p, i64 i, int bCount) {
   return i + 1;
 }
 
-int bxSecretsMask(BxSecrets *p, const char *z, i64 n, int bCount, char **pzOut,
-    i64 *pnOut, BxErr *pErr) {
-  SecretWork work = {p, z, n, 0, 0, 0};
-  int nLast = p->nFirst > 2 ? 1 : 0;
-  i64 i;
+/* The next place from i on at which an anchor may begin. */
+static i64 nextAnchor(const BxSecrets *p, const char *z, i64 i, i64 n) {
+  unsigned m = 0xffffffu >> 8 * (3 - p->nFirst), three, h;
+  assert(i >= 0);
+  if (i + 3 > n) return i;
+  three = (z[i] & 255u) << 8 | (z[i + 1] & 255u) << 16 | 0x202020u;
+  for (; i + 3 <= n; i++) {
+    three = three >> 8 | ((z[i + 2] & 255u) | 32u) << 16;
+    h = SECRET_HASH(three & m);
+    if (p->aMay[SECRET_HEAD(h)] & SECRET_BIT(h)) break;
+  }
+  return i;
+}
+
+/*---------------------------------------------------- a text that grows ----*/
+
+/* Where the two texts differ. */
+static i64 sameBytes(const char *a, const char *b, i64 n) {
+  i64 i = 0;
+  while (i + 256 <= n && memcmp(a + i, b + i, 256) == 0) i += 256;
+  while (i < n && a[i] == b[i]) i++;
+  return i;
+}
+
+/* Goes on where the text before had the same bytes, as far as they were looked at. */
+static i64 resumeMask(SecretWork *p, BxSecretsPast *pPast) {
+  i64 nSame = sameBytes(p->z, pPast->z, p->n < pPast->n ? p->n : pPast->n);
+  const BxSecretsMark *pMark;
+  assert(pPast->nMark <= BX_SECRETS_MARKS);
+  while (pPast->nMark > 0 && pPast->a[pPast->nMark - 1].iLooked > nSame) {
+    pPast->nMark--;
+  }
+  pPast->nSame = nSame;
+  pPast->nSameOut = 0;
+  if (pPast->nMark == 0) return 0;
+  pMark = &pPast->a[pPast->nMark - 1];
+  p->iFrom = pMark->iFrom;
+  pPast->nSameOut = pMark->nOut;
+  p->iLooked = pMark->iLooked;
+  if (pMark->nOut > 0) {
+    p->pOut = sqlite3_str_new(0);
+    sqlite3_str_append(p->pOut, pPast->zOut, (int)pMark->nOut);
+  }
+  return pMark->i;
+}
+
+/* Notes that all before z[i] is done, if no rule knows more than that. */
+static void markPast(SecretWork *p, BxSecretsPast *pPast, i64 i) {
+  BxSecretsMark *pMark;
+  i64 k, n = pPast->nMark, iLast = n > 0 ? pPast->a[n - 1].i : 0;
+  if (i - iLast < p->n / (BX_SECRETS_MARKS - 8) || i - iLast < 400) return;
+  if (p->iVain > i) return;
+  for (k = 0; k < p->p->n; k++) {
+    if (p->p->a[k].iDone > i) return;
+  }
+  if (n == BX_SECRETS_MARKS) { /* every other one */
+    for (n = 0; n < BX_SECRETS_MARKS / 2; n++) {
+      pPast->a[n] = pPast->a[2 * n + 1];
+    }
+  }
+  pMark = &pPast->a[n];
+  pMark->i = i;
+  pMark->iFrom = p->iFrom;
+  pMark->iLooked = p->iLooked > i + 3 ? p->iLooked : i + 3;
+  pMark->nOut = p->pOut != 0 ? sqlite3_str_length(p->pOut) : 0;
+  pPast->nMark = n + 1;
+}
+
+/* Writes n bytes, of which the first nSame are there already. Returns 0 without memory. */
+static int keepPastBytes(
+    char **pz, i64 *pnAlloc, const char *z, i64 n, i64 nSame) {
+  assert(nSame <= n);
+  if (n > *pnAlloc) {
+    char *zMore = sqlite3_realloc64(*pz, (sqlite3_uint64)(n + n / 2));
+    if (zMore == 0) return 0;
+    *pz = zMore;
+    *pnAlloc = n + n / 2;
+  }
+  if (n > nSame) memcpy(*pz + nSame, z + nSame, (size_t)(n - nSame));
+  return 1;
+}
+
+/* Keeps the text, and what it became. Without memory, nothing. */
+static void keepPast(
+    BxSecretsPast *p, const char *z, i64 n, const char *zOut, i64 nOut) {
+  if (!keepPastBytes(&p->z, &p->nAlloc, z, n, p->nSame) ||
+      !keepPastBytes(&p->zOut, &p->nOutAlloc, zOut, nOut,
+          p->nSameOut < nOut ? p->nSameOut : nOut)) {
+    bxSecretsForget(p);
+    return;
+  }
+  p->n = n;
+}
+
+void bxSecretsForget(BxSecretsPast *p) {
+  sqlite3_free(p->z);
+  sqlite3_free(p->zOut);
+  memset(p, 0, sizeof(*p));
+}
+
+/* pPast may be NULL. */
+static int maskOn(BxSecrets *p, const char *z, i64 n, int bCount,
+    BxSecretsPast *pPast, char **pzOut, i64 *pnOut, BxErr *pErr) {
+  SecretWork work = {p, z, n, 0, 0, 0, 0};
+  i64 i = 0;
   assert(n >= 0);
   *pzOut = 0;
   if (pErr->rc != SQLITE_OK || p->n == 0) return 0;
   for (i = 0; i < p->n; i++) p->a[i].iDone = 0;
-  for (i = 0; i + nLast + 1 < n;) {
-    int c = (unsigned char)z[i + nLast];
-    int nShift = p->aShift[c << 8 | (unsigned char)z[i + nLast + 1]];
-    i = nShift > 0 ? i + nShift : tryRules(&work, i, bCount);
+  i = pPast != 0 ? resumeMask(&work, pPast) : 0;
+  while ((i = nextAnchor(p, z, i, n)) + p->nFirst <= n) {
+    if (pPast != 0) markPast(&work, pPast, i);
+    i = tryRules(&work, i, bCount);
   }
-  if (work.pOut == 0) return 0;
-  sqlite3_str_append(work.pOut, z + work.iFrom, (int)(n - work.iFrom));
-  *pnOut = sqlite3_str_length(work.pOut);
-  *pzOut = bxStrFinish(work.pOut, pErr);
+  if (work.pOut != 0) {
+    sqlite3_str_append(work.pOut, z + work.iFrom, (int)(n - work.iFrom));
+    *pnOut = sqlite3_str_length(work.pOut);
+    *pzOut = bxStrFinish(work.pOut, pErr);
+  }
+  if (pPast != 0) keepPast(pPast, z, n, *pzOut, *pzOut != 0 ? *pnOut : 0);
   return *pzOut != 0;
+}
+
+int bxSecretsMask(BxSecrets *p, const char *z, i64 n, int bCount, char **pzOut,
+    i64 *pnOut, BxErr *pErr) {
+  return maskOn(p, z, n, bCount, 0, pzOut, pnOut, pErr);
+}
+
+int bxSecretsMaskOn(BxSecrets *p, const char *z, i64 n, BxSecretsPast *pPast,
+    char **pzOut, i64 *pnOut, BxErr *pErr) {
+  return maskOn(p, z, n, 0, pPast, pzOut, pnOut, pErr);
 }
 
 const char *bxSecretsCount(const BxSecrets *p, i64 i, i64 *pnCount) {

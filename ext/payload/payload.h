@@ -84,11 +84,35 @@ void bxPayloadDbSize(BxCall *p);
 void bxPayloadUnpin(BxCall *p);
 /* har.c */
 void bxPayloadImportHar(BxCall *p);
+/* mask.c: what is written of bodies with secrets (payload.secrets) */
+#define MASK_PAST 32     /* requests that are kept, of that many agents */
+#define MASK_LONG 250000 /* a longer one is not */
+typedef struct Masking {
+  BxSecrets rules; /* none: each body is dropped */
+  BxStmts *pFrom;  /* the schema that they are of; NULL: they must be read */
+  int bKeep;       /* they were read outside BEGIN */
+  int nChange;     /* total changes, */
+  i64 iData;       /* and the version of the data, after they were used */
+  BxSecretsPast
+      *aPast; /* MASK_PAST: the last request of an agent; NULL before one */
+  sqlite3_uint64 ahPast[MASK_PAST]; /* of whom; 0: of nobody */
+  int iPast;                        /* the next one that makes room */
+} Masking;
+void bxMaskFree(Masking *p);
+/* Puts what is written in the place of n values, at most 3, of pOn's schema; the first
+** is a request. bSame: nothing has changed since the last use. That exists until
+** bxMaskEnd() gets what is returned, which may be NULL. */
+sqlite3_stmt *bxMask(Masking *p, BxStmts *pOn, int bDrop, int bSame,
+    const char *zAgent, sqlite3_value **apVal, int n, BxErr *pErr);
+void bxMaskEnd(BxStmts *pOn, sqlite3_stmt *pStmt);
+/* After the write: what it has changed are no rules. */
+void bxMaskLooked(Masking *p, BxStmts *pOn);
+
 /* queue.c: rows that wait for the archive. What a connection keeps of it: */
 typedef struct Queue {
   Bx *bx;
   /* the settings of schema pKnown, in the order of the query */
-  i64 bEnabled, bIgnore, bMemory, nKept, nBatch, nInterval, nArchive;
+  i64 bEnabled, bIgnore, bMemory, nKept, nBatch, nInterval, nArchive, eSecrets;
   BxStmts *pKnown;
   i64 nRow, iFirst, iLast; /* that wait; when their time began; the last came */
   BxStmts *pAsked;         /* of this schema, as it was at this version, */
@@ -99,6 +123,7 @@ typedef struct Queue {
   int anQuiet[2], nTurn; /* nor for so many writes; those that had one */
   i64 iRetry;            /* no flush by itself before this time */
   char *zFailed;         /* message of the last flush, if it failed */
+  Masking masking;       /* also of rings */
 } Queue;
 int bxQueueRegister(Bx *bx);
 void bxPayloadQueue(BxCall *p);
@@ -146,6 +171,8 @@ typedef struct Ring {
 #define RING_AGENTS 8 /* an agent has settings */
 #define RING_WATCH 11 /* one of these */
 #define RING_HOLDS 16 /* the file has holds, or refuses keys that were erased */
+#define RING_MASK 32  /* payload.secrets: mask, */
+#define RING_DROP 64  /* drop */
 
 /* An agent in a ring. iNo is 0 if the agent has never pushed. */
 typedef struct RingAgent {

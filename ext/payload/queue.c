@@ -46,7 +46,7 @@ static const char *const azFlush[] = {
 static const char zQueueSettings[] = "SELECT " SETTING("enabled") ", " SETTING("on_disabled")
     " = 'ignore', " SETTING("queue_mode") " = 'memory', " SETTING("retention_days")
     " * 86400000, " SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
-    SETTING("max_bytes");
+    SETTING("max_bytes") ", CASE " SETTING("secrets") " WHEN 'mask' THEN 1 WHEN 'drop' THEN 2 ELSE 0 END";
 static const char zQueueStore[] =
     "INSERT INTO main.event_payloads(created_at, id, size_bytes, event_id, agent_id, request_body,"
     "  response_body, purpose) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 'archive')";
@@ -125,7 +125,7 @@ static void readSettings(Queue *p, BxStmts *pHome, BxErr *pErr) {
   if (!bWaits && !sqlite3_get_autocommit(p->bx->db)) bxLock(pHome, &err);
   pStmt = bxStmt(pHome, zQueueSettings, &err);
   if (bxStep(pStmt, &err)) {
-    for (i = 0; i < 7; i++) (&p->bEnabled)[i] = sqlite3_column_int64(pStmt, i);
+    for (i = 0; i < 8; i++) (&p->bEnabled)[i] = sqlite3_column_int64(pStmt, i);
     p->pKnown = pHome;
   }
   bxReset(pStmt, &err);
@@ -162,6 +162,22 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
   if (bOld && !bRow) bxRelease(p->bx, pErr);
 }
 
+/* The same with what payload.secrets makes of the bodies. */
+static void storeMasked(Queue *p, BxStmts *pHome, sqlite3_value **aVal,
+    i64 iTime, i64 nByte, int bRow, BxErr *pErr) {
+  sqlite3_value *apVal[] = {aVal[0], aVal[1], aVal[2], aVal[3]};
+  sqlite3_stmt *pMasked = 0;
+  if (p->eSecrets != 0) {
+    const char *zAgent = (const char *)sqlite3_value_text(aVal[1]);
+    pMasked = bxMask(
+        &p->masking, pHome, p->eSecrets == 2, 0, zAgent, apVal + 2, 2, pErr);
+  }
+  if (pMasked != 0) nByte = bxBytes(apVal[2]) + bxBytes(apVal[3]);
+  if (pErr->rc == SQLITE_OK) store(p, pHome, apVal, iTime, nByte, bRow, pErr);
+  bxMaskEnd(pHome, pMasked);
+  bxMaskLooked(&p->masking, pHome);
+}
+
 /* Takes a row. Returns 0 if the archive is disabled, and that is to be ignored. */
 static int put(Queue *p, sqlite3_value **aVal, int n, int bRow, BxErr *pErr) {
   BxStmts *pHome = bxDomainSchema(p->bx, "payload", pErr);
@@ -188,7 +204,7 @@ static int put(Queue *p, sqlite3_value **aVal, int n, int bRow, BxErr *pErr) {
   }
   if (pErr->rc != SQLITE_OK) return 0;
   if (p->nRow > 0 && !p->bMemory) flushQuietly(p, bRow, pErr);
-  store(p, pHome, aVal, iTime, nByte, bRow, pErr);
+  storeMasked(p, pHome, aVal, iTime, nByte, bRow, pErr);
   if (!p->bMemory) {
     bxTend(pHome, 1, bRow, pErr);
   } else {
@@ -289,6 +305,7 @@ static void queueClosing(void *pArg) {
 
 static void queueFree(void *pArg) {
   sqlite3_free(((Queue *)pArg)->zFailed);
+  bxMaskFree(&((Queue *)pArg)->masking);
   sqlite3_free(pArg);
 }
 

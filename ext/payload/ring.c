@@ -481,6 +481,28 @@ static sqlite3_value *readMeta(Ring *p, sqlite3_value *pMeta, BxErr *pErr) {
   return pMeta;
 }
 
+/* Puts what payload.secrets makes of them in the place of bodies and meta. Give what is
+** returned to endMasked(). */
+static sqlite3_stmt *maskPush(Ring *p, RingPush *pPush, BxErr *pErr) {
+  BxStmts *pOn = &p->base.stmts;
+  sqlite3_value *apVal[] = {pPush->pRequest, pPush->pResponse, pPush->pMeta};
+  sqlite3_stmt *pMasked;
+  if (!(p->mWatch & (RING_MASK | RING_DROP))) return 0;
+  pMasked = bxMask(&((Queue *)bxDomainData(pOn->bx, "payload")->p)->masking,
+      pOn, p->mWatch & RING_DROP, p->bSame, pPush->zAgent, apVal, 3, pErr);
+  pPush->pRequest = apVal[0];
+  pPush->pResponse = apVal[1];
+  pPush->pMeta = apVal[2];
+  return pMasked;
+}
+
+static void endMasked(Ring *p, sqlite3_stmt *pMasked) {
+  BxStmts *pOn = &p->base.stmts;
+  if (!(p->mWatch & (RING_MASK | RING_DROP))) return;
+  bxMaskEnd(pOn, pMasked);
+  bxMaskLooked(&((Queue *)bxDomainData(pOn->bx, "payload")->p)->masking, pOn);
+}
+
 /* INSERT INTO ring(ring, ...) VALUES('command', ...) */
 static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
   static const char *const azCommand[] = {"kill_switch", "complete", "forget"};
@@ -488,6 +510,7 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
   const char *zCommand = bxText(aCol[COMMAND], "command", 100, 0, pErr);
   const char *zAgent, *zEvent = 0;
   RingPuller puller;
+  sqlite3_stmt *pMasked;
   RingPush done = {0};
   int iOption, i = 0;
   assert(!isNull(aCol[COMMAND]));
@@ -522,7 +545,9 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
     done.zAgent = zAgent;
     done.pEvent = aCol[EVENT];
     done.pResponse = aCol[RESPONSE];
+    pMasked = maskPush(p, &done, pErr);
     bxRingComplete(p, &done, pErr);
+    endMasked(p, pMasked);
   } else {
     bxRingKillSwitch(p, zAgent, zEvent, &puller, pErr);
     if (sqlite3_vtab_on_conflict(p->base.stmts.bx->db) == SQLITE_IGNORE &&
@@ -544,6 +569,7 @@ static void tendBeside(Ring *p, i64 iTime, BxErr *pErr) {
 static void insertRow(
     Ring *p, sqlite3_value **argv, i64 *piRowid, BxErr *pErr) {
   sqlite3_value **aCol = argv + 2;
+  sqlite3_stmt *pMasked;
   RingPush push = {0};
   push.zAgent = bxText(aCol[AGENT], "agent_id", 1024, 0, pErr);
   bxText(aCol[EVENT], "event_id", 1024, 0, pErr);
@@ -559,13 +585,16 @@ static void insertRow(
         "ring; insert agent_id, event_id, request_body, response_body, "
         "timestamp and meta only");
   }
+  pMasked = maskPush(p, &push, pErr);
   if (pErr->rc == SQLITE_OK) bxRingPush(p, &push, piRowid, pErr);
   tendBeside(p, push.iTime, pErr);
+  endMasked(p, pMasked);
 }
 
 /* UPDATE ring SET response_body = ?, meta = ? */
 static void updateExchange(Ring *p, sqlite3_value **argv, BxErr *pErr) {
   sqlite3_value **aCol = argv + 2;
+  sqlite3_stmt *pMasked;
   RingPush done = {0};
   int i;
   assert(!isNull(argv[0]));
@@ -579,7 +608,9 @@ static void updateExchange(Ring *p, sqlite3_value **argv, BxErr *pErr) {
   }
   done.pResponse = aCol[RESPONSE];
   done.pMeta = readMeta(p, aCol[META], pErr);
+  pMasked = maskPush(p, &done, pErr);
   bxRingCompleteSlot(p, sqlite3_value_int64(argv[0]), &done, pErr);
+  endMasked(p, pMasked);
 }
 
 static int ringUpdate(sqlite3_vtab *pVtab, int argc, sqlite3_value **argv,

@@ -55,7 +55,8 @@ void bxRingForget(Ring *p) {
 /* clang-format off */
 #define RULE_FLAGS                                                             \
   "CASE " SETTING("on_loop") " WHEN 'record' THEN 1 WHEN 'kill_switch' THEN 2" \
-  " ELSE 0 END + 8 * EXISTS (SELECT 1 FROM main.payload_agents)"
+  " ELSE 0 END + CASE " SETTING("secrets") " WHEN 'mask' THEN 32 WHEN 'drop'"  \
+  " THEN 64 ELSE 0 END + 8 * EXISTS (SELECT 1 FROM main.payload_agents)"
 #define CORE_FLAGS                                                             \
   "16 * EXISTS (SELECT 1 FROM main.retention__in_force)"
 /* clang-format on */

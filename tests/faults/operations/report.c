@@ -17,6 +17,15 @@
                         "sk-ant-0123456789012345678901',"                      \
                         "   x'89504e470d0a1a0a', 'evidence', 'k7', "           \
                         "'2001-01-01T00:00:01.000Z');"
+#define SECRET "'{\"password\":\"hunter2\"} sk-ant-0123456789012345678901'"
+#define PUT_SECRET(more)                                                       \
+  "INSERT INTO ring(agent_id, event_id, request_body, response_body)"          \
+  " VALUES('a', 'e', " SECRET " || '" more "', CAST(" SECRET " AS BLOB))"
+#define SECRETS(mode)                                                          \
+  "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"                    \
+  "UPDATE blackbox_settings SET value = 1 WHERE name = 'payload.enabled';"     \
+  "UPDATE blackbox_settings SET value = '" mode                                \
+  "' WHERE name = 'payload.secrets';"
 #define LEAVES KILLED "SELECT proof_head();"
 
 const Operation aReportOperation[] = {
@@ -46,6 +55,14 @@ const Operation aReportOtherOperation[] = {
 
 const Operation aReportDatabaseOperation[] = {
     {"report of a database", 0, 0, REPORTED("database", "main", "{}"), 0},
+    {"a push that is masked", SECRETS("mask"), 0, PUT_SECRET(""), 0},
+    {"a push that goes on, masked", SECRETS("mask"), PUT_SECRET("") ";",
+        PUT_SECRET(" hvs.0123456789012345678901234567"), 0},
+    {"a push that is dropped", SECRETS("drop"), 0, PUT_SECRET(""), 0},
+    {"a masked row of the queue", SECRETS("mask"), 0,
+        "INSERT INTO payload_queue(event_id, agent_id, request_body)"
+        " VALUES('e', 'a', " SECRET ")",
+        0},
     {"a masked text", 0, 0,
         "SELECT blackbox_mask('password=hunter22 sk-ant-01234567890123456789')",
         0},
