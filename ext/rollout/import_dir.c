@@ -28,6 +28,8 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <zstd.h>
+#include <zstd_errors.h>
 
 #ifdef __APPLE__
 #define st_mtim st_mtimespec
@@ -173,10 +175,16 @@ void bxImportReadPath(Import *p) {
 /* An item whose own bytes end the file, which therefore goes on after it. */
 #define SOURCE_END "coalesce(CAST(d.after AS TEXT), '}' || char(10))"
 
+/* Whether a file is compressed, in the way of Codex. */
+static int isZipped(const char *zPath) {
+  size_t n = strlen(zPath);
+  return n > 4 && strcmp(zPath + n - 4, ".zst") == 0;
+}
+
 /* Only lines, each an item, are read from where the last one ended. */
 static int isTailed(const Import *p) {
   return p->pFormat != 0 && p->zDocument == 0 && !p->bProse &&
-         !p->pFormat->bSpans && bxImportItems(p) == 0;
+         !p->pFormat->bSpans && bxImportItems(p) == 0 && !isZipped(p->zPath);
 }
 
 void bxImportNoteSource(Import *p) {
@@ -295,6 +303,53 @@ static char *readBytes(
   fclose(pFile);
   if (*pzReason == 0) return z;
   sqlite3_free(z);
+  return 0;
+}
+
+/* The text of a file that is compressed, to sqlite3_free(). Frees z, of *pn bytes. Its
+** frames may say no size, so memory grows with what comes out. */
+static char *unzipFile(char *z, i64 *pn, const char **pzReason, BxErr *pErr) {
+  ZSTD_inBuffer in = {z, (size_t)*pn, 0};
+  ZSTD_outBuffer out = {0, 0, 0};
+  ZSTD_DCtx *pUnzip = bxZstdDecompressor(pErr);
+  size_t rc = 1;
+  assert(z != 0 && *pn >= 0);
+  while (pUnzip != 0 && pErr->rc == SQLITE_OK && *pzReason == 0 &&
+         (rc > 0 || in.pos < in.size)) {
+    size_t nIn = in.pos, nOut = out.pos;
+    if (out.pos == out.size) {
+      sqlite3_uint64 nRoom = out.size ? 2 * out.size : 65536 + 4 * in.size;
+      void *pRoom;
+      if (nRoom > ROLLOUT_MAX_TEXT) nRoom = ROLLOUT_MAX_TEXT;
+      if (nRoom <= out.size) {
+        *pzReason = "it is compressed, and has more than 1000000000 bytes to "
+                    "import; divide it";
+        break;
+      }
+      pRoom = bxCheckMem(sqlite3_realloc64(out.dst, nRoom + 1), pErr);
+      if (pRoom == 0) break;
+      out.dst = pRoom;
+      out.size = (size_t)nRoom;
+    }
+    rc = ZSTD_decompressStream(pUnzip, &out, &in);
+    if (ZSTD_isError(rc)) {
+      if (ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation) {
+        bxCheckMem(0, pErr);
+      } else {
+        *pzReason = "it is compressed, and damaged";
+      }
+    } else if (rc > 0 && in.pos == nIn && out.pos == nOut) {
+      *pzReason = "it is compressed, and cut off";
+    }
+  }
+  ZSTD_freeDCtx(pUnzip);
+  sqlite3_free(z);
+  if (pErr->rc == SQLITE_OK && *pzReason == 0 && out.dst != 0) {
+    *pn = (i64)out.pos;
+    ((char *)out.dst)[out.pos] = 0;
+    return out.dst;
+  }
+  sqlite3_free(out.dst);
   return 0;
 }
 
@@ -425,6 +480,9 @@ static void importFile(
       n = nSize;
       z = readBytes(zPath, 0, &n, &zReason, p->pErr);
       nSize = z ? n : nSize;
+      if (z != 0 && isZipped(zPath)) {
+        z = unzipFile(z, &n, &zReason, p->pErr);
+      }
     }
     if (z != 0) {
       p->nRead++;
@@ -451,6 +509,7 @@ static int isSessionFile(const ImportDir *p, const char *zPath) {
   }
   return sqlite3_strglob("*.jsonl", zName) == 0 ||
          sqlite3_strglob("*.json", zName) == 0 ||
+         sqlite3_strglob("*.jsonl.zst", zName) == 0 ||
          strcmp(zName, ".aider.chat.history.md") == 0;
 }
 

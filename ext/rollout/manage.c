@@ -269,11 +269,15 @@ static const char zForkHead[] =
     " SELECT ?1, ?2, ?2 + 86400000 * value FROM main.blackbox_settings"
     " WHERE name = 'rollout.ttl_days'";
 static const char zForkMeta[] =
-    "INSERT INTO main.rollout__data(id, timestamp, type, payload)"
+    "INSERT INTO main.rollout__data(id, timestamp, type, payload, quiet,"
+    "  before, after)"
     " SELECT f.no << 32, f.created, 'session_meta', json_set(d.payload,"
     "  '$.id', f.id, '$.timestamp', " ROLLOUT_ISO("f.created") ","
-    "  '$.forked_from_id', h.id)"
+    "  '$.forked_from_id', h.id), iif(a.quiet, 1, NULL),"
+    "  iif(a.quiet, x'', NULL), iif(a.quiet, x'', NULL)"
     " FROM main.rollout__heads AS h"
+    " JOIN (SELECT no, coalesce(format, 'codex') NOT IN ('codex', 'blackbox')"
+    "  AS quiet FROM main.rollout__about) AS a ON a.no = h.no"
     " JOIN main.rollout__data AS d ON d.id = h.no << 32"
     " JOIN main.rollout__heads AS f ON f.no = ?2 WHERE h.no = ?1";
 static const char zForkCount[] =

@@ -3,7 +3,9 @@ import ctypes
 import ctypes.util
 import json
 import os
+import shutil
 import sqlite3
+import subprocess
 import time
 
 import pytest
@@ -332,9 +334,9 @@ def test_a_fork_and_an_append_of_a_file_that_is_one_value(db):
     text = chat(("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d"))
     rollout = load(db, text)["rolloutId"]
     fork = one(db, "SELECT rollout_fork(?)", rollout)
-    assert exported(db, fork).endswith(text.encode())
+    assert exported(db, fork) == text.encode()
     part = one(db, "SELECT rollout_fork(?, 1)", rollout)
-    assert json.loads(exported(db, part)[exported(db, part).index(b"\n") + 1:])["messages"] == (
+    assert json.loads(exported(db, part))["messages"] == (
         json.loads(text)["messages"][:2])  # what stands behind the items is there as well
     append(db, rollout, message("assistant", "e"))
     assert exported(db, rollout).decode().startswith(text + '{"timestamp":')
@@ -479,3 +481,40 @@ def test_nothing_is_left_of_what_is_erased(db, tmp_path):
     assert counts(report) == (1, 1, 0, 0, 0)
     report = walk(db, tmp_path, "b.jsonl")
     assert counts(report) == (1, 1, 0, 0, 1) and "ErasedError" in report["errors"][0]["reason"]
+
+
+def test_a_fork_of_another_program_is_a_file_of_that_program(db):
+    text = lines(said(0, "a"), said(1, "b", "assistant"), said(2, "c"), said(3, "d", "assistant"))
+    rollout = load(db, text)["rolloutId"]
+    fork = one(db, "SELECT rollout_fork(?)", rollout)
+    assert exported(db, fork) == text.encode()
+    part = one(db, "SELECT rollout_fork(?, 1)", fork)  # a fork of a fork
+    assert exported(db, part) == lines(said(0, "a"), said(1, "b", "assistant")).encode()
+    assert load(db, text, part)["new"] == 2 and exported(db, part) == text.encode()
+    assert rows(db, "SELECT count(DISTINCT format), count(*) FROM rollouts") == [(1, 3)]
+    well(db)
+
+
+def test_compressed_files_are_read(db, tmp_path):
+    if shutil.which("zstd") is None:
+        pytest.skip("zstd is missing")
+
+    def zipped(text):
+        return subprocess.run(["zstd", "-q", "-c"], input=text.encode(), check=True,
+                              stdout=subprocess.PIPE).stdout
+
+    text = lines(*(said(i % 60, "a" * 1000) for i in range(2000)))  # it becomes 500 times as long
+    file = put(tmp_path, "one.jsonl.zst", zipped(text), 1000)
+    assert counts(walk(db, tmp_path), "read", "new", "failed", "bytes") == (1, 2000, 0, len(text))
+    assert exported(db) == text.encode()
+    assert sources(db, "size, offset, error") == [(file.stat().st_size, 0, None)]
+    assert counts(walk(db, tmp_path), "read") == (0,)
+    more = lines(said(5, "more"))
+    put(tmp_path, "one.jsonl.zst", zipped(text) + zipped(more), 2000)  # two frames
+    assert counts(walk(db, tmp_path), "read", "new") == (1, 1)
+    assert exported(db) == (text + more).encode()
+    for bad, reason in ((zipped(text)[:-9], "it is compressed, and cut off"), (b"no" * 50, "damaged"),
+                        (b"", "cut off"), (zipped(""), "not empty")):
+        put(tmp_path, "bad.jsonl.zst", bad)
+        report = walk(db, tmp_path)
+        assert counts(report, "failed", "new") == (1, 0) and reason in report["errors"][0]["reason"]
