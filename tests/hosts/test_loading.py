@@ -150,6 +150,7 @@ def test_make_install_installs_what_a_program_needs(tmp_path):
         "lib/" + pathlib.Path(MODULE).name,
         "lib/pkgconfig/blackbox.pc",
         "include/blackbox.h",
+        "share/blackbox/otlp.py",
         "share/blackbox/sign.py",
         "share/blackbox/verify.py",
         "share/blackbox/prices.json",
