@@ -361,7 +361,7 @@ END;
 --
 -- Two rows that are due, and as many as payload.max_bytes wants, the oldest first: it
 -- looks at three, or at 100 if the bytes of one are not enough, or holds are in force. The
--- guard passes over rows that are held. That something refuses is told once a day.
+-- guard passes over rows that are held; the row that was written stays then, too. That something refuses is told once a day.
 -- It works once an hour at least, for the clock.
 CREATE TRIGGER IF NOT EXISTS main.payload_work
 AFTER UPDATE OF work ON payload__state WHEN NEW.work
@@ -385,6 +385,7 @@ BEGIN
   INSERT INTO payload__held(rid, at)
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.max_bytes, -9e15, NEW.since)
+     AND (rowid <> NEW.rid OR NOT EXISTS (SELECT 1 FROM retention__in_force))
    ORDER BY created_ms, size_bytes
    LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.max_bytes > (
               SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
@@ -396,7 +397,7 @@ BEGIN
   SELECT NEW.work, 'payload', (NEW.work / 86400000 + 1) * 1440,
          iif(bytes > max_bytes, 'payload.bytes refused', 'payload.age refused'), 0, 0
     FROM payload__state
-   WHERE iif(bytes > max_bytes, due = 2 OR due < -900, due < -900 AND (
+   WHERE iif(bytes > max_bytes, due = 2 OR due < -900 OR EXISTS (SELECT 1 FROM retention__in_force), due < -900 AND (
            SELECT min(created_ms) FROM event_payloads INDEXED BY payload_by_age
             WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since) < till);
 END;

@@ -210,6 +210,10 @@ const BxRecords bxPayloadRecords[] = {
         "agent_id FROM (SELECT * FROM main.payload_agents WHERE stopped_at IS"
         " NOT NULL) AS t",
         0, 0, "t.agent_id", 0, 0},
+    {"payload_agents", "main.payload_agents",
+        "kill_switch=kill_switch_event_id,", "t.kill_switch_event_id",
+        "length(t.kill_switch_event_id)", BX_HOLD_ON("agent", "t.agent_id"), 0,
+        0, 0, 0, "t.agent_id", "kill_switch_event_id = NULL", 0},
     {0},
 };
 
@@ -257,6 +261,8 @@ static void returnCleanup(BxCall *p, BxStmts *pHome, const Removed *pGone,
                " FROM main.payload__state";
   static const char zDropped[] =
       "SELECT EXISTS (SELECT 1 FROM main.store_dropped WHERE text > 0)";
+  static const char zBeyond[] =
+      "SELECT bytes > max_bytes FROM main.payload__state";
   Pages is = countPages(pHome, &p->err);
   i64 nSize = bxQueryNumber(pHome, "PRAGMA main.page_size", &p->err);
   i64 nFreed = was.nAll - was.nFree - (is.nAll - is.nFree);
@@ -265,6 +271,12 @@ static void returnCleanup(BxCall *p, BxStmts *pHome, const Removed *pGone,
   i64 nHeld =
       bxQueryIntOnce(pHome, zHeld, &p->err, "ii", iBefore, (i64)SWEEP_LIMIT);
   int bMore = nBack > 0 && is.nFree > 0;
+  i64 nKept = nHeld; /* and all that a limit would take */
+  if (bxQueryNumber(pHome, zBeyond, &p->err) ||
+      bxFileLimitExcess(pHome, &p->err) > 0) {
+    nKept = bxQueryIntOnce(
+        pHome, zHeld, &p->err, "ii", (i64)BX_MAX_TIME, (i64)SWEEP_LIMIT);
+  }
   if (nFreed < 0) nFreed = 0;
   if (nBack < 0) nBack = 0;
   if (pGone->nRow >= nLimit) {
@@ -284,7 +296,7 @@ static void returnCleanup(BxCall *p, BxStmts *pHome, const Removed *pGone,
              "\"left\":{\"pinned\":%lld,\"held\":%lld,\"refused\":%lld},"
              "\"more\":%s}",
              pGone->nRow, pGone->nByte, nFreed * nSize, nBack * nSize, nPinned,
-             nHeld, nRefused, bMore ? "true" : "false"));
+             nKept, nRefused, bMore ? "true" : "false"));
 }
 
 /* Removes what is due for the limit of the file. */

@@ -61,7 +61,8 @@ const BxRecords bxRolloutRecords[] = {
     {"rollout_sources", "main.rollout_sources", "rollout=id,",
         "t.path, t.error, t.cwd", "0", 0, 0, 0, 0, 0, "t.path", 0, 0},
     {"rollout_calls", "main.rollout_calls", "", "t.call, t.model", "0",
-        SHOWN_BY("t.id"), 0, 0, 0, 0, 0, 0, 0},
+        SHOWN_BY("t.id"), 0, 0, 0, 0, 0,
+        "(call, model) = (replace(call, ?1, ?2), replace(model, ?1, ?2))", 0},
     {0},
 };
 

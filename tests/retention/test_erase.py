@@ -341,6 +341,30 @@ def test_a_text_is_left_in_no_column_and_the_log_verifies(watched, text):
     assert rows(watched, "SELECT * FROM blackbox_check") == []
 
 
+def test_the_id_of_a_kill_switch_that_a_rule_pulled_is_left_in_no_column(watched):
+    key = one(watched, "SELECT kill_switch_event_id FROM payload_agents WHERE stopped_at NOTNULL")
+    assert ("payload_agents", "kill_switch_event_id") in where(watched, key)
+    certificate = erase(watched, "kill_switch", key, '{"unpin":true}')
+    assert parts(certificate)["payload_agents"] == 1
+    assert where(watched, key) == []
+    assert one(watched, "SELECT stopped_at NOTNULL FROM payload_agents WHERE agent_id = ?", NAME)
+    assert one(watched, "SELECT blackbox_erased(?)", json.dumps(certificate)) == NONE
+    assert problems(watched) == []
+
+
+def test_the_usage_of_a_call_loses_a_text_and_stays(full):
+    said = {"type": "assistant", "uuid": "u1", "sessionId": "s1", "timestamp": "2026-01-01T00:00:00Z",
+            "message": {"role": "assistant", "model": CANARY, "id": CANARY + "1",
+                        "content": [{"type": "text", "text": "x"}],
+                        "usage": {"input_tokens": 3, "output_tokens": 4}}}
+    one(full, "SELECT rollout_import(?)", json.dumps(said))
+    assert ("rollout_calls", "model") in where(full, CANARY)
+    erase(full, "text", CANARY)
+    assert where(full, CANARY) == []
+    assert rows(full, "SELECT model, output FROM rollout_calls WHERE output = 4") == [("[erased]", 4)]
+    assert problems(full) == []
+
+
 def test_what_is_left_in_the_file_is_told(tmp_path):
     db = connect(tmp_path / "left.db")
     one(db, "SELECT blackbox_install('main', 'payload,retention')")

@@ -1,4 +1,5 @@
 """The guards of held rows of the archive are always there, and fit its table."""
+import json
 import sqlite3
 
 import pytest
@@ -104,6 +105,20 @@ def test_held_rows_count_for_max_bytes_and_a_write_without_room_goes_on(db):
     db.execute("INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose) "
                "VALUES('g', 'g', 'a', 'g', 'archive')")
     assert rows(db, "SELECT id FROM event_payloads ORDER BY id") == [("c",), ("d",), ("g",)]
+    assert check(db) == []
+
+
+def test_a_row_stays_that_holds_leave_no_room_for_and_the_log_says_so(db):
+    """Until the next write, which takes it as the oldest: so nothing that is acknowledged is gone."""
+    archive(db, "old", now() - 5000, "o" * 60)
+    hold(db, "event", "e")
+    db.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.max_bytes', 50)")
+    for id in "bcd":
+        db.execute("INSERT INTO event_payloads(id, event_id, agent_id, request_body, purpose) "
+                   "VALUES(?, 'f', 'a', 'b', 'archive')", (id,))
+        assert rows(db, "SELECT id FROM event_payloads ORDER BY id") == [(id,), ("old",)]
+    assert "payload.bytes refused" in [r[0] for r in rows(db, "SELECT rule FROM retention_log")]
+    assert json.loads(one(db, "SELECT payload_cleanup()"))["left"]["held"] == 1
     assert check(db) == []
 
 
