@@ -93,7 +93,8 @@ static void roomRemove(
 }
 
 /* Removes the oldest rows of a domain, of so many bytes. Returns about how many bytes
-** went. Rows that are all kept are not looked at again for a while. */
+** went. Rows that are all kept are not looked at again for a while: those behind them
+** are what goes next. */
 static i64 roomOldest(Making *m, BxDomainData *pSlot, const BxFileLimit *pRoom,
     i64 nWant, BxErr *pErr) {
   i64 aRow[ROOM_LOOK], n = 0, nByte = 0, nLook = 0, nGone = m->nGone, iAt = 0,
@@ -131,6 +132,7 @@ static i64 roomOldest(Making *m, BxDomainData *pSlot, const BxFileLimit *pRoom,
   for (i = 0; i < n; i++) roomRemove(m, pRoom, aRow[i], pErr);
   if (n > 0) roomNote(m->p, pRoom, 0, pErr);
   if (nLook == ROOM_LOOK && m->nGone == nGone) {
+    m->p->room.bAgain = 1;
     pSlot->iRoom = iAt > pSlot->iRoom ? iAt : pSlot->iRoom + 1;
   }
   return m->nGone > nGone ? nByte : 0;
@@ -194,6 +196,7 @@ void bxFileLimitCall(BxCall *pCall) {
   for (i = 0; i < m.p->bx->nDomain && pErr->rc == SQLITE_OK; i++) {
     const BxFileLimit *pRoom = roomOf(m.p, i, pErr);
     i64 nWant, nByte;
+    if (m.p->room.bAgain) break;
     if (pRoom == 0 || pRoom->zOldest == 0) continue;
     nWant = pRoom->bDue || nOver < nBeyond ? nOver : nBeyond;
     nByte = roomOldest(&m, &m.p->bx->aSlot[i], pRoom, nWant, pErr);
@@ -244,8 +247,10 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   nGrown = nOver - p->room.nOver;
   for (nRow += 2; nOver > 0 && bMore && nRow > 0; nRow--) {
     nChange = sqlite3_total_changes(p->bx->db);
+    p->room.bAgain = 0;
     bxQueryIntInner(p, zTry, &err, "t", p->zDb);
-    bMore = err.rc == SQLITE_OK && sqlite3_total_changes(p->bx->db) != nChange;
+    bMore = err.rc == SQLITE_OK && (p->room.bAgain || nChange !=
+                                       sqlite3_total_changes(p->bx->db));
     nOver = roomOver(p, nLimit, &err);
   }
   p->room.pNew = 0;

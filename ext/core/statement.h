@@ -86,6 +86,7 @@ struct BxStmts {
   struct {
     i64 nLeft,
         nStep; /* rows until bxFileLimitTend() looks at the file, of so many */
+    int bAgain; /* it has seen rows that stay alone */
     i64 nOver; /* what it has found */
     const BxFileLimit
         *pNew; /* of these, the rows that were written last: they stay */

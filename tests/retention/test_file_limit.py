@@ -7,7 +7,7 @@ import time
 import pytest
 
 from conftest import ROOT, connect, one, problems, rows, some
-from retention_helpers import DAY
+from retention_helpers import DAY, SESSION
 from test_space import PUSH, WRITES, exchanges, installed
 
 sys.path.insert(0, str(ROOT / "tests/differential"))
@@ -93,6 +93,24 @@ def test_more_held_rows_than_are_looked_at_do_not_protect_the_others(path):
     fill(db, 600)
     assert used(db) <= 1 * MB + 8192
     assert one(db, "SELECT count(*) FROM event_payloads WHERE agent_id = 'held'") == 450
+
+
+@pytest.mark.parametrize("pack", [0, 1])
+def test_held_rows_of_the_archive_do_not_make_the_cache_go_before_the_others(path, pack):
+    db = limited(path, 0, pack)
+    one(db, "SELECT blackbox_install('main', 'cache')")
+    db.executemany(WRITES["row"], [(f"h{i}", "held", "q", "r" * 100) for i in range(950)])
+    one(db, "SELECT retention_hold('agent', 'held', 'case', 'ann', 'asked for')")
+    for i in range(100):
+        one(db, "SELECT cache_write(?, ?, ?, ?, 'd')", SESSION, f"t{i:07}", f"u{i:07}",
+            json.dumps("x" * 4000))
+    fill(db, 300)
+    db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?", (used(db) - 400_000, LIMIT))
+    db.executemany(WRITES["row"], [(f"n{i}", "new", "q", "r") for i in range(500)])
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE agent_id LIKE 'a%'") < 300
+    assert one(db, "SELECT count(*) FROM cache_items") == 100
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE agent_id = 'held'") == 950
+    assert one(db, f"SELECT value FROM blackbox_settings WHERE name = '{LIMIT}'") >= used(db) - 8192
 
 
 @pytest.mark.parametrize("mode", ["durable", "memory"])
