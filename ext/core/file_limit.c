@@ -131,8 +131,8 @@ static i64 roomOldest(Making *m, BxDomainData *pSlot, const BxFileLimit *pRoom,
   if (n > 0) roomNote(m->p, pRoom, 1, pErr);
   for (i = 0; i < n; i++) roomRemove(m, pRoom, aRow[i], pErr);
   if (n > 0) roomNote(m->p, pRoom, 0, pErr);
+  m->p->room.bAgain = nLook == ROOM_LOOK && nByte < nWant;
   if (nLook == ROOM_LOOK && m->nGone == nGone) {
-    m->p->room.bAgain = 1;
     pSlot->iRoom = iAt > pSlot->iRoom ? iAt : pSlot->iRoom + 1;
   }
   return m->nGone > nGone ? nByte : 0;
