@@ -93,7 +93,7 @@ def test_the_queue_masks_as_well(db, mode):
         db.execute("INSERT INTO payload_queue(event_id, agent_id, request_body) VALUES('f', 'a', ?)",
                    (BODY,))
     db.execute("SELECT payload_flush()")
-    found = rows(db, "SELECT request_body, size_bytes, response_body FROM event_payloads ORDER BY created_at, id")
+    found = rows(db, "SELECT request_body, size_bytes, response_body FROM event_payloads ORDER BY rowid")
     assert [r for r, _, _ in found[:2]] == [MASKED, MASKED] and len(found) == 4
     assert {json.loads(r)["dropped"] for r, _, _ in found[2:]} == {digest(BODY)}
     assert all(n == len(r) + len(a or "") for r, n, a in found)
