@@ -271,7 +271,7 @@ static const BxFunction aFunctions[] = {
     {"rollout_delete", 1, 1, BX_ACT, bxRolloutDelete},
     {"rollout_export", 1, 2, BX_READ, bxRolloutExport},
     {"rollout_flush", 0, 1, BX_OWN, bxRolloutFlush},
-    {"rollout_fork", 1, 4, BX_WRITE, bxRolloutFork},
+    {"rollout_fork", 1, 5, BX_WRITE, bxRolloutFork},
     {"rollout_history", 1, 2, BX_READ, bxRolloutHistory},
     {"rollout_import", 1, 4, BX_WRITE, bxRolloutImport},
     {"rollout_import_dir", 1, 2, BX_WRITE, bxRolloutImportDir},

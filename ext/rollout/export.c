@@ -266,7 +266,7 @@ static void showItems(Transcript *p, i64 no) {
   static const char zItems[] =
       "SELECT d.id & 4294967295, d.timestamp, d.type, "
       "d.payload " ROLLOUT_FROM_ITEMS "ORDER BY s.rollout, s.first, d.id";
-  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0, 0};
   sqlite3_stmt *pRow = bxStmtTake(p->pHome, zItems, p->pErr);
   i64 i;
   p->told.bTexts = 1;

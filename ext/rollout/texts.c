@@ -537,7 +537,7 @@ static void putAgain(BxStmts *pHome, i64 id, i64 iTime, const char *zType,
   static const char zGone[] =
       "DELETE FROM main.rollout__texts WHERE id = ?1 AND n <= ?2";
   static const char zMax[] = "SELECT max(n) FROM main.rollout__texts";
-  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0, 0};
   RolloutDerive tale;
   i64 nBefore = bxQueryInt(pHome, zMax, pErr, "");
   memset(&tale, 0, sizeof(tale));
