@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """many_sessions.py MB [FILE]: questions to many sessions of coding agents, each with its bound.
 
-The sessions are copies of recorded ones, each with ids and a day of its own, in half a year: 1,000 MB
-are 1,100 sessions and 650,000 items. Without recordings they are made, of Claude Code's form: words
+The sessions are copies of recorded ones, each with ids and a day of its own, in half a year:
+1,000 MB are 1,100 sessions and 650,000 items. Without recordings they are made, of Claude Code's form: words
 of the docs, calls of two tools, results, usage. That takes two minutes and 6 GB of disk. If FILE
 exists, its sessions are asked, and else they stay there.
 """

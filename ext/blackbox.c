@@ -373,7 +373,7 @@ static const BxTable aTables[] = {
         "rollout TEXT, sequence, model, input_fresh, cache_write, cache_read, "
         "output, reasoning, source, timestamp, call, cost, cost_source, "
         "cache_write_1h, output_source",
-        15, BX_KEYED, 1, bxRolloutUsage, 0, 0},
+        15, BX_KEYED_FROM(9), 2, bxRolloutUsage, 0, 0},
     {"rollout_usage_days",
         "day, model, calls, input_fresh, cache_write, cache_read, output, "
         "reasoning, cost, cost_source, cache_write_1h, output_source",
