@@ -50,7 +50,8 @@ function known(method, address) {
   }
 }
 
-function failure(error) {
+/** What meta says of an error, or of none. */
+export function failure(error) {
   return error === undefined ? {} : { error: `${error?.name ?? "Error"}: ${error?.message ?? error}`.slice(0, 1000) };
 }
 
@@ -77,7 +78,9 @@ function recordingFetch(fetch, begin) {
       end(null, { status });
       return response;
     }
-    return withBody(response, watchBody(body, (chunks, error) => end(chunks, { status, ...failure(error) })));
+    const chunks = [];
+    const keep = (chunk) => void chunks.push(chunk.slice()); // the reader owns its chunk
+    return withBody(response, watchStream(body, keep, (error) => end(chunks, { status, ...failure(error) })));
   };
 }
 
@@ -100,13 +103,13 @@ async function watchRequest(input, init) {
   }
 }
 
-/** A stream of the same chunks, which calls end(chunks, error) once. */
-function watchBody(body, end) {
+/** A stream of the same chunks, which calls keep(chunk) for each, and end(error) once. */
+export function watchStream(body, keep, end) {
   const reader = body.getReader();
-  let chunks = [];
+  let hasEnded = false;
   const finish = (error) => {
-    if (chunks !== null) end(chunks, error);
-    chunks = null;
+    if (!hasEnded) end(error);
+    hasEnded = true;
   };
   reader.closed.catch(finish); // it was cut off, and perhaps nobody reads on
   return new ReadableStream(
@@ -117,7 +120,7 @@ function watchBody(body, end) {
           finish();
           controller.close();
         } else {
-          chunks?.push(value.slice());
+          if (!hasEnded) keep(value);
           controller.enqueue(value);
         }
       },

@@ -20,11 +20,11 @@
 // waits EXIT_MS at most; process.exit() does not wait, and leaves the queue to the next recorder.
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { Worker } from "node:worker_threads";
 import { told, quoted, warn } from "./database.js";
-import { connectLoaded, findDriver, Followed, loadPrices } from "./driver.js";
+import { connectLoaded, findDriver, Followed } from "./driver.js";
 import { watch } from "./clients.js";
 import { Queue } from "./spill.js";
 import { AgentStoppedError } from "./stop.js";
@@ -49,7 +49,8 @@ export function open(path, { ring = "ring", settings = {}, timeout = 5000, onErr
     db.exec(`CREATE VIRTUAL TABLE IF NOT EXISTS ${quoted(ring)} USING payload_ring`);
     if (isNew) {
       db.exec("UPDATE blackbox_settings SET value = 'record' WHERE name = 'payload.on_loop'");
-      loadPrices(db);
+      const prices = readFileSync(new URL("prices.json", import.meta.url), "utf8");
+      db.prepare("SELECT rollout_load_prices(?, 'prices.json')").get(prices);
     }
     for (const [name, value] of Object.entries(settings)) {
       if (Number(db.prepare("UPDATE blackbox_settings SET value = ? WHERE name = ?").run(value, name).changes) === 0) {
@@ -66,10 +67,10 @@ export function open(path, { ring = "ring", settings = {}, timeout = 5000, onErr
     recorder: {
       get() {
         if (memory) throw new Error("ValidationError: a database in memory has no recorder; open a file");
-        return (recorder ??= new Recorder(path, { onError, driver: found }));
+        return (recorder ??= new Recorder(path, { onError, driver: found, ring }));
       },
     },
-    record: { value: (client, options) => db.recorder.record(client, { ring, ...options }) },
+    record: { value: (client, options) => db.recorder.record(client, options) },
   });
 }
 
@@ -81,6 +82,7 @@ export class Recorder {
   #driver;
   #path;
   #onError;
+  #ring;
   #queue;
   #worker;
   #flight = 0; // bytes of rows that the worker has
@@ -93,10 +95,11 @@ export class Recorder {
   #left; // queues of processes that were killed, until the worker has written them
   #hasLeft = false; // whether the program has waited at its end
 
-  constructor(path, { driver, onError = warn } = {}) {
+  constructor(path, { driver, onError = warn, ring = "ring" } = {}) {
     this.#driver = driver?.includes("/") ? driver : findDriver(driver);
     this.#path = resolve(path);
     this.#onError = onError;
+    this.#ring = ring;
     this.#queue = new Queue(this.#driver, this.#path);
     this.#file = new Followed(this.#driver, this.#path);
     const start = `${basename(this.#path)}-spill-`;
@@ -109,7 +112,13 @@ export class Recorder {
 
   /** Records what a client sends from now on: see clients.js. Returns the client, or the function
    * that takes the place of a fetch. */
-  record(client, { agent, ring = "ring", onStop = "throw" }) {
+  record(client, options) {
+    return watch(client, this.calls(options));
+  }
+
+  /** A function that begins a call of an agent, of what is known of it and what the function that
+   * names the agent gets. */
+  calls({ agent, ring = this.#ring, onStop = "throw" }) {
     if (onStop !== "throw" && onStop !== "record") {
       throw new RangeError(`ValidationError: onStop must be throw or record, got ${onStop}`);
     }
@@ -117,7 +126,7 @@ export class Recorder {
       throw new TypeError(`ValidationError: agent must be a text or a function, got ${agent}`);
     }
     this.#worker ??= this.#start();
-    return watch(client, (...call) => new Call(this, { agent, ring, onStop }, call));
+    return (...call) => new Call(this, { agent, ring, onStop }, call);
   }
 
   /** Hands over a row: command, agent, event, request, response, at, meta, ring. */
@@ -318,17 +327,21 @@ class Call {
   #push(command, request, response, meta) {
     if (this.#agent === undefined) return;
     const { ring } = this.#options;
+    const agent = this.#agent;
+    this.#agent = undefined; // what cannot be handed over is not completed either
     this.#recorder.tell(NOT_RECORDED, () => {
-      const bodies = [request(), response?.() ?? null];
-      const row = [command, String(this.#agent), this.#event, ...bodies, BigInt(this.#at), JSON.stringify(meta), ring];
-      this.#recorder.push(row);
+      const bodies = [request?.() ?? null, response?.() ?? null];
+      this.#recorder.push([
+        command, String(agent), this.#event, ...bodies, BigInt(this.#at), JSON.stringify(meta), ring]);
+      this.#agent = agent;
     });
   }
 }
 
-/** What the ring stores: text, or a blob if the bytes are not UTF-8. A character that is cut
- * off at the end becomes U+FFFD. */
+/** What the ring stores of a body, or of what a function returns: text, or a blob if the bytes are
+ * not UTF-8. A character that is cut off at the end becomes U+FFFD. */
 function kept(body) {
+  if (typeof body === "function") return kept(body());
   if (body === undefined || body === null || typeof body === "string") return body ?? null;
   const bytes = Array.isArray(body) ? Buffer.concat(body) : body;
   try {

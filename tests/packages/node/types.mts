@@ -3,10 +3,13 @@ import type { BaseCheckpointSaver } from "@langchain/langgraph-checkpoint";
 import type { RunnableConfig } from "@langchain/core/runnables";
 import { Runner, type Session } from "@openai/agents";
 import type { SpanExporter } from "@opentelemetry/sdk-trace-base";
+import { wrapLanguageModel } from "ai";
+import { MockLanguageModelV3 } from "ai/test";
 import Database from "better-sqlite3";
 import { DatabaseSync } from "node:sqlite";
 import OpenAI from "openai";
 import { AgentStoppedError, getLoadablePath, load, open, Recorder } from "sqlite-blackbox";
+import { recordModel } from "sqlite-blackbox/ai";
 import { BlackboxSession } from "sqlite-blackbox/agents";
 import { BlackboxSaver } from "sqlite-blackbox/langgraph";
 import { BlackboxSpanExporter } from "sqlite-blackbox/otel";
@@ -35,11 +38,14 @@ for (const db of [ours, builtIn]) {
 const flight = open("flight.db", { settings: { "payload.retention_days": 30 }, onError: (e) => e.message });
 const send: typeof fetch = flight.record(fetch, { agent: (url) => String(url), ring: "tape" });
 const client: OpenAI = flight.record(new OpenAI(), { agent: "a", onStop: "record" });
+const model = wrapLanguageModel({ model: new MockLanguageModelV3(), middleware: recordModel(flight, { agent: "a" }) });
 const done: boolean = await new Recorder("flight.db").close(5);
-void [send, client, done, flight.recorder.flush()];
+void [send, client, model, done, flight.recorder.flush()];
 
 // @ts-expect-error the agent is missing
 flight.record(fetch, {});
+// @ts-expect-error a connection that is not of open() records nothing
+recordModel(ours, { agent: "a" });
 // @ts-expect-error there is no such way
 flight.record(fetch, { agent: "a", onStop: "stop" });
 // @ts-expect-error there is no such strategy
