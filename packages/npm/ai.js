@@ -15,22 +15,24 @@
 import { failure, watchStream } from "./clients.js";
 import { install } from "./database.js";
 
+const PART = "$.prompt[].content[]";
+const CALL = [".toolCallId", ".toolName", ".input"];
+const RESULTS = ["text", "json", "content", "error-text", "error-json", "execution-denied"];
+const ROWS = [
+  ["request", "call", PART, { [`${PART}.type`]: "tool-call" }, ...CALL],
+  ...RESULTS.map((type) => ["request", "result", PART, { [`${PART}.output.type`]: type }, ...CALL.slice(0, 2), null,
+    ".output.value|.output.reason", type.includes("-") ? `.output.type=${type}` : null]),
+  ["request", "user", "$.prompt[].content", { "$.prompt[].role": "user" }],
+  ["request", "message", "$.prompt[].content", {}],
+  ["request", "choice", "$.toolChoice.toolName", {}],
+  ["response", "call", "$.content[]", { "$.content[].type": "tool-call" }, ...CALL],
+  ["response", "assistant", "$.content", { "$.specificationVersion": true }],
+];
 const PLACES = `
   INSERT INTO blackbox_places(format, source, kind, place, conditions, call_id, tool, arguments, result, is_error)
   SELECT 'ai-sdk', value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
          value ->> 7, value ->> 8
-  FROM json_each('[
-    ["request", "call", "$.prompt[].content[]", "{\\"$.prompt[].content[].type\\":\\"tool-call\\"}",
-     ".toolCallId", ".toolName", ".input"],
-    ["request", "result", "$.prompt[].content[]", "{\\"$.prompt[].content[].type\\":\\"tool-result\\"}",
-     ".toolCallId", ".toolName", null, ".output.value|.output.reason", ".output.type=error-text"],
-    ["request", "user", "$.prompt[].content", "{\\"$.prompt[].role\\":\\"user\\"}"],
-    ["request", "message", "$.prompt[].content", "{}"],
-    ["request", "choice", "$.toolChoice.toolName", "{}"],
-    ["response", "call", "$.content[]", "{\\"$.content[].type\\":\\"tool-call\\"}",
-     ".toolCallId", ".toolName", ".input"],
-    ["response", "assistant", "$.content", "{\\"$.specificationVersion\\":true}"]]')
-  WHERE 1 ON CONFLICT DO NOTHING;
+  FROM json_each('${JSON.stringify(ROWS)}') WHERE 1 ON CONFLICT DO NOTHING;
   INSERT INTO blackbox_places(kind, format, source, place, conditions, input, cache_write, cache_read, output,
                               reasoning, cache_in_input)
   VALUES('usage', 'ai-sdk', 'response', '$.usage', '{"$.specificationVersion":true}', '.inputTokens.total|.inputTokens',

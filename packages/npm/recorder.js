@@ -82,7 +82,7 @@ export class Recorder {
   #driver;
   #path;
   #onError;
-  #ring;
+  #ring; // of open()
   #queue;
   #worker;
   #flight = 0; // bytes of rows that the worker has
@@ -116,8 +116,7 @@ export class Recorder {
     return watch(client, this.calls(options));
   }
 
-  /** A function that begins a call of an agent, of what is known of it and what the function that
-   * names the agent gets. */
+  /** A function that begins a call: (meta, ...what the function that names the agent gets). */
   calls({ agent, ring = this.#ring, onStop = "throw" }) {
     if (onStop !== "throw" && onStop !== "record") {
       throw new RangeError(`ValidationError: onStop must be throw or record, got ${onStop}`);
@@ -316,23 +315,21 @@ class Call {
   }
 
   begin(body) {
-    this.#push(null, () => kept(body), null, this.#meta);
+    this.#push(null, body, null, this.#meta);
   }
 
   end(body, meta) {
     const duration_ms = Math.round(performance.now() - this.#clock);
-    this.#push("complete", () => null, () => kept(body), { ...this.#meta, duration_ms, ...meta });
+    this.#push("complete", null, body, { ...this.#meta, duration_ms, ...meta });
   }
 
   #push(command, request, response, meta) {
     if (this.#agent === undefined) return;
-    const { ring } = this.#options;
-    const agent = this.#agent;
+    const [agent, { ring }] = [this.#agent, this.#options];
     this.#agent = undefined; // what cannot be handed over is not completed either
     this.#recorder.tell(NOT_RECORDED, () => {
-      const bodies = [request?.() ?? null, response?.() ?? null];
-      this.#recorder.push([
-        command, String(agent), this.#event, ...bodies, BigInt(this.#at), JSON.stringify(meta), ring]);
+      const bodies = [kept(request), kept(response), BigInt(this.#at)];
+      this.#recorder.push([command, String(agent), this.#event, ...bodies, JSON.stringify(meta), ring]);
       this.#agent = agent;
     });
   }

@@ -60,7 +60,8 @@ test("a call is recorded before it is sent, and completed with what the model sa
   const db = flight();
   let before;
   const model = recorded(db, { doGenerate: async () => ((before = await exchanges(db)), SAID) });
-  const { text } = await generateText({ ...ask, model, headers: { authorization: "Bearer secret" }, system: "Be kind." });
+  const headers = { authorization: "Bearer secret" };
+  const { text } = await generateText({ ...ask, model, headers, system: "Be kind." });
   assert.equal(text, "It is on its way.");
   assert.deepEqual(before.map(([request, response]) => [request.model, response]), [["m", null]]);
   const [[request, response, { duration_ms, ...meta }]] = await exchanges(db);
@@ -80,7 +81,8 @@ test("tools of an agent are read from its exchanges, with errors of results", as
   let step = 0;
   const call = { type: "tool-call", toolCallId: "c1", toolName: "get_order", input: '{ "id": 1042 }' };
   const doGenerate = async () => (step++ === 0 ? { ...SAID, content: [call] } : SAID);
-  const get_order = tool({ inputSchema: jsonSchema({ type: "object" }), execute: () => { throw new Error("timeout"); } });
+  const execute = () => { throw new Error("timeout"); };
+  const get_order = tool({ inputSchema: jsonSchema({ type: "object" }), execute });
   await generateText({
     ...ask, model: recorded(db, { doGenerate }), tools: { get_order }, stopWhen: stepCountIs(3) });
   await exchanges(db);
@@ -91,6 +93,21 @@ test("tools of an agent are read from its exchanges, with errors of results", as
      ["call", "c1", "get_order", '{"id":1042}', null, null, "request"],
      ["result", "c1", "get_order", null, newest ? "Error: timeout" : "timeout", 1, "request"]]);
   assert.deepEqual(rows(db, "SELECT DISTINCT payload_tools(request_body) FROM ring"), [["fn:get_order"]]);
+});
+
+test("each kind of result is read, and which are errors", async () => {
+  const db = flight();
+  const model = recorded(db, { doGenerate: async () => SAID });
+  const outputs = [
+    { type: "text", value: "a" }, { type: "json", value: { b: 1 } }, { type: "error-text", value: "c" },
+    { type: "error-json", value: { d: 1 } }, { type: "execution-denied", reason: "no" },
+    { type: "content", value: [{ type: "text", text: "e" }] }];
+  const content = outputs.map((output, i) => ({ type: "tool-result", toolCallId: `c${i}`, toolName: "t", output }));
+  await model.doGenerate({ prompt: [{ role: "tool", content }] });
+  await exchanges(db);
+  assert.deepEqual(
+    rows(db, "SELECT call_id, result, is_error FROM ring, payload_calls(request_body, response_body)"),
+    [["c0", "a", 0], ["c1", '{"b":1}', 0], ["c2", "c", 1], ["c3", '{"d":1}', 1], ["c4", "no", 1], ["c5", "e", 0]]);
 });
 
 test("each part of a stream is passed on as it comes, and the row is as without a stream", async () => {
@@ -108,7 +125,7 @@ test("each part of a stream is passed on as it comes, and the row is as without 
   assert.equal((await reader.read()).done, true);
   assert.deepEqual((await exchanges(db))[0][1], {
     specificationVersion, model: "m-1", id: "r1", warnings: [], finishReason, usage,
-    content: [SAID.content[0], { type: "tool-call", toolCallId: "c1", toolName: "get_order", input: '{ "id": 1042 }' }] });
+    content: [SAID.content[0], PARTS.at(-2)] });
   const result = streamText({ ...ask, model: recorded(db, { doStream: async () => streamOf(PARTS) }) });
   assert.equal((await read(result.textStream)).join(""), "It is on its way.");
   assert.equal((await exchanges(db))[1][1].content.length, 2);
@@ -159,7 +176,7 @@ test("a stopped agent sends nothing, or what it sends is recorded", async () => 
   const model = recorded(db, { doGenerate, doStream });
   await generateText({ ...ask, model });
   db.exec("INSERT INTO payload_agent_log(agent_id, act, actor, reason) VALUES('support', 'stop', 'Ann', 'why')");
-  await assert.rejects(generateText({ ...ask, model, maxRetries: 2 }), (e) => e instanceof AgentStoppedError && e.stoppedBy === "Ann");
+  await assert.rejects(generateText({ ...ask, model, maxRetries: 2 }), { name: "AgentStoppedError", stoppedBy: "Ann" });
   await assert.rejects(model.doStream(params("q")), AgentStoppedError);
   assert.equal(sent, 1);
   await generateText({ ...ask, model: recorded(db, { doGenerate }, { onStop: "record" }) });
