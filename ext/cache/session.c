@@ -141,10 +141,10 @@ static const char zCacheRoom[] =
   " i.session_id = ?1, i.timestamp, i.id FROM main.cache_items AS i"           \
   " WHERE i.protected = 0 AND i.storage_key IS NOT ?2"
 static const char zCacheOldest[] =
-    OLDEST " AND i.session_id = ?1 ORDER BY i.timestamp, i.id LIMIT ?3";
+    OLDEST " AND i.session_id = ?1 ORDER BY i.timestamp, i.id LIMIT ?3 + 0";
 static const char zCacheOldestOfAll[] =
     OLDEST " AND NOT (i.session_id = ?1 AND (i.timestamp, i.id) <= (?4, ?5))"
-           " ORDER BY i.timestamp, i.id LIMIT ?3";
+           " ORDER BY i.timestamp, i.id LIMIT ?3 + 0";
 
 static void readRoom(CacheRoom *pRoom, BxStmts *pHome, i64 nByte, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRoom, pErr);
@@ -271,7 +271,7 @@ const BxFileLimit bxCacheFileLimit = {.pDue = &bxCacheDue[4],
             " FROM main.cache_state",
     .zOldest = "SELECT id, data_size + 500, timestamp, " HELD_SESSION(
         "cache_items") " FROM main.cache_items WHERE protected = 0 AND"
-                       " timestamp >= ?1 ORDER BY timestamp, id LIMIT ?2",
+                       " timestamp >= ?1 ORDER BY timestamp, id LIMIT ?2 + 0",
     .zRemove = "DELETE FROM main.cache_items WHERE id = ?1"};
 
 /* The contents of the cache. */

@@ -66,11 +66,6 @@ static const BxFileLimit *roomOf(BxStmts *p, int i, BxErr *pErr) {
   return bxQueryInt(p, zHas, pErr, "t", pDomain->zName) ? pDomain->pRoom : 0;
 }
 
-/* Whether a trigger or a key of somebody could refuse: it could end the transaction. */
-static int roomRefused(BxStmts *p, const BxFileLimit *pRoom, BxErr *pErr) {
-  return bxOthersRefuse(p, pRoom->pDue->zRule, pRoom->pDue->zTable, pErr);
-}
-
 static void roomNote(
     BxStmts *p, const BxFileLimit *pRoom, int bBegin, BxErr *pErr) {
   const BxDue *pDue = pRoom->pDue;
@@ -124,7 +119,9 @@ static i64 roomOldest(Making *m, BxDomainData *pSlot, const BxFileLimit *pRoom,
     }
   }
   bxReset(pStmt, pErr);
-  if (n > 0 && roomRefused(m->p, pRoom, pErr)) {
+  /* (A refusal could end the transaction.) */
+  if (n > 0 && bxOthersRefuse(m->p, pRoom->pDue->zRule, pRoom->pDue->zTable,
+                   pErr)) {
     m->nRefused += n;
     return 0;
   }

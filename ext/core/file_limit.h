@@ -13,6 +13,8 @@ struct BxFileLimit {
   int bDue;          /* its rows are due anyway: its share does not keep them */
   /* Of that table: how the oldest rows are found; about how many bytes a row takes. */
   const char *zIndexed, *zTakes;
+  /* (A LIMIT that is a parameter alone makes SQLite prepare a statement anew each time,
+  ** from 3.47 on.) */
   /* Queries: about how many bytes all rows take, and of the oldest since time ?1, at most
   ** ?2: the rowid, the bytes, the time, and whether a hold keeps it. */
   const char *zHas, *zOldest;

@@ -167,7 +167,7 @@ static int isAhead(const BxLog *pLog, i64 n) {
 static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   static const char zRows[] =
       "SELECT " BX_LOG_COLUMNS
-      " FROM main.blackbox__log WHERE n > ?1 ORDER BY n LIMIT ?2";
+      " FROM main.blackbox__log WHERE n > ?1 ORDER BY n LIMIT ?2 + 0";
   MerkleHash none;
   sqlite3_stmt *pStmt = bxStmt(pLog->p, zRows, pErr);
   bxBind(pStmt, pErr, "ii", pLog->now.n, nMost);

@@ -299,7 +299,17 @@ int bxOthersRefuse(
       "  AND name NOT LIKE d AND sql LIKE '%delete%', type = 'table'"
       "  AND (sql LIKE '%references%' || d"
       "   OR sql LIKE '%references%' || ?2 || '%')))";
-  return bxQueryInt(p, zSql, pErr, "tt", zRule, zTable) != 0;
+  i64 iSchema = bxQueryInt(p, "PRAGMA main.schema_version", pErr, "");
+  BxDomainData *pSlot = p->bx->aSlot;
+  const BxDomain *pDomain = p->bx->aDomain;
+  size_t n = strcspn(zRule, ".");
+  for (; strncmp(pDomain->zName, zRule, n) != 0; pDomain++) pSlot++;
+  if (pSlot->pAsked != p || pSlot->iSchema != iSchema) {
+    pSlot->bRefuses = bxQueryInt(p, zSql, pErr, "tt", zRule, zTable) != 0;
+    pSlot->pAsked = pErr->rc == SQLITE_OK ? p : 0;
+    pSlot->iSchema = iSchema;
+  }
+  return pSlot->bRefuses;
 }
 
 i64 bxWalBytes(Bx *bx, const char *zDb) {

@@ -62,7 +62,8 @@ i64 bxTrustedTime(BxStmts *p, int bWrite, BxErr *pErr);
 
 /* Whether triggers or tables of others could refuse the DELETE of a row of a table, or of
 ** the domain of a rule, such as cache.idle. A write removes nothing then by the rule,
-** because it could not go on after an error. */
+** because it could not go on after an error. The schema is read once for the domain, until
+** it is another one. */
 int bxOthersRefuse(
     BxStmts *p, const char *zRule, const char *zTable, BxErr *pErr);
 

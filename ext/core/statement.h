@@ -21,6 +21,10 @@ typedef struct BxDomainData {
       pRoom; /* for file_limit.c: of this schema, rows before time iRoom are passed
                   ** over until iRoomUntil */
   i64 iRoom, iRoomUntil;
+  BxStmts *
+      pAsked; /* bxOthersRefuse() has looked at this schema, of that version */
+  i64 iSchema;
+  int bRefuses;
 } BxDomainData;
 
 struct Bx {

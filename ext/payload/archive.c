@@ -125,7 +125,7 @@ const BxFileLimit bxPayloadFileLimit = {.pDue = &bxPayloadDue[1],
     .zOldest = "SELECT rowid, " ROW_TAKES ", created_ms, " HELD_PAYLOAD(
         "event_payloads") " FROM main.event_payloads INDEXED BY payload_by_age"
                           " WHERE purpose = 'archive' AND pinned = 0 AND"
-                          " created_ms >= ?1 ORDER BY created_ms LIMIT ?2",
+                          " created_ms >= ?1 ORDER BY created_ms LIMIT ?2 + 0",
     .zRemove = "DELETE FROM main.event_payloads WHERE rowid = ?1"};
 
 /* The rows that may go, the oldest first. */

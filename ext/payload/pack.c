@@ -202,7 +202,7 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
           "u") "), id, NULL) AS id FROM (SELECT rowid AS"
                " rid, id, size_bytes, request_body, response_body FROM"
                " main.event_payloads WHERE rowid > (SELECT pack FROM"
-               " main.payload__state) ORDER BY rowid LIMIT ?1) AS u)";
+               " main.payload__state) ORDER BY rowid LIMIT ?1 + 0) AS u)";
   static const char *const azPack[] = {
       "SELECT store_pack(?1, ?2, 1)", "SELECT store_pack(?1, ?2, 2)"};
   sqlite3_stmt *pStmt;
@@ -255,19 +255,6 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
   return eJob;
 }
 
-/* Whether a trigger or a key of somebody could refuse that a row goes. The schema is read
-** once, until it is another one. */
-static int othersRefuse(Queue *pQueue, BxStmts *p, BxErr *pErr) {
-  i64 iSchema = bxQueryInt(p, "PRAGMA main.schema_version", pErr, "");
-  if (pQueue->pAsked != p || pQueue->iSchema != iSchema) {
-    pQueue->bRefuses =
-        bxOthersRefuse(p, bxPayloadDue[0].zRule, bxPayloadDue[0].zTable, pErr);
-    pQueue->pAsked = pErr->rc == SQLITE_OK ? p : 0;
-    pQueue->iSchema = iSchema;
-  }
-  return pQueue->bRefuses;
-}
-
 /* A row that is due goes with a push, or the clock is looked at. What is not as usual is
 ** done by the trigger of an insert (payload_work). If no row is due, nobody looks for an
 ** hour. */
@@ -286,7 +273,7 @@ static void tendDue(BxStmts *p, BxErr *pErr) {
   static const char zNone[] =
       "UPDATE main.payload__state SET wake = ?1 + 3600000 WHERE one = 1";
   enum { TICKS, JUMPED, FITS, USUAL, ROWID };
-  Queue *pQueue = bxDomainData(p->bx, "payload")->p;
+  const Queue *pQueue = bxDomainData(p->bx, "payload")->p;
   i64 iNow = bxNow(), iRow = 0;
   int bTicks = 0, bJumped = 0, bFits = 0, bUsual = 0, bRow = 0;
   sqlite3_stmt *pState = bxStmt(p, zState, pErr);
@@ -305,7 +292,9 @@ static void tendDue(BxStmts *p, BxErr *pErr) {
     bxStmtExec(p, zNone, pErr, "i", iNow);
   } else if (bTicks) {
     return;
-  } else if (bFits && bUsual && !othersRefuse(pQueue, p, pErr)) {
+  } else if (bFits && bUsual &&
+             !bxOthersRefuse(p, bxPayloadDue[0].zRule, bxPayloadDue[0].zTable,
+                 pErr)) {
     bxStmtExec(p, bxPayloadDue[0].zNote, pErr, "t", "age");
     bxStmtExec(p, bxPayloadFileLimit.zRemove, pErr, "i", iRow);
     bxStmtExec(p, bxPayloadDue[0].zNote, pErr, "n");

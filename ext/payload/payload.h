@@ -115,10 +115,7 @@ typedef struct Queue {
   i64 bEnabled, bIgnore, bMemory, nKept, nBatch, nInterval, nArchive, eSecrets;
   BxStmts *pKnown;
   i64 nRow, iFirst, iLast; /* that wait; when their time began; the last came */
-  BxStmts *pAsked;         /* of this schema, as it was at this version, */
-  i64 iSchema;
-  int bRefuses; /* somebody could refuse that a row of the archive goes */
-  i64 iTend;    /* no clean-up before this time, */
+  i64 iTend;               /* no clean-up before this time, */
   i64 iPush;    /* the time of a push that carries clean-up */
   int anQuiet[2], nTurn; /* nor for so many writes; those that had one */
   i64 iRetry;            /* no flush by itself before this time */

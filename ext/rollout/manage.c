@@ -237,7 +237,7 @@ const BxFileLimit bxRolloutFileLimit = {.pDue = bxRolloutDue,
         " FROM (SELECT seen, " BX_CLOCK " AS now FROM main.retention__clock)"
         " CROSS JOIN main.rollout__heads WHERE now <= seen + 604800000"
         " AND expires_at >= ?1 AND expires_at < now AND updated < now - 60000"
-        " ORDER BY expires_at LIMIT ?2",
+        " ORDER BY expires_at LIMIT ?2 + 0",
     .zRemove = "DELETE FROM main.rollout__heads WHERE no = ?1"};
 
 void bxRolloutCleanup(BxCall *p) {

@@ -296,7 +296,7 @@ const BxFileLimit bxStoreFileLimit = {.zTend = "SELECT store_tend(?1)"};
 void bxStoreTend(BxCall *p) {
   static const char zNext[] =
       "SELECT coalesce((SELECT '[' || group_concat(text) || ']' FROM (SELECT"
-      " text FROM main.store_dropped WHERE text > 0 ORDER BY text LIMIT ?1)"
+      " text FROM main.store_dropped WHERE text > 0 ORDER BY text LIMIT ?1 + 0)"
       " GROUP BY NULL HAVING count(*) = ?1), (SELECT '[' || text || ']' FROM"
       " main.store_dropped WHERE text < ?2 LIMIT 1))";
   sqlite3_stmt *pStmt;

@@ -8,7 +8,7 @@ import pytest
 
 from conftest import ROOT, connect, one, problems, rows, some
 from retention_helpers import DAY, SESSION
-from test_space import PUSH, WRITES, exchanges, installed
+from test_space import PUSH, WRITES, Steps, exchanges, installed
 
 sys.path.insert(0, str(ROOT / "tests/differential"))
 from clock import Clock  # noqa: E402
@@ -65,6 +65,26 @@ def test_a_table_of_the_host_that_is_larger_leaves_blackbox_its_share(path):
     db.execute("DROP TABLE host")
     fill(db, 900, seed=3)
     assert one(db, "SELECT sum(size_bytes) FROM event_payloads") > 2 * MB and problems(db) == []
+
+
+def test_a_write_to_a_full_file_reads_the_schema_once_until_it_changes(path):
+    """Steps of the virtual machine; among many tables, a reading of the schema is most of them."""
+    db = limited(path, 3 * MB)
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
+    for i in range(300):
+        db.execute(f"CREATE TABLE host{i}(a)")
+    fill(db, 700)
+    steps, exchange = Steps(db, 4, 1), list(exchanges(60, 2))
+    for row in exchange[:40]:
+        steps.write(PUSH, row)
+    assert 500 < max(steps) <= 3000, steps  # 6,700 with a reading
+    db.execute("CREATE TRIGGER keeps BEFORE DELETE ON event_payloads BEGIN"
+               " SELECT RAISE(ROLLBACK, 'no'); END")
+    before = one(db, "SELECT count(*) FROM event_payloads")
+    for row in exchange[40:]:
+        db.execute(PUSH, row)
+    assert one(db, "SELECT count(*) FROM event_payloads") == before
+    assert rows(db, "SELECT rule FROM retention_refusals") == [(LIMIT,)]
 
 
 def test_pinned_and_held_rows_stay_and_the_log_says_so_once_a_day(path):
