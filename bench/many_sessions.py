@@ -1,17 +1,23 @@
 #!/usr/bin/python3
-"""many_sessions.py MB: questions to many sessions of coding agents, each with its bound.
+"""many_sessions.py MB [FILE]: questions to many sessions of coding agents, each with its bound.
 
-The sessions are made, of Claude Code's form: words of the docs, calls of two tools, results, usage.
-1,000 MB are 619 sessions and 411,000 items, and take about a minute, and 3 GB of disk.
+The sessions are copies of recorded ones, each with ids and a day of its own, in half a year:
+1,000 MB are 1,100 sessions and 650,000 items. Without recordings they are made, of Claude Code's form: words
+of the docs, calls of two tools, results, usage. That takes two minutes and 6 GB of disk. If FILE
+exists, its sessions are asked, and else they stay there.
 """
+import datetime
 import json
 import pathlib
 import random
+import re
 import sqlite3
 import statistics
 import sys
 import tempfile
 import time
+
+from rollout import sessions
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WEEK = 7 * 86_400_000
@@ -32,6 +38,47 @@ QUESTIONS = {
 def cases():
     """Nothing of `make bench`: it takes too long."""
     return []
+
+
+DAYS = 182
+# What a copy has anew: the day of a time, or the begin of an id.
+ANEW = re.compile(rb"20[0-9]{2}-[01][0-9]-[0-3][0-9](?=T[0-9]{2}:)|"
+                  rb"[0-9a-f]{8}(?=-[0-9a-f]{4}-[0-9a-f]{4}-)|(?<=msg_|req_)[0-9A-Za-z_]{8}|"
+                  rb"(?<=call_)[0-9A-Za-z]{8}|(?<=toolu_)[0-9A-Za-z_]{8}")
+
+
+def copy(text, day):
+    """A session of which the first day is this one."""
+    first = re.search(rb"20[0-9]{2}-[01][0-9]-[0-3][0-9](?=T[0-9]{2}:)", text)[0].decode()
+    moved, known = day - datetime.date.fromisoformat(first), {}
+
+    def anew(found):
+        old = found[0].decode()
+        if old not in known:
+            known[old] = (f"{random.getrandbits(32):08x}" if old[4] != "-" else
+                          (datetime.date.fromisoformat(old) + moved).isoformat()).encode()
+        return known[old]
+    return ANEW.sub(anew, text).decode()
+
+
+def recorded(size):
+    """So many bytes of copies of the recorded sessions, or none."""
+    found = [text for kind in ("codex", "claude") for text, _ in sessions(kind)]
+    many = round(size / max(1, sum(map(len, found))))
+    for k in range(many * len(found)):
+        day = datetime.date(2026, 1, 1) + datetime.timedelta(days=k * DAYS // (many * len(found)))
+        yield copy(found[k * 5 % len(found)], day)
+
+
+def made(size):
+    """So many bytes of sessions that are made."""
+    known = [word for word in (ROOT / "docs/rollout.md").read_text().split() if word.isascii()]
+    words = [known[min(len(known) - 1, int(random.paretovariate(0.6)))] for _ in range(20_000)]
+    k = 0
+    while size > 0:
+        lines, k = session(k, words), k + 1
+        size -= len(lines)
+        yield lines
 
 
 def session(k, words):
@@ -71,50 +118,61 @@ def session(k, words):
     return "".join(lines)
 
 
-def imported(path, size, *before):
-    """A file of so many bytes of sessions, and the seconds that it took to import them."""
-    random.seed(1)
-    known = [word for word in (ROOT / "docs/rollout.md").read_text().split() if word.isascii()]
-    words = [known[min(len(known) - 1, int(random.paretovariate(0.6)))] for _ in range(20_000)]
+def opened(path):
     db = sqlite3.connect(path, isolation_level=None)
     db.enable_load_extension(True)
     db.load_extension(str(ROOT / "blackbox.so"))
+    return db
+
+
+def imported(path, size, *before):
+    """Imports so many bytes of sessions into a file, and returns the seconds that it took."""
+    random.seed(1)
+    db = opened(path)
     for sql in ("PRAGMA journal_mode = wal", "PRAGMA synchronous = normal",
                 "SELECT blackbox_install('main', 'all')", *before):
         db.execute(sql)
-    took = k = 0
-    while size > 0:
-        lines, k = session(k, words), k + 1
-        size -= len(lines)
+    took = 0
+    for lines in recorded(size) if sessions("codex") else made(size):
         start = time.perf_counter()
         db.execute("SELECT rollout_import(?)", (lines,))
         took += time.perf_counter() - start
-    return db, took
+    db.close()
+    return took
+
+
+def asked(db):
+    """(question, measured, bound)"""
+    text = db.execute("SELECT sum(length(CAST(text AS BLOB))) FROM rollout__said").fetchone()[0]
+    index = db.execute("SELECT sum(length(block)) FROM rollout_fts_data").fetchone()[0]
+    yield "index, of the text", index / text, 0.6
+    many = db.execute("SELECT count(*), sum(item_count), sum(bytes) / 1e6 FROM rollouts").fetchone()
+    yield from zip(("conversations", "items", "MB of payloads"), many, ("", "", ""))
+    values = {"week": db.execute("SELECT max(at) FROM rollout__texts").fetchone()[0] - WEEK,
+              "rollout": db.execute("SELECT id FROM rollouts WHERE item_count > 125").fetchone()[0]}
+    for name, (sql, bound) in QUESTIONS.items():
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            db.execute(sql, values).fetchall()
+            times.append((time.perf_counter() - start) * 1000)
+        yield name + ", ms", statistics.median(times), bound
+    start = time.perf_counter()
+    assert db.execute("SELECT * FROM blackbox_check").fetchall() == []
+    yield "blackbox_check, s", time.perf_counter() - start, 5
 
 
 def main():
-    size = float(sys.argv[1]) * 1e6
+    size, told = float(sys.argv[1]) * 1e6, []
     with tempfile.TemporaryDirectory() as folder:
-        db, without = imported(f"{folder}/without.db", size)
-        db.close()
-        db, took = imported(f"{folder}/with.db", size, "SELECT rollout_search_install()")
-        told = [("import without the search, s", without, ""),
-                ("with it, times without", took / without, 3)]
-        text = db.execute("SELECT sum(length(text)) FROM rollout__said").fetchone()[0]
-        index = db.execute("SELECT sum(length(block)) FROM rollout_fts_data").fetchone()[0]
-        told.append(("index, of the text", index / text, 0.6))
-        values = {"week": db.execute("SELECT max(at) FROM rollout__texts").fetchone()[0] - WEEK,
-                  "rollout": db.execute("SELECT id FROM rollouts LIMIT 1").fetchone()[0]}
-        for name, (sql, bound) in QUESTIONS.items():
-            times = []
-            for _ in range(5):
-                start = time.perf_counter()
-                db.execute(sql, values).fetchall()
-                times.append((time.perf_counter() - start) * 1000)
-            told.append((name + ", ms", statistics.median(times), bound))
-        start = time.perf_counter()
-        assert db.execute("SELECT * FROM blackbox_check").fetchall() == []
-        told.append(("blackbox_check, s", time.perf_counter() - start, 5))
+        path = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else f"{folder}/with.db")
+        if not path.exists():
+            without = imported(f"{folder}/without.db", size)
+            took = imported(path, size, "SELECT rollout_search_install()")
+            told = [("import without the search, s", without, ""),
+                    ("with it, times without", took / without, 3)]
+        db = opened(path)
+        told += asked(db)
         db.close()
     print("| | measured | bound on 1 GB |\n|---|---|---|")
     for name, value, bound in told:

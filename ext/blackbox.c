@@ -271,7 +271,7 @@ static const BxFunction aFunctions[] = {
     {"rollout_delete", 1, 1, BX_ACT, bxRolloutDelete},
     {"rollout_export", 1, 2, BX_READ, bxRolloutExport},
     {"rollout_flush", 0, 1, BX_OWN, bxRolloutFlush},
-    {"rollout_fork", 1, 4, BX_WRITE, bxRolloutFork},
+    {"rollout_fork", 1, 5, BX_WRITE, bxRolloutFork},
     {"rollout_history", 1, 2, BX_READ, bxRolloutHistory},
     {"rollout_import", 1, 4, BX_WRITE, bxRolloutImport},
     {"rollout_import_dir", 1, 2, BX_WRITE, bxRolloutImportDir},
@@ -373,7 +373,7 @@ static const BxTable aTables[] = {
         "rollout TEXT, sequence, model, input_fresh, cache_write, cache_read, "
         "output, reasoning, source, timestamp, call, cost, cost_source, "
         "cache_write_1h, output_source",
-        15, BX_KEYED, 1, bxRolloutUsage, 0, 0},
+        15, BX_KEYED_FROM(9), 2, bxRolloutUsage, 0, 0},
     {"rollout_usage_days",
         "day, model, calls, input_fresh, cache_write, cache_read, output, "
         "reasoning, cost, cost_source, cache_write_1h, output_source",

@@ -162,12 +162,11 @@ END;
 CREATE VIEW IF NOT EXISTS main.rollout_log AS
 SELECT rollout AS rollout_id, type, payload, timestamp FROM rollout_items;
 
--- The one way in which plain SQL writes an item. The timestamp is also the time at which
--- the expiry of the conversation is tested. The item is counted after it was stored: OR
--- IGNORE and OR FAIL leave no item that is counted and is not there. What a list shows is
--- kept here: of the rows of blackbox_places that say what a user said, those of Codex are
--- repeated, and its titles, in the spelling of its files. What else follows from the item is derived in C, from "behind"
--- on. (No subquery is joined and no IN has a list: each would be a temporary table.)
+-- The one way in which plain SQL writes an item. The timestamp is also the time at which the expiry of the conversation
+-- is tested. The item is counted after it was stored: OR IGNORE and OR FAIL leave no item that is counted and is not
+-- there. What a list shows is kept here: of the rows of blackbox_places that say what a user said, those of Codex are
+-- repeated, and its titles, in the spelling of its files. What else follows from the item is derived in C, from
+-- "behind" on. (No subquery is joined and no IN has a list: each would be a temporary table.)
 CREATE TRIGGER IF NOT EXISTS main.rollout_log_insert
 INSTEAD OF INSERT ON rollout_log
 BEGIN
@@ -185,10 +184,10 @@ BEGIN
   FROM (SELECT (no << 32) + last_sequence + 1 AS id, lower(replace(NEW.type, '_', '')) AS t,
       coalesce(NEW.timestamp, round(julianday('now') * 864e5 - 210866760e6)) AS at,
       CASE WHEN NEW.payload IS NULL THEN '' WHEN json_type(NEW.payload, '$.type') = 'text'
-        THEN nullif(lower(replace(NEW.payload ->> 'type', '_', '')), '') END AS p, iif(NEW.payload IS NULL, NULL, '*') AS a,
+        THEN nullif(lower(replace(NEW.payload ->> 'type', '_', '')), '') END AS p, iif(NEW.payload IS NULL, NULL, '*') AS a, whole,
       (SELECT CAST(value AS TEXT) FROM blackbox_settings WHERE name = 'rollout.policy') AS s
     FROM rollout__heads WHERE id = lower(NEW.rollout_id) LIMIT 1)
-  WHERE NEW.rollout_id >= x'' OR coalesce(
+  WHERE NEW.rollout_id >= x'' OR whole OR coalesce(
     (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = t AND payload_key = p),
     (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = t AND payload_key = a),
     (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = '*' AND payload_key = p),

@@ -10,17 +10,13 @@ SELECT h.id AS object,
          GROUP BY s.rollout) AS n ON n.no = h.no
  WHERE h.last_sequence <> n.last OR h.last_sequence + 1 <> n.items
 UNION ALL
-SELECT h.id, 'bytes is ' || h.bytes || ', its own items have ' || n.bytes
-  FROM main.rollout__heads AS h
-  LEFT JOIN (SELECT id >> 32 AS no, sum(length(CAST(payload AS BLOB))) AS bytes
-               FROM main.rollout__data GROUP BY 1) AS n ON n.no = h.no
- WHERE h.bytes <> coalesce(n.bytes, 0)
-UNION ALL
-SELECT h.id, 'updated is ' || h.updated || ', its newest own item is of ' || n.updated
-  FROM main.rollout__heads AS h
-  LEFT JOIN (SELECT id >> 32 AS no, max(timestamp) AS updated
-               FROM main.rollout__data GROUP BY 1) AS n ON n.no = h.no
- WHERE h.updated <> coalesce(n.updated, 0)
+SELECT n.id, iif(k.key, 'updated is ' || updated || ', its newest own item is of ' || newest,
+                'bytes is ' || bytes || ', its own items have ' || own)
+  FROM (SELECT h.*, coalesce(sum(length(CAST(d.payload AS BLOB))), 0) AS own, coalesce(max(d.timestamp), 0) AS newest
+          FROM main.rollout__heads AS h LEFT JOIN main.rollout__data AS d
+            ON d.id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295
+         GROUP BY h.no) AS n, json_each('[0,1]') AS k
+ WHERE iif(k.key, updated <> newest, bytes <> own)
 UNION ALL
 SELECT h.id, 'it has no session_meta; DELETE it, or append one'
   FROM main.rollout__heads AS h
@@ -35,10 +31,9 @@ SELECT 'rollout__about', 'row ' || a.no || ' belongs to no conversation'
   FROM main.rollout__about AS a
  WHERE NOT EXISTS (SELECT 1 FROM main.rollout__heads AS h WHERE h.no = a.no)
 UNION ALL
-SELECT coalesce(h.id, 'history ' || (d.id >> 32)),
+SELECT coalesce((SELECT h.id FROM main.rollout__heads AS h WHERE h.no = d.id >> 32), 'history ' || (d.id >> 32)),
        'item ' || (d.id & 4294967295) || ': the payload is not JSON'
   FROM main.rollout__data AS d
-  LEFT JOIN main.rollout__heads AS h ON h.no = d.id >> 32
  WHERE d.payload IS NOT NULL
    AND NOT (json_valid(d.payload) OR json_valid(d.payload || ' '))
 UNION ALL

@@ -12,6 +12,7 @@
 -- title          the newest that an item says or, if named is 1, that a user gave
 -- behind         the first item that is not derived (if it does not exist, one was
 --                redacted, and what is read from it again is missing); NULL: all are
+-- whole          1: from a file, or a fork of such a one: no policy applies
 CREATE TABLE IF NOT EXISTS main.rollout__heads(
   no INTEGER PRIMARY KEY,
   id TEXT NOT NULL UNIQUE,
@@ -26,6 +27,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
   title TEXT,
   named DEFAULT 0,
   behind INTEGER,
+  whole,
   CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case"
   CHECK (id GLOB '????????-????-[1-8]???-[89ab]???-????????????'
     AND length(replace(id, '-', '')) = 32 AND trim(replace(id, '-', ''), '0123456789abcdef') = ''),

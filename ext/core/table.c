@@ -77,10 +77,14 @@ static int tableDisconnect(sqlite3_vtab *pVtab) {
 
 /* Which argument a condition gives; less than 0: none. */
 static int argOf(const BxTable *pDef, sqlite3_index_info *pInfo, int i) {
-  int iColumn = pInfo->aConstraint[i].iColumn;
+  int iColumn = pInfo->aConstraint[i].iColumn, op = pInfo->aConstraint[i].op;
   assert(i >= 0 && i < pInfo->nConstraint);
-  if (pInfo->aConstraint[i].op != SQLITE_INDEX_CONSTRAINT_EQ) return -1;
-  if (pDef->nRequired != BX_KEYED) return iColumn - pDef->nColumn;
+  if (iColumn > 0 && iColumn == BX_KEYED - pDef->nRequired &&
+      (op == SQLITE_INDEX_CONSTRAINT_GT || op == SQLITE_INDEX_CONSTRAINT_GE)) {
+    return pInfo->aConstraint[i].usable ? 1 : -1;
+  }
+  if (op != SQLITE_INDEX_CONSTRAINT_EQ) return -1;
+  if (pDef->nRequired >= 0) return iColumn - pDef->nColumn;
   return iColumn == 0 && pInfo->aConstraint[i].usable &&
                  sqlite3_stricmp(sqlite3_vtab_collation(pInfo, i), "BINARY") ==
                      0
@@ -110,12 +114,14 @@ static int tableBestIndex(sqlite3_vtab *pVtab, sqlite3_index_info *pInfo) {
       return SQLITE_ERROR;
     }
     pInfo->aConstraintUsage[aWhere[iArg]].argvIndex = ++nArgv;
-    pInfo->aConstraintUsage[aWhere[iArg]].omit = pDef->nRequired != BX_KEYED;
+    pInfo->aConstraintUsage[aWhere[iArg]].omit = pDef->nRequired >= 0;
     pInfo->idxNum |= 1 << iArg;
   }
   pInfo->estimatedCost = 1000.0;
   pInfo->estimatedRows = 100;
-  if (pDef->nRequired == BX_KEYED && nArgv == 0) pInfo->estimatedCost = 1e6;
+  if (pDef->nRequired < 0 && aWhere[0] < 0) {
+    pInfo->estimatedCost = nArgv > 0 ? 1e5 : 1e6;
+  }
   return SQLITE_OK;
 }
 

@@ -22,13 +22,16 @@ typedef struct BxRows {
 /* The table has one argument and no hidden column: a condition with = on its first
 ** column is the argument, so that the query can seek. */
 #define BX_KEYED (-1)
+/* The same, and a second argument: a condition with > or >= on this column, which is
+** not the first one. Rows below the value may be left out. */
+#define BX_KEYED_FROM(column) (-1 - (column))
 
 /* A table-valued function is a query. Its arguments are hidden columns. */
 typedef struct BxTable {
   const char *zName;
   const char *zColumns; /* declared columns, the hidden ones last */
   int nColumn;          /* columns that are not hidden */
-  int nRequired, nArg;  /* hidden columns: required (or BX_KEYED), and in all */
+  int nRequired, nArg;  /* hidden columns: required (or keyed), and in all */
   /* Prepares the query, binds its parameters, and checks arguments. apArg[i] is
   ** NULL if not given. The cursor finalizes the statement. */
   sqlite3_stmt *(*xOpen)(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

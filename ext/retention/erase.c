@@ -789,11 +789,12 @@ static void searchJournal(
 }
 
 /* The file and its journals, as bytes. A key whose writes are refused is in the file,
-** and a word of the schema is not left of anything. */
+** and a name or a word of the schema is not left of anything. */
 static void searchFiles(Erasure *p) {
   static const char zMay[] =
       "SELECT CAST(total((length(x) - length(replace(x, ?1, ''))) / length(?1))"
-      " AS INTEGER) FROM (SELECT sql AS x FROM main.sqlite_schema UNION ALL"
+      " AS INTEGER) FROM (SELECT value AS x FROM main.sqlite_schema,"
+      " json_each(json_array(name, tbl_name, sql)) UNION ALL"
       " SELECT \"key\" FROM main.retention__in_force WHERE owner = '')";
   sqlite3 *db = p->pHome->bx->db;
   const char *zFile = sqlite3_db_filename(db, p->pHome->zDb);

@@ -6,6 +6,9 @@
 ** to each item. An item that it drops does not use a sequence, and is counted
 ** in rollout_drops. Either everything is written, or nothing.
 **
+** A conversation that was imported, or forked from one, keeps everything, and takes
+** lines of its own format, too (own.c): what has no payload is one.
+**
 ** A payload is kept byte by byte as it was given.
 */
 #include "rollout.h"
@@ -17,6 +20,7 @@ typedef struct Append {
   BxStmts *pHome;
   RolloutWork work;
   RolloutJson json; /* the item */
+  RolloutOwn own;
   i64 iNow;
   BxErr *pErr;
 } Append;
@@ -47,46 +51,82 @@ static void badJson(Append *p) {
       "object");
 }
 
-/* Takes the item in p->json: keeps it, or counts it as dropped, as the policy
-** says. */
-static void takeItem(Append *p, i64 i) {
-  RolloutWork *pWork = &p->work;
-  char zType[ROLLOUT_MAX_NAME + 1], *zPayloadType = "";
-  RolloutSlice none = {0, 0};
-  RolloutLine line;
-  i64 iTime;
-  assert(BX_TREE_KIND(&p->json.tree, 0) == '{');
-  assert(i >= 0);
-  bxRolloutReadLine(p->pHome, &appended, &p->json, &line, p->pErr);
-  if (!line.bTyped) {
+/* Refuses what cannot be an item. */
+static void checkAppended(Append *p, i64 i, const RolloutLine *pLine) {
+  if (!pLine->bTyped) {
     badItem(p, i,
         "has no type of 1 to 100 bytes, without a NUL or half a surrogate "
         "pair");
   }
+  if (pLine->payload.n > ROLLOUT_MAX_PAYLOAD) {
+    bxFail(p->pErr, SQLITE_TOOBIG,
+        "InvalidItemError: Invalid item format: item %lld has a payload of "
+        "%lld bytes, and the limit is %d; store large data elsewhere, and a "
+        "reference here",
+        i, pLine->payload.n, ROLLOUT_MAX_PAYLOAD);
+  }
+}
+
+/* Adds an item. Keeps or frees zOwned, in which its payload is. */
+static void addAppended(Append *p, const RolloutLine *pLine, char *zOwned) {
+  RolloutWork *pWork = &p->work;
+  i64 iTime;
+  if (p->pErr->rc != SQLITE_OK) {
+    sqlite3_free(zOwned);
+    return;
+  }
+  iTime = pLine->iTime < 0 ? p->iNow : pLine->iTime;
+  if (pLine->payload.z != 0) {
+    bxRolloutDeriveWrite(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem,
+        iTime, pLine->zType, &p->json);
+  }
+  bxRolloutAdd(pWork, iTime, pLine->zType, pLine->payload, zOwned, p->pErr);
+}
+
+/* Takes the line of the conversation's own format in p->json. */
+static void takeOwn(Append *p, i64 i) {
+  RolloutLine line;
+  char *z = bxRolloutOwnComplete(
+      &p->own, p->pHome, &p->work, &p->json, p->iNow, p->pErr);
+  if (z != 0) { /* what was read before, with more members */
+    bxTreeRead(&p->json.tree, z, (i64)strlen(z), 0, 0, p->pErr);
+    p->json.iTop = 0;
+  }
+  if (p->pErr->rc == SQLITE_OK) {
+    bxRolloutReadLine(p->pHome, &p->own.format, &p->json, &line, p->pErr);
+    checkAppended(p, i, &line);
+  }
+  addAppended(p, &line, z);
+}
+
+/* Takes the item in p->json: keeps it, or counts it as dropped, as the policy
+** says. */
+static void takeItem(Append *p, i64 i) {
+  char zType[ROLLOUT_MAX_NAME + 1], *zPayloadType = "";
+  RolloutSlice none = {0, 0};
+  RolloutLine line;
+  assert(BX_TREE_KIND(&p->json.tree, 0) == '{');
+  assert(i >= 0);
+  if (p->own.bOwn && bxTreeMember(&p->json.tree, 0, "payload", 7) < 0) {
+    takeOwn(p, i);
+    return;
+  }
+  bxRolloutReadLine(p->pHome, &appended, &p->json, &line, p->pErr);
   if (line.bWhole) { /* it has no payload */
     line.payload = none;
   } else {
     int iType = bxTreeMember(&p->json.tree, p->json.iTop, "type", 4);
     zPayloadType = bxRolloutWord(&p->json.tree, iType, zType) > 0 ? zType : 0;
   }
-  if (line.payload.n > ROLLOUT_MAX_PAYLOAD) {
-    bxFail(p->pErr, SQLITE_TOOBIG,
-        "InvalidItemError: Invalid item format: item %lld has a payload of "
-        "%lld bytes, and the limit is %d; store large data elsewhere, and a "
-        "reference here",
-        i, line.payload.n, ROLLOUT_MAX_PAYLOAD);
-  }
+  checkAppended(p, i, &line);
   if (p->pErr->rc != SQLITE_OK) return;
-  if (!bxRolloutKeeps(p->pHome, line.zType, zPayloadType, p->pErr)) {
-    bxRolloutDrop(pWork, line.zType, zPayloadType, 1, line.payload.n, p->pErr);
+  if (!p->work.head.bImported &&
+      !bxRolloutKeeps(p->pHome, line.zType, zPayloadType, p->pErr)) {
+    bxRolloutDrop(
+        &p->work, line.zType, zPayloadType, 1, line.payload.n, p->pErr);
     return;
   }
-  iTime = line.iTime < 0 ? p->iNow : line.iTime;
-  if (!line.bWhole) {
-    bxRolloutDeriveWrite(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem,
-        iTime, line.zType, &p->json);
-  }
-  bxRolloutAdd(pWork, iTime, line.zType, line.payload, 0, p->pErr);
+  addAppended(p, &line, 0);
 }
 
 /* Reads item i, which begins at z. Returns its end. */
@@ -160,6 +200,9 @@ void bxRolloutAppend(BxCall *p) {
   bxRolloutOpen(
       append.pHome, 1, pWork->zId, append.iNow, &pWork->head, &p->err);
   bxRolloutRequireOpen(append.pHome, pWork->zId, &p->err);
+  if (pWork->head.bImported) {
+    bxRolloutOwnRead(&append.own, append.pHome, pWork->head.no, &p->err);
+  }
   bxRolloutWorkBegin(pWork, append.pHome, &p->err);
   if (p->err.rc == SQLITE_OK) {
     readAll(&append, zItems, zItems + sqlite3_value_bytes(p->aArg[1]));
@@ -172,5 +215,6 @@ void bxRolloutAppend(BxCall *p) {
   }
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   bxRolloutWorkEnd(pWork);
+  bxRolloutOwnFree(&append.own);
   bxTreeFree(&append.json.tree);
 }

@@ -181,8 +181,8 @@ void bxRolloutWorkEnd(RolloutWork *p) {
 
 void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   static const char zStart[] =
-      "INSERT INTO main.rollout__heads(id, created, expires_at) "
-      "SELECT ?1, ?2, ?3 + 86400000 * nullif(value, 0) "
+      "INSERT INTO main.rollout__heads(id, created, expires_at, whole) "
+      "SELECT ?1, ?2, ?3 + 86400000 * nullif(value, 0), 1 "
       "FROM main.blackbox_settings WHERE name = 'rollout.import_ttl_days'";
   static const char zPutOne[] =
       "INSERT INTO main.rollout__data(id, timestamp, type, payload, before, "

@@ -67,7 +67,7 @@ static const char zDiffers[] =
 /* Compares a conversation of which iLast is the last item that is derived. */
 static void checkOne(
     BxStmts *p, i64 no, i64 iLast, int *pnLeft, BxProblems *pOut, BxErr *pErr) {
-  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0, 0};
   static const char zId1[] = "SELECT id FROM main.rollout__heads WHERE no = ?1";
   RolloutDerive tale;
   sqlite3_stmt *pRow;

@@ -266,7 +266,7 @@ static void showItems(Transcript *p, i64 no) {
   static const char zItems[] =
       "SELECT d.id & 4294967295, d.timestamp, d.type, "
       "d.payload " ROLLOUT_FROM_ITEMS "ORDER BY s.rollout, s.first, d.id";
-  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0, 0};
   sqlite3_stmt *pRow = bxStmtTake(p->pHome, zItems, p->pErr);
   i64 i;
   p->told.bTexts = 1;
@@ -284,7 +284,8 @@ static void showItems(Transcript *p, i64 no) {
 
 /* Gives tokens to the step of the model that told them. */
 static void takeUsage(Transcript *p, Bx *bx, sqlite3_value *pId) {
-  sqlite3_stmt *pRow = bxRolloutUsage(bx, &pId, p->pErr);
+  sqlite3_value *apArg[] = {pId, 0};
+  sqlite3_stmt *pRow = bxRolloutUsage(bx, apArg, p->pErr);
   ExportStep *a = 0, *pNext = p->aStep, *pEnd = p->aStep + p->nStep;
   i64 iBefore = -1;
   while (bxStep(pRow, p->pErr)) {

@@ -57,7 +57,7 @@ static const char zTouchHead[] =
 static const char zFind[] =
     "SELECT no, last_sequence, expires_at, turns, coalesce(user_sequence, -1), "
     "updated, coalesce(behind, -1), EXISTS (SELECT 1 FROM "
-    "main.rollout__heads WHERE behind IS NOT NULL) "
+    "main.rollout__heads WHERE behind IS NOT NULL), whole "
     "FROM main.rollout__heads WHERE id = ?1";
 
 int bxRolloutFind(
@@ -82,6 +82,7 @@ int bxRolloutFind(
     pHead->iUpdated = sqlite3_column_int64(pStmt, 5);
     pHead->iBehind = sqlite3_column_int64(pStmt, 6);
     pHead->bAnyBehind = sqlite3_column_int(pStmt, 7);
+    pHead->bImported = sqlite3_column_int(pStmt, 8);
   }
   bxReset(pStmt, pErr);
   if (bFound && (pHead->no < 1 || pHead->no > 2147483647 || pHead->iLast < -1 ||
@@ -139,7 +140,7 @@ void bxRolloutOpen(BxStmts *p, int bWrite, const char *zId, i64 iNow,
 }
 
 RolloutHead bxRolloutLive(Bx *bx, sqlite3_value *pId, i64 iNow, BxErr *pErr) {
-  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0, 0};
   char zId[37];
   RolloutHead head;
   BxStmts *p;

@@ -647,7 +647,8 @@ static void findFormat(Import *p, const char *zGiven, const char *zId) {
 /* The first part of what follows a text is named as the conversation is. */
 static void nameTail(Import *p, ImportSession *pPart) {
   static const char zNames[] =
-      "SELECT coalesce(a.source_id, h.id), a.agent, (SELECT max(d.timestamp) "
+      "SELECT coalesce(iif(a.forked_from IS NULL, a.source_id, NULL), h.id), "
+      "a.agent, (SELECT max(d.timestamp) "
       "FROM main.rollout__data AS d WHERE d.id = (h.no << 32) + "
       "h.last_sequence) FROM main.rollout__heads AS h LEFT JOIN "
       "main.rollout__about AS a ON a.no = h.no WHERE h.id = ?1";

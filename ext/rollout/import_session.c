@@ -74,11 +74,12 @@ i64 *bxMapAt(RolloutMap *p, sqlite3_uint64 h, BxErr *pErr) {
 
 /*------------------------------------------------------ what is stored ----*/
 
-/* The items of a conversation with their frames, without a session_meta that was
-** not in the file. */
+/* The items of a conversation as an export has them, and as they are stored, which is
+** another payload if a fork shares it; without a session_meta that was not in the file. */
 static const char zStored[] =
-    "SELECT d.id, d.timestamp, d.type, d.payload, "
-    "coalesce(d.changed, 0), d.after FROM main.rollout__segments AS s "
+    "SELECT d.id, d.timestamp, d.type, " ROLLOUT_OWN_NAMED(
+        "iif(d.before IS NULL, replace(d.payload, char(10), ' '), d.payload)") ", "
+    "coalesce(d.changed, 0), d.after, d.payload FROM main.rollout__segments AS s "
     "CROSS JOIN main.rollout__data AS d "
     "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1 "
@@ -97,7 +98,7 @@ void bxImportSessionOpen(
     bxRolloutRequireOpen(pHome, pWork->zId, pErr);
     p->eMatch = PART_BEGIN;
     p->pStored = bxPrepare(pHome, zStored, pErr);
-    bxBind(p->pStored, pErr, "i", pWork->head.no);
+    bxRolloutOwnBind(pHome, pWork->head.no, p->pStored, pErr);
   }
   bxRolloutWorkBegin(pWork, pHome, pErr);
 }
@@ -140,7 +141,7 @@ static int compareStored(const void *p1, const void *p2) {
 }
 
 /* Puts the row of pStored, and all after it, into the bag. A changed one is there for a
-** line with a time, and for one without. */
+** line with a time, and for one without; one of a fork, with either name. */
 static void fillBag(ImportSession *p, BxErr *pErr) {
   assert(p->pStored != 0);
   p->eMatch = PART_BAG;
@@ -148,16 +149,20 @@ static void fillBag(ImportSession *p, BxErr *pErr) {
     i64 id = sqlite3_column_int64(p->pStored, 0);
     const char *zType = bxColumnText(p->pStored, 2, pErr);
     const char *z = bxColumnText(p->pStored, 3, pErr);
+    const char *zOld = bxColumnText(p->pStored, 6, pErr);
     i64 iTime = sqlite3_column_int64(p->pStored, 1);
     if (zType == 0) return;
     if (sqlite3_column_int(p->pStored, 4)) {
       bagHash(p, bxImportHash(zType, iTime, 0, 0), id, pErr);
       bagHash(p, bxImportHash(zType, NO_TIME, 0, 0), id, pErr);
     } else {
-      bagHash(p,
-          bxImportHash(zType, p->bWhole ? NO_TIME : iTime, z ? z : "",
-              sqlite3_column_bytes(p->pStored, 3)),
-          id, pErr);
+      i64 iHash = p->bWhole ? NO_TIME : iTime;
+      i64 n = sqlite3_column_bytes(p->pStored, 3);
+      i64 nOld = sqlite3_column_bytes(p->pStored, 6);
+      bagHash(p, bxImportHash(zType, iHash, z ? z : "", n), id, pErr);
+      if (!bxSameText(z, zOld)) {
+        bagHash(p, bxImportHash(zType, iHash, zOld, nOld), id, pErr);
+      }
     }
   } while (bxStep(p->pStored, pErr));
   qsort(p->aBag, (size_t)p->nBag, sizeof(*p->aBag), compareStored);
@@ -184,6 +189,10 @@ static int takeHash(ImportSession *p, sqlite3_uint64 h) {
   return 1;
 }
 
+static int isSlice(const char *z, i64 n, const RolloutSlice *p) {
+  return z != 0 && n == p->n && memcmp(z, p->z, (size_t)n) == 0;
+}
+
 /* Whether the row of pStored is this item, which is then the last stored one that the
 ** file has so far. */
 static int isRow(
@@ -191,14 +200,16 @@ static int isRow(
   sqlite3_stmt *pRow = p->pStored;
   const char *zType = bxColumnText(pRow, 2, pErr);
   const char *z = bxColumnText(pRow, 3, pErr);
-  i64 n = sqlite3_column_bytes(pRow, 3), iTime = sqlite3_column_int64(pRow, 1);
+  const char *zOld = bxColumnText(pRow, 6, pErr);
+  i64 n = sqlite3_column_bytes(pRow, 3), nOld = sqlite3_column_bytes(pRow, 6);
+  i64 iTime = sqlite3_column_int64(pRow, 1);
   int bChanged = sqlite3_column_int(pRow, 4);
   if (zType == 0 || strcmp(zType, pLine->zType) != 0 ||
       (pLine->iTime >= 0 && iTime != *piTime)) {
     return 0;
   }
-  if (!bChanged && (z == 0 || n != pLine->payload.n ||
-                       memcmp(z, pLine->payload.z, (size_t)n) != 0)) {
+  if (!bChanged && !isSlice(z, n, &pLine->payload) &&
+      !isSlice(zOld, nOld, &pLine->payload)) {
     return 0;
   }
   p->iMatched = sqlite3_column_int64(pRow, 0);

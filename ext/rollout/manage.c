@@ -264,35 +264,49 @@ void bxRolloutCleanup(BxCall *p) {
 
 /* clang-format off */
 /* ?1 is the number of the parent, ?2 that of the fork, ?3 the turn before which it
-** is cut, or NULL. */
+** is cut, or NULL; ?4 the first item that it does not share, or NULL. */
 static const char zForkHead[] =
     "INSERT INTO main.rollout__heads(id, created, expires_at)"
     " SELECT ?1, ?2, ?2 + 86400000 * value FROM main.blackbox_settings"
     " WHERE name = 'rollout.ttl_days'";
+/* A session_meta that no file of its program has keeps the name that the lines have. */
+#define FORK_OTHER(x)                                                          \
+    "iif(d.payload ->> '$.blackbox.format' IS NULL, NULL, " x ")"
 static const char zForkMeta[] =
-    "INSERT INTO main.rollout__data(id, timestamp, type, payload, quiet,"
-    "  before, after)"
+    "INSERT INTO main.rollout__data(id, timestamp, type, payload, before,"
+    "  after, quiet)"
     " SELECT f.no << 32, f.created, 'session_meta', json_set(d.payload,"
     "  '$.id', f.id, '$.timestamp', " ROLLOUT_ISO("f.created") ","
-    "  '$.forked_from_id', h.id), iif(a.quiet, 1, NULL),"
-    "  iif(a.quiet, x'', NULL), iif(a.quiet, x'', NULL)"
+    "  '$.forked_from_id', h.id, " FORK_OTHER("'$.blackbox.id'") ","
+    "  coalesce(d.payload ->> '$.blackbox.id', h.id)),"
+    "  " FORK_OTHER("x''") ", " FORK_OTHER("x''") ", " FORK_OTHER("1") ""
     " FROM main.rollout__heads AS h"
-    " JOIN (SELECT no, coalesce(format, 'codex') NOT IN ('codex', 'blackbox')"
-    "  AS quiet FROM main.rollout__about) AS a ON a.no = h.no"
     " JOIN main.rollout__data AS d ON d.id = h.no << 32"
     " JOIN main.rollout__heads AS f ON f.no = ?2 WHERE h.no = ?1";
 static const char zForkCount[] =
     "UPDATE main.rollout__heads SET last_sequence = 0,"
     " (bytes, updated) = (SELECT length(CAST(payload AS BLOB)), timestamp"
     "  FROM main.rollout__data WHERE id = ?1 << 32) WHERE no = ?1";
+/* The newest turn or rollback before an item says the number of the next turn. */
+#define FORK_MARK(sequence)                                                    \
+    " FROM main.rollout__segments AS s CROSS JOIN main.rollout__marks AS t"    \
+    "  ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32)"          \
+    "   + min(s.last, " sequence ") AND t.kind IN ('turn', 'rollback')"        \
+    " WHERE s.rollout = ?1 AND s.first <= " sequence                           \
+    " ORDER BY s.first DESC, t.id DESC LIMIT 1"
+static const char zForkTurn[] =
+    "SELECT CASE kind WHEN 'turn' THEN number + 1 ELSE (SELECT t.number"
+    FORK_MARK("k.number") ") END FROM (SELECT t.kind, t.number"
+    FORK_MARK("?2 - 1") ") AS k";
 /* "cut" is the first sequence that the fork does not share. */
 static const char zForkCut[] =
     "UPDATE main.rollout__heads SET (title, named, last_sequence, turns,"
-    "  user_sequence) = (SELECT p.title, p.named, max(p.cut - 1, 0), p.turn,"
-    "   CASE WHEN p.user_sequence < p.cut THEN p.user_sequence END"
-    "  FROM (SELECT h.title, h.named, h.user_sequence,"
+    "  user_sequence, whole) = (SELECT p.title, p.named, max(p.cut - 1, 0),"
+    "   p.turn, CASE WHEN p.user_sequence < p.cut THEN p.user_sequence END,"
+    "   p.whole"
+    "  FROM (SELECT h.title, h.named, h.user_sequence, h.whole,"
     "    coalesce(?3, h.turns) AS turn,"
-    "    coalesce((SELECT t.id & 4294967295"
+    "    coalesce(?4, (SELECT t.id & 4294967295"
     "     FROM main.rollout__segments AS s"
     "     CROSS JOIN main.rollout__marks AS t"
     "      ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last"
@@ -324,17 +338,24 @@ static const char zForkAbout[] =
     "  WHERE a.no = ?1 AND f.no = ?2) WHERE no = ?2";
 /* clang-format on */
 
-/* Makes a fork that was checked. iTurn is -1 for all turns. */
-static void makeFork(
-    BxStmts *p, i64 no, const char *zNew, i64 iTurn, i64 iNow, BxErr *pErr) {
+/* Makes a fork that was checked. iTurn is -1 for all turns, and iItem for all items. */
+static void makeFork(BxStmts *p, i64 no, const char *zNew, i64 iTurn, i64 iItem,
+    i64 iNow, BxErr *pErr) {
   RolloutHead head;
-  assert(no > 0 && iTurn >= -1);
+  assert(no > 0 && iTurn >= -1 && iItem >= -1);
+  if (iItem >= 0) {
+    iTurn = bxQueryInt(p, zForkTurn, pErr, "ii", no, iItem + 1);
+  }
   bxStmtExec(p, zForkHead, pErr, "ti", zNew, iNow);
   bxRolloutFind(p, 0, zNew, &head, pErr);
   bxStmtExec(p, zForkMeta, pErr, "ii", no, head.no);
   bxStmtExec(p, zForkCount, pErr, "i", head.no);
   bxRolloutPutAbout(p, head.no, pErr);
-  bxStmtExec(p, zForkCut, pErr, iTurn < 0 ? "ii" : "iii", no, head.no, iTurn);
+  bxStmtExec(p, zForkCut, pErr,
+      iTurn < 0   ? "ii"
+      : iItem < 0 ? "iii"
+                  : "iiii",
+      no, head.no, iTurn, iItem + 1);
   bxStmtExec(p, zForkOwn, pErr, "i", head.no);
   bxStmtExec(p, zForkShare, pErr, "ii", no, head.no);
   bxStmtExec(p, zForkRest, pErr, "i", head.no);
@@ -344,7 +365,7 @@ static void makeFork(
 /* Checks what can be wrong with a fork. Returns the number of the parent, or 0 on
 ** error. */
 static i64 checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
-    i64 iNow, BxErr *pErr) {
+    i64 iItem, i64 iNow, BxErr *pErr) {
   /* clang-format off */
   static const char zSql[] =
       "SELECT " BX_JSON_VALID("d.payload")
@@ -369,6 +390,12 @@ static i64 checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
           "%lld, or omit it to share everything",
           iTurn, zId, nTurn, nTurn);
     }
+    if (iItem > head.iLast) {
+      bxFail(pErr, SQLITE_CONSTRAINT,
+          "SequenceError: Invalid sequence: %lld; the last item of %s is %lld; "
+          "omit it to share everything",
+          iItem, zId, head.iLast);
+    }
     if (!sqlite3_column_int(pStmt, 0)) {
       bxFail(pErr, SQLITE_CORRUPT_VTAB,
           "CorruptedRolloutError: Corrupted rollout: the payload of item 0 of "
@@ -387,7 +414,7 @@ static i64 checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
 void bxRolloutFork(BxCall *p) {
   char zId[37], zNew[37];
   BxStmts *pHome;
-  i64 iNow, iTurn = -1, no;
+  i64 iNow, iTurn = -1, iItem = -1, no;
   bxRolloutId(p->aArg[0], zId, &p->err);
   if (bxArg(p, 1)) iTurn = bxInt(p->aArg[1], "turn", 0, 4294967295, &p->err);
   if (bxArg(p, 2)) {
@@ -396,10 +423,16 @@ void bxRolloutFork(BxCall *p) {
     bxUuid(zNew);
   }
   iNow = bxTime(bxArg(p, 3), "now", &p->err);
+  if (bxArg(p, 4)) iItem = bxInt(p->aArg[4], "item", 0, 4294967295, &p->err);
+  if (iTurn >= 0 && iItem >= 0) {
+    bxFail(&p->err, SQLITE_CONSTRAINT,
+        "ValidationError: give a turn or an item, not both; a fork is cut at "
+        "one place");
+  }
   pHome = bxRolloutSchema(p->bx, &p->err);
   if (pHome == 0) return;
-  no = checkFork(pHome, zId, zNew, iTurn, iNow, &p->err);
-  if (no > 0) makeFork(pHome, no, zNew, iTurn, iNow, &p->err);
+  no = checkFork(pHome, zId, zNew, iTurn, iItem, iNow, &p->err);
+  if (no > 0) makeFork(pHome, no, zNew, iTurn, iItem, iNow, &p->err);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zNew));
 }
@@ -432,7 +465,7 @@ static const char zNewAbout[] =
 /* clang-format on */
 
 void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {
-  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0, 0};
   RolloutDerive tale;
   assert(no > 0);
   memset(&tale, 0, sizeof(tale));

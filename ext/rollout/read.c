@@ -394,14 +394,16 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 #define ITEM_ID "(SELECT f.item_id FROM main.rollout__about AS a "             \
     "JOIN main.rollout_formats AS f ON f.format = a.format WHERE a.no = ?1)"
 #define ITEM_BYTES                                                             \
-    "CAST(iif(" FRAME_OLD ", '', iif(d.quiet IN (2, 3), " FRAME_BYTES ", coalesce(CAST(d.before AS TEXT), '{\"timestamp\":\"' || "            \
+    "CAST(iif(" FRAME_OLD ", '', " ROLLOUT_OWN_NAMED("iif(" ROLLOUT_OWN_LINE   \
+    ", replace(d.payload, char(10), ' ') || coalesce(CAST(d.after AS TEXT), char(10)), "            \
+    "iif(d.quiet IN (2, 3), " FRAME_BYTES ", coalesce(CAST(d.before AS TEXT), '{\"timestamp\":\"' || "            \
     ROLLOUT_ISO("d.timestamp") " || '\",\"type\":' || json_quote(d.type) || "  \
     "iif(d.payload IS NULL, '', ',\"payload\":'))) || "                        \
     "iif(d.quiet, '', coalesce(iif(d.before IS NULL, "                         \
     "replace(d.payload, char(10), ' '), d.payload), '')) || "                  \
-    "coalesce(CAST(d.after AS TEXT), '}' || char(10))) AS BLOB)"
+    "coalesce(CAST(d.after AS TEXT), '}' || char(10)))") ") AS BLOB)"
 /* clang-format on */
-static const char zBytes[] = "SELECT " ITEM_BYTES " " ROLLOUT_FROM_ITEMS
+static const char zBytes[] = "SELECT " ITEM_BYTES ", d.before IS NULL " ROLLOUT_FROM_ITEMS
                              "ORDER BY s.rollout, s.first, d.id";
 /* Without the newline at the end of an item. */
 static const char zLines[] =
@@ -412,7 +414,7 @@ static const char zLines[] =
 /* The conversation to export, or an error. */
 static RolloutHead findExport(
     Bx *bx, sqlite3_value *pId, char zId[37], BxErr *pErr) {
-  RolloutHead head = {0, 0, 0, 0, 0, 0, -1, 0};
+  RolloutHead head = {0, 0, 0, 0, 0, 0, -1, 0, 0};
   bxRolloutId(pId, zId, pErr);
   bxRolloutOpen(bxRolloutSchema(bx, pErr), 0, zId, 0, &head, pErr);
   return head;
@@ -422,8 +424,13 @@ sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   char zId[37];
   i64 no = findExport(bx, apArg[0], zId, pErr).no;
   sqlite3_stmt *pStmt = bxRolloutQuery(bx, zLines, pErr);
-  bxBind(pStmt, pErr, "i", no);
+  if (pStmt != 0) bxRolloutOwnBind(bxRolloutSchema(bx, pErr), no, pStmt, pErr);
   return pStmt;
+}
+
+static int endsLine(sqlite3_str *p) {
+  int n = sqlite3_str_length(p);
+  return n == 0 || sqlite3_str_value(p)[n - 1] == '\n';
 }
 
 void bxRolloutExport(BxCall *p) {
@@ -440,13 +447,17 @@ void bxRolloutExport(BxCall *p) {
     return;
   }
   pStmt = bxStmt(pHome, zBytes, &p->err);
-  bxBind(pStmt, &p->err, "i", head.no);
+  bxRolloutOwnBind(pHome, head.no, pStmt, &p->err);
   pOut = sqlite3_str_new(p->bx->db);
   while (bxStep(pStmt, &p->err)) {
     const char *z = sqlite3_column_blob(pStmt, 0);
     int n = sqlite3_column_bytes(pStmt, 0);
     if (z == 0 && sqlite3_errcode(p->bx->db) == SQLITE_NOMEM) {
       bxFail(&p->err, SQLITE_NOMEM, "out of memory");
+    }
+    /* what was appended to a file without a last newline begins a line */
+    if (n > 0 && sqlite3_column_int(pStmt, 1) && !endsLine(pOut)) {
+      sqlite3_str_appendchar(pOut, 1, '\n');
     }
     if (n > 0) sqlite3_str_append(pOut, z, n);
     bAny = 1;

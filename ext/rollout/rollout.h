@@ -113,6 +113,7 @@ typedef struct RolloutHead {
   i64 iUpdated;   /* time of its own newest item */
   i64 iBehind;    /* the first item that is not derived, or -1 */
   int bAnyBehind; /* there is one in some conversation */
+  int bImported;  /* it was imported, or forked from one that was: no policy */
 } RolloutHead;
 
 /*
@@ -485,6 +486,60 @@ void bxRolloutDrop(RolloutWork *p, const char *zType, const char *zPayloadType,
     i64 nItem, i64 nByte, BxErr *pErr);
 /* Writes the items, and what they say. */
 void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr);
+
+/*---------------------------------------------------------- own.c ----*/
+
+/* Texts of a format, and of a conversation of it. */
+enum {
+  OWN_TYPE,
+  OWN_TIME,
+  OWN_ID,
+  OWN_PARENT,
+  OWN_SESSION,
+  OWN_AGENT_AT,
+  OWN_NAME,     /* as its lines name it */
+  OWN_FORK,     /* a fork: its id, which an export has instead; or NULL */
+  OWN_AGENT,    /* of a sub-agent, or NULL */
+  OWN_MESSAGES, /* the types of messages, each between commas */
+  OWN_TEXTS
+};
+
+/* The format of a conversation of which each item is a line. Zeroed at first. */
+typedef struct RolloutOwn {
+  int bOwn;   /* it has one */
+  int bNames; /* each line names the conversation */
+  char *az[OWN_TEXTS];
+  RolloutFormat format; /* to read a line; its texts are among these */
+  int bLast;
+  char *zLast; /* the id of the newest item, if it is known */
+} RolloutOwn;
+
+int bxRolloutOwnRead(RolloutOwn *p, BxStmts *pHome, i64 no, BxErr *pErr);
+void bxRolloutOwnFree(RolloutOwn *p);
+/* The line in pJson, the next item of the work, with what a message of its format lacks,
+** to sqlite3_free(); NULL if it lacks nothing, or on error. */
+char *bxRolloutOwnComplete(RolloutOwn *p, BxStmts *pHome,
+    const RolloutWork *pWork, const RolloutJson *pJson, i64 iNow, BxErr *pErr);
+/* SQL: a text of item d, in which the name of the conversation is that of the fork that
+** shows it; and whether an item that no file had is a line of the format. A name is
+** behind its key, without a space or with one: it is that at the place in the payload,
+** or else the one that lines had before the fork. */
+#define ROLLOUT_OWN_OLD(key, place, space)                                     \
+  "iif(" key " = '', '', " key " || " space "json_quote(coalesce(CASE "        \
+  "WHEN " place " IS NOT NULL AND " BX_JSON_VALID("d.payload")                 \
+  " THEN d.payload ->> " place " END, ?6)))"
+#define ROLLOUT_OWN_ONE(x, key, place)                                         \
+  "replace(replace(" x ", " ROLLOUT_OWN_OLD(key, place, "") ", " key           \
+  " || ?7), " ROLLOUT_OWN_OLD(key, place, "' ' || ") ", " key " || ' ' || ?7)"
+#define ROLLOUT_OWN_NAMED(x)                                                   \
+  ROLLOUT_OWN_ONE(ROLLOUT_OWN_ONE(x, "?2", "?3"), "?4", "?5")
+#define ROLLOUT_OWN_LINE                                                       \
+  "(?8 IS NOT NULL AND d.before IS NULL AND CASE "                             \
+  "WHEN " BX_JSON_VALID("d.payload") " THEN d.type IN (SELECT "                \
+  "d.payload ->> k.value FROM json_each(?8) AS k) END)"
+/* Binds ?1, the number, and what these use: ?2 to ?7, and ?8 if it is there. */
+void bxRolloutOwnBind(
+    BxStmts *pHome, i64 no, sqlite3_stmt *pStmt, BxErr *pErr);
 
 /*------------------------------------------------------- functions ----*/
 

@@ -537,7 +537,7 @@ static void putAgain(BxStmts *pHome, i64 id, i64 iTime, const char *zType,
   static const char zGone[] =
       "DELETE FROM main.rollout__texts WHERE id = ?1 AND n <= ?2";
   static const char zMax[] = "SELECT max(n) FROM main.rollout__texts";
-  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0};
+  static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0, 0};
   RolloutDerive tale;
   i64 nBefore = bxQueryInt(pHome, zMax, pErr, "");
   memset(&tale, 0, sizeof(tale));
@@ -584,11 +584,11 @@ void bxRolloutTextsPut(RolloutDerive *p, BxErr *pErr) {
 
 i64 bxRolloutTextsDiffer(RolloutDerive *p, i64 iLast, BxErr *pErr) {
   static const char zRows[] =
-      "SELECT t.id & 4294967295, role, place, call, tool, file, "
-      "t.id IN (SELECT id FROM main.rollout__due) "
-      "OR (SELECT changed FROM main.rollout__data AS d WHERE d.id = t.id) "
-      "FROM main.rollout__texts AS t WHERE t.id BETWEEN ?1 AND ?2 "
-      "ORDER BY t.id, n";
+      "SELECT id & 4294967295, role, place, tool, file "
+      "FROM main.rollout__texts WHERE id BETWEEN ?1 AND ?2 ORDER BY id, n";
+  static const char zExcused[] =
+      "SELECT ?1 IN (SELECT id FROM main.rollout__due) OR (SELECT changed "
+      "FROM main.rollout__data WHERE id = ?1)";
   sqlite3_stmt *pRow = bxStmt(p->pHome, zRows, pErr);
   i64 i = 0, iFound = -1;
   int bRow;
@@ -603,11 +603,12 @@ i64 bxRolloutTextsDiffer(RolloutDerive *p, i64 iLast, BxErr *pErr) {
       iFound = a->iSequence;
     } else if (a == 0 || a->iSequence != sqlite3_column_int64(pRow, 0)) {
       iFound = sqlite3_column_int64(pRow, 0);
-    } else if (!sqlite3_column_int(pRow, 6) &&
-               (!bxSameText(a->zRole, bxColumnText(pRow, 1, pErr)) ||
+    } else if ((!bxSameText(a->zRole, bxColumnText(pRow, 1, pErr)) ||
                    !bxSameText(a->zPlace, bxColumnText(pRow, 2, pErr)) ||
-                   !bxSameText(a->zTool, bxColumnText(pRow, 4, pErr)) ||
-                   !bxSameText(a->zFile, bxColumnText(pRow, 5, pErr)))) {
+                   !bxSameText(a->zTool, bxColumnText(pRow, 3, pErr)) ||
+                   !bxSameText(a->zFile, bxColumnText(pRow, 4, pErr))) &&
+               !bxQueryInt(p->pHome, zExcused, pErr, "i",
+                   (p->no << 32) + a->iSequence)) {
       iFound = a->iSequence;
     }
     i++;

@@ -182,9 +182,9 @@ void bxRolloutUsagePut(RolloutDerive *p, BxErr *pErr) {
 /* The calls of these tables, with their price. told: it is their own. */
 #define COSTS(from)                                                            \
   "(SELECT n.*, n.cost IS NOT NULL AS told, coalesce(n.cost, " BX_PRICE_OF_N   \
-  ") AS price, CASE WHEN EXISTS (SELECT 1 FROM main.blackbox_places AS u"      \
-  " WHERE u.format = n.format AND u.source = 'item' AND u.kind = 'usage'"      \
-  " AND u.output_recorded) THEN 'as recorded' END AS output_source"            \
+  ") AS price, CASE WHEN n.format IN (SELECT format FROM main.blackbox_places" \
+  " WHERE source = 'item' AND kind = 'usage' AND output_recorded) "            \
+  "THEN 'as recorded' END AS output_source"                                    \
   " FROM (SELECT c.*, at / 86400000 AS day, " BX_MODEL_PARTS " FROM " from     \
   ") AS n) AS c "
 /* The cost of a sum is named within, so that SQLite computes that of a call once. */
@@ -202,10 +202,11 @@ void bxRolloutUsagePut(RolloutDerive *p, BxErr *pErr) {
 /* clang-format on */
 
 static sqlite3_stmt *usageRows(
-    Bx *bx, const char *zSql, sqlite3_value *pKey, BxErr *pErr) {
+    Bx *bx, const char *zSql, sqlite3_value **apArg, BxErr *pErr) {
   sqlite3_stmt *pRow = bxRolloutQuery(bx, zSql, pErr);
-  if (pRow != 0 && pKey != 0 && pErr->rc == SQLITE_OK) {
-    pErr->rc = sqlite3_bind_value(pRow, 1, pKey);
+  int i, n = sqlite3_bind_parameter_count(pRow);
+  for (i = 0; i < n && pErr->rc == SQLITE_OK; i++) {
+    if (apArg[i] != 0) pErr->rc = sqlite3_bind_value(pRow, i + 1, apArg[i]);
   }
   return pRow;
 }
@@ -221,9 +222,10 @@ sqlite3_stmt *bxRolloutUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "THEN 'computed' END, c.cache_write_1h, c.output_source "
       "FROM " COSTS(
           "k CROSS JOIN main.rollout_calls AS c "
-          "ON c.id BETWEEN k.low AND k.high") "LEFT JOIN main.rollout__heads "
+          "ON c.id BETWEEN k.low AND k.high "
+          "AND (?2 IS NULL OR c.at >= ?2)") "LEFT JOIN main.rollout__heads "
                                               "AS h ON h.no = c.id >> 32";
-  return usageRows(bx, zCalls, apArg[0], pErr);
+  return usageRows(bx, zCalls, apArg, pErr);
 }
 
 sqlite3_stmt *bxRolloutUsageDays(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
@@ -232,8 +234,7 @@ sqlite3_stmt *bxRolloutUsageDays(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "FROM (SELECT date(c.day * 86400, 'unixepoch') AS day, c.model AS "
       "model, " SUMS
       "FROM " COSTS("main.rollout_calls AS c") "GROUP BY c.day, c.model)";
-  (void)apArg;
-  return usageRows(bx, zDays, 0, pErr);
+  return usageRows(bx, zDays, apArg, pErr);
 }
 
 sqlite3_stmt *bxRolloutUsageSums(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
@@ -252,5 +253,5 @@ sqlite3_stmt *bxRolloutUsageSums(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
           "main.rollout_calls AS c") "ON c.id BETWEEN t.no << 32 AND (t.no << "
                                      "32) + 4294967295 "
                                      "GROUP BY h.id, t.no <> t.root, c.model)";
-  return usageRows(bx, zSums, apArg[0], pErr);
+  return usageRows(bx, zSums, apArg, pErr);
 }

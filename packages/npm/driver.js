@@ -2,7 +2,7 @@
 //
 // Limit: two libraries of SQLite in one process cannot share the module file. A program that opens
 // files with node:sqlite itself, and has better-sqlite3 installed, says driver: "node:sqlite".
-import { existsSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { createRequire, isBuiltin } from "node:module";
 import { join } from "node:path";
 import { load } from "./index.cjs";
@@ -48,6 +48,13 @@ export function connectLoaded(driver, path, options) {
     db.close();
     throw error;
   }
+}
+
+/** Loads the list of prices of the package into a file that has none. */
+export function loadPrices(db) {
+  if (db.prepare("SELECT 1 FROM blackbox_prices LIMIT 1").get() !== undefined) return;
+  const prices = readFileSync(new URL("prices.json", import.meta.url), "utf8");
+  db.prepare("SELECT rollout_load_prices(?, 'prices.json')").get(prices);
 }
 
 /** A connection to the file that a path names now, with its statements. It does not wait for locks. */

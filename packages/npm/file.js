@@ -3,7 +3,7 @@
 // commands.json and commands.sql are those that the package of Python has, too.
 import { existsSync, readFileSync } from "node:fs";
 import { quoted } from "./database.js";
-import { connectLoaded, findDriver } from "./driver.js";
+import { connectLoaded, findDriver, loadPrices } from "./driver.js";
 
 export const here = (name) => new URL(name, import.meta.url);
 export const ABOUT = JSON.parse(readFileSync(here("commands.json"), "utf8"));
@@ -27,9 +27,7 @@ export class File {
       if (writes) {
         this.get("SELECT blackbox_install('main', 'payload,rollout')");
         this.get("PRAGMA journal_mode = WAL");
-        if (this.get("SELECT 1 FROM blackbox_prices LIMIT 1") === undefined) {
-          this.get("SELECT rollout_load_prices(?, 'prices.json')", readFileSync(here("prices.json"), "utf8"));
-        }
+        loadPrices(this.db);
       } else {
         this.db.exec("PRAGMA query_only = 1");
       }

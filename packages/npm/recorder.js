@@ -20,11 +20,11 @@
 // waits EXIT_MS at most; process.exit() does not wait, and leaves the queue to the next recorder.
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { Worker } from "node:worker_threads";
 import { told, quoted, warn } from "./database.js";
-import { connectLoaded, findDriver, Followed } from "./driver.js";
+import { connectLoaded, findDriver, Followed, loadPrices } from "./driver.js";
 import { watch } from "./clients.js";
 import { Queue } from "./spill.js";
 import { AgentStoppedError } from "./stop.js";
@@ -49,8 +49,7 @@ export function open(path, { ring = "ring", settings = {}, timeout = 5000, onErr
     db.exec(`CREATE VIRTUAL TABLE IF NOT EXISTS ${quoted(ring)} USING payload_ring`);
     if (isNew) {
       db.exec("UPDATE blackbox_settings SET value = 'record' WHERE name = 'payload.on_loop'");
-      const prices = readFileSync(new URL("prices.json", import.meta.url), "utf8");
-      db.prepare("SELECT rollout_load_prices(?, 'prices.json')").get(prices);
+      loadPrices(db);
     }
     for (const [name, value] of Object.entries(settings)) {
       if (Number(db.prepare("UPDATE blackbox_settings SET value = ? WHERE name = ?").run(value, name).changes) === 0) {

@@ -382,6 +382,26 @@ def test_what_is_left_in_the_file_is_told(tmp_path):
         one(db, "SELECT blackbox_erased('{}')")
 
 
+@pytest.mark.parametrize("kind, key", [
+    ("buffer", "recording"), ("buffer", "exchanges"), ("agent", "notes_by_body"), ("text", "notes_by")])
+def test_names_of_the_schema_are_not_left_of_anything(tmp_path, kind, key):
+    db = connect(tmp_path / "names.db")
+    one(db, "SELECT blackbox_install('main', 'payload,evidence,retention')")
+    db.execute("CREATE VIRTUAL TABLE recording USING evidence_buffer")
+    db.execute("CREATE VIRTUAL TABLE exchanges USING payload_ring(window=2)")
+    db.execute("CREATE TABLE notes(body)")
+    db.execute("CREATE INDEX notes_by_body ON notes(body)")
+    db.execute("INSERT INTO recording(id, timestamp, action) VALUES('x', 1, '{}')")
+    db.execute("INSERT INTO exchanges(agent_id, event_id, request_body)"
+               " VALUES('notes_by_body', 'e', 'notes_by')")
+    certificate = erase(db, kind, key)
+    db.executescript(certificate["then"])
+    assert one(db, "SELECT blackbox_erased(?)", json.dumps(certificate)) == NONE
+    db.execute("INSERT INTO notes VALUES(?)", (key,))
+    assert json.loads(one(db, "SELECT blackbox_erased(?)", json.dumps(certificate))) == {
+        "erased": False, "left": [{"from": "the file", "rows": 2, "bytes": 0}]}
+
+
 @pytest.mark.parametrize("type, payload", [
     (CANARY, {"type": CANARY, "message": CANARY}), ("event_msg", {"type": CANARY}),
     (CANARY + "x" * 86, {"type": "user_message", "role": CANARY})])

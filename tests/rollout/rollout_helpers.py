@@ -70,3 +70,9 @@ def exported(db, rollout=ID):
     """The bytes of the file."""
     whole = one(db, "SELECT rollout_export(?)", rollout)
     return whole if isinstance(whole, bytes) else whole.encode()
+
+
+def exported_as_parent(db, fork):
+    """The export of a fork, with the name that its parent has in the file."""
+    name = one(db, "SELECT source_id FROM rollouts WHERE id = ?", fork)
+    return exported(db, fork).replace(fork.encode(), (name or fork).encode())

@@ -5,7 +5,8 @@ import sqlite3
 
 import pytest
 
-from rollout_helpers import AT, ID, OTHER, append, exported, lines, load, load_unknown, message, user, well
+from rollout_helpers import (
+    AT, ID, OTHER, append, exported, exported_as_parent, lines, load, load_unknown, message, user, well)
 from conftest import DATA, connect, needs_data, one, rows
 
 
@@ -136,7 +137,8 @@ def test_a_format_is_found_read_and_given_back(db, tmp_path, name, way):
     assert rows(db, "SELECT * FROM rollouts") == before
     fork = one(db, "SELECT rollout_fork(?)", rollout)
     if name != "codex-history":
-        assert exported(db, fork).endswith(text.encode())
+        assert exported_as_parent(db, fork).endswith(text.encode())
+        assert read(db, exported(db, fork))["new"] == 0
     well(db)
 
 

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from rollout_helpers import AT, ID, OTHER, append, exported, lines, load, message, well
+from rollout_helpers import (
+    AT, ID, OTHER, append, exported, exported_as_parent, lines, load, message, well)
 from conftest import connect, one, rows, some
 
 
@@ -334,7 +335,7 @@ def test_a_fork_and_an_append_of_a_file_that_is_one_value(db):
     text = chat(("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d"))
     rollout = load(db, text)["rolloutId"]
     fork = one(db, "SELECT rollout_fork(?)", rollout)
-    assert exported(db, fork) == text.encode()
+    assert exported_as_parent(db, fork) == text.encode()
     part = one(db, "SELECT rollout_fork(?, 1)", rollout)
     assert json.loads(exported(db, part))["messages"] == (
         json.loads(text)["messages"][:2])  # what stands behind the items is there as well
@@ -354,19 +355,19 @@ def test_a_file_that_is_one_value_is_imported_into_a_fork(db):
     rollout = load(db, text)["rolloutId"]
     fork = one(db, "SELECT rollout_fork(?)", rollout)
     part = one(db, "SELECT rollout_fork(?, 1)", rollout)
-    assert load(db, text, fork)["new"] == 0 and exported(db, fork).endswith(text.encode())
+    assert load(db, text, fork)["new"] == 0 and exported_as_parent(db, fork) == text.encode()
     titled = chat(*said, title="t")  # no new item: what stands around them is in the session_meta
-    assert load(db, titled, fork)["new"] == 0 and exported(db, fork).decode() == titled
+    assert load(db, titled, fork)["new"] == 0 and exported_as_parent(db, fork).decode() == titled
     more = chat(*said, ("assistant", "d"), title="u")
-    assert load(db, more, fork)["new"] == 1 and exported(db, fork).decode().endswith(more)
+    assert load(db, more, fork)["new"] == 1 and exported_as_parent(db, fork).decode() == more
     other = chat(*said[:2], ("user", "other"))
-    assert load(db, other, part)["new"] == 1 and exported(db, part).decode().endswith(other)
+    assert load(db, other, part)["new"] == 1 and exported_as_parent(db, part).decode() == other
     assert exported(db, rollout).decode() == text
     again = one(db, "SELECT rollout_fork(?)", part)
-    assert exported(db, again).decode().endswith(other)
+    assert exported_as_parent(db, again).decode() == other
     last = chat(*said[:2], ("user", "other"), ("assistant", "e"))
-    assert load(db, last, again)["new"] == 1 and exported(db, again).decode().endswith(last)
-    assert exported(db, part).decode().endswith(other)
+    assert load(db, last, again)["new"] == 1 and exported_as_parent(db, again).decode() == last
+    assert exported_as_parent(db, part).decode() == other
     well(db)
 
 
@@ -487,10 +488,10 @@ def test_a_fork_of_another_program_is_a_file_of_that_program(db):
     text = lines(said(0, "a"), said(1, "b", "assistant"), said(2, "c"), said(3, "d", "assistant"))
     rollout = load(db, text)["rolloutId"]
     fork = one(db, "SELECT rollout_fork(?)", rollout)
-    assert exported(db, fork) == text.encode()
+    assert exported_as_parent(db, fork) == text.encode()
     part = one(db, "SELECT rollout_fork(?, 1)", fork)  # a fork of a fork
-    assert exported(db, part) == lines(said(0, "a"), said(1, "b", "assistant")).encode()
-    assert load(db, text, part)["new"] == 2 and exported(db, part) == text.encode()
+    assert exported_as_parent(db, part) == lines(said(0, "a"), said(1, "b", "assistant")).encode()
+    assert load(db, text, part)["new"] == 2 and exported_as_parent(db, part) == text.encode()
     assert rows(db, "SELECT count(DISTINCT format), count(*) FROM rollouts") == [(1, 3)]
     well(db)
 

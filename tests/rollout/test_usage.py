@@ -114,6 +114,22 @@ def test_a_background_fork_with_equal_messages_adds_only_its_own(db):
     same_by_the_rules(db)
 
 
+@pytest.mark.parametrize("bound", [
+    "1784278803000", "1784278803000.5", "'1784278803000'", "'x'", "NULL", "x'00'", "-1", "9e99"])
+def test_calls_since_a_time_are_those_of_a_look_at_all(db, bound):
+    load(db, lines(*(answer(i, f"m{i}", i) for i in range(1, 6))))
+    load(db, lines(*(answer(i, f"n{i}", i, session="t") for i in range(1, 6))))
+    one_id = one(db, "SELECT id FROM rollouts")
+    for op in (">", ">=", "<", "<=", "=", "IS"):
+        for more in ("", f" AND rollout = '{one_id}'", f" AND timestamp > 1784278802000 AND {bound} < timestamp",
+                     " AND rollout = NULL"):
+            asked = f"SELECT call FROM rollout_usage WHERE timestamp {op} {bound}{more} ORDER BY call"
+            assert rows(db, asked) == rows(db, asked.replace("timestamp ", "+timestamp ")), asked
+    joined = (f"SELECT count(u.call) FROM (VALUES (0), ({bound})) AS b LEFT JOIN rollout_usage AS u "
+              "ON u.timestamp >= b.column1 GROUP BY b.column1 ORDER BY b.column1")
+    assert rows(db, joined) == rows(db, joined.replace("u.timestamp", "+u.timestamp"))
+
+
 @pytest.mark.parametrize("way", ["function", "one by one", "row", "log"])
 def test_running_totals_count_once_and_belong_to_the_model_of_their_turn(db, way):
     create(db)

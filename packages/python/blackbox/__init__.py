@@ -48,6 +48,17 @@ def shared(name) -> str:
     return (path if path.exists() else folder.parents[1] / name).read_text(encoding="utf-8")
 
 
+def quoted(name):
+    """The name of a table for a statement; "schema.table" names a schema."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
+
+
+def load_prices(db):
+    """Loads the list of prices of the package into a file that has none."""
+    if db.execute("SELECT 1 FROM blackbox_prices").fetchone() is None:
+        db.execute("SELECT rollout_load_prices(?, 'prices.json')", (shared("prices.json"),)).fetchone()
+
+
 class Connection(sqlite3.Connection):
     """A connection of sqlite3 with the module, which can record clients."""
 
@@ -78,11 +89,10 @@ def open(path, ring="ring", settings=None, timeout=5.0):
             "SELECT 1 FROM sqlite_schema WHERE name = 'blackbox_settings'").fetchone()
         db.execute("SELECT blackbox_install()")  # before WAL, which fixes auto_vacuum
         db.execute("PRAGMA journal_mode = WAL")
-        name = ring.replace('"', '""')
-        db.execute(f'CREATE VIRTUAL TABLE IF NOT EXISTS "{name}" USING payload_ring')
+        db.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {quoted(ring)} USING payload_ring")
         if is_new:
             db.execute("UPDATE blackbox_settings SET value = 'record' WHERE name = 'payload.on_loop'")
-            db.execute("SELECT rollout_load_prices(?, 'prices.json')", (shared("prices.json"),))
+            load_prices(db)
         for setting, value in (settings or {}).items():
             if not db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?",
                               (value, setting)).rowcount:

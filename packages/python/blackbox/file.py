@@ -9,7 +9,7 @@ import sqlite3
 import time
 
 import blackbox
-from blackbox.ring import quoted
+from blackbox import quoted
 
 __all__ = ["ABOUT", "Failure", "File"]
 
@@ -37,9 +37,7 @@ class File:
             if writes:
                 self.db.execute("SELECT blackbox_install('main', 'payload,rollout')").fetchone()
                 self.db.execute("PRAGMA journal_mode = WAL").fetchone()
-                if not self.values("SELECT 1 FROM blackbox_prices"):
-                    self.values("SELECT rollout_load_prices(?, 'prices.json')",
-                                (blackbox.shared("prices.json"),))
+                blackbox.load_prices(self.db)
             else:
                 self.db.execute("PRAGMA query_only = 1")
             self.domains = {None}

@@ -17,8 +17,8 @@ import sys
 import time
 
 import blackbox
+from blackbox import quoted
 from blackbox.file import Failure, File
-from blackbox.ring import quoted
 
 VERSIONS = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]  # of the protocol
 LINE = 1_000_000  # bytes of a request

@@ -4,12 +4,9 @@ import sqlite3
 import time
 
 import blackbox
+from blackbox import quoted
 
 BATCH_S = 0.01  # after which a batch ends, since others wait for the lock
-
-
-def quoted(name):
-    return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
 
 
 def write_batch(db, rows):

@@ -266,6 +266,36 @@ const Operation aRolloutOperation[] = {
         "INSERT INTO blackbox_call(command, arguments) VALUES("
         "'rollout_fork', json_array(" OLD ", 1, " NEW ", 4000))",
         0},
+    {"fork at an item", ROLLOUT, 0,
+        "SELECT rollout_fork(" OLD ", NULL, " NEW ", 4000, 2)", 0},
+    {"append to a fork in the format of its file",
+        "SELECT rollout_import(" CLAUDE("hello", ",\"uuid\":\"u\"")
+            ", NULL, 1000); SELECT rollout_fork(id, NULL, " NEW
+            ", 4000, 1) FROM rollouts;",
+        0,
+        "SELECT rollout_append(" NEW
+        ", '[{\"type\":\"user\",\"message\":{\"role\":\"user\","
+        "\"content\":\"on\"}},{\"type\":\"summary\"}]', 5000)",
+        0},
+    {"append in the format of a file as a command",
+        "SELECT rollout_import(" CLAUDE("hello", ",\"uuid\":\"u\"")
+            ", " NEW ", 1000);",
+        0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_append', json_array(" NEW
+        ", '[{\"type\":\"user\",\"message\":{\"role\":\"user\","
+        "\"content\":\"on\"}}]', 5000))",
+        0},
+    {"export a fork that goes on",
+        "SELECT rollout_import(" CLAUDE("hello", ",\"uuid\":\"u\"")
+            ", NULL, 1000); SELECT rollout_fork(id, NULL, " NEW
+            ", 4000) FROM rollouts; SELECT rollout_append(" NEW
+            ", '[{\"type\":\"user\",\"message\":{\"role\":\"user\","
+            "\"content\":\"on\"}}]', 5000);",
+        0,
+        "SELECT rollout_export(" NEW "); SELECT * FROM rollout_export(" NEW
+        "); SELECT rollout_import(rollout_export(" NEW "), NULL, 6000)",
+        0},
     {"import without a session_meta", ROLLOUT, 0,
         "SELECT rollout_import('" USER "' || char(10) || 'damaged', " NEW
         ", 1000)",
