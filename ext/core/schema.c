@@ -299,10 +299,13 @@ int bxOthersRefuse(
       "  AND name NOT LIKE d AND sql LIKE '%delete%', type = 'table'"
       "  AND (sql LIKE '%references%' || d"
       "   OR sql LIKE '%references%' || ?2 || '%')))";
-  i64 iSchema = bxQueryInt(p, "PRAGMA main.schema_version", pErr, "");
-  BxDomainData *pSlot = p->bx->aSlot;
-  const BxDomain *pDomain = p->bx->aDomain;
   size_t n = strcspn(zRule, ".");
+  i64 iSchema = bxQueryInt(p, "PRAGMA main.schema_version", pErr, "");
+  BxDomainData *pSlot;
+  const BxDomain *pDomain;
+  if (pErr->rc != SQLITE_OK) return 0;
+  pSlot = p->bx->aSlot;
+  pDomain = p->bx->aDomain;
   for (; strncmp(pDomain->zName, zRule, n) != 0; pDomain++) pSlot++;
   if (pSlot->pAsked != p || pSlot->iSchema != iSchema) {
     pSlot->bRefuses = bxQueryInt(p, zSql, pErr, "tt", zRule, zTable) != 0;
