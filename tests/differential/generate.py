@@ -46,6 +46,7 @@ class Generator(random.Random):
         super().__init__(f"{domain} {seed}")
         self.domain = domain
         self.times = 0
+        self.imported = False
         # (The oracle has other rules on loops. So none of them runs.)
         # A cap of the archive refuses nothing because of a hold, as that of the oracle did.
         self.capped = seed % 2 == 0
@@ -155,6 +156,7 @@ class Generator(random.Random):
         else:
             other = getattr(self, self.domain)
         sql, *values = self.choice(other())
+        self.imported |= "rollout_import" in sql
         if inside and re.search(r"payload_(queue|flush)\b|^INSERT INTO ring\(ring, value\)", sql):
             # A ROLLBACK takes queued rows back. The oracle keeps a bound that a hold refused.
             return "SELECT 1", ()
@@ -350,8 +352,9 @@ class Generator(random.Random):
         ]
 
     def item(self):
+        # (A policy drops "odd". None drops an item of an imported conversation in the checkout.)
         kind = self.choice(["user", "user", "answer", "call", "result", "tokens", "begin", "back",
-                            "compacted", "odd"])
+                            "compacted", "compacted" if self.imported else "odd"])
         payload = {
             "user": {"type": "user_message", "message": self.choice(["why?", "how?", "é"])},
             "answer": {"type": "message", "role": "assistant", "content": [
