@@ -289,6 +289,18 @@ i64 bxTrustedTime(BxStmts *p, int bWrite, BxErr *pErr) {
   return iNow;
 }
 
+/* The version of the schema. A number that was rolled back is given again, to another
+** schema; but with it all statements have expired. */
+static i64 schemaVersion(BxStmts *p, BxErr *pErr) {
+  static const char zVersion[] = "PRAGMA main.schema_version";
+  sqlite3_stmt *pRow = bxStmt(p, zVersion, pErr);
+  i64 iSchema = bxStep(pRow, pErr) ? sqlite3_column_int64(pRow, 0) : 0;
+  bxReset(pRow, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
+  return iSchema +
+         ((i64)sqlite3_stmt_status(pRow, SQLITE_STMTSTATUS_REPREPARE, 0) << 32);
+}
+
 /* (LIKE is quicker than lower().) */
 int bxOthersRefuse(
     BxStmts *p, const char *zRule, const char *zTable, BxErr *pErr) {
@@ -300,7 +312,7 @@ int bxOthersRefuse(
       "  AND (sql LIKE '%references%' || d"
       "   OR sql LIKE '%references%' || ?2 || '%')))";
   size_t n = strcspn(zRule, ".");
-  i64 iSchema = bxQueryInt(p, "PRAGMA main.schema_version", pErr, "");
+  i64 iSchema = schemaVersion(p, pErr);
   BxDomainData *pSlot;
   const BxDomain *pDomain;
   if (pErr->rc != SQLITE_OK) return 0;

@@ -87,6 +87,32 @@ def test_a_write_to_a_full_file_reads_the_schema_once_until_it_changes(path):
     assert rows(db, "SELECT rule FROM retention_refusals") == [(LIMIT,)]
 
 
+@pytest.mark.parametrize("begin, end", [(["BEGIN"], ["ROLLBACK"]),
+                                        (["SAVEPOINT s"], ["ROLLBACK TO s", "RELEASE s"])])
+@pytest.mark.parametrize("how", ["push", "row"])
+def test_a_version_of_the_schema_that_was_rolled_back_is_not_taken_for_the_next(
+        path, how, begin, end):
+    """Both have the same number; in the second a removal would undo the write."""
+    db = limited(path, MB)
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
+    fill(db, 400)
+    exchange = list(exchanges(60, 2))
+    write = {"push": PUSH, "row": WRITES["row"]}[how]
+    for sql in [*begin, "CREATE TABLE other(a)"]:
+        db.execute(sql)
+    for row in exchange[:20]:
+        db.execute(write, row).fetchall()
+    version = one(db, "PRAGMA schema_version")
+    for sql in end:
+        db.execute(sql)
+    db.execute("CREATE TRIGGER keeps BEFORE DELETE ON event_payloads BEGIN"
+               " SELECT RAISE(ROLLBACK, 'no'); END")
+    assert one(db, "PRAGMA schema_version") == version
+    for row in exchange[20:]:
+        db.execute(write, row).fetchall()
+    assert rows(db, "SELECT rule FROM retention_refusals") == [(LIMIT,)]
+
+
 def test_pinned_and_held_rows_stay_and_the_log_says_so_once_a_day(path):
     db = limited(path, 1 * MB)
     fill(db, 150)
