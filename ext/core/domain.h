@@ -62,6 +62,9 @@ typedef struct BxBodies {
   const char *
       zStays; /* takes back what was announced, from text ?2 on, if the row stays */
   const char *zAll; /* the references to all texts */
+  /* "o CROSS JOIN ", to be before the table: o.row is a rowid, in the order of the
+  ** texts, so that each pack is read once */
+  const char *zOrdered;
 } BxBodies;
 
 /* What an exchange with a model says: a call (its text is the arguments) or a result;

@@ -52,6 +52,9 @@ const BxBodies bxPayloadBodies = {
     .zNamed =
         "SELECT reference, \"key\" FROM main.payload__packed WHERE text = ?1",
     .zAll = "SELECT reference, \"key\" FROM main.payload__packed",
+    .zOrdered = "(SELECT rowid AS row FROM main.event_payloads AS u ORDER BY"
+                " max(" BX_NUMBER_IN("u.request_body") ", " BX_NUMBER_IN(
+                    "u.response_body") "), rowid LIMIT -1) AS o CROSS JOIN ",
 };
 
 static int hasStore(BxStmts *p) {
@@ -293,8 +296,8 @@ static void tendDue(BxStmts *p, BxErr *pErr) {
   } else if (bTicks) {
     return;
   } else if (bFits && bUsual &&
-             !bxOthersRefuse(p, bxPayloadDue[0].zRule, bxPayloadDue[0].zTable,
-                 pErr)) {
+             !bxOthersRefuse(
+                 p, bxPayloadDue[0].zRule, bxPayloadDue[0].zTable, pErr)) {
     bxStmtExec(p, bxPayloadDue[0].zNote, pErr, "t", "age");
     bxStmtExec(p, bxPayloadFileLimit.zRemove, pErr, "i", iRow);
     bxStmtExec(p, bxPayloadDue[0].zNote, pErr, "n");

@@ -162,13 +162,16 @@ static void walkPart(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
     const char *zWhich, int bHolds, Walked *pOut) {
   assert(pPart->zTable != 0); /* NULL ends a list */
   enum { KEY, BYTES, HELD, PINNED, TEXTS };
+  const BxBodies *pBodies = p->bText && p->pDomain ? p->pDomain->pBodies : 0;
+  int bBodies = pBodies != 0 && strcmp(pPart->zName, pBodies->zTable) == 0;
   sqlite3_stmt *pRow = prepareErase(p, pOn,
-      "SELECT %s, %s, %s%s%s, %s, %s FROM %s AS t WHERE %s", ROW_KEY(pPart),
+      "SELECT %s, %s, %s%s%s, %s, %s FROM %s%s AS t WHERE %s", ROW_KEY(pPart),
       pPart->zBytes ? pPart->zBytes : "0",
       bHolds ? "EXISTS (SELECT 1 FROM main.retention__holds AS f WHERE " : "0",
       bHolds ? pPart->zHolds : "", bHolds ? ")" : "",
       pPart->zPinned ? pPart->zPinned : "0", p->bText ? pPart->zTexts : "0",
-      pPart->zTable, zWhich);
+      bBodies ? pBodies->zOrdered : "", pPart->zTable,
+      bBodies ? "t.rowid = o.row" : zWhich);
   while (bxStep(pRow, p->pErr)) {
     int i = TEXTS, n = sqlite3_column_count(pRow);
     while (p->bText && i < n && !hasNeedle(p, pRow, i)) i++;

@@ -365,6 +365,26 @@ def test_the_usage_of_a_call_loses_a_text_and_stays(full):
     assert problems(full) == []
 
 
+def test_a_text_is_looked_for_in_packs_of_many_agents_one_after_the_other(path):
+    """The rows lie in turns, their texts by agents, and more packs than are kept in memory."""
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'payload,store,retention')")
+    db.execute(
+        "INSERT INTO event_payloads(event_id, agent_id, request_body, response_body, purpose)"
+        " WITH c(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM c WHERE i < 399)"
+        " SELECT 'e' || i, 'a' || (i % 20), hex(randomblob(7500)) || iif(i = 200, ?, ''),"
+        " hex(randomblob(500)), 'archive' FROM c", (CANARY,))
+    one(db, "SELECT payload_pack(1000)")
+    packs, read = one(db, "SELECT packs FROM store_stats"), []
+    assert packs > 20
+    db.set_trace_callback(lambda sql: "store__packs WHERE pack" in sql and "SELECT data" in sql
+                          and read.append(sql))
+    assert parts(erase(db, "text", CANARY)) == {"event_payloads": 1}
+    db.set_trace_callback(None)
+    assert packs <= len(read) <= 2.2 * packs, len(read)
+    assert one(db, "SELECT count(*) FROM event_payloads") == 399 and problems(db) == []
+
+
 def test_what_is_left_in_the_file_is_told(tmp_path):
     db = connect(tmp_path / "left.db")
     one(db, "SELECT blackbox_install('main', 'payload,retention')")
