@@ -23,7 +23,8 @@
 --   rollout__heads    a narrow row for each conversation: the counters, the title
 --   rollout__about    a wider row for each conversation: what lists show
 --   rollout__data     the items, and what stood around them in an imported file;
---                     id = owner's number << 32 | sequence
+--                     id = owner's number << 32 | sequence. What reads payloads reads
+--                     rollout__items
 --   rollout__segments the ranges of items, and their owners, of a conversation
 --   rollout__marks    turns, compactions and rollbacks, by the key of their item
 --   rollout__texts    where items have messages, calls of tools and results
@@ -122,13 +123,12 @@ BEGIN
 END;
 
 -- The items of a conversation come in order, without a sort: the joins are made in
--- the order of the text. NOT INDEXED keeps SQLite from copying all payloads into an
--- index of its own, which it would do for a condition on the type. (With an ORDER BY
--- in the view, rollout = (SELECT ...) would read the items of all conversations.)
+-- the order of the text. (With an ORDER BY in the view, rollout = (SELECT ...) would
+-- read the items of all conversations.)
 CREATE VIEW IF NOT EXISTS main.rollout_items AS
 SELECT h.id AS rollout, d.id & 4294967295 AS sequence, timestamp, type, payload
 FROM rollout__heads AS h CROSS JOIN rollout__segments AS s ON rollout = no
-CROSS JOIN rollout__data AS d NOT INDEXED ON d.id BETWEEN (owner << 32) + first AND (owner << 32) + last;
+CROSS JOIN rollout__items AS d ON d.id BETWEEN (owner << 32) + first AND (owner << 32) + last;
 
 -- Past the policy: an item of rollout_log whose id is a blob.
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_insert
@@ -146,6 +146,7 @@ BEGIN
   SELECT CASE
     WHEN (NEW.rollout, NEW.sequence, NEW.timestamp, NEW.type) IS NOT (OLD.rollout, OLD.sequence, OLD.timestamp, OLD.type)
     THEN RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed')
+    WHEN OLD.payload >= x'' THEN RAISE(ABORT, 'MisuseError: this payload is packed: load blackbox to change it')
     WHEN (SELECT count(DISTINCT json_extract(p, '$.type', '$.role', '$.num_turns', '$.numTurns')
         || coalesce(json_type(p, '$.replacement_history'), json_type(p, '$.replacementHistory'), ''))
       FROM (SELECT NEW.payload AS p UNION ALL SELECT coalesce(OLD.payload, '{}'))

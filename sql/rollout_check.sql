@@ -12,7 +12,8 @@ SELECT h.id AS object,
 UNION ALL
 SELECT n.id, iif(k.key, 'updated is ' || updated || ', its newest own item is of ' || newest,
                 'bytes is ' || bytes || ', its own items have ' || own)
-  FROM (SELECT h.*, coalesce(sum(length(CAST(d.payload AS BLOB))), 0) AS own, coalesce(max(d.timestamp), 0) AS newest
+  FROM (SELECT h.*, coalesce(sum(coalesce((SELECT p.bytes FROM main.rollout__packed AS p WHERE p.text = substr(d.payload, 13, 20) + 0 AND p.id = d.id),
+                 length(CAST(d.payload AS BLOB)))), 0) AS own, coalesce(max(d.timestamp), 0) AS newest
           FROM main.rollout__heads AS h LEFT JOIN main.rollout__data AS d
             ON d.id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295
          GROUP BY h.no) AS n, json_each('[0,1]') AS k
@@ -33,7 +34,7 @@ SELECT 'rollout__about', 'row ' || a.no || ' belongs to no conversation'
 UNION ALL
 SELECT coalesce((SELECT h.id FROM main.rollout__heads AS h WHERE h.no = d.id >> 32), 'history ' || (d.id >> 32)),
        'item ' || (d.id & 4294967295) || ': the payload is not JSON'
-  FROM main.rollout__data AS d
+  FROM main.rollout__items AS d
  WHERE d.payload IS NOT NULL
    AND NOT (json_valid(d.payload) OR json_valid(d.payload || ' '))
 UNION ALL
@@ -43,6 +44,9 @@ SELECT 'history ' || (d.id >> 32),
  WHERE NOT EXISTS (SELECT 1 FROM main.rollout__segments AS s
                     WHERE s.owner = d.id >> 32
                       AND d.id & 4294967295 BETWEEN s.first AND s.last)
+UNION ALL
+SELECT 'rollout__packed', 'text ' || p.text || ' is that of no item' FROM main.rollout__packed AS p
+ WHERE NOT EXISTS (SELECT 1 FROM main.rollout__data AS d WHERE d.id = p.id AND typeof(d.payload) = 'blob' AND substr(d.payload, 13) + 0 = p.text)
 UNION ALL
 SELECT 'rollout__segments', 'conversation ' || s.rollout || ' has no head'
   FROM main.rollout__segments AS s

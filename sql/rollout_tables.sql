@@ -41,14 +41,11 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
 );
 
 -- The conversations that a list shows, by time.
-CREATE INDEX IF NOT EXISTS main.rollout_recent
-ON rollout__heads(updated, id) WHERE user_sequence IS NOT NULL;
+CREATE INDEX IF NOT EXISTS main.rollout_recent ON rollout__heads(updated, id) WHERE user_sequence IS NOT NULL;
 
-CREATE INDEX IF NOT EXISTS main.rollout_behind
-ON rollout__heads(behind) WHERE behind IS NOT NULL;
+CREATE INDEX IF NOT EXISTS main.rollout_behind ON rollout__heads(behind) WHERE behind IS NOT NULL;
 
-CREATE INDEX IF NOT EXISTS main.rollout_expiry
-ON rollout__heads(expires_at, id) WHERE expires_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS main.rollout_expiry ON rollout__heads(expires_at, id) WHERE expires_at IS NOT NULL;
 
 -- The start of a conversation remembers the time, and removes a little of what is
 -- due: among the oldest 100, the first that nothing blocks. It takes only what
@@ -97,12 +94,9 @@ END;
 -- The sequences from first to last are the items of the conversation with number owner.
 -- (NOT NULL tells SQLite that the key is unique: the items come in order without a sort.)
 CREATE TABLE IF NOT EXISTS main.rollout__segments(
-  rollout INTEGER, first INTEGER, owner INTEGER NOT NULL, last INTEGER,
-  PRIMARY KEY (rollout, first)
-) WITHOUT ROWID;
+  rollout INTEGER, first INTEGER, owner INTEGER NOT NULL, last INTEGER, PRIMARY KEY (rollout, first)) WITHOUT ROWID;
 
-CREATE INDEX IF NOT EXISTS main.rollout_owner
-ON rollout__segments(owner, last);
+CREATE INDEX IF NOT EXISTS main.rollout_owner ON rollout__segments(owner, last);
 
 -- The items that nobody else shows go, with what was derived from them: the session_meta,
 -- and of an owner those after the last one that others show. They are in the receipt of
@@ -114,11 +108,15 @@ BEGIN
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
   SELECT CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER), 'rollout',
     coalesce((SELECT rule FROM rollout__act), 'manual'), OLD.first = 0,
-    (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0) FROM rollout__data
+    (SELECT coalesce(sum(coalesce((SELECT p.bytes FROM rollout__packed AS p WHERE p.text = substr(payload, 13, 20) + 0 AND p.id = d.id), length(CAST(payload AS BLOB)))), 0) FROM rollout__data AS d
       WHERE id = OLD.rollout << 32 OR id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
         SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)) AND (OLD.owner << 32) + OLD.last),
     created, updated
   FROM rollout__heads WHERE no = OLD.rollout;
+  DELETE FROM rollout__packed
+  WHERE text IN (SELECT substr(payload, 13) + 0 FROM rollout__data
+    WHERE typeof(payload) = 'blob' AND id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
+      SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)) AND (OLD.owner << 32) + OLD.last);
   DELETE FROM rollout__data
   WHERE id = OLD.rollout << 32 OR id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
     SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)) AND (OLD.owner << 32) + OLD.last;
@@ -143,7 +141,8 @@ END;
 --
 -- quiet    1: the payload is not in the file
 -- changed  1: the payload was changed
--- payload  JSON as it was given; NULL: the item had none
+-- payload  JSON as it was given; NULL: the item had none; a blob: it is packed, and this
+--          is the short reference of its text, whose number comes last
 --
 -- The CHECK tests each INSERT of an import, so it asks no typeof(): only a whole number
 -- is what | makes of it, and any text is less than any blob.
@@ -156,13 +155,28 @@ CREATE TABLE IF NOT EXISTS main.rollout__data(
   CONSTRAINT "InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970, a type is text of 1 to 100 bytes, and a payload is JSON text of at most 67108864 bytes"
   CHECK (timestamp | 0 = timestamp AND timestamp BETWEEN 0 AND 253402300799999
     AND type IS NOT NULL AND type < x'' AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100
-    AND (payload IS NULL OR payload < x'' AND length(CAST(payload AS BLOB)) <= 67108864))
+    AND (payload IS NULL OR iif(payload < x'', length(CAST(payload AS BLOB)) <= 67108864, hex(substr(payload, 1, 4)) = 'B1627802')))
 );
 
+-- What is packed (ext/rollout/pack.c): the text in the store, the item, and the bytes of the text.
+CREATE TABLE IF NOT EXISTS main.rollout__packed(text INTEGER PRIMARY KEY, id, bytes);
+CREATE TRIGGER IF NOT EXISTS main.rollout_packed_delete AFTER DELETE ON rollout__packed
+BEGIN INSERT INTO store_dropped(text) VALUES (OLD.text) ON CONFLICT DO NOTHING; END;
+
+-- Payloads as texts. coalesce() of seven values is SQLite's, or if the module is loaded that of the module, which
+-- gives the text of a reference. NOT INDEXED keeps SQLite from copying all payloads into an index of its own.
+CREATE VIEW IF NOT EXISTS main.rollout__items AS
+SELECT id, timestamp, type, before, after, quiet, changed,
+  iif(payload < x'', payload, coalesce(payload, NULL, NULL, NULL, NULL, NULL, NULL)) AS payload
+FROM rollout__data NOT INDEXED;
+
 -- What was read from a payload that is changed goes: the next call of the module that
--- writes reads it again. What may be changed, rollout_items_update says.
+-- writes reads it again. What may be changed, rollout_items_update says. Nothing changes
+-- if it is packed, as rollout__packed has announced; or unpacked, which bytes below 0 say.
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_update
 AFTER UPDATE OF payload ON rollout__data
+WHEN NOT EXISTS (SELECT 1 FROM rollout__packed WHERE text IN (substr(NEW.payload, 13, 20) + 0, substr(OLD.payload, 13, 20) + 0)
+  AND id = NEW.id AND (bytes < 0 OR NEW.payload >= x'' AND text = substr(NEW.payload, 13) + 0))
 BEGIN
   SELECT CASE
     WHEN NEW.payload IS NOT OLD.payload AND EXISTS (
@@ -177,7 +191,8 @@ BEGIN
     THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id') END;
   UPDATE rollout__heads
   SET behind = coalesce(behind, last_sequence + 1),
-    bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB)) - coalesce(length(CAST(OLD.payload AS BLOB)), 0)),
+    bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB)) - 
+      coalesce((SELECT p.bytes FROM rollout__packed AS p WHERE p.text = substr(OLD.payload, 13, 20) + 0 AND p.id = OLD.id), length(CAST(OLD.payload AS BLOB)), 0)),
     title = CASE WHEN no << 32 = NEW.id AND NOT named
         AND title IS CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'title' END
       THEN NEW.payload ->> 'title' ELSE title END
@@ -191,6 +206,7 @@ BEGIN
     source_id = NULL, parent = NULL, agent = NULL,
     cwd = nullif(cwd, CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'cwd' END)
   WHERE no << 32 = NEW.id AND no = NEW.id >> 32;
+  DELETE FROM rollout__packed WHERE text = substr(OLD.payload, 13, 20) + 0 AND id = OLD.id;
 END;
 
 -- Turns, compactions and rollbacks. After a rollback, turn numbers are used again. The
@@ -201,10 +217,7 @@ END;
 -- id      of the item; of a turn, of the one with which it begins
 -- kind    'turn', 'compaction' or 'rollback'
 -- number  of a turn; of a rollback the sequence from which on it takes back
-CREATE TABLE IF NOT EXISTS main.rollout__marks(
-  id     INTEGER PRIMARY KEY,
-  kind, number
-);
+CREATE TABLE IF NOT EXISTS main.rollout__marks(id INTEGER PRIMARY KEY, kind, number);
 
 -------------------------------------------------------------------- texts
 
@@ -220,9 +233,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__marks(
 -- is_error  of a call whose result is there: 0 or 1; took: milliseconds until then
 -- result    of a call: n of the text of its result
 CREATE TABLE IF NOT EXISTS main.rollout__texts(
-  n INTEGER PRIMARY KEY,
-  id, role, place, part, at, call, tool, file, edits, is_error, took, result
-);
+  n INTEGER PRIMARY KEY, id, role, place, part, at, call, tool, file, edits, is_error, took, result);
 
 CREATE INDEX IF NOT EXISTS main.rollout_text ON rollout__texts(id);
 
@@ -236,7 +247,7 @@ SELECT n, CASE json_type(p, place)
     WHERE type <> 'object' OR value ->> 'thought' IS NULL AND coalesce(value ->> 'type', '') NOT IN ('thinking', 'reasoning', 'think'))
   ELSE p ->> place END AS text
 FROM (SELECT n, place, part, CASE WHEN json_valid(payload) THEN payload END AS p
-  FROM rollout__texts AS t JOIN rollout__data AS d ON d.id = t.id);
+  FROM rollout__texts AS t JOIN rollout__items AS d ON d.id = t.id);
 
 -- A fork shows what it shares.
 CREATE VIEW IF NOT EXISTS main.rollout_messages AS
@@ -275,6 +286,7 @@ CREATE TABLE IF NOT EXISTS main.rollout_policy(
 UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
+  ('rollout.pack', 0, '0 to 1', 'whether what the module writes of conversations is packed into the body store'),
   ('rollout.policy', 'codex', 'a preset of rollout_policy', 'preset of rollout_policy that says which items are kept'),
   ('rollout.import_ttl_days', 0, '0 to 36500', 'days until an imported conversation expires; 0 is never'),
   ('rollout.ttl_days', 60, '0 to 36500', 'days until a new conversation expires when nothing is said')) WHERE 1
@@ -284,32 +296,23 @@ UPDATE main.blackbox__probe SET hit = 0;
 
 INSERT INTO main.rollout_policy(preset, item_type, payload_type)
 VALUES
-  ('codex', 'session_meta', '*'), ('codex', 'compacted', '*'), ('codex', 'turn_context', '*'),
-  ('codex', 'content_replacement', '*'), ('codex', 'plan_artifact', '*'), ('codex', 'turn_start', '*'),
-  ('codex', 'turn_completion', '*'), ('codex', 'inter_agent_communication', '*'),
-  ('codex', 'inter_agent_communication_metadata', '*'), ('codex', 'token_usage_record', '*'),
-  ('codex', 'world_state', '*'), ('codex', 'retained_context', '*'), ('codex', 'security_risk_score', '*'),
-  ('codex', 'response_item', 'message'), ('codex', 'response_item', 'reasoning'),
-  ('codex', 'response_item', 'local_shell_call'), ('codex', 'response_item', 'function_call'),
-  ('codex', 'response_item', 'function_call_output'), ('codex', 'response_item', 'custom_tool_call'),
-  ('codex', 'response_item', 'custom_tool_call_output'), ('codex', 'response_item', 'web_search_call'),
-  ('codex', 'response_item', 'agent_message'), ('codex', 'response_item', 'additional_tools'),
-  ('codex', 'response_item', 'tool_search_call'), ('codex', 'response_item', 'tool_search_output'),
-  ('codex', 'response_item', 'image_generation_call'), ('codex', 'response_item', 'compaction'),
-  ('codex', 'response_item', 'context_compaction'), ('codex', 'event_msg', 'user_message'),
-  ('codex', 'event_msg', 'agent_message'), ('codex', 'event_msg', 'agent_reasoning'),
-  ('codex', 'event_msg', 'agent_reasoning_raw_content'), ('codex', 'event_msg', 'token_count'),
-  ('codex', 'event_msg', 'entered_review_mode'), ('codex', 'event_msg', 'exited_review_mode'),
-  ('codex', 'event_msg', 'turn_aborted'), ('codex', 'event_msg', 'turn_started'),
-  ('codex', 'event_msg', 'task_started'), ('codex', 'event_msg', 'turn_complete'),
-  ('codex', 'event_msg', 'task_complete'), ('codex', 'event_msg', 'thread_name_updated'),
-  ('codex', 'event_msg', 'thread_rolled_back'), ('codex', 'event_msg', 'thread_goal_updated'),
-  ('codex', 'event_msg', 'thread_settings_applied'), ('codex', 'event_msg', 'context_compacted'),
-  ('codex', 'event_msg', 'undo_completed'), ('codex', 'event_msg', 'item_completed'),
-  ('codex', 'event_msg', 'exec_command_end'), ('codex', 'event_msg', 'patch_apply_end'),
-  ('codex', 'event_msg', 'mcp_tool_call_end'), ('codex', 'event_msg', 'web_search_end'),
-  ('codex', 'event_msg', 'image_generation_end'), ('codex', 'event_msg', 'sub_agent_activity'),
-  ('everything', '*', '*'), ('everything', '*', '')
+  ('codex', 'session_meta', '*'), ('codex', 'compacted', '*'), ('codex', 'turn_context', '*'), ('codex', 'content_replacement', '*'), ('codex', 'plan_artifact', '*'),
+  ('codex', 'turn_start', '*'), ('codex', 'turn_completion', '*'), ('codex', 'inter_agent_communication', '*'), ('codex', 'inter_agent_communication_metadata', '*'),
+  ('codex', 'token_usage_record', '*'), ('codex', 'world_state', '*'), ('codex', 'retained_context', '*'), ('codex', 'security_risk_score', '*'),
+  ('codex', 'response_item', 'message'), ('codex', 'response_item', 'reasoning'), ('codex', 'response_item', 'local_shell_call'),
+  ('codex', 'response_item', 'function_call'), ('codex', 'response_item', 'function_call_output'), ('codex', 'response_item', 'custom_tool_call'),
+  ('codex', 'response_item', 'custom_tool_call_output'), ('codex', 'response_item', 'web_search_call'), ('codex', 'response_item', 'agent_message'),
+  ('codex', 'response_item', 'additional_tools'), ('codex', 'response_item', 'tool_search_call'), ('codex', 'response_item', 'tool_search_output'),
+  ('codex', 'response_item', 'image_generation_call'), ('codex', 'response_item', 'compaction'), ('codex', 'response_item', 'context_compaction'),
+  ('codex', 'event_msg', 'user_message'), ('codex', 'event_msg', 'agent_message'), ('codex', 'event_msg', 'agent_reasoning'),
+  ('codex', 'event_msg', 'agent_reasoning_raw_content'), ('codex', 'event_msg', 'token_count'), ('codex', 'event_msg', 'entered_review_mode'),
+  ('codex', 'event_msg', 'exited_review_mode'), ('codex', 'event_msg', 'turn_aborted'), ('codex', 'event_msg', 'turn_started'), ('codex', 'event_msg', 'task_started'),
+  ('codex', 'event_msg', 'turn_complete'), ('codex', 'event_msg', 'task_complete'), ('codex', 'event_msg', 'thread_name_updated'),
+  ('codex', 'event_msg', 'thread_rolled_back'), ('codex', 'event_msg', 'thread_goal_updated'), ('codex', 'event_msg', 'thread_settings_applied'),
+  ('codex', 'event_msg', 'context_compacted'), ('codex', 'event_msg', 'undo_completed'), ('codex', 'event_msg', 'item_completed'),
+  ('codex', 'event_msg', 'exec_command_end'), ('codex', 'event_msg', 'patch_apply_end'), ('codex', 'event_msg', 'mcp_tool_call_end'),
+  ('codex', 'event_msg', 'web_search_end'), ('codex', 'event_msg', 'image_generation_end'), ('codex', 'event_msg', 'sub_agent_activity'), ('everything', '*', '*'),
+  ('everything', '*', '')
 ON CONFLICT DO NOTHING;
 
 CREATE TRIGGER IF NOT EXISTS main.rollout_policy_setting
@@ -321,9 +324,7 @@ BEGIN
 END;
 
 CREATE TABLE IF NOT EXISTS main.rollout_drops(
-  no INTEGER, item_type TEXT, payload_type TEXT, items, bytes,
-  PRIMARY KEY (no, item_type, payload_type)
-) WITHOUT ROWID;
+  no INTEGER, item_type TEXT, payload_type TEXT, items, bytes, PRIMARY KEY (no, item_type, payload_type)) WITHOUT ROWID;
 
 ----------------------------------------------------------------------- rest
 
@@ -339,8 +340,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__about(
   source_id, parent, agent, model, branch, reviewed
 );
 
-INSERT INTO main.retention_rules(rule, domain, "table")
-VALUES ('rollout.expired', 'rollout', 'rollouts')
+INSERT INTO main.retention_rules(rule, domain, "table") VALUES ('rollout.expired', 'rollout', 'rollouts')
 ON CONFLICT (rule) DO UPDATE SET domain = excluded.domain, "view" = NULL,
   setting = NULL, unit_ms = NULL, "table" = excluded."table";
 

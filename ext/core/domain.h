@@ -53,7 +53,8 @@ typedef struct BxBodies {
   const char *zTable; /* has the rows */
   const char *zRow;   /* the values of a row: of a column each */
   const char *zRefer; /* announces the reference ?3, to text ?2 of ?4 bytes */
-  const char *zCount; /* that ?2 bytes of a row are packed */
+  const char
+      *zCount; /* that ?2 bytes of a row are packed; NULL: nobody counts */
   const char
       *zInPlace, /* puts ?2 and those after it in the place of the values */
       *zReplace; /* the same, and moves the row */
@@ -65,6 +66,7 @@ typedef struct BxBodies {
   /* "o CROSS JOIN ", to be before the table: o.row is a rowid, in the order of the
   ** texts, so that each pack is read once */
   const char *zOrdered;
+  int bShort;       /* references are short (ext/store/format.c) */
 } BxBodies;
 
 /* What an exchange with a model says: a call (its text is the arguments) or a result;
@@ -96,7 +98,7 @@ struct BxDomain {
   const char *zSql;          /* sql/<name>.sql */
   const BxRecords *aRecords; /* its tables with records; may be NULL */
   const BxDue *aDue; /* what its rules without a view remove; may be NULL */
-  const BxBodies *pBodies; /* what the body store has of it; NULL but in one */
+  const BxBodies *pBodies; /* what the body store has of it; may be NULL */
   const BxFileLimit
       *pRoom; /* what it removes for the limit of the file; may be NULL */
   /* Called before the SQL runs on schema p->zDb, to take over tables of another

@@ -277,7 +277,7 @@ static const char zTaleItems[] =
     "   d.type, d.payload, s.owner, s.owner = h.no AND s.first > 0"
     "    AND s.first = d.id & 4294967295 AS forked"
     "  FROM h JOIN main.rollout__segments AS s ON s.rollout = h.no"
-    "  CROSS JOIN main.rollout__data AS d ON d.id BETWEEN (s.owner << 32)"
+    "  CROSS JOIN main.rollout__items AS d ON d.id BETWEEN (s.owner << 32)"
     "   + s.first AND (s.owner << 32) + s.last)"
     " SELECT d.sequence, d.sequence, d.timestamp,"
     "  length(CAST(d.payload AS BLOB)), NULL,"
@@ -362,7 +362,7 @@ void bxReportRollout(ReportRun *p) {
       "SELECT 'payload', d.payload FROM main.rollout__heads AS h"
       " JOIN main.rollout__segments AS s ON s.rollout = h.no"
       "  AND CAST(?1 AS INTEGER) BETWEEN s.first AND s.last"
-      " JOIN main.rollout__data AS d"
+      " JOIN main.rollout__items AS d"
       "  ON d.id = (s.owner << 32) + CAST(?1 AS INTEGER)"
       " WHERE h.id = lower(?2)");
   bxReportItems(p, iSource, pHome, zTaleItems);

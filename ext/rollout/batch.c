@@ -239,4 +239,6 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
     bxStmtExec(pHome, zDrop, pErr, "ittii", head.no, p->aDrop[i].zType,
         p->aDrop[i].zPayloadType, p->aDrop[i].nItem, p->aDrop[i].nByte);
   }
+  i = head.iBehind >= 0 ? head.iBehind : iFirst;
+  bxRolloutPackSome(pHome, head.no, i, iFirst + p->nItem - 1, pErr);
 }

@@ -17,7 +17,7 @@ SQLITE_EXTENSION_INIT3
 static const char zDiffers[] =
     "WITH x AS (SELECT h.*, a.cwd, a.model, a.branch, a.prompt_id, a.format,"
     "  a.first_user_message, a.forked_from AS fork, (SELECT d.payload ->> 'cwd'"
-    "   FROM main.rollout__data AS d WHERE d.id = ?1 << 32"
+    "   FROM main.rollout__items AS d WHERE d.id = ?1 << 32"
     "    AND " BX_JSON_VALID("d.payload") ") AS first_cwd"
     "  FROM main.rollout__heads AS h"
     "  LEFT JOIN main.rollout__about AS a ON a.no = h.no WHERE h.no = ?1) "

@@ -50,7 +50,7 @@ static void checkCompaction(BxStmts *p, const RolloutHead *pHead,
     const char *zMarks, sqlite3_value *pId, BxErr *pErr) {
   /* clang-format off */
   static const char zSql[] =
-      MARKS "SELECT cut.at FROM cut JOIN main.rollout__data AS d ON d.id = cut.id "
+      MARKS "SELECT cut.at FROM cut JOIN main.rollout__items AS d ON d.id = cut.id "
             "WHERE NOT (" BX_JSON_VALID("d.payload") ")";
   /* clang-format on */
   sqlite3_stmt *pStmt = bxStmt(p, zSql, pErr);
@@ -76,7 +76,7 @@ static void checkCompaction(BxStmts *p, const RolloutHead *pHead,
 #define CONTEXT                                                                \
   "SELECT cut.at AS sequence, c.timestamp AS timestamp, "                      \
   "'response_item' AS type, e.value AS payload, e.key AS part "                \
-  "FROM cut CROSS JOIN main.rollout__data AS c ON c.id = cut.id, "             \
+  "FROM cut CROSS JOIN main.rollout__items AS c ON c.id = cut.id, "             \
   "json_each(c.payload, CASE WHEN "                                            \
   "json_type(c.payload, '$.replacement_history') = 'array' "                   \
   "THEN '$.replacement_history' ELSE '$.replacementHistory' END) AS e "        \
@@ -84,7 +84,7 @@ static void checkCompaction(BxStmts *p, const RolloutHead *pHead,
   "UNION ALL "                                                                 \
   "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload, 0 "               \
   "FROM kept CROSS JOIN main.rollout__segments AS s "                          \
-  "CROSS JOIN main.rollout__data AS d ON d.id BETWEEN "                        \
+  "CROSS JOIN main.rollout__items AS d ON d.id BETWEEN "                        \
   "(s.owner << 32) + max(s.first, low) AND "                                   \
   "(s.owner << 32) + min(s.last, high) "                                       \
   "WHERE s.rollout = ?1 AND s.first <= high AND s.last >= low "                \

@@ -134,7 +134,7 @@ static void findLast(RolloutDerive *p) {
       "FROM main.rollout__segments AS s CROSS JOIN main.rollout__marks AS t "
       "ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
       "AND t.number = ?2 AND t.kind = 'turn' "
-      "LEFT JOIN main.rollout__data AS d ON d.id = t.id WHERE s.rollout = ?1 "
+      "LEFT JOIN main.rollout__items AS d ON d.id = t.id WHERE s.rollout = ?1 "
       "ORDER BY s.first DESC, t.id DESC LIMIT 1";
   sqlite3_stmt *pRow = bxStmt(p->pHome, zLast, p->pErr);
   RolloutJson json = {{0}, 0};
@@ -315,8 +315,8 @@ void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
     if (pPlace->eKind == BX_KIND_USAGE) {
       bxRolloutDeriveUsage(p, pPlace, iSequence);
     } else {
-      tellFact(p, pPlace, bxRolloutValue(pPlace, pJson, &zPath, p->pErr),
-          iSequence);
+      tellFact(
+          p, pPlace, bxRolloutValue(pPlace, pJson, &zPath, p->pErr), iSequence);
     }
     mTold |= 1u << pPlace->eKind;
   }
@@ -406,7 +406,7 @@ void bxRolloutDeriveStored(
   static const char zItems[] =
       "SELECT d.id, d.type, d.payload, d.timestamp "
       "FROM main.rollout__segments AS s "
-      "CROSS JOIN main.rollout__data AS d ON d.id BETWEEN (s.owner << 32) + "
+      "CROSS JOIN main.rollout__items AS d ON d.id BETWEEN (s.owner << 32) + "
       "max(s.first, ?2) AND (s.owner << 32) + min(s.last, ?3) "
       "WHERE s.rollout = ?1 AND s.first <= ?3 AND s.last >= ?2 "
       "ORDER BY s.rollout, s.first, d.id";
@@ -473,6 +473,7 @@ static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
   bxRolloutPutAbout(pHome, pHead->no, pErr);
   bxRolloutDeriveItem(&tale, pErr);
   bxRolloutTextsPut(&tale, pErr);
+  bxRolloutPackSome(pHome, pHead->no, pHead->iBehind, iTo, pErr);
   pHead->nTurn = tale.nTurn;
   pHead->iUser = tale.iUser;
   pHead->iBehind = iTo < pHead->iLast ? iTo + 1 : -1;

@@ -367,16 +367,16 @@ static const char zRequest[] =
 static const char zAbout[] =
     "SELECT coalesce(a.format, 'codex'), h.title, a.cwd, a.branch, CASE WHEN "
     BX_JSON_VALID("d.payload") " AND d.payload -> '$.blackbox' IS NOT NULL THEN "
-    "(SELECT x.payload ->> 'version' FROM main.rollout__data AS x WHERE x.id "
+    "(SELECT x.payload ->> 'version' FROM main.rollout__items AS x WHERE x.id "
     "BETWEEN d.id + 1 AND d.id + 20 AND " BX_JSON_VALID("x.payload") " AND "
     "x.payload ->> 'version' IS NOT NULL LIMIT 1) ELSE a.cli_version END, "
     "a.model_provider, a.model, a.parent, a.source_id, CASE WHEN "
     BX_JSON_VALID("d.payload") " THEN coalesce(d.payload ->> "
     "'$.base_instructions.text', d.payload ->> '$.instructions', (SELECT "
-    "x.payload ->> 'message' FROM main.rollout__data AS x WHERE x.id = d.id + 1 "
+    "x.payload ->> 'message' FROM main.rollout__items AS x WHERE x.id = d.id + 1 "
     "AND x.type = 'system' AND " BX_JSON_VALID("x.payload") ")) END "
     "FROM main.rollout__heads AS h LEFT JOIN main.rollout__about AS a USING (no) "
-    "LEFT JOIN main.rollout__data AS d ON d.id = h.no << 32 WHERE h.no = ?1";
+    "LEFT JOIN main.rollout__items AS d ON d.id = h.no << 32 WHERE h.no = ?1";
 /* clang-format on */
 
 static void readAbout(Transcript *p, i64 no) {

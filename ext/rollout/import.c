@@ -649,7 +649,7 @@ static void nameTail(Import *p, ImportSession *pPart) {
   static const char zNames[] =
       "SELECT coalesce(iif(a.forked_from IS NULL, a.source_id, NULL), h.id), "
       "a.agent, (SELECT max(d.timestamp) "
-      "FROM main.rollout__data AS d WHERE d.id = (h.no << 32) + "
+      "FROM main.rollout__items AS d WHERE d.id = (h.no << 32) + "
       "h.last_sequence) FROM main.rollout__heads AS h LEFT JOIN "
       "main.rollout__about AS a ON a.no = h.no WHERE h.id = ?1";
   sqlite3_stmt *pRow = bxStmt(p->pHome, zNames, p->pErr);

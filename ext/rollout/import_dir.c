@@ -359,7 +359,7 @@ static char *readTail(ImportDir *p, const char *zPath, i64 nSize,
     const ImportSource *pSource, i64 *piSkip, i64 *pn) {
   static const char zEnd[] =
       "SELECT CAST(d.payload || " SOURCE_END " AS BLOB) FROM "
-      "main.rollout__heads AS h JOIN main.rollout__data AS d ON d.id = (h.no "
+      "main.rollout__heads AS h JOIN main.rollout__items AS d ON d.id = (h.no "
       "<< 32) + h.last_sequence WHERE h.id = ?1 AND h.behind IS NULL AND "
       "d.quiet IS NULL AND d.changed IS NULL AND d.payload IS NOT NULL AND "
       "trim(" SOURCE_END ", '} ' || char(13, 10)) = '' AND substr(" SOURCE_END

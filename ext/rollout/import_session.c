@@ -78,13 +78,16 @@ i64 *bxMapAt(RolloutMap *p, sqlite3_uint64 h, BxErr *pErr) {
 ** another payload if a fork shares it; without a session_meta that was not in the file. */
 static const char zStored[] =
     "SELECT d.id, d.timestamp, d.type, " ROLLOUT_OWN_NAMED(
-        "iif(d.before IS NULL, replace(d.payload, char(10), ' '), d.payload)") ", "
-    "coalesce(d.changed, 0), d.after, d.payload FROM main.rollout__segments AS s "
-    "CROSS JOIN main.rollout__data AS d "
-    "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
-    "WHERE s.rollout = ?1 "
-    "AND NOT (d.id & 4294967295 = 0 AND d.quiet IS 1) "
-    "ORDER BY s.rollout, s.first, d.id";
+        "iif(d.before IS NULL, replace(d.payload, char(10), ' '), "
+        "d.payload)") ", "
+                      "coalesce(d.changed, 0), d.after, d.payload FROM "
+                      "main.rollout__segments AS s "
+                      "CROSS JOIN main.rollout__items AS d "
+                      "ON d.id BETWEEN (s.owner << 32) + s.first AND "
+                      "(s.owner << 32) + s.last "
+                      "WHERE s.rollout = ?1 "
+                      "AND NOT (d.id & 4294967295 = 0 AND d.quiet IS 1) "
+                      "ORDER BY s.rollout, s.first, d.id";
 
 void bxImportSessionOpen(
     ImportSession *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {

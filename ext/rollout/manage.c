@@ -25,12 +25,12 @@ const BxRecords bxRolloutRecords[] = {
         BX_HOLD_ON("rollout", "t.id"), 0, 0, 0, 0, 0,
         "title = replace(title, ?1, ?2)", 0},
     {"rollout_items", "main.rollout__data", "",
-        "t.payload, t.type, t.before, t.after",
-        "coalesce(length(CAST(t.payload AS BLOB)), 0)"
+        "store_text(t.payload), t.type, t.before, t.after",
+        "coalesce(length(CAST(store_text(t.payload) AS BLOB)), 0)"
         " + coalesce(length(t.before), 0) + coalesce(length(t.after), 0)",
         SHOWN_BY("t.id"), 0, 0, 0, 0, 0,
-        "changed = iif(instr(payload, ?1), 1, changed),"
-        " payload = replace(payload, ?1, ?2),"
+        "changed = iif(instr(store_text(payload), ?1), 1, changed),"
+        " payload = replace(store_text(payload), ?1, ?2),"
         " before = CAST(replace(CAST(before AS TEXT), ?1, ?2) AS BLOB),"
         " after = CAST(replace(CAST(after AS TEXT), ?1, ?2) AS BLOB),"
         " type = substr(replace(type, ?1, ?2), 1, 100)",
@@ -53,7 +53,8 @@ const BxRecords bxRolloutRecords[] = {
     {"rollout_tool_calls", "main.rollout__texts", "",
         "t.call, t.tool, t.file, t.place", "0", SHOWN_BY("t.id"), 0, 0, 0, 0, 0,
         "(call, tool, file, place) = (replace(call, ?1, ?2),"
-        " replace(tool, ?1, ?2), replace(file, ?1, ?2), replace(place, ?1, ?2))",
+        " replace(tool, ?1, ?2), replace(file, ?1, ?2), replace(place, ?1, "
+        "?2))",
         0},
     {"rollout_drops", "main.rollout_drops", "", "t.item_type, t.payload_type",
         "t.bytes", 0, 0, 0, 0, 0, "t.no || t.item_type || t.payload_type", 0,
@@ -281,7 +282,7 @@ static const char zForkMeta[] =
     "  coalesce(d.payload ->> '$.blackbox.id', h.id)),"
     "  " FORK_OTHER("x''") ", " FORK_OTHER("x''") ", " FORK_OTHER("1") ""
     " FROM main.rollout__heads AS h"
-    " JOIN main.rollout__data AS d ON d.id = h.no << 32"
+    " JOIN main.rollout__items AS d ON d.id = h.no << 32"
     " JOIN main.rollout__heads AS f ON f.no = ?2 WHERE h.no = ?1";
 static const char zForkCount[] =
     "UPDATE main.rollout__heads SET last_sequence = 0,"
@@ -370,7 +371,7 @@ static i64 checkFork(BxStmts *p, const char *zId, const char *zNew, i64 iTurn,
   static const char zSql[] =
       "SELECT " BX_JSON_VALID("d.payload")
       " FROM main.rollout__heads AS h"
-      " JOIN main.rollout__data AS d ON d.id = h.no << 32 WHERE h.id = ?1";
+      " JOIN main.rollout__items AS d ON d.id = h.no << 32 WHERE h.id = ?1";
   /* clang-format on */
   RolloutHead head, other;
   RolloutDerive told;
@@ -451,7 +452,7 @@ static const char zRecount[] =
     " user_sequence = nullif(?3, -1), last_sequence ="
     " coalesce((SELECT max(d.id & 4294967295) " ROLLOUT_FROM_ITEMS "), -1),"
     " (bytes, updated) = (SELECT coalesce(sum(length(CAST(payload AS BLOB))), 0),"
-    "  coalesce(max(timestamp), 0) FROM main.rollout__data " OWN_KEYS ")"
+    "  coalesce(max(timestamp), 0) FROM main.rollout__items " OWN_KEYS ")"
     " WHERE no = ?1";
 /* A fork keeps the cwd and the model of its parent, and a damaged session_meta cannot
 ** say a cwd again. */
@@ -460,7 +461,7 @@ static const char zNewAbout[] =
     " WHERE no = ?1 AND last_sequence >= 0 ON CONFLICT (no) DO UPDATE"
     " SET prompt_id = NULL, first_user_message = NULL, format = NULL,"
     "  cwd = iif(forked_from IS NULL AND (SELECT json_valid(payload)"
-    "   FROM main.rollout__data WHERE id = ?1 << 32), NULL, cwd),"
+    "   FROM main.rollout__items WHERE id = ?1 << 32), NULL, cwd),"
     "  model = iif(forked_from IS NULL, NULL, model)";
 /* clang-format on */
 

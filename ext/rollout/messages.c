@@ -44,7 +44,7 @@ static const char zItemsPart[] =
     "lower(replace(d.type, '_', '')) AS type_key, d.payload AS payload, "
     "d.payload ->> (SELECT id FROM f) AS key, "
     "d.payload ->> (SELECT up FROM f) AS up "
-    "FROM main.rollout__segments AS s CROSS JOIN main.rollout__data AS d "
+    "FROM main.rollout__segments AS s CROSS JOIN main.rollout__items AS d "
     "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1 AND " BX_JSON_VALID("d.payload") " LIMIT -1), "
     "y AS MATERIALIZED (SELECT x.sequence AS at, x.key AS its, m.* FROM x "

@@ -28,7 +28,8 @@ int bxRolloutOwnRead(RolloutOwn *p, BxStmts *pHome, i64 no, BxErr *pErr) {
       "JOIN main.rollout_formats AS f ON f.format = coalesce(a.format, "
       "(SELECT CASE WHEN " BX_JSON_VALID(
           "d.payload") " THEN d.payload ->> '$.blackbox.format' END "
-                       "FROM main.rollout__data AS d WHERE d.id = h.no << 32)) "
+                       "FROM main.rollout__items AS d WHERE d.id = h.no << "
+                       "32)) "
                        "WHERE h.no = ?1 AND f.payload IS NULL AND NOT f.spans "
                        "AND NOT EXISTS ("
                        "SELECT 1 FROM main.blackbox_places AS l WHERE l.format "

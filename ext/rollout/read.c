@@ -66,7 +66,7 @@ static void readCursor(
 /* What the session_meta says, if that is not derived yet, or was redacted. */
 #define LIST_META(what)                                                        \
   "iif(a.format IS NULL, (SELECT d.payload ->> '" what "' FROM "               \
-  "main.rollout__data AS d WHERE d.id = h.no << 32 "                           \
+  "main.rollout__items AS d WHERE d.id = h.no << 32 "                          \
   "AND " BX_JSON_VALID("d.payload") "), a." what ")"
 /* ?5 has what items say that are not derived yet: {id: [cwd, first message]}. A first
 ** message that was redacted is read again. */
@@ -206,7 +206,7 @@ static const char zHistory[] =
     "SELECT d.id & 4294967295, d.type, d.payload, h.last_sequence "
     "FROM main.rollout__heads AS h "
     "LEFT JOIN main.rollout__segments AS s ON s.rollout = h.no "
-    "LEFT JOIN main.rollout__data AS d ON d.id BETWEEN (s.owner << 32) + "
+    "LEFT JOIN main.rollout__items AS d ON d.id BETWEEN (s.owner << 32) + "
     "s.first "
     "AND (s.owner << 32) + s.last "
     "WHERE h.id = ?1 AND (h.expires_at IS NULL OR h.expires_at >= ?2) "
@@ -307,7 +307,7 @@ void bxRolloutHistory(BxCall *p) {
 
 #define RANGE_SELECT                                                           \
   "SELECT d.id & 4294967295, d.timestamp, d.type, d.payload "                  \
-  "FROM main.rollout__segments AS s CROSS JOIN main.rollout__data AS d "       \
+  "FROM main.rollout__segments AS s CROSS JOIN main.rollout__items AS d "      \
   "ON d.id BETWEEN (s.owner << 32) + max(s.first, ?2) "                        \
   "AND (s.owner << 32) + min(s.last, ?3) "                                     \
   "WHERE s.rollout = ?1 AND s.first <= ?3 AND s.last >= ?2 "
@@ -373,7 +373,7 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 #define FRAME_BYTES                                                            \
     "(SELECT group_concat(iif(e.type = 'text', e.value, "                      \
     "(SELECT group_concat(x.payload, iif(e.type = 'integer', '', e.value ->> 2)) "                   \
-    "FROM main.rollout__segments AS t CROSS JOIN main.rollout__data AS x "     \
+    "FROM main.rollout__segments AS t CROSS JOIN main.rollout__items AS x "     \
     "ON x.id BETWEEN (t.owner << 32) + max(t.first, " FRAME_FIRST("e") ") "    \
     "AND (t.owner << 32) + min(t.last, " FRAME_LAST("e") ", " FRAME_SHOWN ") " \
     "WHERE t.rollout = ?1)), '') FROM json_each(CAST(d.before AS TEXT)) AS e " \
@@ -386,7 +386,7 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 /* A conversation that was forked, and into which a newer file was imported. */
 #define FRAME_OLD                                                              \
     "(d.quiet > 1 AND d.id >> 32 <> ?1 AND EXISTS (SELECT 1 "                  \
-    "FROM main.rollout__segments AS t CROSS JOIN main.rollout__data AS y "     \
+    "FROM main.rollout__segments AS t CROSS JOIN main.rollout__items AS y "     \
     "ON y.id BETWEEN (t.owner << 32) + t.first AND (t.owner << 32) + t.last "  \
     "WHERE t.rollout = ?1 AND t.owner > d.id >> 32 AND y.quiet > 1 "           \
     "AND y.quiet & 1 = d.quiet & 1 AND (d.quiet & 1 = 0 "                      \
@@ -403,8 +403,9 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     "replace(d.payload, char(10), ' '), d.payload), '')) || "                  \
     "coalesce(CAST(d.after AS TEXT), '}' || char(10)))") ") AS BLOB)"
 /* clang-format on */
-static const char zBytes[] = "SELECT " ITEM_BYTES ", d.before IS NULL " ROLLOUT_FROM_ITEMS
-                             "ORDER BY s.rollout, s.first, d.id";
+static const char zBytes[] =
+    "SELECT " ITEM_BYTES ", d.before IS NULL " ROLLOUT_FROM_ITEMS
+    "ORDER BY s.rollout, s.first, d.id";
 /* Without the newline at the end of an item. */
 static const char zLines[] =
     "SELECT CAST(iif(substr(x, -1) = x'0a', substr(x, 1, length(x) - 1), x) "

@@ -21,7 +21,7 @@ extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
 /* SQL: the items of conversation number ?1. Use it with ORDER BY s.rollout,
 ** s.first, d.id (which needs no sort), or with all three DESC. */
 #define ROLLOUT_FROM_ITEMS                                                     \
-  "FROM main.rollout__segments AS s CROSS JOIN main.rollout__data AS d "       \
+  "FROM main.rollout__segments AS s CROSS JOIN main.rollout__items AS d "      \
   "ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "    \
   "WHERE s.rollout = ?1 "
 
@@ -48,7 +48,7 @@ extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
   "AND part.text NOT IN ('<image>', '</image>')) END, "                        \
   "CASE json_type(d.payload, r.other) WHEN 'text' THEN d.payload ->> r.other " \
   "END) AS value FROM (SELECT id, type, CASE WHEN " BX_JSON_VALID("payload")   \
-  " THEN payload END AS payload FROM main.rollout__data) AS d "                \
+  " THEN payload END AS payload FROM main.rollout__items) AS d "               \
   "CROSS JOIN main.blackbox_places AS r "                                      \
   "ON r.type_key = lower(replace(d.type, '_', '')) "                           \
   "WHERE d.payload IS NOT NULL AND r.kind NOT IN ('line', 'start', "           \
@@ -80,7 +80,7 @@ extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
   "CASE json_type(d.payload, '$.source') WHEN 'object' THEN "                  \
   "d.payload ->> '$.source.subagent.thread_spawn.agent_nickname' END) "        \
   "AS agent, d.payload ->> '$.git.branch' AS branch "                          \
-  "FROM main.rollout__heads AS h JOIN main.rollout__data AS d "                \
+  "FROM main.rollout__heads AS h JOIN main.rollout__items AS d "                \
   "ON d.id = h.no << 32 AND " BX_JSON_VALID("d.payload") ")"
 /* SQL: puts it into the row of rollout__about for conversation ?1, unless it is there.
 ** A cwd and a branch that are there are newer. */
@@ -230,7 +230,7 @@ typedef struct RolloutRules {
   BxPlaces places;
   RolloutFormat *aFormat;
   i64 nFormat, nFormatAlloc;
-  sqlite3_uint64 hFormat; /* tells whether they are the same */
+  sqlite3_uint64 hFormat;       /* tells whether they are the same */
   RolloutAttribute *aAttribute; /* of a format, the longest ones first */
   i64 nAttribute, nAttributeAlloc;
   RolloutAnswer aAnswer[ROLLOUT_ANSWERS];
@@ -305,10 +305,10 @@ typedef struct RolloutText {
   const char *zPart;
   int bTold; /* no row: the item before it says the same, or is not new */
   int bEdits;
-  int eError;     /* 1, 0 or, if it is not known, -1 */
-  int iResult;    /* the result of a call, from 1 on; 0 for none */
-  i64 nTook;      /* until then */
-  int bWithout;   /* a result whose call is not among these texts */
+  int eError;   /* 1, 0 or, if it is not known, -1 */
+  int iResult;  /* the result of a call, from 1 on; 0 for none */
+  i64 nTook;    /* until then */
+  int bWithout; /* a result whose call is not among these texts */
 } RolloutText;
 
 /* What items of a conversation say, in order. */
@@ -526,20 +526,22 @@ char *bxRolloutOwnComplete(RolloutOwn *p, BxStmts *pHome,
 ** or else the one that lines had before the fork. */
 #define ROLLOUT_OWN_OLD(key, place, space)                                     \
   "iif(" key " = '', '', " key " || " space "json_quote(coalesce(CASE "        \
-  "WHEN " place " IS NOT NULL AND " BX_JSON_VALID("d.payload")                 \
-  " THEN d.payload ->> " place " END, ?6)))"
+  "WHEN " place                                                                \
+  " IS NOT NULL AND " BX_JSON_VALID("d.payload") " THEN d.payload ->> " place  \
+                                                 " END, ?6)))"
 #define ROLLOUT_OWN_ONE(x, key, place)                                         \
-  "replace(replace(" x ", " ROLLOUT_OWN_OLD(key, place, "") ", " key           \
-  " || ?7), " ROLLOUT_OWN_OLD(key, place, "' ' || ") ", " key " || ' ' || ?7)"
+  "replace(replace(" x                                                         \
+  ", " ROLLOUT_OWN_OLD(key, place, "") ", " key " || ?7), " ROLLOUT_OWN_OLD(   \
+      key, place, "' ' || ") ", " key " || ' ' || ?7)"
 #define ROLLOUT_OWN_NAMED(x)                                                   \
   ROLLOUT_OWN_ONE(ROLLOUT_OWN_ONE(x, "?2", "?3"), "?4", "?5")
 #define ROLLOUT_OWN_LINE                                                       \
   "(?8 IS NOT NULL AND d.before IS NULL AND CASE "                             \
-  "WHEN " BX_JSON_VALID("d.payload") " THEN d.type IN (SELECT "                \
-  "d.payload ->> k.value FROM json_each(?8) AS k) END)"
+  "WHEN " BX_JSON_VALID(                                                       \
+      "d.payload") " THEN d.type IN (SELECT "                                  \
+                   "d.payload ->> k.value FROM json_each(?8) AS k) END)"
 /* Binds ?1, the number, and what these use: ?2 to ?7, and ?8 if it is there. */
-void bxRolloutOwnBind(
-    BxStmts *pHome, i64 no, sqlite3_stmt *pStmt, BxErr *pErr);
+void bxRolloutOwnBind(BxStmts *pHome, i64 no, sqlite3_stmt *pStmt, BxErr *pErr);
 
 /*------------------------------------------------------- functions ----*/
 
@@ -553,6 +555,11 @@ void bxRolloutFork(BxCall *p);
 void bxRolloutRebuild(BxCall *p);
 /* Computes the counters, turns, marks, usage and texts of conversation no anew. */
 void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr);
+/* pack.c */
+void bxRolloutPack(BxCall *p);
+void bxRolloutUnpack(BxCall *p);
+/* Packs items of a conversation that were just written, if rollout.pack says so. */
+void bxRolloutPackSome(BxStmts *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr);
 /* check.c */
 void bxRolloutCheck(BxStmts *p, BxProblems *pOut);
 /* flush.c */
@@ -600,7 +607,8 @@ void bxRolloutSearchInstall(BxCall *p);
 void bxRolloutSearchRemove(BxCall *p);
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
-extern const char bxRolloutSession[]; /* BxDomain.zSession */
+extern const char bxRolloutSession[];        /* BxDomain.zSession */
+extern const BxBodies bxRolloutBodies;       /* pack.c */
 extern const BxRecords bxRolloutRecords[];   /* manage.c */
 extern const BxFileLimit bxRolloutFileLimit; /* manage.c */
 extern const BxDue bxRolloutDue[];

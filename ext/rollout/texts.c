@@ -11,7 +11,8 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define TEXTS_BACK 2000 /* among so many rows, or items, a result finds its call */
+#define TEXTS_BACK                                                             \
+  2000 /* among so many rows, or items, a result finds its call */
 #define TEXTS_EARLY 100 /* among so many rows a call finds a result before it */
 
 void bxRolloutTextsFree(RolloutDerive *p) {
@@ -33,8 +34,8 @@ void bxRolloutTextsFree(RolloutDerive *p) {
 /* A new text of the item that is being read. */
 static RolloutText *newText(
     RolloutDerive *p, const char *zRole, i64 iSequence, i64 iTime) {
-  RolloutText *a = bxArrayAdd(
-      &p->aText, &p->nText, &p->nTextAlloc, sizeof(*a), p->pErr);
+  RolloutText *a =
+      bxArrayAdd(&p->aText, &p->nText, &p->nTextAlloc, sizeof(*a), p->pErr);
   assert(iSequence >= 0);
   if (a == 0) return 0;
   memset(a, 0, sizeof(*a));
@@ -68,8 +69,8 @@ static int resolve(const RolloutJson *pJson, int iHere, const char *zHere,
   return -1;
 }
 
-static char *stringAt(const RolloutJson *p, int iHere, const char *zPaths,
-    BxErr *pErr) {
+static char *stringAt(
+    const RolloutJson *p, int iHere, const char *zPaths, BxErr *pErr) {
   int i = bxPathFind(&p->tree, p->iTop, iHere, zPaths);
   return i >= 0 && BX_TREE_KIND(&p->tree, i) == '"'
              ? bxTreeString(&p->tree, i, pErr)
@@ -117,9 +118,9 @@ static int readError(
     char cKind = BX_TREE_KIND(&p->tree, i);
     const BxNode *pNode = &p->tree.a[i];
     if (zIs != 0) {
-      eError = cKind == '"' ? bxTreeIs(&p->tree, i, zIs + 1,
-                                  (int)strlen(zIs + 1))
-                            : cKind == zIs[1];
+      eError = cKind == '"'
+                   ? bxTreeIs(&p->tree, i, zIs + 1, (int)strlen(zIs + 1))
+                   : cKind == zIs[1];
     } else {
       eError = cKind == '"' ? pNode->nByte > 2
                             : cKind != 'f' && cKind != 'n' && cKind != '0';
@@ -150,7 +151,8 @@ static char *fileOf(const BxTree *p, int iNode, int *pbView, BxErr *pErr) {
     if (p->a[i].nByte > 20 || BX_TREE_KIND(p, i + 1) != '"') continue;
     memcpy(zName + 1, p->z + p->a[i].iAt + 1, (size_t)p->a[i].nByte - 2);
     bxFoldName(zName);
-    if (strcmp(zName, "|command") == 0) *pbView |= bxTreeIs(p, i + 1, "view", 4);
+    if (strcmp(zName, "|command") == 0)
+      *pbView |= bxTreeIs(p, i + 1, "view", 4);
     zName[strlen(zName) + 1] = 0;
     zName[strlen(zName)] = '|';
     if (zFile == 0 && strstr(zNames, zName) != 0 && p->a[i + 1].nByte > 2) {
@@ -184,7 +186,8 @@ static void readPatch(RolloutDerive *p, i64 iCall, const char *zPatch) {
     RolloutText *a = &p->aText[iCall];
     int n = (int)strcspn(zName, "\n\r");
     z += sizeof(zMark) - 1;
-    if (n < 3 || strncmp(zName, ": ", 2) != 0 || strncmp(zName - 4, "File", 4)) {
+    if (n < 3 || strncmp(zName, ": ", 2) != 0 ||
+        strncmp(zName - 4, "File", 4)) {
       continue;
     }
     if (a->zFile != 0) {
@@ -274,8 +277,8 @@ static void tellResult(RolloutDerive *p, const BxPlace *pPlace,
   char *const *az = pPlace->az;
   char *zPath = 0, *zText = 0;
   char *zCall = stringAt(pJson, iHere, az[BX_PLACE_ID], p->pErr);
-  int iNode = resolve(
-      pJson, iHere, zHere, az[BX_PLACE_RESULT], &zPath, p->pErr);
+  int iNode =
+      resolve(pJson, iHere, zHere, az[BX_PLACE_RESULT], &zPath, p->pErr);
   RolloutText *a = 0;
   int eError;
   if ((zCall == 0 && iCall < 0) ||
@@ -335,8 +338,7 @@ static void tellCall(RolloutDerive *p, const BxPlace *pPlace,
   readInput(p, iCall, pJson, iNode);
   takeEarly(p, iCall);
   if (az[BX_PLACE_RESULT] != 0) {
-    tellResult(
-        p, pPlace, pJson, iHere, zHere, iSequence, iTime, iCall);
+    tellResult(p, pPlace, pJson, iHere, zHere, iSequence, iTime, iCall);
   }
 }
 
@@ -345,8 +347,8 @@ static void tellParts(RolloutDerive *p, const BxPlace *pPlace,
     const RolloutJson *pJson, i64 iSequence, i64 iTime) {
   const BxTree *pTree = &pJson->tree;
   char *zAt = 0;
-  int iNode = resolve(
-      pJson, pJson->iTop, "", pPlace->az[BX_PLACE_AT], &zAt, p->pErr);
+  int iNode =
+      resolve(pJson, pJson->iTop, "", pPlace->az[BX_PLACE_AT], &zAt, p->pErr);
   int bArray = iNode >= 0 && BX_TREE_KIND(pTree, iNode) == '[';
   int i = bArray ? iNode + 1 : iNode, iEnd = iNode, n;
   if (iNode >= 0) iEnd = bArray ? pTree->a[iNode].iNext : iNode + 1;
@@ -372,9 +374,10 @@ static void tellParts(RolloutDerive *p, const BxPlace *pPlace,
 ** as an event: the second one repeats it. */
 static void tellSaid(RolloutDerive *p, const BxPlace *pPlace,
     const RolloutJson *pJson, i64 iSequence, i64 iTime) {
-  const char *zPaths, *zRole = pPlace->eKind == BX_KIND_USER        ? "user"
-                               : pPlace->eKind == BX_KIND_ASSISTANT ? "assistant"
-                                                                    : "tool";
+  const char *zPaths, *zRole = pPlace->eKind == BX_KIND_USER ? "user"
+                               : pPlace->eKind == BX_KIND_ASSISTANT
+                                   ? "assistant"
+                                   : "tool";
   char *z = bxRolloutValue(pPlace, pJson, &zPaths, p->pErr);
   int bTold = 0;
   RolloutText *a;
@@ -436,7 +439,7 @@ static void tell(RolloutDerive *p, const char *zType, const RolloutJson *pJson,
 /* Takes the texts of the item before the first one. */
 static void tellBefore(RolloutDerive *p, i64 iSequence) {
   static const char zItem[] =
-      "SELECT type, payload FROM main.rollout__data WHERE id = ?1";
+      "SELECT type, payload FROM main.rollout__items WHERE id = ?1";
   RolloutJson json = {{0}, 0};
   sqlite3_stmt *pRow = bxStmt(p->pHome, zItem, p->pErr);
   bxBind(pRow, p->pErr, "i", (p->no << 32) + iSequence - 1);
@@ -559,7 +562,7 @@ void bxRolloutTextsPut(RolloutDerive *p, BxErr *pErr) {
       "SELECT EXISTS (SELECT 1 FROM main.rollout__due)";
   static const char zDue[] =
       "SELECT d.id, d.timestamp, d.type, d.payload FROM main.rollout__due AS u "
-      "CROSS JOIN main.rollout__data AS d ON d.id = u.id "
+      "CROSS JOIN main.rollout__items AS d ON d.id = u.id "
       "LEFT JOIN main.rollout__heads AS h ON h.no = d.id >> 32 "
       "WHERE h.behind IS NULL OR h.behind > d.id & 4294967295";
   static const char zNotDue[] = "DELETE FROM main.rollout__due";

@@ -224,7 +224,7 @@ sqlite3_stmt *bxRolloutUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
           "k CROSS JOIN main.rollout_calls AS c "
           "ON c.id BETWEEN k.low AND k.high "
           "AND (?2 IS NULL OR c.at >= ?2)") "LEFT JOIN main.rollout__heads "
-                                              "AS h ON h.no = c.id >> 32";
+                                            "AS h ON h.no = c.id >> 32";
   return usageRows(bx, zCalls, apArg, pErr);
 }
 

@@ -31,7 +31,7 @@ typedef struct StoreCheck {
 char *bxStoreKeysOfPack(BxStmts *p, i64 iPack, BxErr *pErr) {
   assert(iPack > 0);
   enum { MOST = 5 };
-  sqlite3_stmt *pNamed = bxPrepare(p, bxStoreBodies(p, pErr)->zNamed, pErr);
+  const BxBodies *pBodies;
   sqlite3_stmt *pTexts =
       bxPrepare(p, "SELECT text, recipe FROM main.store__texts", pErr);
   sqlite3_str *pOut = sqlite3_str_new(p->bx->db);
@@ -43,7 +43,8 @@ char *bxStoreKeysOfPack(BxStmts *p, i64 iPack, BxErr *pErr) {
     bxManifestDecode(&recipe, z, sqlite3_column_bytes(pTexts, 1), &err);
     for (i = 0; i < recipe.n && recipe.a[i].iPack != iPack; i++) {
     }
-    if (i < recipe.n) {
+    for (pBodies = 0; i < recipe.n && (pBodies = bxStoreBodies(p, pBodies));) {
+      sqlite3_stmt *pNamed = bxStmt(p, pBodies->zNamed, pErr);
       bxBind(pNamed, pErr, "i", sqlite3_column_int64(pTexts, 0));
       while (bxStep(pNamed, pErr)) {
         char *zKey = bxShow(sqlite3_column_value(pNamed, 1));
@@ -58,7 +59,6 @@ char *bxStoreKeysOfPack(BxStmts *p, i64 iPack, BxErr *pErr) {
     bxManifestFree(&recipe);
   }
   sqlite3_finalize(pTexts);
-  sqlite3_finalize(pNamed);
   if (nKey > MOST) sqlite3_str_appendf(pOut, " and %lld more", nKey - MOST);
   if (nKey == 0) sqlite3_str_appendall(pOut, "none");
   return bxStrFinish(pOut, pErr);
@@ -177,7 +177,7 @@ static void checkReference(
     if (pErr->rc == SQLITE_OK) zWhat = "names a text that the store lacks";
   } else if (!hashStored(c, &row, aHash)) {
     zWhat = "cannot be read: a pack of its text is damaged";
-  } else if (memcmp(aHash, ref.aHash, STORE_HASH) != 0 ||
+  } else if (memcmp(aHash, ref.aHash, (size_t)ref.nHash) != 0 ||
              memcmp(aHash, row.aMark, STORE_MARK) != 0) {
     zWhat = "names a text that has another hash";
   }
@@ -194,18 +194,20 @@ static void checkReference(
 
 /* Texts that nothing names, and that do not wait for the sweep. */
 static void checkUnused(StoreCheck *c) {
-  sqlite3_stmt *pNamed =
-      bxPrepare(c->p, bxStoreBodies(c->p, &c->err)->zNamed, &c->err);
   sqlite3_stmt *pStmt = bxPrepare(c->p,
       "SELECT text FROM main.store__texts WHERE text NOT IN"
       " (SELECT text FROM main.store_dropped)",
       &c->err);
   while (c->nProblem < BX_MAX_PROBLEMS && bxStep(pStmt, &c->err)) {
     i64 iText = sqlite3_column_int64(pStmt, 0);
+    const BxBodies *pBodies = 0;
     int bNamed = 0;
-    bxBind(pNamed, &c->err, "i", iText);
-    while (bxStep(pNamed, &c->err)) bNamed = 1;
-    bxReset(pNamed, &c->err);
+    while (!bNamed && (pBodies = bxStoreBodies(c->p, pBodies)) != 0) {
+      sqlite3_stmt *pNamed = bxStmt(c->p, pBodies->zNamed, &c->err);
+      bxBind(pNamed, &c->err, "i", iText);
+      bNamed = bxStep(pNamed, &c->err);
+      bxReset(pNamed, &c->err);
+    }
     if (bNamed || c->err.rc != SQLITE_OK) continue;
     c->nProblem++;
     bxProblem(c->pOut, "store__texts",
@@ -214,13 +216,12 @@ static void checkUnused(StoreCheck *c) {
         iText, iText);
   }
   sqlite3_finalize(pStmt);
-  sqlite3_finalize(pNamed);
 }
 
 void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
   StoreCheck c = {p, pOut, 0, 0, 0, 0, {SQLITE_OK, 0}};
   BxErr err = {SQLITE_OK, 0};
-  const BxBodies *pBodies;
+  const BxBodies *pBodies = 0;
   sqlite3_stmt *pStmt;
   i64 i, k;
   if (!bxQueryNumber(p,
@@ -230,7 +231,6 @@ void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
     bxProblemError(pOut, "store__state", &c.err);
     return;
   }
-  pBodies = bxStoreBodies(p, &c.err);
   pStmt =
       bxPrepare(p, "SELECT pack FROM main.store__uses ORDER BY pack", &c.err);
   while (bxStep(pStmt, &c.err)) checkPack(&c, sqlite3_column_int64(pStmt, 0));
@@ -247,12 +247,14 @@ void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
           (unsigned)pOne->list.a[k].nUse);
     }
   }
-  pStmt = bxPrepare(p, pBodies->zAll, &c.err);
-  while (c.nProblem < BX_MAX_PROBLEMS && bxStep(pStmt, &c.err)) {
-    checkReference(&c, pBodies->zTable, pStmt, &err);
-    told(&c, pBodies->zTable, &err);
+  while ((pBodies = bxStoreBodies(p, pBodies)) != 0) {
+    pStmt = bxPrepare(p, pBodies->zAll, &c.err);
+    while (c.nProblem < BX_MAX_PROBLEMS && bxStep(pStmt, &c.err)) {
+      checkReference(&c, pBodies->zTable, pStmt, &err);
+      told(&c, pBodies->zTable, &err);
+    }
+    sqlite3_finalize(pStmt);
   }
-  sqlite3_finalize(pStmt);
   if (c.err.rc == SQLITE_OK) checkUnused(&c);
   for (i = 0; i < c.n; i++) {
     bxListFree(&c.a[i].list);
@@ -269,7 +271,7 @@ void bxStoreLeave(BxStmts *p, BxErr *pErr) {
   bxFail(pErr, SQLITE_CONSTRAINT,
       "NotEmptyError: the body store of schema %s has %lld texts that rows "
       "need; "
-      "SELECT payload_unpack() until nothing is left, before the store is "
-      "removed",
+      "SELECT payload_unpack(), rollout_unpack() until nothing is left, before "
+      "the store is removed",
       p->zDb, n);
 }

@@ -15,7 +15,8 @@
 **
 ** A reference is X'B1627801' (whose first byte no text in UTF-8 begins with), the
 ** hash of the text, and the number of the text in decimal digits, which SQL reads
-** with CAST(substr(reference, 37) AS INTEGER).
+** with CAST(substr(reference, 37) AS INTEGER). A short one is X'B1627802', the first
+** eight bytes of the hash, and the number.
 **
 ** In lists and recipes all numbers are varints: seven bits a byte, the lowest first, with
 ** the high bit set in all bytes but the last.
@@ -70,7 +71,9 @@ i64 bxChunkerCut(const Chunker *p, const unsigned char *z, i64 n, int *pbEnd) {
   return nMost;
 }
 
-static const unsigned char aMagic[4] = {0xb1, 0x62, 0x78, 0x01};
+static const unsigned char aMagic[3] = {0xb1, 0x62, 0x78};
+#define REF_FULL 1
+#define REF_SHORT 2
 
 void bxTextHashBegin(SHA256_CTX *p, int eType) {
   unsigned char c = (unsigned char)eType;
@@ -92,27 +95,32 @@ i64 bxTextSum(const unsigned char *z, i64 n) {
 }
 
 int bxRefWrite(const Ref *p, unsigned char aOut[STORE_REF_MAX]) {
-  char *zDigits = (char *)aOut + 4 + STORE_HASH;
-  assert(p->iText > 0);
-  memcpy(aOut, aMagic, 4);
-  memcpy(aOut + 4, p->aHash, STORE_HASH);
+  char *zDigits = (char *)aOut + 4 + p->nHash;
+  assert(p->iText > 0 && (p->nHash == STORE_HASH || p->nHash == STORE_MARK));
+  memcpy(aOut, aMagic, 3);
+  aOut[3] = p->nHash == STORE_HASH ? REF_FULL : REF_SHORT;
+  memcpy(aOut + 4, p->aHash, (size_t)p->nHash);
   sqlite3_snprintf(20, zDigits, "%lld", p->iText);
-  return 4 + STORE_HASH + (int)strlen(zDigits);
+  return 4 + p->nHash + (int)strlen(zDigits);
 }
 
 int bxRefOf(Ref *pOut, sqlite3_value *pVal) {
   const unsigned char *z;
-  int i = 4 + STORE_HASH, n;
+  int i, n;
   if (pVal == 0 || sqlite3_value_type(pVal) != SQLITE_BLOB) return 0;
   n = sqlite3_value_bytes(pVal);
-  if (n <= i || n > i + 18) return 0;
+  if (n <= 4 + STORE_MARK || n > STORE_REF_MAX) return 0;
   z = sqlite3_value_blob(pVal);
-  if (z == 0 || memcmp(z, aMagic, 4) != 0 || z[i] == '0') return 0;
+  if (z == 0 || memcmp(z, aMagic, 3) != 0) return 0;
+  if (z[3] != REF_FULL && z[3] != REF_SHORT) return 0;
+  pOut->nHash = z[3] == REF_FULL ? STORE_HASH : STORE_MARK;
+  i = 4 + pOut->nHash;
+  if (n <= i || n > i + 18 || z[i] == '0') return 0;
   for (pOut->iText = 0; i < n; i++) {
     if (z[i] < '0' || z[i] > '9') return 0;
     pOut->iText = pOut->iText * 10 + (z[i] - '0');
   }
-  memcpy(pOut->aHash, z + 4, STORE_HASH);
+  memcpy(pOut->aHash, z + 4, (size_t)pOut->nHash);
   return 1;
 }
 

@@ -63,17 +63,18 @@ Seen *bxStoreSeen(Bx *bx, BxErr *pErr) {
   return p != 0 ? p->pMet : 0;
 }
 
-const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr) {
+const BxBodies *bxStoreBodies(BxStmts *p, const BxBodies *pLast) {
   const BxDomain *pDomain = p->bx->aDomain, *pEnd = pDomain + p->bx->nDomain;
-  while (pDomain < pEnd && pDomain->pBodies == 0) pDomain++;
-  assert(pDomain < pEnd);
-  if (pErr->rc == SQLITE_OK && !bxTableExists(p->bx, p->zDb, pDomain->zTable)) {
-    bxFail(pErr, SQLITE_ERROR,
-        "NotInstalledError: schema %s has no rows whose texts the store has; "
-        "run SELECT blackbox_install(%Q, '%s')",
-        p->zDb, p->zDb, pDomain->zName);
+  int bAfter = pLast == 0;
+  for (; pDomain < pEnd; pDomain++) {
+    const BxBodies *pBodies = pDomain->pBodies;
+    if (bAfter && pBodies != 0 &&
+        bxTableExists(p->bx, p->zDb, pDomain->zTable)) {
+      return pBodies;
+    }
+    if (pBodies != 0 && pBodies == pLast) bAfter = 1;
   }
-  return pDomain->pBodies;
+  return 0;
 }
 
 BxStmts *bxStoreSchema(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
@@ -404,4 +405,13 @@ void bxStoreText(BxCall *p) {
     }
   }
   bxManifestFree(&row.recipe);
+}
+
+/* In the views of conversations, the same as store_text(): they also work where only
+** SQLite's coalesce() is. For the statements of others it is what that is. */
+void bxStoreFirst(BxCall *p) {
+  int n = p->nArg;
+  assert(n > 0);
+  while (--n > 0 && sqlite3_value_type(p->aArg[0]) == SQLITE_NULL) p->aArg++;
+  bxStoreText(p);
 }

@@ -46,6 +46,7 @@ i64 bxTextSum(const unsigned char *z, i64 n);
 #define STORE_REF_MAX (4 + STORE_HASH + 20)
 typedef struct Ref {
   i64 iText;
+  int nHash; /* bytes of the hash: STORE_HASH or STORE_MARK */
   unsigned char aHash[STORE_HASH];
 } Ref;
 
@@ -136,8 +137,9 @@ Seen *bxStoreSeen(Bx *bx, BxErr *pErr);
 Seen *bxSeenNew(BxErr *pErr);
 void bxSeenFree(Seen *p);
 
-/* The domain whose values the store of p's schema has. Fails if it is not there. */
-const BxBodies *bxStoreBodies(BxStmts *p, BxErr *pErr);
+/* The next domain, after pLast or NULL, whose values the store of p's schema may have.
+** NULL after the last one. */
+const BxBodies *bxStoreBodies(BxStmts *p, const BxBodies *pLast);
 /* The schema whose store is meant: the one that is named, or the home. */
 BxStmts *bxStoreSchema(Bx *bx, sqlite3_value *pDb, BxErr *pErr);
 /* Reads the first nPiece pieces of a pack. NULL on error; CorruptedDataError if they
@@ -166,7 +168,8 @@ unsigned char *bxTextRowRead(BxStmts *p, const TextRow *pRow, BxErr *pErr);
 ** recipe of *pRow in any case. */
 BxStmts *bxRefFind(Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr);
 
-void bxStoreText(BxCall *p); /* store_text() */
+void bxStoreText(BxCall *p);  /* store_text() */
+void bxStoreFirst(BxCall *p); /* coalesce() of seven values */
 
 /* write.c */
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr);

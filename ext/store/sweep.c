@@ -86,19 +86,22 @@ static void removeText(Sweep *s, const TextRow *pRow) {
 }
 
 /* Removes one text of store_dropped, unless a reference names it. */
-static void sweepText(Sweep *s, const BxBodies *pBodies, i64 iText) {
-  sqlite3_stmt *pNamed = bxStmt(s->p, pBodies->zNamed, s->pErr);
+static void sweepText(Sweep *s, i64 iText) {
   TextRow row;
   if (bxTextRowFind(s->p, iText, &row, s->pErr)) {
+    const BxBodies *pBodies = 0;
     int bNamed = 0;
-    bxBind(pNamed, s->pErr, "i", iText);
-    while (!bNamed && bxStep(pNamed, s->pErr)) {
-      Ref ref;
-      bNamed = bxRefOf(&ref, sqlite3_column_value(pNamed, 0)) &&
-               ref.iText == iText &&
-               memcmp(ref.aHash, row.aMark, STORE_MARK) == 0;
+    while (!bNamed && (pBodies = bxStoreBodies(s->p, pBodies)) != 0) {
+      sqlite3_stmt *pNamed = bxStmt(s->p, pBodies->zNamed, s->pErr);
+      bxBind(pNamed, s->pErr, "i", iText);
+      while (!bNamed && bxStep(pNamed, s->pErr)) {
+        Ref ref;
+        bNamed = bxRefOf(&ref, sqlite3_column_value(pNamed, 0)) &&
+                 ref.iText == iText &&
+                 memcmp(ref.aHash, row.aMark, STORE_MARK) == 0;
+      }
+      bxReset(pNamed, s->pErr);
     }
-    bxReset(pNamed, s->pErr);
     if (!bNamed && s->pErr->rc == SQLITE_OK) removeText(s, &row);
   }
   bxManifestFree(&row.recipe);
@@ -229,7 +232,6 @@ static void notePack(Sweep *s, const List *pList) {
 ** slices go. */
 static i64 sweepAll(BxStmts *p, char *zTexts, i64 nTend, BxErr *pErr) {
   Sweep s = {p, pErr, nTend, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-  const BxBodies *pBodies = bxStoreBodies(p, pErr);
   sqlite3_stmt *pTexts;
   i64 i, iText;
   int bTexts = 0;
@@ -240,7 +242,7 @@ static i64 sweepAll(BxStmts *p, char *zTexts, i64 nTend, BxErr *pErr) {
     iText = sqlite3_column_int64(pTexts, 0);
     if (iText > 0) {
       bTexts = 1;
-      sweepText(&s, pBodies, iText);
+      sweepText(&s, iText);
     } else {
       sweepPack(&s, iText);
     }

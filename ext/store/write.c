@@ -1,7 +1,7 @@
 /*
-** write.c: store_pack(keys[, schema[, few]]): packs the values of rows that the
-** domain has which uses the store (BxBodies). keys is a JSON array of the keys of the
-** rows. Each value is replaced by a reference. Returns JSON: rows and texts that were
+** write.c: store_pack(keys[, schema[, few[, table]]]): packs the values of rows of a table
+** that uses the store (BxBodies), of the first one or that which is named. keys is a JSON
+** array of the keys of the rows. Each value is replaced by a reference. Returns JSON: rows and texts that were
 ** packed, their bytes, the bytes that the store grew by, how many rows stay as they
 ** are because something refuses the change, and why the first of them does.
 **
@@ -615,12 +615,22 @@ static void metBegin(Writer *w, BxErr *pErr) {
 }
 
 /* Prepares to pack rows. */
-static void beginWriter(Writer *w, BxStmts *p, int bFew, BxErr *pErr) {
+static void beginWriter(
+    Writer *w, BxStmts *p, int bFew, sqlite3_value *pTable, BxErr *pErr) {
+  const char *zTable = bxText(pTable, "table", 1000, 1, pErr);
   sqlite3_stmt *pStmt;
   memset(w, 0, sizeof(*w));
   w->p = p;
   w->pErr = pErr;
-  w->pBodies = bxStoreBodies(p, pErr);
+  do {
+    w->pBodies = bxStoreBodies(p, w->pBodies);
+  } while (w->pBodies && zTable && strcmp(w->pBodies->zTable, zTable) != 0);
+  if (w->pBodies == 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "NotInstalledError: schema %s has no table %s whose texts the store "
+        "has; run SELECT blackbox_install(%Q)",
+        p->zDb, zTable ? zTable : "", p->zDb);
+  }
   w->bFew = bFew;
   w->ppZip = bFew ? bxStoreZip(p->bx, pErr) : &w->pZip;
   w->pMet = bFew ? bxStoreSeen(p->bx, pErr) : &w->own;
@@ -676,6 +686,7 @@ static i64 packValue(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
   if (bxCheckMem((void *)z, w->pErr) == 0) return 0;
   packText(w, z, n, eType, &ref);
   if (w->pErr->rc != SQLITE_OK) return 0;
+  ref.nHash = w->pBodies->bShort ? STORE_MARK : STORE_HASH;
   nRef = bxRefWrite(&ref, aRef);
   bxStmtExec(w->p, w->pBodies->zRefer, w->pErr, "vixi", pKey, ref.iText, aRef,
       (i64)nRef, n);
@@ -713,7 +724,9 @@ static int packRow(Writer *w, sqlite3_value *pKey) {
     bxReset(pInto, w->pErr);
     return 0;
   }
-  bxStmtExec(w->p, w->pBodies->zCount, w->pErr, "vi", pKey, nByte);
+  if (w->pBodies->zCount != 0) {
+    bxStmtExec(w->p, w->pBodies->zCount, w->pErr, "vi", pKey, nByte);
+  }
   if (w->pErr->rc == SQLITE_OK) bxStmtRun(pInto, &err);
   if (err.rc == SQLITE_OK && sqlite3_changes(w->p->bx->db) > 0) {
     w->nText += w->iNextText - iFirst;
@@ -745,7 +758,7 @@ void bxStorePack(BxCall *p) {
   bxRefuseInTransaction(p);
   pStore = bxStoreSchema(p->bx, bxArg(p, 1), &p->err);
   if (pStore == 0) return;
-  beginWriter(&w, pStore, bxArg(p, 2) != 0, &p->err);
+  beginWriter(&w, pStore, bxArg(p, 2) != 0, bxArg(p, 3), &p->err);
   w.bNewest = bxArg(p, 2) != 0 && sqlite3_value_int(p->aArg[2]) == 2;
   bClosed = closeFull(&w);
   pKeys = bxStmt(pStore, "SELECT value FROM json_each(?1)", &p->err);

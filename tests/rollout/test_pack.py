@@ -1,0 +1,338 @@
+"""Items in the body store: read as they were, under the same rules as before."""
+import gzip
+import json
+import random
+import re
+import sqlite3
+import uuid
+
+import pytest
+
+from conftest import DATA, connect, needs_data, one, problems, rows
+from rollout_helpers import ID, OTHER, append, create, load, message, texts, user, well
+
+pytestmark = pytest.mark.all_domains  # the body store is another domain
+NOTHING = {"rows": 0, "rawBytes": 0, "keptBytes": 0, "left": {"refused": 0}, "more": False}
+PACKED = "SELECT id & 4294967295 FROM {}rollout__data WHERE typeof(payload) = 'blob' ORDER BY id"
+
+
+def pack(db, *args):
+    return json.loads(one(db, f"SELECT rollout_pack({', '.join('?' * len(args))})", *args))
+
+
+def unpack(db, *args):
+    return json.loads(one(db, f"SELECT rollout_unpack({', '.join('?' * len(args))})", *args))
+
+
+def packed(db, schema=""):
+    return [n for n, in db.execute(PACKED.format(schema))]
+
+
+def words(seed, n):
+    make = random.Random(seed)
+    return " ".join("".join(make.choices("abcdefghij", k=make.randint(2, 8)))
+                    for _ in range(n // 6))
+
+
+def fill(db, rollout=ID, n=20, size=900):
+    """A conversation of n messages, each as long."""
+    create(db, rollout, ttl="permanent")
+    append(db, rollout, *(message("user" if i % 2 else "assistant", f"{i} {words(i, size)}")
+                          for i in range(n)))
+
+
+def state(db, rollout=ID):
+    """What readers see of a conversation."""
+    return (texts(db, rollout), rows(db, "SELECT * FROM rollouts"),
+            rows(db, "SELECT * FROM rollout_messages"),
+            rows(db, "SELECT * FROM rollout_facts ORDER BY 1, 2, 3"),
+            rows(db, "SELECT * FROM rollout_range(?, -1, 100)", rollout),
+            rows(db, "SELECT * FROM rollout_context(?)", rollout),
+            one(db, "SELECT rollout_history(?)", rollout),
+            one(db, "SELECT rollout_export(?)", rollout),
+            one(db, "SELECT rollout_export(?, 'markdown')", rollout),
+            one(db, "SELECT rollout_export(?, 'atif')", rollout))
+
+
+@pytest.fixture
+def full(db):
+    fill(db)
+    assert pack(db)["rows"] == 20
+    return db
+
+
+def test_items_are_read_as_they_were(db):
+    fill(db)
+    before = state(db)
+    assert pack(db, 12)["more"]
+    told = pack(db)
+    assert (told["rows"], told["more"], told["left"]) == (8, False, {"refused": 0})
+    assert packed(db) == list(range(1, 21))  # the session_meta stays text
+    assert state(db) == before
+    assert pack(db) == NOTHING
+    assert problems(db) == []
+    well(db)
+    assert unpack(db, 15)["more"]
+    assert unpack(db) == {"rows": 5, "left": 0, "more": False}
+    assert packed(db) == [] and state(db) == before
+    assert rows(db, "SELECT texts, dropped FROM store_stats") == [(0, 0)]
+    assert rows(db, "SELECT * FROM rollout__packed") == []
+    assert problems(db) == []
+
+
+def test_the_search_finds_what_is_packed(full):
+    one(full, "SELECT rollout_search_install()")
+    word = words(3, 900).split()[0]
+    assert rows(full, "SELECT sequence FROM rollout_search(?) WHERE sequence = 4", word) == [(4,)]
+    one(full, "SELECT rollout_rebuild()")
+    assert problems(full) == []
+
+
+@pytest.mark.parametrize("begin", [False, True])
+def test_packing_as_a_row_and_a_rollback(db, begin):
+    fill(db)
+    before = state(db)
+    if begin:
+        db.execute("BEGIN")
+        assert pack(db)["rows"] == 20
+        db.execute("ROLLBACK")
+        assert packed(db) == [] and rows(db, "SELECT texts FROM store_stats") == [(0,)]
+    db.execute("INSERT INTO blackbox_call VALUES('rollout_pack', '[10]')")
+    assert len(packed(db)) == 10 and state(db) == before
+    db.execute("INSERT INTO blackbox_call VALUES('rollout_unpack', '[]')")
+    assert packed(db) == [] and state(db) == before
+
+
+def test_a_store_is_needed(path):
+    db = connect(path)
+    db.execute("SELECT blackbox_install('main', 'rollout')")
+    with pytest.raises(sqlite3.Error, match=r"NotInstalledError: .*'store'\)"):
+        pack(db)
+    db.execute("UPDATE blackbox_settings SET value = 1 WHERE name = 'rollout.pack'")
+    fill(db)
+    assert packed(db) == []
+
+
+@pytest.mark.parametrize("sql", ["rollout_pack(0)", "rollout_pack('x')", "rollout_unpack(-1)"])
+def test_bad_arguments_are_refused(db, sql):
+    with pytest.raises(sqlite3.Error, match="ValidationError: limit"):
+        db.execute("SELECT " + sql).fetchall()
+
+
+def test_equal_items_are_once(db):
+    fill(db, n=30, size=4000)
+    lines = one(db, "SELECT rollout_export(?)", ID)
+    pack(db)
+    kept = one(db, "SELECT kept_bytes FROM store_stats")
+    for _ in range(3):  # files that repeat it, as forks and sub-agents do
+        load(db, lines.replace(ID, str(uuid.uuid4())))
+    assert pack(db)["rows"] == 90
+    assert one(db, "SELECT kept_bytes FROM store_stats") < kept * 1.1
+    assert problems(db) == []
+
+
+def test_a_fork_shows_what_is_packed_and_keeps_it(full):
+    other = one(full, "SELECT rollout_fork(?, NULL, ?)", ID, OTHER)
+    assert texts(full, other)[1:] == texts(full, ID)[1:]
+    full.execute("DELETE FROM rollouts WHERE id = ?", (ID,))
+    assert len(texts(full, other)) == 21 and problems(full) == []
+    full.execute("DELETE FROM rollouts WHERE id = ?", (other,))
+    assert one(full, "SELECT store_sweep()") == 20
+    assert rows(full, "SELECT texts, packs FROM store_stats") == [(0, 0)]
+    assert rows(full, "SELECT * FROM rollout__packed") == [] and problems(full) == []
+
+
+@pytest.mark.parametrize("module", [True, False])
+def test_a_deletion_has_a_receipt_of_the_true_bytes(full, path, module):
+    bytes = one(full, "SELECT bytes FROM rollouts")
+    db = full if module else sqlite3.connect(path)
+    db.execute("DELETE FROM rollouts")
+    db.commit()
+    assert one(full, "SELECT sum(bytes) FROM retention_log WHERE domain = 'rollout'") == bytes
+    assert one(full, "SELECT dropped FROM store_stats") == 20
+    assert json.loads(one(full, "SELECT retention_sweep()"))["removed"] == 0
+    assert rows(full, "SELECT texts, dropped FROM store_stats") == [(0, 0)]
+    assert problems(full) == []
+
+
+def test_without_the_module_everything_works_but_reading_texts(full, path):
+    plain = sqlite3.connect(path)
+    assert plain.execute("SELECT item_count, json_valid(session_meta) FROM rollouts").fetchall() \
+        == [(21, 1)]
+    shown = plain.execute("SELECT sequence, typeof(payload) FROM rollout_items").fetchall()
+    assert shown == [(0, "text")] + [(i, "blob") for i in range(1, 21)]
+    assert plain.execute("SELECT text FROM rollout_messages LIMIT 1").fetchall() == [(None,)]
+    with pytest.raises(sqlite3.Error, match="MisuseError: this payload is packed"):
+        plain.execute("UPDATE rollout_items SET payload = '{}' WHERE sequence = 2")
+    payload = json.dumps(user("new")["payload"])
+    for view in "rollout_log(rollout_id", "rollout_items(rollout":
+        plain.execute(f"INSERT INTO {view}, type, payload) VALUES(?, 'event_msg', ?)",
+                      (ID, payload))
+    plain.commit()
+    assert texts(full, ID)[-1] == (22, payload)
+    append(full, ID, user("and more"))
+    assert problems(full) == []
+
+
+def test_a_redaction_takes_the_text_away(full):
+    old = texts(full, ID)[3][1]
+    new = old.replace(old[-200:-10], "x")
+    full.execute("UPDATE rollout_items SET payload = ? WHERE sequence = 3", (new,))
+    assert 3 not in packed(full) and texts(full, ID)[3][1] == new
+    assert one(full, "SELECT bytes FROM rollouts") == sum(
+        len(payload.encode()) for _, payload in texts(full, ID))
+    assert one(full, "SELECT count(*) FROM blackbox_log WHERE kind = 'redaction'") == 1
+    append(full, ID, user("more"))
+    assert one(full, "SELECT store_sweep()") == 1
+    well(full)
+    one(full, "SELECT proof_head()")
+    assert problems(full) == []
+    with pytest.raises(sqlite3.Error, match="InvalidItemError: .*same type and role"):
+        full.execute("UPDATE rollout_items SET payload = '{\"type\":\"other\"}' WHERE sequence = 4")
+
+
+@pytest.mark.parametrize("module", [True, False])
+def test_only_the_reference_that_was_put_there_is_admitted(full, path, module):
+    db = full if module else sqlite3.connect(path)
+    take = "(SELECT payload FROM rollout__data WHERE id & 4294967295 = 5)"
+    for sql in (f"UPDATE rollout__data SET payload = {take} WHERE id & 4294967295 = 6",
+                f"UPDATE rollout__data SET payload = {take} WHERE id & 4294967295 = 0",
+                "UPDATE rollout__data SET payload = x'b1627802' WHERE id & 4294967295 = 6",
+                "UPDATE rollout__data SET payload = x'7b7d' WHERE id & 4294967295 = 6",
+                f"UPDATE rollout_items SET payload = {take} WHERE sequence = 6",
+                "INSERT INTO rollout_log(rollout_id, type, payload)"
+                f" SELECT '{ID}', 'event_msg', {take}"):
+        with pytest.raises(sqlite3.Error, match="InvalidItemError|MisuseError"):
+            db.execute(sql)
+    assert problems(full) == []
+
+
+def test_a_hold_stops_neither_packing_nor_unpacking(db):
+    fill(db)
+    before = state(db)
+    one(db, "SELECT retention_hold('rollout', ?, 'case 7', 'Ann', 'kept')", ID)
+    assert pack(db)["rows"] == 20 and state(db) == before
+    with pytest.raises(sqlite3.Error, match="HeldError"):
+        db.execute("UPDATE rollout_items SET payload = replace(payload, 'a', 'b')")
+    with pytest.raises(sqlite3.Error, match="HeldError"):
+        db.execute("DELETE FROM rollouts")
+    assert unpack(db)["rows"] == 20 and state(db) == before
+    assert problems(db) == []
+
+
+def test_an_erasure_finds_packed_items_and_removes_their_pieces(db, path):
+    fill(db)
+    secret = "4111 1111 1111 1111"
+    append(db, ID, message("user", secret + words(99, 700)), message("user", words(98, 700)))
+    pack(db)
+    told = json.loads(one(db, "SELECT blackbox_erase('text', ?, 'Ann', 'asked')", secret))
+    assert told["rows"] >= 1
+    assert not [p for _, p in texts(db, ID) if secret in p]
+    assert 21 not in packed(db) and 22 in packed(db)
+    assert one(db, "SELECT dropped FROM store_stats") == 0
+    assert problems(db) == []
+
+
+@pytest.mark.parametrize("raises", ["SELECT RAISE(ABORT, 'mine')", "SELECT RAISE(IGNORE)"])
+def test_packing_passes_over_items_that_a_trigger_keeps(db, raises):
+    fill(db)
+    db.execute("CREATE TRIGGER mine BEFORE UPDATE ON rollout__data WHEN OLD.id & 4294967295 = 7"
+               f" BEGIN {raises}; END")
+    told = pack(db)
+    assert (told["rows"], told["left"]) == (19, {"refused": 1})
+    assert 7 not in packed(db)
+    db.execute("DROP TRIGGER mine")
+    assert pack(db)["rows"] == 1
+    db.execute("CREATE TRIGGER mine BEFORE UPDATE ON rollout__data WHEN OLD.id & 4294967295 = 7"
+               f" BEGIN {raises}; END")
+    assert unpack(db) == {"rows": 19, "left": 1, "more": False}
+    assert packed(db) == [7]
+    db.execute("DROP TRIGGER mine")
+    assert unpack(db)["rows"] == 1 and problems(db) == []
+
+
+def test_the_setting_packs_what_is_written(db):
+    db.execute("UPDATE blackbox_settings SET value = 1 WHERE name = 'rollout.pack'")
+    fill(db, n=10)
+    assert packed(db) == []
+    for i in range(10):
+        append(db, ID, message("user", words(i, 600)))
+    assert packed(db) == list(range(1, 16))
+    for i in range(30):  # plain SQL's, with the next write of the module
+        db.execute("INSERT INTO rollout_log(rollout_id, type, payload) SELECT ?, ?2 ->> 'type',"
+                   " ?2 -> 'payload'", (ID, json.dumps(message("user", words(i, 600)))))
+    append(db, ID, message("user", "x"))
+    assert set(range(16, 48)) <= set(packed(db)) | {16, 17, 18, 19, 20}
+    load(db, one(db, "SELECT rollout_export(?)", ID).replace(ID, OTHER))
+    assert len(packed(db)) > 90
+    assert texts(db, OTHER)[1:] == texts(db, ID)[1:]
+    well(db)
+    assert problems(db) == []
+
+
+def test_a_packing_that_fails_loses_no_item(db):
+    db.execute("UPDATE blackbox_settings SET value = 1 WHERE name = 'rollout.pack'")
+    create(db)
+    db.execute("UPDATE store__state SET next = 0")
+    assert append(db, ID, *(message("user", words(i, 600)) for i in range(20))) == 20
+    assert packed(db) == [] and len(texts(db, ID)) == 21
+    assert "store__state" in str(rows(
+        db, "SELECT * FROM retention_refusals WHERE rule = 'rollout.pack'"))
+
+
+def test_an_attached_schema_with_a_quoted_name(db, tmp_path):
+    db.execute("ATTACH ? AS 'the \"other\"'", (str(tmp_path / "other.db"),))
+    db.execute("SELECT blackbox_install('the \"other\"', 'rollout,store')")
+    db.execute("SELECT blackbox_use('the \"other\"')")
+    fill(db)
+    before = state(db)
+    assert pack(db)["rows"] == 20
+    assert packed(db, '"the ""other""".') == list(range(1, 21)) and packed(db) == []
+    assert state(db) == before
+
+
+@pytest.mark.parametrize("pragma", ["PRAGMA trusted_schema = OFF", None])
+def test_other_connections(full, path, pragma):
+    before = texts(full, ID)
+    db = connect(path)
+    if pragma and sqlite3.sqlite_version_info >= (3, 41):
+        db.execute(pragma)
+    assert texts(db, ID) == before
+
+
+def test_damage_is_named(full):
+    full.execute("UPDATE store__packs SET data = substr(data, 1, length(data) - 40)")
+    with pytest.raises(sqlite3.Error, match="CorruptedDataError: pack 1"):
+        texts(full, ID)
+    with pytest.raises(sqlite3.Error, match="CorruptedDataError"):
+        one(full, "SELECT rollout_export(?)", ID)
+    told = " ".join(map(str, problems(full)))
+    assert f"{ID}, item 3" in told and "cannot be read" in told
+    assert unpack(full)["left"] == 20
+    assert len(packed(full)) == 20
+    full.execute("DELETE FROM rollouts")  # is possible
+
+
+def test_a_reference_that_was_changed_is_named(full):
+    full.execute("UPDATE rollout__packed SET id = 99 WHERE text = 3")
+    assert "text 3 is that of no item" in str(problems(full))
+
+
+@needs_data
+def test_recorded_sessions_with_forks_take_little_room(db, path):
+    """The whole file; what a fork repeats is there once."""
+    raw, kept = 0, []
+    for file in sorted((DATA / "rollouts" / "codex").iterdir()):
+        text = (gzip.open(file).read() if file.suffix == ".gz" else file.read_bytes()).decode()
+        own = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", file.name).group()
+        for i in range(3):
+            data = text.replace(own, str(uuid.uuid4())) if i else text
+            raw += len(data.encode())
+            kept.append((load(db, data)["rolloutId"], data))
+    while pack(db, 5000)["more"]:
+        pass
+    free = one(db, "PRAGMA freelist_count") * one(db, "PRAGMA page_size")
+    assert (path.stat().st_size - free) / raw < 0.25
+    for rollout, data in kept:
+        assert one(db, "SELECT rollout_export(?)", rollout) == data
+    assert problems(db) == []
