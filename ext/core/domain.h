@@ -66,7 +66,7 @@ typedef struct BxBodies {
   /* "o CROSS JOIN ", to be before the table: o.row is a rowid, in the order of the
   ** texts, so that each pack is read once */
   const char *zOrdered;
-  int bShort;       /* references are short (ext/store/format.c) */
+  int bShort; /* references are short (ext/store/format.c) */
 } BxBodies;
 
 /* What an exchange with a model says: a call (its text is the arguments) or a result;
