@@ -128,6 +128,7 @@ static const BxDomain aDomain[] = {
         .zTable = "payload__state",
         .zSql = bxSqlPayload,
         .aRecords = bxPayloadRecords,
+        .aTexts = bxPayloadTexts,
         .aDue = bxPayloadDue,
         .pBodies = &bxPayloadBodies,
         .pRoom = &bxPayloadFileLimit,
@@ -155,6 +156,7 @@ static const BxDomain aDomain[] = {
         .zTable = "evidence_owners",
         .zSql = bxSqlEvidence,
         .aRecords = bxEvidenceRecords,
+        .aTexts = bxEvidenceTexts,
         .zFaults = bxSqlEvidenceCheck,
         .zSize =
             "SELECT coalesce(sum(rows), 0) AS rows, coalesce(sum(bytes), 0)"
@@ -165,6 +167,7 @@ static const BxDomain aDomain[] = {
         .zTable = "cache_state",
         .zSql = bxSqlCache,
         .aRecords = bxCacheRecords,
+        .aTexts = bxCacheTexts,
         .aDue = bxCacheDue,
         .pRoom = &bxCacheFileLimit,
         .zFaults = bxSqlCacheCheck,
@@ -174,6 +177,7 @@ static const BxDomain aDomain[] = {
         .zTable = "rollout__act",
         .zSql = bxSqlRollout,
         .aRecords = bxRolloutRecords,
+        .aTexts = bxRolloutTexts,
         .aDue = bxRolloutDue,
         .pRoom = &bxRolloutFileLimit,
         .pBodies = &bxRolloutBodies,
@@ -217,6 +221,7 @@ static const BxFunction aFunctions[] = {
     {"blackbox_erased", 1, 1, BX_READ, bxRetentionErased},
     {"blackbox_install", 0, 2, BX_OWN, bxInstall},
     {"blackbox_mask", 1, 2, BX_READ, bxReportMask},
+    {"blackbox_redact", 4, 4, BX_ACT, bxRetentionRedact},
     {"blackbox_report", 2, 3, BX_READ, bxReportText},
     {"blackbox_room", 1, 1, BX_WRITE, bxFileLimitCall},
     {"blackbox_uninstall", 0, 3, BX_ACT, bxUninstall},
@@ -395,6 +400,9 @@ static const BxTable aTables[] = {
         "result TEXT, is_error INTEGER, turn INTEGER, body TEXT, of_request "
         "HIDDEN, of_response HIDDEN",
         9, 0, 2, 0, 0, &bxCallsRows},
+    {"blackbox_find_secrets",
+        "kind, key, row, \"column\", secret, found INTEGER", 6, 0, 0, 0, 0,
+        &bxRetentionSecrets},
     {"blackbox_report_lines", "line, kind HIDDEN, key HIDDEN, options HIDDEN",
         1, 2, 3, 0, 0, &bxReportLines},
 };
@@ -402,10 +410,10 @@ static const BxTable aTables[] = {
 /* Virtual tables that own tables. */
 static const BxModule aModule[] = {
     {"payload_ring", bxSqlPayloadRing, "_config", "k", bxRingRecords,
-        bxRingKnown, bxRingCheck, bxRingHeld},
+        &bxRingTexts, bxRingKnown, bxRingCheck, bxRingHeld},
     {EV_MODULE, bxSqlEvidenceBuffer, "_state", "version", bxEvBufferRecords,
-        bxEvKnown, bxEvCheck, 0},
-    {0, 0, 0, 0, 0, 0, 0, 0},
+        &bxEvBufferTexts, bxEvKnown, bxEvCheck, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))

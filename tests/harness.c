@@ -333,6 +333,7 @@ static const struct {
     {"evidence", aEvidenceOperation},
     {"cache", aCacheOperation},
     {"retention,payload,rollout,evidence,cache", aRetentionOperation},
+    {"report,retention,payload,rollout,evidence,cache", aRedactOperation},
     {"payload,retention", aProofOperation},
     {"payload,store", aStoreOperation},
     {"report,payload", aReportOperation},

@@ -104,8 +104,9 @@ typedef struct Operation {
 /* The operations of each domain, ending with a row of zeros. */
 extern const Operation aCoreOperation[], aPayloadOperation[],
     aRolloutOperation[], aEvidenceOperation[], aCacheOperation[],
-    aRetentionOperation[], aProofOperation[], aStoreOperation[],
-    aReportOperation[], aReportOtherOperation[], aReportDatabaseOperation[];
+    aRetentionOperation[], aRedactOperation[], aProofOperation[],
+    aStoreOperation[], aReportOperation[], aReportOtherOperation[],
+    aReportDatabaseOperation[];
 
 /* Reads the optional argument of a program: a pattern of test names, with * and
 ** ?, or PART/PARTS (0/4 to 3/4), by which several processes share the

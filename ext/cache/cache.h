@@ -86,6 +86,7 @@ void bxCacheNotFound(
 void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr);
 
 extern const BxRecords bxCacheRecords[];   /* session.c */
+extern const BxTexts bxCacheTexts[];
 extern const BxDue bxCacheDue[];           /* session.c */
 extern const BxFileLimit bxCacheFileLimit; /* session.c */
 extern const char bxCacheRule[];           /* session.c: notes the rule ?1 */

@@ -31,6 +31,21 @@ const BxRecords bxCacheRecords[] = {
     {0},
 };
 
+const BxTexts bxCacheTexts[] = {
+    {.zName = "cache_items",
+        .zFrom = "(SELECT id AS no, * FROM main.cache_items)",
+        .zKind = "session",
+        .zKey = "t.session_id",
+        .zRow = "t.storage_key",
+        .zRowIs = "item",
+        .zColumns = "data,description,custom_metadata",
+        .zKinds = "session=t.session_id = ?1,",
+        .zHolds = BX_HOLD_ON("session", "t.session_id"),
+        .zMask = "UPDATE main.cache_items SET (data, description,"
+                 " custom_metadata) = (?2, ?3, ?4) WHERE id = ?1"},
+    {0},
+};
+
 const char bxCacheSize[] =
     "SELECT coalesce(sum(item_count), 0) AS rows, coalesce(sum(total_size), 0)"
     " AS bytes FROM main.cache_sessions";

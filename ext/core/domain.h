@@ -32,6 +32,29 @@ typedef struct BxRecords {
   int bLog;    /* it is the log: zLoses is a query of the rows ?1 of it */
 } BxRecords;
 
+/* Texts in which keys and passwords may be. In all of the SQL, t is a row and t.no its
+** number; ?1 is the key of a row, or of what the row is of. */
+typedef struct BxTexts {
+  const char *zName; /* of the table, in a certificate; NULL: a virtual table */
+  const char *zFrom; /* has the rows; NULL ends a list */
+  const char *zKind; /* what a row is of: a kind, and SQL of its key; */
+  const char *zKey, *zRow;
+  const char
+      *zRowIs; /* what is told of zRow in the log; NULL: there is no row */
+  const char *zColumns; /* names, with commas between them; 10 at most */
+  const char
+      *zKinds; /* "kind=condition," for each kind of key; no condition has
+                           ** a comma */
+  const char *zHolds; /* as that of BxRecords; NULL: no hold keeps a row */
+  const char
+      *zMask; /* puts ?2 and those after it in the place of the columns of row
+                        ** ?1; NULL: they are listed only */
+  /* Ends the pin of a row, if iPin is 0, and returns its number, 0 if there is none.
+  ** Then pins it again in the place of iPin. May be NULL. */
+  i64 (*xPin)(BxStmts *p, i64 iRow, i64 iPin, const char *zActor,
+      const char *zReason, BxErr *pErr);
+} BxTexts;
+
 /* What a rule of retention_rules removes: rows of a table whose time lies before that
 ** of the rule. In the SQL, columns have the name of the table before them where another
 ** table could have them. */
@@ -97,6 +120,7 @@ struct BxDomain {
   int bDefault;              /* blackbox_install() without a list installs it */
   const char *zSql;          /* sql/<name>.sql */
   const BxRecords *aRecords; /* its tables with records; may be NULL */
+  const BxTexts *aTexts;     /* its texts; may be NULL */
   const BxDue *aDue; /* what its rules without a view remove; may be NULL */
   const BxBodies *pBodies; /* what the body store has of it; may be NULL */
   const BxFileLimit

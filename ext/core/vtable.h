@@ -14,6 +14,7 @@ struct BxModule {
   ** if a build before 1.0 made it. */
   const char *zTable, *zEarlier;
   const BxRecords *aRecords; /* the virtual table as a table with records */
+  const BxTexts *pTexts;     /* its texts */
   /* Sets VersionError for tables that a newer module made. */
   void (*xKnown)(BxVtab *p, BxErr *pErr);
   /* The checks that SQL cannot do. May be NULL. */

@@ -55,6 +55,13 @@ const BxRecords bxEvBufferRecords[] = {
     {0},
 };
 
+/* (Nobody reads a screenshot.) */
+const BxTexts bxEvBufferTexts = {.zFrom = "(SELECT 0 AS no, * FROM main.@)",
+    .zKind = "buffer",
+    .zKey = "'@'",
+    .zRow = "t.id",
+    .zColumns = "action"};
+
 static void readParam(EvParam *p, const char *zArg, BxErr *pErr) {
   static const struct {
     const char *zName;

@@ -289,7 +289,9 @@ void bxEvExportReplay(BxCall *pCall);
 int bxEvRegister(Bx *bx);
 
 extern const BxRecords bxEvidenceRecords[]; /* overflow.c */
+extern const BxTexts bxEvidenceTexts[];
 
 extern const BxRecords bxEvBufferRecords[]; /* buffer.c */
+extern const BxTexts bxEvBufferTexts;
 
 #endif

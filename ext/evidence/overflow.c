@@ -24,7 +24,8 @@ SQLITE_EXTENSION_INIT3
 #define OVER_MARK "over."
 
 const BxRecords bxEvidenceRecords[] = {
-    {"evidence__overflow", "main.evidence__overflow", "buffer=owner,evidence=owner || '/' || t.id,",
+    {"evidence__overflow", "main.evidence__overflow",
+        "buffer=owner,evidence=owner || '/' || t.id,",
         "t.action, t.screenshot, t.id",
         "t.action_bytes + t.screenshot_bytes + " EV_TEXT(EV_ROW_BYTES),
         BX_HOLD_ON("buffer", "t.owner") " OR " BX_HOLD_ON(
@@ -32,6 +33,16 @@ const BxRecords bxEvidenceRecords[] = {
         "t.pinned <> 0", "UPDATE main.evidence__overflow AS t SET pinned = 0",
         0, "DELETE FROM main.evidence_owners WHERE owner = ?1 AND rows = 0", 0,
         0, 0},
+    {0},
+};
+
+const BxTexts bxEvidenceTexts[] = {
+    {.zName = "evidence__overflow",
+        .zFrom = "(SELECT rid AS no, * FROM main.evidence__overflow)",
+        .zKind = "evidence",
+        .zKey = "t.owner || '/' || t.id",
+        .zRow = "NULL",
+        .zColumns = "action"},
     {0},
 };
 

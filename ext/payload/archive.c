@@ -217,6 +217,58 @@ const BxRecords bxPayloadRecords[] = {
     {0},
 };
 
+/* A row that is pinned is unpinned on record, and pinned again with the time and the
+** reasons of its first pin. */
+static i64 pinAnew(BxStmts *p, i64 iRow, i64 iPin, const char *zActor,
+    const char *zReason, BxErr *pErr) {
+  static const char zPin[] =
+      "SELECT n FROM main.payload__pins WHERE id = (SELECT id FROM"
+      " main.event_payloads WHERE rowid = ?1)";
+  static const char zUnpin[] =
+      "INSERT INTO main.payload_unpins(payload_id, actor, reason)"
+      " SELECT id, ?2, ?3 FROM main.event_payloads WHERE rowid = ?1";
+  static const char zLog[] =
+      "INSERT INTO main.blackbox__log(domain, kind, subject, detail, event_id,"
+      " agent_id, kill_switch_event_id) SELECT 'payload', 'pin', id,"
+      " coalesce((SELECT detail FROM main.blackbox__log WHERE n = ?2),"
+      "  '{\"pin\":' || ?2 || '}'), event_id, agent_id, kill_switch_event_id"
+      " FROM main.event_payloads WHERE rowid = ?1";
+  static const char zNew[] =
+      "INSERT INTO main.payload__pins SELECT id, last_insert_rowid()"
+      " FROM main.event_payloads WHERE rowid = ?1";
+  static const char zMark[] =
+      "UPDATE main.event_payloads SET pinned = 1 WHERE rowid = ?1";
+  if (iPin > 0) {
+    bxStmtExec(p, zLog, pErr, "ii", iRow, iPin);
+    bxStmtExec(p, zNew, pErr, "i", iRow);
+    bxStmtExec(p, zMark, pErr, "i", iRow);
+  } else if ((iPin = bxQueryInt(p, zPin, pErr, "i", iRow)) > 0) {
+    bxStmtExec(p, zUnpin, pErr, "itt", iRow, zActor, zReason);
+  }
+  return iPin;
+}
+
+const BxTexts bxPayloadTexts[] = {
+    {.zName = "event_payloads",
+        .zFrom = "(SELECT rowid AS no, id, agent_id, event_id,"
+                 " kill_switch_event_id, store_text(request_body) AS"
+                 " request_body, store_text(response_body) AS response_body,"
+                 " meta FROM main.event_payloads)",
+        .zKind = "evidence",
+        .zKey = "t.id",
+        .zRow = "NULL",
+        .zColumns = "request_body,response_body,meta",
+        .zKinds = "agent=t.agent_id = ?1,event=t.event_id = ?1,"
+                  "kill_switch=t.kill_switch_event_id = ?1,evidence=t.id = ?1,",
+        .zHolds = BX_HOLD_ON("agent", "t.agent_id") " OR " BX_HOLD_ON(
+            "event", "t.event_id") " OR " BX_HOLD_ON("kill_switch",
+            "t.kill_switch_event_id") " OR " BX_HOLD_ON("evidence", "t.id"),
+        .zMask = "UPDATE main.event_payloads SET request_body = ?2,"
+                 " response_body = ?3, meta = ?4 WHERE rowid = ?1",
+        .xPin = pinAnew},
+    {0},
+};
+
 /* Whether all of a call can be rolled back. A row inside a transaction cannot; the
 ** store then waits for the next clean-up. */
 static int isWhole(const BxCall *p) {

@@ -389,8 +389,10 @@ sqlite3_stmt *bxPayloadLoops(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxPayloadBacktest(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
 extern const BxRecords bxPayloadRecords[]; /* archive.c */
+extern const BxTexts bxPayloadTexts[];     /* the same */
 
 extern const BxRecords bxRingRecords[]; /* ring.c */
+extern const BxTexts bxRingTexts;
 void bxRingHeld(BxVtab *pVtab, BxErr *pErr);
 
 #endif

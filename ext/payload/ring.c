@@ -86,6 +86,13 @@ const BxRecords bxRingRecords[] = {
     {0},
 };
 
+const BxTexts bxRingTexts = {.zFrom = "(SELECT 0 AS no, * FROM main.@)",
+    .zKind = "buffer",
+    .zKey = "'@'",
+    .zRow = "t.agent_id || ' ' || t.seq",
+    .zColumns = "request_body,response_body,meta",
+    .zKinds = "agent=t.agent_id = ?1,event=t.event_id = ?1,"};
+
 /*---------------------------------------------------- life of a table ----*/
 
 /* The options of CREATE, which are commands as well, with their range. */

@@ -477,16 +477,17 @@ int bxRetentionOptions(
 }
 
 /* Nothing hides in the actor and in the reason. */
-static void refuseHidden(Erasure *p) {
+void bxRetentionVisible(
+    BxStmts *p, const char *zActor, const char *zReason, BxErr *pErr) {
   static const char zSql[] =
       "SELECT name FROM main.retention__clock, (SELECT 'actor' AS name,"
       " ?1 AS said, char(1, 45, 31, 127, 45, 159) AS controls UNION ALL"
       " SELECT 'reason', ?2, char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159))"
       " WHERE said GLOB '*[' || controls || ']*' OR"
       " (unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599) IS NOT 0";
-  char *z = bxQueryText(p->pHome, zSql, p->pErr, "tt", p->zActor, p->zReason);
+  char *z = bxQueryText(p, zSql, pErr, "tt", zActor, zReason);
   if (z != 0) {
-    bxFail(p->pErr, SQLITE_CONSTRAINT,
+    bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: %s must be visible text without control characters; "
         "a reason may have tabs and line ends",
         z);
@@ -546,7 +547,7 @@ static void readCall(BxCall *pCall, Erasure *p) {
   p->pHome = bxDomainSchema(pCall->bx, "retention", p->pErr);
   if (p->pErr->rc != SQLITE_OK) return;
   bxLogBegin(p->pHome, p->pErr);
-  refuseHidden(p);
+  bxRetentionVisible(p->pHome, p->zActor, p->zReason, p->pErr);
   eOption = bxRetentionOptions(
       p->pHome, bxArg(pCall, 4), ",unpin,remember,", p->pErr);
   p->bUnpin = eOption & 1;
@@ -560,18 +561,23 @@ static void readCall(BxCall *pCall, Erasure *p) {
   }
 }
 
-static void refuseHeld(Erasure *p) {
-  char *zOwners = bxQueryText(p->pHome,
+void bxRetentionRefuseHeld(BxStmts *p, const char *zKind, const char *zKey,
+    const char *zDone, BxErr *pErr) {
+  char *zOwners = bxQueryText(p,
       "SELECT group_concat(owner, ', ') FROM main.retention__holds WHERE "
-      "kind = ?1 AND \"key\" = iif(?1 = 'buffer', lower(?2), ?2)",
-      p->pErr, "tt", p->zKind, p->zWhat);
+      "kind = ?1 AND \"key\" = iif(?1 IN ('buffer', 'rollout'), lower(?2), ?2)",
+      pErr, "tt", zKind, zKey);
   if (zOwners != 0) {
-    bxFail(p->pErr, SQLITE_CONSTRAINT,
-        "HeldError: %s %s is held by %s, and nothing was erased; end the hold "
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "HeldError: %s %s is held by %s, and nothing was %s; end the hold "
         "with retention_release() first",
-        p->zKind, p->zKey, zOwners);
+        zKind, zKey, zOwners, zDone);
   }
   sqlite3_free(zOwners);
+}
+
+static void refuseHeld(Erasure *p) {
+  bxRetentionRefuseHeld(p->pHome, p->zKind, p->zKey, "erased", p->pErr);
 }
 
 /* What a buffer has in the overflow goes through the buffer, so they come
@@ -661,28 +667,40 @@ static char *certificate(Erasure *p, i64 iNumber) {
       " 'actor', ?5, 'reason', ?6, 'rows', ?7, 'bytes', ?8, 'unpinned', ?9,"
       " 'erased', json('[' || coalesce(?10, '') || ']'),"
       " 'heldBack', json('[' || coalesce(?11, '') || ']'),"
-      " 'refusedUntil', nullif(?12, 0), 'then',"
-      " 'PRAGMA journal_size_limit = 0; VACUUM; PRAGMA"
-      " wal_checkpoint(TRUNCATE)')";
+      " 'refusedUntil', nullif(?12, 0), 'then', " BX_ERASED_THEN ")";
   assert(iNumber > 0 || p->pErr->rc != SQLITE_OK);
   return bxQueryText(p->pHome, zSql, p->pErr, "iittttiiitti", iNumber, p->iNow,
       p->zKind, p->zKey, p->zActor, p->zReason, p->nRow, p->nByte, p->nUnpinned,
       sqlite3_str_value(p->pErased), sqlite3_str_value(p->pHeld), p->iUntil);
 }
 
-/* Overwriting is on while f runs. */
+i64 bxRetentionOverwrite(BxStmts *p, BxErr *pErr) {
+  i64 eBefore = bxQueryNumber(p, "PRAGMA main.secure_delete", pErr);
+  if (pErr->rc != SQLITE_OK) return -1; /* it is not known, and stays */
+  bxQueryNumber(p, "PRAGMA main.secure_delete = 1", pErr);
+  return eBefore;
+}
+
+/* SQLite sets it when it parses the statement, and looks for an interrupt only at a blank
+** or at the end of the text, which comes later. */
+void bxRetentionOverwriteEnd(BxStmts *p, i64 eBefore) {
+  static const char *const azMode[] = {"0", "1", "fast"};
+  sqlite3_stmt *pStmt = 0;
+  char *zSql;
+  if (eBefore < 0 || eBefore > 2) return;
+  zSql = sqlite3_mprintf(
+      "PRAGMA\"%w\".secure_delete=%s;", p->zDb, azMode[eBefore]);
+  if (zSql != 0) sqlite3_prepare_v2(p->bx->db, zSql, -1, &pStmt, 0);
+  sqlite3_finalize(pStmt);
+  sqlite3_free(zSql);
+}
+
+/* Overwriting is on while it runs. */
 static void eraseSecurely(Erasure *p) {
-  i64 eBefore = bxQueryNumber(p->pHome, "PRAGMA main.secure_delete", p->pErr);
-  BxErr err = {SQLITE_OK, 0};
-  bxQueryNumber(p->pHome, "PRAGMA main.secure_delete = 1", p->pErr);
+  i64 eBefore = bxRetentionOverwrite(p->pHome, p->pErr);
   eraseAll(p);
   bxRetentionStored(p->pHome, 1000000000, p->pErr);
-  bxQueryNumber(p->pHome,
-      eBefore == 0   ? "PRAGMA main.secure_delete = 0"
-      : eBefore == 2 ? "PRAGMA main.secure_delete = fast"
-                     : "PRAGMA main.secure_delete = 1",
-      &err);
-  bxErrMove(p->pErr, &err);
+  bxRetentionOverwriteEnd(p->pHome, eBefore);
 }
 
 /* A session of a program is a conversation of ours, which is erased on a record of its

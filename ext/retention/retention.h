@@ -87,6 +87,19 @@ void bxRetentionLeave(BxStmts *p, BxErr *pErr);
 /* The first column of a kind in a list "kind=column," and its length, or NULL. */
 const char *bxRetentionColumn(const char *zKinds, const char *zKind, int *pn);
 void bxRetentionErase(BxCall *p);
+/* Refuses an actor or a reason that is not visible text. */
+void bxRetentionVisible(
+    BxStmts *p, const char *zActor, const char *zReason, BxErr *pErr);
+/* Refuses what is held itself: nothing was zDone, "erased". */
+void bxRetentionRefuseHeld(BxStmts *p, const char *zKind, const char *zKey,
+    const char *zDone, BxErr *pErr);
+/* SQLite overwrites what is deleted, until bxRetentionOverwriteEnd() gets what this has
+** returned. */
+i64 bxRetentionOverwrite(BxStmts *p, BxErr *pErr);
+void bxRetentionOverwriteEnd(BxStmts *p, i64 eBefore);
+/* SQL: what cannot run in a transaction, and removes what is left in the file. */
+#define BX_ERASED_THEN                                                         \
+  "'PRAGMA journal_size_limit = 0; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)'"
 /* Reads a JSON object of booleans, whose names are in a list with commas around each. 1:
 ** unpin, 2: remember. */
 int bxRetentionOptions(
@@ -97,6 +110,10 @@ int bxRetentionHasAdapter(BxStmts *p, BxErr *pErr);
 void bxRetentionErased(BxCall *p); /* whether nothing of it is left */
 /* Problems: keys that are refused without an erasure, and the other way round. */
 void bxRetentionCheckErased(BxStmts *p, BxProblems *pOut);
+
+/* redact.c: keys and passwords in what is stored */
+extern const struct BxRows bxRetentionSecrets;
+void bxRetentionRedact(BxCall *p);
 
 /* The ids of the conversations that a session is, a row each, as they are now: finalize
 ** it. NULL if it is no session. */

@@ -67,10 +67,62 @@ const BxRecords bxRolloutRecords[] = {
     {0},
 };
 
-const char bxRolloutSession[] =
-    "SELECT id FROM main.rollout__heads WHERE id = lower(?1) OR no IN (SELECT "
-    "no"
-    " FROM main.rollout__about WHERE source_id = ?1)";
+#define OF_SESSION                                                             \
+  "SELECT id FROM main.rollout__heads WHERE id = lower(?1) OR no IN (SELECT "  \
+  "no FROM main.rollout__about WHERE source_id = ?1)"
+const char bxRolloutSession[] = OF_SESSION;
+
+/* An item is of the oldest conversation that shows it. */
+#define OF_ITEMS(heads)                                                        \
+  "t.no IN (SELECT d.id FROM main.rollout__heads AS h JOIN"                    \
+  " main.rollout__segments AS s ON s.rollout = h.no JOIN main.rollout__data"   \
+  " AS d ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) +"      \
+  " s.last WHERE h.id " heads "),"
+#define ITEM_TEXTS                                                             \
+  .zName = "rollout_items", .zKind = "rollout",                                \
+  .zFrom =                                                                     \
+      "(SELECT id AS no, payload, before, after FROM main.rollout__data)",     \
+  .zKey = "(SELECT h.id FROM main.rollout__segments AS s JOIN"                 \
+          " main.rollout__heads AS h ON h.no = s.rollout WHERE s.owner ="      \
+          " t.no >> 32 AND t.no & 4294967295 BETWEEN s.first AND s.last"       \
+          " ORDER BY h.no LIMIT 1)",                                           \
+  .zRow = "t.no & 4294967295", .zRowIs = "sequence",                           \
+  .zKinds = "rollout=" OF_ITEMS("= lower(?1)") "session=" OF_ITEMS(            \
+      "IN (" OF_SESSION ")"),                                                  \
+  .zHolds = SHOWN_BY("t.no")
+#define OF_HEADS "rollout=t.id = lower(?1),session=t.id IN (" OF_SESSION "),"
+const BxTexts bxRolloutTexts[] = {
+    {ITEM_TEXTS, .zColumns = "payload",
+        .zMask = "UPDATE main.rollout__data SET payload = ?2, changed = 1"
+                 " WHERE id = ?1"},
+    {ITEM_TEXTS, .zColumns = "before,after",
+        .zMask = "UPDATE main.rollout__data SET before = ?2, after = ?3"
+                 " WHERE id = ?1"},
+    {.zName = "rollouts",
+        .zFrom = "(SELECT no, id, title FROM main.rollout__heads)",
+        .zKind = "rollout",
+        .zKey = "t.id",
+        .zRow = "NULL",
+        .zColumns = "title",
+        .zKinds = OF_HEADS,
+        .zHolds = BX_HOLD_ON("rollout", "t.id"),
+        .zMask = "UPDATE main.rollout__heads SET title = ?2 WHERE no = ?1"},
+    {.zName = "rollouts",
+        .zFrom = "(SELECT a.*, h.id AS id FROM main.rollout__about AS a"
+                 " JOIN main.rollout__heads AS h USING (no))",
+        .zKind = "rollout",
+        .zKey = "t.id",
+        .zRow = "NULL",
+        .zColumns = "source,cwd,originator,cli_version,model_provider,"
+                    "first_user_message,source_id,agent,branch,model",
+        .zKinds = OF_HEADS,
+        .zHolds = BX_HOLD_ON("rollout", "t.id"),
+        .zMask = "UPDATE main.rollout__about SET (source, cwd, originator,"
+                 " cli_version, model_provider, first_user_message, source_id,"
+                 " agent, branch, model) = (?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,"
+                 " ?10, ?11) WHERE no = ?1"},
+    {0},
+};
 
 /* Reads a number of days, or 'permanent'. Returns the time of the expiry. */
 static i64 readTtl(sqlite3_value *pVal, i64 iNow, BxErr *pErr) {

@@ -610,6 +610,7 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 extern const char bxRolloutSession[];        /* BxDomain.zSession */
 extern const BxBodies bxRolloutBodies;       /* pack.c */
 extern const BxRecords bxRolloutRecords[];   /* manage.c */
+extern const BxTexts bxRolloutTexts[];
 extern const BxFileLimit bxRolloutFileLimit; /* manage.c */
 extern const BxDue bxRolloutDue[];
 /* Before and after an erasure: BxDomain.xErase. */

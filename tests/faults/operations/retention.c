@@ -111,3 +111,51 @@ const Operation aRetentionOperation[] = {
         0},
     {0, 0, 0, 0, 0},
 };
+
+/* A key in each place. */
+#define LEAKED                                                                 \
+  ARCHIVE RING ROLLOUT CACHED                                                  \
+      "UPDATE event_payloads SET request_body = " KEY_IN(                      \
+          "old") " WHERE"                                                      \
+                 " pinned = 0; INSERT INTO event_payloads(id, event_id, "      \
+                 "agent_id,"                                                   \
+                 " response_body, meta, purpose, kill_switch_event_id) "       \
+                 "VALUES('ev', 'e',"                                           \
+                 " 'a', " KEY_IN("x") ", " KEY_IN(                             \
+                     "{}") ", 'evidence', 'k5');"                              \
+                           "INSERT INTO ring(agent_id, event_id, "             \
+                           "request_body) VALUES('a', 'e',"                    \
+                           " CAST(" KEY_IN(                                    \
+                               "r") " AS BLOB));"                              \
+                                    "UPDATE rollouts SET title = " KEY_IN(     \
+                                        "t") ";"                               \
+                                             "INSERT INTO "                    \
+                                             "rollout_items(rollout, type, "   \
+                                             "payload) VALUES(" OLD ","        \
+                                             " 'event_msg', "                  \
+                                             "json_object('type', "            \
+                                             "'user_message', 'message',"      \
+                                             " " KEY_IN(                       \
+                                                 "hi") "));"                   \
+                                                       "UPDATE cache_items "   \
+                                                       "SET data = "           \
+                                                       "json_quote(" KEY_IN(   \
+                                                           "d") ");"
+#define KEY_IN(text) "'" text " sk-ant-0123456789012345678901 password=hunter2'"
+#define REDACT(kind, key)                                                      \
+  "SELECT blackbox_redact('" kind "', " key ", 'ann', 'leaked')"
+
+const Operation aRedactOperation[] = {
+    {"find secrets", LEAKED, 0,
+        "SELECT kind, \"column\", secret, found FROM blackbox_find_secrets()",
+        0},
+    {"redact an agent", LEAKED, 0, REDACT("agent", "'a'"), 0},
+    {"redact a conversation", LEAKED "SELECT rollout_search_install();", 0,
+        REDACT("rollout", OLD), 0},
+    {"redact a session as a row", LEAKED, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'blackbox_redact', json_array('session', " SESSION
+        ", 'ann', 'leaked'))",
+        0},
+    {0, 0, 0, 0, 0},
+};
