@@ -223,6 +223,7 @@ static const BxFunction aFunctions[] = {
     {"blackbox_mask", 1, 2, BX_READ, bxReportMask},
     {"blackbox_redact", 4, 4, BX_ACT, bxRetentionRedact},
     {"blackbox_report", 2, 3, BX_READ, bxReportText},
+    {"blackbox_report_site", 1, 2, BX_OWN, bxReportSite},
     {"blackbox_room", 1, 1, BX_WRITE, bxFileLimitCall},
     {"blackbox_uninstall", 0, 3, BX_ACT, bxUninstall},
     {"blackbox_use", 1, 1, BX_OWN, bxUse},

@@ -183,8 +183,7 @@ void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
   pPart->nPiece = pPart->nHead = 0;
   pPart->iNew = -1;
   if (n > 0 && p->opt.eBodies == REPORT_ALL) {
-    addReportPiece(
-        p, pPart, pItem->iBlock, p->nInBlock + pItem->nOwn, n, 1, 0);
+    addReportPiece(p, pPart, pItem->iBlock, p->nInBlock + pItem->nOwn, n, 1, 0);
     pItem->nOwn += n;
     pPart->iNew = 0;
   } else if (n > 0) {

@@ -19,12 +19,8 @@ extern const char bxPageHtml[], bxPageCss[], bxPageJs[];
 
 typedef enum { HTML_PAGE, HTML_ITEMS, HTML_BLOCKS } HtmlPhase;
 
-static void htmlCell(sqlite3_str *pOut, const char *z, ReportType eType) {
-  const char *zClass = eType >= REPORT_BYTES ? " class=\"n\"" : "";
-  bxReportPut(pOut, "<td%s>%v</td>", zClass, z, eType);
-}
-
-static void htmlTable(sqlite3_str *pOut, const ReportTable *pTable) {
+static void htmlTable(const ReportRun *p, const ReportTable *pTable) {
+  sqlite3_str *pOut = p->pOut;
   i64 i;
   int iColumn;
   assert(pTable->nColumn >= 0);
@@ -51,8 +47,17 @@ static void htmlTable(sqlite3_str *pOut, const ReportTable *pTable) {
   bxReportPut(pOut, "</tr></thead>\n<tbody>\n");
   for (i = 0; i < pTable->nCell; i++) {
     iColumn = (int)(i % pTable->nColumn);
-    if (iColumn == 0) bxReportPut(pOut, "<tr>");
-    htmlCell(pOut, pTable->azCell[i], pTable->aColumn[iColumn].eType);
+    const char *zHref = 0;
+    if (iColumn == 0) {
+      i64 iRow = i / pTable->nColumn;
+      bxReportPut(pOut, "<tr>");
+      if (iRow < pTable->nLink) zHref = bxReportHref(p, pTable->azLink[iRow]);
+    }
+    bxReportPut(pOut, "<td%s>",
+        pTable->aColumn[iColumn].eType >= REPORT_BYTES ? " class=\"n\"" : "");
+    if (zHref != 0) bxReportPut(pOut, "<a href=\"%h\">", zHref);
+    bxReportPut(pOut, "%v%s</td>", pTable->azCell[i],
+        pTable->aColumn[iColumn].eType, zHref ? "</a>" : "");
     if (iColumn == pTable->nColumn - 1) bxReportPut(pOut, "</tr>\n");
   }
   bxReportPut(pOut, "</tbody></table>\n");
@@ -62,14 +67,20 @@ static void htmlTable(sqlite3_str *pOut, const ReportTable *pTable) {
   bxReportPut(pOut, "</section>\n");
 }
 
-static void htmlFacts(const ReportRun *p) {
+static void htmlHeader(const ReportRun *p) {
   const char *zReason = p->verdict.az[VERDICT_REASON];
-  i64 i;
   bxReportPut(p->pOut,
-      "<header class=\"case\"><h1>%h</h1><p class=\"kind\">%s %h, a report of "
-      "blackbox, made %T</p></header>\n"
-      "<section id=\"facts\"><h2>Facts</h2><dl>\n",
-      zReason ? zReason : p->zTitle, p->pKind->zTitle, p->zShown, p->iMade);
+      "<header class=\"case\"><h1>%h</h1><p class=\"kind\">%s%s %h, a report "
+      "of blackbox, made %T</p></header>\n",
+      zReason ? zReason : p->zTitle,
+      p->pSite && p->pKind->zItems ? "<a href=\"index.html\">Overview</a>: "
+                                   : "",
+      p->pKind->zTitle, p->zShown, p->iMade);
+}
+
+static void htmlFacts(const ReportRun *p) {
+  i64 i;
+  bxReportPut(p->pOut, "<section id=\"facts\"><h2>Facts</h2><dl>\n");
   for (i = 0; i < p->nFact; i++) {
     bxReportPut(p->pOut, "<div><dt>%h</dt><dd>%v</dd></div>\n",
         p->aFact[i].zName, p->aFact[i].zValue, p->aFact[i].eType);
@@ -97,7 +108,7 @@ static void htmlEnd(const ReportRun *p) {
     bxReportPut(pOut, "<p>Not in a proof.</p></section>\n");
   }
   if (p->masked.nCell > 0) {
-    htmlTable(pOut, &p->masked);
+    htmlTable(p, &p->masked);
   } else {
     bxReportPut(pOut,
         "<section id=\"masked\"><h2>Masked</h2><p>%s</p></section>\n",
@@ -176,10 +187,17 @@ static void htmlMark(ReportRun *p, const char *zMark, int n) {
   } else if (strncmp(zMark, "style", (size_t)n) == 0) {
     bxReportPut(pOut, "<style>%s</style>\n", bxPageCss);
   } else if (strncmp(zMark, "facts", (size_t)n) == 0) {
-    htmlFacts(p);
-    htmlTable(pOut, &p->pins);
-    htmlItems(p);
-    for (i = 0; i < p->nTable; i++) htmlTable(pOut, &p->aTable[i]);
+    htmlHeader(p);
+    if (p->pKind->zItems != 0) { /* else what is wrong stands first */
+      htmlFacts(p);
+      htmlTable(p, &p->pins);
+      htmlItems(p);
+    }
+    for (i = 0; i < p->nTable; i++) htmlTable(p, &p->aTable[i]);
+    if (p->pKind->zItems == 0) {
+      htmlTable(p, &p->pins);
+      htmlFacts(p);
+    }
     htmlEnd(p);
   } else if (strncmp(zMark, "data", (size_t)n) == 0) {
     bxReportPut(pOut, "<script type=\"application/json\" id=\"report\">");

@@ -1,7 +1,7 @@
 /*
 ** kind.c: the kinds of a report: what is said of a kill switch, an agent, a
-** conversation (rollout), a recording (evidence), a session of the cache, and a
-** database, whose key is the name of a schema.
+** conversation (rollout), a recording (evidence), and a session of the cache. That of a
+** database is in overview.c.
 */
 #include "report.h"
 SQLITE_EXTENSION_INIT3
@@ -14,11 +14,6 @@ SQLITE_EXTENSION_INIT3
   "SELECT at, rule, actor, rows, bytes, oldest, newest"                        \
   " FROM main.retention_log WHERE domain = '" domain                           \
   "' ORDER BY at DESC, id DESC"
-#define HOLDS(which)                                                           \
-  "SELECT at, 'hold: ' || kind || ' ' || \"key\", owner || ' (' || actor || "  \
-  "')', reason, coalesce('held until ' || strftime('%Y-%m-%d', until / 1000, " \
-  "'unixepoch'), 'held') FROM main.retention_holds" which " ORDER BY at"
-
 /* What the meta of an exchange says: an error, and how long it took. */
 #define META                                                                   \
   " CASE WHEN NOT coalesce(json_valid(meta), 0) THEN NULL"                     \
@@ -85,22 +80,22 @@ static void readVerdict(ReportRun *p, BxStmts *pHome, const char *zSql) {
 
 /* clang-format off */
 static const char zSwitchPins[] =
-    "SELECT at, what, actor, reason, status FROM ("
+    "SELECT at, what, actor, reason, status, link FROM ("
     " SELECT n, at, 'kill switch: ' || rows || ' exchanges pinned' AS what,"
     "  coalesce(actor, 'a caller') AS actor, reason,"
     "  (SELECT sum(pinned) || ' pinned now' FROM main.event_payloads"
-    "   WHERE kill_switch_event_id = ?1) AS status"
+    "   WHERE kill_switch_event_id = ?1) AS status, NULL AS link"
     " FROM main.blackbox__log WHERE subject = ?1 AND kind = 'kill_switch'"
     " UNION ALL SELECT 9e18, at, 'unpinned: event ' || coalesce(event_id, payload_id),"
-    "  actor, reason, 'unpinned' FROM main.payload_unpins"
+    "  actor, reason, 'unpinned', NULL FROM main.payload_unpins"
     "  WHERE kill_switch_event_id = ?1"
-    " UNION ALL SELECT n, at, 'agent: ' || kind, actor, reason, NULL"
+    " UNION ALL SELECT n, at, 'agent: ' || kind, actor, reason, NULL, 'agent:' || subject"
     "  FROM main.blackbox__log WHERE kind IN ('stop', 'start') AND subject IN"
     "   (SELECT agent_id FROM main.event_payloads"
     "    WHERE kill_switch_event_id = ?1))"
     " ORDER BY at, n";
 
-static const char zSwitchHolds[] = HOLDS(
+static const char zSwitchHolds[] = REPORT_HOLDS(
     " WHERE (kind, \"key\") IN (SELECT 'kill_switch', ?1"
     "  UNION SELECT 'agent', agent_id FROM main.event_payloads"
     "   WHERE kill_switch_event_id = ?1"
@@ -182,26 +177,26 @@ void bxReportKillSwitch(ReportRun *p) {
 
 /* clang-format off */
 static const char zAgentPins[] =
-    "SELECT NULL, count(*) || ' pinned exchanges', NULL, NULL, 'pinned'"
+    "SELECT NULL, count(*) || ' pinned exchanges', NULL, NULL, 'pinned', NULL"
     " FROM main.event_payloads WHERE agent_id = ?1 AND pinned = 1"
     " GROUP BY agent_id"
     " UNION ALL SELECT at, 'unpinned: event ' || coalesce(event_id, payload_id),"
-    "  actor, reason, 'unpinned' FROM main.payload_unpins WHERE agent_id = ?1"
-    " UNION ALL SELECT at, 'agent: ' || kind, actor, reason, NULL"
+    "  actor, reason, 'unpinned', NULL FROM main.payload_unpins WHERE agent_id = ?1"
+    " UNION ALL SELECT at, 'agent: ' || kind, actor, reason, NULL,"
+    "  'kill_switch:' || kill_switch_event_id"
     "  FROM main.blackbox__log WHERE subject = ?1"
     "  AND kind IN ('stop', 'start') ORDER BY 1";
 
 /* clang-format on */
 
-/* The counters of the rings of a schema. bItems: and the exchanges of the agent. */
-static void addRings(ReportRun *p, ReportTable *pRings, BxStmts *pFrom,
-    const char *zCounters, int bItems) {
-  sqlite3_stmt *pStmt = pFrom ? bxVtabNames(pFrom, "payload_ring", &p->err) : 0;
+void bxReportVtabs(ReportRun *p, ReportTable *pRings, BxStmts *pFrom,
+    const char *zModule, const char *zCounters, int bItems) {
+  sqlite3_stmt *pStmt = pFrom ? bxVtabNames(pFrom, zModule, &p->err) : 0;
   assert(p->nSource <= REPORT_SOURCES);
   while (bxReportRow(p, pStmt)) {
     const char *zName = bxColumnText(pStmt, 0, &p->err);
     BxVtab *pRing =
-        zName ? bxVtabIn(p->bx, "payload_ring", pFrom->zDb, zName, &p->err) : 0;
+        zName ? bxVtabIn(p->bx, zModule, pFrom->zDb, zName, &p->err) : 0;
     if (pRing == 0 || p->nSource == REPORT_SOURCES) continue;
     if (bItems) {
       int iSource = bxReportSource(p, &pRing->stmts, "exchange",
@@ -254,8 +249,9 @@ void bxReportAgent(ReportRun *p) {
       "SELECT max(count(*) - ?2, 0) FROM main.event_payloads"
       " WHERE agent_id = ?1",
       &p->err, "ti", p->zKey, p->opt.nItem);
-  addRings(p, pRings, pHome, zCounters, 1);
-  addRings(p, pRings, bxSchema(p->bx, "temp", &p->err), zCounters, 1);
+  bxReportVtabs(p, pRings, pHome, "payload_ring", zCounters, 1);
+  bxReportVtabs(p, pRings, bxSchema(p->bx, "temp", &p->err), "payload_ring",
+      zCounters, 1);
   if (p->nItem == 0 && pRings->nCell == 0) {
     bxReportNotFound(p, "agent",
         "SELECT DISTINCT agent_id FROM event_payloads lists those of the "
@@ -265,7 +261,8 @@ void bxReportAgent(ReportRun *p) {
   readVerdict(p, pHome,
       "SELECT id FROM main.payload_verdicts WHERE agent_id = ?1"
       " ORDER BY id DESC LIMIT 1");
-  addCase(p, pHome, zAgentPins, HOLDS(" WHERE kind = 'agent' AND \"key\" = ?1"),
+  addCase(p, pHome, zAgentPins,
+      REPORT_HOLDS(" WHERE kind = 'agent' AND \"key\" = ?1"),
       "SELECT at, rule, level, count, threshold, action, sentence"
       " FROM main.payload_verdicts WHERE agent_id = ?1 ORDER BY id DESC");
 }
@@ -370,7 +367,7 @@ void bxReportRollout(ReportRun *p) {
   readTaleUsage(p, pHome);
   if (bxReportDomain(p, "retention") == pHome) {
     bxReportTable(p, "pins", "Pins and holds", REPORT_PINS, pHome,
-        HOLDS(" WHERE kind = 'rollout' AND \"key\" = lower(?1)"));
+        REPORT_HOLDS(" WHERE kind = 'rollout' AND \"key\" = lower(?1)"));
   }
   bxReportTable(p, "usage", "Tokens by model",
       "text:Model|count:Calls|count:Input|count:Cache write|count:Cache read|"
@@ -382,10 +379,15 @@ void bxReportRollout(ReportRun *p) {
       " GROUP BY model ORDER BY 2 DESC");
   bxReportTable(p, "related", "Forks and sub-agents",
       "text:What|id:Id|time:Created|count:Items|text:Title", pHome,
-      "SELECT 'fork', id, created, item_count, title FROM main.rollouts"
-      " WHERE forked_from = lower(?1) UNION ALL"
-      " SELECT 'sub-agent', id, created, item_count, title FROM main.rollouts"
-      " WHERE parent = lower(?1) ORDER BY 3");
+      "SELECT 'fork', id, created, item_count, title, 'rollout:' || id"
+      " FROM main.rollouts WHERE forked_from = lower(?1) UNION ALL"
+      " SELECT 'sub-agent', id, created, item_count, title, 'rollout:' || id"
+      " FROM main.rollouts WHERE parent = lower(?1) UNION ALL"
+      " SELECT iif(p.id = r.parent, 'caller', 'forked from'), p.id, p.created, "
+      "p.item_count, p.title,"
+      "  'rollout:' || p.id FROM main.rollouts AS r JOIN main.rollouts AS p"
+      "  ON p.id IN (r.parent, r.forked_from) WHERE r.id = lower(?1)"
+      " ORDER BY 3");
   bxReportTable(p, "dropped", "What the policy did not keep",
       "text:Type|text:Type of the payload|count:Items|bytes:Bytes", pHome,
       "SELECT d.item_type, d.payload_type, d.items, d.bytes"
@@ -425,7 +427,7 @@ void bxReportEvidence(ReportRun *p) {
   bxReportBound(p);
   bxReportTable(p, "pins", "Pins and holds", REPORT_PINS,
       bxReportDomain(p, "retention"),
-      HOLDS(" WHERE kind = 'buffer' AND \"key\" = ?1"));
+      REPORT_HOLDS(" WHERE kind = 'buffer' AND \"key\" = ?1"));
   bxReportTable(p, "receipts", "What was removed",
       "time:When|text:Rule|count:Rows|count:Screenshots|bytes:Bytes|"
       "time:Oldest|time:Newest",
@@ -465,111 +467,7 @@ void bxReportSession(ReportRun *p) {
   bxReportBound(p);
   bxReportTable(p, "pins", "Pins and holds", REPORT_PINS,
       bxReportDomain(p, "retention"),
-      HOLDS(" WHERE kind = 'session' AND \"key\" = ?1"));
+      REPORT_HOLDS(" WHERE kind = 'session' AND \"key\" = ?1"));
   bxReportTable(
       p, "receipts", "What was removed", REPORT_GONE, pHome, RECEIPTS("cache"));
-}
-
-/* Of the archive only indexes are read, and no body. */
-static void addDomains(ReportRun *p, BxStmts *pFrom) {
-  const char *zDb = pFrom->zDb;
-  BxErr *pErr = &p->err;
-  bxReportTable(p, "domains", "Domains", "text:Domain|count:Format", pFrom,
-      "SELECT domain, format FROM main.blackbox_domains ORDER BY 1");
-  if (bxSchemaHasDomain(p->bx, zDb, "retention", pErr) &&
-      bxReportDomain(p, "retention") == pFrom) {
-    bxReportTable(p, "sizes", "Sizes",
-        "text:Part|count:Rows|bytes:Bytes|count:Due rows|bytes:Due bytes|"
-        "bytes:Bytes of pages|text:Given back by",
-        pFrom,
-        "SELECT part, rows, bytes, due_rows, due_bytes, page_bytes,"
-        " given_back_by FROM retention_report()");
-  }
-  if (bxSchemaHasDomain(p->bx, zDb, "payload", pErr)) {
-    bxReportTable(p, "agents", "Agents",
-        "text:Agent|count:Exchanges|time:First|time:Last|time:Stopped", pFrom,
-        "SELECT agent_id, n, first, last, (SELECT a.stopped_at FROM"
-        "  main.payload_agents AS a WHERE a.agent_id = e.agent_id)"
-        " FROM (SELECT agent_id, count(*) AS n, min(" AT ") AS first,"
-        "  max(" AT ") AS last FROM main.event_payloads AS e"
-        "  GROUP BY agent_id) AS e ORDER BY last DESC");
-    bxReportTable(p, "switches", "Kill switches",
-        "id:Kill switch|count:Exchanges|time:Last|text:Rule", pFrom,
-        "SELECT k, n, last, (SELECT v.rule FROM main.payload_verdicts AS v"
-        "  WHERE v.kill_switch_event_id = k LIMIT 1)"
-        " FROM (SELECT kill_switch_event_id AS k, count(*) AS n,"
-        "  max(" AT ") AS last FROM main.event_payloads AS e"
-        "  WHERE kill_switch_event_id IS NOT NULL GROUP BY 1) ORDER BY last "
-        "DESC");
-  }
-}
-
-static void addOthers(ReportRun *p, BxStmts *pFrom) {
-  const char *zDb = pFrom->zDb;
-  BxErr *pErr = &p->err;
-  if (bxSchemaHasDomain(p->bx, zDb, "rollout", pErr)) {
-    bxReportTable(p, "rollouts", "Conversations",
-        "id:Conversation|time:Updated|text:Status|count:Items|count:Turns|"
-        "bytes:Bytes|text:Title",
-        pFrom,
-        "SELECT h.id, h.updated, h.status, h.last_sequence + 1, h.turns,"
-        " h.bytes, coalesce(h.title, a.first_user_message)"
-        " FROM main.rollout__heads AS h"
-        " LEFT JOIN main.rollout__about AS a ON a.no = h.no"
-        " ORDER BY h.updated DESC");
-  }
-  if (bxSchemaHasDomain(p->bx, zDb, "cache", pErr)) {
-    bxReportTable(p, "sessions", "Sessions of the cache",
-        "id:Session|count:Results|bytes:Bytes|time:Last used", pFrom,
-        "SELECT session_id, item_count, total_size, last_accessed_at"
-        " FROM main.cache_sessions ORDER BY last_accessed_at DESC");
-  }
-  if (bxSchemaHasDomain(p->bx, zDb, "retention", pErr)) {
-    bxReportTable(p, "pins", "Pins and holds", REPORT_PINS, pFrom, HOLDS(""));
-  }
-  bxReportTable(p, "receipts", "What was removed",
-      "time:Newest|text:Domain|text:Rule|count:Receipts|count:Rows|bytes:Bytes",
-      pFrom,
-      "SELECT max(at), domain, rule, count(*), sum(rows), sum(bytes)"
-      " FROM main.retention_log GROUP BY domain, rule ORDER BY 1 DESC");
-  bxReportTable(p, "checks", "What is wrong", "text:Object|text:Problem", pFrom,
-      "SELECT object, problem FROM blackbox_check(?1)");
-}
-
-void bxReportDatabase(ReportRun *p) {
-  BxStmts *pFrom;
-  sqlite3_stmt *pStmt;
-  bxRefuseOldFile(p->bx, p->zKey, &p->err);
-  if (!bxSchemaHasDomain(p->bx, p->zKey, "core", &p->err)) {
-    bxReportNotFound(p, "schema with tables of blackbox named",
-        "main is the name of the file that was opened; PRAGMA database_list "
-        "lists the schemas");
-    return;
-  }
-  pFrom = bxSchema(p->bx, p->zKey, &p->err);
-  bxReportPin(p, pFrom);
-  bxReportFacts(p, pFrom,
-      "SELECT ?1 AS \"text:Schema\", sqlite_version() AS \"text:SQLite\","
-      " blackbox_version() AS \"text:blackbox\"");
-  addDomains(p, pFrom);
-  addRings(p,
-      bxReportNewTable(p, "rings", "Rings",
-          "text:Ring|count:Window|count:Agents|count:Given|count:Rolled out|"
-          "count:Saved|count:Rows|bytes:Bytes"),
-      pFrom,
-      "SELECT '@', (SELECT value FROM main.@_config WHERE name = 'window'),"
-      " count(*), sum(given), sum(rolled), sum(saved), sum(rows), sum(bytes)"
-      " FROM main.@_agents",
-      0);
-  addOthers(p, pFrom);
-  /* The head of the log, as it stands: nothing is taken in. */
-  if (!bxReportProves(p, pFrom) ||
-      bxQueryIntOnce(
-          pFrom, "SELECT size FROM main.blackbox__tree", &p->err, "") == 0) {
-    return;
-  }
-  pStmt = bxPrepareSql(p->bx->db, "SELECT proof_tile('checkpoint')", &p->err);
-  if (bxReportRow(p, pStmt)) p->zHead = bxColumnCopy(pStmt, 0, &p->err);
-  if (p->zHead != 0) p->zProof = "ok";
-  sqlite3_finalize(pStmt);
 }

@@ -101,11 +101,16 @@ static ReportType typeNamed(const char *z, int n) {
   return (ReportType)e;
 }
 
-static void addCell(ReportRun *p, ReportTable *pTable, char *zOwned) {
-  char **pz = bxArrayAdd(
-      &pTable->azCell, &pTable->nCell, &pTable->nAlloc, sizeof(*pz), &p->err);
+static void addReportText(
+    char ***paz, i64 *pn, i64 *pnAlloc, char *zOwned, BxErr *pErr) {
+  char **pz = bxArrayAdd(paz, pn, pnAlloc, sizeof(*pz), pErr);
   if (pz != 0) *pz = zOwned;
   if (pz == 0) sqlite3_free(zOwned);
+}
+
+static void addCell(ReportRun *p, ReportTable *pTable, char *zOwned) {
+  addReportText(
+      &pTable->azCell, &pTable->nCell, &pTable->nAlloc, zOwned, &p->err);
 }
 
 static void addFact(ReportRun *p, ReportType eType, char *zName, char *zValue) {
@@ -205,21 +210,27 @@ void bxReportTable(ReportRun *p, const char *zId, const char *zTitle,
   bxReportRows(p, bxReportNewTable(p, zId, zTitle, zColumns), pFrom, zSql);
 }
 
-void bxReportRows(
-    ReportRun *p, ReportTable *pTable, BxStmts *pFrom, const char *zSql) {
-  sqlite3_stmt *pStmt = bxReportQuery(p, pFrom, zSql);
-  int i;
+void bxReportTake(ReportRun *p, ReportTable *pTable, sqlite3_stmt *pStmt) {
+  int i, n = pTable->nColumn;
   while (bxReportRow(p, pStmt)) {
-    assert(sqlite3_column_count(pStmt) == pTable->nColumn);
-    if (pTable->nCell >= (i64)REPORT_ROWS * pTable->nColumn) {
+    int nMore = sqlite3_column_count(pStmt) - n;
+    assert(nMore == 0 || nMore == 1);
+    if (pTable->nCell >= (i64)REPORT_ROWS * n) {
       pTable->nLeft++;
       continue;
     }
-    for (i = 0; i < pTable->nColumn; i++) {
+    for (i = 0; i < n; i++) {
       addCell(p, pTable, bxReportColumnText(p, pStmt, i));
     }
+    addReportText(&pTable->azLink, &pTable->nLink, &pTable->nLinkAlloc,
+        nMore ? bxColumnCopy(pStmt, n, &p->err) : 0, &p->err);
   }
   sqlite3_finalize(pStmt);
+}
+
+void bxReportRows(
+    ReportRun *p, ReportTable *pTable, BxStmts *pFrom, const char *zSql) {
+  bxReportTake(p, pTable, bxReportQuery(p, pFrom, zSql));
 }
 
 int bxReportSource(
@@ -349,7 +360,9 @@ void bxReportNotFound(ReportRun *p, const char *zWhat, const char *zHow) {
 static void freeTable(ReportTable *pTable) {
   i64 i;
   for (i = 0; i < pTable->nCell; i++) sqlite3_free(pTable->azCell[i]);
+  for (i = 0; i < pTable->nLink; i++) sqlite3_free(pTable->azLink[i]);
   sqlite3_free(pTable->azCell);
+  sqlite3_free(pTable->azLink);
   sqlite3_free(pTable->zColumns);
 }
 

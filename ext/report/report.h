@@ -1,6 +1,6 @@
 /*
-** report.h: blackbox_report() and blackbox_report_lines(): what happened, as one
-** page.
+** report.h: blackbox_report(), blackbox_report_lines() and blackbox_report_site():
+** what happened, as one page, or as many.
 **
 ** A report is made in three steps. A kind (kill_switch, agent ...) says in SQL what
 ** the facts, tables and items are (kind.c). Then all
@@ -15,8 +15,8 @@
 
 #include "../core/core.h"
 
-#define REPORT_VERSION 1 /* of the JSON */
-#define REPORT_TITLE 200 /* characters of the title of an item */
+#define REPORT_VERSION 1   /* of the JSON */
+#define REPORT_TITLE 200   /* characters of the title of an item */
 #define REPORT_BLOCK 65536 /* bytes that make a block full */
 #define REPORT_ROWS 1000 /* most rows of a table, and of items without script */
 
@@ -75,7 +75,7 @@ typedef struct ReportColumn {
   const char *zName;
   ReportType eType;
 } ReportColumn;
-#define REPORT_COLUMNS 8
+#define REPORT_COLUMNS 9
 
 typedef struct ReportTable {
   const char *zId, *zTitle; /* constants */
@@ -84,6 +84,8 @@ typedef struct ReportTable {
   int nColumn;
   char **azCell; /* row after row; NULL is no value */
   i64 nCell, nAlloc;
+  char **azLink; /* of each row "kind:key" of another report, or NULL */
+  i64 nLink, nLinkAlloc;
   i64 nLeft; /* rows that were left out */
 } ReportTable;
 
@@ -93,6 +95,11 @@ typedef struct ReportTable {
 #define REPORT_GONE                                                            \
   "time:When|text:Rule|text:Actor|count:Rows|bytes:Bytes|time:Oldest|"         \
   "time:Newest"
+
+#define REPORT_HOLDS(which)                                                    \
+  "SELECT at, 'hold: ' || kind || ' ' || \"key\", owner || ' (' || actor || "  \
+  "')', reason, coalesce('held until ' || strftime('%Y-%m-%d', until / 1000, " \
+  "'unixepoch'), 'held') FROM main.retention_holds" which " ORDER BY at"
 
 /* What a rule found: texts, with their names in JSON and in the page. */
 enum { VERDICT_RULE, VERDICT_LEVEL, VERDICT_COUNT, VERDICT_THRESHOLD };
@@ -128,7 +135,7 @@ typedef struct ReportItem {
   i64 iTime, nSize;           /* -1: not known */
   i64 nInput, nOutput, iTurn; /* -1: not known */
   i64 iOrder;
-  i64 nOwn;   /* bytes that it brings, in this block */
+  i64 nOwn; /* bytes that it brings, in this block */
   int iBlock;
   int iRepeat, bVerdict, bBodies, bMasked;
   char *zError;       /* how it failed; NULL: it did not */
@@ -164,6 +171,7 @@ typedef struct ReportOptions {
 } ReportOptions;
 
 typedef struct ReportRun ReportRun;
+typedef struct ReportSite ReportSite; /* site.c */
 
 typedef struct ReportKind {
   const char *zName, *zTitle;
@@ -205,11 +213,12 @@ struct ReportRun {
   ReportPiece *aPiece;
   i64 nPiece, nPieceAlloc;
   int nBlock;
-  i64 nInBlock; /* bytes of the block that is not full yet */
+  i64 nInBlock;       /* bytes of the block that is not full yet */
   const char *zProof; /* none, off, head; a constant */
   char *zHead;
   char *zBundle; /* what makes the bundle of proofs; NULL: there is none */
   i64 nLeftItems, nLeftBodies, nLeftBytes;
+  const ReportSite *pSite; /* of which this is a page; may be NULL */
   /* where the output is */
   sqlite3_str *pOut;
   const char *zTemplate;
@@ -227,6 +236,11 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
 int bxReportNext(ReportRun *p);
 void bxReportClose(ReportRun *p);
 extern const BxRows bxReportLines; /* blackbox_report_lines() */
+
+/* site.c */
+void bxReportSite(BxCall *p); /* blackbox_report_site() */
+/* The file to which a link leads. NULL if there is none. */
+const char *bxReportHref(const ReportRun *p, const char *zLink);
 
 /* model.c */
 /* The statements for the schema that has a domain, which does not change until the
@@ -249,6 +263,9 @@ void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql);
 ** colon between them, and a '|' after each but the last. */
 ReportTable *bxReportNewTable(
     ReportRun *p, const char *zId, const char *zTitle, const char *zColumns);
+/* Its rows: those of a statement, which is finalized, and those of a query. What stands
+** after the columns is a link. */
+void bxReportTake(ReportRun *p, ReportTable *pTable, sqlite3_stmt *pOwned);
 void bxReportRows(
     ReportRun *p, ReportTable *pTable, BxStmts *pFrom, const char *zSql);
 /* Both. */
@@ -311,13 +328,18 @@ void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n);
 void bxReportSha256(sqlite3_str *pOut, const char *z, i64 n);
 void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr);
 
-/* kind.c: the kinds. */
+/* kind.c: the kinds; that of a database is in overview.c. */
 void bxReportKillSwitch(ReportRun *p);
 void bxReportAgent(ReportRun *p);
 void bxReportRollout(ReportRun *p);
 void bxReportEvidence(ReportRun *p);
 void bxReportSession(ReportRun *p);
 void bxReportDatabase(ReportRun *p);
+
+/* A row for each virtual table of a module in a schema. bItems: and, of rings, the
+** exchanges of the agent. */
+void bxReportVtabs(ReportRun *p, ReportTable *pTable, BxStmts *pFrom,
+    const char *zModule, const char *zSql, int bItems);
 
 /* The formats: each appends the next part. 0: there is no more. */
 int bxReportHtml(ReportRun *p);

@@ -39,6 +39,8 @@ const Operation aReportOperation[] = {
         "SELECT line FROM blackbox_report_lines('kill_switch', 'k7')", 0},
     {"report of an agent", PRICES KILLED, 0,
         REPORTED("agent", "a", "{\"format\":\"md\"}"), 0},
+    {"a site of agents", PRICES KILLED, 0,
+        "SELECT blackbox_report_site('site') ->> '$.removed'", 0},
     {0, 0, 0, 0, 0},
 };
 
@@ -50,6 +52,8 @@ const Operation aReportOtherOperation[] = {
         REPORTED("evidence", "rec", "{\"bodies\":\"all\"}"), 0},
     {"report of a session", CACHED, 0,
         "SELECT length(blackbox_report('session', " SESSION "))", 0},
+    {"a site of conversations, recordings and sessions", ROLLOUT BUFFER CACHED,
+        0, "SELECT blackbox_report_site('site') ->> '$.removed'", 0},
     {0, 0, 0, 0, 0},
 };
 
