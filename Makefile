@@ -85,17 +85,17 @@ build/static/%.o: ext/%.c Makefile | build/need.build
 
 # sql/core.sql becomes the array bxSqlCore, sql/evidence_buffer.sql
 # bxSqlEvidenceBuffer, and so on. A file that says "Continued in" another file is
-# joined with that file. Every connection keeps the text of the schema in memory: so it
-# has no white space at the beginning of a line.
+# joined with that file. Every connection reads the text of the schema: so it has
+# no white space that no word needs.
 CONTINUED = sed -n 's/^-- Continued in //p'
-build/sql.c: $(SQL) Makefile
+build/sql.c: $(SQL) sql/squeeze.awk Makefile
 	@mkdir -p $(@D)
 	@for f in $(filter-out $(shell $(CONTINUED) $(SQL)),$(SQL)); do \
 	  n=$$(basename $$f .sql); \
 	  u=$$(printf '%s' "$$n" | awk -F_ '{for (i = 1; i <= NF; i++) \
 	    printf "%s%s", toupper(substr($$i, 1, 1)), substr($$i, 2)}'); \
 	  echo "extern const char bxSql$$u[]; const char bxSql$$u[] = {"; \
-	  sed 's/^  *//' $$f $$($(CONTINUED) $$f) | \
+	  awk -f sql/squeeze.awk $$f $$($(CONTINUED) $$f) | \
 	    od -An -v -tx1 | sed "s/ \(..\)/'\\\\x\1',/g"; \
 	  echo "0};"; \
 	done > $@
