@@ -147,7 +147,7 @@ static void testOperation(void **ppState) {
 
 /* The argument: see chooseOperations(). */
 int main(int argc, char **argv) {
-  static struct CMUnitTest aTest[300];
+  static struct CMUnitTest aTest[400];
   const Operation *pOp;
   int rc, i, n = 0;
   stopClock();

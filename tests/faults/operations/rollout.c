@@ -111,6 +111,17 @@
   "{\"type\":\"response_item\",\"payload\":{\"type\":"                         \
   "\"function_call_output\",\"call_id\":\"c\",\"output\":\"Exit code: 2\"}}"
 
+/* Two items that are long enough to be packed, and much alike. */
+#define LONG_SAID                                                              \
+  "SELECT blackbox_install('main', 'store');"                                  \
+  "INSERT INTO rollout_items(rollout, type, payload, timestamp) SELECT " OLD   \
+  ", 'response_item', json_object('type', 'message', 'role', 'assistant',"     \
+  " 'content', printf('%.*c', 3000, 'y') || value), 3000 FROM"                 \
+  " json_each('[1,2]'); SELECT rollout_append(" OLD ", '[]', 3000);"
+#define PACKED LONG_SAID "SELECT rollout_pack();"
+#define PACKS                                                                  \
+  "UPDATE blackbox_settings SET value = 1 WHERE name = 'rollout.pack';"
+
 const Operation aRolloutOperation[] = {
     {"create a rollout", 0, 0,
         "SELECT rollout_create(" OLD ", 'be brief', 'permanent', NULL, 1000)",
@@ -269,17 +280,17 @@ const Operation aRolloutOperation[] = {
     {"fork at an item", ROLLOUT, 0,
         "SELECT rollout_fork(" OLD ", NULL, " NEW ", 4000, 2)", 0},
     {"append to a fork in the format of its file",
-        "SELECT rollout_import(" CLAUDE("hello", ",\"uuid\":\"u\"")
-            ", NULL, 1000); SELECT rollout_fork(id, NULL, " NEW
-            ", 4000, 1) FROM rollouts;",
+        "SELECT rollout_import(" CLAUDE("hello",
+            ",\"uuid\":\"u\"") ", NULL, 1000); SELECT rollout_fork(id, "
+                               "NULL, " NEW ", 4000, 1) FROM rollouts;",
         0,
         "SELECT rollout_append(" NEW
         ", '[{\"type\":\"user\",\"message\":{\"role\":\"user\","
         "\"content\":\"on\"}},{\"type\":\"summary\"}]', 5000)",
         0},
     {"append in the format of a file as a command",
-        "SELECT rollout_import(" CLAUDE("hello", ",\"uuid\":\"u\"")
-            ", " NEW ", 1000);",
+        "SELECT rollout_import(" CLAUDE("hello", ",\"uuid\":\"u\"") ", " NEW
+                                                                    ", 1000);",
         0,
         "INSERT INTO blackbox_call(command, arguments) VALUES("
         "'rollout_append', json_array(" NEW
@@ -287,11 +298,14 @@ const Operation aRolloutOperation[] = {
         "\"content\":\"on\"}}]', 5000))",
         0},
     {"export a fork that goes on",
-        "SELECT rollout_import(" CLAUDE("hello", ",\"uuid\":\"u\"")
-            ", NULL, 1000); SELECT rollout_fork(id, NULL, " NEW
-            ", 4000) FROM rollouts; SELECT rollout_append(" NEW
-            ", '[{\"type\":\"user\",\"message\":{\"role\":\"user\","
-            "\"content\":\"on\"}}]', 5000);",
+        "SELECT rollout_import(" CLAUDE("hello",
+            ",\"uuid\":\"u\"") ", NULL, 1000); SELECT rollout_fork(id, "
+                               "NULL, " NEW ", 4000) FROM rollouts; SELECT "
+                                            "rollout_append(" NEW
+                               ", "
+                               "'[{\"type\":\"user\",\"message\":{\"role\":"
+                               "\"user\","
+                               "\"content\":\"on\"}}]', 5000);",
         0,
         "SELECT rollout_export(" NEW "); SELECT * FROM rollout_export(" NEW
         "); SELECT rollout_import(rollout_export(" NEW "), NULL, 6000)",
@@ -345,6 +359,20 @@ const Operation aRolloutOperation[] = {
         "rollout_tree(r.id) AS t; SELECT o.* FROM rollouts AS r, "
         "rollout_orphans(r.id) AS o",
         0},
+    {"pack items", ROLLOUT LONG_SAID, 0, "SELECT rollout_pack()", 0},
+    {"unpack items", ROLLOUT PACKED, 0, "SELECT rollout_unpack()", 0},
+    {"append beside a packing", ROLLOUT LONG_SAID PACKS, 0,
+        APPEND(SAID "," SAID "," SAID "," SAID "," SAID "," SAID "," SAID
+                    "," SAID "," SAID "," SAID),
+        OP_CARRIES},
+    {"read packed items", ROLLOUT PACKED, 0,
+        "SELECT payload FROM rollout_items; SELECT rollout_export(" OLD
+        "); SELECT text FROM rollout_messages; SELECT * FROM blackbox_check",
+        0},
+    {"redact a packed item", ROLLOUT PACKED, 0,
+        "UPDATE rollout_items SET payload = replace(payload, 'yyy', '')", 0},
+    {"delete what is packed", ROLLOUT PACKED, 0,
+        "DELETE FROM rollouts", 0},
     {"read rollouts", ROLLOUT, 0,
         "SELECT rollout_history(" OLD "); SELECT * FROM rollout_range(" OLD
         ", 1, 2); SELECT * FROM rollout_context(" OLD ", 'without'); SELECT "
