@@ -311,6 +311,10 @@ void bxRolloutCleanup(BxCall *p) {
   nGone = sqlite3_changes(p->bx->db);
   bxStmtExec(pHome, zNoteRule, &p->err, "n");
   bxRolloutSearchCleanup(pHome, &p->err);
+  /* (A row inside a transaction could not be rolled back.) */
+  if (p->pCtx != 0 || sqlite3_get_autocommit(p->bx->db)) {
+    bxRolloutSweep(pHome, &p->err);
+  }
   bxRolloutExplain(&p->err, "CleanupError: Cleanup failed: ");
   bxReturnInt(p, nGone);
 }

@@ -111,29 +111,51 @@ void bxRolloutPack(BxCall *p) {
   if (z != 0) bxReturnJson(p, z);
 }
 
-void bxRolloutPackSome(BxStmts *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr) {
-  static const char zPackItems[] =
-      "INSERT INTO main.rollout__packed(text) SELECT 0 FROM (SELECT"
-      " json_group_array(id) AS keys, count(*) AS n FROM " ITEMS_UNPACKED
-      " AND id BETWEEN ?1 AND ?2) WHERE n > 0"
-      " AND store_pack(keys, ?3, ?4, 'rollout__data') IS 0";
+/* Runs an INSERT that inserts nothing. What fails is passed over. */
+static void tryItems(BxStmts *p, const char *zSql, i64 iFirst, i64 iLast,
+    int bFew, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
-  int bFew = iLast - iFirst + 1 < PACK_BLOCK;
-  assert(iFirst >= 0);
-  if (pErr->rc != SQLITE_OK || iLast < iFirst) return;
-  if (bFew) { /* whole blocks, of which the newest was just completed */
-    iFirst -= iFirst % PACK_BLOCK;
-    iLast -= (iLast + 1) % PACK_BLOCK;
-    if (iLast < iFirst) return;
-  }
-  if (!bxSettingInt(p, "rollout.pack", pErr) || !itemsHaveStore(p)) return;
-  bxQueryIntInner(p, zPackItems, &err, bFew ? "iiti" : "iit",
-      bxRolloutKey(no, iFirst), bxRolloutKey(no, iLast), p->zDb, (i64)1);
+  if (pErr->rc != SQLITE_OK) return;
+  bxQueryIntInner(
+      p, zSql, &err, bFew ? "tiii" : "tii", p->zDb, iFirst, iLast, (i64)1);
   if (bxErrMayIgnore(p, &err)) {
     logUnpacked(p, err.zMsg, pErr);
     bxErrClear(&err);
   }
   bxErrMove(pErr, &err);
+}
+
+void bxRolloutPackSome(BxStmts *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr) {
+  static const char zPackItems[] =
+      "INSERT INTO main.rollout__packed(text) SELECT 0 FROM (SELECT"
+      " json_group_array(id) AS keys, count(*) AS n FROM " ITEMS_UNPACKED
+      " AND id BETWEEN ?2 AND ?3) WHERE n > 0"
+      " AND store_pack(keys, ?1, ?4, 'rollout__data') IS 0";
+  static const char zDropped[] =
+      "SELECT EXISTS (SELECT 1 FROM main.store_dropped WHERE text > 0 LIMIT 1"
+      " OFFSET 7) OR EXISTS (SELECT 1 FROM main.store_dropped WHERE text <"
+      " -1 << 48)";
+  static const char zTend[] =
+      "INSERT INTO main.rollout__packed(text) SELECT ?2 + ?3"
+      " WHERE store_tend(?1) IS NULL";
+  int bFew = iLast - iFirst + 1 < PACK_BLOCK;
+  assert(iFirst >= 0);
+  if (pErr->rc != SQLITE_OK || iLast < iFirst || !itemsHaveStore(p)) return;
+  if (bxQueryInt(p, zDropped, pErr, "")) tryItems(p, zTend, 0, 0, 0, pErr);
+  if (bFew) { /* whole blocks, of which the newest was just completed */
+    iFirst -= iFirst % PACK_BLOCK;
+    iLast -= (iLast + 1) % PACK_BLOCK;
+  }
+  if (iLast < iFirst || !bxSettingInt(p, "rollout.pack", pErr)) return;
+  tryItems(p, zPackItems, bxRolloutKey(no, iFirst), bxRolloutKey(no, iLast),
+      bFew, pErr);
+}
+
+void bxRolloutSweep(BxStmts *p, BxErr *pErr) {
+  static const char zSweep[] = "SELECT store_sweep(?1, ?2)";
+  if (pErr->rc != SQLITE_OK || !itemsHaveStore(p)) return;
+  sqlite3_free(
+      bxQueryTextInner(p, zSweep, pErr, "it", (i64)SWEEP_ALL_TEXTS, p->zDb));
 }
 
 /* Unpacks an item. Returns 0 if it stays: it is damaged, or a trigger of somebody keeps
@@ -164,7 +186,6 @@ static int unpackItem(BxStmts *p, i64 iText, BxErr *pErr) {
 void bxRolloutUnpack(BxCall *p) {
   static const char zNext[] =
       "SELECT min(text) FROM main.rollout__packed WHERE text > ?1";
-  static const char zSweep[] = "SELECT store_sweep(?1, ?2)";
   BxStmts *pHome = bxRolloutSchema(p->bx, &p->err);
   i64 nLimit = UNPACK_ITEMS, nRow = 0, nLeft = 0, iText = 0;
   bxRefuseInTransaction(p);
@@ -180,10 +201,7 @@ void bxRolloutUnpack(BxCall *p) {
       nLeft++;
     }
   }
-  if (p->err.rc == SQLITE_OK && itemsHaveStore(pHome)) {
-    sqlite3_free(bxQueryTextInner(
-        pHome, zSweep, &p->err, "it", (i64)SWEEP_ALL_TEXTS, pHome->zDb));
-  }
+  bxRolloutSweep(pHome, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   bxReturnJson(p, sqlite3_mprintf("{\"rows\":%lld,\"left\":%lld,\"more\":%s}",
                       nRow, nLeft, iText > 0 ? "true" : "false"));

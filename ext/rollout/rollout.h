@@ -558,7 +558,10 @@ void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr);
 /* pack.c */
 void bxRolloutPack(BxCall *p);
 void bxRolloutUnpack(BxCall *p);
-/* Packs items of a conversation that were just written, if rollout.pack says so. */
+/* Removes from the store what no item has any more. */
+void bxRolloutSweep(BxStmts *p, BxErr *pErr);
+/* Packs items of a conversation that were just written, if rollout.pack says so, and
+** sweeps a little. */
 void bxRolloutPackSome(BxStmts *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr);
 /* check.c */
 void bxRolloutCheck(BxStmts *p, BxProblems *pOut);

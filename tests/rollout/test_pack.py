@@ -280,6 +280,25 @@ def test_a_packing_that_fails_loses_no_item(db):
         db, "SELECT * FROM retention_refusals WHERE rule = 'rollout.pack'"))
 
 
+def test_what_expires_frees_its_room(db):
+    for i in range(6):
+        create(db, rollout := str(uuid.uuid4()), ttl=1)
+        append(db, rollout, *(message("user", words(100 * i + n, 900)) for n in range(20)))
+    fill(db)
+    assert pack(db)["rows"] == 140
+    later = "unixepoch() * 1000 + 2 * 86400000"
+    assert one(db, f"SELECT rollout_cleanup_expired({later}, 2)") == 2
+    assert rows(db, "SELECT texts, dropped FROM store_stats") == [(100, 0)]
+    create(db, OTHER)  # plain statements and appends do it, too
+    for i in range(60):
+        append(db, OTHER, message("user", "x"))
+    db.execute("DELETE FROM rollouts WHERE id NOT IN (?, ?)", (ID, OTHER))
+    for i in range(60):
+        append(db, OTHER, message("user", "x"))
+    assert one(db, "SELECT texts + dropped FROM store_stats") < 28
+    assert problems(db) == []
+
+
 def test_an_attached_schema_with_a_quoted_name(db, tmp_path):
     db.execute("ATTACH ? AS 'the \"other\"'", (str(tmp_path / "other.db"),))
     db.execute("SELECT blackbox_install('the \"other\"', 'rollout,store')")
