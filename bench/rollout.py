@@ -533,6 +533,94 @@ def thousand_cases():
     ] if sessions("codex") else []
 
 
+# ------------------------------------------------------------------ packing
+
+ITEMS = "SELECT sum(pgsize) FROM dbstat WHERE name GLOB 'rollout__[dp]a*' OR name GLOB 'store_*'"
+USED = "SELECT pgsize * (c.page_count - f.freelist_count) FROM (SELECT page_size AS pgsize FROM" \
+       " pragma_page_size), pragma_page_count AS c, pragma_freelist_count AS f"
+
+
+def forked():
+    """The recorded sessions, each with a fork: a file under a new id that repeats it."""
+    for kind in ("codex", "claude"):
+        for text, name in sessions(kind):
+            old = name.split(".")[0][-36:].encode()
+            yield text
+            yield text.replace(old, str(uuid.uuid5(uuid.NAMESPACE_URL, name)).encode())
+
+
+def packed_forks(path):
+    """A file with them, the bytes of the files, and the seconds of packing."""
+    db = installed(path)
+    raw = 0
+    for text in forked():
+        raw += len(text)
+        db.execute("SELECT rollout_import(?)", (text,)).fetchall()
+    took = timed(lambda: db.execute("SELECT rollout_pack(1000000)").fetchall())
+    return path, raw, took
+
+
+def packed_takes(sql, share=1):
+    """Bytes in MB, or with a share that one of the files."""
+    def side(_folder):
+        path, raw, _ = once("packed forks", packed_forks)
+        return connect(path).execute(sql).fetchone()[0] / 1e6 if sql else raw * share / 1e6
+    return side
+
+
+def item_alone(_folder):
+    """The mean of reading a packed item, each on a place that nothing was read of."""
+    db = connect(once("packed forks", packed_forks)[0])
+    keys = [key for key, in db.execute("SELECT id FROM rollout__packed")]
+    random.Random(1).shuffle(keys)
+    took = [timed(lambda: db.execute("SELECT payload FROM rollout__items WHERE id = ?",
+                                     (key,)).fetchone()) for key in keys[:2000]]
+    return statistics.median(took)
+
+
+def import_packs(setting):
+    def side(folder):
+        db = installed(folder / "packs.db")
+        db.execute("UPDATE blackbox_settings SET value = ? WHERE name = 'rollout.pack'", (setting,))
+        return timed(lambda: [db.execute("SELECT rollout_import(?)", (text,)).fetchall()
+                              for text in itertools.islice(forked(), 6)])
+    return side
+
+
+def append_packs(items, setting):
+    """The mean: every 16th append packs."""
+    def side(folder):
+        db = installed(folder / "packs.db")
+        db.execute("UPDATE blackbox_settings SET value = ? WHERE name = 'rollout.pack'", (setting,))
+        db.executescript(OURS)
+        made = [*itertools.islice(rows(items, as_line)(), 480)]
+        return timed(lambda: [db.execute(APPEND, row).fetchall() for row in made]) / len(made)
+    return side
+
+
+def pack_cases():
+    items = session()
+    return [
+        Case("rollout: sessions with a fork each, packed",
+             {"items": packed_takes(ITEMS), "file": packed_takes(USED),
+              "a fifth of the files": packed_takes(None, .2)},
+             [("items", "a fifth of the files", 1), ("file", "a fifth of the files", None)],
+             rounds=1, shown=lambda mb: f"{mb:.1f} MB",
+             note="Each recorded session is imported twice, the second time under another id. "
+                  "Items are the pages of their table and of the body store; the file has what is "
+                  "derived from them, too."),
+        Case("rollout: a packed item alone",
+             {"item": item_alone, "0.3 ms": limit(.0003)}, [("item", "0.3 ms", 1)]),
+        Case("rollout: import with rollout.pack",
+             {"packs": import_packs(1), "plain": import_packs(0)}, [("packs", "plain", None)],
+             note="Three recorded sessions with a fork each."),
+        Case("rollout: append with rollout.pack",
+             {"packs, the mean": append_packs(items, 1), "plain, the mean": append_packs(items, 0)},
+             [("packs, the mean", "plain, the mean", None)],
+             note="The items of a recorded session, one by one; every 16th append packs 16.")
+    ] if sessions("codex") else []
+
+
 # --------------------------------------------------- the document's targets
 
 def timed_create(_folder):
@@ -563,6 +651,7 @@ def cases():
         *import_cases(),
         *hook_cases(),
         *thousand_cases(),
+        *pack_cases(),
         Case("rollout: history of 1,000 items of 1 KB",
              {"rollout_range": of_long(1000, "SELECT * FROM rollout_range(?)", 20),
               "rollout_items": of_long(1000, "SELECT sequence, timestamp, type, payload "
