@@ -81,7 +81,8 @@ const char bxRolloutSession[] = OF_SESSION;
 #define ITEM_TEXTS                                                             \
   .zName = "rollout_items", .zKind = "rollout",                                \
   .zFrom =                                                                     \
-      "(SELECT id AS no, payload, before, after FROM main.rollout__data)",     \
+      "(SELECT id AS no, store_text(payload) AS payload, before, after FROM"   \
+      " main.rollout__data)",                                                  \
   .zKey = "(SELECT h.id FROM main.rollout__segments AS s JOIN"                 \
           " main.rollout__heads AS h ON h.no = s.rollout WHERE s.owner ="      \
           " t.no >> 32 AND t.no & 4294967295 BETWEEN s.first AND s.last"       \

@@ -237,21 +237,27 @@ def test_the_rows_of_an_agent_in_a_ring_are_left_and_said(full):
     assert [row for row in found(full) if row[0] == "buffer"] == []
 
 
-def test_a_conversation_loses_them_in_list_search_messages_and_export(full):
+@pytest.mark.parametrize("pack", [0, 1])
+def test_a_conversation_loses_them_in_list_search_messages_and_export(full, pack):
     one(full, "SELECT rollout_search_install()")
-    one(full, "SELECT rollout_fork(?, 3, ?)", ID, FORK)
+    one(full, "SELECT rollout_append(?, ?)", ID, json.dumps([{"type": "event_msg", "payload": {
+        "type": "user_message", "message": f"a long one {KEY} " + "word " * 90}}]))
+    if pack:
+        assert json.loads(one(full, "SELECT rollout_pack()"))["rows"] == 1
+    one(full, "SELECT rollout_fork(?, 4, ?)", ID, FORK)
     assert rows(full, "SELECT sequence FROM rollout_search('kanarie7kanarie7kanarie7kanarie7kanarie7')")
     said = redact(full, "rollout", ID.upper())
-    assert parts(said) == [("rollout_items", 2), ("rollouts", 1)]
+    assert parts(said) == [("rollout_items", 3), ("rollouts", 1)]
     assert parts(redact(full, "rollout", FORK)) == [("rollouts", 1)]  # its title
     assert rows(full, "SELECT text FROM rollout_messages WHERE rollout = ? ORDER BY n", FORK) == [
-        ("one",), (f"use {MASK} now",), (f"again {OTHER_MASK}",)]
+        ("one",), (f"use {MASK} now",), (f"again {OTHER_MASK}",),
+        (f"a long one {MASK} " + "word " * 90,)]
     assert one(full, "SELECT title FROM rollouts WHERE id = ?", ID) == f"with {MASK}"
     for table in ("rollout_items", "rollouts", "rollout_messages"):
         assert not any(KEY in str(row) or OTHER_KEY in str(row) for row in rows(full, f"SELECT * FROM {table}"))
     assert [f"{MASK}" in json.loads(p)["message"] for p, in rows(
         full, "SELECT payload FROM rollout_items WHERE rollout = ? AND sequence > 0 ORDER BY sequence", ID)] == [
-        False, True, False]
+        False, True, False, True]
     assert rows(full, "SELECT sequence FROM rollout_search('kanarie7kanarie7kanarie7kanarie7kanarie7')") == []
     assert rows(full, "SELECT sequence FROM rollout_search('again')")
     assert check(full) == []
@@ -313,8 +319,12 @@ def test_no_canary_is_left_in_the_file(tmp_path, mode, pack):
     for i in range(20):
         db.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, purpose)"
                    " VALUES('e', 'a', ?, 'archive')", (f"{i} " + (KEY + " word ") * 40,))
+    for i in range(9):
+        one(db, "SELECT rollout_append(?, ?)", ID, json.dumps([{"type": "event_msg", "payload": {
+            "type": "user_message", "message": f"{i} " + (KEY + " word ") * 40}}]))
     if pack:
         one(db, "SELECT payload_pack()")
+        assert json.loads(one(db, "SELECT rollout_pack()"))["rows"] == 9
     files = [path, tmp_path / "canary.db-wal", tmp_path / "canary.db-journal"]
 
     def there():
