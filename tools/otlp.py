@@ -8,9 +8,11 @@ is the session. A body in a file is read only below the folder of --bodies. Metr
 It speaks JSON, also with gzip, and no Protobuf. It needs Python's own library, and the module.
 """
 import argparse
+import hashlib
 import http.server
 import json
 import pathlib
+import re
 import sqlite3
 import zlib
 
@@ -43,6 +45,17 @@ def request_of(said, folder):
     return None
 
 
+def written(db, text):
+    """What the setting payload.secrets makes of a body."""
+    how, = db.execute("SELECT value FROM blackbox_settings WHERE name = 'payload.secrets'").fetchone()
+    masked = text if how == "keep" else db.execute("SELECT blackbox_mask(?)", (text,)).fetchone()[0]
+    if masked == text or how == "mask":
+        return masked
+    found = sorted(set(re.findall(r"\[masked: ([^]]*)\]", masked)) - set(re.findall(r"\[masked: ([^]]*)\]", text)))
+    return json.dumps({"dropped": "sha256:" + hashlib.sha256(text.encode()).hexdigest(),
+                       "bytes": len(text.encode()), "found": found})
+
+
 def put_body(db, kind, said, folder):
     """A request becomes a row of the archive, which its response completes."""
     session, text = str(said.get("session.id", "unknown")), body_of(said, folder)
@@ -54,6 +67,7 @@ def put_body(db, kind, said, folder):
     meta = json.dumps({key: value for key, value in meta.items() if value is not None})
     if text is None:
         raise ValueError(f"the body in {said.get('body_ref')} cannot be read; is --bodies its folder?")
+    text = written(db, text)
     if kind == BODIES[0]:
         return db.execute(PUT, (name, session, text, None, meta))
     if db.execute("SELECT 1 FROM event_payloads WHERE agent_id = ? AND json_valid(meta) AND meta ->> 'request_id' = ?",

@@ -547,22 +547,70 @@ static void checkElements(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   checkTexts(pHome, pJson, pErr);
 }
 
+/* The elements with what payload.secrets makes of their bodies, to sqlite3_free(); NULL:
+** as they are. (If a field occurs twice, the first one counts.) */
+static char *maskElements(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
+  static const char zEach[] =
+      ELEMENTS "SELECT j.value, f.agent_id, f.request, f.response"
+               " FROM json_each(?2) AS j JOIN field AS f ON f.i = j.key"
+               " ORDER BY j.key";
+  static const char *const azName[] = {"requestBody", "responseBody"};
+  Masking *pMasking =
+      &((Queue *)bxDomainData(pHome->bx, "payload")->p)->masking;
+  MaskMode eMode = bxMaskMode(pHome, pErr);
+  sqlite3_stmt *pRow;
+  sqlite3_str *pOut;
+  int i, nRow = 0;
+  if (eMode == MASK_KEEP || pErr->rc != SQLITE_OK) return 0;
+  pRow = bxStmt(pHome, zEach, pErr);
+  pOut = sqlite3_str_new(pHome->bx->db);
+  bxBind(pRow, pErr, "nv", pJson);
+  while (bxStep(pRow, pErr)) {
+    sqlite3_value *apWas[] = {
+        sqlite3_column_value(pRow, 2), sqlite3_column_value(pRow, 3)};
+    sqlite3_value *apVal[] = {apWas[0], apWas[1]};
+    const char *z = bxColumnText(pRow, 0, pErr);
+    sqlite3_stmt *pMasked = bxMask(pMasking, pHome, eMode == MASK_DROP,
+        nRow > 0, bxColumnText(pRow, 1, pErr), apVal, 2, pErr);
+    sqlite3_str_appendall(pOut, nRow++ > 0 ? ",{" : "[{");
+    for (i = 0; i < 2 && pErr->rc == SQLITE_OK; i++) {
+      if (apVal[i] == apWas[i]) continue;
+      sqlite3_str_appendf(pOut, "\"%s\":", azName[i]);
+      bxJsonAppend(pOut, (const char *)sqlite3_value_text(apVal[i]),
+          sqlite3_value_bytes(apVal[i]));
+      sqlite3_str_appendchar(pOut, 1, ',');
+    }
+    if (z != 0) sqlite3_str_appendall(pOut, z + 1);
+    bxMaskEnd(pHome, pMasked);
+  }
+  bxReset(pRow, pErr);
+  sqlite3_str_appendall(pOut, nRow > 0 ? "]" : "[]");
+  return bxStrFinish(pOut, pErr);
+}
+
 void bxPayloadSaveEvidence(BxCall *p) {
   BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   const char *zEvent =
       bxText(p->aArg[0], "kill_switch_event_id", 1024, 0, &p->err);
   sqlite3_stmt *pRows, *pSave;
   i64 iNow = bxNow(), nRow;
+  char *zMasked;
   if (p->err.rc != SQLITE_OK) return;
   bxLogBegin(pHome, &p->err);
   checkArray(pHome, p->aArg[1], &p->err);
   checkElements(pHome, p->aArg[1], &p->err);
+  zMasked = maskElements(pHome, p->aArg[1], &p->err);
   pRows = bxStmt(pHome, zFindElements, &p->err);
   pSave = bxStmt(pHome, zSaveElements, &p->err);
   bxBind(pRows, &p->err, "tvi", zEvent, p->aArg[1], iNow);
   bxBind(pSave, &p->err, "tvi", zEvent, p->aArg[1], iNow);
+  if (zMasked != 0) {
+    bxBind(pRows, &p->err, "-t", zMasked);
+    bxBind(pSave, &p->err, "-t", zMasked);
+  }
   nRow = bxPinsSave(
       pHome, zEvent, bxPinsLast(pHome, &p->err), pRows, pSave, &p->err);
+  sqlite3_free(zMasked);
   bxReturnInt(p, nRow);
 }
 

@@ -87,7 +87,10 @@ static char *harResponse(sqlite3_stmt *pRow, BxErr *pErr) {
   return (char *)a;
 }
 
-static int putHarEntry(BxStmts *pHome, sqlite3_stmt *pRow, BxErr *pErr) {
+/* Writes what payload.secrets makes of both bodies and of meta. Returns whether the entry is new. */
+static int putHarEntry(
+    BxStmts *pHome, sqlite3_stmt *pRow, MaskMode eMode, BxErr *pErr) {
+  static const char zValue[] = "SELECT ?1";
   static const char zPut[] =
       "INSERT INTO main.event_payloads(event_id, agent_id, request_body, "
       "response_body, purpose, created_at, meta) SELECT ?1, ?2, ?3, ?4, "
@@ -98,14 +101,27 @@ static int putHarEntry(BxStmts *pHome, sqlite3_stmt *pRow, BxErr *pErr) {
   char zEvent[4 + 32 + 1] = "har-";
   const char *zEntry = bxColumnText(pRow, 0, pErr);
   char *zResponse = harResponse(pRow, pErr);
+  const char *zAgent = bxColumnText(pRow, 1, pErr);
   sqlite3_int64 nBefore = sqlite3_total_changes(pHome->bx->db);
-  if (zEntry != 0) {
+  sqlite3_stmt *pValue = bxStmt(pHome, zValue, pErr), *pMasked = 0;
+  bxBind(pValue, pErr, "t", zResponse);
+  if (bxStep(pValue, pErr) && zEntry != 0) {
+    Masking *pMasking =
+        &((Queue *)bxDomainData(pHome->bx, "payload")->p)->masking;
+    sqlite3_value *apVal[] = {sqlite3_column_value(pRow, 2),
+        sqlite3_column_value(pValue, 0), sqlite3_column_value(pRow, 6)};
+    if (eMode != MASK_KEEP) {
+      pMasked = bxMask(
+          pMasking, pHome, eMode == MASK_DROP, 0, zAgent, apVal, 3, pErr);
+    }
     bxDigestTwo(zEntry, strlen(zEntry), "", 0, aDigest);
     bxHex(aDigest, 16, zEvent + 4);
-    bxStmtExec(pHome, zPut, pErr, "tttttt", zEvent, bxColumnText(pRow, 1, pErr),
-        bxColumnText(pRow, 2, pErr), zResponse, bxColumnText(pRow, 5, pErr),
-        bxColumnText(pRow, 6, pErr));
+    bxStmtExec(pHome, zPut, pErr, "ttvvtv", zEvent, zAgent, apVal[0], apVal[1],
+        bxColumnText(pRow, 5, pErr), apVal[2]);
+    bxMaskEnd(pHome, pMasked);
+    bxMaskLooked(pMasking, pHome);
   }
+  bxReset(pValue, pErr);
   sqlite3_free(zResponse);
   return sqlite3_total_changes(pHome->bx->db) > nBefore;
 }
@@ -117,6 +133,7 @@ void bxPayloadImportHar(BxCall *p) {
   const char *z = (const char *)sqlite3_value_text(p->aArg[0]);
   i64 nNew = 0, nKnown = 0, nLeft = 0;
   sqlite3_stmt *pRow;
+  MaskMode eMode;
   if (p->err.rc != SQLITE_OK) return;
   if (z == 0 || !bxIsJson(p->bx, z, sqlite3_value_bytes(p->aArg[0]), &p->err) ||
       !bxQueryInt(pHome, "SELECT json_type(?1, '$.log.entries') IS 'array'",
@@ -126,12 +143,13 @@ void bxPayloadImportHar(BxCall *p) {
     return;
   }
   bxLogBegin(pHome, &p->err);
+  eMode = bxMaskMode(pHome, &p->err);
   pRow = bxStmtTake(pHome, zExchanges, &p->err);
   bxBind(pRow, &p->err, "tt", z, zAgent);
   while (bxStep(pRow, &p->err)) {
     if (sqlite3_column_type(pRow, 2) == SQLITE_NULL) {
       nLeft++;
-    } else if (putHarEntry(pHome, pRow, &p->err)) {
+    } else if (putHarEntry(pHome, pRow, eMode, &p->err)) {
       nNew++;
     } else {
       nKnown++;

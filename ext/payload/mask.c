@@ -1,6 +1,6 @@
 /*
-** mask.c: the setting payload.secrets: what a ring and the queue write of bodies in which
-** the rules of blackbox_secrets find something.
+** mask.c: the setting payload.secrets: what a ring, the queue and the functions of the
+** archive write of bodies in which the rules of blackbox_secrets find something.
 **
 **   keep   the body as it came
 **   mask   [masked: NAME] in the place of each secret
@@ -168,6 +168,13 @@ sqlite3_stmt *bxMask(Masking *p, BxStmts *pOn, int bDrop, int bSame,
     if (m & 1 << i) apVal[i] = sqlite3_column_value(pStmt, i);
   }
   return pStmt;
+}
+
+MaskMode bxMaskMode(BxStmts *p, BxErr *pErr) {
+  static const char zMode[] =
+      "SELECT CASE value WHEN 'mask' THEN 1 WHEN 'drop' THEN 2 ELSE 0 END"
+      " FROM main.blackbox_settings WHERE name = 'payload.secrets'";
+  return (MaskMode)bxQueryInt(p, zMode, pErr, "");
 }
 
 void bxMaskEnd(BxStmts *pOn, sqlite3_stmt *pStmt) {

@@ -105,6 +105,9 @@ void bxMaskFree(Masking *p);
 sqlite3_stmt *bxMask(Masking *p, BxStmts *pOn, int bDrop, int bSame,
     const char *zAgent, sqlite3_value **apVal, int n, BxErr *pErr);
 void bxMaskEnd(BxStmts *pOn, sqlite3_stmt *pStmt);
+/* The setting of p's schema. */
+typedef enum { MASK_KEEP, MASK_MASK, MASK_DROP } MaskMode;
+MaskMode bxMaskMode(BxStmts *p, BxErr *pErr);
 /* After the write: what it has changed are no rules. */
 void bxMaskLooked(Masking *p, BxStmts *pOn);
 

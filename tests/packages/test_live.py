@@ -1,5 +1,6 @@
 """docs/live.md: the hooks of the page get what agents give them, and tools/otlp.py gets what agents tell."""
 import gzip
+import hashlib
 import http.client
 import json
 import os
@@ -213,6 +214,22 @@ def test_bodies_in_files_are_read_below_their_folder_and_paired_by_the_index(tmp
     report = json.loads(db.execute("SELECT rollout_import(?)", (claude_line(1),)).fetchone()[0])
     whole = json.loads(db.execute("SELECT rollout_export(?, 'atif')", (report["rolloutId"],)).fetchone()[0])
     assert whole["extra"]["raw_request"] == request | {"name": "b"} and whole["steps"][0]["message"] == "You are"
+
+
+def test_bodies_are_written_as_the_setting_for_secrets_says(tmp_path):
+    key = "sk-ant-" + "a1B2c3D4" * 5
+    with Receiver(tmp_path) as receiver:
+        db = connect(tmp_path / "flight.db")
+        db.execute("SELECT blackbox_install('main', 'report')")
+        for i, how in enumerate(("keep", "mask", "drop")):
+            db.execute("UPDATE blackbox_settings SET value = ? WHERE name = 'payload.secrets'", (how,))
+            assert receiver.send(records(body("api_request_body", 2 * i, prompt=how, body=f"use {key}"),
+                                         body("api_response_body", 2 * i + 1, prompt=how, body="ok", request_id=how)),
+                                 "/v1/logs") == 200
+    (kept, _), (masked, _), (dropped, answer) = [row[1:3] for row in exchanges(tmp_path)]
+    assert (kept, masked, answer) == (f"use {key}", "use [masked: Anthropic key]", "ok")
+    assert json.loads(dropped) == {"dropped": "sha256:" + hashlib.sha256(kept.encode()).hexdigest(),
+                                   "bytes": len(kept), "found": ["Anthropic key"]}
 
 
 def test_what_codex_tells_is_a_conversation(tmp_path):

@@ -1,4 +1,5 @@
 """payload.secrets: what a ring and the queue write of bodies that have secrets in them."""
+import base64
 import hashlib
 import json
 import random
@@ -97,6 +98,55 @@ def test_the_queue_masks_as_well(db, mode):
     assert [r for r, _, _ in found[:2]] == [MASKED, MASKED] and len(found) == 4
     assert {json.loads(r)["dropped"] for r, _, _ in found[2:]} == {digest(BODY)}
     assert all(n == len(r) + len(a or "") for r, n, a in found)
+    assert problems(db) == []
+
+
+@pytest.mark.parametrize("names", [("eventId", "agentId", "requestBody", "responseBody"),
+                                   ("event_id", "agent_id", "request_body", "response_body")])
+def test_evidence_that_is_given_as_json_is_masked_too(db, names):
+    def save(kill_switch):
+        bodies = [(BODY, f"r {KEY}"), ("plain", None), ({"password": "hunter22"}, "plain"), (None, None)]
+        return one(db, "SELECT payload_save_evidence(?, ?)", kill_switch, json.dumps([
+            dict(zip(names, (f"e{i}", "a", request, response)), timestamp=1000 + i)
+            for i, (request, response) in enumerate(bodies)]))
+
+    def saved(kill_switch):
+        return rows(db, "SELECT request_body, response_body, created_at FROM event_payloads"
+                    " WHERE kill_switch_event_id = ? ORDER BY event_id", kill_switch)
+    assert save("keep") == 4
+    assert saved("keep")[0][:2] == (BODY, f"r {KEY}")
+    setting(db, "mask")
+    assert (save("k1"), save("k1")) == (4, 0)
+    assert [row[:2] for row in saved("k1")] == [
+        (MASKED, "r [masked: Anthropic key]"), ("plain", None), ('{"password":"[masked: password]"}', "plain"),
+        (None, None)]
+    assert [row[2] for row in saved("k1")] == [row[2] for row in saved("keep")]
+    setting(db, "drop")
+    assert save("k2") == 4
+    assert [request and json.loads(request)["dropped"] for request, _, _ in saved("k2")[::2]] == [
+        digest(BODY), digest('{"password":"hunter22"}')]
+    assert saved("k2")[1][:2] == ("plain", None) and saved("k2")[2][1] == "plain"
+    assert one(db, "SELECT payload_save_evidence('k3', '[]')") == 0
+    assert problems(db) == []
+
+
+def test_an_archive_of_http_is_masked_too(db):
+    def har(key, encoded=False):
+        answer = f"r {KEY}"
+        return json.dumps({"log": {"entries": [{
+            "startedDateTime": "2026-01-01T00:00:00.000Z", "time": key, "request": {
+                "method": "POST", "url": f"http://x/{KEY}", "headers": [], "postData": {"text": BODY}},
+            "response": {"status": 200, "headers": [], "content": {
+                "text": base64.b64encode(answer.encode()).decode() if encoded else answer,
+                **({"encoding": "base64"} if encoded else {})}}}]}})
+    for i, how in enumerate(("keep", "mask", "drop", "mask")):
+        setting(db, how)
+        assert json.loads(one(db, "SELECT payload_import_har(?, 'a')", har(i, i == 3)))["rows"] == 1
+    kept, masked, dropped, encoded = rows(db, "SELECT request_body, response_body, meta FROM event_payloads ORDER BY rowid")
+    assert kept[:2] == (BODY, f"r {KEY}") and KEY in kept[2]
+    assert masked[:2] == encoded[:2] == (MASKED, "r [masked: Anthropic key]")
+    assert json.loads(masked[2])["url"] == "http://x/[masked: Anthropic key]"
+    assert json.loads(dropped[1])["dropped"] == digest(f"r {KEY}") and KEY not in "".join(dropped)
     assert problems(db) == []
 
 

@@ -67,6 +67,17 @@ const Operation aReportDatabaseOperation[] = {
         "INSERT INTO payload_queue(event_id, agent_id, request_body)"
         " VALUES('e', 'a', " SECRET ")",
         0},
+    {"masked evidence", SECRETS("drop"), 0,
+        "SELECT payload_save_evidence('k', json_array(json_object('eventId', "
+        "'e', 'agentId', 'a', 'requestBody', " SECRET
+        ", 'timestamp', 5), json_object('eventId', 'f', 'agentId', 'a')))",
+        0},
+    {"a masked archive of HTTP", SECRETS("mask"), 0,
+        "SELECT payload_import_har(json_object('log', json_object('entries', "
+        "json_array(json_object('startedDateTime', '2026-01-01T00:00:00Z', "
+        "'request', json_object('url', 'http://x/', 'postData', "
+        "json_object('text', " SECRET ")))))))",
+        0},
     {"a masked text", 0, 0,
         "SELECT blackbox_mask('password=hunter22 sk-ant-01234567890123456789')",
         0},
