@@ -164,10 +164,10 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_packed_delete AFTER DELETE ON rollout_
 BEGIN INSERT INTO store_dropped(text) VALUES (OLD.text) ON CONFLICT DO NOTHING; END;
 
 -- Payloads as texts. coalesce() of seven values is SQLite's, or if the module is loaded that of the module, which
--- gives the text of a reference. NOT INDEXED keeps SQLite from copying all payloads into an index of its own.
+-- gives the text of a reference. typeof() reads no payload. NOT INDEXED: SQLite makes no index of copies of payloads.
 CREATE VIEW IF NOT EXISTS main.rollout__items AS
 SELECT id, timestamp, type, before, after, quiet, changed,
-  iif(payload < x'', payload, coalesce(payload, NULL, NULL, NULL, NULL, NULL, NULL)) AS payload
+  iif(typeof(payload) <> 'blob', payload, coalesce(payload, NULL, NULL, NULL, NULL, NULL, NULL)) AS payload
 FROM rollout__data NOT INDEXED;
 
 -- What was read from a payload that is changed goes: the next call of the module that

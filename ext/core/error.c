@@ -49,8 +49,14 @@ void *bxZalloc(size_t nByte, BxErr *pErr) {
   return bxCheckMem(p, pErr);
 }
 
+#define LARGE 65536 /* elements */
+
 void *bxArrayGrow(void *a, i64 n, i64 *pnAlloc, size_t nOne, BxErr *pErr) {
-  i64 nNew = *pnAlloc ? *pnAlloc * 2 : 8;
+  /* a large one, which may have several times the bytes of the text it is made of,
+  ** grows by half */
+  i64 nNew = *pnAlloc == 0      ? 8
+             : *pnAlloc < LARGE ? *pnAlloc * 2
+                                : *pnAlloc + *pnAlloc / 2;
   if (pErr->rc != SQLITE_OK) return 0;
   assert(n >= 0 && n <= *pnAlloc);
   if (n < *pnAlloc) return a;

@@ -103,7 +103,7 @@ static void putItemRow(sqlite3_stmt *pStmt, i64 id, const RolloutItem *p,
   bindSpan(pStmt, 5, p->before, pLast ? &pLast->before : 0, pErr);
   bindSpan(pStmt, 6, p->after, pLast ? &pLast->after : 0, pErr);
   if (p->bQuiet) {
-    sqlite3_bind_int(pStmt, 7, 1);
+    sqlite3_bind_int(pStmt, 7, p->bQuiet);
   } else if (pLast != 0 && pLast->bQuiet) {
     sqlite3_bind_null(pStmt, 7);
   }

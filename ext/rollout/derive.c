@@ -30,7 +30,6 @@ void bxRolloutDeriveEnd(RolloutDerive *p) {
   for (i = 0; i < BX_KINDS; i++) sqlite3_free(p->azNew[i]);
   bxRolloutTextsFree(p);
   sqlite3_free(p->zPrompt);
-  sqlite3_free(p->zLast);
   sqlite3_free(p->aTurn);
   sqlite3_free(p->aMark);
   bxRolloutUsageFree(p);
@@ -122,6 +121,11 @@ static char *readUser(
   return 0;
 }
 
+/* A message of a user is compared by its hash, as it may be as long as the file. */
+static sqlite3_uint64 hashUser(const char *z) {
+  return bxHashOf(z ? z : "", z ? (i64)strlen(z) : 0);
+}
+
 /* Finds in the database what began the last turn, unless a rollback follows it: from
 ** the newest turn back, which is mostly the one. */
 static void findLast(RolloutDerive *p) {
@@ -149,8 +153,10 @@ static void findLast(RolloutDerive *p) {
     if (zType != 0 && z != 0 && !sqlite3_column_int(pRow, 3) &&
         bxTreeRead(
             &json.tree, z, sqlite3_column_bytes(pRow, 1), 0, 0, p->pErr) != 0) {
-      p->zLast = readUser(p, zType, &json);
+      char *zUser = readUser(p, zType, &json);
+      p->hLast = hashUser(zUser);
       p->eLast = 1;
+      sqlite3_free(zUser);
     }
   }
   bxReset(pRow, p->pErr);
@@ -166,6 +172,9 @@ static void addMark(RolloutBoundary **pa, i64 *pn, i64 *pnAlloc, i64 iSequence,
   a->iFirst = iFirst;
 }
 
+/* Bytes that have the first 200 characters of a text, which lists show. */
+#define PROMPT_BYTES 804
+
 /* Notes the first user message, or the first goal. */
 static void prompt(RolloutDerive *p, const char *z, i64 iSequence) {
   static const char zHas[] =
@@ -176,7 +185,7 @@ static void prompt(RolloutDerive *p, const char *z, i64 iSequence) {
   if (p->no > 0 && bxQueryInt(p->pHome, zHas, p->pErr, "i", p->no)) return;
   p->iPrompt = iSequence;
   if (p->bStored) p->iPromptKey = p->iKey;
-  if (z != 0) p->zPrompt = bxPrintf(p->pErr, "%s", z);
+  if (z != 0) p->zPrompt = bxPrintf(p->pErr, "%.*s", PROMPT_BYTES, z);
 }
 
 /* Takes a user's message, which begins a turn, unless it is the one that began the
@@ -184,6 +193,7 @@ static void prompt(RolloutDerive *p, const char *z, i64 iSequence) {
 ** or frees zOwned. */
 static void tellUser(
     RolloutDerive *p, char *zOwned, int bEvent, i64 iSequence) {
+  sqlite3_uint64 hash = hashUser(zOwned);
   assert(iSequence >= 0 && p->pRules != 0);
   if (bxRolloutIsPreamble(p->pRules, zOwned)) {
     sqlite3_free(zOwned);
@@ -196,15 +206,15 @@ static void tellUser(
   if (p->eLast > 0 &&
       (p->bLastEvent != bEvent ||
           (p->iReview >= 0 && p->iReview >= iSequence - 20)) &&
-      strcmp(zOwned ? zOwned : "", p->zLast ? p->zLast : "") == 0) {
+      hash == p->hLast) {
     sqlite3_free(zOwned);
     return;
   }
   prompt(p, zOwned, iSequence);
   addMark(
       &p->aTurn, &p->nTurnNew, &p->nTurnAlloc, iSequence, p->nTurn++, p->pErr);
-  sqlite3_free(p->zLast);
-  p->zLast = zOwned;
+  sqlite3_free(zOwned);
+  p->hLast = hash;
   p->bLastEvent = bEvent;
   p->eLast = 1;
 }
@@ -297,7 +307,10 @@ void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
   i64 i;
   assert(iSequence >= 0 && iSequence <= ROLLOUT_LAST);
   if (p->pErr->rc != SQLITE_OK) return;
-  if (p->bTexts) bxRolloutTell(p, zType, pJson, iSequence, iTime);
+  if (p->bTexts) {
+    bxRolloutTell(p, zType, pJson, iSequence, iTime);
+    bxRolloutTextsTold(p);
+  }
   p->pJson = pJson;
   p->iTime = iTime;
   readPart(p, "type", p->zPayloadType);

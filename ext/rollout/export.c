@@ -260,6 +260,7 @@ static void showItem(Transcript *p, sqlite3_stmt *pRow) {
       if (!a->bTold && a->zRole && passOf(a) == iPass) takeText(p, i);
     }
   }
+  bxRolloutTextsTold(pTold);
 }
 
 static void showItems(Transcript *p, i64 no) {

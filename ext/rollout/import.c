@@ -172,7 +172,10 @@ static void addItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
     pPart->iFirst = iTime;
   }
   if (pPart->bMade && bMeta && pPart->meta.z == 0) pPart->meta = payload;
-  if (pLine->bMade) {
+  if (pLine->bMade && p->zMade == payload.z) {
+    zOwned = p->zMade;
+    p->zMade = 0;
+  } else if (pLine->bMade) {
     zOwned = bxPrintf(p->pErr, "%.*s", (int)payload.n, payload.z);
     if (zOwned == 0) return;
     payload.z = zOwned;
@@ -188,6 +191,16 @@ static void addItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
   pItem->bQuiet = pLine->bMade;
   if (!pLine->bUsual || before.n != pLine->nUsual) pItem->before = before;
   p->pReport->nNew++;
+}
+
+char *bxImportMade(Import *p, ImportSession *pPart, RolloutLine *pLine,
+    char *zOwned, const char *zFrom) {
+  pLine->bMade = 1;
+  p->zMade = zOwned;
+  bxImportItem(p, pPart, pLine, zFrom, zFrom);
+  zOwned = p->zMade;
+  p->zMade = 0;
+  return zOwned;
 }
 
 /* Takes an item of the part to which it belongs. In the file it is, or its
@@ -380,7 +393,9 @@ const char *bxImportValue(Import *p, const char *z, const char *zEnd) {
   const char *zNext;
   assert(z <= zEnd);
   p->json.iTop = 0;
-  p->json.tree.nMost = p->zDocument != 0 && isListed(p) ? MOST_ELEMENTS : 0;
+  p->json.tree.nMost = (p->zDocument != 0 || p->bScan) && isListed(p)
+                           ? MOST_ELEMENTS
+                           : 0;
   zNext = bxTreeRead(&p->json.tree, z, zEnd - z, 0, 0, p->pErr);
   return zNext != 0 && zNext <= zEnd ? zNext : 0;
 }
@@ -419,10 +434,10 @@ static void keepText(Import *p, const char *z, const char *zEnd) {
   line.payload.z = zJson;
   memcpy(line.zType, "text", 5);
   line.iTime = -1;
-  line.bWhole = line.bMade = 1;
+  line.bWhole = 1;
   p->pJson = 0;
-  bxImportItem(p, p->pPart ? p->pPart : p->apPart[0], &line, zEnd, zEnd);
-  sqlite3_free(zJson);
+  sqlite3_free(bxImportMade(
+      p, p->pPart ? p->pPart : p->apPart[0], &line, zJson, zEnd));
 }
 
 /* The items that a value has, or the value itself. A value with a list of items
@@ -556,6 +571,7 @@ static void scan(Import *p) {
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK &&
          (bFormat ? p->pFormat == 0 : p->zName == 0)) {
     const char *zEnd = bxImportLineEnd(p, z), *zItems;
+    p->bScan = bFormat;
     if (bxImportFirst(p, z, zEnd)) {
       zItems = bFormat ? 0 : bxImportItems(p);
       if (bFormat) p->pFormat = formatOf(p);
@@ -574,6 +590,7 @@ static void scan(Import *p) {
     }
     z = zEnd + 1;
   }
+  p->bScan = 0;
 }
 
 /* Finds out whether the file is one value: of a format with a list of items, or over
@@ -713,6 +730,8 @@ static void importLines(Import *p, const char *zId) {
   if (p->pErr->rc == SQLITE_OK) firstPart(p, zId);
   p->xItem = readItem;
   if (p->pErr->rc == SQLITE_OK) readLines(p);
+  bxTreeFree(&p->json.tree);
+  bxTreeFree(&p->made.tree);
   if (p->pErr->rc == SQLITE_OK) bxImportPartsPut(p);
   if (p->zPath != 0) bxImportNoteSource(p);
   for (i = 0; i < p->nPart; i++) {
@@ -725,6 +744,7 @@ static void importLines(Import *p, const char *zId) {
   sqlite3_free(p->zName);
   sqlite3_free(p->zAgent);
   sqlite3_free(sqlite3_str_finish(p->pFrame));
+  sqlite3_free(p->zFrame);
   sqlite3_free(p->zValid);
   bxTreeFree(&p->json.tree);
   bxImportSpansFree(p);

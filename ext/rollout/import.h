@@ -99,7 +99,9 @@ void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
 /* A span of a line. */
 typedef struct ImportSpan {
   int iNode, iList; /* its node, and that of the array in which it is */
-  char *zItem;      /* its payload */
+  int iOuter;       /* the outermost item in which it is */
+  int bItem;        /* it can be an item */
+  char *zItem;      /* its payload; NULL: it is to be made again */
   i64 iEnd;         /* where it ends in the text that is read */
   ImportSession *pPart;
 } ImportSpan;
@@ -131,6 +133,8 @@ struct Import {
   const char *zDocument; /* the file is one value, which ends here; or NULL */
   sqlite3_str *pFrame;   /* what stands around its items; or NULL */
   int bFramed;           /* that has begun */
+  char *zFrame;          /* the same, when it is whole ... */
+  RolloutSlice frame;    /* ... or the file, if that is not UTF-8 */
   RolloutSlice runGap;   /* between the newest items ... */
   i64 iRun, nRun;        /* ... which are so many from this one on */
   i64 iCarrier;          /* the first one that is of the conversation itself */
@@ -143,6 +147,8 @@ struct Import {
   i64 nSize, iWritten; /* the size of the file, and when it was written */
   const char *zTail;  /* the text follows what this conversation has; or NULL */
   int bAsked;         /* lines of no format are asked for */
+  int bScan;          /* the format is looked for */
+  char *zMade;        /* the payload of an item that was made, to be taken */
   RolloutSlice first; /* the first item of a list */
   int bProse;         /* it is text */
   int bStore;         /* its lines were made of the rows of a database */
@@ -160,7 +166,7 @@ struct Import {
   void (*xItem)(Import *); /* what to do with an item that is found */
   int iList, iOuter; /* the array in which it is, and the outermost item */
   ImportSpan *aSpan; /* the spans of the line */
-  i64 nSpan, nSpanAlloc;
+  i64 nSpan, nSpanAlloc, nSpanByte; /* of those that have their payloads */
   RolloutMap
       traces; /* the piece, from 1 on, that is the conversation of a trace */
   RolloutMap
@@ -202,6 +208,9 @@ void bxImportEnd(Import *p, RolloutSlice after);
 ** zEnd. */
 void bxImportItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
     const char *zFrom, const char *zEnd);
+/* The same, of an item whose payload is zOwned. Returns that if it was not taken. */
+char *bxImportMade(Import *p, ImportSession *pPart, RolloutLine *pLine,
+    char *zOwned, const char *zFrom);
 /* Reads the value at z, which must end on its line. Returns its end, or NULL. */
 const char *bxImportValue(Import *p, const char *z, const char *zEnd);
 /* Reads the first value of a line. Returns whether it has one. */
@@ -240,7 +249,9 @@ int bxImportValueHas(
 /* Notes the item that a part of the value is, after what stands before it. */
 void bxImportValueItem(
     Import *p, ImportSession *pPart, int bNew, RolloutSlice gap);
-/* Stores what stands around the items, once these are stored. */
+/* Ends what stands around the items, before they are written. */
+void bxImportValueEnd(Import *p);
+/* Stores it, once these are stored. */
 void bxImportValuePut(Import *p);
 
 /*----------------------------------------------------------- import_dir.c ----*/

@@ -306,24 +306,37 @@ static char *readBytes(
   return 0;
 }
 
+/* What a file may become when it is decompressed: text has seldom more than 50 times as
+** many bytes, but a file that is made to fill the memory has thousands of times. */
+#define UNZIP_TIMES 200
+#define UNZIP_BYTES 67108864 /* to which any file may grow */
+
 /* The text of a file that is compressed, to sqlite3_free(). Frees z, of *pn bytes. Its
 ** frames may say no size, so memory grows with what comes out. */
 static char *unzipFile(char *z, i64 *pn, const char **pzReason, BxErr *pErr) {
   ZSTD_inBuffer in = {z, (size_t)*pn, 0};
   ZSTD_outBuffer out = {0, 0, 0};
   ZSTD_DCtx *pUnzip = bxZstdDecompressor(pErr);
+  sqlite3_uint64 nMost = UNZIP_TIMES * (sqlite3_uint64)*pn;
+  void *pRoom;
   size_t rc = 1;
   assert(z != 0 && *pn >= 0);
+  if (nMost < UNZIP_BYTES) nMost = UNZIP_BYTES;
+  if (nMost > ROLLOUT_MAX_TEXT) nMost = ROLLOUT_MAX_TEXT;
   while (pUnzip != 0 && pErr->rc == SQLITE_OK && *pzReason == 0 &&
          (rc > 0 || in.pos < in.size)) {
     size_t nIn = in.pos, nOut = out.pos;
     if (out.pos == out.size) {
-      sqlite3_uint64 nRoom = out.size ? 2 * out.size : 65536 + 4 * in.size;
-      void *pRoom;
-      if (nRoom > ROLLOUT_MAX_TEXT) nRoom = ROLLOUT_MAX_TEXT;
+      sqlite3_uint64 nRoom =
+          out.size ? out.size + out.size / 2 : 65536 + 4 * in.size;
+      if (nRoom > nMost) nRoom = nMost;
       if (nRoom <= out.size) {
-        *pzReason = "it is compressed, and has more than 1000000000 bytes to "
-                    "import; divide it";
+        *pzReason = nMost == ROLLOUT_MAX_TEXT
+                        ? "it is compressed, and has more than 1000000000 "
+                          "bytes to import; divide it"
+                        : "it is compressed, and has more than 67108864 bytes "
+                          "and 200 times its own to import; decompress it, "
+                          "and import that";
         break;
       }
       pRoom = bxCheckMem(sqlite3_realloc64(out.dst, nRoom + 1), pErr);
@@ -347,7 +360,8 @@ static char *unzipFile(char *z, i64 *pn, const char **pzReason, BxErr *pErr) {
   if (pErr->rc == SQLITE_OK && *pzReason == 0 && out.dst != 0) {
     *pn = (i64)out.pos;
     ((char *)out.dst)[out.pos] = 0;
-    return out.dst;
+    pRoom = sqlite3_realloc64(out.dst, (sqlite3_uint64)out.pos + 1);
+    return pRoom != 0 ? pRoom : out.dst;
   }
   sqlite3_free(out.dst);
   return 0;
@@ -358,7 +372,7 @@ static char *unzipFile(char *z, i64 *pn, const char **pzReason, BxErr *pErr) {
 static char *readTail(ImportDir *p, const char *zPath, i64 nSize,
     const ImportSource *pSource, i64 *piSkip, i64 *pn) {
   static const char zEnd[] =
-      "SELECT CAST(d.payload || " SOURCE_END " AS BLOB) FROM "
+      "SELECT d.payload, CAST(" SOURCE_END " AS BLOB) FROM "
       "main.rollout__heads AS h JOIN main.rollout__items AS d ON d.id = (h.no "
       "<< 32) + h.last_sequence WHERE h.id = ?1 AND h.behind IS NULL AND "
       "d.quiet IS NULL AND d.changed IS NULL AND d.payload IS NOT NULL AND "
@@ -373,12 +387,15 @@ static char *readTail(ImportDir *p, const char *zPath, i64 nSize,
   bxBind(pRow, p->pErr, "t", pSource->zId);
   if (bxStep(pRow, p->pErr)) {
     const char *zItem = sqlite3_column_blob(pRow, 0);
+    const char *zAfter = sqlite3_column_blob(pRow, 1);
     i64 nItem = sqlite3_column_bytes(pRow, 0);
-    if (zItem != 0 && nItem <= pSource->iOffset) {
-      *piSkip = nItem;
-      *pn = nSize - pSource->iOffset + nItem;
-      z = readBytes(zPath, pSource->iOffset - nItem, pn, &zReason, p->pErr);
-      if (z != 0 && (*pn <= nItem || memcmp(z, zItem, (size_t)nItem) != 0)) {
+    i64 nAfter = sqlite3_column_bytes(pRow, 1), n = nItem + nAfter;
+    if (zItem != 0 && zAfter != 0 && n <= pSource->iOffset) {
+      *piSkip = n;
+      *pn = nSize - pSource->iOffset + n;
+      z = readBytes(zPath, pSource->iOffset - n, pn, &zReason, p->pErr);
+      if (z != 0 && (*pn <= n || memcmp(z, zItem, (size_t)nItem) != 0 ||
+                        memcmp(z + nItem, zAfter, (size_t)nAfter) != 0)) {
         sqlite3_free(z);
         z = 0;
       }

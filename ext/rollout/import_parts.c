@@ -187,6 +187,7 @@ void bxImportPartsPut(Import *p) {
   i64 i;
   int bAny = 0;
   assert(p->nPart <= p->nPartAlloc);
+  bxImportValueEnd(p);
   for (i = 0; i < p->nPart && p->pErr->rc == SQLITE_OK; i++) {
     ImportSession *pPart = p->apPart[i];
     RolloutWork *pWork = &pPart->work;
@@ -207,6 +208,6 @@ void bxImportPartsPut(Import *p) {
         "read; a line must be JSON, or text in UTF-8",
         p->pReport->nLine);
   }
-  if (p->pFrame != 0) bxImportValuePut(p);
+  if (p->zFrame != 0) bxImportValuePut(p);
   bxRolloutCatchUp(p->pHome, 0, p->pErr);
 }

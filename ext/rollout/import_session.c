@@ -76,18 +76,23 @@ i64 *bxMapAt(RolloutMap *p, sqlite3_uint64 h, BxErr *pErr) {
 
 /* The items of a conversation as an export has them, and as they are stored, which is
 ** another payload if a fork shares it; without a session_meta that was not in the file. */
-static const char zStored[] =
-    "SELECT d.id, d.timestamp, d.type, " ROLLOUT_OWN_NAMED(
-        "iif(d.before IS NULL, replace(d.payload, char(10), ' '), "
-        "d.payload)") ", "
-                      "coalesce(d.changed, 0), d.after, d.payload FROM "
-                      "main.rollout__segments AS s "
-                      "CROSS JOIN main.rollout__items AS d "
-                      "ON d.id BETWEEN (s.owner << 32) + s.first AND "
-                      "(s.owner << 32) + s.last "
-                      "WHERE s.rollout = ?1 "
-                      "AND NOT (d.id & 4294967295 = 0 AND d.quiet IS 1) "
-                      "ORDER BY s.rollout, s.first, d.id";
+/* (SQLite copies what it passes through an expression, so that only the items of a
+** fork do.) */
+static const char
+    zStored[] =
+        "SELECT d.id, d.timestamp, d.type, iif(?2 = '' AND ?4 = '', "
+        "NULL, " ROLLOUT_OWN_NAMED(
+            "iif(d.before IS NULL, replace(d.payload, char(10), ' '), "
+            "d.payload)") "), "
+                          "coalesce(d.changed, 0), d.after, d.payload, "
+                          "d.before IS NULL "
+                          "FROM main.rollout__segments AS s "
+                          "CROSS JOIN main.rollout__items AS d "
+                          "ON d.id BETWEEN (s.owner << 32) + s.first AND "
+                          "(s.owner << 32) + s.last "
+                          "WHERE s.rollout = ?1 "
+                          "AND NOT (d.id & 4294967295 = 0 AND d.quiet IS 1) "
+                          "ORDER BY s.rollout, s.first, d.id";
 
 void bxImportSessionOpen(
     ImportSession *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
@@ -143,6 +148,26 @@ static int compareStored(const void *p1, const void *p2) {
                       : (a->id > b->id) - (a->id < b->id);
 }
 
+/* The payload of the row of pStored as an export has it, to sqlite3_free(); NULL if that
+** is the stored one. */
+static char *asPrinted(ImportSession *p, i64 *pn, BxErr *pErr) {
+  const char *z = bxColumnText(p->pStored, 6, pErr);
+  char *zOut;
+  i64 i;
+  *pn = sqlite3_column_bytes(p->pStored, 6);
+  if (sqlite3_column_type(p->pStored, 3) != SQLITE_NULL) {
+    *pn = sqlite3_column_bytes(p->pStored, 3);
+    return bxColumnCopy(p->pStored, 3, pErr);
+  }
+  if (z == 0 || !sqlite3_column_int(p->pStored, 7) ||
+      memchr(z, '\n', (size_t)*pn) == 0) {
+    return 0;
+  }
+  zOut = bxCheckMem(sqlite3_malloc64((sqlite3_uint64)*pn + 1), pErr);
+  for (i = 0; zOut != 0 && i < *pn; i++) zOut[i] = z[i] == '\n' ? ' ' : z[i];
+  return zOut;
+}
+
 /* Puts the row of pStored, and all after it, into the bag. A changed one is there for a
 ** line with a time, and for one without; one of a fork, with either name. */
 static void fillBag(ImportSession *p, BxErr *pErr) {
@@ -151,7 +176,6 @@ static void fillBag(ImportSession *p, BxErr *pErr) {
   do {
     i64 id = sqlite3_column_int64(p->pStored, 0);
     const char *zType = bxColumnText(p->pStored, 2, pErr);
-    const char *z = bxColumnText(p->pStored, 3, pErr);
     const char *zOld = bxColumnText(p->pStored, 6, pErr);
     i64 iTime = sqlite3_column_int64(p->pStored, 1);
     if (zType == 0) return;
@@ -160,12 +184,14 @@ static void fillBag(ImportSession *p, BxErr *pErr) {
       bagHash(p, bxImportHash(zType, NO_TIME, 0, 0), id, pErr);
     } else {
       i64 iHash = p->bWhole ? NO_TIME : iTime;
-      i64 n = sqlite3_column_bytes(p->pStored, 3);
-      i64 nOld = sqlite3_column_bytes(p->pStored, 6);
-      bagHash(p, bxImportHash(zType, iHash, z ? z : "", n), id, pErr);
-      if (!bxSameText(z, zOld)) {
-        bagHash(p, bxImportHash(zType, iHash, zOld, nOld), id, pErr);
+      i64 n, nOld = sqlite3_column_bytes(p->pStored, 6);
+      char *z = asPrinted(p, &n, pErr);
+      if (z != 0) bagHash(p, bxImportHash(zType, iHash, z, n), id, pErr);
+      if (z == 0 || !bxSameText(z, zOld)) {
+        bagHash(
+            p, bxImportHash(zType, iHash, zOld ? zOld : "", nOld), id, pErr);
       }
+      sqlite3_free(z);
     }
   } while (bxStep(p->pStored, pErr));
   qsort(p->aBag, (size_t)p->nBag, sizeof(*p->aBag), compareStored);
@@ -202,18 +228,19 @@ static int isRow(
     ImportSession *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
   sqlite3_stmt *pRow = p->pStored;
   const char *zType = bxColumnText(pRow, 2, pErr);
-  const char *z = bxColumnText(pRow, 3, pErr);
   const char *zOld = bxColumnText(pRow, 6, pErr);
-  i64 n = sqlite3_column_bytes(pRow, 3), nOld = sqlite3_column_bytes(pRow, 6);
+  i64 n, nOld = sqlite3_column_bytes(pRow, 6);
   i64 iTime = sqlite3_column_int64(pRow, 1);
   int bChanged = sqlite3_column_int(pRow, 4);
   if (zType == 0 || strcmp(zType, pLine->zType) != 0 ||
       (pLine->iTime >= 0 && iTime != *piTime)) {
     return 0;
   }
-  if (!bChanged && !isSlice(z, n, &pLine->payload) &&
-      !isSlice(zOld, nOld, &pLine->payload)) {
-    return 0;
+  if (!bChanged && !isSlice(zOld, nOld, &pLine->payload)) {
+    char *z = asPrinted(p, &n, pErr);
+    int bSame = isSlice(z, n, &pLine->payload);
+    sqlite3_free(z);
+    if (!bSame) return 0;
   }
   p->iMatched = sqlite3_column_int64(pRow, 0);
   p->eMatch = PART_IN_ORDER;

@@ -19,6 +19,12 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+#ifdef BX_DEBUG
+#define MOST_SPAN_BYTES 300 /* so that tests of small files pass here */
+#else
+#define MOST_SPAN_BYTES 250000 /* of the items of a line that are kept */
+#endif
+
 /*--------------------------------------------------------------- traces ----*/
 
 /* Makes the payload of a span, and reads it. Returns 0 if that is impossible. */
@@ -191,14 +197,23 @@ void bxImportSpansFree(Import *p) {
 }
 
 /* Takes a span of the text at z as an item. */
-static void giveSpan(Import *p, const ImportSpan *pSpan, const char *z) {
+static void giveSpan(Import *p, ImportSpan *pSpan, const char *z) {
   RolloutLine line;
-  if (p->pErr->rc != SQLITE_OK || !readMade(p, pSpan->zItem)) return;
+  if (p->pErr->rc != SQLITE_OK || !pSpan->bItem) return;
+  if (pSpan->zItem != 0) {
+    readMade(p, pSpan->zItem);
+  } else {
+    p->json.iTop = pSpan->iNode;
+    p->iOuter = pSpan->iOuter;
+    pSpan->zItem = makeItem(p);
+    if (readMade(p, pSpan->zItem)) pSpan->zItem = markNewest(p, pSpan->zItem);
+  }
+  if (p->pErr->rc != SQLITE_OK) return;
   bxRolloutReadLine(p->pHome, p->pFormat, &p->made, &line, p->pErr);
-  line.bMade = 1;
   p->pJson = &p->made;
   if (p->pErr->rc != SQLITE_OK) return;
-  bxImportItem(p, pSpan->pPart, &line, z + pSpan->iEnd, z + pSpan->iEnd);
+  pSpan->zItem = bxImportMade(
+      p, pSpan->pPart, &line, pSpan->zItem, z + pSpan->iEnd);
 }
 
 /* Appends the value without the spans of other parts, and notes where the spans
@@ -250,7 +265,10 @@ static void readPiece(
   p->bLast = p->bClosed = 0;
   p->zGap = z;
   for (i = 0; i < p->nSpan; i++) {
-    if (p->aSpan[i].pPart == pPart) giveSpan(p, &p->aSpan[i], z);
+    if (p->aSpan[i].pPart != pPart) continue;
+    giveSpan(p, &p->aSpan[i], z);
+    sqlite3_free(p->aSpan[i].zItem);
+    p->aSpan[i].zItem = 0;
   }
   zLast = p->zGap;
   p->closed.z = zLast;
@@ -301,10 +319,17 @@ static void noteSpan(Import *p) {
     return;
   }
   a->pPart = p->pPart != 0 ? p->pPart : p->apPart[0];
+  a->bItem = 1;
+  a->iOuter = p->iOuter;
   a->zItem = markNewest(p, zItem);
   if (a->zItem != 0 && namesOf(p, &zName, &zAgent)) {
     ImportSession *pPart = bxImportSession(p, zName, zAgent);
     if (pPart != 0) a->pPart = pPart;
+  }
+  p->nSpanByte += a->zItem ? (i64)strlen(a->zItem) : 0;
+  if (p->nSpanByte > MOST_SPAN_BYTES) { /* it is made again when it is taken */
+    sqlite3_free(a->zItem);
+    a->zItem = 0;
   }
 }
 
@@ -334,7 +359,7 @@ void bxImportSpans(
   for (i = 0; i < p->nSpan && pPart == 0; i++) pPart = p->aSpan[i].pPart;
   for (i = 0; i < p->nSpan; i++) {
     const BxNode *pNode = &pTree->a[p->aSpan[i].iNode];
-    if (p->aSpan[i].zItem == 0) p->aSpan[i].pPart = pPart;
+    if (!p->aSpan[i].bItem) p->aSpan[i].pPart = pPart;
     pPart = p->aSpan[i].pPart;
     p->aSpan[i].iEnd = pTree->z + pNode->iAt + pNode->nByte - z;
     if (p->aSpan[i].pPart != p->aSpan[0].pPart) bSeveral = 1;
@@ -343,6 +368,7 @@ void bxImportSpans(
   for (i = 0; i < p->nSpan; i++) {
     if (!bSeveral) giveSpan(p, &p->aSpan[i], z);
     sqlite3_free(p->aSpan[i].zItem);
+    p->aSpan[i].zItem = 0;
   }
-  p->nSpan = 0;
+  p->nSpan = p->nSpanByte = 0;
 }

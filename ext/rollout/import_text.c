@@ -114,10 +114,9 @@ static void giveBlock(Import *p, ProseBlock *pBlock) {
       pPart = bxImportSession(p, zName, zAgent);
     }
     bxRolloutReadLine(p->pHome, p->pFormat, &p->made, &line, p->pErr);
-    line.bMade = 1;
     p->pJson = &p->made;
     if (p->pErr->rc == SQLITE_OK) {
-      bxImportItem(p, pPart, &line, pBlock->zEnd, pBlock->zEnd);
+      zItem = bxImportMade(p, pPart, &line, zItem, pBlock->zEnd);
     }
   }
   sqlite3_free(zItem);

@@ -66,6 +66,16 @@ static sqlite3_uint64 hashFile(const char *zType, const char *zItemId) {
       zItemId ? bxHashOf(zItemId, (i64)strlen(zItemId)) : 0);
 }
 
+/* The id of an item, to sqlite3_free(); NULL if it has none. */
+static char *itemId(Import *p, RolloutJson *pJson, const char *z, i64 n) {
+  if (z == 0 || p->pFormat->az[ROLLOUT_FORMAT_ITEM_ID] == 0) return 0;
+  pJson->iTop = 0;
+  return bxTreeRead(&pJson->tree, z, n, 0, 0, p->pErr) == 0
+             ? 0
+             : bxRolloutNameAt(
+                   p->pFormat, ROLLOUT_FORMAT_ITEM_ID, pJson, p->pErr);
+}
+
 static void know(RolloutMap *p, sqlite3_uint64 h, i64 id, BxErr *pErr) {
   i64 *pi = bxMapAt(p, h, pErr);
   if (pi != 0) *pi = id;
@@ -74,16 +84,16 @@ static void know(RolloutMap *p, sqlite3_uint64 h, i64 id, BxErr *pErr) {
 /* Reads what is stored of the conversation. */
 static void readKnown(Import *p, const ImportSession *pPart) {
   static const char zKnown[] =
-      "SELECT d.id, d.timestamp, d.type, d.payload, d.changed, d.quiet, "
-      "iif(d.quiet > 1, d.payload ->> ?2, NULL) " ROLLOUT_FROM_ITEMS
+      "SELECT d.id, d.timestamp, d.type, d.payload, d.changed, "
+      "d.quiet " ROLLOUT_FROM_ITEMS
       "AND NOT (d.id & 4294967295 = 0 AND d.quiet IS 1) "
       "ORDER BY s.rollout, s.first, d.id";
   ImportKnown *pKnown = &p->known;
   sqlite3_stmt *pRow = bxStmt(p->pHome, zKnown, p->pErr);
+  RolloutJson json = {{0}, 0};
   bxImportKnownFree(pKnown);
   memcpy(pKnown->zId, pPart->work.zId, sizeof(pKnown->zId));
-  bxBind(pRow, p->pErr, "it", pPart->work.head.no,
-      p->pFormat->az[ROLLOUT_FORMAT_ITEM_ID]);
+  bxBind(pRow, p->pErr, "i", pPart->work.head.no);
   while (bxStep(pRow, p->pErr)) {
     i64 id = sqlite3_column_int64(pRow, 0),
         iTime = sqlite3_column_int64(pRow, 1);
@@ -101,12 +111,13 @@ static void readKnown(Import *p, const ImportSession *pPart) {
     }
     if (sqlite3_column_int(pRow, 5) > 1 &&
         sqlite3_column_int(pRow, 5) % 2 == 1) {
-      know(&pKnown->files,
-          hashFile(zType, (const char *)sqlite3_column_text(pRow, 6)), id,
-          p->pErr);
+      char *zItemId = itemId(p, &json, z, n);
+      know(&pKnown->files, hashFile(zType, zItemId), id, p->pErr);
+      sqlite3_free(zItemId);
     }
   }
   bxReset(pRow, p->pErr);
+  bxTreeFree(&json.tree);
 }
 
 int bxImportValueHas(
@@ -224,35 +235,47 @@ static void putFrame(Import *p, i64 id, const char *z, i64 n, int eQuiet) {
   }
 }
 
+/* Whether the file has a list of items, and is not UTF-8. */
+static int frameKind(const Import *p) {
+  return (bxImportItems(p) != 0 ? 2 : 3) + (p->raw.z != 0 ? 2 : 0);
+}
+
+/* An item that is not written yet is written with the frame, so that a large one is not
+** written twice. */
+void bxImportValueEnd(Import *p) {
+  static const RolloutSlice empty = {"", 0};
+  RolloutWork *pWork = &p->apPart[0]->work;
+  i64 i = p->iCarrier - 1 - pWork->head.iLast;
+  if (p->pFrame == 0) return;
+  assert(p->zDocument != 0 && p->zFrame == 0);
+  addGap(p, p->zGap, p->zEnd - p->zGap);
+  sqlite3_str_appendchar(p->pFrame, 1, ']');
+  p->frame.n = sqlite3_str_length(p->pFrame);
+  p->frame.z = p->zFrame = bxStrFinish(p->pFrame, p->pErr);
+  p->pFrame = 0;
+  if (p->raw.z != 0) p->frame = p->raw;
+  if (p->iCarrier > 0 && i >= 0 && i < pWork->nItem && p->zFrame != 0) {
+    pWork->aItem[i].before = p->frame;
+    pWork->aItem[i].after = empty;
+    pWork->aItem[i].bQuiet = frameKind(p);
+  }
+}
+
 void bxImportValuePut(Import *p) {
   static const char zSame[] =
       "SELECT d.before IS CAST(?2 AS BLOB) " ROLLOUT_FROM_ITEMS
       "AND d.quiet > 1 ORDER BY d.id DESC LIMIT 1";
-  int eQuiet = bxImportItems(p) != 0 ? 2 : 3;
   RolloutHead head;
-  char *zOut;
-  i64 n;
-  assert(p->pFrame != 0 && p->zDocument != 0);
-  if (!bxRolloutFind(p->pHome, 0, p->apPart[0]->work.zId, &head, p->pErr)) {
+  assert(p->zDocument != 0);
+  if (p->pErr->rc != SQLITE_OK ||
+      !bxRolloutFind(p->pHome, 0, p->apPart[0]->work.zId, &head, p->pErr)) {
     return;
   }
-  addGap(p, p->zGap, p->zEnd - p->zGap);
-  sqlite3_str_appendchar(p->pFrame, 1, ']');
-  n = sqlite3_str_length(p->pFrame);
-  zOut = bxStrFinish(p->pFrame, p->pErr);
-  p->pFrame = 0;
   p->known.iLast = head.iLast;
-  if (p->raw.z != 0) {
-    sqlite3_free(zOut);
-    zOut = 0;
-    eQuiet += 2;
-  }
   /* a fork whose items are all those of others has it in its session_meta */
-  if (p->pErr->rc == SQLITE_OK &&
-      (p->iCarrier > 0 || !bxQueryInt(p->pHome, zSame, p->pErr, "ib", head.no,
-                              zOut ? zOut : p->raw.z, zOut ? n : p->raw.n))) {
-    putFrame(p, bxRolloutKey(head.no, p->iCarrier), zOut ? zOut : p->raw.z,
-        zOut ? n : p->raw.n, eQuiet);
+  if (p->iCarrier > 0 || !bxQueryInt(p->pHome, zSame, p->pErr, "ib", head.no,
+                             p->frame.z, p->frame.n)) {
+    putFrame(p, bxRolloutKey(head.no, p->iCarrier), p->frame.z, p->frame.n,
+        frameKind(p));
   }
-  sqlite3_free(zOut);
 }

@@ -300,9 +300,11 @@ typedef struct RolloutText {
   const char *zRole; /* NULL: no row, but what is known of a call */
   BxKind eKind;
   BxSource eSource;
-  char *z; /* the text, as long as it is needed */
+  char *z; /* the text, as long as it is needed ... */
+  sqlite3_uint64 h; /* ... and its hash; 0: none */
   char *zPlace, *zCall, *zTool, *zFile;
   const char *zPart;
+  int bRead; /* its text was given back */
   int bTold; /* no row: the item before it says the same, or is not new */
   int bEdits;
   int eError;   /* 1, 0 or, if it is not known, -1 */
@@ -321,13 +323,13 @@ typedef struct RolloutDerive {
   i64 iReview;      /* where the newest review begins, or -1 if not known */
   int bReviewed;    /* one of these items begins it */
   i64 iPrompt;      /* which became the first user message, or -1 */
-  char *zPrompt;    /* its text; may be NULL */
+  char *zPrompt;    /* how its text begins; may be NULL */
   char *azNew[BX_KINDS]; /* the title, cwd, model and branch */
   RolloutBoundary *aTurn, *aMark;
   i64 nTurnNew, nTurnAlloc, nMark, nMarkAlloc;
   int eLast;      /* the last turn: 1: known; 0: ask the database; -1: none */
   int bLastEvent; /* the source of the message that began it */
-  char *zLast;    /* its text, or NULL */
+  sqlite3_uint64 hLast; /* the hash of its text */
   int bHasPrompt;
   RolloutUsage *aUsage;
   i64 nUsage, nUsageAlloc;
@@ -372,6 +374,8 @@ int bxRolloutIsPlaceOf(const RolloutDerive *p, i64 i, const char *zSpelled);
 /* texts.c: takes the texts of an item. */
 void bxRolloutTell(RolloutDerive *p, const char *zType,
     const RolloutJson *pJson, i64 iSequence, i64 iTime);
+/* Gives them back, once nobody needs more than their hashes. */
+void bxRolloutTextsTold(RolloutDerive *p);
 /* Writes them, and those of items that were redacted. */
 void bxRolloutTextsPut(RolloutDerive *p, BxErr *pErr);
 void bxRolloutTextsFree(RolloutDerive *p);

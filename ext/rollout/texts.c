@@ -31,6 +31,11 @@ void bxRolloutTextsFree(RolloutDerive *p) {
   p->nText = p->nTextAlloc = 0;
 }
 
+/* Texts are compared by their hashes: one may be as long as the file. */
+static sqlite3_uint64 hashSaid(const char *z) {
+  return bxHashOf(z, (i64)strlen(z)) | 1;
+}
+
 /* A new text of the item that is being read. */
 static RolloutText *newText(
     RolloutDerive *p, const char *zRole, i64 iSequence, i64 iTime) {
@@ -227,6 +232,7 @@ static void readInput(
     z = 0;
   }
   a->bEdits = a->zFile != 0 && !bView && changesFiles(a->zTool, p->pErr);
+  a->h = a->z ? hashSaid(a->z) : 0;
   if (a->z != 0 && a->zFile == 0) readPatch(p, iCall, a->z);
   sqlite3_free(z);
   bxTreeFree(&inner);
@@ -309,6 +315,7 @@ static void tellResult(RolloutDerive *p, const BxPlace *pPlace,
     a->eKind = BX_KIND_RESULT;
     a->zPlace = zPath;
     a->z = zText;
+    a->h = zText ? hashSaid(zText) : 0;
     zPath = zText = 0;
   }
   sqlite3_free(zCall);
@@ -379,13 +386,14 @@ static void tellSaid(RolloutDerive *p, const BxPlace *pPlace,
                                    ? "assistant"
                                    : "tool";
   char *z = bxRolloutValue(pPlace, pJson, &zPaths, p->pErr);
+  sqlite3_uint64 hash = z ? hashSaid(z) : 0;
   int bTold = 0;
   RolloutText *a;
   i64 i;
   for (i = p->nText - 1; z != 0 && i >= 0; i--) {
     a = &p->aText[i];
     if (a->iSequence < iSequence - 1) break;
-    bTold |= a->z != 0 && strcmp(a->z, z) == 0 &&
+    bTold |= a->h == hash &&
              (a->iSequence < iSequence ? a->eKind == pPlace->eKind &&
                                              a->eSource != pPlace->eSource
                                        : !a->bTold);
@@ -398,6 +406,7 @@ static void tellSaid(RolloutDerive *p, const BxPlace *pPlace,
   a->eKind = pPlace->eKind;
   a->eSource = pPlace->eSource;
   a->z = z;
+  a->h = hash;
   a->bTold |= bTold;
   a->zPart = pPlace->az[BX_PLACE_PART];
   resolve(pJson, pJson->iTop, "", zPaths, &a->zPlace, p->pErr);
@@ -458,19 +467,21 @@ static void tellBefore(RolloutDerive *p, i64 iSequence) {
 
 void bxRolloutTell(RolloutDerive *p, const char *zType,
     const RolloutJson *pJson, i64 iSequence, i64 iTime) {
-  i64 i;
   assert(p->bTexts && p->pRules != 0);
   if (p->iTextFrom < 0) {
     p->iTextFrom = iSequence;
     if (p->no > 0) tellBefore(p, iSequence);
   }
   tell(p, zType, pJson, iSequence, iTime);
+}
+
+void bxRolloutTextsTold(RolloutDerive *p) {
+  i64 i;
   for (i = p->nText - 1; !p->pRules->bSearch && i >= 0; i--) {
-    if (p->aText[i].iSequence < iSequence - 1) {
-      if (p->aText[i].z == 0) break;
-      sqlite3_free(p->aText[i].z); /* nothing is compared with it any more */
-      p->aText[i].z = 0;
-    }
+    if (p->aText[i].bRead) break;
+    p->aText[i].bRead = 1;
+    sqlite3_free(p->aText[i].z);
+    p->aText[i].z = 0;
   }
 }
 
