@@ -91,11 +91,12 @@ SELECT 'text', 'preamble', column1 FROM (VALUES
 -- path          how the path of such a file ends. {id} is the conversation of a file that names none, {agent} its
 --               sub-agent, {cwd} the folder of its work; * stands for a name, or a part of one. A format whose path is
 --               that of the file comes before others
--- kind          'lines', or 'store': the lines that rollout_import_from() makes of the rows of a database
+-- kind          'lines'; 'changes': a value, or lines that are changes of it; or 'store': the lines that
+--               rollout_import_from() makes of the rows of a database
 
 CREATE TABLE IF NOT EXISTS main.rollout_formats(
   format TEXT PRIMARY KEY CHECK (format <> ''),
-  kind DEFAULT 'lines' CHECK (kind IN ('lines', 'store')),
+  kind DEFAULT 'lines' CHECK (kind IN ('lines', 'changes', 'store')),
   rank DEFAULT 100,
   mark NOT NULL,
   items,
@@ -136,7 +137,6 @@ INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time,
   ('grok', 34, '{"$.params.update.sessionUpdate|$.generated_title|$.session_summary":true,"$.params.update.sessionUpdate|$.info.id":true}', NULL, '$.params.update.sessionUpdate|summary', NULL, '$.timestamp|$.params._meta.agentTimestampMs|$.updated_at', '{}', '$.params.sessionId|$.info.id', 0, NULL, NULL, NULL, 'sessions/{cwd}/{id}/*.json*'),
   ('qoder', 203, '{"$.sessionId|$.uuid":true,"$.type":true,"$.message.content":true}', NULL, '$.type', NULL, '$.timestamp', '{}', '$.sessionId', 0, '$.agentId', '$.uuid', '$.parentUuid', '.qoder/projects/{cwd}/{id}.jsonl|.qoder/projects/{cwd}/*/subagents/{agent}.jsonl'),
   ('zencoder', 27, '{"$.id":true,"$.createdAt":true,"$.updatedAt":true,"$.role":null,"$.type":null}', NULL, '$.role|session', NULL, '$.createdAt', '{"$.updatedAt":true,"$.role":null}', '$.id', 0, NULL, NULL, NULL, '.zencoder/sessions/{id}.jsonl'),
-  ('copilot-chat', 43, '{"$.sessionId|$.v.sessionId":true,"$.requests|$.v.requests":true}', '$.requests[]|$.v.requests[]|$.v[]', '$.kind|request', NULL, '$.timestamp|$.creationDate|$.v.creationDate', '{"$.requests|$.v.requests":true}', '$.sessionId|$.v.sessionId', 0, NULL, '$.requestId', NULL, NULL),
   ('amp', 44, '{"$.id":true,"$.created":true,"$.messages":true}', '$.messages[]', '$.role', NULL, '$.usage.timestamp|$.meta.sentAt|$.created', '{"$.messages":true}', '$.id', 0, NULL, '$.messageId', NULL, NULL),
   ('kiro', 45, '{"$.kind|$.session_id":true,"$.data.content|$.created_at":true,"$.data.message_id|$.cwd":true,"$.messages_path":null}', NULL, '$.kind|kiro_session', NULL, '$.data.meta.timestamp|$.created_at', '{}', '$.session_id', 0, NULL, '$.data.message_id', NULL, 'sessions/cli/{id}.json*'),
   ('kiro-ide', 46, '{"$.payload.type":true,"$.type":null}', NULL, '$.payload.type', NULL, '$.timestamp', '{}', NULL, 0, NULL, NULL, NULL, 'sess_{id}/messages.jsonl'),
@@ -154,6 +154,7 @@ INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time,
 INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, names, conversation, apart) VALUES
   ('atif', 39, '{"$.schema_version":true,"$.agent.name":true,"$.steps":true}', '$.steps[]', '$.source', '$.timestamp', '{"$.steps":true}', '$.trajectory_id|$.session_id', 1), ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', NULL, 'history', '$.ts', '{}', '$.session_id', 1) ON CONFLICT DO NOTHING;
 
+INSERT INTO main.rollout_formats(format, kind, rank, mark, items, type, time, names, conversation, item_id) VALUES ('copilot-chat', 'changes', 43, '{"$.sessionId|$.v.sessionId":true,"$.requests|$.v.requests":true}', '$.requests[]', '$.kind|request', '$.timestamp|$.creationDate', '{"$.requests":true}', '$.sessionId', '$.requestId') ON CONFLICT DO NOTHING;
 INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversation, agent) VALUES
   ('opencode', 'store', 90, '{"$.store":"opencode"}', '$.type', '$.row.data.time.start|$.row.data.time.created|$.row.time_created', '$.session', '$.agent'),
   ('goose-store', 'store', 91, '{"$.store":"goose"}', '$.type', '$.row.created_timestamp|$.row.created_at', '$.session', '$.agent'),
@@ -415,8 +416,12 @@ INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, p
   ('amp', 'tool', 'user', '{"$.content[0].toolUseID":true}', '$.content[0].run.result.output', '$.content[0].run.result', 'text'),
   ('amp', 'model', 'assistant', '{"$.usage.model":true}', '$.usage.model', NULL, 'text'),
   ('warp', 'user', 'query', '{"$.row.input[0].Query.text":true}', '$.row.input[0].Query.text', NULL, 'text'),
-  ('copilot-chat', 'user', 'request', '{"$.message.text":true}', '$.message.text', NULL, 'text'),
   ('antigravity', 'assistant', 'MODEL', '{"$.source":"MODEL"}', '$.content', NULL, 'text') ON CONFLICT DO NOTHING;
+
+-- A request of Copilot is written again when its answer grows. call_id is the id of a message that begins a turn: the
+-- same one begins no second turn.
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, call_id) VALUES
+  ('copilot-chat', 'user', 'request', '{"$.message.text":true}', '$.message.text', '$.requestId') ON CONFLICT DO NOTHING;
 
 -- Types that only one format has.
 INSERT INTO main.blackbox_places(format, kind, type, place) VALUES

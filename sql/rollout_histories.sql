@@ -113,8 +113,8 @@ INSERT INTO main.rollout_histories(format, type, conditions, role, whole, item_c
   ('opencode', 'part', '{"$.row.data.type":"tool","$.row.data.state.status":"running"}', '$.role', '$.row.data', '$.row.data.callID'),
   ('opencode', 'part', '{"$.row.data.type":"tool","$.row.data.state.status":"pending"}', '$.role', '$.row.data', '$.row.data.callID') ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_histories(format, type, part, role, content) VALUES
-  ('copilot-chat', 'request', 0, 'user', '$.message.text'), ('copilot-chat', 'request', 1, 'assistant', '$.response') ON CONFLICT DO NOTHING;
+INSERT INTO main.rollout_histories(format, type, conditions, part, role, content) VALUES
+  ('copilot-chat', 'request', '{"$.message":true}', 0, 'user', '$.message.text'), ('copilot-chat', 'request', '{"$.message":true}', 1, 'assistant', '$.response') ON CONFLICT DO NOTHING;
 
 INSERT INTO main.rollout_histories(format, type, role, whole, parts, call_type, call_id, result_type, result_id)
 SELECT f.column1, r.column1, r.column1, f.column2, '$.content', 'tool-call', '$.toolCallId', 'tool-result', '$.toolCallId'

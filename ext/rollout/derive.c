@@ -103,9 +103,19 @@ static int testParts(const RolloutDerive *p, BxTest test) {
 
 /*---------------------------------------------------------------- turns ----*/
 
-/* Reads a message of a user: its text, to sqlite3_free(), and its source. */
-static char *readUser(
-    RolloutDerive *p, const char *zType, const RolloutJson *pJson) {
+/* The hash of the id of a user's message, by which one is known that comes again when
+** more of its item is there; 0: it has none. */
+static sqlite3_uint64 hashId(const RolloutJson *pJson, const BxPlace *pPlace) {
+  const BxTree *pTree = &pJson->tree;
+  int i = bxPathFind(pTree, pJson->iTop, pJson->iTop, pPlace->az[BX_PLACE_ID]);
+  return i < 0 || BX_TREE_KIND(pTree, i) == 'n'
+             ? 0
+             : bxHashOf(pTree->z + pTree->a[i].iAt, pTree->a[i].nByte) | 1;
+}
+
+/* Reads a message of a user: its text, to sqlite3_free(), its source and its id. */
+static char *readUser(RolloutDerive *p, const char *zType,
+    const RolloutJson *pJson, sqlite3_uint64 *phId) {
   char z[ROLLOUT_MAX_NAME + 1];
   const char *zPath;
   i64 i = bxRolloutFirstPlace(p, zType, z);
@@ -115,6 +125,7 @@ static char *readUser(
     if (pPlace->eKind == BX_KIND_USER &&
         bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr)) {
       p->bLastEvent = pPlace->eSource == BX_SOURCE_EVENT;
+      *phId = hashId(pJson, pPlace);
       return bxRolloutValue(pPlace, pJson, &zPath, p->pErr);
     }
   }
@@ -153,7 +164,7 @@ static void findLast(RolloutDerive *p) {
     if (zType != 0 && z != 0 && !sqlite3_column_int(pRow, 3) &&
         bxTreeRead(
             &json.tree, z, sqlite3_column_bytes(pRow, 1), 0, 0, p->pErr) != 0) {
-      char *zUser = readUser(p, zType, &json);
+      char *zUser = readUser(p, zType, &json, &p->hLastId);
       p->hLast = hashUser(zUser);
       p->eLast = 1;
       sqlite3_free(zUser);
@@ -189,10 +200,10 @@ static void prompt(RolloutDerive *p, const char *z, i64 iSequence) {
 }
 
 /* Takes a user's message, which begins a turn, unless it is the one that began the
-** last turn, written again: from another source, or soon after a review began. Keeps
-** or frees zOwned. */
-static void tellUser(
-    RolloutDerive *p, char *zOwned, int bEvent, i64 iSequence) {
+** last turn, written again: from another source, soon after a review began, or with
+** the id that it had. Frees zOwned. */
+static void tellUser(RolloutDerive *p, char *zOwned, int bEvent,
+    sqlite3_uint64 hId, i64 iSequence) {
   sqlite3_uint64 hash = hashUser(zOwned);
   assert(iSequence >= 0 && p->pRules != 0);
   if (bxRolloutIsPreamble(p->pRules, zOwned)) {
@@ -204,7 +215,7 @@ static void tellUser(
     if (p->no > 0 && p->nTurn > 0) findLast(p);
   }
   if (p->eLast > 0 &&
-      (p->bLastEvent != bEvent ||
+      (p->bLastEvent != bEvent || (hId != 0 && hId == p->hLastId) ||
           (p->iReview >= 0 && p->iReview >= iSequence - 20)) &&
       hash == p->hLast) {
     sqlite3_free(zOwned);
@@ -215,6 +226,7 @@ static void tellUser(
       &p->aTurn, &p->nTurnNew, &p->nTurnAlloc, iSequence, p->nTurn++, p->pErr);
   sqlite3_free(zOwned);
   p->hLast = hash;
+  p->hLastId = hId;
   p->bLastEvent = bEvent;
   p->eLast = 1;
 }
@@ -277,7 +289,8 @@ static void tellFact(
   switch (pPlace->eKind) {
     case BX_KIND_USER:
       if (p->iUser < 0) p->iUser = iSequence;
-      tellUser(p, zOwned, pPlace->eSource == BX_SOURCE_EVENT, iSequence);
+      tellUser(p, zOwned, pPlace->eSource == BX_SOURCE_EVENT,
+          hashId(p->pJson, pPlace), iSequence);
       return;
     case BX_KIND_GOAL:
       if (p->iUser < 0) p->iUser = iSequence;

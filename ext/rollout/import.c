@@ -368,7 +368,7 @@ i64 bxImportInner(Import *p, int iNode, const char *zPaths) {
 
 /* A byte order mark at the beginning of a file is not part of its first line. Files
 ** that were joined, as an export may be, have one at the beginning of another line. */
-static const char *skipMark(const char *z) {
+const char *bxImportSkipMark(const char *z) {
   return strncmp(z, "\xef\xbb\xbf", 3) == 0 ? z + 3 : z;
 }
 
@@ -393,21 +393,20 @@ const char *bxImportValue(Import *p, const char *z, const char *zEnd) {
   const char *zNext;
   assert(z <= zEnd);
   p->json.iTop = 0;
-  p->json.tree.nMost = (p->zDocument != 0 || p->bScan) && isListed(p)
-                           ? MOST_ELEMENTS
-                           : 0;
+  p->json.tree.nMost =
+      (p->zDocument != 0 || p->bScan) && isListed(p) ? MOST_ELEMENTS : 0;
   zNext = bxTreeRead(&p->json.tree, z, zEnd - z, 0, 0, p->pErr);
   return zNext != 0 && zNext <= zEnd ? zNext : 0;
 }
 
 int bxImportFirst(Import *p, const char *z, const char *zEnd) {
-  z = bxImportSkipBlank(skipMark(z), zEnd);
+  z = bxImportSkipBlank(bxImportSkipMark(z), zEnd);
   return z < zEnd && bxIsUtf8((const unsigned char *)z, (int)(zEnd - z)) &&
          bxImportValue(p, z, zEnd) != 0;
 }
 
 /* Why a line cannot be read. */
-static const char *whyBad(const Import *p, const char *z, const char *zEnd) {
+const char *bxImportWhyBad(const Import *p, const char *z, const char *zEnd) {
   size_t n = (size_t)(zEnd - z);
   if (memchr(z, 0, n) != 0) return "it has a NUL; it is kept for the export";
   if (!bxIsUtf8((const unsigned char *)z, (int)n) && p->bStore) {
@@ -436,8 +435,8 @@ static void keepText(Import *p, const char *z, const char *zEnd) {
   line.iTime = -1;
   line.bWhole = 1;
   p->pJson = 0;
-  sqlite3_free(bxImportMade(
-      p, p->pPart ? p->pPart : p->apPart[0], &line, zJson, zEnd));
+  sqlite3_free(
+      bxImportMade(p, p->pPart ? p->pPart : p->apPart[0], &line, zJson, zEnd));
 }
 
 /* The items that a value has, or the value itself. A value with a list of items
@@ -488,7 +487,7 @@ static void readLine(Import *p, const char *z, const char *zEnd) {
     readLineCopy(p, z, zEnd);
     return;
   }
-  z = bxImportSkipBlank(skipMark(z), zEnd);
+  z = bxImportSkipBlank(bxImportSkipMark(z), zEnd);
   if (bUtf8 && p->pFormat == 0 && memchr(z, 0, (size_t)(zEnd - z)) == 0) {
     const char *zAt = z;
     while (zAt != 0 && zAt < zEnd) {
@@ -503,7 +502,7 @@ static void readLine(Import *p, const char *z, const char *zEnd) {
   for (; z < zEnd && p->pErr->rc == SQLITE_OK; z = bxImportSkipBlank(z, zEnd)) {
     const char *zNext = bUtf8 ? bxImportValue(p, z, zEnd) : 0;
     if (zNext == 0) {
-      bxImportBad(p, whyBad(p, z, zEnd), zEnd - z);
+      bxImportBad(p, bxImportWhyBad(p, z, zEnd), zEnd - z);
       return;
     }
     if (p->pFormat != 0 && p->pFormat->bSpans) {
@@ -528,7 +527,7 @@ static void readLines(Import *p) {
   RolloutSlice after;
   assert(p->nPart > 0 && p->zGap <= p->zEnd);
   if (p->bProse) {
-    bxImportText(p, skipMark(z));
+    bxImportText(p, bxImportSkipMark(z));
     z = p->zEnd;
   }
   while (z < p->zEnd && p->pErr->rc == SQLITE_OK) {
@@ -598,7 +597,7 @@ static void scan(Import *p) {
 ** that cannot be read. */
 static void findValue(Import *p) {
   const RolloutFormat *pFormat = p->pFormat;
-  const char *z = bxJsonSkipSpace(skipMark(p->z)), *zNext;
+  const char *z = bxJsonSkipSpace(bxImportSkipMark(p->z)), *zNext;
   i64 n = p->zEnd - z;
   if ((*z != '{' && *z != '[') || (pFormat != 0 && bxImportItems(p) == 0)) {
     return;
@@ -653,9 +652,11 @@ static void findFormat(Import *p, const char *zGiven, const char *zId) {
   }
   if (p->pErr->rc != SQLITE_OK || p->zTail != 0) return;
   findValue(p);
-  if (p->pFormat == 0) p->pFormat = bxImportTextFormat(p, skipMark(p->z));
+  if (p->pFormat == 0)
+    p->pFormat = bxImportTextFormat(p, bxImportSkipMark(p->z));
   p->bProse = bxImportIsText(p);
   if (p->pFormat == 0) scan(p);
+  if (p->pFormat != 0 && p->pFormat->bChanges) bxImportChanges(p);
   if (p->pFormat == 0 && !p->bAsked && bxJsonSkipSpace(p->z) < p->zEnd) {
     bxImportUnknown(p->pRules, p->pErr);
   }
@@ -705,7 +706,7 @@ static void firstPart(Import *p, const char *zId) {
     bxImportSession(p, bxPrintf(p->pErr, "%s", p->zName), zAgent);
     bxImportPartId(p, p->zName, p->zAgent, pPart->work.zId);
   } else {
-    const char *z = bxJsonSkipSpace(skipMark(p->z));
+    const char *z = bxJsonSkipSpace(bxImportSkipMark(p->z));
     RolloutSlice text = {z, bxImportLineEnd(p, z) - z};
     char *zText;
     while (text.n < ENOUGH && z + text.n < p->zEnd) {

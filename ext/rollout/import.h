@@ -197,6 +197,10 @@ const char *bxImportFormatName(const Import *p);
 
 /* Counts a line, or a part of it, that cannot be read. */
 void bxImportBad(Import *p, const char *zReason, i64 nByte);
+/* Why a line cannot be read. */
+const char *bxImportWhyBad(const Import *p, const char *z, const char *zEnd);
+/* Skips a byte order mark. */
+const char *bxImportSkipMark(const char *z);
 /* Where a line has its items, after the first dollar; NULL: it is one itself. */
 const char *bxImportItems(const Import *p);
 /* Divides what is between two payloads: the end of the line of the last item is
@@ -253,6 +257,11 @@ void bxImportValueItem(
 void bxImportValueEnd(Import *p);
 /* Stores it, once these are stored. */
 void bxImportValuePut(Import *p);
+
+/*------------------------------------------------------- import_changes.c ----*/
+
+/* If the lines of the file are changes of one value: makes that the file. */
+void bxImportChanges(Import *p);
 
 /*----------------------------------------------------------- import_dir.c ----*/
 

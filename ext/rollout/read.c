@@ -383,6 +383,13 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     "OR e.key = json_array_length(CAST(d.before AS TEXT)) - 1)"
 #define FRAME_SHOWN "(SELECT max(o.last) FROM main.rollout__segments AS o "    \
     "WHERE o.rollout = ?1 AND o.owner = d.id >> 32)"
+/* A file that was kept as a whole is not that of a fork that has only its beginning: this
+** one has its items as lines. */
+#define FRAME_CUT "(SELECT max(x.id) FROM main.rollout__data AS x WHERE x.id " \
+    "BETWEEN d.id AND d.id | 4294967295) & 4294967295 > " FRAME_SHOWN
+#define FRAME_LINES                                                            \
+    "(SELECT group_concat(x.payload, char(10)) || char(10) FROM main.rollout__data AS x " \
+    "WHERE x.id BETWEEN d.id AND (d.id >> 32 << 32) + " FRAME_SHOWN ")"
 /* A conversation that was forked, and into which a newer file was imported. */
 #define FRAME_OLD                                                              \
     "(d.quiet > 1 AND d.id >> 32 <> ?1 AND EXISTS (SELECT 1 "                  \
@@ -396,7 +403,7 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 #define ITEM_BYTES                                                             \
     "CAST(iif(" FRAME_OLD ", '', " ROLLOUT_OWN_NAMED("iif(" ROLLOUT_OWN_LINE   \
     ", replace(d.payload, char(10), ' ') || coalesce(CAST(d.after AS TEXT), char(10)), "            \
-    "iif(d.quiet IN (2, 3), " FRAME_BYTES ", coalesce(CAST(d.before AS TEXT), '{\"timestamp\":\"' || "            \
+    "iif(d.quiet IN (2, 3), " FRAME_BYTES ", coalesce(iif(d.quiet = 4 AND " FRAME_CUT ", " FRAME_LINES ", CAST(d.before AS TEXT)), '{\"timestamp\":\"' || "            \
     ROLLOUT_ISO("d.timestamp") " || '\",\"type\":' || json_quote(d.type) || "  \
     "iif(d.payload IS NULL, '', ',\"payload\":'))) || "                        \
     "iif(d.quiet, '', coalesce(iif(d.before IS NULL, "                         \

@@ -189,6 +189,7 @@ enum {
 typedef struct RolloutFormat {
   char *az[ROLLOUT_FORMAT_TEXTS];
   int bOnce, bSpans, bApart;
+  int bChanges; /* lines may be changes of one value */
   int bGiven; /* not of a file: numbers are milliseconds */
   int bPath;  /* tried only for a path that is one of its own */
   BxTest mark, names, newest;
@@ -330,6 +331,7 @@ typedef struct RolloutDerive {
   int eLast;      /* the last turn: 1: known; 0: ask the database; -1: none */
   int bLastEvent; /* the source of the message that began it */
   sqlite3_uint64 hLast; /* the hash of its text */
+  sqlite3_uint64 hLastId; /* and that of its id; 0: it has none */
   int bHasPrompt;
   RolloutUsage *aUsage;
   i64 nUsage, nUsageAlloc;

@@ -61,7 +61,8 @@ static void copyTexts(char **az, int n, sqlite3_stmt *pRow, BxErr *pErr) {
 static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   static const char zFormats[] =
       "SELECT format, items, type, payload, time, conversation, agent, trace, "
-      "item_id, path, once, mark, names, spans, newest, apart, rank >= 200 "
+      "item_id, path, once, mark, names, spans, newest, apart, rank >= 200, "
+      "kind = 'changes' "
       "FROM main.rollout_formats "
       "WHERE format <> '' AND type <> '' ORDER BY rank, format";
   static const char zAttributes[] =
@@ -84,7 +85,8 @@ static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
     a->newest = bxTestAdd(&p->places, bxColumnText(pRow, n + 4, pErr), pErr);
     a->bApart = sqlite3_column_int(pRow, n + 5);
     a->bPath = sqlite3_column_int(pRow, n + 6);
-    for (i = 0; i < n + 7; i++) {
+    a->bChanges = sqlite3_column_int(pRow, n + 7);
+    for (i = 0; i < n + 8; i++) {
       const char *z = (const char *)sqlite3_column_text(pRow, i);
       p->hFormat = bxHashMix(
           p->hFormat, bxHashOf(z ? z : "", sqlite3_column_bytes(pRow, i)));

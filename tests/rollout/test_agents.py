@@ -2,10 +2,11 @@
 
 The samples were made for these tests, in the forms that the agents write."""
 import json
+import random
 
 import pytest
 
-from rollout_helpers import AT, exported, lines, well
+from rollout_helpers import AT, exported, exported_as_parent, lines, well
 from conftest import one, rows
 
 ID = "11111111-1111-4111-8111-111111111111"
@@ -186,22 +187,151 @@ def test_an_agent_lands_as_itself(db, tmp_path, name):
     well(db)
 
 
-def test_the_log_of_a_chat_of_copilot_is_read_as_well(db, tmp_path):
-    folder = tmp_path / "chatSessions"
-    folder.mkdir()
-    log = [{"kind": 0, "v": {"version": 3, "sessionId": ID, "creationDate": MS, "requests": []}},
-           {"kind": 2, "k": ["requests"], "v": [request(1, "hi")]},
-           {"kind": 2, "k": ["requests", 0, "response"], "v": [{"value": "yes"}, {"value": "no"}]},
-           {"kind": 1, "k": ["requests", 0, "result"], "v": PROMPT_META["result"]},
-           {"kind": 2, "k": ["requests"], "v": [request(2, "more", {"value": "well"})]}]
-    (folder / f"{ID}.jsonl").write_text(lines(*log))
-    assert walk(db, tmp_path) == 6
-    assert rows(db, "SELECT id, format, turns, first_user_message FROM rollouts") == [
-        (ID, "copilot-chat", 2, "hi")]
-    assert [v for v, in rows(db, "SELECT value FROM rollout_facts "
-                              "WHERE fact = 'assistant' AND value IS NOT NULL")] == [
-        "yes", "no", "well"]
-    assert exported(db, ID).decode() == lines(*log)
+LOG = [{"kind": 0, "v": {"version": 3, "sessionId": ID, "creationDate": MS, "requests": []}},
+       {"kind": 2, "k": ["requests"], "v": [request(1, "hi")]},
+       {"kind": 2, "k": ["requests", 0, "response"], "v": [{"value": "yes"}, {"value": "no"}]},
+       {"kind": 1, "k": ["requests", 0, "result"], "v": PROMPT_META["result"]},
+       {"kind": 1, "k": ["customTitle"], "v": "named"},
+       {"kind": 2, "k": ["requests"], "v": [request(2, "more", {"value": "wel"})]},
+       {"kind": 2, "k": ["requests", 1, "response"], "v": [{"value": "well"}], "i": 0},
+       {"kind": 1, "k": ["requests", 1, "modelId"], "v": "copilot/other"},
+       {"kind": 1, "k": ["requests", 1, "vote"]}, {"kind": 3, "k": ["requests", 1, "agent"]}]
+
+
+def requests(db, rollout=ID):
+    return [json.loads(p) for p, in rows(
+        db, "SELECT payload FROM rollout_items WHERE rollout = ? AND sequence > 0 ORDER BY sequence", rollout)]
+
+
+def test_the_changes_of_a_chat_of_copilot_are_made(db, tmp_path):
+    file = tmp_path / "chatSessions" / f"{ID}.jsonl"
+    file.parent.mkdir()
+    file.write_text(lines(*LOG))
+    assert walk(db, tmp_path) == 2
+    assert rows(db, "SELECT id, format, turns, first_user_message, model FROM rollouts") == [
+        (ID, "copilot-chat", 2, "hi", "copilot/other")]
+    assert requests(db) == [request(1, "hi", {"value": "yes"}, {"value": "no"}, **PROMPT_META),
+                            request(2, "more", {"value": "well"}, modelId="copilot/other")]
+    assert rows(db, "SELECT input_fresh, output, model FROM rollout_usage") == [(7, 3, "m-1")]
+    assert exported(db, ID).decode() == lines(*LOG)
+    again = json.loads(one(db, "SELECT rollout_import(?, ?)", lines(*LOG), str(file)))
+    assert (again["lines"], again["items"], again["new"], again["bad"]) == (10, 2, 0, 0)
+    well(db)
+
+
+def test_a_chat_of_copilot_that_grows_has_each_request_once(db, tmp_path):
+    file = tmp_path / f"{ID}.jsonl"
+    log = [*LOG, {"kind": 2, "k": ["requests"], "v": [request(3, "more")]},
+           {"kind": 1, "k": ["requests", 2, "response"], "v": [{"value": "end"}]}]
+    for n in range(1, len(log) + 1):
+        file.write_text(lines(*log[:n]))
+        walk(db, tmp_path)
+        assert exported(db, ID).decode() == lines(*log[:n])
+    assert [c for c, in rows(db, "SELECT payload ->> '$.content' FROM rollout_context(?) WHERE type = 'user'", ID)
+            ] == ["hi", "more", "more"]
+    assert rows(db, "SELECT turns, first_user_message FROM rollouts") == [(3, "hi")]
+    assert rows(db, "SELECT sum(input_fresh) FROM rollout_usage") == [(7,)]
+    # VS Code writes the file anew, as one value, when it has many changes
+    whole = json.dumps({"kind": 0, "v": {**LOG[0]["v"], "requests": requests(db)[-1:]}}) + "\n"
+    file.write_text(whole)
+    assert walk(db, tmp_path) == 1 and exported(db, ID).decode() == whole  # it has spaces now
+    assert rows(db, "SELECT turns FROM rollouts") == [(3,)]
+    well(db)
+
+
+def test_what_is_no_change_of_a_chat_is_bad_and_kept(db, tmp_path):
+    odd = [{"kind": 2, "k": ["requests", 9, "response"], "v": []}, {"kind": 1, "k": [], "v": 1}, {"kind": 7},
+           {"kind": 1, "k": ["a", "b"], "v": 1}, {"kind": 2, "k": ["requests"], "v": 5}, {"kind": 0, "v": []},
+           {"kind": 2, "k": ["requests"], "i": 7}, {"kind": 1, "k": ["requests", "x"], "v": 1}, [1], "x",
+           {"kind": 1, "k": ["version"] * 200, "v": 1}, {"kind": 1, "k": [["requests"]], "v": 1}]
+    data = "\ufeff" + lines(*LOG[:2], *odd) + "\n" + lines(LOG[2]) + '{"kind":1,"k":["requests"'
+    report = json.loads(one(db, "SELECT rollout_import(?)", data))
+    assert (report["items"], report["bad"], report["lines"]) == (1, len(odd) + 1, len(odd) + 5)
+    assert [e["line"] for e in report["errors"]] == [*range(3, len(odd) + 3), len(odd) + 5]
+    assert requests(db) == [request(1, "hi", {"value": "yes"}, {"value": "no"})]
+    assert exported(db, ID).decode() == data
+    raw = data.encode().replace(b"yes", b"y\xff")
+    db.execute("DELETE FROM rollouts")
+    assert json.loads(one(db, "SELECT rollout_import(?)", raw))["new"] == 1
+    assert requests(db)[0]["response"][0] == {"value": "y\ufffd"} and exported(db, ID) == raw
+    well(db)
+
+
+def test_a_fork_of_a_chat_of_copilot_has_its_requests_alone(db):
+    one(db, "SELECT rollout_import(?)", lines(*LOG))
+    whole, part = one(db, "SELECT rollout_fork(?)", ID), one(db, "SELECT rollout_fork(?, 1)", ID)
+    assert exported_as_parent(db, whole).decode() == lines(*LOG)
+    assert [json.loads(line) for line in exported(db, part).decode().splitlines()] == requests(db)[:1]
+
+
+def change(state, entry):
+    """A change as VS Code makes it, of what is there."""
+    if entry["kind"] == 0:
+        return entry["v"]
+    here = state
+    for step in entry["k"][:-1]:
+        here = here[step]
+    last = entry["k"][-1]
+    if entry["kind"] == 1:
+        here[last] = entry["v"]
+    elif entry["kind"] == 3:
+        del here[last]
+    else:
+        values = here[last] or []
+        here[last] = values[:entry.get("i", len(values))] + entry.get("v", [])
+    return state
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_changes_make_what_vs_code_makes(db, seed):
+    chance = random.Random(seed)
+    names = ["a", "b c", 'q"', "\u00e9\u4e2d", "\\", "message"]
+
+    def value(deep=3):
+        kind = chance.randrange(6 if deep else 4)
+        if kind == 4:
+            return {chance.choice(names): value(deep - 1) for _ in range(3)}
+        if kind == 5:
+            return [value(deep - 1) for _ in range(chance.randrange(4))]
+        return [chance.randrange(100), None, chance.choice(names) * 3, True][kind]
+
+    def place(here):
+        steps = []
+        while True:
+            inside = list(here) if isinstance(here, dict) else list(range(len(here)))
+            step = chance.choice(inside)
+            steps.append(step)
+            if not isinstance(here[step], (dict, list)) or not here[step] or chance.random() < 0.3:
+                return steps
+            here = here[step]
+
+    state = {"sessionId": ID, "creationDate": MS, "requests": [
+        {"requestId": f"r{i}", "x": value(), "response": [value()]} for i in range(3)]}
+    log = [{"kind": 0, "v": json.loads(json.dumps(state))}]
+    for _ in range(40):
+        where = ["requests", *place(state["requests"])]
+        here = state
+        for step in where:
+            here = here[step]
+        if where[-1] == "requestId" or len(where) == 2:
+            continue
+        if isinstance(here, list) or here is None:
+            entry = {"kind": 2, "k": where, "v": [value() for _ in range(chance.randrange(3))]}
+            if isinstance(here, list) and chance.random() < 0.4:
+                entry["i"] = chance.randrange(len(here) + 1)
+        elif isinstance(where[-1], str) and chance.random() < 0.2:
+            entry = {"kind": 3, "k": where}
+        elif isinstance(here, dict) and chance.random() < 0.5:
+            entry = {"kind": 1, "k": [*where, chance.choice(names)], "v": value()}
+        else:
+            entry = {"kind": 1, "k": where, "v": value()}
+        log.append(entry)
+        state = change(state, json.loads(json.dumps(entry)))
+    text = "".join(json.dumps(e, ensure_ascii=chance.random() < 0.5, separators=chance.choice(
+        [(",", ":"), (" , ", " : ")])) + "\n" for e in log)
+    report = json.loads(one(db, "SELECT rollout_import(?)", text))
+    assert report["bad"] == 0 and exported(db, ID).decode() == text
+    assert requests(db) == state["requests"]
 
 
 def test_the_store_of_warp_is_read(db):
