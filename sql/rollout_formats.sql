@@ -91,12 +91,12 @@ SELECT 'text', 'preamble', column1 FROM (VALUES
 -- path          how the path of such a file ends. {id} is the conversation of a file that names none, {agent} its
 --               sub-agent, {cwd} the folder of its work; * stands for a name, or a part of one. A format whose path is
 --               that of the file comes before others
--- kind          'lines'; 'changes': a value, or lines that are changes of it; or 'store': the lines that
---               rollout_import_from() makes of the rows of a database
+-- kind          'lines'; 'changes': a value, or lines that change it; 'closed': files that cannot be read; 'store': the
+--               lines that rollout_import_from() makes of the rows of a database; the path is that of the database
 
 CREATE TABLE IF NOT EXISTS main.rollout_formats(
   format TEXT PRIMARY KEY CHECK (format <> ''),
-  kind DEFAULT 'lines' CHECK (kind IN ('lines', 'changes', 'store')),
+  kind DEFAULT 'lines' CHECK (kind IN ('lines', 'changes', 'store', 'closed')),
   rank DEFAULT 100,
   mark NOT NULL,
   items,
@@ -154,14 +154,13 @@ INSERT INTO main.rollout_formats(format, rank, mark, items, type, payload, time,
 INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, names, conversation, apart) VALUES
   ('atif', 39, '{"$.schema_version":true,"$.agent.name":true,"$.steps":true}', '$.steps[]', '$.source', '$.timestamp', '{"$.steps":true}', '$.trajectory_id|$.session_id', 1), ('codex-history', 11, '{"$.session_id":true,"$.ts":true,"$.text":true}', NULL, 'history', '$.ts', '{}', '$.session_id', 1) ON CONFLICT DO NOTHING;
 
-INSERT INTO main.rollout_formats(format, kind, rank, mark, items, type, time, names, conversation, item_id) VALUES ('copilot-chat', 'changes', 43, '{"$.sessionId|$.v.sessionId":true,"$.requests|$.v.requests":true}', '$.requests[]', '$.kind|request', '$.timestamp|$.creationDate', '{"$.requests":true}', '$.sessionId', '$.requestId') ON CONFLICT DO NOTHING;
-INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversation, agent) VALUES
-  ('opencode', 'store', 90, '{"$.store":"opencode"}', '$.type', '$.row.data.time.start|$.row.data.time.created|$.row.time_created', '$.session', '$.agent'),
-  ('goose-store', 'store', 91, '{"$.store":"goose"}', '$.type', '$.row.created_timestamp|$.row.created_at', '$.session', '$.agent'),
-  ('cursor-store', 'store', 92, '{"$.store":"cursor"}', '$.type', '$.row.value.timestamp|$.row.value.createdAt', '$.session', NULL),
-  ('zed', 'store', 93, '{"$.store":"zed"}', '$.type', '$.row.created_at|$.row.updated_at', '$.session', '$.agent'),
-  ('warp', 'store', 95, '{"$.store":"warp"}', '$.type', '$.row.start_ts|$.row.last_modified_at', '$.session', NULL),
-  ('hermes', 'store', 94, '{"$.store":"hermes"}', '$.type', '$.row.timestamp', '$.session', NULL) ON CONFLICT DO NOTHING;
+INSERT INTO main.rollout_formats(format, kind, rank, mark, type, time, conversation, agent, path) VALUES
+  ('opencode', 'store', 90, '{"$.store":"opencode"}', '$.type', '$.row.data.time.start|$.row.data.time.created|$.row.time_created', '$.session', '$.agent', 'opencode.db'),
+  ('goose-store', 'store', 91, '{"$.store":"goose"}', '$.type', '$.row.created_timestamp|$.row.created_at', '$.session', '$.agent', 'sessions/sessions.db'),
+  ('cursor-store', 'store', 92, '{"$.store":"cursor"}', '$.type', '$.row.value.timestamp|$.row.value.createdAt', '$.session', NULL, 'Cursor/User/globalStorage/state.vscdb'),
+  ('zed', 'store', 93, '{"$.store":"zed"}', '$.type', '$.row.created_at|$.row.updated_at', '$.session', '$.agent', 'threads/threads.db'),
+  ('warp', 'store', 95, '{"$.store":"warp"}', '$.type', '$.row.start_ts|$.row.last_modified_at', '$.session', NULL, 'warp.sqlite'),
+  ('hermes', 'store', 94, '{"$.store":"hermes"}', '$.type', '$.row.timestamp', '$.session', NULL, '.hermes/state.db'), ('windsurf-cascade', 'closed', 99, '{}', '$.type', NULL, NULL, NULL, '.codeium/*/cascade/{id}.pb'), ('antigravity-conversations', 'closed', 99, '{}', '$.type', NULL, NULL, NULL, 'antigravity/conversations/{id}.pb|antigravity/implicit/{id}.pb'), ('cursor-chats', 'closed', 99, '{}', '$.type', NULL, NULL, NULL, '.cursor/chats/*/{id}/store.db'), ('kiro-store', 'closed', 99, '{}', '$.type', NULL, NULL, NULL, 'kiro-cli/data.sqlite3') ON CONFLICT DO NOTHING; INSERT INTO main.rollout_formats(format, kind, rank, mark, items, type, time, names, conversation, item_id) VALUES ('copilot-chat', 'changes', 43, '{"$.sessionId|$.v.sessionId":true,"$.requests|$.v.requests":true}', '$.requests[]', '$.kind|request', '$.timestamp|$.creationDate', '{"$.requests":true}', '$.sessionId', '$.requestId') ON CONFLICT DO NOTHING;
 
 INSERT INTO main.rollout_formats(format, rank, mark, items, type, time, conversation, trace, item_id, item_parent, spans, newest, apart) VALUES
   ('otel', 50, '{"$.resourceSpans|$.resourceLogs":true}', '$.resourceSpans[].scopeSpans[].spans[]|$.resourceLogs[].scopeLogs[].logRecords[]', '$.event|$.attributes.gen_ai.operation.name|span', '$.startTimeUnixNano|$.timeUnixNano|$.observedTimeUnixNano', '$.attributes.gen_ai.conversation.id', '$.traceId', '$.spanId', '$.parentSpanId', 1, '{"$.event":true,"$.attributes.gen_ai.input.messages":true}', 1) ON CONFLICT DO NOTHING;
@@ -414,14 +413,10 @@ INSERT INTO main.blackbox_places(format, kind, type, conditions, place, other, p
   ('gptme', 'model', 'assistant', '{"$.metadata.model":true}', '$.metadata.model', NULL, 'text'),
   ('copilot-chat', 'assistant', 'request', '{"$.response":true}', '$.response', NULL, 'value'),
   ('amp', 'tool', 'user', '{"$.content[0].toolUseID":true}', '$.content[0].run.result.output', '$.content[0].run.result', 'text'),
-  ('amp', 'model', 'assistant', '{"$.usage.model":true}', '$.usage.model', NULL, 'text'),
-  ('warp', 'user', 'query', '{"$.row.input[0].Query.text":true}', '$.row.input[0].Query.text', NULL, 'text'),
-  ('antigravity', 'assistant', 'MODEL', '{"$.source":"MODEL"}', '$.content', NULL, 'text') ON CONFLICT DO NOTHING;
+  ('amp', 'model', 'assistant', '{"$.usage.model":true}', '$.usage.model', NULL, 'text'), ('warp', 'user', 'query', '{"$.row.input[0].Query.text":true}', '$.row.input[0].Query.text', NULL, 'text'), ('antigravity', 'assistant', 'MODEL', '{"$.source":"MODEL"}', '$.content', NULL, 'text') ON CONFLICT DO NOTHING;
 
--- A request of Copilot is written again when its answer grows. call_id is the id of a message that begins a turn: the
--- same one begins no second turn.
-INSERT INTO main.blackbox_places(format, kind, type, conditions, place, call_id) VALUES
-  ('copilot-chat', 'user', 'request', '{"$.message.text":true}', '$.message.text', '$.requestId') ON CONFLICT DO NOTHING;
+-- A message of a user that comes again with the same call_id begins no second turn: its item has more of the answer.
+INSERT INTO main.blackbox_places(format, kind, type, conditions, place, call_id) VALUES ('copilot-chat', 'user', 'request', '{"$.message.text":true}', '$.message.text', '$.requestId') ON CONFLICT DO NOTHING;
 
 -- Types that only one format has.
 INSERT INTO main.blackbox_places(format, kind, type, place) VALUES

@@ -553,7 +553,7 @@ static const RolloutFormat *formatOf(Import *p) {
     const RolloutFormat *pFormat = &p->pRules->aFormat[i];
     int bPath =
         bxImportPath(pFormat->az[ROLLOUT_FORMAT_PATH], p->zPath, 0, p->pErr);
-    if ((bPath || (pFound == 0 && !pFormat->bPath)) &&
+    if (!pFormat->bClosed && (bPath || (pFound == 0 && !pFormat->bPath)) &&
         bxRolloutFits(p->pRules, pFormat->mark, &p->json, p->pErr)) {
       pFound = pFormat;
       if (bPath || p->zPath == 0) break;
@@ -636,6 +636,9 @@ static void findFormat(Import *p, const char *zGiven, const char *zId) {
                              "JOIN main.rollout__about AS "
                              "a ON a.no = h.no WHERE h.id = ?1";
   int bUnknown = zGiven != 0 && strcmp(zGiven, "unknown") == 0;
+  RolloutSlice begin = {p->z, p->zEnd - p->z};
+  const char *zFormat;
+  char *zClosed;
   char *zHad =
       zGiven == 0 && *zId ? bxQueryText(p->pHome, zHas, p->pErr, "t", zId) : 0;
   if (zGiven != 0 || zHad != 0) {
@@ -658,6 +661,12 @@ static void findFormat(Import *p, const char *zGiven, const char *zId) {
   if (p->pFormat == 0) scan(p);
   if (p->pFormat != 0 && p->pFormat->bChanges) bxImportChanges(p);
   if (p->pFormat == 0 && !p->bAsked && bxJsonSkipSpace(p->z) < p->zEnd) {
+    zClosed = bxImportClosed(p->pRules, p->zPath, &begin, &zFormat, p->pErr);
+    if (zClosed != 0) {
+      bxFail(p->pErr, SQLITE_CONSTRAINT,
+          "ValidationError: Invalid rollout file: %s", zClosed);
+    }
+    sqlite3_free(zClosed);
     bxImportUnknown(p->pRules, p->pErr);
   }
 }

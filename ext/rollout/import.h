@@ -274,8 +274,16 @@ int bxImportPath(
 void bxImportReadPath(Import *p);
 /* Notes in rollout_sources what was read. */
 void bxImportNoteSource(Import *p);
+/* Why a file cannot be read: by its path, which may be NULL, and by how it begins, if
+** pBegin is not NULL. To sqlite3_free(); NULL if it may be read. *pzFormat is the format
+** that the path says, or NULL. */
+char *bxImportClosed(const RolloutRules *pRules, const char *zPath,
+    const RolloutSlice *pBegin, const char **pzFormat, BxErr *pErr);
 /* Deletes what was kept of the file while no format knew it. */
 void bxImportForgetUnknown(Import *p);
+
+/* The name of the program whose databases have a format, for rollout_import_from(). */
+const char *bxImportProgram(const char *zFormat);
 
 /*---------------------------------------------------------- import_text.c ----*/
 

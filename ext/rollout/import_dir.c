@@ -227,18 +227,83 @@ void bxImportForgetUnknown(Import *p) {
   bxStmtExec(p->pHome, zForget, p->pErr, "t", p->zPath);
 }
 
-/* Notes an error of a file, and lists it. */
+/* How files begin that are not text, and what to do with them. */
+static const struct {
+  const char *zBegin;
+  int n;
+  const char *zReason;
+} aBinary[] = {
+    {"SQLite format 3", 16,
+        "it is a database of SQLite; ATTACH it, and call "
+        "rollout_import_from()"},
+    {"\x1f\x8b", 2,
+        "it is compressed with gzip; decompress it, and import that"},
+    {"\x28\xb5\x2f\xfd", 4,
+        "it is compressed with zstd; give it a name that ends with .zst"},
+    {"PK\003\004", 4,
+        "it is a ZIP archive; unpack it, and import what is in it"},
+};
+
+/* Why a file that begins so cannot be read, or NULL. */
+static const char *isBinary(const char *z, i64 n) {
+  size_t i;
+  for (i = 0; i < sizeof(aBinary) / sizeof(*aBinary); i++) {
+    if (n >= aBinary[i].n &&
+        memcmp(z, aBinary[i].zBegin, (size_t)aBinary[i].n) == 0) {
+      return aBinary[i].zReason;
+    }
+  }
+  return 0;
+}
+
+/* A format of files that cannot be read as lines, to which a path belongs; or NULL. */
+static const RolloutFormat *closedFormat(
+    const RolloutRules *p, const char *zPath, BxErr *pErr) {
+  i64 i;
+  for (i = 0; i < p->nFormat; i++) {
+    const RolloutFormat *a = &p->aFormat[i];
+    if ((a->bClosed || a->bStored) &&
+        bxImportPath(a->az[ROLLOUT_FORMAT_PATH], zPath, 0, pErr)) {
+      return a;
+    }
+  }
+  return 0;
+}
+
+char *bxImportClosed(const RolloutRules *pRules, const char *zPath,
+    const RolloutSlice *pBegin, const char **pzFormat, BxErr *pErr) {
+  const RolloutFormat *p = closedFormat(pRules, zPath, pErr);
+  const char *zFormat = p ? p->az[ROLLOUT_FORMAT_NAME] : 0;
+  const char *zReason = pBegin ? isBinary(pBegin->z, pBegin->n) : 0;
+  *pzFormat = zFormat;
+  if (p != 0 && p->bStored) {
+    return bxPrintf(pErr,
+        "it is a database of the format %s; ATTACH it AS theirs, and SELECT "
+        "rollout_import_from('%s', 'theirs')",
+        zFormat, bxImportProgram(zFormat));
+  }
+  if (p != 0) {
+    return bxPrintf(pErr,
+        "it is of the format %s, which is encrypted, or for its own program "
+        "alone; nothing of it can be read",
+        zFormat);
+  }
+  return zReason ? bxPrintf(pErr, "%s", zReason) : 0;
+}
+
+/* Notes an error of a file, whose format may be NULL, and lists it. */
 static void fileFailed(ImportDir *p, const char *zPath, i64 nSize, i64 iTime,
-    const char *zReason) {
+    const char *zFormat, const char *zReason) {
   static const char zFailedFile[] =
-      "INSERT INTO main.rollout_sources(path, size, mtime, error) VALUES (?1, "
-      "?2, ?3, ?4) ON CONFLICT (path) DO UPDATE SET (size, mtime, error) = "
-      "(excluded.size, excluded.mtime, excluded.error)";
+      "INSERT INTO main.rollout_sources(path, size, mtime, error, format) "
+      "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (path) DO UPDATE SET (size, "
+      "mtime, error, format) = (excluded.size, excluded.mtime, excluded.error, "
+      "coalesce(excluded.format, format))";
   if (p->pErr->rc != SQLITE_OK) return;
   assert(zReason != 0 && *zReason != 0);
   if (nSize >= 0) {
-    bxStmtExec(
-        p->pHome, zFailedFile, p->pErr, "tiit", zPath, nSize, iTime, zReason);
+    bxStmtExec(p->pHome, zFailedFile, p->pErr, "tiitt", zPath, nSize, iTime,
+        zReason, zFormat);
   }
   if (p->nListed++ >= IMPORT_LISTED) return;
   sqlite3_str_appendf(p->pErrors, "%s{\"path\":", p->nListed > 1 ? "," : "");
@@ -278,7 +343,7 @@ static void findSource(
 static char *readBytes(
     const char *zPath, i64 iFrom, i64 *pn, const char **pzReason, BxErr *pErr) {
   FILE *pFile;
-  char *z = 0;
+  char *z = 0, aBegin[16];
   size_t n;
   *pzReason = 0;
   assert(iFrom >= 0 && *pn >= 0);
@@ -291,7 +356,14 @@ static char *readBytes(
     *pzReason = strerror(errno);
     return 0;
   }
-  z = bxCheckMem(sqlite3_malloc64((sqlite3_uint64)*pn + 1), pErr);
+  n = iFrom == 0 ? fread(aBegin, 1, sizeof(aBegin), pFile) : 0;
+  *pzReason = isBinary(aBegin, (i64)n);
+  if (*pzReason != 0 && isZipped(zPath) && memcmp(aBegin, "\x28", 1) == 0) {
+    *pzReason = 0;
+  }
+  if (*pzReason == 0) {
+    z = bxCheckMem(sqlite3_malloc64((sqlite3_uint64)*pn + 1), pErr);
+  }
   if (z != 0) {
     n = fseeko(pFile, (off_t)iFrom, SEEK_SET) == 0
             ? fread(z, 1, (size_t)*pn, pFile)
@@ -459,7 +531,7 @@ static void importText(ImportDir *p, const char *zPath, const char *z, i64 n,
     assert(isOfFile(&err));
     bxImportKnownFree(&p->known);
     *(bUnknown ? &p->nUnknown : &p->nFailed) += 1;
-    fileFailed(p, zPath, nSize, iTime, err.zMsg);
+    fileFailed(p, zPath, nSize, iTime, 0, err.zMsg);
   } else {
     p->all.nLine += report.nLine;
     p->all.nItem += report.nItem;
@@ -468,7 +540,7 @@ static void importText(ImportDir *p, const char *zPath, const char *z, i64 n,
     if (report.nBad > 0) {
       char *zBad = bxPrintf(p->pErr, "%lld bad lines; line %lld: %s",
           report.nBad, report.iBad, report.zBad);
-      if (zBad != 0) fileFailed(p, zPath, -1, 0, zBad);
+      if (zBad != 0) fileFailed(p, zPath, -1, 0, 0, zBad);
       sqlite3_free(zBad);
     }
   }
@@ -485,8 +557,17 @@ static void importFile(
   const char *zReason = 0;
   ImportSource source;
   char *z;
+  char *zClosed;
+  const char *zFormat;
   p->nFile++;
   if (iTime < 0) iTime = 0;
+  zClosed = bxImportClosed(p->pRules, zPath, 0, &zFormat, p->pErr);
+  if (zClosed != 0) { /* it may be large, and is not opened */
+    p->nFailed++;
+    fileFailed(p, zPath, nSize, iTime, zFormat, zClosed);
+    sqlite3_free(zClosed);
+    return;
+  }
   findSource(p, zPath, nSize, iTime, &source);
   if (source.bSame) {
     p->nUnknown += source.bUnknown;
@@ -507,7 +588,7 @@ static void importFile(
       importText(p, zPath, z, n, iSkip, iSkip > 0 ? &source : 0, nSize, iTime);
     } else if (p->pErr->rc == SQLITE_OK) {
       p->nFailed++;
-      fileFailed(p, zPath, nSize, iTime, zReason);
+      fileFailed(p, zPath, nSize, iTime, 0, zReason);
     }
     sqlite3_free(z);
   }
@@ -527,7 +608,8 @@ static int isSessionFile(const ImportDir *p, const char *zPath) {
   return sqlite3_strglob("*.jsonl", zName) == 0 ||
          sqlite3_strglob("*.json", zName) == 0 ||
          sqlite3_strglob("*.jsonl.zst", zName) == 0 ||
-         strcmp(zName, ".aider.chat.history.md") == 0;
+         strcmp(zName, ".aider.chat.history.md") == 0 ||
+         closedFormat(p->pRules, zPath, p->pErr) != 0;
 }
 
 static int comparePaths(const void *p1, const void *p2) {
@@ -549,7 +631,7 @@ static void readEntry(ImportDir *p, const char *zPath, int nDepth) {
     }
     p->nFile++;
     p->nFailed++;
-    fileFailed(p, "", -1, 0, "a file whose name is not UTF-8; rename it");
+    fileFailed(p, "", -1, 0, 0, "a file whose name is not UTF-8; rename it");
   }
 }
 
@@ -561,7 +643,7 @@ static void readFolder(ImportDir *p, const char *zFolder, int nDepth) {
   assert(nDepth >= 0 && nDepth <= MAX_FOLDERS);
   if (pDir == 0) {
     p->nFailed++;
-    fileFailed(p, zFolder, -1, 0, strerror(errno));
+    fileFailed(p, zFolder, -1, 0, 0, strerror(errno));
     return;
   }
   while (p->pErr->rc == SQLITE_OK && (pEntry = readdir(pDir)) != 0) {

@@ -134,6 +134,12 @@ static const FromProgram aProgram[] = {
 };
 /* clang-format on */
 
+const char *bxImportProgram(const char *zFormat) {
+  size_t i = 0, n = sizeof(aProgram) / sizeof(*aProgram);
+  while (i < n && strcmp(aProgram[i].zFormat, zFormat) != 0) i++;
+  return i < n ? aProgram[i].zName : zFormat;
+}
+
 typedef struct From {
   const FromProgram *pProgram;
   const RolloutFormat *pFormat;

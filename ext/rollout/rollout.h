@@ -190,6 +190,8 @@ typedef struct RolloutFormat {
   char *az[ROLLOUT_FORMAT_TEXTS];
   int bOnce, bSpans, bApart;
   int bChanges; /* lines may be changes of one value */
+  int bClosed;  /* files that cannot be read */
+  int bStored;  /* of rows of a database */
   int bGiven; /* not of a file: numbers are milliseconds */
   int bPath;  /* tried only for a path that is one of its own */
   BxTest mark, names, newest;

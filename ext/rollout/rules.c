@@ -62,7 +62,7 @@ static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
   static const char zFormats[] =
       "SELECT format, items, type, payload, time, conversation, agent, trace, "
       "item_id, path, once, mark, names, spans, newest, apart, rank >= 200, "
-      "kind = 'changes' "
+      "kind = 'changes', kind = 'closed', kind = 'store' "
       "FROM main.rollout_formats "
       "WHERE format <> '' AND type <> '' ORDER BY rank, format";
   static const char zAttributes[] =
@@ -86,7 +86,9 @@ static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
     a->bApart = sqlite3_column_int(pRow, n + 5);
     a->bPath = sqlite3_column_int(pRow, n + 6);
     a->bChanges = sqlite3_column_int(pRow, n + 7);
-    for (i = 0; i < n + 8; i++) {
+    a->bClosed = sqlite3_column_int(pRow, n + 8);
+    a->bStored = sqlite3_column_int(pRow, n + 9);
+    for (i = 0; i < n + 10; i++) {
       const char *z = (const char *)sqlite3_column_text(pRow, i);
       p->hFormat = bxHashMix(
           p->hFormat, bxHashOf(z ? z : "", sqlite3_column_bytes(pRow, i)));

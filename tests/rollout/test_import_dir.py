@@ -580,3 +580,52 @@ def test_compressed_files_are_read(db, tmp_path):
         put(tmp_path, "bad.jsonl.zst", bad)
         report = walk(db, tmp_path)
         assert counts(report, "failed", "new") == (1, 0) and reason in report["errors"][0]["reason"]
+
+
+# ---------------------------------------------- files that cannot be read
+
+CLOSED = {
+    ".codeium/windsurf/cascade/1.pb": ("windsurf-cascade", "encrypted"),
+    ".codeium/windsurf-next/cascade/1.pb": ("windsurf-cascade", "encrypted"),
+    ".gemini/antigravity/conversations/1.pb": ("antigravity-conversations", "encrypted"),
+    ".cursor/chats/0a/1/store.db": ("cursor-chats", "its own program"),
+    ".local/share/kiro-cli/data.sqlite3": ("kiro-store", "its own program"),
+    "Cursor/User/globalStorage/state.vscdb": ("cursor-store", "rollout_import_from('cursor', 'theirs')"),
+    ".local/share/opencode/opencode.db": ("opencode", "rollout_import_from('opencode', 'theirs')"),
+    ".local/share/goose/sessions/sessions.db": ("goose-store", "rollout_import_from('goose', 'theirs')"),
+    ".local/share/zed/threads/threads.db": ("zed", "rollout_import_from('zed', 'theirs')"),
+    "warp-terminal/warp.sqlite": ("warp", "rollout_import_from('warp', 'theirs')"),
+    ".hermes/state.db": ("hermes", "rollout_import_from('hermes', 'theirs')"),
+}
+
+
+def test_files_of_known_programs_that_cannot_be_read_say_so(db, tmp_path):
+    root = tmp_path / "home"
+    for path in CLOSED:
+        with open(put(root, path, b"SQLite format 3\0"), "r+b") as file:
+            file.truncate(2 << 30)  # nothing of it is read
+    put(root, "workspaceStorage/1/state.vscdb", b"SQLite format 3\0")  # has no sessions
+    put(root, "a.jsonl", lines(said(0, "a")))
+    for _ in range(2):
+        report = walk(db, root)
+        assert (report["files"], report["unknown"], report["failed"]) == (len(CLOSED) + 1, 0, len(CLOSED))
+        found = {e["path"][len(str(root)) + 1:]: e["reason"] for e in report["errors"]}
+        assert set(found) == set(CLOSED)
+        for path, (name, reason) in CLOSED.items():
+            assert name in found[path] and reason in found[path]
+    assert {(p[len(str(root)) + 1:], f) for p, f, e in sources(db, "path, format, error") if e} == {
+        (path, name) for path, (name, _) in CLOSED.items()}
+
+
+@pytest.mark.parametrize("data, reason", [
+    (b"SQLite format 3\0" + bytes(84), "rollout_import_from()"), (b"\x1f\x8b\x08" + bytes(20), "gzip"),
+    (b"\x28\xb5\x2f\xfd" + bytes(20), "ends with .zst"), (b"PK\x03\x04" + bytes(20), "ZIP")])
+def test_files_that_are_no_text_say_what_they_are(db, tmp_path, data, reason):
+    put(tmp_path, "a.bin", data)
+    report = walk(db, tmp_path, "*.bin")
+    assert counts(report, "unknown", "failed") == (0, 1) and reason in report["errors"][0]["reason"]
+    with pytest.raises(sqlite3.Error, match="ValidationError: Invalid rollout file: it is"):
+        load(db, data)
+    path = "/home/.codeium/windsurf/cascade/1.pb"
+    with pytest.raises(sqlite3.Error, match="Invalid rollout file: it is of the format windsurf-cascade"):
+        load(db, b"\x01\x02", path)
