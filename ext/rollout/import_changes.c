@@ -138,7 +138,7 @@ static i64 elementNumber(RolloutSlice text) {
 
 /* Where in an opened value a step of a place leads: to its number, or -1 if nothing is
 ** there. An array may grow by one. */
-static i64 stepInto(const ChangeNode *p, RolloutSlice step, BxErr *pErr) {
+static i64 changeStep(const ChangeNode *p, RolloutSlice step, BxErr *pErr) {
   i64 i;
   assert(p->bOpen);
   if (*p->text.z == '[') {
@@ -220,7 +220,7 @@ static int makeChange(ChangeNode *p, const ChangeNode *pChange, BxErr *pErr) {
   if (openValue(&place, pErr) && place.n > 0 && place.n <= CHANGE_DEPTH) {
     for (i = 0; p != 0 && openValue(p, pErr); i++) {
       step = place.a[i].text;
-      iAt = stepInto(p, step, pErr);
+      iAt = changeStep(p, step, pErr);
       if (i == place.n - 1) break;
       p = iAt >= 0 && iAt < p->n ? &p->a[iAt] : 0;
     }

@@ -24,10 +24,12 @@ SQLITE_EXTENSION_INIT3
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -36,6 +38,12 @@ SQLITE_EXTENSION_INIT3
 #endif
 
 #define MAX_FOLDERS 200 /* folders in folders */
+
+/* A file, whatever its name. */
+typedef struct ImportOwn {
+  dev_t iDevice;
+  ino_t iFile;
+} ImportOwn;
 
 typedef struct ImportDir {
   BxCall *pCall;
@@ -46,6 +54,8 @@ typedef struct ImportDir {
   char *zUnknown;    /* the error of a file of no format */
   i64 iNow, nFile, nRead, nByte, nUnknown, nFailed, nListed;
   ImportReport all; /* the sums */
+  ImportOwn *aOwn;  /* the files of the databases of this connection */
+  i64 nOwn, nOwnAlloc;
   ImportKnown known;
   sqlite3_str *pErrors;
   BxErr *pErr;
@@ -338,42 +348,65 @@ static void findSource(
 
 /*----------------------------------------------------------------- files ----*/
 
+/* Reads until there are n bytes, or no more. Returns their number, or -1. */
+static i64 readAllOf(int fd, char *z, i64 iFrom, i64 n) {
+  i64 nDone = 0;
+  while (nDone < n) {
+    ssize_t nRead =
+        pread(fd, z + nDone, (size_t)(n - nDone), (off_t)(iFrom + nDone));
+    if (nRead < 0 && errno == EINTR) continue;
+    if (nRead < 0) return -1;
+    if (nRead == 0) break;
+    nDone += nRead;
+  }
+  return nDone;
+}
+
+/* Why what is open is not read, or NULL. The path may have become something else since
+** it was seen, so that it was opened without waiting for a pipe. */
+static const char *whyNotRead(int fd, const char *zPath, i64 iFrom) {
+  struct stat info;
+  char aBegin[16];
+  const char *zReason;
+  i64 n;
+  if (fstat(fd, &info) != 0) return strerror(errno);
+  if (!S_ISREG(info.st_mode)) return "it is no file any more";
+  n = iFrom == 0 ? readAllOf(fd, aBegin, 0, sizeof(aBegin)) : 0;
+  zReason = isBinary(aBegin, n);
+  return zReason != 0 && isZipped(zPath) && aBegin[0] == '\x28' ? 0 : zReason;
+}
+
 /* Reads at most n bytes of a file from a position on, to sqlite3_free(). *pn is their
 ** number. NULL on error; then *pzReason says why, unless memory has run out. */
 static char *readBytes(
     const char *zPath, i64 iFrom, i64 *pn, const char **pzReason, BxErr *pErr) {
-  FILE *pFile;
-  char *z = 0, aBegin[16];
-  size_t n;
+  char *z = 0;
+  i64 n = 0;
+  int fd;
   *pzReason = 0;
   assert(iFrom >= 0 && *pn >= 0);
   if (*pn > ROLLOUT_MAX_TEXT) {
     *pzReason = "it has more than 1000000000 bytes to import; divide it";
     return 0;
   }
-  pFile = fopen(zPath, "rb");
-  if (pFile == 0) {
+  fd = open(zPath, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) {
     *pzReason = strerror(errno);
     return 0;
   }
-  n = iFrom == 0 ? fread(aBegin, 1, sizeof(aBegin), pFile) : 0;
-  *pzReason = isBinary(aBegin, (i64)n);
-  if (*pzReason != 0 && isZipped(zPath) && memcmp(aBegin, "\x28", 1) == 0) {
-    *pzReason = 0;
-  }
+  *pzReason = whyNotRead(fd, zPath, iFrom);
   if (*pzReason == 0) {
     z = bxCheckMem(sqlite3_malloc64((sqlite3_uint64)*pn + 1), pErr);
   }
-  if (z != 0) {
-    n = fseeko(pFile, (off_t)iFrom, SEEK_SET) == 0
-            ? fread(z, 1, (size_t)*pn, pFile)
-            : 0;
-    if (ferror(pFile) || (n == 0 && *pn > 0)) *pzReason = strerror(errno);
+  if (z != 0) n = readAllOf(fd, z, iFrom, *pn);
+  if (n < 0) *pzReason = strerror(errno);
+  if (z != 0 && n == 0 && *pn > 0) *pzReason = "it became empty meanwhile";
+  close(fd);
+  if (z != 0 && *pzReason == 0) {
     z[n] = 0;
-    *pn = (i64)n;
+    *pn = n;
+    return z;
   }
-  fclose(pFile);
-  if (*pzReason == 0) return z;
   sqlite3_free(z);
   return 0;
 }
@@ -548,6 +581,43 @@ static void importText(ImportDir *p, const char *zPath, const char *z, i64 n,
   bxImportReportFree(&report);
 }
 
+static void addOwn(ImportDir *p, char *zOwned) {
+  struct stat info;
+  ImportOwn *pNew;
+  if (zOwned != 0 && stat(zOwned, &info) == 0) {
+    pNew =
+        bxArrayAdd(&p->aOwn, &p->nOwn, &p->nOwnAlloc, sizeof(*pNew), p->pErr);
+    if (pNew != 0) *pNew = (ImportOwn){info.st_dev, info.st_ino};
+  }
+  sqlite3_free(zOwned);
+}
+
+/* Notes the files of the databases of this connection, with those of WAL mode. To open
+** and close one of them would give back the locks that SQLite has on it. */
+static void findOwn(ImportDir *p) {
+  static const char zFiles[] =
+      "SELECT file FROM pragma_database_list WHERE file <> ''";
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zFiles, p->pErr);
+  while (bxStep(pRow, p->pErr)) {
+    const char *zFile = bxColumnText(pRow, 0, p->pErr);
+    if (zFile == 0) break;
+    addOwn(p, bxPrintf(p->pErr, "%s", zFile));
+    addOwn(p, bxPrintf(p->pErr, "%s-shm", zFile));
+  }
+  bxReset(pRow, p->pErr);
+}
+
+static int isOwn(const ImportDir *p, const struct stat *pStat) {
+  i64 i;
+  for (i = 0; i < p->nOwn; i++) {
+    if (p->aOwn[i].iFile == pStat->st_ino &&
+        p->aOwn[i].iDevice == pStat->st_dev) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
 /* Imports a file, if it is not as it was. */
 static void importFile(
     ImportDir *p, const char *zPath, const struct stat *pStat) {
@@ -561,6 +631,12 @@ static void importFile(
   const char *zFormat;
   p->nFile++;
   if (iTime < 0) iTime = 0;
+  if (iTime > BX_MAX_TIME) iTime = BX_MAX_TIME;
+  if (isOwn(p, pStat)) {
+    p->nFailed++;
+    fileFailed(p, zPath, nSize, iTime, 0, "a database of this connection");
+    return;
+  }
   zClosed = bxImportClosed(p->pRules, zPath, 0, &zFormat, p->pErr);
   if (zClosed != 0) { /* it may be large, and is not opened */
     p->nFailed++;
@@ -618,11 +694,22 @@ static int comparePaths(const void *p1, const void *p2) {
 
 static void readFolder(ImportDir *p, const char *zFolder, int nDepth);
 
+/* Lists what could not be looked at. Its name may be no UTF-8. */
+static void entryFailed(ImportDir *p, const char *zPath, const char *zReason) {
+  int bUtf8 = bxIsUtf8((const unsigned char *)zPath, (int)strlen(zPath));
+  p->nFailed++;
+  fileFailed(p, bUtf8 ? zPath : "", -1, 0, 0, zReason);
+}
+
 /* Imports a file, or those of a folder. */
 static void readEntry(ImportDir *p, const char *zPath, int nDepth) {
   struct stat info;
-  if (p->pErr->rc != SQLITE_OK || lstat(zPath, &info) != 0) return;
-  if (S_ISDIR(info.st_mode) && nDepth < MAX_FOLDERS) {
+  if (p->pErr->rc != SQLITE_OK) return;
+  if (lstat(zPath, &info) != 0) {
+    if (errno != ENOENT) entryFailed(p, zPath, strerror(errno));
+  } else if (S_ISDIR(info.st_mode) && nDepth >= MAX_FOLDERS) {
+    entryFailed(p, zPath, "it is in more than 200 folders; import it alone");
+  } else if (S_ISDIR(info.st_mode)) {
     readFolder(p, zPath, nDepth + 1);
   } else if (S_ISREG(info.st_mode) && isSessionFile(p, zPath)) {
     if (bxIsUtf8((const unsigned char *)zPath, (int)strlen(zPath))) {
@@ -630,8 +717,7 @@ static void readEntry(ImportDir *p, const char *zPath, int nDepth) {
       return;
     }
     p->nFile++;
-    p->nFailed++;
-    fileFailed(p, "", -1, 0, 0, "a file whose name is not UTF-8; rename it");
+    entryFailed(p, "", "a file whose name is not UTF-8; rename it");
   }
 }
 
@@ -642,8 +728,7 @@ static void readFolder(ImportDir *p, const char *zFolder, int nDepth) {
   i64 n = 0, nAlloc = 0, i;
   assert(nDepth >= 0 && nDepth <= MAX_FOLDERS);
   if (pDir == 0) {
-    p->nFailed++;
-    fileFailed(p, zFolder, -1, 0, 0, strerror(errno));
+    entryFailed(p, zFolder, strerror(errno));
     return;
   }
   while (p->pErr->rc == SQLITE_OK && (pEntry = readdir(pDir)) != 0) {
@@ -707,12 +792,14 @@ void bxRolloutImportDir(BxCall *pCall) {
   p->pErrors = sqlite3_str_new(0);
   if (p->pErr->rc == SQLITE_OK) {
     p->nRoot = strlen(zReal) + 1;
+    findOwn(p);
     readFolder(p, zReal, 0);
   }
   free(zReal);
   bxFileLimitTend(p->pHome, p->all.nNew, pCall->pCtx == 0, p->pErr);
   bxRolloutExplain(p->pErr, "WriteError: Write failed: ");
   bxImportKnownFree(&p->known);
+  sqlite3_free(p->aOwn);
   zErrors = bxStrFinish(p->pErrors, p->pErr);
   if (p->pErr->rc == SQLITE_OK) {
     bxReturnJson(

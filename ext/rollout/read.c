@@ -388,7 +388,7 @@ sqlite3_stmt *bxRolloutDropped(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 #define FRAME_CUT "(SELECT max(x.id) FROM main.rollout__data AS x WHERE x.id " \
     "BETWEEN d.id AND d.id | 4294967295) & 4294967295 > " FRAME_SHOWN
 #define FRAME_LINES                                                            \
-    "(SELECT group_concat(x.payload, char(10)) || char(10) FROM main.rollout__data AS x " \
+    "(SELECT group_concat(x.payload, char(10)) || char(10) FROM main.rollout__items AS x " \
     "WHERE x.id BETWEEN d.id AND (d.id >> 32 << 32) + " FRAME_SHOWN ")"
 /* A conversation that was forked, and into which a newer file was imported. */
 #define FRAME_OLD                                                              \
