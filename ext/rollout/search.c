@@ -10,7 +10,9 @@
 **
 ** Words are split before FTS5 sees them: fooBar is "foo bar", and each Chinese,
 ** Japanese or Korean character is a word. What a user asks for is split in the same
-** way and becomes a phrase, so that the tokenizer is one that every FTS5 has.
+** way and becomes a phrase, so that the tokenizer is one that every FTS5 has. The words
+** that were split are whole in a second column, so that foobar finds fooBar: between
+** the others they would stand in the way of phrases.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -51,7 +53,8 @@ static char classOf(const unsigned char *z, int *pn) {
     c = (c & 15) << 12 | (z[1] & 63u) << 6 | (z[2] & 63u);
     *pn = 3;
     return (c >= 0x2e80 && c <= 0x2fdf) || (c >= 0x3040 && c <= 0x9fff) ||
-                   (c >= 0xac00 && c <= 0xd7af) || (c >= 0xf900 && c <= 0xfaff)
+                   (c >= 0xac00 && c <= 0xd7af) ||
+                   (c >= 0xf900 && c <= 0xfaff) || (c >= 0xff66 && c <= 0xff9f)
                ? 'c'
                : 'x';
   }
@@ -59,109 +62,187 @@ static char classOf(const unsigned char *z, int *pn) {
   return 'x';
 }
 
-/* Appends the words of n bytes, with spaces between them. Between quotes none may
-** have one, which is no part of a word. */
-static void appendWords(sqlite3_str *pOut, const char *zText, i64 nText) {
+static void appendWord(sqlite3_str *pOut, const unsigned char *z, i64 n) {
+  sqlite3_str_append(pOut, (const char *)z, (int)n);
+  sqlite3_str_appendchar(pOut, 1, ' ');
+}
+
+/* Appends the words of n bytes, with spaces between them, and to pWhole those that
+** are split into several, as they are. Between quotes none may have one, which is no
+** part of a word. Returns how many there are, if each is counted whole. */
+static i64 appendWords(
+    sqlite3_str *pOut, sqlite3_str *pWhole, const char *zText, i64 nText) {
   const unsigned char *z = (const unsigned char *)zText, *zEnd = z + nText;
+  const unsigned char *zEntire = z;
+  i64 nWord = 0;
   char cLast = ' ';
   while (z < zEnd) {
     const unsigned char *zRun = z;
-    int n = 1;
+    int n = 1, bSplit = 0, bOther = 0;
     char c = ' ';
     while (z < zEnd && (c = classOf(z, &n)) != ' ' && c != 'c') {
-      /* fooBar, and the last capital of HTTPServer */
-      int bSplit = c == 'A' && (cLast == 'a' ||
-                                   (cLast == 'A' && z + 1 < zEnd &&
-                                       z[1] >= 'a' && z[1] <= 'z'));
-      if (bSplit && z > zRun) break;
+      /* fooBar, sha256Sum, and the last capital of HTTPServer */
+      bSplit =
+          c == 'A' && z > zRun &&
+          (cLast == 'a' || ((cLast == 'A' || cLast == '0') && z + 1 < zEnd &&
+                               z[1] >= 'a' && z[1] <= 'z'));
+      if (bSplit) break;
+      bOther |= c == 'x';
       cLast = c;
       z += n;
     }
-    if (z > zRun && z - zRun <= MOST_WORD) {
-      sqlite3_str_append(pOut, (const char *)zRun, (int)(z - zRun));
-      sqlite3_str_appendchar(pOut, 1, ' ');
+    if (z > zRun && (z - zRun <= MOST_WORD || bOther)) {
+      appendWord(pOut, zRun, z - zRun);
+      nWord += !bSplit;
+    }
+    cLast = ' ';
+    if (bSplit) continue;
+    if (zRun > zEntire && z > zRun && z - zEntire <= MOST_WORD) {
+      appendWord(pWhole, zEntire, z - zEntire);
     }
     if (c == 'c' && z < zEnd) {
-      sqlite3_str_append(pOut, (const char *)z, n);
-      sqlite3_str_appendchar(pOut, 1, ' ');
+      appendWord(pOut, z, n);
+      nWord++;
     }
     if (c == 'c' || c == ' ') z += n;
-    cLast = ' ';
+    zEntire = z;
   }
+  return nWord;
 }
 
 void bxRolloutIndex(BxStmts *pHome, i64 n, const char *z, BxErr *pErr) {
-  static const char zPut[] =
-      "INSERT INTO main.rollout_fts(rowid, text) VALUES (?1, ?2)";
-  sqlite3_str *pOut = sqlite3_str_new(0);
-  char *zWords, *zOwned = 0;
+  static const char zPut[] = "INSERT INTO main.rollout_fts(rowid, text, whole) "
+                             "VALUES (?1, ?2, ?3)";
+  sqlite3_str *pOut = sqlite3_str_new(0), *pWhole = sqlite3_str_new(0);
+  char *zWords, *zEntire, *zOwned = 0;
   assert(n > 0 && z != 0);
   if (*z == '{' || *z == '[') z = zOwned = bxRolloutStrings(z, pErr);
-  if (z != 0) appendWords(pOut, z, (i64)strlen(z));
+  if (z != 0) appendWords(pOut, pWhole, z, (i64)strlen(z));
   sqlite3_free(zOwned);
   zWords = bxStrFinish(pOut, pErr);
-  if (zWords != 0) bxStmtExec(pHome, zPut, pErr, "it", n, zWords);
+  zEntire = bxStrFinish(pWhole, pErr);
+  if (zWords != 0) bxStmtExec(pHome, zPut, pErr, "itt", n, zWords, zEntire);
   sqlite3_free(zWords);
+  sqlite3_free(zEntire);
 }
 
-/* What a user asks for, as FTS5 reads it: each word and phrase is a phrase of its
-** words; AND, OR, NOT and parentheses stay, unless one is alone. The first word of it is
-** *pzFirst. Both to sqlite3_free(). */
-static char *askFor(const char *z, char **pzFirst, BxErr *pErr) {
-  sqlite3_str *pOut = sqlite3_str_new(0);
-  const char *zAt;
-  int nDeep = 0, bEven = 1;
-  for (zAt = z; *zAt && nDeep >= 0; zAt++) {
-    if (*zAt == '"') bEven = !bEven;
-    if (bEven) nDeep += (*zAt == '(') - (*zAt == ')');
+/*---------------------------------------------------------------- queries ----*/
+
+/* A query as FTS5 reads it. Words in a row are in parentheses, with AND between them:
+** nothing is left to what FTS5 does between two words, or beside a parenthesis. */
+typedef struct RolloutAsk RolloutAsk;
+struct RolloutAsk {
+  sqlite3_str *pOut;
+  char *zFirst; /* the first word, to sqlite3_free() */
+  int nDeep;    /* open parentheses that are written, */
+  int nAhead;   /* and those that are not, because nothing was in them yet */
+  int bRow;     /* something stands before, to which more is added */
+};
+
+#define BESIDE_WORD " \t\r\n\"()"
+
+/* The end of a word. A parenthesis is of the word if it is closed in it: parse(x). */
+static const char *endOfWord(const char *z) {
+  for (;;) {
+    const char *zClose;
+    z += strcspn(z, BESIDE_WORD);
+    if (*z != '(') return z;
+    zClose = z + 1 + strcspn(z + 1, BESIDE_WORD);
+    if (*zClose != ')') return z;
+    z = zClose + 1;
   }
-  while (*z != 0) {
-    const char *zEnd = z + strcspn(z, " \t\r\n\"()");
-    int bQuote = *z == '"', n;
-    if (strchr(" \t\r\n", *z) != 0) {
-      z++;
-      continue;
-    }
-    if (*z == '(' || *z == ')') {
-      if (nDeep == 0 && bEven) sqlite3_str_appendf(pOut, "%c ", *z);
-      z++;
-      continue;
-    }
-    if (bQuote) {
-      z++;
-      zEnd = z + strcspn(z, "\"");
-    }
-    n = (int)(zEnd - z);
-    if (!bQuote && ((n == 2 && strncmp(z, "OR", 2) == 0) ||
-                       (n == 3 && (strncmp(z, "AND", 3) == 0 ||
-                                      strncmp(z, "NOT", 3) == 0)))) {
-      sqlite3_str_appendf(pOut, "%.*s ", n, z);
+}
+
+/* The length of the AND, OR or NOT at z, or 0. */
+static int operatorAt(const char *z) {
+  int n = strncmp(z, "OR", 2) == 0                                 ? 2
+          : strncmp(z, "AND", 3) == 0 || strncmp(z, "NOT", 3) == 0 ? 3
+                                                                   : 0;
+  return n > 0 && (z[n] == 0 || strchr(BESIDE_WORD, z[n]) != 0) ? n : 0;
+}
+
+/* Begins a word or a phrase, and the parentheses that wait. */
+static void askBegin(RolloutAsk *p) {
+  for (;;) {
+    sqlite3_str_appendall(p->pOut, p->bRow ? "AND " : "(");
+    p->bRow = 1;
+    if (p->nAhead == 0) return;
+    sqlite3_str_append(p->pOut, "(", 1);
+    p->bRow = 0;
+    p->nDeep++;
+    p->nAhead--;
+  }
+}
+
+static void askClose(RolloutAsk *p) {
+  if (p->nAhead > 0) {
+    p->nAhead--;
+  } else if (p->nDeep > 0) {
+    sqlite3_str_appendall(p->pOut, p->bRow ? ")) " : ") ");
+    p->nDeep--;
+    p->bRow = 1;
+  }
+}
+
+/* Takes the words of n bytes as a phrase. A word that has parts, such as fooBar, is
+** its parts in a row, or the whole. */
+static void askWords(
+    RolloutAsk *p, const char *z, i64 n, const char *zStar, BxErr *pErr) {
+  sqlite3_str *pPart = sqlite3_str_new(0), *pWhole = sqlite3_str_new(0);
+  i64 nWord = appendWords(pPart, pWhole, z, n);
+  char *zPart = bxStrFinish(pPart, pErr), *zEntire = bxStrFinish(pWhole, pErr);
+  if (zPart != 0) {
+    askBegin(p);
+    if (nWord > 1) {
+      sqlite3_str_appendf(p->pOut, "text : \"%s\"%s", zPart, zStar);
+    } else if (zEntire != 0) {
+      sqlite3_str_appendf(p->pOut, "(text : \"%s\"%s OR \"%s\"%s)", zPart,
+          zStar, zEntire, zStar);
     } else {
-      int nBefore;
-      sqlite3_str_append(pOut, "\"", 1);
-      nBefore = sqlite3_str_length(pOut);
-      appendWords(pOut, z, n);
-      if (*pzFirst == 0 && sqlite3_str_length(pOut) > nBefore) {
-        const char *zFirst = sqlite3_str_value(pOut) + nBefore;
-        *pzFirst = bxPrintf(pErr, "%.*s", (int)strcspn(zFirst, " "), zFirst);
-      }
-      if (bQuote && *zEnd == '"') zEnd++;
-      sqlite3_str_appendall(
-          pOut, n > 0 && (zEnd[-1] == '*' || *zEnd == '*') ? "\" * " : "\" ");
-      if (*zEnd == '*') zEnd++;
+      sqlite3_str_appendf(p->pOut, "\"%s\"%s", zPart, zStar);
     }
-    z = zEnd;
+    if (p->zFirst == 0) {
+      p->zFirst = bxPrintf(pErr, "%.*s", (int)strcspn(zPart, " "), zPart);
+    }
   }
-  return bxStrFinish(pOut, pErr);
+  sqlite3_free(zPart);
+  sqlite3_free(zEntire);
+}
+
+/* Reads a query. Parentheses that are not opened count for nothing, and those that are
+** not closed are closed at the end. Returns it, to sqlite3_free(). */
+static char *askFor(RolloutAsk *p, const char *z, BxErr *pErr) {
+  p->pOut = sqlite3_str_new(0);
+  while (*z != 0) {
+    int bQuote = *z == '"', n = operatorAt(z);
+    if (n > 0) {
+      sqlite3_str_appendf(p->pOut, "%s %.*s ", p->bRow ? ")" : "", n, z);
+      p->bRow = 0;
+      z += n;
+    } else if (strchr(BESIDE_WORD, *z) != 0 && !bQuote) {
+      if (*z == '(') p->nAhead++;
+      if (*z == ')') askClose(p);
+      z++;
+    } else {
+      const char *zFrom = z + bQuote;
+      const char *zEnd = bQuote ? zFrom + strcspn(zFrom, "\"") : endOfWord(z);
+      z = zEnd + (bQuote && *zEnd == '"');
+      askWords(p, zFrom, zEnd - zFrom,
+          zEnd > zFrom && (zEnd[-1] == '*' || *z == '*') ? " * " : " ", pErr);
+    }
+  }
+  p->nAhead = 0;
+  while (p->nDeep > 0) askClose(p);
+  if (p->bRow) sqlite3_str_append(p->pOut, ")", 1);
+  return bxStrFinish(p->pOut, pErr);
 }
 
 /*--------------------------------------------------------------- install ----*/
 
 extern const char bxSqlRolloutSearch[]; /* sql/rollout_search.sql */
 
-static const char zSearchRemove[] =
-    "UPDATE main.rollout__act SET search = 0;"
-    "DROP TABLE IF EXISTS main.rollout_fts";
+static const char zSearchRemove[] = "UPDATE main.rollout__act SET search = 0;"
+                                    "DROP TABLE IF EXISTS main.rollout_fts";
 
 /* The first statement writes, so that it waits for other writers. */
 static const char zLock[] = "UPDATE main.rollout__act SET id = id";
@@ -185,17 +266,15 @@ static void explainHost(BxErr *pErr) {
 }
 
 /* The highest number that a text has had. */
-#define LAST                                                                   \
-  "max(texts, coalesce((SELECT max(n) FROM main.rollout__texts), 0))"
+#define LAST "max(texts, coalesce((SELECT max(n) FROM main.rollout__texts), 0))"
 
 static const char zEmpty[] =
     "INSERT INTO main.rollout_fts(rollout_fts) VALUES ('delete-all')";
 
 /* Empties the index and fills it. Returns the number of texts. */
 static i64 fill(BxStmts *pHome, BxErr *pErr) {
-  static const char zGone[] =
-      "UPDATE main.rollout__act SET search = 1 + " LAST
-      " - (SELECT count(*) FROM main.rollout__texts)";
+  static const char zGone[] = "UPDATE main.rollout__act SET search = 1 + " LAST
+                              " - (SELECT count(*) FROM main.rollout__texts)";
   static const char zTexts[] =
       "SELECT s.n, s.text FROM main.rollout__said AS s WHERE s.text <> ''";
   sqlite3_stmt *pRow;
@@ -317,12 +396,13 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   const char *z = bxText(apArg[0], "query", 10000, 0, pErr);
   i64 nRow = apArg[1] != 0 ? bxInt(apArg[1], "limit", 1, 1000000000, pErr) : 50;
   BxStmts *p = bxRolloutSchema(bx, pErr);
-  char *zFirst = 0, *zAsk = z != 0 ? askFor(z, &zFirst, pErr) : 0;
+  RolloutAsk ask = {0};
+  char *zAsk = z != 0 ? askFor(&ask, z, pErr) : 0;
   sqlite3_stmt *pStmt;
-  if (z != 0 && zFirst == 0) {
+  if (z != 0 && ask.zFirst == 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: query must have a word, got %Q; a word is of letters "
-        "and digits, and can end in *",
+        "and digits, at most 64, and can end in *",
         z);
   }
   if (p != 0 && bxQueryNumber(p, HAS_INDEX, pErr) == 0) {
@@ -334,9 +414,9 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   bxQueryInt(p, zFinds, pErr, "t", zAsk);
   pStmt = bxPrepare(p, zSearch, pErr);
   bxRolloutExplain(pErr, "SearchError: Search failed: ");
-  bxBind(pStmt, pErr, "cciivvvvvv", zAsk, zFirst, nRow, bxNow(), apArg[2],
+  bxBind(pStmt, pErr, "cciivvvvvv", zAsk, ask.zFirst, nRow, bxNow(), apArg[2],
       apArg[3], apArg[4], apArg[5], apArg[6], apArg[7]);
   sqlite3_free(zAsk);
-  sqlite3_free(zFirst);
+  sqlite3_free(ask.zFirst);
   return pStmt;
 }
