@@ -1,5 +1,5 @@
 -- rollout_check.sql: the query that lists the contradictions in conversations; no rows
--- if all is well. (What is derived is checked in C.) blackbox_check() runs it: "main." stands for the schema.
+-- if all is well. (What needs the payloads is checked in C.) blackbox_check() runs it: "main." stands for the schema.
 SELECT h.id AS object,
        'last_sequence is ' || h.last_sequence || ', the items reach ' || n.last AS problem
   FROM main.rollout__heads AS h
@@ -9,15 +9,6 @@ SELECT h.id AS object,
             ON d.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last
          GROUP BY s.rollout) AS n ON n.no = h.no
  WHERE h.last_sequence <> n.last OR h.last_sequence + 1 <> n.items
-UNION ALL
-SELECT n.id, iif(k.key, 'updated is ' || updated || ', its newest own item is of ' || newest,
-                'bytes is ' || bytes || ', its own items have ' || own)
-  FROM (SELECT h.*, coalesce(sum(coalesce((SELECT p.bytes FROM main.rollout__packed AS p WHERE p.text = substr(d.payload, 13, 20) + 0 AND p.id = d.id),
-                 length(CAST(d.payload AS BLOB)))), 0) AS own, coalesce(max(d.timestamp), 0) AS newest
-          FROM main.rollout__heads AS h LEFT JOIN main.rollout__data AS d
-            ON d.id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295
-         GROUP BY h.no) AS n, json_each('[0,1]') AS k
- WHERE iif(k.key, updated <> newest, bytes <> own)
 UNION ALL
 SELECT h.id, 'it has no session_meta; DELETE it, or append one'
   FROM main.rollout__heads AS h
@@ -31,12 +22,6 @@ UNION ALL
 SELECT 'rollout__about', 'row ' || a.no || ' belongs to no conversation'
   FROM main.rollout__about AS a
  WHERE NOT EXISTS (SELECT 1 FROM main.rollout__heads AS h WHERE h.no = a.no)
-UNION ALL
-SELECT coalesce((SELECT h.id FROM main.rollout__heads AS h WHERE h.no = d.id >> 32), 'history ' || (d.id >> 32)),
-       'item ' || (d.id & 4294967295) || ': the payload is not JSON'
-  FROM main.rollout__items AS d
- WHERE d.payload IS NOT NULL
-   AND NOT (json_valid(d.payload) OR json_valid(d.payload || ' '))
 UNION ALL
 SELECT 'history ' || (d.id >> 32),
        'item ' || (d.id & 4294967295) || ' belongs to no conversation'

@@ -1,7 +1,7 @@
 /*
 ** check.c: what blackbox_check() tests of conversations beside the query of
-** sql/rollout_check.sql: what was derived from the items. All items of each
-** conversation are told in memory, and the result is compared with what is stored,
+** sql/rollout_check.sql: the payloads, and what was derived from them. All items of
+** each conversation are told in memory, and the result is compared with what is stored,
 ** up to the first item that is not derived yet.
 */
 #include "rollout.h"
@@ -64,19 +64,25 @@ static const char zDiffers[] =
     " rollout_rebuild() derives it' FROM x WHERE ?12 IS NOT NULL";
 /* clang-format on */
 
-/* Compares a conversation of which iLast is the last item that is derived. */
-static void checkOne(
-    BxStmts *p, i64 no, i64 iLast, int *pnLeft, BxProblems *pOut, BxErr *pErr) {
+/* Compares the conversation of a row of bxRolloutCheck(). */
+static void checkOne(BxStmts *p, sqlite3_stmt *pHead, int *pnLeft,
+    BxProblems *pOut, BxErr *pErr) {
   static const RolloutHead none = {0, -1, 0, 0, -1, 0, -1, 0, 0};
-  static const char zId1[] = "SELECT id FROM main.rollout__heads WHERE no = ?1";
+  i64 no = sqlite3_column_int64(pHead, 0);
+  i64 iLast = sqlite3_column_int64(pHead, 1); /* that is derived */
+  const char *zId = bxColumnText(pHead, 2, pErr);
+  i64 nByte = sqlite3_column_int64(pHead, 3);
+  i64 iUpdated = sqlite3_column_int64(pHead, 4);
+  RolloutTally tally = {0};
   RolloutDerive tale;
   sqlite3_stmt *pRow;
   char *zTurns, *zMarks;
-  i64 iUsage, iText;
+  i64 iUsage, iText, i;
   assert(*pnLeft > 0);
   assert(pErr->rc == SQLITE_OK);
   memset(&tale, 0, sizeof(tale));
   tale.bTexts = 1;
+  tale.pTally = &tally;
   bxRolloutDeriveBegin(&tale, p, &none, pErr);
   bxRolloutDeriveStored(&tale, no, 1, iLast, pErr);
   tale.no = no;
@@ -100,15 +106,29 @@ static void checkOne(
     --*pnLeft;
   }
   bxReset(pRow, pErr);
+  if (pErr->rc == SQLITE_OK && nByte != tally.nByte && *pnLeft > 0) {
+    bxProblem(pOut, zId, "bytes is %lld, its own items have %lld", nByte,
+        tally.nByte);
+    --*pnLeft;
+  }
+  if (pErr->rc == SQLITE_OK && iUpdated != tally.iNewest && *pnLeft > 0) {
+    bxProblem(pOut, zId, "updated is %lld, its newest own item is of %lld",
+        iUpdated, tally.iNewest);
+    --*pnLeft;
+  }
+  for (i = 0; i<tally.nBad && * pnLeft> 0; i++) {
+    bxProblem(pOut, zId, "item %lld: the payload is not JSON",
+        tally.aBad[i] & ROLLOUT_LAST);
+    --*pnLeft;
+  }
   if (iText >= 0 && *pnLeft > 0) {
-    char *zId = bxQueryText(p, zId1, pErr, "i", no);
     bxProblem(pOut, zId,
         "item %lld: what it says is not in rollout__texts; rollout_rebuild() "
         "derives it",
         iText);
     --*pnLeft;
-    sqlite3_free(zId);
   }
+  sqlite3_free(tally.aBad);
   sqlite3_free(zTurns);
   sqlite3_free(zMarks);
   bxRolloutDeriveEnd(&tale);
@@ -118,12 +138,11 @@ void bxRolloutCheck(BxStmts *p, BxProblems *pOut) {
   BxErr err = {SQLITE_OK, 0};
   int nLeft = BX_MAX_PROBLEMS;
   sqlite3_stmt *pHead = bxPrepare(p,
-      "SELECT no, coalesce(behind - 1, last_sequence) "
+      "SELECT no, coalesce(behind - 1, last_sequence), id, bytes, updated "
       "FROM main.rollout__heads ORDER BY no",
       &err);
   while (nLeft > 0 && bxStep(pHead, &err) && pOut->err.rc == SQLITE_OK) {
-    checkOne(p, sqlite3_column_int64(pHead, 0), sqlite3_column_int64(pHead, 1),
-        &nLeft, pOut, &err);
+    checkOne(p, pHead, &nLeft, pOut, &err);
   }
   sqlite3_finalize(pHead);
   bxProblemError(pOut, "rollout", &err);

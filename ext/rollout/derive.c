@@ -427,6 +427,30 @@ static void beginOwn(RolloutDerive *p) {
   p->nMarkOld = p->nMark;
 }
 
+/* Counts an item with this payload, which is JSON up to zAfter, if that is not NULL. An
+** item that is shared is looked at with its owner, if that is there. */
+static void tally(RolloutDerive *p, i64 no, const char *z, i64 n, i64 iTime,
+    const char *zAfter) {
+  static const char zAlone[] =
+      "SELECT NOT EXISTS (SELECT 1 FROM main.rollout__heads WHERE no = ?1)";
+  RolloutTally *pTally = p->pTally;
+  int bOwn = p->iKey >> 32 == no;
+  i64 *pBad;
+  assert(n >= 0 && iTime >= 0);
+  if (bOwn) {
+    pTally->nByte += n;
+    if (iTime > pTally->iNewest) pTally->iNewest = iTime;
+  }
+  if (z == 0 || (zAfter != 0 && bxJsonSkipSpace(zAfter) == z + n) ||
+      bxIsJson(p->pHome->bx, z, n, p->pErr) || p->pErr->rc != SQLITE_OK ||
+      !(bOwn || bxQueryInt(p->pHome, zAlone, p->pErr, "i", p->iKey >> 32))) {
+    return;
+  }
+  pBad = bxArrayAdd(
+      &pTally->aBad, &pTally->nBad, &pTally->nBadAlloc, sizeof(*pBad), p->pErr);
+  if (pBad != 0) *pBad = p->iKey;
+}
+
 void bxRolloutDeriveStored(
     RolloutDerive *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zItems[] =
@@ -441,21 +465,28 @@ void bxRolloutDeriveStored(
   if (p->pRules == 0) return;
   p->bStored = 1;
   pRow = bxStmt(p->pHome, zItems, pErr);
-  bxBind(pRow, pErr, "iii", no, iFirst, iLast);
+  bxBind(pRow, pErr, "iii", no, p->pTally ? 0 : iFirst,
+      p->pTally ? ROLLOUT_LAST : iLast);
   while (bxStep(pRow, pErr)) {
-    const char *zType = bxColumnText(pRow, 1, pErr), *z;
+    const char *zType = bxColumnText(pRow, 1, pErr), *z, *zAfter = 0;
+    i64 iTime = sqlite3_column_int64(pRow, 3), n;
+    int bTells;
     p->iKey = sqlite3_column_int64(pRow, 0);
-    if (!bOwn && p->iKey >> 32 == no) {
+    bTells = zType != 0 && (p->iKey & ROLLOUT_LAST) >= iFirst &&
+             (p->iKey & ROLLOUT_LAST) <= iLast;
+    if (bTells && !bOwn && p->iKey >> 32 == no) {
       beginOwn(p);
       bOwn = 1;
     }
-    if (zType == 0 || !isTelling(p, zType)) continue;
+    bTells = bTells && isTelling(p, zType);
+    if (!bTells && p->pTally == 0) continue;
     z = bxColumnText(pRow, 2, pErr);
+    n = sqlite3_column_bytes(pRow, 2);
     /* one that is damaged, or nested too deeply, says nothing */
-    if (z != 0 && bxTreeRead(&p->json.tree, z, sqlite3_column_bytes(pRow, 2), 0,
-                      0, pErr) != 0) {
-      bxRolloutDeriveWrite(p, p->iKey & ROLLOUT_LAST,
-          sqlite3_column_int64(pRow, 3), zType, &p->json);
+    if (bTells && z != 0) zAfter = bxTreeRead(&p->json.tree, z, n, 0, 0, pErr);
+    if (p->pTally != 0) tally(p, no, z, n, iTime, zAfter);
+    if (zAfter != 0) {
+      bxRolloutDeriveWrite(p, p->iKey & ROLLOUT_LAST, iTime, zType, &p->json);
     }
   }
   bxReset(pRow, pErr);

@@ -317,6 +317,13 @@ typedef struct RolloutText {
 } RolloutText;
 
 /* What items of a conversation say, in order. */
+/* What the check counts of stored items: of those of the conversation itself the bytes
+** and the newest time, and the keys of those that are no JSON. */
+typedef struct RolloutTally {
+  i64 nByte, iNewest;
+  i64 *aBad, nBad, nBadAlloc;
+} RolloutTally;
+
 typedef struct RolloutDerive {
   BxStmts *pHome;
   const RolloutRules *pRules;
@@ -348,6 +355,7 @@ typedef struct RolloutDerive {
   RolloutJson json;         /* for payloads that are read here */
   const RolloutJson *pJson; /* the payload of the item ... */
   i64 iTime;                /* ... and its time */
+  RolloutTally *pTally;     /* NULL: nothing is counted */
 } RolloutDerive;
 
 /* p must be zeroed. */
@@ -357,7 +365,8 @@ void bxRolloutDeriveEnd(RolloutDerive *p);
 /* Reads the next item, which gets this sequence. pJson has the payload. */
 void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
     const char *zType, const RolloutJson *pJson);
-/* Reads stored items of conversation no, from one sequence to another. */
+/* Reads stored items of conversation no, from one sequence to another. All are
+** counted. */
 void bxRolloutDeriveStored(
     RolloutDerive *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr);
 /* Derives what the items say that plain SQL has written: all of one conversation,
