@@ -19,6 +19,13 @@ SELECT h.id, 'its row in rollout__about is missing; rollout_rebuild() derives it
  WHERE h.last_sequence >= 0 AND h.behind IS NULL
    AND NOT EXISTS (SELECT 1 FROM main.rollout__about AS a WHERE a.no = h.no)
 UNION ALL
+SELECT h.id, 'the sums of its calls are not those of rollout_calls; rollout_rebuild() makes them anew'
+  FROM main.rollout__heads AS h
+ WHERE (SELECT count(*), total(input_fresh), total(cache_write), total(cache_read), total(output), total(reasoning)
+          FROM main.rollout_calls WHERE id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295)
+    <> (SELECT total(calls), total(input_fresh), total(cache_write), total(cache_read), total(output), total(reasoning)
+          FROM main.rollout__sums WHERE no = h.no)
+UNION ALL
 SELECT 'rollout__about', 'row ' || a.no || ' belongs to no conversation'
   FROM main.rollout__about AS a
  WHERE NOT EXISTS (SELECT 1 FROM main.rollout__heads AS h WHERE h.no = a.no)

@@ -86,6 +86,7 @@ BEGIN
   FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id;
   DELETE FROM rollout__segments WHERE rollout = OLD.no;
   DELETE FROM rollout__about WHERE no = OLD.no;
+  DELETE FROM rollout__sums WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
 END;
 

@@ -1,6 +1,7 @@
 -- rollout_usage.sql: the tokens that items tell. It continues rollout.sql, which has the manual.
 --
 -- Tables  rollout_calls          one row for each call of a model
+--         rollout__sums          sums of them: of a conversation, by day and model
 -- Rows    of blackbox_places, which core.sql describes
 -- The calls with their cost, and sums of them, are tables of the module (ext/rollout/usage.c).
 --
@@ -58,3 +59,9 @@ CREATE TABLE IF NOT EXISTS main.rollout_calls(
   at, model, input_fresh, cache_write, cache_read, output, reasoning, cost, format,
   cache_write_1h
 );
+
+-- told is 1 if the cost was told, and 2 more if more was reasoned than written. Prompts are of low to high tokens.
+CREATE TABLE IF NOT EXISTS main.rollout__sums(
+  no, day, model, format, told, calls, input_fresh, cache_write, cache_read, output, reasoning, cost, cache_write_1h,
+  low, high, PRIMARY KEY (no, day, model, format, told)
+) WITHOUT ROWID;

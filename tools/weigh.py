@@ -45,7 +45,7 @@ FIGURES = {
     "objects beside core: payload": (33, None),
     "objects beside core: cache": (25, 25),
     "objects beside core: evidence": (12, None),
-    "objects beside core: rollout": (48, None),
+    "objects beside core: rollout": (49, None),
     "objects beside core: retention": (8, None),
     "objects beside core: store": (6, None),
     "objects beside core: report": (2, None),
@@ -59,7 +59,7 @@ FIGURES = {
     "bytes of text beside core: report": (3_000, 3_000),
     "bytes of text: each ring": (500, 500),
     "bytes of text: each evidence buffer": (1_000, 1_000),
-    "bytes of an empty file: all, a ring": (540_672, 400_000),
+    "bytes of an empty file: all, a ring": (544_768, 400_000),
     "opcodes of INSERT: archive": (2_100, 2_100),
     "opcodes of INSERT: rollout_log": (800, 800),
     "opcodes of INSERT: cache": (1_200, 1_200),
@@ -86,7 +86,7 @@ FIGURES = {
     "INSERT prepared once, instructions: archive, 100 a transaction": (181_000, None),
     "changes of schema_version: the first hold": (0, 0),
     "changes of schema_version: the first pack": (0, 0),
-    "lines: C in ext": (47_849, 25_000),
+    "lines: C in ext": (48_085, 25_000),
     "lines: SQL in sql": (3_541, 3_500),
 }
 

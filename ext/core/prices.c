@@ -16,7 +16,8 @@ SQLITE_EXTENSION_INIT3
 /*----------------------------------------------------------------- cost ----*/
 
 static const char zCost[] =
-    "SELECT " BX_PRICE_OF_N " FROM (SELECT *, " BX_MODEL_PARTS " FROM (SELECT "
+    "SELECT " BX_PRICE_OF_N " FROM (SELECT *, " BX_PROMPT ", " BX_MODEL_PARTS
+    " FROM (SELECT "
     "?1 AS model, ?2 AS day, ?3 AS input_fresh, ?4 AS cache_write, "
     "?5 AS cache_write_1h, ?6 AS cache_read, ?7 AS output, ?8 AS reasoning)) "
     "AS n";

@@ -16,6 +16,12 @@
   "WHEN substr(model, -9) GLOB '[-@]20[0-9][0-9][01][0-9][0-3][0-9]' THEN 9 "  \
   "WHEN substr(model, -11) GLOB '-20[0-9][0-9]-[01][0-9]-[0-3][0-9]' THEN 11 " \
   "WHEN substr(model, -7) = '-latest' THEN 7 ELSE 0 END AS tail"
+/* The names that a price of n may have. */
+#define BX_NAMES_OF_N                                                          \
+  "(n.model, substr(n.model, n.vendor + 1), "                                  \
+  "substr(n.model, 1, length(n.model) - n.tail), "                             \
+  "substr(n.model, n.vendor + 1, length(n.model) - n.vendor - n.tail))"
+#define BX_PROMPT "input_fresh + cache_write + cache_read AS prompt"
 /* What the call n with these parts costs, or NULL. Of several prices the one with the
 ** longest name counts; then the newest of that day or, if all are newer, the oldest
 ** one; then the highest tier that the prompt exceeds. */
@@ -28,12 +34,8 @@
   "+ min(n.reasoning, n.output) * coalesce(p.reasoning, p.output)) / 1e6 "     \
   "AS price, length(p.model) AS fit, "                                         \
   "julianday(p.since) - 2440587.5 - n.day AS away, p.above AS above "          \
-  "FROM main.blackbox_prices AS p WHERE p.model IN (n.model, "                 \
-  "substr(n.model, n.vendor + 1), "                                            \
-  "substr(n.model, 1, length(n.model) - n.tail), "                             \
-  "substr(n.model, n.vendor + 1, length(n.model) - n.vendor - n.tail)) "       \
-  "AND (p.above = 0 "                                                          \
-  "OR p.above < n.input_fresh + n.cache_write + n.cache_read)) "               \
+  "FROM main.blackbox_prices AS p WHERE p.model IN " BX_NAMES_OF_N             \
+  " AND (p.above = 0 OR p.above < n.prompt)) "                                 \
   "ORDER BY fit DESC, away > 0, abs(away), above DESC LIMIT 1)"
 /* clang-format on */
 

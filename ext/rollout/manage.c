@@ -500,6 +500,7 @@ void bxRolloutFork(BxCall *p) {
 #define OWN_KEYS "WHERE id BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295"
 static const char zNoMarks[] = "DELETE FROM main.rollout__marks " OWN_KEYS;
 static const char zNoCalls[] = "DELETE FROM main.rollout_calls " OWN_KEYS;
+static const char zNoSums[] = "DELETE FROM main.rollout__sums WHERE no = ?1";
 static const char zKeepNumbers[] =
     "UPDATE main.rollout__act SET texts = max(texts, coalesce((SELECT max(n)"
     " FROM main.rollout__texts), 0))";
@@ -533,6 +534,7 @@ void bxRolloutRebuildOne(BxStmts *p, i64 no, BxErr *pErr) {
   tale.no = no;
   bxStmtExec(p, zNoMarks, pErr, "i", no);
   bxStmtExec(p, zNoCalls, pErr, "i", no);
+  bxStmtExec(p, zNoSums, pErr, "i", no);
   bxStmtExec(p, zKeepNumbers, pErr, "");
   bxStmtExec(p, zNoTexts, pErr, "i", no);
   bxStmtExec(p, zRecount, pErr, "iii", no, tale.nTurn, tale.iUser);

@@ -605,7 +605,8 @@ sqlite3_stmt *bxRolloutLines(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 ** on error. */
 sqlite3_str *bxRolloutExportAs(
     BxCall *pCall, const RolloutHead *pHead, const char *zId);
-/* usage.c */
+/* usage.c: makes the sums of calls anew. */
+void bxRolloutSumsPut(BxStmts *pHome, BxErr *pErr);
 sqlite3_stmt *bxRolloutUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutUsageDays(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 sqlite3_stmt *bxRolloutUsageSums(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

@@ -306,11 +306,12 @@ void bxRolloutSearchInstall(BxCall *p) {
   bxReturnInt(p, n);
 }
 
-/* The index has the words of deleted texts. */
+/* The index has the words of deleted texts, and sums the names of models. */
 void bxRolloutErase(BxStmts *p, int bDone, BxErr *pErr) {
   assert(bDone == 0 || bDone == 1);
   if (!bDone) return;
   bxRolloutCatchUp(p, 0, pErr);
+  bxRolloutSumsPut(p, pErr);
   if (bxQueryNumber(p, HAS_INDEX, pErr) == 0) return;
   fill(p, pErr);
 }

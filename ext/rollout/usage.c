@@ -101,6 +101,30 @@ static const char zPutCall[] =
     "ON CONFLICT (call) DO UPDATE SET output = excluded.output, "
     "reasoning = excluded.reasoning WHERE excluded.output > output";
 
+/* Adds the calls from ?1 to ?2 to the sums ?3 times: 1 or -1. */
+static const char zAddSums[] =
+    "INSERT OR IGNORE INTO main.rollout__sums SELECT id >> 32, at / 86400000, "
+    "model, "
+    "format, told, ?3, ?3 * input_fresh, ?3 * cache_write, ?3 * cache_read, "
+    "?3 * output, ?3 * reasoning, ?3 * cost, ?3 * cache_write_1h, prompt, "
+    "prompt "
+    "FROM (SELECT *, " BX_PROMPT
+    ", (cost IS NOT NULL) + 2 * (reasoning > output)"
+    " AS told FROM main.rollout_calls WHERE id BETWEEN ?1 AND ?2) WHERE 1 "
+    "ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, "
+    "input_fresh = input_fresh + excluded.input_fresh, "
+    "cache_write = cache_write + excluded.cache_write, "
+    "cache_read = cache_read + excluded.cache_read, "
+    "output = output + excluded.output, reasoning = reasoning + "
+    "excluded.reasoning, cost = cost + excluded.cost, cache_write_1h = "
+    "cache_write_1h + excluded.cache_write_1h, low = min(low, excluded.low), "
+    "high = max(high, excluded.high)";
+
+void bxRolloutSumsPut(BxStmts *p, BxErr *pErr) {
+  bxExec(p, "DELETE FROM main.rollout__sums", pErr);
+  bxStmtExec(p, zAddSums, pErr, "iii", (i64)0, (i64)0x7fffffffffffffff, (i64)1);
+}
+
 /* The root of the forks to which the conversation belongs, to sqlite3_free(). */
 static char *readFamily(RolloutDerive *p, BxErr *pErr) {
   static const char zFamily[] =
@@ -153,15 +177,28 @@ i64 bxRolloutUsageDiffers(RolloutDerive *p, BxErr *pErr) {
 }
 
 void bxRolloutUsagePut(RolloutDerive *p, BxErr *pErr) {
+  /* a call that was told before, and now with a larger output */
+  static const char zGrows[] =
+      "SELECT coalesce((SELECT id FROM main.rollout_calls WHERE call = ?1 "
+      "AND output < ?2 AND id NOT BETWEEN ?3 AND ?4), -1)";
   sqlite3_stmt *pStmt;
   char *zRoot = 0;
-  i64 i;
+  i64 i, iFirst, iLast, iGrows = -1;
   if (p->nUsage == 0) return;
   zRoot = readFamily(p, pErr);
+  iFirst = bxRolloutKey(p->no, p->aUsage[0].iSequence);
+  iLast = bxRolloutKey(p->no, p->aUsage[p->nUsage - 1].iSequence);
   for (i = 0; i < p->nUsage && pErr->rc == SQLITE_OK; i++) {
     const RolloutUsage *pUsage = &p->aUsage[i];
     char *zOwned = callOf(pUsage, zRoot, pErr);
     const BxTokens *a = &pUsage->tokens;
+    if (zOwned != 0) {
+      iGrows = bxQueryInt(
+          p->pHome, zGrows, pErr, "tiii", zOwned, a->nOutput, iFirst, iLast);
+    }
+    if (iGrows >= 0) {
+      bxStmtExec(p->pHome, zAddSums, pErr, "iii", iGrows, iGrows, (i64)-1);
+    }
     pStmt = bxStmt(p->pHome, zPutCall, pErr);
     bxBind(pStmt, pErr, "ittiiiii-tii", bxRolloutKey(p->no, pUsage->iSequence),
         zOwned, pUsage->zModel, a->nInput, a->nCacheWrite, a->nCacheRead,
@@ -171,22 +208,32 @@ void bxRolloutUsagePut(RolloutDerive *p, BxErr *pErr) {
       sqlite3_bind_double(pStmt, 9, pUsage->rCost);
     }
     bxStmtRun(pStmt, pErr);
+    if (iGrows >= 0) {
+      bxStmtExec(p->pHome, zAddSums, pErr, "iii", iGrows, iGrows, (i64)1);
+    }
+    iGrows = -1;
     sqlite3_free(zOwned);
   }
+  bxStmtExec(p->pHome, zAddSums, pErr, "iii", iFirst, iLast, (i64)1);
   sqlite3_free(zRoot);
 }
 
 /*---------------------------------------------------------------- tables ----*/
 
 /* clang-format off */
-/* The calls of these tables, with their price. told: it is their own. */
-#define COSTS(from)                                                            \
-  "(SELECT n.*, n.cost IS NOT NULL AS told, coalesce(n.cost, " BX_PRICE_OF_N   \
-  ") AS price, CASE WHEN n.format IN (SELECT format FROM main.blackbox_places" \
+#define OUTPUT_SOURCE                                                          \
+  "CASE WHEN n.format IN (SELECT format FROM main.blackbox_places"             \
   " WHERE source = 'item' AND kind = 'usage' AND output_recorded) "            \
-  "THEN 'as recorded' END AS output_source"                                    \
-  " FROM (SELECT c.*, at / 86400000 AS day, " BX_MODEL_PARTS " FROM " from     \
-  ") AS n) AS c "
+  "THEN 'as recorded' END"
+/* The calls of these tables, with their price. told: it is their own. */
+#define COSTS(from, more)                                                      \
+  "(SELECT n.*, n.cost IS NOT NULL AS told, coalesce(n.cost, " BX_PRICE_OF_N   \
+  ") AS price, " OUTPUT_SOURCE " AS output_source"                             \
+  " FROM (SELECT c.*, at / 86400000 AS day, " BX_PROMPT ", " BX_MODEL_PARTS     \
+  " FROM " from ") AS n" more ") AS c "
+#define CALLS_OF_K                                                             \
+  "k CROSS JOIN main.rollout_calls AS c ON c.id BETWEEN k.low AND k.high "     \
+  "AND (?2 IS NULL OR c.at >= ?2)"
 /* The cost of a sum is named within, so that SQLite computes that of a call once. */
 #define SUMS                                                                   \
   "count(*) AS calls, sum(c.input_fresh) AS input_fresh, "                     \
@@ -215,25 +262,68 @@ sqlite3_stmt *bxRolloutUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zCalls[] =
       "WITH k(low, high) AS (SELECT no << 32, (no << 32) + 4294967295 "
       "FROM main.rollout__heads WHERE id = ?1 "
-      "UNION ALL SELECT 0, 9223372036854775807 WHERE ?1 IS NULL) "
+      "UNION ALL SELECT 0, 9223372036854775807 WHERE ?1 IS NULL AND ?2 IS NULL "
+      /* no call is newer than its conversation; some forks have lost theirs */
+      "UNION ALL SELECT no << 32, (no << 32) + 4294967295 "
+      "FROM main.rollout__heads WHERE ?1 IS NULL AND updated >= ?2 "
+      "UNION ALL SELECT DISTINCT owner << 32, (owner << 32) + 4294967295 "
+      "FROM main.rollout__segments WHERE ?1 IS NULL AND ?2 IS NOT NULL "
+      "AND owner NOT IN (SELECT no FROM main.rollout__heads)) "
       "SELECT h.id, c.id & 4294967295, c.model, c.input_fresh, c.cache_write, "
       "c.cache_read, c.output, c.reasoning, c.format, c.at, c.call, c.price, "
       "CASE WHEN c.told THEN 'reported' WHEN c.price IS NOT NULL "
       "THEN 'computed' END, c.cache_write_1h, c.output_source "
-      "FROM " COSTS(
-          "k CROSS JOIN main.rollout_calls AS c "
-          "ON c.id BETWEEN k.low AND k.high "
-          "AND (?2 IS NULL OR c.at >= ?2)") "LEFT JOIN main.rollout__heads "
-                                            "AS h ON h.no = c.id >> 32";
+      /* LIMIT -1: a price is computed once */
+      "FROM " COSTS(CALLS_OF_K, " LIMIT -1") " LEFT JOIN main.rollout__heads "
+                                             "AS h ON h.no = c.id >> 32";
   return usageRows(bx, zCalls, apArg, pErr);
 }
 
+/* clang-format off */
+/* The sums of conversations are added up, and then priced, which is right because a
+** price is so much a token. Calls are looked at (o) where there are none, because a
+** fork has lost the conversation that it shares, and where a tier begins between them. */
+static const char zDays[] =
+    "WITH lost(no) AS MATERIALIZED (SELECT DISTINCT owner"
+    "  FROM main.rollout__segments"
+    "  WHERE owner NOT IN (SELECT no FROM main.rollout__heads)), "
+    "tier(model, above) AS MATERIALIZED (SELECT DISTINCT n.model, p.above"
+    "  FROM (SELECT model, " BX_MODEL_PARTS " FROM ("
+    "   SELECT model FROM main.rollout__sums UNION SELECT c.model FROM lost"
+    "   CROSS JOIN main.rollout_calls AS c"
+    "   ON c.id BETWEEN no << 32 AND (no << 32) + 4294967295)) AS n"
+    "  CROSS JOIN main.blackbox_prices AS p"
+    "  ON p.model IN " BX_NAMES_OF_N " WHERE p.above > 0), "
+    "o(no) AS MATERIALIZED (SELECT no FROM lost"
+    "  UNION SELECT s.no FROM tier AS t CROSS JOIN main.rollout__sums AS s"
+    "  WHERE s.model = t.model AND s.low <= t.above AND s.high > t.above), "
+    "c AS (SELECT day, model, format, told, calls, input_fresh, cache_write,"
+    "   cache_read, output, reasoning, cost, cache_write_1h, high AS prompt"
+    "  FROM main.rollout__sums WHERE calls > 0 AND no NOT IN (SELECT no FROM o)"
+    "  UNION ALL SELECT at / 86400000, model, format, cost IS NOT NULL"
+    "   + 2 * (reasoning > output), 1, input_fresh, cache_write, cache_read,"
+    "   output, reasoning, cost, cache_write_1h, " BX_PROMPT
+    "  FROM o CROSS JOIN main.rollout_calls"
+    "  ON id BETWEEN no << 32 AND (no << 32) + 4294967295), "
+    "n AS (SELECT day, model, format, told & 1 AS told, sum(calls) AS calls,"
+    "   sum(input_fresh) AS input_fresh, sum(cache_write) AS cache_write,"
+    "   sum(cache_read) AS cache_read, sum(output) AS output,"
+    "   sum(reasoning) AS reasoning, sum(cost) AS cost,"
+    "   sum(cache_write_1h) AS cache_write_1h, max(prompt) AS prompt, "
+    BX_MODEL_PARTS " FROM c GROUP BY day, model, format, c.told,"
+    "  (SELECT max(above) FROM tier AS t"
+    "   WHERE t.model = c.model AND t.above < c.prompt)) "
+    "SELECT day, model, " SUMMED " FROM (SELECT"
+    "  date(day * 86400, 'unixepoch') AS day, model, sum(calls) AS calls,"
+    "  sum(input_fresh) AS input_fresh, sum(cache_write) AS cache_write,"
+    "  sum(cache_read) AS cache_read, sum(output) AS output,"
+    "  sum(reasoning) AS reasoning, sum(price) AS cost, sum(told * calls) AS told,"
+    "  sum(cache_write_1h) AS cache_write_1h, max(" OUTPUT_SOURCE ") AS output_source"
+    "  FROM (SELECT n.*, iif(told, cost, " BX_PRICE_OF_N ") AS price FROM n LIMIT -1)"
+    "  AS n GROUP BY n.day, n.model)";
+/* clang-format on */
+
 sqlite3_stmt *bxRolloutUsageDays(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  static const char zDays[] =
-      "SELECT day, model, " SUMMED
-      "FROM (SELECT date(c.day * 86400, 'unixepoch') AS day, c.model AS "
-      "model, " SUMS
-      "FROM " COSTS("main.rollout_calls AS c") "GROUP BY c.day, c.model)";
   return usageRows(bx, zDays, apArg, pErr);
 }
 
@@ -249,9 +339,9 @@ sqlite3_stmt *bxRolloutUsageSums(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       "FROM (SELECT h.id AS rollout, t.no <> t.root AS subagents, "
       "c.model AS model, " SUMS
       "FROM tree AS t JOIN main.rollout__heads AS h ON h.no = t.root "
-      "CROSS JOIN " COSTS(
-          "main.rollout_calls AS c") "ON c.id BETWEEN t.no << 32 AND (t.no << "
-                                     "32) + 4294967295 "
-                                     "GROUP BY h.id, t.no <> t.root, c.model)";
+      "CROSS JOIN " COSTS("main.rollout_calls AS c",
+          "") "ON c.id BETWEEN t.no << 32 AND (t.no << "
+              "32) + 4294967295 "
+              "GROUP BY h.id, t.no <> t.root, c.model)";
   return usageRows(bx, zSums, apArg, pErr);
 }

@@ -270,6 +270,19 @@ def test_no_part_of_a_text_is_left_in_the_search_index(db, kind):
     assert rows(db, "SELECT rollout FROM rollout_search('something')") == [(FORK,)]
 
 
+def test_sums_of_calls_lose_the_name_of_a_model(db):
+    line = {"type": "assistant", "sessionId": "s", "timestamp": "2026-07-17T09:00:00Z", "message": {
+        "role": "assistant", "id": "m", "model": "canary-model", "content": [],
+        "usage": {"input_tokens": 3, "output_tokens": 4}}}
+    one(db, "SELECT rollout_import(?)", json.dumps(line) + "\n")
+    assert rows(db, "SELECT model, calls FROM rollout_usage_days") == [("canary-model", 1)]
+    erase(db, "text", "canary-model")
+    left = rows(db, "SELECT model, calls, output FROM rollout_usage_days")
+    assert [row[1:] for row in left] == [(1, 4)] and "canary" not in left[0][0]
+    assert rows(db, "SELECT model FROM rollout__sums") == [left[0][:1]]
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+
+
 # ------------------------------------------------------------------------- every column
 
 NAME = "kanarie-agent"

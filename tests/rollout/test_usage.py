@@ -294,3 +294,106 @@ def test_usage_of_real_sessions_is_that_of_the_rules(db, tmp_path):
     assert rows(db, "SELECT source, count(*), sum(output) FROM rollout_usage GROUP BY 1") == [
         ("claude-code", 524, 324485), ("codex", 1036, 409279)]
     same_by_the_rules(db)
+
+
+def days(db):
+    """rollout_usage_days, as the rows of rollout_usage say it."""
+    found = {}
+    for at, model, source, *numbers in rows(
+            db, "SELECT timestamp, model, cost_source, cost, output_source, 1, input_fresh, cache_write, "
+                "cache_read, output, reasoning, cache_write_1h FROM rollout_usage"):
+        day = found.setdefault((at // 86_400_000, model), [[], [], [], [0] * 7])
+        for kept, value in zip(day, (source, *numbers[:2])):
+            kept.append(value)
+        day[3] = [a + b for a, b in zip(day[3], numbers[2:])]
+    return sorted(
+        (one(db, "SELECT date(? * 86400, 'unixepoch')", day), model, *total,
+         round(sum(c for c in costs if c is not None), 9) if any(c is not None for c in costs) else None,
+         "reported" if set(sources) == {"reported"} else "mixed" if "reported" in sources
+         else "computed" if "computed" in sources else None,
+         max(filter(None, told), default=None))
+        for (day, model), (sources, costs, told, total) in found.items())
+
+
+def same_days(db, check=True):
+    assert days(db) == sorted(
+        (*row[:-3], round(row[-3], 9) if row[-3] is not None else None, *row[-2:]) for row in rows(
+            db, f"SELECT day, model, {SUMS}, cache_write_1h, cost, cost_source, output_source "
+                "FROM rollout_usage_days"))
+    assert not check or rollout_faults(db) == []
+
+
+def call(i, name, output, prompt=3, model="claude", day=17, **more):
+    """A line of Claude Code, with a prompt of so many tokens."""
+    line = answer(i, name, output, **more)
+    line["timestamp"] = f"2026-07-{day:02}T09:00:{i % 60:02}Z"
+    line["message"] |= {"model": model}
+    line["message"]["usage"] |= {"input_tokens": prompt, "output_tokens_details": {
+        "thinking_tokens": 4 if i % 3 else output + 5}}
+    return line
+
+
+def test_the_sums_of_days_are_those_of_the_calls(db):
+    price(db, "claude", 3, 15, cache_read=0.3)
+    price(db, "claude", 6, 22.5, above=200_000)
+    price(db, "claude", 30, 15, since="2026-07-19")
+    price(db, "opus", 5, 25)
+    same_days(db)
+    load(db, lines(*(call(i, f"m{i}", i, 100 + i, day=17 + i // 20) for i in range(60))))
+    same_days(db)
+    # a tier begins among the prompts of one conversation, and after those of another
+    load(db, lines(*(call(i, f"t{i}", i, 190_000 + 1000 * i, session="t") for i in range(40))))
+    load(db, lines(*(call(i, f"b{i}", i, 300_000 + i, session="big") for i in range(9))))
+    load(db, lines(*(call(i, f"o{i}", i, model="opus-20260101", session="o", costUSD=0.25 if i % 2 else None)
+                     for i in range(9))))
+    same_days(db)
+    # larger outputs of calls that are there, in the same file and in another one
+    mine = one(db, "SELECT id FROM rollouts WHERE source_id = 's'")
+    one(db, "SELECT rollout_append(?, ?)", mine, json.dumps([call(59, "m59", 900), call(60, "m60", 2)]))
+    same_days(db)
+    load(db, lines(*(call(i, f"m{i}", 1000 + i, session="copy") for i in range(5, 62))))
+    same_days(db)
+    assert one(db, "SELECT max(calls) < 1000 FROM rollout_usage_days") == 1
+    # a fork outlives what it shares
+    fork = one(db, "SELECT rollout_fork(?, NULL, NULL, NULL, 30)", mine)
+    one(db, "SELECT rollout_append(?, ?)", fork, json.dumps([call(70, "f1", 7, 250_000)]))
+    same_days(db)
+    one(db, "SELECT rollout_delete(?)", mine)
+    assert one(db, "SELECT count(*) FROM rollout_usage WHERE rollout IS NULL") > 20
+    same_days(db, check=False)  # what the copy tells, too, went with the conversation
+    db.execute("DELETE FROM rollouts WHERE source_id = 't'")
+    same_days(db, check=False)
+    one(db, "SELECT rollout_rebuild()")
+    same_days(db)
+    db.execute("BEGIN")
+    db.execute("DELETE FROM rollouts")
+    assert rows(db, "SELECT * FROM rollout_usage_days") == [] == days(db)
+    db.execute("ROLLBACK")
+    same_days(db)
+    db.execute("DELETE FROM rollout__sums WHERE no = (SELECT max(no) FROM rollout__sums)")
+    found = list(set(rollout_faults(db)))
+    assert len(found) == 1 and "the sums of its calls are not" in found[0][-1], found
+    one(db, "SELECT rollout_rebuild()")
+    same_days(db)
+
+
+def test_the_sums_of_days_read_a_row_for_a_conversation(db):
+    load(db, lines(*(call(0, f"m{i}", i + 1, session=f"s{i // 100}") for i in range(1000))))
+    steps = [0]
+    db.set_progress_handler(lambda: steps.__setitem__(0, steps[0] + 1), 10)
+    assert one(db, "SELECT calls FROM rollout_usage_days") == 1000
+    few, steps[0] = steps[0], 0
+    rows(db, "SELECT * FROM rollout_usage")
+    assert few < steps[0] / 20
+
+
+def test_calls_of_last_week_read_no_older_conversations(db):
+    for day in range(1, 25):
+        load(db, lines(*(call(0, f"m{day}-{i}", i + 1, day=day, session=f"s{day}") for i in range(50))))
+    last = one(db, "SELECT max(timestamp) FROM rollout_usage")
+    steps = [0]
+    db.set_progress_handler(lambda: steps.__setitem__(0, steps[0] + 1), 10)
+    assert one(db, "SELECT count(*) FROM rollout_usage WHERE timestamp >= ?", last) == 50
+    few, steps[0] = steps[0], 0
+    assert one(db, "SELECT count(*) FROM rollout_usage WHERE +timestamp >= ?", last) == 50
+    assert few < steps[0] / 8

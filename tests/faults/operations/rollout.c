@@ -47,6 +47,11 @@
   "{\"type\":\"user\",\"sessionId\":\"s\",\"message\":{\"content\":[{"         \
   "\"type\":"                                                                  \
   "\"tool_result\",\"tool_use_id\":\"" id "\",\"content\":\"out\"}]}}"
+/* A line that tells so many tokens of output. */
+#define SPENT(output)                                                          \
+  "'{\"type\":\"assistant\",\"sessionId\":\"s\",\"message\":{\"role\":"          \
+  "\"assistant\",\"model\":\"a\",\"id\":\"m\",\"content\":[],\"usage\":"         \
+  "{\"output_tokens\":" output "}},\"requestId\":\"r\"}'"
 #define CALLS                                                                  \
   "SELECT rollout_import(" GROWS " || '\":1}' || char(10) || '" RESULT(        \
       "b") "' || char(10) || "                                                 \
@@ -177,6 +182,12 @@ const Operation aRolloutOperation[] = {
         "\"message\":{\"role\":\"assistant\",\"id\":\"m\",\"content\":[],"
         "\"usage\":{\"output_tokens\":5}},\"requestId\":\"r\"}', NULL, 1000);"
         "SELECT * FROM rollout_usage_days; SELECT * FROM rollout_usage_sums",
+        0},
+    {"import of usage that grows",
+        ROLLOUT PRICES "SELECT rollout_import(" SPENT("5") ", NULL, 1000);", 0,
+        "SELECT rollout_import(" SPENT("5") " || char(10) || " SPENT("9")
+        ", NULL, 1000); SELECT * FROM rollout_usage_days; "
+        "SELECT * FROM rollout_usage WHERE timestamp > 1",
         0},
     {"load prices", ROLLOUT, 0,
         "SELECT rollout_load_prices('{\"a\":{\"input\":1,\"output\":2}}', 'x', "
