@@ -119,19 +119,31 @@ static void putHtml(sqlite3_str *pOut, const char *z) {
 
 #define MD_CHARS 200 /* of a value */
 
-/* Appends a text on one line, with every character escaped that means something, so
-** that it cannot become markup, a link or a mention of a person. (An entity stands
-** for @ and the dot of links, as no backslash does.) */
-static void putMarkdown(sqlite3_str *pOut, const char *z) {
+static int isMdWord(char c) {
+  return (c & 0x80) || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+         (c >= 'A' && c <= 'Z');
+}
+
+/* Appends a text on one line, inside a line, so that it cannot become markup, a link or a
+** mention of a person. Only what would be read as one is escaped: an entity stands for
+** what sites read beyond Markdown, as no backslash does. */
+static void putMarkdown(sqlite3_str *pOut, const char *zAll) {
+  const char *z = zAll;
   int n = 0;
   for (; *z && n < MD_CHARS; z++) {
-    unsigned char c = (unsigned char)*z;
+    char c = *z, cBefore = z > zAll ? z[-1] : ' ', cNext = z[1];
     n += (c & 0xc0) != 0x80;
     if (strchr("\n\r\t", c) != 0) {
       sqlite3_str_appendchar(pOut, 1, ' ');
-    } else if (strchr("&<>@:#\"'|", c) != 0) {
+    } else if (c == '|' || (c == '@' && isMdWord(cNext)) ||
+               (c == '#' && (isMdWord(cNext) || cNext == 0)) ||
+               (c == ':' && strncmp(z, "://", 3) == 0) ||
+               (c == '.' && z - zAll > 2 &&
+                   sqlite3_strnicmp(z - 3, "www", 3) == 0)) {
       sqlite3_str_appendf(pOut, "&#%d;", c);
-    } else if (strchr("\\`*_{}[]()+-.!~=$^", c) != 0) {
+    } else if (strchr("\\`*[<~$", c) != 0 ||
+               (c == '&' && (isMdWord(cNext) || cNext == '#')) ||
+               (c == '_' && !(isMdWord(cBefore) && isMdWord(cNext)))) {
       sqlite3_str_appendf(pOut, "\\%c", c);
     } else {
       sqlite3_str_append(pOut, z, 1);

@@ -2,6 +2,7 @@
 import gzip
 import json
 import random
+import re
 import sqlite3
 
 import pytest
@@ -309,15 +310,36 @@ def test_a_database_in_an_attached_schema_with_an_odd_name(path, tmp_path):
 
 
 def test_markdown_is_text_that_means_nothing(db):
-    odd = "[x](javascript:alert(1)) <img src=x> @octocat `a` | b \\ #1\nhttps://e.org *b* \u202e"
+    odd = "[x](javascript:alert(1)) <img src=x> @octocat `a` | b \\ #1\nhttps://e.org *b* \u202e www.e.org"
     ring(db)
     push(db, odd, odd, odd, agent=odd)
     fire(db, odd, odd)
     text = one(db, "SELECT blackbox_report('kill_switch', ?, '{\"format\":\"md\"}')", odd)
     assert text.startswith("# Kill switch ")
     assert "| No. | Time | What | Model | Status | Size |" in text
-    for bad in "[x]", "<img", "@octocat", " `a`", " #1", "https://e", "*b*", "\u202e":
+    for bad in "@octocat", " `a`", " #1", "https://e", " *b*", "\u202e", "www.e":
         assert bad not in text, bad
+    assert not re.search(r"(?<!\\)[\[<]", text.split("```")[0])
+
+
+def test_markdown_escapes_only_what_would_be_misread(db):
+    """As a reader of Markdown has it, every text is what it was. Ordinary ones stand as they are."""
+    reader = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    dice = random.Random(4)
+    said = ["make test-all -> exit 2 (it's \"done\"), a_b_c + 1.5!", "x" * 30 + "@", "# a #", "AT&T & &amp; &#65;"]
+    while len(said) < 50:
+        said.append("".join(dice.choice("ab 1*_`~[]()<>!&#;:/.|\\-+={}$@^'\"") for _ in range(40)).strip() or "x")
+    ring(db)
+    for i, text in enumerate(said):
+        push(db, f"e{i}", "{}", "a " + text, time=1760000000000 + i)
+    fire(db)
+    text = one(db, "SELECT blackbox_report('kill_switch', 'k', '{\"format\":\"md\"}')")
+    assert f"| a {said[0]} |" in text and "&#34;" not in text
+    cells = [token for token in reader.parse(text) if token.type == "inline"]
+    at = next(i for i, token in enumerate(cells) if token.content == "No.")
+    for given, cell in zip(said, cells[at + 6 + 2::6]):
+        assert {child.type for child in cell.children} == {"text"}
+        assert " ".join(cell.children[0].content.split()) == " ".join(("a " + given).split())
 
 
 def test_bounds_are_told(db):
