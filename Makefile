@@ -6,8 +6,8 @@
 #           make test-versions  the tests on SQLite 3.38 and later (ONLY=3.46.0)
 #           make test-hosts  one scenario in twenty bindings of SQLite
 #           make test-cluster  three nodes of dqlite, primary and replica of sqld
-#           make test-browser  in Chromium: a session recorded and replayed, the
-#                           pages of reports (pictures in build/report)
+#           make test-browser  in Chromium: a session recorded and replayed; also in
+#                           Firefox: the pages of reports (pictures in build/report)
 #           make fuzz       unexpected input, with libFuzzer (SECONDS=5 a target)
 #           make bench      the measurements, written to bench/RESULTS.md
 #           make weigh      what a file with blackbox costs, beside the bounds
@@ -261,6 +261,8 @@ test-browser: $(MODULE) build/browser/node_modules/.done
 	NODE_MODULES=$(CURDIR)/build/browser/node_modules \
 	  node tests/report/browser/run.js $(CURDIR)/build/report \
 	  $$(.ci/need chromium)
+	! command -v firefox || NODE_MODULES=$(CURDIR)/build/browser/node_modules \
+	  node tests/report/browser/run.js $(CURDIR)/build/report $$(command -v firefox)
 
 FUZZ_SRC = $(SRC) build/sql.c build/page.c tests/faults/fuzz.c tests/faults/pool.c
 POOLED = prepare_v2 prepare_v3 finalize close

@@ -110,6 +110,11 @@ async function tail(file, [key = null], options) {
 }
 
 function report(file, words, options) {
+  if (options.site) {
+    const done = JSON.parse([...file.page(null, null, null, options.site)].join(""));
+    note(`${done.written.length} files written, ${done.unchanged} unchanged: ${options.site}/index.html`);
+    return 0;
+  }
   let [kind, key] = words.length === 0 ? ["database", "main"] : words;
   if (words.length === 1) {
     const [found] = file.rows("report", { key: kind });

@@ -75,8 +75,8 @@ export class File {
     return names.size === 0 ? statement.iterate() : statement.iterate(values);
   }
 
-  /** The parts of a report. */
-  *page(kind, key, format) {
+  /** The parts of a report, or what was done to make those of the file in a folder. */
+  *page(kind, key, format, folder = null) {
     if (!this.domains.has("report")) {
       // beside the file, which is not changed
       this.db.exec("PRAGMA query_only = 0; ATTACH ':memory:' AS report");
@@ -84,6 +84,7 @@ export class File {
       this.get("SELECT blackbox_use('main')");
       this.domains.add("report");
     }
-    for (const { line } of this.run(ABOUT.commands.report.lines, { kind, key, format })) yield `${line}\n`;
+    const sql = ABOUT.commands.report[folder ? "site" : "lines"];
+    for (const { line } of this.run(sql, { kind, key, format, folder })) yield `${line}\n`;
   }
 }

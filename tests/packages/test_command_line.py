@@ -177,6 +177,13 @@ def test_tail_follows(program, file):
     db.close()
 
 
+def test_the_pages_of_a_file_are_written_into_a_folder(run, file):
+    written = re.match(r"(\d+) files written, 0 unchanged: site/index.html", run("report", "--site", "site").stderr)
+    assert len(list(file.parent.glob("site/*.html"))) == int(written[1]) > 3
+    assert run("report", "--site=site").stderr.startswith(f"0 files written, {written[1]} unchanged: ")
+    assert "WriteError" in run("report", "--site", "no/such", code=1).stderr
+
+
 def test_a_report_is_found_by_its_key(run, file):
     assert run("report").stdout.startswith("<!doctype html>")
     assert json.loads(run("report", "billing", "--json").stdout)["kind"] == "agent"

@@ -127,6 +127,10 @@ def tail(file, words, options):
 
 
 def report(file, words, options):
+    if options["site"]:
+        done = json.loads("".join(file.page(None, None, None, options["site"])))
+        note(f"{len(done['written'])} files written, {done['unchanged']} unchanged: {options['site']}/index.html")
+        return 0
     kind, key = (["database", "main"] if not words else words if words[1:] else [None, words[0]])
     if kind is None:
         found = next(file.rows("report", key=key), None)

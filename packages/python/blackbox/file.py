@@ -79,11 +79,11 @@ class File:
             for row in cursor:
                 yield dict(zip(names, row))
 
-    def page(self, kind, key, form):
-        """The parts of a report."""
+    def page(self, kind, key, form, folder=None):
+        """The parts of a report, or what was done to make those of the file in a folder."""
         self.allow_reports()
-        for line, in self.db.execute(ABOUT["commands"]["report"]["lines"],
-                                     {"kind": kind, "key": key, "format": form}):
+        for line, in self.db.execute(ABOUT["commands"]["report"]["site" if folder else "lines"],
+                                     {"kind": kind, "key": key, "format": form, "folder": folder}):
             yield line + "\n"
 
     def allow_reports(self):

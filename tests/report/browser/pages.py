@@ -349,6 +349,9 @@ def main(module, folder):
         page, said = make(connect(module))
         (folder / f"{name}.html").write_text(page, encoding="utf-8")
         pages.append({"name": name, "items": len(read(page)["items"]), "picture": name not in PLAIN, **said})
+    db = connect(module)
+    database(db)
+    db.execute("SELECT blackbox_report_site(?)", (str(folder / "site"),)).fetchone()
     (folder / "pages.json").write_text(json.dumps(pages, indent=1))
 
 

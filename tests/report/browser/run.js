@@ -1,5 +1,6 @@
-// run.js FOLDER [CHROMIUM]: opens the pages that pages.py wrote into FOLDER, from disk,
-// and looks at what they show and do. Pictures of each are written beside them.
+// run.js FOLDER [BROWSER]: opens the pages that pages.py wrote into FOLDER, from disk,
+// and looks at what they show and do. Pictures of each are written beside them. The browser
+// is Chromium, or Firefox, which cannot be told to print or to run without scripts.
 import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -8,18 +9,23 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 
-const [, , folder, chromium = "/usr/bin/chromium"] = process.argv;
+const [, , folder, program = "/usr/bin/chromium"] = process.argv;
+const isFirefox = /firefox/i.test(program);
 const load = createRequire(join(process.env.NODE_MODULES ?? folder, "x.js"));
 const puppeteer = load("puppeteer-core");
 const axe = readFileSync(load.resolve("axe-core/axe.min.js"), "utf8");
 const pages = JSON.parse(readFileSync(join(folder, "pages.json"), "utf8"));
 
 const userDataDir = mkdtempSync(join(tmpdir(), "blackbox-"));
-const browser = await puppeteer.launch({
-  executablePath: chromium, headless: true, userDataDir,
+const launch = (more) => puppeteer.launch({ executablePath: program, headless: true, ...more });
+const firefox = (dark) => launch({  /* which has its colours when it starts */
+  browser: "firefox", extraPrefsFirefox: { "layout.css.prefers-color-scheme.content-override": dark ? 0 : 1 } });
+const light = isFirefox ? await firefox(false) : await launch({
+  userDataDir,
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 });
+const browsers = { light, dark: isFirefox ? await firefox(true) : light };
 
 // What a page says that must not be said, and asks for that must not be asked for.
 function watch(page, file) {
@@ -27,7 +33,8 @@ function watch(page, file) {
   page.on("console", (m) => wrong.push(`${m.type()}: ${m.text()}`));
   page.on("pageerror", (e) => wrong.push(`error: ${e.message}`));
   page.on("request", (r) => {
-    const own = r.url().split("#")[0] === pathToFileURL(file).href;
+    const own = r.url().split("#")[0] === pathToFileURL(file).href ||
+      (file.includes("/site/") && r.url().startsWith(new URL(".", pathToFileURL(file)).href) && r.isNavigationRequest());
     if (!own && !/^(blob|data):/.test(r.url())) wrong.push(`request: ${r.url()}`);
   });
   return wrong;
@@ -38,18 +45,22 @@ const NARROW = { width: 390, height: 844, isMobile: true, hasTouch: true };
 
 // Opens a page and hands it to act(); nothing wrong may have happened when it ends.
 async function open(name, act, { hash = "", size = WIDE, mode = "light", script = true } = {}) {
-  const page = await browser.newPage();
+  if (isFirefox && !script) return undefined;
+  const page = await browsers[mode].newPage();
   const file = join(folder, `${name}.html`);
   const wrong = watch(page, file);
   try {
     await page.setViewport(size);
-    await page.setJavaScriptEnabled(script);
-    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: mode }]);
+    if (!isFirefox) {
+      await page.setJavaScriptEnabled(script);
+      await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: mode }]);
+    }
     await page.evaluateOnNewDocument(() => {
       window.violations = [];
       addEventListener("securitypolicyviolation", (e) => window.violations.push(e.violatedDirective));
       window.copied = null;
-      navigator.clipboard.writeText = async (text) => { window.copied = text; };
+      const clipboard = { writeText: async (text) => { window.copied = text; } };
+      Object.defineProperty(navigator, "clipboard", { value: clipboard, configurable: true });
     });
     await page.goto(pathToFileURL(file).href + hash);
     const result = await act(page);
@@ -161,6 +172,7 @@ const tests = {
       await shown(page);
       await page.waitForFunction(() => document.querySelectorAll(".paper").length >= 99);
       await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
+      if (isFirefox) return;
       await page.emulateMediaType("print");
       await picture(page, "kill_switch-print");
       const seen = await page.evaluate(() => document.body.innerText);
@@ -433,6 +445,21 @@ const tests = {
     }, { hash: "#e2" });
   },
 
+  async "the pages of a site lead to each other"() {
+    await open("site/index", async (page) => {
+      const follow = async (selector) => {
+        await Promise.all([page.waitForNavigation(), page.click(selector)]);
+        return text(page, "h1");
+      };
+      assert.equal(await text(page, "h1"), "Nothing is wrong in main");
+      await noSeriousViolation(page, "site");
+      assert.equal(await follow("#switches a"), "Kill switch case");
+      await shown(page);
+      assert.equal(await follow("header.case a"), "Nothing is wrong in main");
+      assert.equal(await follow("#agents a"), "Agent support");
+    });
+  },
+
   async "50 exchanges are there in half a second, and 10,000 items in two"() {
     for (const [name, limit] of [["kill_switch", 500], ["large", 2000]]) {
       const times = [];
@@ -476,7 +503,8 @@ try {
     }
   }
 } finally {
-  await browser.close();
+  await light.close();
+  if (isFirefox) await browsers.dark.close();
   rmSync(userDataDir, { recursive: true, force: true });
 }
 process.exitCode = failed ? 1 : 0;
