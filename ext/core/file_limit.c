@@ -42,28 +42,46 @@ static i64 roomLimit(BxStmts *p, BxErr *pErr) {
   return bxQueryInt(p, zLimit, pErr, "");
 }
 
-/* The bytes that the file has above its limit; less than 0: below it. */
+/* The bytes that the file has above its limit; less than 0: below it. (SQLite prepares
+** PRAGMA page_size anew each time.) */
 static i64 roomOver(BxStmts *p, i64 nLimit, BxErr *pErr) {
   static const char zCount[] = "PRAGMA main.page_count";
   static const char zFree[] = "PRAGMA main.freelist_count";
   static const char zSize[] = "PRAGMA main.page_size";
-  i64 nPage;
+  i64 nPage, iSchema;
   if (nLimit == 0) return 0;
+  iSchema = bxSchemaVersion(p, pErr);
+  if (p->room.nPageSize == 0 || p->room.iSchema != iSchema) {
+    p->room.nPageSize = bxQueryInt(p, zSize, pErr, "");
+    p->room.iSchema = iSchema;
+  }
   nPage = bxQueryInt(p, zCount, pErr, "") - bxQueryInt(p, zFree, pErr, "");
-  return nPage * bxQueryInt(p, zSize, pErr, "") - nLimit;
+  return pErr->rc == SQLITE_OK ? nPage * p->room.nPageSize - nLimit : 0;
 }
 
 i64 bxFileLimitExcess(BxStmts *p, BxErr *pErr) {
   return roomOver(p, roomLimit(p, pErr), pErr);
 }
 
+/* The domains that are installed, a bit each. */
+static i64 roomDomains(BxStmts *p, BxErr *pErr) {
+  static const char zHas[] = "SELECT domain FROM main.blackbox_domains";
+  sqlite3_stmt *pStmt = bxStmt(p, zHas, pErr);
+  i64 mHas = 0;
+  int i;
+  while (bxStep(pStmt, pErr)) {
+    const char *z = bxColumnText(pStmt, 0, pErr);
+    for (i = 0; z != 0 && i < p->bx->nDomain; i++) {
+      if (strcmp(z, p->bx->aDomain[i].zName) == 0) mHas |= (i64)1 << i;
+    }
+  }
+  bxReset(pStmt, pErr);
+  return mHas;
+}
+
 /* What domain i removes; NULL: nothing, or it is not installed. */
-static const BxFileLimit *roomOf(BxStmts *p, int i, BxErr *pErr) {
-  static const char zHas[] =
-      "SELECT 1 FROM main.blackbox_domains WHERE domain = ?1";
-  const BxDomain *pDomain = &p->bx->aDomain[i];
-  if (pDomain->pRoom == 0) return 0;
-  return bxQueryInt(p, zHas, pErr, "t", pDomain->zName) ? pDomain->pRoom : 0;
+static const BxFileLimit *roomOf(BxStmts *p, i64 mHas, int i) {
+  return mHas >> i & 1 ? p->bx->aDomain[i].pRoom : 0;
 }
 
 static void roomNote(
@@ -120,8 +138,8 @@ static i64 roomOldest(Making *m, BxDomainData *pSlot, const BxFileLimit *pRoom,
   }
   bxReset(pStmt, pErr);
   /* (A refusal could end the transaction.) */
-  if (n > 0 && bxOthersRefuse(m->p, pRoom->pDue->zRule, pRoom->pDue->zTable,
-                   pErr)) {
+  if (n > 0 &&
+      bxOthersRefuse(m->p, pRoom->pDue->zRule, pRoom->pDue->zTable, pErr)) {
     m->nRefused += n;
     return 0;
   }
@@ -155,10 +173,10 @@ static void roomSay(const Making *m, BxErr *pErr) {
 }
 
 /* Gives back what is removed already. Returns whether there was something. */
-static int roomTend(BxStmts *p, BxErr *pErr) {
+static int roomTend(BxStmts *p, i64 mHas, BxErr *pErr) {
   int i, bDone = 0;
   for (i = 0; i < p->bx->nDomain && !bDone && pErr->rc == SQLITE_OK; i++) {
-    const BxFileLimit *pRoom = roomOf(p, i, pErr);
+    const BxFileLimit *pRoom = roomOf(p, mHas, i);
     if (pRoom == 0 || pRoom->zTend == 0) continue;
     bDone = bxQueryIntInner(p, pRoom->zTend, pErr, "t", p->zDb) != 0;
   }
@@ -166,11 +184,11 @@ static int roomTend(BxStmts *p, BxErr *pErr) {
 }
 
 /* What blackbox may remove beyond its share. */
-static i64 roomBeyond(BxStmts *p, i64 nLimit, BxErr *pErr) {
+static i64 roomBeyond(BxStmts *p, i64 mHas, i64 nLimit, BxErr *pErr) {
   i64 nHas = 0;
   int i;
   for (i = 0; i < p->bx->nDomain; i++) {
-    const BxFileLimit *pRoom = roomOf(p, i, pErr);
+    const BxFileLimit *pRoom = roomOf(p, mHas, i);
     if (pRoom == 0 || pRoom->zHas == 0) continue;
     nHas += bxQueryInt(p, pRoom->zHas, pErr, "");
   }
@@ -181,17 +199,19 @@ void bxFileLimitCall(BxCall *pCall) {
   BxErr *pErr = &pCall->err;
   const char *zDb = bxText(pCall->aArg[0], "schema", 1000, 0, pErr);
   Making m = {zDb ? bxSchema(pCall->bx, zDb, pErr) : 0, 0, 0, 0, 0};
-  i64 nLimit, nOver, nBeyond;
+  i64 nLimit, nOver, nBeyond, mHas;
   int i;
   bxRefuseInTransaction(pCall);
   if (pErr->rc != SQLITE_OK) return;
   nLimit = roomLimit(m.p, pErr);
   nOver = roomOver(m.p, nLimit, pErr);
   bxReturnInt(pCall, 0);
-  if (nOver <= 0 || roomTend(m.p, pErr)) return;
-  nBeyond = roomBeyond(m.p, nLimit, pErr);
+  if (nOver <= 0) return;
+  mHas = roomDomains(m.p, pErr);
+  if (roomTend(m.p, mHas, pErr)) return;
+  nBeyond = roomBeyond(m.p, mHas, nLimit, pErr);
   for (i = 0; i < m.p->bx->nDomain && pErr->rc == SQLITE_OK; i++) {
-    const BxFileLimit *pRoom = roomOf(m.p, i, pErr);
+    const BxFileLimit *pRoom = roomOf(m.p, mHas, i);
     i64 nWant, nByte;
     if (m.p->room.bAgain) break;
     if (pRoom == 0 || pRoom->zOldest == 0) continue;
@@ -246,8 +266,8 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
     nChange = sqlite3_total_changes(p->bx->db);
     p->room.bAgain = 0;
     bxQueryIntInner(p, zTry, &err, "t", p->zDb);
-    bMore = err.rc == SQLITE_OK && (p->room.bAgain || nChange !=
-                                       sqlite3_total_changes(p->bx->db));
+    bMore = err.rc == SQLITE_OK &&
+            (p->room.bAgain || nChange != sqlite3_total_changes(p->bx->db));
     nOver = roomOver(p, nLimit, &err);
   }
   p->room.pNew = 0;
@@ -286,13 +306,14 @@ static i64 roomReach(BxStmts *p, const BxFileLimit *pRoom, i64 nWant, i64 *piAt,
 int bxFileLimitReach(
     BxStmts *p, const BxDue *pDue, i64 *piAt, char **pzKey, BxErr *pErr) {
   i64 nLimit = roomLimit(p, pErr), nOver = roomOver(p, nLimit, pErr);
-  i64 nBeyond = nOver > 0 ? roomBeyond(p, nLimit, pErr) : 0;
+  i64 mHas = nOver > 0 ? roomDomains(p, pErr) : 0;
+  i64 nBeyond = nOver > 0 ? roomBeyond(p, mHas, nLimit, pErr) : 0;
   const BxFileLimit *pRoom = 0;
   int i;
   *pzKey = 0;
   if (nOver > nBeyond) nOver = nBeyond;
   for (i = 0; i < p->bx->nDomain && (!pRoom || pRoom->pDue != pDue); i++) {
-    pRoom = roomOf(p, i, pErr);
+    pRoom = roomOf(p, mHas, i);
     if (pRoom == 0 || pRoom->pDue == 0 || pRoom->bDue) continue;
     nOver -= roomReach(p, pRoom, nOver, piAt, pzKey, pErr);
   }

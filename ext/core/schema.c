@@ -156,14 +156,24 @@ BxStmts *bxDomainSchema(Bx *bx, const char *zDomain, BxErr *pErr) {
   return bxSchema(bx, zHome, pErr);
 }
 
-i64 bxDataVersion(BxStmts *p, BxErr *pErr) {
-  static const char zVersion[] = "PRAGMA main.data_version";
-  sqlite3_stmt *pRow = bxStmt(p, zVersion, pErr);
-  i64 iData = bxStep(pRow, pErr) ? sqlite3_column_int64(pRow, 0) : 0;
+/* The number that a pragma returns, and how often it was prepared anew. */
+static i64 versionOf(BxStmts *p, const char *zPragma, BxErr *pErr) {
+  sqlite3_stmt *pRow = bxStmt(p, zPragma, pErr);
+  i64 i = bxStep(pRow, pErr) ? sqlite3_column_int64(pRow, 0) : 0;
   bxReset(pRow, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
-  return iData +
+  return i +
          ((i64)sqlite3_stmt_status(pRow, SQLITE_STMTSTATUS_REPREPARE, 0) << 32);
+}
+
+i64 bxDataVersion(BxStmts *p, BxErr *pErr) {
+  static const char zData[] = "PRAGMA main.data_version";
+  return versionOf(p, zData, pErr);
+}
+
+i64 bxSchemaVersion(BxStmts *p, BxErr *pErr) {
+  static const char zVersion[] = "PRAGMA main.schema_version";
+  return versionOf(p, zVersion, pErr);
 }
 
 void bxRequireUtf8(BxStmts *p, BxErr *pErr) {
@@ -289,18 +299,6 @@ i64 bxTrustedTime(BxStmts *p, int bWrite, BxErr *pErr) {
   return iNow;
 }
 
-/* The version of the schema. A number that was rolled back is given again, to another
-** schema; but with it all statements have expired. */
-static i64 schemaVersion(BxStmts *p, BxErr *pErr) {
-  static const char zVersion[] = "PRAGMA main.schema_version";
-  sqlite3_stmt *pRow = bxStmt(p, zVersion, pErr);
-  i64 iSchema = bxStep(pRow, pErr) ? sqlite3_column_int64(pRow, 0) : 0;
-  bxReset(pRow, pErr);
-  if (pErr->rc != SQLITE_OK) return 0;
-  return iSchema +
-         ((i64)sqlite3_stmt_status(pRow, SQLITE_STMTSTATUS_REPREPARE, 0) << 32);
-}
-
 /* (LIKE is quicker than lower().) */
 int bxOthersRefuse(
     BxStmts *p, const char *zRule, const char *zTable, BxErr *pErr) {
@@ -312,7 +310,7 @@ int bxOthersRefuse(
       "  AND (sql LIKE '%references%' || d"
       "   OR sql LIKE '%references%' || ?2 || '%')))";
   size_t n = strcspn(zRule, ".");
-  i64 iSchema = schemaVersion(p, pErr);
+  i64 iSchema = bxSchemaVersion(p, pErr);
   BxDomainData *pSlot;
   const BxDomain *pDomain;
   if (pErr->rc != SQLITE_OK) return 0;

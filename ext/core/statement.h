@@ -21,8 +21,8 @@ typedef struct BxDomainData {
       pRoom; /* for file_limit.c: of this schema, rows before time iRoom are passed
                   ** over until iRoomUntil */
   i64 iRoom, iRoomUntil;
-  BxStmts *
-      pAsked; /* bxOthersRefuse() has looked at this schema, of that version */
+  BxStmts
+      *pAsked; /* bxOthersRefuse() has looked at this schema, of that version */
   i64 iSchema;
   int bRefuses;
 } BxDomainData;
@@ -89,12 +89,13 @@ struct BxStmts {
   i64 nAlloc;   /* entries allocated */
   struct {
     i64 nLeft,
-        nStep; /* rows until bxFileLimitTend() looks at the file, of so many */
+        nStep;  /* rows until bxFileLimitTend() looks at the file, of so many */
     int bAgain; /* it has seen rows that stay alone */
-    i64 nOver; /* what it has found */
+    i64 nOver;  /* what it has found */
     const BxFileLimit
         *pNew; /* of these, the rows that were written last: they stay */
     i64 iNew, iNewLast;
+    i64 nPageSize, iSchema; /* since that version of the schema */
   } room;
   i64 iFound; /* the call in which its statements were last looked up */
   struct BxStmt *aStmt;

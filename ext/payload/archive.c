@@ -112,9 +112,10 @@ const BxDue bxPayloadDue[] = {
   "(SELECT rowid FROM main.event_payloads INDEXED BY payload_by_age WHERE"     \
   " purpose = 'archive' AND pinned = 0 ORDER BY created_ms " order " LIMIT 1)"
 #define ROW_TAKES                                                              \
-  "size_bytes + " ROW_BYTES " - CAST((1 - (SELECT share FROM"                  \
+  "size_bytes + " ROW_BYTES " - iif(typeof(request_body) = 'blob' OR"          \
+  " typeof(response_body) = 'blob', CAST((1 - (SELECT share FROM"              \
   " main.payload__state)) * coalesce((SELECT sum(p.bytes) FROM" BX_PACKED_OF(  \
-      "event_payloads") "), 0) AS INTEGER)"
+      "event_payloads") "), 0) AS INTEGER), 0)"
 const BxFileLimit bxPayloadFileLimit = {.pDue = &bxPayloadDue[1],
     .zIndexed = "INDEXED BY payload_by_age",
     .zTakes = ROW_TAKES,

@@ -83,7 +83,8 @@ BxStmts *bxStoreSchema(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
   zDb = bxText(pDb, "schema", 1000, 0, pErr);
   if (zDb == 0) return 0;
   bxRefuseOldFile(bx, zDb, pErr);
-  if (!bxSchemaHasDomain(bx, zDb, "store", pErr)) {
+  if (pErr->rc == SQLITE_OK && !bxTableExists(bx, zDb, "store__state") &&
+      !bxSchemaHasDomain(bx, zDb, "store", pErr)) {
     bxFail(pErr, SQLITE_ERROR,
         "NotInstalledError: schema %s has no body store; run SELECT "
         "blackbox_install(%Q)",
