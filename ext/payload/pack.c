@@ -25,7 +25,8 @@ SQLITE_EXTENSION_INIT3
 #define CLEANUP_ROWS 200    /* rows that a clean-up packs */
 #define TEND_WHOLE ((i64)4) /* the size of a job; that of a push is 1 */
 #define TEND_ROWS 2         /* rows that a write looks at, to pack them */
-#define TEND_LEAVES 6       /* leaves that it gives to rows of the log */
+#define TEND_LEAVES 6       /* leaves that it gives to rows of the log, */
+#define TEND_MOST_LEAVES 24 /* where there are more that have none */
 #define TEND_QUIET 7        /* writes after one for which nothing was due */
 #define TEND_FREE 128       /* free pages that a file keeps */
 
@@ -310,6 +311,10 @@ static void tendDue(BxStmts *p, BxErr *pErr) {
 void bxPayloadTend(BxCall *p) {
   static const char zSweep[] = "SELECT store_tend(?1, ?2)";
   static const char zShrink[] = "PRAGMA main.incremental_vacuum(8)"; /* pages */
+  static const char
+      zRows[] = /* without a leaf, and receipts that become rows */
+      "SELECT max(?1, min(?2, (SELECT max(n) FROM main.blackbox__log) - size +"
+      " (SELECT count(*) FROM main.blackbox__open))) FROM main.blackbox__tree";
   const char *zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   i64 eJob = sqlite3_value_int64(p->aArg[1]);
   i64 nSize = bxArg(p, 2) ? sqlite3_value_int64(p->aArg[2]) : TEND_WHOLE;
@@ -324,7 +329,10 @@ void bxPayloadTend(BxCall *p) {
   }
   if (eJob == TEND_LOG) {
     bxLogBegin(pHome, pErr);
-    bxLogProve(pHome, TEND_LEAVES, pErr);
+    bxLogProve(pHome,
+        bxQueryInt(
+            pHome, zRows, pErr, "ii", (i64)TEND_LEAVES, (i64)TEND_MOST_LEAVES),
+        pErr);
   }
   if (eJob == TEND_DUE) tendDue(pHome, pErr);
   if (eJob == TEND_SHRINK) bxStmtExec(pHome, zShrink, pErr, "");

@@ -81,6 +81,25 @@ def test_in_a_year_of_writes_a_file_grows_to_what_it_keeps(path, tmp_path, pack,
         assert kept <= 1.8 * one(db, "SELECT kept_bytes FROM store_stats") + 0.1 * MB
 
 
+@pytest.mark.parametrize("pack", [0, 1])
+def test_in_months_of_writes_the_log_grows_to_what_it_keeps(path, pack):
+    """Each row that goes leaves a receipt, as no two go in one minute: they get leaves as fast as
+    they come, and those of days before the last 30 become one a day."""
+    db = installed(path, pack, ("payload.retention_days", 1))
+    counts = []
+    with Clock() as clock:
+        db.execute("UPDATE retention__clock SET seen = unixepoch() * 1000")
+        for i, exchange in enumerate(exchanges(80 * 50)):
+            clock.now += 1_728_000
+            db.execute(WRITES["row"], exchange)
+            if i % 500 == 499:
+                counts.append(one(db, "SELECT count(*) FROM blackbox__log"))
+                assert one(db, "SELECT max(n) - size FROM blackbox__log, blackbox__tree") < 60
+    assert 1400 < counts[3] and counts[-1] < 1.2 * counts[3], counts
+    one(db, "SELECT proof_head()")
+    assert problems(db) == []
+
+
 class Steps(list):
     """Steps of the virtual machine for each write, after those that warm up, in units of `every`."""
 
