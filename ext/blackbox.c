@@ -305,107 +305,109 @@ static const BxFunction aFunctions[] = {
 /* Table-valued functions. */
 static const BxTable aTables[] = {
     {"blackbox_check", "schema, object, problem, only HIDDEN", 3, 0, 1, bxCheck,
-        0, 0},
+        0, 0, 0},
     {"payload_loops",
         "agent_id, rule, level, enabled, count, threshold, \"left\", tool, "
         "seqs, sentence, ring HIDDEN, agent HIDDEN",
-        10, 1, 2, bxPayloadLoops, 0, 0},
+        10, 1, 2, bxPayloadLoops, 0, 0, 0},
     {"payload_backtest",
         "agent_id, event_id, at, rule, level, count, threshold, tool, seqs, "
         "tokens, sentence, evidence, calls, what HIDDEN, since HIDDEN, "
         "until HIDDEN",
-        13, 1, 3, bxPayloadBacktest, 0, 0},
+        13, 1, 3, bxPayloadBacktest, 0, 0, 0},
     {"payload_usage",
         "model, input, cache_write, cache_read, output, reasoning, "
         "cache_write_1h, of_request HIDDEN, of_response HIDDEN",
-        7, 0, 2, bxPayloadUsage, 0, 0},
+        7, 0, 2, bxPayloadUsage, 0, 0, 0},
     {"payload_queue",
         "event_id TEXT, agent_id TEXT, request_body, response_body, "
         "timestamp INTEGER, size_bytes INTEGER, id HIDDEN, created_at HIDDEN",
-        8, 0, 0, bxQueueRows, bxQueueWrite, 0},
+        8, 0, 0, bxQueueRows, bxQueueWrite, 0, 0},
     {"payload_agent_log",
         "id INTEGER, at INTEGER, agent_id TEXT, act TEXT, actor TEXT, reason "
         "TEXT, starts INTEGER",
-        7, 0, 0, bxAgentLogRows, bxAgentLogWrite, 0},
+        7, 0, 0, bxAgentLogRows, bxAgentLogWrite, 0, 0},
     {"payload_waiting", "rows, bytes, oldest, error, waiting_of", 5, 0, 0,
-        bxPayloadWaiting, 0, 0},
+        bxPayloadWaiting, 0, 0, 0},
     {"cache_list",
         "storage_key, description, timestamp, data_size, session_id, "
         "task_id, turn_id, metadata, session HIDDEN",
-        8, 0, 1, bxCacheList, 0, 0},
+        8, 0, 1, bxCacheList, 0, 0, 0},
     {"evidence_stats",
         "schema, buffer, total_size, action_count, screenshot_count, "
         "oldest_timestamp, newest_timestamp, capacity_used, using_overflow, "
         "max_size_bytes, memory_bytes, pinned_bytes, needs_pruning, owner, "
         "only HIDDEN",
-        14, 0, 1, bxEvStatsTable, 0, 0},
-    {"proof_bundle", "line, kill_switch HIDDEN", 1, 1, 1, bxProofBundle, 0, 0},
-    {"proof_export", "path, data", 2, 0, 0, bxProofExport, 0, 0},
-    {"proof_pending", "kind, pending, first", 3, 0, 0, bxProofPending, 0, 0},
+        14, 0, 1, bxEvStatsTable, 0, 0, 0},
+    {"proof_bundle", "line, kill_switch HIDDEN", 1, 1, 1, bxProofBundle, 0, 0,
+        0},
+    {"proof_export", "path, data", 2, 0, 0, bxProofExport, 0, 0, 0},
+    {"proof_pending", "kind, pending, first", 3, 0, 0, bxProofPending, 0, 0, 0},
     {"proof_verify", "leaf, kind, key, problem, head HIDDEN", 4, 0, 1,
-        bxProofVerify, 0, 0},
+        bxProofVerify, 0, 0, 0},
     {"retention_plan",
         "domain, \"table\", key, bytes, rule, at, due, age_ms, reason, "
         "blocked_by, now HIDDEN",
-        10, 0, 1, bxRetentionPlan, 0, 0},
+        10, 0, 1, bxRetentionPlan, 0, 0, 0},
     {"retention_report",
         "part, rows, bytes, due_rows, due_bytes, page_bytes, given_back_by, "
         "pages HIDDEN, now HIDDEN",
-        7, 0, 2, bxRetentionReport, 0, 0},
+        7, 0, 2, bxRetentionReport, 0, 0, 0},
     {"rollout_context",
         "sequence, timestamp, type, payload, rollout HIDDEN, orphans HIDDEN", 4,
-        1, 2, bxRolloutContext, 0, 0},
+        1, 2, bxRolloutContext, 0, 0, 0},
     {"rollout_dropped", "item_type, payload_type, items, bytes, rollout HIDDEN",
-        4, 1, 1, bxRolloutDropped, 0, 0},
-    {"rollout_export", "line, rollout HIDDEN", 1, 1, 1, bxRolloutLines, 0, 0},
+        4, 1, 1, bxRolloutDropped, 0, 0, 0},
+    {"rollout_export", "line, rollout HIDDEN", 1, 1, 1, bxRolloutLines, 0, 0,
+        0},
     {"rollout_facts", "id INTEGER, fact, source, value", 4, BX_KEYED, 1,
-        bxRolloutFacts, 0, 0},
+        bxRolloutFacts, 0, 0, 0},
     {"rollout_list",
         "id, created, updated, item_count, status, title, source, cwd, "
         "first_user_message, cursor, page_size HIDDEN, after HIDDEN, "
         "now HIDDEN",
-        10, 1, 3, bxRolloutList, 0, 0},
+        10, 1, 3, bxRolloutList, 0, 0, 0},
     {"rollout_orphans",
         "sequence, kind, call_id, type, payload, rollout HIDDEN", 5, 1, 1,
-        bxRolloutOrphans, 0, 0},
+        bxRolloutOrphans, 0, 0, 0},
     {"rollout_range",
         "sequence, timestamp, type, payload, rollout HIDDEN, after HIDDEN, "
         "max_rows HIDDEN, direction HIDDEN",
-        4, 1, 4, bxRolloutRange, 0, 0},
+        4, 1, 4, bxRolloutRange, 0, 0, 0},
     {"rollout_search",
         "rollout, sequence, timestamp, role, snippet, rank, tool, file, "
         "query HIDDEN, max_rows HIDDEN, since HIDDEN, until HIDDEN, "
         "folder HIDDEN, of_role HIDDEN, of_tool HIDDEN, of_file HIDDEN",
-        8, 1, 8, bxRolloutSearch, 0, 0},
+        8, 1, 8, bxRolloutSearch, 0, 0, 1 << 4},
     {"rollout_tree",
         "sequence, item_id, item_parent, parent, live, rollout HIDDEN", 5, 1, 1,
-        bxRolloutTree, 0, 0},
+        bxRolloutTree, 0, 0, 0},
     {"rollout_usage",
         "rollout TEXT, sequence, model, input_fresh, cache_write, cache_read, "
         "output, reasoning, source, timestamp, call, cost, cost_source, "
         "cache_write_1h, output_source",
-        15, BX_KEYED_FROM(9), 2, bxRolloutUsage, 0, 0},
+        15, BX_KEYED_FROM(9), 2, bxRolloutUsage, 0, 0, 0},
     {"rollout_usage_days",
         "day, model, calls, input_fresh, cache_write, cache_read, output, "
         "reasoning, cost, cost_source, cache_write_1h, output_source",
-        12, 0, 0, bxRolloutUsageDays, 0, 0},
+        12, 0, 0, bxRolloutUsageDays, 0, 0, 0},
     {"rollout_usage_sums",
         "rollout TEXT, subagents, model, calls, input_fresh, cache_write, "
         "cache_read, output, reasoning, cost, cost_source, cache_write_1h, "
         "output_source",
-        13, BX_KEYED, 1, bxRolloutUsageSums, 0, 0},
+        13, BX_KEYED, 1, bxRolloutUsageSums, 0, 0, 0},
     {"blackbox_call", "command TEXT, arguments TEXT", 2, 0, 0, 0, bxCallWrite,
-        &bxCallRows},
+        &bxCallRows, 0},
     {"payload_calls",
         "n INTEGER, kind TEXT, call_id TEXT, tool TEXT, arguments TEXT, "
         "result TEXT, is_error INTEGER, turn INTEGER, body TEXT, of_request "
         "HIDDEN, of_response HIDDEN",
-        9, 0, 2, 0, 0, &bxCallsRows},
+        9, 0, 2, 0, 0, &bxCallsRows, 0},
     {"blackbox_find_secrets",
         "kind, key, row, \"column\", secret, found INTEGER", 6, 0, 0, 0, 0,
-        &bxRetentionSecrets},
+        &bxRetentionSecrets, 0},
     {"blackbox_report_lines", "line, kind HIDDEN, key HIDDEN, options HIDDEN",
-        1, 2, 3, 0, 0, &bxReportLines},
+        1, 2, 3, 0, 0, &bxReportLines, 0},
 };
 
 /* Virtual tables that own tables. */

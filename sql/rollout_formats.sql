@@ -23,7 +23,7 @@ BEGIN UPDATE rollout__act SET places = random(); END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_places_delete AFTER DELETE ON blackbox_places
 BEGIN UPDATE rollout__act SET places = random(); END;
 
--- One row. rule is the rule that is now removing conversations. search is 0, or 1 and, if
+-- One row. rule is the rule that is now removing conversations. search is 0, -1 if the index is damaged, or 1 and, if
 -- there is an index of the texts, how many numbers of texts it has not. places is another number after each change of the places. texts: no number up to this is used again in rollout__texts. pack: rollout_pack() has looked at the items up to this one.
 CREATE TABLE IF NOT EXISTS main.rollout__act(
   id INTEGER PRIMARY KEY CHECK (id = 1),

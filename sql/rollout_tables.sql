@@ -247,7 +247,7 @@ SELECT n, CASE json_type(p, place)
   WHEN 'array' THEN (SELECT group_concat(iif(type = 'object', value ->> coalesce(part, 'text'), value), char(10)) FROM json_each(p, place)
     WHERE type <> 'object' OR value ->> 'thought' IS NULL AND coalesce(value ->> 'type', '') NOT IN ('thinking', 'reasoning', 'think'))
   ELSE p ->> place END AS text
-FROM (SELECT n, place, part, CASE WHEN json_valid(payload) THEN payload END AS p
+FROM (SELECT n, place, part, CASE WHEN json_valid(payload) THEN iif(instr(payload, '\u0000'), replace(replace(replace(payload, '\\', char(1)), '\u0000', '\ufffd'), char(1), '\\'), payload) END AS p
   FROM rollout__texts AS t JOIN rollout__items AS d ON d.id = t.id);
 
 -- A fork shows what it shares.

@@ -351,7 +351,7 @@ static void appendContent(
       sqlite3_str_append(pOut, aJson + 1, n - 2);
     } else {
       char aUtf8[4];
-      char *zLast = putUtf8(aUtf8, isHalf(c) ? REPLACEMENT : c);
+      char *zLast = putUtf8(aUtf8, isHalf(c) || c == 0 ? REPLACEMENT : c);
       sqlite3_str_append(pOut, aUtf8, (int)(zLast - aUtf8));
     }
   }

@@ -100,7 +100,8 @@ int bxTreeNamed(const BxTree *p, int iNode, int iName);
 ** has room for n bytes. Returns its end. Half of a surrogate pair becomes
 ** U+FFFD. */
 char *bxTreeDecode(char *zOut, const char *z, int n);
-/* Appends what a string represents. Half of a surrogate pair becomes U+FFFD. */
+/* Appends what a string represents. Half of a surrogate pair becomes U+FFFD, and so
+** does a NUL, which would be its end. */
 void bxTreeText(const BxTree *p, int iNode, sqlite3_str *pOut);
 /* Appends the value without white space, its escapes only where JSON needs
 ** them, and the members of each object in the order of their keys. */

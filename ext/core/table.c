@@ -197,6 +197,32 @@ static int tableEof(sqlite3_vtab_cursor *pCursor) {
   return ((TableCursor *)pCursor)->bEof;
 }
 
+/* Returns n bytes of text, each run of bytes that are no UTF-8 as U+FFFD. */
+static void resultUtf8(sqlite3_context *pCtx, const unsigned char *z, int n) {
+  sqlite3_str *pOut;
+  int i = 0, nOne, bBad = 0;
+  if (z == 0 || bxIsUtf8(z, n)) {
+    sqlite3_result_text(pCtx, (const char *)z, n, SQLITE_TRANSIENT);
+    return;
+  }
+  pOut = sqlite3_str_new(0);
+  for (; i < n; i += nOne) {
+    for (nOne = 1; nOne < 4 && i + nOne < n && (z[i + nOne] & 0xc0) == 0x80;) {
+      nOne++;
+    }
+    if (bxIsUtf8(z + i, nOne)) {
+      sqlite3_str_append(pOut, (const char *)z + i, nOne);
+    } else if (!bBad) {
+      sqlite3_str_append(pOut, "\xef\xbf\xbd", 3);
+    }
+    bBad = !bxIsUtf8(z + i, nOne);
+  }
+  nOne = sqlite3_str_errcode(pOut);
+  n = sqlite3_str_length(pOut);
+  sqlite3_result_text(pCtx, sqlite3_str_finish(pOut), n, sqlite3_free);
+  if (nOne != SQLITE_OK) sqlite3_result_error_code(pCtx, nOne);
+}
+
 static int tableColumn(
     sqlite3_vtab_cursor *pCursor, sqlite3_context *pCtx, int i) {
   TableCursor *p = (TableCursor *)pCursor;
@@ -204,6 +230,9 @@ static int tableColumn(
   assert(!p->bEof && i < nColumn + MAX_TABLE_ARG);
   if (i < nColumn && p->pState != 0) {
     tableOf(p)->pRows->xColumn(p->pState, pCtx, i);
+  } else if (i < nColumn && tableOf(p)->mText >> i & 1) {
+    resultUtf8(pCtx, sqlite3_column_text(p->pStmt, i),
+        sqlite3_column_bytes(p->pStmt, i));
   } else if (i < nColumn) {
     sqlite3_result_value(pCtx, sqlite3_column_value(p->pStmt, i));
   } else if (p->apArg[i - nColumn] != 0) {

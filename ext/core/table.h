@@ -39,6 +39,9 @@ typedef struct BxTable {
   ** cannot use the table, and the query has the rowid after its columns. */
   void (*xWrite)(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr);
   const BxRows *pRows; /* NULL, or what makes its rows instead of xOpen */
+  unsigned
+      mText; /* columns, by bits, with what SQLite reads from JSON: bytes that are
+                  ** no UTF-8, as of half a surrogate pair, become U+FFFD */
 } BxTable;
 
 int bxRegisterTables(Bx *bx, const BxTable *aTable, int nTable);

@@ -146,4 +146,5 @@ void bxRolloutCheck(BxStmts *p, BxProblems *pOut) {
   }
   sqlite3_finalize(pHead);
   bxProblemError(pOut, "rollout", &err);
+  bxRolloutSearchCheck(p, pOut);
 }

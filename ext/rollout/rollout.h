@@ -397,7 +397,7 @@ i64 bxRolloutTextsDiffer(RolloutDerive *p, i64 iLast, BxErr *pErr);
 /* The strings in a text that is JSON, a line each, or else the text, to
 ** sqlite3_free(). */
 char *bxRolloutStrings(const char *z, BxErr *pErr);
-/* search.c: puts a text into the index. */
+/* search.c: puts a text into the index. One that is damaged is told in the log. */
 void bxRolloutIndex(BxStmts *pHome, i64 n, const char *z, BxErr *pErr);
 /* Makes the index anew, if there is one in which more is dead than alive. */
 void bxRolloutSearchCleanup(BxStmts *pHome, BxErr *pErr);
@@ -624,6 +624,7 @@ sqlite3_stmt *bxRolloutMessages(Bx *bx, BxStmts *p, const RolloutHead *pHead,
 sqlite3_stmt *bxRolloutTree(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 /* What rollout_search_install() makes. */
 #define BX_ROLLOUT_SEARCH "rollout_fts"
+void bxRolloutSearchCheck(BxStmts *p, BxProblems *pOut);
 void bxRolloutSearchInstall(BxCall *p);
 void bxRolloutSearchRemove(BxCall *p);
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);

@@ -110,20 +110,40 @@ static i64 appendWords(
   return nWord;
 }
 
-void bxRolloutIndex(BxStmts *pHome, i64 n, const char *z, BxErr *pErr) {
-  static const char zPut[] = "INSERT INTO main.rollout_fts(rowid, text, whole) "
-                             "VALUES (?1, ?2, ?3)";
+/* The words of a text, and those that are split as they are, to sqlite3_free(). */
+static char *wordsOf(const char *z, char **pzWhole, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0), *pWhole = sqlite3_str_new(0);
-  char *zWords, *zEntire, *zOwned = 0;
-  assert(n > 0 && z != 0);
-  if (*z == '{' || *z == '[') z = zOwned = bxRolloutStrings(z, pErr);
+  char *zOwned = 0;
+  if (z != 0 && (*z == '{' || *z == '['))
+    z = zOwned = bxRolloutStrings(z, pErr);
   if (z != 0) appendWords(pOut, pWhole, z, (i64)strlen(z));
   sqlite3_free(zOwned);
-  zWords = bxStrFinish(pOut, pErr);
-  zEntire = bxStrFinish(pWhole, pErr);
-  if (zWords != 0) bxStmtExec(pHome, zPut, pErr, "itt", n, zWords, zEntire);
+  *pzWhole = bxStrFinish(pWhole, pErr);
+  return bxStrFinish(pOut, pErr);
+}
+
+static void putWords(BxStmts *pHome, i64 n, const char *z, BxErr *pErr) {
+  static const char zPut[] = "INSERT INTO main.rollout_fts(rowid, text, whole) "
+                             "VALUES (?1, ?2, ?3)";
+  char *zEntire, *zWords = wordsOf(z, &zEntire, pErr);
+  assert(n > 0 && z != 0);
+  bxStmtExec(pHome, zPut, pErr, "itt", n, zWords, zEntire);
   sqlite3_free(zWords);
   sqlite3_free(zEntire);
+}
+
+void bxRolloutIndex(BxStmts *pHome, i64 n, const char *z, BxErr *pErr) {
+  static const char zDamaged[] = "UPDATE main.rollout__act SET search = -1";
+  BxErr err = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK) return;
+  putWords(pHome, n, z, &err);
+  if (err.rc != SQLITE_OK && bxErrMayIgnore(pHome, &err)) {
+    bxLogRefusal(pHome, "rollout", "rollout.search", err.zMsg, pErr);
+    bxStmtExec(pHome, zDamaged, pErr, "");
+    pHome->bx->nForeign++; /* rules that are kept are looked at again */
+    bxErrClear(&err);
+  }
+  bxErrMove(pErr, &err);
 }
 
 /*---------------------------------------------------------------- queries ----*/
@@ -134,11 +154,14 @@ typedef struct RolloutAsk RolloutAsk;
 struct RolloutAsk {
   sqlite3_str *pOut;
   char *zFirst; /* the first word, to sqlite3_free() */
-  int nDeep;    /* open parentheses that are written, */
-  int nAhead;   /* and those that are not, because nothing was in them yet */
-  int bRow;     /* something stands before, to which more is added */
+  int nWord;
+  int nDeep;  /* open parentheses that are written, */
+  int nAhead; /* and those that are not, because nothing was in them yet */
+  int bRow;   /* something stands before, to which more is added */
 };
 
+#define MOST_WORDS                                                             \
+  100 /* FTS5 reads what the index has of each, uninterrupted */
 #define BESIDE_WORD " \t\r\n\"()"
 
 /* The end of a word. A parenthesis is of the word if it is closed in it: parse(x). */
@@ -191,7 +214,8 @@ static void askWords(
   sqlite3_str *pPart = sqlite3_str_new(0), *pWhole = sqlite3_str_new(0);
   i64 nWord = appendWords(pPart, pWhole, z, n);
   char *zPart = bxStrFinish(pPart, pErr), *zEntire = bxStrFinish(pWhole, pErr);
-  if (zPart != 0) {
+  p->nWord += (int)nWord;
+  if (zPart != 0 && p->nWord <= MOST_WORDS) {
     askBegin(p);
     if (nWord > 1) {
       sqlite3_str_appendf(p->pOut, "text : \"%s\"%s", zPart, zStar);
@@ -250,6 +274,37 @@ static const char zLock[] = "UPDATE main.rollout__act SET id = id";
 #define HAS_INDEX                                                              \
   "SELECT count(*) FROM main.sqlite_schema WHERE name = 'rollout_fts'"
 
+/* A text could not be put into the index. */
+#define IS_DAMAGED "SELECT search < 0 FROM main.rollout__act"
+
+static const char zOpen[] = "SELECT 1 FROM main.rollout_fts";
+
+/* Makes an index that is too damaged for FTS5 to open it one without words, so that it
+** can be filled, or dropped. */
+static void openIndex(BxStmts *pHome, BxErr *pErr) {
+  static const char zEmptied[] =
+      "CREATE TABLE IF NOT EXISTS main.rollout_fts_data(id INTEGER PRIMARY KEY,"
+      " block BLOB);"
+      "CREATE TABLE IF NOT EXISTS main.rollout_fts_idx(segid, term, pgno,"
+      " PRIMARY KEY (segid, term)) WITHOUT ROWID;"
+      "CREATE TABLE IF NOT EXISTS main.rollout_fts_docsize(id INTEGER PRIMARY "
+      "KEY, sz BLOB);"
+      "CREATE TABLE IF NOT EXISTS main.rollout_fts_config(k PRIMARY KEY, v)"
+      " WITHOUT ROWID;"
+      "REPLACE INTO main.rollout_fts_config VALUES ('version', 4);"
+      "DELETE FROM main.rollout_fts_data; DELETE FROM main.rollout_fts_idx;"
+      "INSERT INTO main.rollout_fts_data VALUES (1, x''), (10, zeroblob(7))";
+  BxErr err = {SQLITE_OK, 0};
+  if (bxQueryNumber(pHome, HAS_INDEX, pErr) <= 0) return;
+  sqlite3_finalize(bxPrepare(pHome, zOpen, &err));
+  if (err.rc == SQLITE_NOMEM || bxErrContains(&err, "no such module")) {
+    bxErrMove(pErr, &err);
+  } else if (err.rc != SQLITE_OK) {
+    bxExec(pHome, zEmptied, pErr);
+  }
+  bxErrClear(&err);
+}
+
 /* The messages show that FTS5 is missing. */
 static void explainHost(BxErr *pErr) {
   BxErr said;
@@ -284,7 +339,7 @@ static i64 fill(BxStmts *pHome, BxErr *pErr) {
   pRow = bxPrepare(pHome, zTexts, pErr);
   for (; bxStep(pRow, pErr); n++) {
     const char *z = bxColumnText(pRow, 1, pErr);
-    if (z != 0) bxRolloutIndex(pHome, sqlite3_column_int64(pRow, 0), z, pErr);
+    if (z != 0) putWords(pHome, sqlite3_column_int64(pRow, 0), z, pErr);
   }
   sqlite3_finalize(pRow);
   return n;
@@ -299,6 +354,7 @@ void bxRolloutSearchInstall(BxCall *p) {
   bxExec(pHome, zLock, &p->err);
   pHold = bxGuardBegin(p->bx, &p->err);
   bxRolloutCatchUp(pHome, 0, &p->err);
+  openIndex(pHome, &p->err);
   bxExec(pHome, bxSqlRolloutSearch, &p->err);
   n = fill(pHome, &p->err);
   bxGuardEnd(p->bx, pHold, &p->err);
@@ -341,6 +397,7 @@ void bxRolloutSearchRemove(BxCall *p) {
   bxExec(pHome, zLock, &p->err);
   p->bx->nForeign++;
   bThere = bxQueryNumber(pHome, HAS_INDEX, &p->err);
+  openIndex(pHome, &p->err);
   bxExec(pHome, zSearchRemove, &p->err);
   explainHost(&p->err);
   bxReturnInt(p, bThere);
@@ -400,6 +457,11 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   RolloutAsk ask = {0};
   char *zAsk = z != 0 ? askFor(&ask, z, pErr) : 0;
   sqlite3_stmt *pStmt;
+  if (ask.nWord > MOST_WORDS) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "ValidationError: query must have at most %d words, got %d", MOST_WORDS,
+        ask.nWord);
+  }
   if (z != 0 && ask.zFirst == 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "ValidationError: query must have a word, got %Q; a word is of letters "
@@ -411,6 +473,12 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
         "SearchError: the search is not installed; SELECT "
         "rollout_search_install() to create its index");
   }
+  if (p != 0 && bxQueryNumber(p, IS_DAMAGED, pErr) != 0) {
+    bxFail(pErr, SQLITE_ERROR,
+        "SearchError: the index is damaged, and new texts are not in it; "
+        "SELECT "
+        "rollout_search_install() makes it anew");
+  }
   /* what FTS5 does not understand is said here, and not at the first row */
   bxQueryInt(p, zFinds, pErr, "t", zAsk);
   pStmt = bxPrepare(p, zSearch, pErr);
@@ -420,4 +488,71 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   sqlite3_free(zAsk);
   sqlite3_free(ask.zFirst);
   return pStmt;
+}
+
+/*----------------------------------------------------------------- check ----*/
+
+#define MEND "; SELECT rollout_search_install() makes the index anew"
+
+/* Looks for words of texts: of those that the index does not know, of which zAsk is
+** NULL, or of some of all ages. Returns whether all is well. */
+static int lookFor(BxStmts *p, const char *zTexts, const char *zAsk,
+    BxProblems *pOut, BxErr *pErr) {
+  sqlite3_stmt *pRow = bxPrepare(p, zTexts, pErr);
+  int bFound = 1;
+  while (bFound && bxStep(pRow, pErr)) {
+    i64 n = sqlite3_column_int64(pRow, 0);
+    char *zEntire;
+    char *zWords = wordsOf(bxColumnText(pRow, 1, pErr), &zEntire, pErr);
+    char *z = zWords, *zWord;
+    /* the first word of which FTS5 has the same idea */
+    while (z != 0 && *z != 0 && (*z & 0x80) != 0) {
+      z += strcspn(z, " ");
+      z += *z == ' ';
+    }
+    zWord = z != 0 && *z != 0
+                ? bxPrintf(pErr, "\"%.*s\"", (int)strcspn(z, " "), z)
+                : 0;
+    if (zWord != 0) {
+      bFound = zAsk != 0 && bxQueryInt(p, zAsk, pErr, "ti", zWord, n) > 0;
+    }
+    if (!bFound && pErr->rc == SQLITE_OK) {
+      bxProblem(pOut, BX_ROLLOUT_SEARCH,
+          "text %lld is not found by its word %s" MEND, n, zWord);
+    }
+    sqlite3_free(zWord);
+    sqlite3_free(zWords);
+    sqlite3_free(zEntire);
+  }
+  sqlite3_finalize(pRow);
+  return bFound;
+}
+
+void bxRolloutSearchCheck(BxStmts *p, BxProblems *pOut) {
+#define SAID_WHERE                                                             \
+  "SELECT n, text FROM main.rollout__said WHERE text <> '' AND n IN (SELECT "  \
+  "n "                                                                         \
+  "FROM main.rollout__texts WHERE id NOT IN (SELECT id FROM "                  \
+  "main.rollout__due) "
+  static const char zOutside[] =
+      SAID_WHERE "AND n NOT IN (SELECT id FROM main.rollout_fts_docsize))";
+  static const char zSome[] = SAID_WHERE
+      "AND n % (SELECT 1 + max(n) / 64 FROM main.rollout__texts) = 0)";
+  static const char zFinds[] =
+      "SELECT count(*) FROM main.rollout_fts WHERE rollout_fts MATCH ?1 "
+      "AND rowid = ?2";
+  static const char zHas[] = "SELECT search FROM main.rollout__act";
+  BxErr err = {SQLITE_OK, 0};
+  i64 iHas = bxQueryNumber(p, zHas, &err);
+  if (iHas < 0 && err.rc == SQLITE_OK) {
+    bxProblem(pOut, BX_ROLLOUT_SEARCH, "a text could not be put into it" MEND);
+  } else if (iHas > 0) {
+    sqlite3_finalize(bxPrepare(p, zOpen, &err));
+    if (bxErrContains(&err, "no such module")) {
+      bxErrClear(&err);
+    } else if (lookFor(p, zOutside, 0, pOut, &err)) {
+      lookFor(p, zSome, zFinds, pOut, &err);
+    }
+  }
+  bxProblemError(pOut, BX_ROLLOUT_SEARCH, &err);
 }

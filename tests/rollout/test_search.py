@@ -1,6 +1,7 @@
 """The search: what it finds, by which words, and in which order."""
 import itertools
 import json
+import random
 import sqlite3
 
 import pytest
@@ -363,3 +364,158 @@ def test_search_remove_as_a_row_is_refused_and_says_how(searched):
     with pytest.raises(sqlite3.Error, match=r"call it as SELECT rollout_search_remove\(\)"):
         searched.execute("INSERT INTO blackbox_call VALUES ('rollout_search_remove', '[]')")
     assert one(searched, "SELECT rollout_search_remove()") == 1
+
+
+# ------------------------------------------------------------------------------- hostile
+
+@pytest.mark.parametrize("way", ["append", "install"])
+def test_search_finds_what_follows_a_nul_and_shows_half_a_character(searched, way):
+    db = searched
+    create(db)
+    if way == "install":
+        one(db, "SELECT rollout_search_remove()")
+    raw = '[{"type":"event_msg","payload":{"type":"user_message","message":"%s"}}]'
+    for text in ("before\\u0000after fooBar\\u0000baz", "a \\ud83d tail", "\\ude00", "a \\\\u0000 literal",
+                 "\\\\\\u0000odd"):
+        one(db, "SELECT rollout_append(?, ?)", ID, raw % text)
+    append(db, ID, {"type": "response_item", "payload": {
+        "type": "function_call", "name": "find", "call_id": "c", "arguments": "{}"}}, {
+        "type": "response_item", "payload": {
+            "type": "function_call_output", "call_id": "c", "output": "one.c\0two.c\0"}})
+    if way == "install":
+        one(db, "SELECT rollout_search_install()")
+    assert [f[1] for f in find(db, "before after")] == [1] == [f[1] for f in find(db, "foobar baz")]
+    assert [f[3] for f in find(db, "tail")] == ["a \ufffd tail"]
+    assert [f[3] for f in find(db, "literal")] == ["a \\u0000 literal"]
+    assert [f[3] for f in find(db, "odd")] == ["\\\ufffdodd"]
+    assert [f[1] for f in find(db, "two.c")] == [7]
+    assert rows(db, "SELECT output FROM rollout_tool_calls") == [("one.c\ufffdtwo.c\ufffd",)]
+    assert rows(db, "SELECT text FROM rollout_messages WHERE n = 1") == [
+        ("before\ufffdafter fooBar\ufffdbaz",)]
+    well(db)
+
+
+def test_search_takes_a_hundred_words(searched):
+    db = searched
+    create(db)
+    append(db, ID, user(" ".join(f"w{i}" for i in range(100))))
+    assert [f[1] for f in find(db, " ".join(f"w{i}" for i in range(100)))] == [1]
+    for query in ("a " * 101, '"' + "a b " * 51, "a/" * 101):
+        with pytest.raises(sqlite3.Error, match="query must have at most 100 words, got 10[12]"):
+            find(db, query)
+    with pytest.raises(sqlite3.Error, match="query must be at most 10000 bytes"):
+        find(db, "x" * 1_000_000)
+
+
+def test_search_survives_any_query(searched):
+    db = searched
+    create(db)
+    append(db, ID, user("foo bar"), user("fooBar baz"))
+    dice = random.Random(7)
+    signs = ['"', "*", "(", ")", "AND", "OR", "NOT", "NEAR", "foo", "fooBar", "ba*", "text", "whole", ":", "^", "+",
+             "-", "{", "}", ",", " ", " ", " ", "'", ";", "\\", "\u4e2d", "\u00e9", "\U0001f600", "\ufffd", "rank"]
+    found = 0
+    for _ in range(3000):
+        query = "".join(dice.choices(signs, k=dice.randint(1, 12)))
+        try:
+            found += len(find(db, query))
+        except sqlite3.Error as failed:
+            assert str(failed).startswith(("ValidationError: query must have a word",
+                                           "SearchError: Search failed: fts5: syntax error near")), query
+    assert found > 100
+    well(db)
+
+
+def test_search_can_be_interrupted(searched):
+    db = searched
+    create(db)
+    append(db, ID, *[user(f"needle {i}") for i in range(500)])
+    db.set_progress_handler(lambda: 1, 200)
+    with pytest.raises(sqlite3.Error, match="interrupted"):
+        find(db, "needle")
+    db.set_progress_handler(None, 0)
+    assert len(find(db, "needle", 1000)) == 500
+
+
+DAMAGE = {
+    "structure": "UPDATE rollout_fts_data SET block = x'ff00ff00ff00ff00' WHERE id = 10",
+    "all leaves": "UPDATE rollout_fts_data SET block = zeroblob(length(block)) WHERE id > 10",
+    "no leaves": "DELETE FROM rollout_fts_data WHERE id > 10",
+    "sizes": "DELETE FROM rollout_fts_docsize WHERE id % 2",
+    "version": "DELETE FROM rollout_fts_config",
+    "no data": "DROP TABLE rollout_fts_data",
+    "no index": "DROP TABLE rollout_fts",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("begin", [False, True])
+def test_a_damaged_index_is_named_and_made_anew_and_appends_go_on(searched, path, damage, begin):
+    create(searched)
+    for i in range(40):
+        append(searched, ID, user(f"needle number{i}"))
+    searched.close()
+    with sqlite3.connect(path) as bare:
+        bare.execute("PRAGMA writable_schema = ON")
+        bare.execute(DAMAGE[damage])
+    bare.close()
+    db = connect(path)
+    assert any("rollout_fts" in row[-2:][0] for row in rows(db, "SELECT * FROM blackbox_check"))
+    if begin:
+        db.execute("BEGIN")
+    assert append(db, ID, user("needle more")) == 1
+    if begin:
+        db.execute("COMMIT")
+    assert one(db, "SELECT count(*) FROM rollout_messages") == 41
+    try:
+        assert len(find(db, "needle", 100)) <= 41
+    except sqlite3.Error as failed:
+        assert "SearchError" in str(failed) or "malformed" in str(failed)
+    named = [row[-2:] for row in rows(db, "SELECT * FROM blackbox_check")]
+    assert named and all(name == "rollout_fts" for name, _ in named), named
+    assert append(db, ID, user("needle again")) == 1
+    assert one(db, "SELECT rollout_search_install()") == 42
+    assert len(find(db, "needle", 100)) == 42
+    well(db)
+    db.close()
+    with sqlite3.connect(path) as bare:
+        bare.execute("PRAGMA writable_schema = ON")
+        bare.execute(DAMAGE[damage])
+    bare.close()
+    db = connect(path)
+    one(db, "SELECT rollout_search_remove()")
+    assert append(db, ID, user("needle")) == 1
+    assert rows(db, "SELECT * FROM blackbox_check") == []
+    assert one(db, "SELECT rollout_search_install()") == 43
+    well(db)
+
+
+def test_an_index_that_cannot_be_written_is_told_in_the_log(searched, path):
+    create(searched)
+    append(searched, ID, user("needle"))
+    searched.close()
+    with sqlite3.connect(path) as bare:
+        bare.execute("DELETE FROM rollout_fts_config")
+    bare.close()
+    db = connect(path)
+    assert append(db, ID, user("one"), user("two")) == 2
+    assert one(db, "SELECT count(*) FROM blackbox_log "
+               "WHERE kind = 'refusal' AND subject = 'rollout.search'") == 1
+    assert ("rollout_fts", "a text could not be put into it; SELECT rollout_search_install() makes the index "
+            "anew") in [row[-2:] for row in rows(db, "SELECT * FROM blackbox_check")]
+    with pytest.raises(sqlite3.Error, match="SearchError"):
+        find(db, "one")
+    with sqlite3.connect(path) as bare:
+        bare.execute("INSERT INTO rollout_fts_config VALUES ('version', 4)")
+    bare.close()
+    with pytest.raises(sqlite3.Error, match="SearchError: the index is damaged, and new texts are not in it"):
+        find(connect(path), "one")
+
+
+def test_a_reader_searches_and_checks(searched, path):
+    create(searched)
+    append(searched, ID, user("needle"))
+    searched.close()
+    db = connect(f"file:{path}?mode=ro", uri=True)
+    assert len(find(db, "needle")) == 1
+    assert rows(db, "SELECT * FROM blackbox_check") == []
