@@ -1,6 +1,7 @@
 /*
 ** import_dir.c: rollout_import_dir(folder[, glob]): the files of agents below a folder,
-** and what rollout_sources keeps of each.
+** and what rollout_sources keeps of each. The folder may be one file, for a program that
+** looks through folders itself and tells how far it is.
 **
 ** The folders are read in the order of names. Symbolic links are passed over, and what
 ** is neither a file nor a folder. A file whose size and time are as they were is not
@@ -749,21 +750,22 @@ static void readFolder(ImportDir *p, const char *zFolder, int nDepth) {
   sqlite3_free(az);
 }
 
-/* The path of a folder without symbolic links, so that it is always the same. ~ is
-** that of the user. free() it. */
-static char *folderPath(const char *zFolder, BxErr *pErr) {
+/* The path of a folder or a file without symbolic links, so that it is always the same.
+** ~ is that of the user. free() it. */
+static char *folderPath(const char *zFolder, struct stat *pInfo, BxErr *pErr) {
   const char *zHome = getenv("HOME");
   char *zPath =
       zHome != 0 && zFolder[0] == '~' && (zFolder[1] == '/' || zFolder[1] == 0)
           ? bxPrintf(pErr, "%s%s", zHome, zFolder + 1)
           : bxPrintf(pErr, "%s", zFolder);
   char *zReal = zPath ? realpath(zPath, 0) : 0;
-  struct stat info;
   if (pErr->rc == SQLITE_OK &&
-      (zReal == 0 || stat(zReal, &info) != 0 || !S_ISDIR(info.st_mode))) {
+      (zReal == 0 || stat(zReal, pInfo) != 0 ||
+          (!S_ISDIR(pInfo->st_mode) && !S_ISREG(pInfo->st_mode)))) {
     bxFail(pErr, SQLITE_CANTOPEN,
-        "ValidationError: %Q is not a folder that can be read; give the one in "
-        "which an agent keeps its sessions, such as '~/.claude/projects'",
+        "ValidationError: %Q is not a folder or file that can be read; give "
+        "the folder in which an agent keeps its sessions, such as "
+        "'~/.claude/projects'",
         zFolder);
   }
   sqlite3_free(zPath);
@@ -775,6 +777,7 @@ void bxRolloutImportDir(BxCall *pCall) {
   const char *zFolder;
   BxErr unknown = {SQLITE_OK, 0};
   char *zReal, *zErrors;
+  struct stat info;
   memset(p, 0, sizeof(*p));
   p->pCall = pCall;
   p->pErr = &pCall->err;
@@ -786,14 +789,19 @@ void bxRolloutImportDir(BxCall *pCall) {
   p->pRules = bxRolloutRules(p->pHome, 1, p->pErr);
   if (p->pRules == 0) return;
   p->iNow = bxNow();
-  zReal = folderPath(zFolder, p->pErr);
+  zReal = folderPath(zFolder, &info, p->pErr);
   bxImportUnknown(p->pRules, &unknown);
   p->zUnknown = bxCheckMem(unknown.zMsg, p->pErr);
   p->pErrors = sqlite3_str_new(0);
   if (p->pErr->rc == SQLITE_OK) {
-    p->nRoot = strlen(zReal) + 1;
     findOwn(p);
-    readFolder(p, zReal, 0);
+    if (S_ISDIR(info.st_mode)) {
+      p->nRoot = strlen(zReal) + 1;
+      readFolder(p, zReal, 0);
+    } else {
+      p->nRoot = (size_t)(strrchr(zReal, '/') + 1 - zReal);
+      readEntry(p, zReal, 0);
+    }
   }
   free(zReal);
   bxFileLimitTend(p->pHome, p->all.nNew, pCall->pCtx == 0, p->pErr);

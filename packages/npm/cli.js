@@ -4,11 +4,10 @@
 // The commands, their help and their statements are in commands.json and commands.sql, which the
 // package of Python has, too. Rows go to standard output and nothing else does; progress, what to do
 // next and errors go to standard error.
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, lstatSync, readdirSync, readFileSync, realpathSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { homedir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
-import { gunzipSync } from "node:zlib";
 import { connectLoaded, findDriver } from "./driver.js";
 import { ABOUT, Failure, File, here } from "./file.js";
 import { cut, isColoured, note, progress, say, shown, table, write } from "./terminal.js";
@@ -136,56 +135,102 @@ function report(file, words, options) {
   return 0;
 }
 
-function importFiles(file, words, options) {
-  const about = ABOUT.commands.import;
-  const paths = (words.length > 0 ? words : about.paths).map((path) => path.replace(/^~(?=\/)/, homedir()));
-  const files = paths.flatMap((path) => {
-    if (!existsSync(path)) {
-      if (words.length > 0) throw new Failure(`there is no file ${path}`);
-      return [];
-    }
-    if (!statSync(path).isDirectory()) return [path];
-    const inside = readdirSync(path, { recursive: true }).filter((name) => /\.jsonl(\.gz)?$/.test(name));
-    return inside.sort().map((name) => join(path, name));
-  });
-  const sums = new Map();
-  let failed = false;
-  files.forEach((name, done) => {
-    progress(done, files.length, basename(name).slice(0, 40));
-    let told;
-    try {
-      told = read(file, name, about.programs);
-    } catch (error) {
-      note(`${name}: ${error.message}`);
-      failed = true;
-      return;
-    }
-    const { format, rolloutIds, items, bad, errors } = told;
-    const sum = sums.get(format) ?? { format, files: 0, sessions: 0, items: 0, new: 0, bad: 0 };
-    sums.set(format, {
-      format, files: sum.files + 1, sessions: sum.sessions + rolloutIds.length, items: sum.items + items,
-      new: sum.new + told.new, bad: sum.bad + bad });
-    if (bad > 0) note(`${name}: ${bad} bad lines; line ${errors[0].line}: ${errors[0].reason}`);
-  });
-  progress(files.length, files.length, "files");
-  const found = write(sums.values(), columns("import"), options);
-  return found > 0 && !failed ? 0 : 1;
+const expanded = (path) => path.replace(/^~(?=\/|$)/, homedir());
+
+/** The folders and files of programs that this computer has. */
+function defaultPaths({ paths, homes }) {
+  return paths.map((path) => {
+    const home = Object.keys(homes).find((each) => path.startsWith(`${each}/`) && process.env[homes[each]]);
+    return home === undefined ? path : process.env[homes[home]] + path.slice(home.length);
+  }).filter((path) => existsSync(expanded(path)));
 }
 
-/** Imports a file: what rollout_import() returns. */
-function read(file, name, programs) {
-  const program = programs[basename(name)];
-  if (program !== undefined) {
-    file.db.prepare("ATTACH ? AS imported").run(resolve(name));
+/** The parts of a folder to be imported one by one, with the bytes of each, and all its bytes.
+ * What has at most so many bytes is no part of its own: it comes with the folder, which is the last. */
+function divide(folder, most, deep = 0) {
+  const found = [];
+  let [below, size, inside] = [0, 0, []];
+  try {
+    if (deep < 100) inside = readdirSync(folder, { withFileTypes: true });
+  } catch {
+    // the import tells it
+  }
+  for (const entry of inside) {
+    const path = join(folder, entry.name);
+    let [more, its] = [[], 0];
+    if (entry.isDirectory()) [more, its] = divide(path, most, deep + 1);
+    else if (entry.isFile()) its = lstatSync(path, { throwIfNoEntry: false })?.size ?? 0;
+    if (entry.isFile() && its > most) more = [[path, its]];
+    size += its;
+    if (more.length > 0) {
+      found.push(...more);
+      below += its;
+    }
+  }
+  return [size > most ? [...found, [folder, size - below]] : [], size];
+}
+
+function importFiles(file, words, options) {
+  const about = ABOUT.commands.import;
+  const [rows, work, toldBefore] = [[], [], new Set()];
+  const tell = (path, reason) => {
+    const line = `${path}: ${reason}`;
+    if (!toldBefore.has(line)) note(line);
+    toldBefore.add(line);
+  };
+  for (const word of words.length > 0 ? words : defaultPaths(about)) {
+    const row = Object.fromEntries(Object.keys(columns("import")).map((name) => [name, 0]));
+    rows.push(Object.assign(row, { path: word }));
+    if (!existsSync(expanded(word))) {
+      tell(word, "there is no such folder or file");
+      row.failed = 1;
+      continue;
+    }
+    const root = realpathSync(expanded(word));
+    const stat = statSync(root);
+    const [parts, size] = stat.isDirectory() ? divide(root, about.chunk) : [[], stat.size];
+    for (const part of parts.length > 0 ? parts : [[root, size]]) {
+      work.push([row, ...part, stat.isDirectory() ? null : "*"]);
+    }
+  }
+  if (rows.length === 0) note("there are no sessions of agents where they are by default; name a folder or a file");
+  const all = work.reduce((sum, [, , size]) => sum + size, 0);
+  let done = 0;
+  for (const [row, path, size, glob] of work) {
+    progress(done, all, basename(path));
+    const told = read(file, path, glob);
+    done += size;
+    for (const error of told.errors) {
+      if (glob !== null || !error.reason.startsWith(about.unknown)) tell(error.path || path, error.reason);
+    }
+    const failed = file.db.prepare(about.failed).all({ path, unknown: about.unknown });
+    for (const source of failed) tell(source.path, source.error);
+    for (const name of Object.keys(row).slice(1)) { // what is found again with the folder, and what is read once
+      row[name] = told[name] + (["items", "new", "bad"].includes(name) ? row[name] : 0);
+    }
+  }
+  progress(all, all, "");
+  write(rows, columns("import"), options);
+  return rows.some(({ files }) => files > 0) && rows.every(({ failed }) => failed === 0) ? 0 : 1;
+}
+
+/** Imports a folder or a file: what rollout_import_dir() returns. */
+function read(file, path, glob) {
+  const program = glob === null ? undefined : ABOUT.commands.import.programs[basename(path)];
+  try {
+    if (program === undefined) return JSON.parse(file.get("SELECT rollout_import_dir(?, ?) AS told", path, glob).told);
+    file.db.prepare("ATTACH ? AS imported").run(path);
     try {
-      return JSON.parse(file.get("SELECT rollout_import_from(?, 'imported') AS told", program).told);
+      const told = JSON.parse(file.get("SELECT rollout_import_from(?, 'imported') AS told", program).told);
+      const errors = told.errors.map(({ line, reason }) => ({ path, reason: `line ${line}: ${reason}` }));
+      return { ...told, files: 1, unknown: 0, failed: 0, errors };
     } finally {
       file.db.exec("DETACH imported");
     }
+  } catch (error) {
+    if (program === undefined && !error.message.includes("ValidationError")) throw error; // of our own file
+    return { files: 1, items: 0, new: 0, bad: 0, unknown: 0, failed: 1, errors: [{ path, reason: error.message }] };
   }
-  const data = readFileSync(name);
-  return JSON.parse(file.get("SELECT rollout_import(?, ?, ?) AS told", name.endsWith(".gz") ? gunzipSync(data) : data,
-    resolve(name), Math.trunc(statSync(name).mtimeMs)).told);
 }
 
 const rowsOf = (name) => (file, [key = null], options) => (write(file.rows(name, { key }), columns(name), options) > 0 ? 0 : 1);
@@ -264,7 +309,6 @@ async function main(words) {
   return COMMANDS[command](new File(options, command === "import"), rest, options);
 }
 
-process.on("SIGINT", () => process.exit(130));
 main(process.argv.slice(2)).catch((error) => {
   note(`blackbox: ${error.message}`);
   return error.code === 2 ? 2 : 1;

@@ -74,10 +74,11 @@ export function write(rows, columns, options) {
   return all.length;
 }
 
-/** A bar, if somebody looks. */
+/** A bar over bytes, if somebody looks. The last one ends its line. */
 export function progress(done, all, text) {
   if (!process.stderr.isTTY) return;
   const full = Math.round((24 * done) / Math.max(1, all));
-  process.stderr.write(
-    `\r[${"#".repeat(full).padEnd(24, ".")}] ${done} of ${all} ${text}\x1b[K${done === all ? "\n" : ""}`);
+  const [some, most] = [done, all].map((bytes) => Math.ceil(bytes / 1000000));
+  const line = `[${"#".repeat(full).padEnd(24, ".")}] ${some} of ${most} MB ${shown(text, "text")}`;
+  process.stderr.write(`\r${cut(line, (process.stderr.columns || 80) - 1)}\x1b[K${done === all && text === "" ? "\n" : ""}`);
 }

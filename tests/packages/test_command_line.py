@@ -173,7 +173,7 @@ def test_tail_follows(program, file):
                    "VALUES('new', 'n1', '{\"prompt\":\"x\"}', 'y')")
         assert json.loads(following.stdout.readline())["agent"] == "new"
         following.send_signal(signal.SIGINT)
-        assert following.wait(10) == 130
+        assert following.wait(10) == -signal.SIGINT
     db.close()
 
 
@@ -229,7 +229,8 @@ def test_sessions_are_imported_searched_and_exported(run, tmp_path):
     (folder / "a.jsonl").write_text(SESSION)
     home = str(tmp_path / "home")
     row, = objects(run("import", "--json", HOME=home))
-    assert row == {"format": "claude-code", "files": 1, "sessions": 1, "items": 2, "new": 2, "bad": 0}
+    assert row == {"path": "~/.claude/projects", "files": 1, "items": 2, "new": 2, "bad": 0,
+                   "unknown": 0, "failed": 0}
     again, = objects(run("import", folder, "--json"))
     assert again["new"] == 0
     used, = objects(run("usage", "--json"))
@@ -246,8 +247,112 @@ def test_sessions_are_imported_searched_and_exported(run, tmp_path):
     assert "resourceSpans" in objects(run("export", "--format", "otlp"))[0]
     assert "must be 'markdown', 'atif' or 'otlp'" in run("export", "--format", "pdf", code=1).stderr
     assert run("report", "5973b6c0-94b8-487b-a530-2aeb6098ae0e").stdout.startswith("<!doctype")
-    (folder / "bad.jsonl").write_text("no json\n")
-    assert "there is no file" in run("import", tmp_path / "none", code=1).stderr
+
+
+def sources(path):
+    db = connect(path)
+    try:
+        return (db.execute("SELECT path, format, size, id, error FROM rollout_sources ORDER BY 1").fetchall(),
+                db.execute("SELECT id, format, item_count, source_id, cwd FROM rollouts ORDER BY 1").fetchall())
+    finally:
+        db.close()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_an_import_reads_what_rollout_import_dir_reads(run, tmp_path, large):
+    """With files of every name, in a folder that is imported at once, and in one that is divided."""
+    folder = tmp_path / "s"
+    for i, name in enumerate([
+            "a.jsonl", "b.json", "p/c.jsonl", "p/q/.aider.chat.history.md", "p/q/d.txt", "e.jsonl.gz",
+            "p/f.md", ".hidden/g.jsonl", "p/s\u202e\x1b[2J/h.jsonl"]):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        text = SESSION.replace("5973b6c0", f"5973b6c{i}")
+        if name.endswith(".md"):
+            text = "# aider chat started at 2026-07-17 09:00:00\n\n#### hi\n"
+        (folder / name).write_text(text)
+    if shutil.which("zstd"):
+        subprocess.run(["zstd", "-q", folder / "a.jsonl", "-o", folder / "p/z.jsonl.zst"], check=True)
+    (folder / "p/settings.json").write_text('{"a setting": 1}')
+    (folder / "p/empty.jsonl").write_text("")
+    (folder / "p/cut.jsonl").write_text(SESSION.replace("5973b6c0", "5973b6cc") + '{"cut')
+    (folder / "p/link.jsonl").symlink_to(folder / "a.jsonl")
+    (folder / "p/loop").symlink_to(folder)
+    os.mkfifo(folder / "pipe.jsonl")
+    if large:
+        item = json.loads(SESSION.splitlines()[0])
+        for i, name in enumerate(["p/large.jsonl", "r/1.jsonl", "r/2.jsonl"]):
+            (folder / name).parent.mkdir(exist_ok=True)
+            item["sessionId"] = f"5973b6c0-94b8-487b-a530-2aeb6098a00{i}"
+            item["message"]["content"] = "x" * 9000000 * (2 if i == 0 else 1)
+            (folder / name).write_text(json.dumps(item) + "\n")
+    done = run("import", folder, "--json", "--db", "one.db", code=1)
+    row, = objects(done)
+    db = connect(tmp_path / "two.db")
+    db.execute("SELECT blackbox_install('main', 'rollout')")
+    told = json.loads(db.execute("SELECT rollout_import_dir(?)", (str(folder),)).fetchone()[0])
+    db.close()
+    assert row == {"path": str(folder), **{name: told[name] for name in list(row)[1:]}}
+    assert row["files"] >= 9 + 3 * large and row["unknown"] == 1 and row["failed"] == 1
+    assert sources(tmp_path / "one.db") == sources(tmp_path / "two.db")
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2 and "settings" not in done.stderr
+    assert f"{folder}/p/cut.jsonl: 1 bad lines; line 3" in done.stderr
+    assert f"{folder}/p/empty.jsonl: ValidationError: " in done.stderr
+    again, = objects(run("import", folder, "--json", "--db", "one.db", code=1))
+    assert again == {**row, "items": 0, "new": 0, "bad": 0}
+
+
+def test_a_file_that_is_named_is_imported_whatever_its_name_is(run, tmp_path):
+    (tmp_path / "notes.txt").write_text(SESSION)
+    (tmp_path / "prose.md").write_text("what no format knows\n")
+    assert objects(run("import", tmp_path / "notes.txt", "--json"))[0]["new"] == 2
+    done = run("import", "prose.md", "none", "/dev/null", "--json", code=1)
+    assert [(row["path"], row["unknown"], row["failed"]) for row in objects(done)] == [
+        ("prose.md", 1, 0), ("none", 0, 1), ("/dev/null", 0, 1)]
+    assert "prose.md: ValidationError: Invalid rollout file: no format" in done.stderr
+    assert "none: there is no such folder or file" in done.stderr
+    assert "/dev/null: ValidationError: '/dev/null' is not a folder or file" in done.stderr
+
+
+def test_the_folders_of_all_programs_are_the_default(run, tmp_path):
+    home = tmp_path / "home"
+    paths = json.loads((ROOT / "packages/commands.json").read_text())["commands"]["import"]["paths"]
+    assert len(set(paths)) == len(paths)
+    folders = [path for path in paths if path.startswith("~") and "." not in path.rsplit("/", 1)[1][1:]]
+    for i, path in enumerate(folders):
+        file = home / path[2:] / "x" / "a.jsonl"
+        file.parent.mkdir(parents=True)
+        file.write_text(SESSION.replace("5973b6c0", f"5973b6{i:02}"))
+    (home / ".codex/history.jsonl").write_text('{"session_id":"s","ts":1767323045,"text":"hi"}\n')
+    (tmp_path / ".aider.chat.history.md").write_text("# aider chat started at 2026-07-17 09:00:00\n\n#### hi\n")
+    rows = objects(run("import", "--json", HOME=str(home)))
+    assert {row["path"] for row in rows} == {*folders, "~/.codex/history.jsonl", ".aider.chat.history.md"}
+    assert all(row["files"] == 1 and row["new"] >= 1 for row in rows)
+    (tmp_path / "mine/sessions").mkdir(parents=True)
+    (tmp_path / "mine/sessions/b.jsonl").write_text(SESSION)
+    os.remove(tmp_path / ".aider.chat.history.md")
+    row, = objects(run("import", "--json", HOME=str(tmp_path), CODEX_HOME=str(tmp_path / "mine")))
+    assert row["path"] == str(tmp_path / "mine/sessions") and row["new"] == 2
+    done = run("import", code=1, HOME=str(tmp_path / "mine"))
+    assert done.stdout == "" and "name a folder or a file" in done.stderr
+
+
+def test_a_database_of_sessions_is_imported(run, tmp_path):
+    theirs = sqlite3.connect(tmp_path / "opencode.db")
+    theirs.executescript("""
+        CREATE TABLE session(id, parent_id, directory, title, time_created, time_updated);
+        CREATE TABLE message(id, session_id, time_created, data);
+        CREATE TABLE part(id, message_id, session_id, time_created, data);
+        INSERT INTO session VALUES('s', NULL, '/w', 't', 1, 2);
+        INSERT INTO message VALUES('m', 's', 1, '{"role":"user"}');
+        INSERT INTO part VALUES('p', 'm', 's', 1, '{"type":"text","text":"hi"}');""")
+    theirs.close()
+    (tmp_path / "goose").mkdir()
+    (tmp_path / "goose/sessions.db").write_text("no database, but long enough to be looked at as one" * 20)
+    done = run("import", "opencode.db", "goose/sessions.db", "--json", code=1)
+    rows = objects(done)
+    assert rows[0]["new"] == 3 and rows[0]["failed"] == 0
+    assert rows[1]["failed"] == 1 and "sessions.db: file is not a database" in done.stderr
 
 
 def test_exchanges_are_searched_and_exported(run, file):
@@ -280,7 +385,7 @@ def test_serve_shows_the_pages_to_this_computer_alone(program, file):
                 look(url + path, host)
             assert raised.value.code == status
         serving.send_signal(signal.SIGINT)
-        assert serving.wait(10) == 130
+        assert serving.wait(10) == -signal.SIGINT
 
 
 def on_terminal(folder, program, words, until, **env):
@@ -308,7 +413,7 @@ def test_on_a_terminal_top_is_live_and_red(program, file):
     told, code = on_terminal(file.parent, program, ["top"], b"\x1b[J")
     name = HELP["python" if "-m" in program else "node"]
     assert re.search(r"\x1b\[31msupport .*stopped\x1b\[0m", told)
-    assert f"  {name} report kill_switch " in told and code == 130
+    assert f"  {name} report kill_switch " in told and code == -signal.SIGINT
     assert max(len(re.sub(r"\x1b\[[0-9]*[A-Za-z]", "", line)) for line in told.splitlines()) <= 100
     plain, _ = on_terminal(file.parent, program, ["top"], b"\x1b[J", NO_COLOR="1")
     assert "support" in plain and "\x1b[31m" not in plain
@@ -317,5 +422,6 @@ def test_on_a_terminal_top_is_live_and_red(program, file):
 def test_on_a_terminal_an_import_has_a_bar(program, tmp_path):
     for i in range(3):
         (tmp_path / f"{i}.jsonl").write_text(SESSION.replace("5973b6c0", f"5973b6c{i}"))
-    told, _ = on_terminal(tmp_path, program, ["import", tmp_path], b"claude-code")
-    assert "[########################] 3 of 3 files" in told
+    told, _ = on_terminal(tmp_path, program, ["import", tmp_path], b"failed\r\n")
+    assert "\r[........................] 0 of 1 MB " in told
+    assert "\r[########################] 1 of 1 MB \x1b[K\r\n" in told

@@ -160,9 +160,30 @@ def test_links_and_folders_with_the_names_of_files_are_passed_over(db, tmp_path)
     assert sources(db, "path") == [(str(root / "d.jsonl/inner.jsonl"),)]
 
 
-@pytest.mark.parametrize("folder", ["nowhere", "file", "", None])
+def test_the_folder_may_be_one_file(db, tmp_path):
+    file = put(tmp_path, "p/.claude/projects/w/a.jsonl", lines(said(0, "a")), 1000)
+    put(tmp_path, "p/.claude/projects/w/b.jsonl", lines(said(1, "b", session=OTHER)))
+    text = put(tmp_path, "c.txt", lines(said(2, "c", session="s")))
+    assert counts(walk(db, file)) == (1, 1, 1, 0, 0)
+    assert sources(db, "path, cwd") == [(str(file), "w")]
+    put(tmp_path, "p/.claude/projects/w/a.jsonl", lines(said(0, "a"), said(1, "b")), 2000)
+    (tmp_path / "link").symlink_to(file)
+    assert counts(walk(db, tmp_path / "link"), "files", "lines", "new") == (1, 1, 1)  # its end alone
+    assert walk(db, text)["files"] == 0  # the names are those of files in folders
+    assert walk(db, text, "p/*")["files"] == 0
+    for glob in "*", "*.txt", "c.[t]xt":
+        assert walk(db, text, glob)["files"] == 1
+    assert counts(walk(db, tmp_path / "p")) == (2, 1, 1, 0, 0)
+    name = os.fsencode(tmp_path) + b"/d\xff.jsonl"
+    with open(name, "w") as out:
+        out.write(lines(said(3, "d")))
+    with pytest.raises(sqlite3.Error, match="ValidationError"):
+        one(db, "SELECT rollout_import_dir(CAST(? AS TEXT))", name)
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "pipe", "", None])
 def test_a_folder_that_cannot_be_read_is_an_error(db, tmp_path, folder):
-    put(tmp_path, "file", "x")
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(sqlite3.Error, match="ValidationError: .*folder"):
         one(db, "SELECT rollout_import_dir(?)", folder and str(tmp_path / folder))
 

@@ -4,14 +4,13 @@ The commands, their help and their statements are in commands.json and commands.
 package of npm has, too. Rows go to standard output and nothing else does; progress, what to do next
 and errors go to standard error.
 """
-import collections
+import contextlib
 import glob
-import gzip
 import http.server
 import json
 import os
-import pathlib
 import re
+import signal
 import sqlite3
 import sys
 import time
@@ -153,53 +152,99 @@ def report(file, words, options):
     return 0
 
 
+def default_paths(about):
+    """The folders and files of programs that this computer has."""
+    for path in about["paths"]:
+        for home, variable in about["homes"].items():
+            if path.startswith(home + "/") and os.environ.get(variable):
+                path = os.environ[variable] + path[len(home):]
+        if os.path.exists(os.path.expanduser(path)):
+            yield path
+
+
+def divide(folder, most, deep=0):
+    """The parts of a folder to be imported one by one, with the bytes of each, and all its bytes.
+
+    What has at most so many bytes is no part of its own: it comes with the folder, which is the last.
+    """
+    found, below, size = [], 0, 0
+    try:
+        inside = sorted(os.scandir(folder), key=lambda entry: entry.name) if deep < 100 else []
+    except OSError:  # the import tells it
+        inside = []
+    for entry in inside:
+        more, its = [], 0
+        if entry.is_dir(follow_symlinks=False):
+            more, its = divide(entry.path, most, deep + 1)
+        elif entry.is_file(follow_symlinks=False):
+            with contextlib.suppress(OSError):  # it is gone
+                its = entry.stat(follow_symlinks=False).st_size
+            more = [(entry.path, its)] if its > most else []
+        size += its
+        if more and entry.name.isprintable():
+            found += more
+            below += its
+    return (found + [(folder, size - below)] if size > most else []), size
+
+
 def import_(file, words, options):
     about = ABOUT["commands"]["import"]
-    paths = [os.path.expanduser(path) for path in words or about["paths"]]
-    files = []
-    for path in paths:
-        if os.path.isdir(path):
-            files += sorted(name for form in ("*.jsonl", "*.jsonl.gz") for name in
-                            glob.glob(os.path.join(glob.escape(path), "**", form), recursive=True))
-        elif os.path.exists(path):
-            files.append(path)
-        elif words:
-            raise Failure(f"there is no file {path}")
-    sums = collections.defaultdict(collections.Counter)
-    failed = False
-    for done, name in enumerate(files):
-        progress(done, len(files), os.path.basename(name)[:40])
-        try:
-            told = read(file.db, name, about["programs"])
-        except (OSError, EOFError, ValueError, sqlite3.Error) as error:
-            note(f"{name}: {error}")
-            failed = True
-            continue
-        sums[told["format"]].update(files=1, sessions=len(told["rolloutIds"]), items=told["items"],
-                                    new=told["new"], bad=told["bad"])
-        if told["bad"]:
-            first = told["errors"][0]
-            note(f"{name}: {told['bad']} bad lines; line {first['line']}: {first['reason']}")
-    progress(len(files), len(files), "files")
-    found = write(({"format": name, **counts} for name, counts in sums.items()), columns("import"),
-                  options)
-    return 0 if found and not failed else 1
+    rows, work, told_before = [], [], set()
+
+    def tell(path, reason):
+        if (path, reason) not in told_before:
+            note(f"{path}: {reason}")
+            told_before.add((path, reason))
+
+    for word in words or default_paths(about):
+        root = os.path.realpath(os.path.expanduser(word))
+        rows.append({"path": word, **dict.fromkeys(list(columns("import"))[1:], 0)})
+        if not os.path.exists(root):
+            tell(word, "there is no such folder or file")
+            rows[-1]["failed"] = 1
+        elif os.path.isdir(root):
+            parts, size = divide(root, about["chunk"])
+            work += [(rows[-1], *part, None) for part in parts or [(root, size)]]
+        else:
+            work.append((rows[-1], root, os.path.getsize(root), "*"))
+    if not rows:
+        note("there are no sessions of agents where they are by default; name a folder or a file")
+    done, all_ = 0, sum(size for _, _, size, _ in work)
+    for row, path, size, glob in work:
+        progress(done, all_, os.path.basename(path))
+        told = read(file, path, glob)
+        done += size
+        for error in told["errors"]:
+            if glob or not error["reason"].startswith(about["unknown"]):
+                tell(error["path"] or path, error["reason"])
+        for path, reason in file.values(about["failed"], {"path": path, "unknown": about["unknown"]}):
+            tell(path, reason)
+        for name in list(row)[1:]:  # what is found again with the folder, and what is read once
+            row[name] = told[name] + (row[name] if name in ("items", "new", "bad") else 0)
+    progress(all_, all_, "")
+    write(rows, columns("import"), options)
+    return 0 if any(row["files"] for row in rows) and not any(row["failed"] for row in rows) else 1
 
 
-def read(db, name, programs):
-    """Imports a file: what rollout_import() returns."""
-    if os.path.basename(name) in programs:
-        db.execute("ATTACH ? AS imported", (pathlib.Path(name).resolve().as_uri() + "?mode=ro",))
+def read(file, path, glob):
+    """Imports a folder or a file: what rollout_import_dir() returns."""
+    program = ABOUT["commands"]["import"]["programs"].get(os.path.basename(path))
+    try:
+        if not program or not glob:
+            return json.loads(file.values("SELECT rollout_import_dir(?, ?)", (path, glob))[0][0])
+        file.values("ATTACH ? AS imported", (path,))
         try:
-            told = db.execute("SELECT rollout_import_from(?, 'imported')",
-                              (programs[os.path.basename(name)],)).fetchone()[0]
+            told = json.loads(file.values("SELECT rollout_import_from(?, 'imported')", (program,))[0][0])
         finally:
-            db.execute("DETACH imported")
-        return json.loads(told)
-    path = pathlib.Path(name).resolve()
-    data = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
-    return json.loads(db.execute("SELECT rollout_import(?, ?, ?)", (
-        data, str(path), path.stat().st_mtime_ns // 1000000)).fetchone()[0])
+            file.values("DETACH imported")
+        errors = [{"path": path, "reason": f"line {error['line']}: {error['reason']}"}
+                  for error in told["errors"]]
+        return {**told, "files": 1, "unknown": 0, "failed": 0, "errors": errors}
+    except (UnicodeError, sqlite3.Error) as error:
+        if not program and "ValidationError" not in str(error) and not isinstance(error, UnicodeError):
+            raise  # of our own file
+        return {"files": 1, "items": 0, "new": 0, "bad": 0, "unknown": 0, "failed": 1,
+                "errors": [{"path": path, "reason": str(error)}]}
 
 
 def rows_of(name):
@@ -303,14 +348,14 @@ def main(words):
     except sqlite3.Error as error:
         note(f"blackbox: {error}")
         return 1
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:  # of head, which has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 if __name__ == "__main__":
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends at once, in a statement of SQLite, too
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     sys.exit(main(sys.argv[1:]))

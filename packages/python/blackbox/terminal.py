@@ -77,9 +77,12 @@ def note(text):
 
 
 def progress(done, all_, text):
-    """A bar, if somebody looks."""
-    if sys.stderr.isatty():
-        full = round(24 * done / max(1, all_))
-        end = "\n" if done == all_ else ""
-        print(f"\r[{'#' * full}{'.' * (24 - full)}] {done} of {all_} {text}\x1b[K", end=end,
-              file=sys.stderr, flush=True)
+    """A bar over bytes, if somebody looks. The last one ends its line."""
+    if not sys.stderr.isatty():
+        return
+    full = round(24 * done / max(1, all_))
+    some, most = -(-done // 1000000), -(-all_ // 1000000)
+    line = f"[{'#' * full}{'.' * (24 - full)}] {some} of {most} MB {shown(text, 'text')}"
+    end = "\n" if done == all_ and not text else ""
+    print(f"\r{cut(line, (os.get_terminal_size(2).columns or 80) - 1)}\x1b[K", end=end,
+          file=sys.stderr, flush=True)

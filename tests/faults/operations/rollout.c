@@ -246,6 +246,8 @@ const Operation aRolloutOperation[] = {
         "INSERT INTO blackbox_call(command, arguments) VALUES("
         "'rollout_import_dir', json_array(" SESSIONS ", '*.json*'))",
         0},
+    {"import of one file", ROLLOUT, 0,
+        "SELECT rollout_import_dir(" SESSIONS " || '/settings.json')", 0},
     {"import of a folder again",
         ROLLOUT "SELECT rollout_import_dir(" SESSIONS ");"
                 "UPDATE rollout_sources SET mtime = 0;",
