@@ -174,4 +174,9 @@ SELECT 'note', 'loops',
   FROM blackbox_settings WHERE name = 'payload.on_loop' AND value = 'off'
 
 --: doctor core
+SELECT 'problem' AS state, 'format' AS what, domain || ' has format ' || format
+       || ', and this version knows up to 1; install a newer sqlite-blackbox' AS value
+  FROM blackbox_domains WHERE format > 1
+
+--: doctor core
 SELECT 'problem' AS state, object AS what, problem AS value FROM blackbox_check

@@ -39,6 +39,13 @@ static int isDirection(const char *z) {
          (a[1] == 0x81 && a[2] >= 0xa6 && a[2] <= 0xa9);
 }
 
+/* Whether a character of two bytes is a control character, or changes the direction:
+** U+0080 to U+009F, U+061C. */
+static int isControl(const char *z) {
+  const unsigned char *a = (const unsigned char *)z;
+  return (a[0] == 0xc2 && a[1] < 0xa0) || (a[0] == 0xd8 && a[1] == 0x9c);
+}
+
 /* What may not stand in it is also a control character that is no white space. */
 char *bxReportPlain(const char *z, i64 n, BxErr *pErr) {
   sqlite3_str *pOut;
@@ -52,7 +59,7 @@ char *bxReportPlain(const char *z, i64 n, BxErr *pErr) {
     unsigned char c = (unsigned char)z[i];
     if (nByte == 0 || c == 0x7f ||
         (c < 0x20 && (c == 0 || !strchr("\t\n\r", c))) ||
-        (nByte == 2 && memcmp(z + i, "\xd8\x9c", 2) == 0) ||
+        (nByte == 2 && isControl(z + i)) ||
         (nByte == 3 && isDirection(z + i))) {
       sqlite3_str_append(pOut, z + iFrom, (int)(i - iFrom));
       sqlite3_str_appendall(pOut, zUnknown);
@@ -86,7 +93,8 @@ void bxReportJson(sqlite3_str *pOut, const char *z, i64 n) {
     int bOdd = nByte == 1 && ((unsigned char)z[i] < 0x20 || z[i] == 0x7f ||
                                  strchr("\"\\<>&", z[i]) != 0);
     int bLine = nByte == 3 && isDirection(z + i);
-    if (nByte == 0 || bOdd || bLine) {
+    int bControl = nByte == 2 && isControl(z + i);
+    if (nByte == 0 || bOdd || bLine || bControl) {
       sqlite3_str_append(pOut, z + iFrom, (int)(i - iFrom));
       if (nByte == 0) {
         sqlite3_str_appendall(pOut, zUnknown);
@@ -94,6 +102,9 @@ void bxReportJson(sqlite3_str *pOut, const char *z, i64 n) {
         sqlite3_str_appendf(pOut, "\\u20%02x",
             ((unsigned char)z[i + 1] & 1) << 6 |
                 ((unsigned char)z[i + 2] & 63));
+      } else if (bControl) {
+        sqlite3_str_appendf(pOut, "\\u%04x",
+            ((unsigned char)z[i] & 31) << 6 | ((unsigned char)z[i + 1] & 63));
       } else if (z[i] == '"' || z[i] == '\\') {
         sqlite3_str_appendf(pOut, "\\%c", z[i]);
       } else {

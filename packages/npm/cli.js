@@ -10,7 +10,7 @@ import { homedir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { connectLoaded, findDriver } from "./driver.js";
 import { ABOUT, Failure, File, here } from "./file.js";
-import { cut, isColoured, note, progress, say, shown, table, write } from "./terminal.js";
+import { cut, isColoured, note, progress, say, sayData, shown, table, word, write } from "./terminal.js";
 
 const PROGRAM = "npx sqlite-blackbox";
 const FRESH = 1000; // milliseconds between two looks
@@ -51,6 +51,10 @@ function parse(words) {
     if (!/^\d{1,9}$/.test(options[name])) throw new Failure(`--${name} must be a number, got ${options[name]}`, 2);
     options[name] = Number(options[name]);
   }
+  if (options.port > 65535) throw new Failure(`--port must be at most 65535, got ${options.port}`, 2);
+  if (found[0] === "export" && options.json && options.format === "markdown") {
+    throw new Failure("--json and --format markdown exclude each other", 2);
+  }
   return [found[0], found.slice(1), options];
 }
 
@@ -73,7 +77,7 @@ const columns = (command) => ABOUT.commands[command].columns;
 
 /** What to do about the agents that are red. */
 const named = (rows) => rows.filter(({ why }) => why).flatMap(({ why, kind, key }) =>
-  [cut(shown(why, "text"), 98), `  ${PROGRAM} report ${kind} ${key}`]);
+  [cut(shown(why, "text"), 98), `  ${PROGRAM} report ${kind} ${word(key)}`]);
 
 async function top(file, _, options) {
   const live = process.stdout.isTTY && !options.once && !options.json;
@@ -85,8 +89,10 @@ async function top(file, _, options) {
       if (!options.json && process.stderr.isTTY) named(rows).forEach(note);
       return found > 0 ? 0 : 1;
     }
-    const lines = [`${file.path}, ${new Date().toTimeString().slice(0, 8)}, ends with Ctrl-C`, "",
-      ...table(rows, columns("top"), isColoured()), "", ...named(rows)];
+    const [most, height] = [process.stdout.columns || 80, process.stdout.rows || 24];
+    const head = `${shown(file.path, "text")}, ${new Date().toTimeString().slice(0, 8)}, ends with Ctrl-C`;
+    const lines = [cut(head, most), "", ...table(rows, columns("top"), isColoured(), most), "",
+      ...named(rows).map((line) => cut(line, most))].slice(0, Math.max(1, height - 1));
     say(`\x1b[H${lines.map((line) => `${line}\x1b[K\n`).join("")}\x1b[J`);
     await sleep(Math.max(FRESH, 2 * (performance.now() - begin)));
   }
@@ -127,7 +133,7 @@ function report(file, words, options) {
   const isPage = process.stdout.isTTY && format === "html";
   const name = options.output ?? (isPage ? `${key.replace(/[^\w.-]/g, "-")}.html` : null);
   if (name === null) {
-    for (const part of file.page(kind, key, format)) say(part);
+    for (const part of file.page(kind, key, format)) sayData(part);
   } else {
     writeFileSync(name, [...file.page(kind, key, format)].join(""));
     note(`the page is ${name}`);
@@ -172,7 +178,8 @@ function divide(folder, most, deep = 0) {
 
 function importFiles(file, words, options) {
   const about = ABOUT.commands.import;
-  const [rows, work, toldBefore] = [[], [], new Set()];
+  const [rows, work, roots, toldBefore] = [[], [], [], new Set()];
+  const isStore = (path, glob) => glob === null && Object.hasOwn(about.programs, basename(path));
   const tell = (path, reason) => {
     const line = `${path}: ${reason}`;
     if (!toldBefore.has(line)) note(line);
@@ -188,10 +195,10 @@ function importFiles(file, words, options) {
     }
     const root = realpathSync(expanded(word));
     const stat = statSync(root);
+    const glob = stat.isDirectory() ? null : "*";
     const [parts, size] = stat.isDirectory() ? divide(root, about.chunk) : [[], stat.size];
-    for (const part of parts.length > 0 ? parts : [[root, size]]) {
-      work.push([row, ...part, stat.isDirectory() ? null : "*"]);
-    }
+    for (const part of parts.length > 0 ? parts : [[root, size]]) work.push([row, ...part, glob]);
+    roots.push([row, root, glob]);
   }
   if (rows.length === 0) note("there are no sessions of agents where they are by default; name a folder or a file");
   const all = work.reduce((sum, [, , size]) => sum + size, 0);
@@ -201,12 +208,23 @@ function importFiles(file, words, options) {
     const told = read(file, path, glob);
     done += size;
     for (const error of told.errors) {
-      if (glob !== null || !error.reason.startsWith(about.unknown)) tell(error.path || path, error.reason);
+      const isKnown = isStore(error.path, glob) || error.reason.startsWith(about.unknown);
+      if (glob !== null || !isKnown) tell(error.path || path, error.reason);
     }
-    const failed = file.db.prepare(about.failed).all({ path, unknown: about.unknown });
-    for (const source of failed) tell(source.path, source.error);
     for (const name of Object.keys(row).slice(1)) { // what is found again with the folder, and what is read once
       row[name] = told[name] + (["items", "new", "bad"].includes(name) ? row[name] : 0);
+    }
+  }
+  for (const [row, root, glob] of roots) {
+    for (const source of file.db.prepare(about.failed).all({ path: root, unknown: about.unknown })) {
+      if (!isStore(source.path, glob)) {
+        tell(source.path, source.error);
+        continue;
+      }
+      const told = read(file, source.path, "*"); // what a folder is not read for
+      for (const error of told.errors) tell(source.path, error.reason);
+      row.failed += told.failed - 1;
+      for (const name of ["items", "new", "bad"]) row[name] += told[name];
     }
   }
   progress(all, all, "");
@@ -239,7 +257,7 @@ function exportLines(file, [key = null], { format }) {
   let found = false;
   for (const { line } of file.rows("export", { key, format })) {
     found = true;
-    say(Buffer.concat([Buffer.from(line), Buffer.from("\n")]));
+    sayData(Buffer.concat([Buffer.from(line), Buffer.from("\n")]));
   }
   return found ? 0 : 1;
 }
@@ -263,15 +281,17 @@ function serve(file, _, options) {
     "/report": ({ kind = null, key = null }) => ["text/html", [...file.page(kind, key, "html")].join("")],
   };
   const server = createServer((request, response) => {
-    const at = new URL(request.url, "http://127.0.0.1");
+    const [path, asked = ""] = request.url.split(/\?(.*)/s);
     const answer = (status, kind, body) => response.writeHead(status, {
       "Content-Type": `${kind}; charset=utf-8`, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
     }).end(body);
     try {
       // a name that leads here is another site
-      if (!/^(127\.0\.0\.1|localhost):/.test(request.headers.host ?? "")) answer(403, "text/plain", "403: only this computer");
-      else if (request.method !== "GET" || !Object.hasOwn(answers, at.pathname)) answer(404, "text/plain", "404: there is no such page");
-      else answer(200, ...answers[at.pathname](Object.fromEntries(at.searchParams)));
+      const isHere = /^(127\.0\.0\.1|localhost)(:\d+)?$/.test(request.headers.host ?? "");
+      const isPage = request.method === "GET" && Object.hasOwn(answers, path);
+      if (!isHere) answer(403, "text/plain", "403: only this computer");
+      else if (!isPage) answer(404, "text/plain", "404: there is no such page");
+      else answer(200, ...answers[path](Object.fromEntries(new URLSearchParams(asked))));
     } catch (error) {
       answer(error.message.includes("NotFoundError") ? 404 : 500, "text/plain", error.message);
     }

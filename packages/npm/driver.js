@@ -41,6 +41,7 @@ export function connect(driver, path, { timeout = 0, readOnly = false, mustExist
 export function connectLoaded(driver, path, options) {
   const db = connect(driver, path, options);
   try {
+    db.prepare("SELECT 1 FROM sqlite_schema").get(); // load() would tell an error of the file as its own
     load(db);
     if (driver === "node:sqlite") db.enableLoadExtension(false);
     return db;

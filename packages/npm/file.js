@@ -21,7 +21,7 @@ export class File {
   constructor(options, writes = false) {
     this.path = options.db ?? (process.env.BLACKBOX_DB || "flight.db");
     this.options = options;
-    if (!writes && !existsSync(this.path)) throw new Failure(`there is no file ${this.path}; name one with --db`);
+    if (this.path === "" || (!writes && !existsSync(this.path))) throw new Failure(`there is no file ${this.path}; name one with --db`);
     try {
       this.db = connectLoaded(findDriver(), this.path, { timeout: 5000 });
       if (writes) {
@@ -37,9 +37,15 @@ export class File {
         for (const { domain } of this.db.prepare("SELECT domain FROM blackbox_domains").all()) this.domains.add(domain);
       }
       if (has("rollout_fts")) this.domains.add("search");
+      if (!this.domains.has("core")) throw new Failure(ABOUT.none.replace("{file}", () => this.path));
       this.hasRing = has(options.ring.split(".").at(-1));
+      if (!this.hasRing && options.ring !== ABOUT.options.ring.default) {
+        throw new Failure(`${this.path} has no ring ${options.ring}`);
+      }
     } catch (error) {
-      throw new Failure(`${this.path}: ${error.message}`);
+      if (error instanceof Failure) throw error;
+      const hint = error.message.includes("readonly") && !writes ? ABOUT.readonly : "";
+      throw new Failure(`${this.path}: ${error.message}${hint}`);
     }
   }
 
@@ -75,7 +81,7 @@ export class File {
     return names.size === 0 ? statement.iterate() : statement.iterate(values);
   }
 
-  /** The parts of a report, or what was done to make those of the file in a folder. */
+  /** The parts of a report, or what was done to make those of the file in a folder. JSON is one line. */
   *page(kind, key, format, folder = null) {
     if (!this.domains.has("report")) {
       // beside the file, which is not changed
@@ -85,6 +91,10 @@ export class File {
       this.domains.add("report");
     }
     const sql = ABOUT.commands.report[folder ? "site" : "lines"];
-    for (const { line } of this.run(sql, { kind, key, format, folder })) yield `${line}\n`;
+    const isWhole = format === "json";
+    for (const { line } of this.run(sql, { kind, key, format, folder })) {
+      yield isWhole ? line.replaceAll("\n", "") : `${line}\n`;
+    }
+    if (isWhole) yield "\n";
   }
 }

@@ -353,6 +353,12 @@ def test_a_database_of_sessions_is_imported(run, tmp_path):
     rows = objects(done)
     assert rows[0]["new"] == 3 and rows[0]["failed"] == 0
     assert rows[1]["failed"] == 1 and "sessions.db: file is not a database" in done.stderr
+    folder = tmp_path / ".local/share/opencode"
+    folder.mkdir(parents=True)
+    (tmp_path / "opencode.db").rename(folder / "opencode.db")
+    for new in 3, 0:  # in a folder, too, of which rollout_import_dir() reads no database
+        row, = objects(run("import", ".local", "--db", "two.db", "--json"))
+        assert (row["files"], row["new"], row["failed"]) == (1, new, 0)
 
 
 def test_exchanges_are_searched_and_exported(run, file):

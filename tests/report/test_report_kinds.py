@@ -310,14 +310,15 @@ def test_a_database_in_an_attached_schema_with_an_odd_name(path, tmp_path):
 
 
 def test_markdown_is_text_that_means_nothing(db):
-    odd = "[x](javascript:alert(1)) <img src=x> @octocat `a` | b \\ #1\nhttps://e.org *b* \u202e www.e.org"
+    odd = ("[x](javascript:alert(1)) <img src=x> @octocat `a` | b \\ #1\nhttps://e.org *b* \u202e www.e.org "
+           "\x9b2J \u061c")
     ring(db)
     push(db, odd, odd, odd, agent=odd)
     fire(db, odd, odd)
     text = one(db, "SELECT blackbox_report('kill_switch', ?, '{\"format\":\"md\"}')", odd)
     assert text.startswith("# Kill switch ")
     assert "| No. | Time | What | Model | Status | Size |" in text
-    for bad in "@octocat", " `a`", " #1", "https://e", " *b*", "\u202e", "www.e":
+    for bad in "@octocat", " `a`", " #1", "https://e", " *b*", "\u202e", "www.e", "\x9b", "\u061c":
         assert bad not in text, bad
     assert not re.search(r"(?<!\\)[\[<]", text.split("```")[0])
 

@@ -7,18 +7,21 @@ and errors go to standard error.
 import contextlib
 import glob
 import http.server
+import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import sys
+import threading
 import time
 import urllib.parse
 
 import blackbox
 from blackbox.file import ABOUT, Failure, File
-from blackbox.terminal import colours, cut, note, progress, shown, table, write
+from blackbox.terminal import colours, cut, note, progress, shown, table, visible, word, write
 
 PROGRAM = "python -m blackbox"
 FRESH = 1.0  # seconds between two looks
@@ -58,7 +61,16 @@ def parse(words):
         if options[name] is not None and not re.fullmatch(r"\d{1,9}", str(options[name])):
             raise Failure(f"--{name} must be a number, got {options[name]}", 2)
         options[name] = options[name] and int(options[name])
+    if (options["port"] or 0) > 65535:
+        raise Failure(f"--port must be at most 65535, got {options['port']}", 2)
+    if found[:1] == ["export"] and options["json"] and options["format"] == "markdown":
+        raise Failure("--json and --format markdown exclude each other", 2)
     return found[:1], found[1:], options
+
+
+def text_of(argument):
+    """An argument as UTF-8, whatever the locale is."""
+    return os.fsencode(argument).decode("utf-8", "replace")
 
 
 def usage():
@@ -85,7 +97,7 @@ def named(rows):
     for row in rows:
         if row["why"]:
             yield cut(shown(row["why"], "text"), 98)
-            yield f"  {PROGRAM} report {row['kind']} {row['key']}"
+            yield f"  {PROGRAM} report {row['kind']} {word(row['key'])}"
 
 
 def top(file, _, options):
@@ -99,9 +111,10 @@ def top(file, _, options):
                 for line in named(rows):
                     note(line)
             return 0 if found else 1
-        lines = [f"{file.path}, {time.strftime('%H:%M:%S')}, ends with Ctrl-C", "",
-                 *table(rows, columns("top"), colours(sys.stdout)), "",
-                 *named(rows)]
+        size = shutil.get_terminal_size()
+        lines = [cut(f"{shown(file.path, 'text')}, {time.strftime('%H:%M:%S')}, ends with Ctrl-C", size.columns), "",
+                 *table(rows, columns("top"), colours(sys.stdout), size.columns), "",
+                 *(cut(line, size.columns) for line in named(rows))][:max(1, size.lines - 1)]
         print("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J", end="", flush=True)
         time.sleep(max(FRESH, 2 * (time.monotonic() - begin)))
 
@@ -134,7 +147,7 @@ def report(file, words, options):
     if kind is None:
         found = next(file.rows("report", key=key), None)
         if found is None:
-            raise Failure(f"NotFoundError: there is no agent, kill switch or conversation {key!r}; "
+            raise Failure(f"NotFoundError: there is no agent, kill switch or conversation '{key}'; "
                           f"{PROGRAM} top lists the agents")
         kind, key = found["kind"], found["key"]
     form = "json" if options["json"] else options["format"]
@@ -142,14 +155,21 @@ def report(file, words, options):
     if name is None and sys.stdout.isatty() and form == "html":
         name = re.sub(r"[^\w.-]", "-", key) + ".html"
     lines = file.page(kind, key, form)
-    first = next(lines, "")
-    with open(name, "w", encoding="utf-8") if name else sys.stdout as out:
+    first = next(lines, "")  # an error leaves a file that is there as it is
+    if name is None:
+        for line in itertools.chain([first], lines):
+            say(line)
+        return 0
+    with open(name, "w", encoding="utf-8") as out:
         out.write(first)
-        for line in lines:
-            out.write(line)
-    if name:
-        note(f"the page is {name}")
+        out.writelines(lines)
+    note(f"the page is {name}")
     return 0
+
+
+def say(text):
+    """Writes to standard output, where a program gets every character, and a terminal no control."""
+    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
 
 
 def default_paths(about):
@@ -189,7 +209,10 @@ def divide(folder, most, deep=0):
 
 def import_(file, words, options):
     about = ABOUT["commands"]["import"]
-    rows, work, told_before = [], [], set()
+    rows, work, roots, told_before = [], [], [], set()
+
+    def is_store(path, glob):
+        return glob is None and os.path.basename(path) in about["programs"]
 
     def tell(path, reason):
         if (path, reason) not in told_before:
@@ -198,11 +221,13 @@ def import_(file, words, options):
 
     for word in words or default_paths(about):
         root = os.path.realpath(os.path.expanduser(word))
-        rows.append({"path": word, **dict.fromkeys(list(columns("import"))[1:], 0)})
+        rows.append({"path": text_of(word), **dict.fromkeys(list(columns("import"))[1:], 0)})
         if not os.path.exists(root):
             tell(word, "there is no such folder or file")
             rows[-1]["failed"] = 1
-        elif os.path.isdir(root):
+            continue
+        roots.append((rows[-1], root, None if os.path.isdir(root) else "*"))
+        if os.path.isdir(root):
             parts, size = divide(root, about["chunk"])
             work += [(rows[-1], *part, None) for part in parts or [(root, size)]]
         else:
@@ -215,12 +240,23 @@ def import_(file, words, options):
         told = read(file, path, glob)
         done += size
         for error in told["errors"]:
-            if glob or not error["reason"].startswith(about["unknown"]):
+            known = is_store(error["path"], glob) or error["reason"].startswith(about["unknown"])
+            if glob or not known:
                 tell(error["path"] or path, error["reason"])
-        for path, reason in file.values(about["failed"], {"path": path, "unknown": about["unknown"]}):
-            tell(path, reason)
         for name in list(row)[1:]:  # what is found again with the folder, and what is read once
             row[name] = told[name] + (row[name] if name in ("items", "new", "bad") else 0)
+    for row, root, glob in roots:
+        for source, reason in file.values(
+                about["failed"], {"path": text_of(root), "unknown": about["unknown"]}):
+            if not is_store(source, glob):
+                tell(source, reason)
+                continue
+            told = read(file, source, "*")  # what a folder is not read for
+            for error in told["errors"]:
+                tell(source, error["reason"])
+            row["failed"] += told["failed"] - 1
+            for name in ("items", "new", "bad"):
+                row[name] += told[name]
     progress(all_, all_, "")
     write(rows, columns("import"), options)
     return 0 if any(row["files"] for row in rows) and not any(row["failed"] for row in rows) else 1
@@ -230,6 +266,7 @@ def read(file, path, glob):
     """Imports a folder or a file: what rollout_import_dir() returns."""
     program = ABOUT["commands"]["import"]["programs"].get(os.path.basename(path))
     try:
+        path = os.fsencode(path).decode("utf-8")
         if not program or not glob:
             return json.loads(file.values("SELECT rollout_import_dir(?, ?)", (path, glob))[0][0])
         file.values("ATTACH ? AS imported", (path,))
@@ -244,7 +281,7 @@ def read(file, path, glob):
         if not program and "ValidationError" not in str(error) and not isinstance(error, UnicodeError):
             raise  # of our own file
         return {"files": 1, "items": 0, "new": 0, "bad": 0, "unknown": 0, "failed": 1,
-                "errors": [{"path": path, "reason": str(error)}]}
+                "errors": [{"path": text_of(path), "reason": str(error)}]}
 
 
 def rows_of(name):
@@ -259,11 +296,13 @@ def export(file, words, options):
     for row in file.rows("export", key=words[0] if words else None, format=options["format"]):
         found = True
         line = row["line"]
-        if isinstance(line, bytes):
+        if not isinstance(line, bytes):
+            say(f"{line}\n")
+        elif sys.stdout.isatty():
+            say(line.decode("utf-8", "replace") + "\n")
+        else:
             sys.stdout.flush()
             sys.stdout.buffer.write(line + b"\n")
-        else:
-            print(line)
     return 0 if found else 1
 
 
@@ -278,28 +317,35 @@ def doctor(file, _, options):
 
 
 def serve(file, _, options):
+    reading = threading.Lock()
+
     class Handler(http.server.BaseHTTPRequestHandler):
+        timeout = 30  # of a client that says nothing
+
         def log_message(self, *_):
             pass
 
         def do_GET(self):
-            host = self.headers.get("Host", "").rpartition(":")[0]
-            at = urllib.parse.urlsplit(self.path)
-            asked = dict(urllib.parse.parse_qsl(at.query))
+            path, _, asked = self.path.partition("?")
+            asked = dict(urllib.parse.parse_qsl(asked))
             try:
-                if host not in ("127.0.0.1", "localhost"):  # a name that leads here is another site
-                    self.answer(403, "text/plain", ["403: only this computer"])
-                elif at.path == "/":
-                    self.answer(200, "text/html", [blackbox.shared("serve.html")])
-                elif at.path == "/top":
-                    self.answer(200, "application/json", [json.dumps(list(file.rows("top")))])
-                elif at.path == "/report":
-                    self.answer(200, "text/html",
-                                list(file.page(asked.get("kind"), asked.get("key"), "html")))
-                else:
-                    self.answer(404, "text/plain", ["404: there is no such page"])
-            except sqlite3.Error as error:
-                self.answer(404 if "NotFoundError" in str(error) else 500, "text/plain", [str(error)])
+                with reading:
+                    answer = self.find(path, asked)
+            except (sqlite3.Error, ValueError) as error:
+                answer = 404 if "NotFoundError" in str(error) else 500, "text/plain", [str(error)]
+            self.answer(*answer)
+
+        def find(self, path, asked):
+            # a name that leads here is another site
+            if not re.fullmatch(r"(127\.0\.0\.1|localhost)(:\d+)?", self.headers.get("Host", "")):
+                return 403, "text/plain", ["403: only this computer"]
+            if path == "/":
+                return 200, "text/html", [blackbox.shared("serve.html")]
+            if path == "/top":
+                return 200, "application/json", [json.dumps(list(file.rows("top")))]
+            if path == "/report":
+                return 200, "text/html", list(file.page(asked.get("kind"), asked.get("key"), "html"))
+            return 404, "text/plain", ["404: there is no such page"]
 
         def answer(self, status, kind, parts):
             body = "".join(parts).encode("utf-8", "replace")
@@ -311,8 +357,12 @@ def serve(file, _, options):
             self.end_headers()
             self.wfile.write(body)
 
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, *_):  # of a client that is gone
+            pass
+
     try:
-        server = http.server.HTTPServer(("127.0.0.1", options["port"]), Handler)
+        server = Server(("127.0.0.1", options["port"]), Handler)
     except OSError as error:
         raise Failure(f"port {options['port']} is not to be had: {error}; --port names another") \
             from error
@@ -340,22 +390,34 @@ def main(words):
         about = ABOUT["commands"][command]
         if not about.get("least", 0) <= len(words) <= about.get("most", 0):
             raise Failure(f"usage: {PROGRAM} {command} {about.get('arguments', '')}".rstrip(), 2)
+        if command != "import":
+            words = [text_of(word) for word in words]
         file = File(options, command == "import")
-        return COMMANDS[command](file, words, options)
+        code = COMMANDS[command](file, words, options)
+        sys.stdout.flush()
+        return code
     except Failure as failure:
         note(f"blackbox: {failure}")
         return failure.code
-    except sqlite3.Error as error:
-        note(f"blackbox: {error}")
-        return 1
     except BrokenPipeError:  # of head, which has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_output()
         return 0
+    except (sqlite3.Error, OSError) as error:
+        note(f"blackbox: {error}")
+        forget_output()
+        return 1
+
+
+def forget_output():
+    """What is not written yet will not be: Python would try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends at once, in a statement of SQLite, too
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
+    # a program gets UTF-8, and a terminal what it can show
+    sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="replace")
     sys.exit(main(sys.argv[1:]))

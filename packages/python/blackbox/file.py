@@ -28,9 +28,11 @@ class File:
     """A flight recorder's file. It is not changed, unless it is opened for an import."""
 
     def __init__(self, options, writes=False):
-        self.path = options["db"] or os.environ.get("BLACKBOX_DB") or "flight.db"
+        self.path = options["db"]
+        if self.path is None:
+            self.path = os.environ.get("BLACKBOX_DB") or "flight.db"
         self.options = options
-        if not writes and not os.path.exists(self.path):
+        if not self.path or (not writes and not os.path.exists(self.path)):
             raise Failure(f"there is no file {self.path}; name one with --db")
         try:
             self.db = blackbox.load(self.connect())
@@ -45,13 +47,18 @@ class File:
                 self.domains |= {name for name, in self.values("SELECT domain FROM blackbox_domains")}
             if self.values("SELECT 1 FROM sqlite_schema WHERE name = 'rollout_fts'"):
                 self.domains.add("search")
+            if "core" not in self.domains:
+                raise Failure(ABOUT["none"].replace("{file}", self.path))
             self.has_ring = bool(self.values(
                 "SELECT 1 FROM sqlite_schema WHERE name = ?", (options["ring"].split(".")[-1],)))
+            if not self.has_ring and options["ring"] != ABOUT["options"]["ring"]["default"]:
+                raise Failure(f"{self.path} has no ring {options['ring']}")
         except sqlite3.Error as error:
-            raise Failure(f"{self.path}: {error}") from error
+            hint = ABOUT["readonly"] if "readonly" in str(error) and not writes else ""
+            raise Failure(f"{self.path}: {error}{hint}") from error
 
     def connect(self):
-        return sqlite3.connect(self.path, timeout=5, isolation_level=None)
+        return sqlite3.connect(self.path, timeout=5, isolation_level=None, check_same_thread=False)
 
     def values(self, sql, values=()):
         return self.db.execute(sql, values).fetchall()
@@ -80,11 +87,13 @@ class File:
                 yield dict(zip(names, row))
 
     def page(self, kind, key, form, folder=None):
-        """The parts of a report, or what was done to make those of the file in a folder."""
+        """The parts of a report, or what was done to make those of the file in a folder. JSON is one line."""
+        whole = form == "json"
         self.allow_reports()
         for line, in self.db.execute(ABOUT["commands"]["report"]["site" if folder else "lines"],
                                      {"kind": kind, "key": key, "format": form, "folder": folder}):
-            yield line + "\n"
+            yield line.replace("\n", "") if whole else line + "\n"
+        yield "\n" if whole else ""
 
     def allow_reports(self):
         """Installs report beside the file, which is not changed."""
