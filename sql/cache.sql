@@ -182,12 +182,12 @@ BEGIN
   WHEN kept_size > session_quota THEN
     RAISE(ABORT, 'QuotaExceededError: the session would exceed cache.session_quota_bytes; delete items')
   WHEN rule = 2 AND bytes > total_quota THEN
-    RAISE(ABORT, 'QuotaExceededError: all sessions would exceed cache.total_quota_bytes; clear some') END
+    RAISE(ABORT, 'QuotaExceededError: all sessions would exceed cache.total_quota_bytes; clear some') END e
   FROM cache__limits, cache_sessions WHERE session_id = NEW.session) WHERE one = 1;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.cache_delete AFTER DELETE ON cache_items
-WHEN EXISTS (SELECT 1 FROM cache_sessions WHERE session_id = OLD.session_id)
+WHEN (SELECT 1 FROM cache_sessions WHERE session_id = OLD.session_id)
 BEGIN
   DELETE FROM cache__note WHERE item = OLD.storage_key;
   UPDATE OR ABORT cache_sessions SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
@@ -206,8 +206,8 @@ BEGIN
   SELECT CASE
   WHEN NOT NEW.kept_count AND NEW.kept_size IS NOT 0 OR NEW.kept_count IS NOT EXISTS (SELECT 1 FROM cache_items WHERE session_id = NEW.session_id) THEN
     RAISE(ABORT, 'ValidationError: a session that has items cannot be replaced, and totals cannot be set; UPDATE it')
-  WHEN EXISTS (SELECT 1 FROM retention__in_force, retention__clock WHERE kind = 'erased session' AND key = NEW.session_id AND until > seen) THEN
-    RAISE(ABORT, 'ErasedError: this session was erased; use another') END;
+  WHEN (SELECT 1 FROM retention__in_force, retention__clock WHERE kind = 'erased session' AND key = NEW.session_id AND until > seen) THEN
+    RAISE(ABORT, 'ErasedError: this session was erased; use another') END e;
 END;
 
 -- kept_count becomes larger by a new item. Otherwise an item has changed or gone.
@@ -217,21 +217,21 @@ BEGIN
   SELECT CASE
   WHEN (NEW.session_id, NEW.created_at) IS NOT (OLD.session_id, OLD.created_at) THEN
     RAISE(ABORT, 'ValidationError: session_id and created_at cannot change; use another session')
-  WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'session' AND key = OLD.session_id) THEN
-    RAISE(ABORT, 'HeldError: a hold keeps this session; see retention_holds') END;
+  WHEN (SELECT 1 FROM retention__holds WHERE kind = 'session' AND key = OLD.session_id) THEN
+    RAISE(ABORT, 'HeldError: a hold keeps this session; see retention_holds') END e;
 END;
 
 -- A time that is older than the present one changes nothing.
 CREATE TRIGGER IF NOT EXISTS main.cache_session_older BEFORE UPDATE OF last_accessed_at ON cache_sessions
 WHEN NEW.last_accessed_at < OLD.last_accessed_at
 BEGIN
-  SELECT RAISE(IGNORE);
+  SELECT RAISE(IGNORE) e;
 END;
 
 -- (GROUP BY NULL: no row if there are no items; SQLite 3.38 needs it.)
 CREATE TRIGGER IF NOT EXISTS main.cache_session_delete AFTER DELETE ON cache_sessions
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this session; see retention_holds')
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this session; see retention_holds') e
   FROM retention__holds WHERE kind = 'session' AND key = OLD.session_id;
   INSERT INTO blackbox__log(at, domain, detail, rows, bytes, oldest, newest, salt)
   SELECT at, 'cache', ifnull((SELECT rule FROM cache_state), 'clear'), OLD.item_count, OLD.total_size,

@@ -30,6 +30,10 @@
 -- Invariants: a setting has a known name and a value in range, on every
 -- connection. A removal is counted by the statement that removes the rows. The log
 -- only grows.
+--
+-- Every connection keeps the triggers of all domains in memory. What a SELECT returns is
+-- named e there, because without a name SQLite keeps its text, too. An expression takes half
+-- as much in an UPDATE or DELETE as in a SELECT: so many tests are in the WHERE of an UPDATE.
 
 -- What blackbox did: pins, unpins, kill switches, holds, removals. It is a view, so
 -- that a plain INSERT cannot write into the log. r: it is a receipt; d: its domain.
@@ -69,10 +73,8 @@ SELECT (SELECT ifnull(max(n), 0) FROM blackbox__log) + row_number() OVER (),
 -- seen, or behind it, is not asked; then that time counts until a write or a clean-up
 -- has remembered a newer one.
 CREATE VIEW IF NOT EXISTS main.retention__holds AS
-SELECT kind, "key", owner, until, step, found
-  FROM retention__in_force
- WHERE (until > (SELECT iif(unixepoch() * 1000 BETWEEN seen AND seen + 86400000, unixepoch() * 1000, seen)
-                   FROM retention__clock)) IS NOT 0;
+SELECT * FROM retention__in_force
+ WHERE (until > (SELECT iif(unixepoch() * 1000 - seen BETWEEN 0 AND 86400000, unixepoch() * 1000, seen) e FROM retention__clock)) IS NOT 0;
 
 -- format: of the tables of the domain. (Builds before 1.0 had a column version, by which
 -- the module knows their files.)
@@ -111,14 +113,14 @@ BEGIN
   UPDATE blackbox_settings SET value = NEW.value WHERE name = NEW.name;
   SELECT CASE changes()
     WHEN 0 THEN RAISE(ABORT, 'ValidationError: the installed domains have no such setting; SELECT name, range FROM blackbox_settings')
-    ELSE RAISE(IGNORE) END;
+    ELSE RAISE(IGNORE) END e;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_rename
 BEFORE UPDATE OF name, "default", range, meaning ON blackbox_settings
 WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: a setting cannot be changed but for its value');
+  SELECT RAISE(ABORT, 'ValidationError: a setting cannot be changed but for its value') e;
 END;
 
 -- DELETE gives the default back.
@@ -126,7 +128,7 @@ CREATE TRIGGER IF NOT EXISTS main.blackbox_settings_delete
 BEFORE DELETE ON blackbox_settings WHEN (SELECT hit FROM blackbox__probe) IS NOT 2
 BEGIN
   UPDATE blackbox_settings SET value = "default" WHERE name = OLD.name;
-  SELECT RAISE(IGNORE);
+  SELECT RAISE(IGNORE) e;
 END;
 
 -- The log. Only triggers of blackbox and the module write it, and no row is changed.
@@ -217,7 +219,7 @@ BEGIN
   VALUES (NEW.domain, NEW.rule, ifnull(NEW.minute, NEW.at / 60000), NEW.at, NEW.rows,
           NEW.bytes, NEW.oldest, ifnull(NEW.newest, NEW.oldest))
   ON CONFLICT DO UPDATE
-     SET at = NEW.at, rows = rows + NEW.rows, bytes = bytes + NEW.bytes,
+     SET at = excluded.at, rows = rows + NEW.rows, bytes = bytes + NEW.bytes,
          oldest = coalesce(min(oldest, NEW.oldest), oldest, NEW.oldest),
          newest = coalesce(max(newest, excluded.newest), newest, excluded.newest);
 END;

@@ -27,8 +27,8 @@ SELECT o.owner || '/' || e.id AS key,
        e.action_bytes + e.screenshot_bytes + 100 AS bytes,
        o.seen AS at,
        CASE WHEN e.pinned = 1 THEN 'pinned'
-            WHEN EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'buffer' AND "key" = e.owner)
-              OR EXISTS (SELECT 1 FROM retention__holds WHERE kind = 'evidence' AND "key" = e.owner || '/' || e.id)
+            WHEN (SELECT 1 FROM retention__holds WHERE kind = 'buffer' AND "key" = e.owner)
+              OR (SELECT 1 FROM retention__holds WHERE kind = 'evidence' AND "key" = e.owner || '/' || e.id)
             THEN 'held'
             WHEN o.seen >= unixepoch() * 1000 - 86400000 * (SELECT value FROM blackbox_settings
                                   WHERE name = 'evidence.orphan_days')
@@ -57,9 +57,9 @@ CREATE TABLE IF NOT EXISTS main.evidence__sweeps(
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_pinned_insert
 BEFORE INSERT ON evidence__pinned
-WHEN EXISTS (SELECT 1 FROM evidence__pinned WHERE no = NEW.no)
+WHEN (SELECT 1 FROM evidence__pinned WHERE no = NEW.no)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be replaced; unpin it first: UPDATE the buffer SET pinned = 0');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be replaced; unpin it first: UPDATE the buffer SET pinned = 0') e;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_pinned_update
@@ -67,14 +67,14 @@ BEFORE UPDATE ON evidence__pinned
 WHEN (NEW.no, NEW.id, NEW.timestamp, NEW.action, NEW.screenshot)
      IS NOT (OLD.no, OLD.id, OLD.timestamp, OLD.action, OLD.screenshot)
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE the buffer SET pinned = 0');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be changed; unpin it first: UPDATE the buffer SET pinned = 0') e;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.evidence_pinned_delete
 BEFORE DELETE ON evidence__pinned
 WHEN OLD.pinned IS NOT 0
 BEGIN
-  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE the buffer SET pinned = 0');
+  SELECT RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE the buffer SET pinned = 0') e;
 END;
 
 -- claim gets a new value with each resume; the buffer with the old value stops
@@ -122,10 +122,9 @@ BEGIN
      SET rows = rows - 1,
          bytes = bytes - OLD.action_bytes - OLD.screenshot_bytes - 100
    WHERE owner = OLD.owner;
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  VALUES (CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER), 'evidence',
-          CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans' ELSE 'manual' END,
-          1, OLD.action_bytes + OLD.screenshot_bytes + 100, OLD.timestamp, OLD.timestamp);
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest)
+  VALUES (CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER), 'evidence', CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans' ELSE 'manual' END,
+          1, OLD.action_bytes + OLD.screenshot_bytes + 100, OLD.timestamp);
 END;
 
 -- Deletes evidence that is due. A pinned row is refused, and so is a row whose
@@ -140,7 +139,7 @@ BEGIN
   WHEN OLD.blocked_by = 'pinned' THEN
     RAISE(ABORT, 'PinnedError: pinned evidence cannot be deleted; unpin it first: UPDATE evidence__overflow SET pinned = 0')
   WHEN OLD.blocked_by = 'held' THEN
-    RAISE(ABORT, 'HeldError: a hold keeps this evidence; SELECT * FROM retention_holds lists the holds') END;
+    RAISE(ABORT, 'HeldError: a hold keeps this evidence; SELECT * FROM retention_holds lists the holds') END e;
   UPDATE evidence__overflow SET released = 2 WHERE rid = OLD.rid;
   DELETE FROM evidence__overflow WHERE rid = OLD.rid;
   DELETE FROM evidence_owners WHERE owner = OLD.owner AND rows = 0;

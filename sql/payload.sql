@@ -156,7 +156,7 @@ SELECT substr(detail, 8) + 0 AS id, subject AS payload_id, actor, reason, at,
 -- list is a SELECT.)
 CREATE VIEW IF NOT EXISTS main.payload__held AS
 SELECT rowid AS rid, NULL AS at FROM event_payloads
- WHERE EXISTS (SELECT 1 FROM retention__in_force) AND EXISTS (SELECT 1 FROM retention__holds WHERE (kind, "key") IN (SELECT * FROM (
+ WHERE (SELECT 1 FROM retention__in_force) AND (SELECT 1 FROM retention__holds WHERE (kind, "key") IN (SELECT * FROM (
          VALUES ('agent', agent_id), ('event', event_id), ('kill_switch', kill_switch_event_id), ('evidence', id))));
 
 ----------------------------------------------------------------- inserts --
@@ -166,8 +166,8 @@ SELECT rowid AS rid, NULL AS at FROM event_payloads
 -- of a user's trigger leaves it. (rowid -1 means none: no row has it.)
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_replace
 BEFORE INSERT ON event_payloads
-WHEN EXISTS (SELECT 1 FROM event_payloads WHERE id = NEW.id)
-  OR (NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
+WHEN (SELECT 1 FROM event_payloads WHERE id = NEW.id)
+  OR (NEW.rowid <> -1 AND (SELECT 1 FROM event_payloads WHERE rowid = NEW.rowid))
   OR (SELECT hit FROM blackbox__probe)
 BEGIN
   INSERT INTO payload__held(rid)
@@ -181,24 +181,23 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
-  SELECT CASE
-    WHEN (NEW.event_id > '' AND NEW.event_id < x'' AND NEW.agent_id > '' AND NEW.agent_id < x'' AND NEW.created_ms NOTNULL AND NEW.rowid <> -1) IS NOT 1
+  UPDATE event_payloads
+     SET size_bytes = length(CAST(ifnull(NEW.request_body, '') || ifnull(NEW.response_body, '') AS BLOB))
+   WHERE rowid = CASE
+    WHEN (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'' AND NEW.created_ms NOTNULL AND NEW.rowid <> -1) IS NOT 1
     THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty, created_at must be a date such as 2026-01-31T12:00:00.000Z, and rowid is not -1')
-    WHEN EXISTS (SELECT 1 FROM retention__in_force) AND EXISTS (
+    WHEN (SELECT 1 FROM retention__in_force) AND (
           SELECT 1 FROM retention__in_force, retention__clock WHERE until > seen AND (kind, "key") IN (SELECT * FROM (
             VALUES ('erased agent', NEW.agent_id), ('erased event', NEW.event_id), ('erased kill_switch', NEW.kill_switch_event_id))))
     THEN RAISE(ABORT, 'ErasedError: this agent, event or kill switch was erased, and is refused for retention.refuse_days; see retention_erasures')
-    WHEN (NEW.request_body >= x'' OR NEW.response_body >= x'') AND EXISTS (
+    WHEN (NEW.request_body >= x'' OR NEW.response_body >= x'') AND (
           SELECT 1 FROM payload__packed
                   WHERE text IN (substr(NEW.request_body, 37, 20) + 0, substr(NEW.response_body, 37, 20) + 0)
                     AND reference IN (NEW.request_body, NEW.response_body))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference of another row; write its text, store_text(body)')
     WHEN (SELECT hit FROM blackbox__probe) = 1
-    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes another; drop it') END;
-  UPDATE event_payloads
-     SET size_bytes = ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
-   WHERE rowid = NEW.rowid
-     AND NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0);
+    THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes another; drop it')
+    WHEN NEW.size_bytes IS NOT length(CAST(ifnull(NEW.request_body, '') || ifnull(NEW.response_body, '') AS BLOB)) THEN NEW.rowid END;
   UPDATE payload__state
      SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0),
          wake = iif(NEW.created_ms > since, min(wake, NEW.created_ms + kept_ms), wake),
@@ -214,7 +213,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_insert_pin
 AFTER UPDATE OF ms ON payload__state WHEN NEW.ms IS NULL
 BEGIN
   UPDATE event_payloads SET pinned = iif(purpose = 'evidence', 1, ifnull(pinned, 0)) WHERE rowid = NEW.rid;
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it') WHERE changes() = 0;
+  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads prevents a pin; drop it') e WHERE changes() = 0;
 END;
 
 ----------------------------------------------------------------- updates --
@@ -227,31 +226,33 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_guard
 BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, response_body,
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
-  SELECT CASE OLD.pinned
-    WHEN 0 THEN RAISE(ABORT, 'HeldError: a hold keeps this row; see retention_holds')
-    ELSE RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; see payload_unpins') END
-   WHERE (OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid))
+  SELECT CASE
+    WHEN (OLD.pinned IS NOT 0 OR (SELECT 1 FROM payload__held WHERE rid = OLD.rowid))
      AND (
       (NEW.event_id COLLATE BINARY, NEW.agent_id COLLATE BINARY, NEW.kill_switch_event_id COLLATE BINARY,
        NEW.purpose COLLATE BINARY, NEW.created_at COLLATE BINARY, NEW.meta COLLATE BINARY)
       IS (OLD.event_id, OLD.agent_id, OLD.kill_switch_event_id, OLD.purpose, OLD.created_at,
           ifnull(OLD.meta, iif(OLD.pinned AND OLD.response_body IS NULL, NEW.meta, NULL)))
-      AND NOT EXISTS (SELECT 1 FROM (
-            SELECT -1 AS mine, NEW.request_body AS body, OLD.request_body AS was, OLD.response_body AS other UNION ALL
-            SELECT -2, NEW.response_body, OLD.response_body, OLD.request_body)
-          WHERE body IS NOT was COLLATE BINARY AND (mine = -2 AND OLD.pinned AND was IS NULL) IS NOT 1
-            AND (body IN (SELECT reference FROM payload__packed
-              WHERE text IN (mine, substr(body, 37) + 0) AND "key" = OLD.id AND reference IS NOT other)) IS NOT 1)) IS NOT 1;
-  SELECT RAISE(ABORT, 'ValidationError: a row keeps its id and rowid; write another row')
-   WHERE NEW.rowid <> OLD.rowid OR NEW.id IS NOT ifnull(OLD.id, NEW.id) COLLATE BINARY;
+      AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR NEW.request_body IN (
+        SELECT reference FROM payload__packed
+         WHERE text IN (-1, substr(NEW.request_body, 37) + 0) AND "key" = OLD.id AND reference IS NOT OLD.response_body))
+      AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR (OLD.pinned AND OLD.response_body IS NULL) OR NEW.response_body IN (
+        SELECT reference FROM payload__packed
+         WHERE text IN (-2, substr(NEW.response_body, 37) + 0) AND "key" = OLD.id AND reference IS NOT OLD.request_body))) IS NOT 1
+    THEN iif(OLD.pinned = 0, RAISE(ABORT, 'HeldError: a hold keeps this row; see retention_holds'),
+             RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; see payload_unpins'))
+    WHEN NEW.rowid <> OLD.rowid OR NEW.id IS NOT ifnull(OLD.id, NEW.id) COLLATE BINARY
+    THEN RAISE(ABORT, 'ValidationError: a row keeps its id and rowid; write another row') END e;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_update
 AFTER UPDATE OF id, event_id, agent_id, request_body, response_body, purpose, created_at, meta ON event_payloads
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty, and created_at must be a date such as 2026-01-31T12:00:00.000Z')
-   WHERE (NEW.event_id, NEW.agent_id, NEW.created_at) IS NOT (OLD.event_id, OLD.agent_id, OLD.created_at)
-     AND (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'' AND NEW.created_ms NOTNULL) IS NOT 1;
+  UPDATE payload__state
+     SET rid = iif((NEW.event_id, NEW.agent_id, NEW.created_at) IS NOT (OLD.event_id, OLD.agent_id, OLD.created_at)
+           AND (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'' AND NEW.created_ms NOTNULL) IS NOT 1,
+           RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty, and created_at must be a date such as 2026-01-31T12:00:00.000Z'), NEW.rowid)
+   WHERE one = 1;
   INSERT INTO blackbox__log(domain, kind, subject, detail, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', column1, id, '{"pin":' || n || '}', NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
     FROM payload__pins, (VALUES ('complete'), ('pin'))
@@ -261,14 +262,13 @@ BEGIN
   DELETE FROM payload__packed
    WHERE text IN (substr(OLD.request_body, 37, 20) + 0, substr(OLD.response_body, 37, 20) + 0)
      AND "key" = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
-  UPDATE payload__state SET rid = NEW.rowid WHERE one = 1;
   UPDATE event_payloads
      SET pinned = max(NEW.pinned, NEW.purpose = 'evidence' AND OLD.purpose IS NOT NEW.purpose),
          size_bytes = (
            SELECT sum(ifnull((SELECT iif("key" IS NEW.id, bytes,
-                                         RAISE(ABORT, 'ValidationError: this body is a reference of another row; write its text, store_text(body)'))
+                                         RAISE(ABORT, 'ValidationError: this body is a reference of another row; write its text, store_text(body)')) e
                                 FROM payload__packed WHERE text = substr(body, 37, 20) + 0 AND text > 0 AND reference = body),
-                             ifnull(length(CAST(body AS BLOB)), 0)))
+                             ifnull(length(CAST(body AS BLOB)), 0))) e
              FROM (SELECT NEW.request_body AS body UNION ALL SELECT NEW.response_body))
    WHERE rowid = NEW.rowid AND (NEW.purpose, NEW.request_body, NEW.response_body) IS NOT (OLD.purpose, OLD.request_body, OLD.response_body);
   UPDATE payload__state
@@ -281,19 +281,18 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
 AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
 BEGIN
-  SELECT CASE
-    WHEN NEW.pinned <> (NEW.pinned = 1)
-    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
-    WHEN OLD.pinned AND NEW.pinned IS NOT 1 AND EXISTS (SELECT 1 FROM payload__pins WHERE id = OLD.id)
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; see payload_unpins')
-    WHEN NEW.size_bytes IS NOT OLD.size_bytes
-     AND NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0)
-     AND (SELECT rid FROM payload__state) IS NOT NEW.rowid
-    THEN RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it') END;
   UPDATE payload__state
      SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0)
                        - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0)
-   WHERE one = 1;
+   WHERE one = CASE
+    WHEN NEW.pinned <> (NEW.pinned = 1)
+    THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
+    WHEN OLD.pinned AND NEW.pinned IS NOT 1 AND (SELECT 1 FROM payload__pins WHERE id = OLD.id)
+    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; see payload_unpins')
+    WHEN NEW.size_bytes IS NOT OLD.size_bytes
+     AND NEW.size_bytes IS NOT length(CAST(ifnull(NEW.request_body, '') || ifnull(NEW.response_body, '') AS BLOB))
+     AND (SELECT rid FROM payload__state) IS NOT NEW.rowid
+    THEN RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it') ELSE 1 END;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_update_pin
@@ -309,13 +308,11 @@ END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_delete_guard
 BEFORE DELETE ON event_payloads
-WHEN OLD.pinned IS NOT 0 OR EXISTS (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)
+WHEN OLD.pinned IS NOT 0 OR (SELECT 1 FROM payload__held WHERE rid = OLD.rowid)
 BEGIN
-  SELECT CASE
-    WHEN OLD.pinned IS NOT 0
-    THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; see payload_unpins')
-    WHEN (SELECT work FROM payload__state) THEN RAISE(IGNORE)
-    ELSE RAISE(ABORT, 'HeldError: a hold keeps this row; see retention_holds') END;
+  SELECT CASE OLD.pinned
+    WHEN 0 THEN iif((SELECT work FROM payload__state), RAISE(IGNORE), RAISE(ABORT, 'HeldError: a hold keeps this row; see retention_holds'))
+    ELSE RAISE(ABORT, 'PinnedError: a pinned row cannot be deleted; see payload_unpins') END e;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
@@ -323,7 +320,7 @@ AFTER DELETE ON event_payloads
 BEGIN
   INSERT INTO retention_log(at, domain, rule, minute, rows, bytes, oldest)
   VALUES (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER), 'payload',
-          (SELECT CASE WHEN work > '' THEN work WHEN work = 0 THEN 'manual' WHEN OLD.created_ms < till THEN 'payload.age' ELSE 'payload.bytes' END
+          (SELECT CASE WHEN work > '' THEN work WHEN work = 0 THEN 'manual' WHEN OLD.created_ms < till THEN 'payload.age' ELSE 'payload.bytes' END e
              FROM payload__state),
           (SELECT 0 FROM payload__state WHERE work = 'bulk'), 1, OLD.size_bytes, OLD.created_ms);
   UPDATE payload__state SET bytes = bytes - iif(OLD.purpose = 'archive', OLD.size_bytes, 0), due = due - 1 WHERE one = 1;
@@ -336,14 +333,15 @@ END;
 -- of one that goes if it is due; and NULL for a row that goes if the statement is a REPLACE.
 CREATE TRIGGER IF NOT EXISTS main.payload_leaving
 INSTEAD OF INSERT ON payload__held
-WHEN NEW.at IS NULL OR EXISTS (SELECT 1 FROM payload__state WHERE bytes > max_bytes OR (due > 0 AND NEW.at < till))
+WHEN NEW.at IS NULL OR (SELECT 1 FROM payload__state WHERE bytes > max_bytes OR (due > 0 AND NEW.at < till))
 BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = 1 AND NEW.at IS NULL;
   INSERT OR IGNORE INTO blackbox__probe(one, hit) SELECT 1, 1 WHERE NEW.at IS NULL;
   DELETE FROM event_payloads WHERE rowid = NEW.rid AND (NEW.at NOTNULL OR (SELECT hit FROM blackbox__probe));
-  SELECT RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop it')
-   WHERE changes() = 0 AND (SELECT hit FROM event_payloads, blackbox__probe WHERE event_payloads.rowid = NEW.rid);
-  UPDATE blackbox__probe SET hit = 0 WHERE one = 1 AND NEW.at IS NULL;
+  UPDATE blackbox__probe
+     SET hit = iif(hit AND changes() = 0 AND (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid),
+                   RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop it'), 0)
+   WHERE one = 1 AND NEW.at IS NULL;
 END;
 
 -- The store sweeps what no row names any more.
@@ -378,26 +376,24 @@ BEGIN
          due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
            WHERE (type = 'table' AND sql LIKE '%references%event_payloads%')
               OR (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%'))
-   WHERE one = 1;
-  SELECT RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes; store less, or set a higher limit')
-    FROM event_payloads
-   WHERE rowid = NEW.rid AND NEW.ms NOTNULL AND size_bytes > NEW.max_bytes;
+   WHERE one = iif(NEW.ms NOTNULL AND (SELECT size_bytes FROM event_payloads WHERE rowid = NEW.rid) > NEW.max_bytes,
+     RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes; store less, or set a higher limit'), 1);
   INSERT INTO payload__held(rid, at)
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.max_bytes, -9e15, NEW.since)
      AND (rowid <> NEW.rid OR NOT EXISTS (SELECT 1 FROM retention__in_force))
    ORDER BY created_ms, size_bytes
-   LIMIT (SELECT iif(due < 0, 0, iif(EXISTS (SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.max_bytes > (
+   LIMIT (SELECT iif(due < 0, 0, iif((SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.max_bytes > (
               SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
                WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
-               ORDER BY created_ms, size_bytes LIMIT 1), 100, 3)) FROM payload__state);
+               ORDER BY created_ms, size_bytes LIMIT 1), 100, 3)) e FROM payload__state);
   UPDATE payload__state
      SET work = 0, rid = NULL, wake = iif(till < 0 OR due IN (0, 1), wake, NEW.work + 3600000) WHERE one = 1;
   INSERT INTO retention_log(at, domain, minute, rule, rows, bytes)
   SELECT NEW.work, 'payload', (NEW.work / 86400000 + 1) * 1440,
-         iif(bytes > max_bytes, 'payload.bytes refused', 'payload.age refused'), 0, 0
+         iif(bytes > max_bytes, 'payload.bytes refused', 'payload.age refused') e, 0, 0
     FROM payload__state
-   WHERE iif(bytes > max_bytes, due = 2 OR due < -900 OR EXISTS (SELECT 1 FROM retention__in_force), due < -900 AND (
+   WHERE iif(bytes > max_bytes, due = 2 OR due < -900 OR (SELECT 1 FROM retention__in_force), due < -900 AND (
            SELECT min(created_ms) FROM event_payloads INDEXED BY payload_by_age
             WHERE purpose = 'archive' AND pinned = 0 AND created_ms > since) < till);
 END;
@@ -419,19 +415,17 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
 INSTEAD OF INSERT ON payload_unpins
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: give payload_id only, and actor and reason, which must be visible text without control characters')
-    FROM retention__clock
-   WHERE (max(NEW.actor, NEW.reason) < x'' AND max(unicode(ltrim(NEW.actor, unseen)), unicode(ltrim(NEW.reason, unseen))) < 917504
-          AND instr(NEW.actor || NEW.reason, char(0)) = 0 AND NEW.actor || NEW.reason NOT GLOB control
-          AND coalesce(NEW.id, NEW.at, NEW.pin) IS NULL) IS NOT 1;
+  UPDATE payload__state SET wake = 0
+   WHERE one = (SELECT iif(max(NEW.actor, NEW.reason) < x'' AND max(unicode(ltrim(NEW.actor, unseen)), unicode(ltrim(NEW.reason, unseen))) < 917504
+          AND instr(NEW.actor || NEW.reason, char(0)) = 0 AND NEW.actor || NEW.reason NOT GLOB control AND coalesce(NEW.id, NEW.at, NEW.pin) IS NULL,
+     1, RAISE(ABORT, 'ValidationError: give payload_id only, and actor and reason, which must be visible text without control characters')) e FROM retention__clock);
   INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || n || '}', event_id, agent_id, kill_switch_event_id
     FROM payload__pins AS p LEFT JOIN event_payloads AS e ON e.id = p.id
    WHERE p.id = NEW.payload_id;
-  SELECT RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins') WHERE changes() = 0;
-  DELETE FROM payload__pins WHERE id = NEW.payload_id;
+  DELETE FROM payload__pins
+   WHERE id = iif(changes(), NEW.payload_id, RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins'));
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
-  UPDATE payload__state SET wake = 0 WHERE one = 1;
 END;
 
 --------------------------------------------------- rows found in the table --

@@ -77,13 +77,13 @@ BEGIN
     THEN RAISE(ABORT, 'ReadOnlyError: give id, created, expires_at, status, title and session_meta; the rest is computed')
     WHEN CASE WHEN json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')
       THEN json_type(NEW.session_meta) <> 'object' OR lower(NEW.session_meta ->> 'id') <> lower(NEW.id) ELSE NEW.session_meta NOT NULL END
-    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, in which id is that of the column') END;
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, in which id is that of the column') END e;
   INSERT INTO rollout__heads(id, created, expires_at, title, named, status)
   SELECT n.id, at,
     iif(NEW.expires_at IS NULL, at + 86400000 * (SELECT value FROM blackbox_settings WHERE name = 'rollout.ttl_days'),
         nullif(NEW.expires_at, 'permanent')),
     coalesce(NEW.title, NEW.session_meta ->> 'title'), NEW.title IS NOT NULL,
-    iif(EXISTS (SELECT 1 FROM rollout__heads AS h WHERE h.id = n.id), 'exists', coalesce(NEW.status, 'active'))
+    iif((SELECT 1 FROM rollout__heads AS h WHERE h.id = n.id), 'exists', coalesce(NEW.status, 'active'))
   FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'), '') AS id, coalesce(NEW.created, round(julianday('now') * 864e5 - 210866760e6)) AS at LIMIT 1) AS n;
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT no << 32, created, 'session_meta', iif(meta ->> 'id' IS NULL OR meta ->> 'timestamp' IS NULL,
@@ -102,7 +102,7 @@ INSTEAD OF UPDATE OF id, created, updated, item_count, last_sequence, has_user_e
   originator, cli_version, model_provider, forked_from, first_user_message, format, source_id, parent, agent, model,
   branch ON rollouts
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed');
+  SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed') e;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_update
@@ -134,7 +134,7 @@ CROSS JOIN rollout__items AS d ON d.id BETWEEN (owner << 32) + first AND (owner 
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_insert
 INSTEAD OF INSERT ON rollout_items
 BEGIN
-  SELECT RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it')
+  SELECT RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it') e
   FROM rollout__heads WHERE id = lower(NEW.rollout) AND NEW.sequence <> last_sequence + 1;
   INSERT INTO rollout_log VALUES (CAST(NEW.rollout AS BLOB), NEW.type, NEW.payload, NEW.timestamp);
 END;
@@ -151,7 +151,7 @@ BEGIN
         || coalesce(json_type(p, '$.replacement_history'), json_type(p, '$.replacementHistory'), ''))
       FROM (SELECT NEW.payload AS p UNION ALL SELECT coalesce(OLD.payload, '{}'))
       WHERE json_valid(p) OR json_valid(p || ' ')) > 1
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role, the same number of turns and the same kind of replacement history (redact its elements)') END;
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role, the same number of turns and the same kind of replacement history (redact its elements)') END e;
   UPDATE rollout__data SET payload = NEW.payload, changed = 1
   WHERE id = (SELECT (owner << 32) + OLD.sequence FROM rollout__heads AS h JOIN rollout__segments ON rollout = no
     WHERE h.id = OLD.rollout AND OLD.sequence BETWEEN first AND last);
@@ -178,7 +178,7 @@ BEGIN
     WHEN expires_at < coalesce(NEW.timestamp + 0, unixepoch() * 1000)
     THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
     WHEN last_sequence >= 4294967295
-    THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it') END
+    THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it') END e
   FROM rollout__heads WHERE id = lower(NEW.rollout_id);
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT id, at, NEW.type, NEW.payload

@@ -54,7 +54,7 @@ CREATE INDEX IF NOT EXISTS main.rollout_expiry ON rollout__heads(expires_at, id)
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
 AFTER INSERT ON rollout__heads
 BEGIN
-  SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and is refused for retention.refuse_days; use another one')
+  SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and is refused for retention.refuse_days; use another one') e
   FROM retention__holds WHERE kind = 'erased rollout' AND "key" = NEW.id;
   INSERT INTO rollout__segments VALUES (NEW.no, 0, NEW.no, 4294967295);
   UPDATE retention__clock
@@ -65,7 +65,7 @@ BEGIN
   WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
   UPDATE rollout__act SET rule = 'rollout.expired'
   WHERE coalesce(NEW.expires_at, NEW.created) >= unixepoch() * 1000 - 60000
-    AND EXISTS (SELECT 1 FROM rollout__heads, retention__clock
+    AND (SELECT 1 FROM rollout__heads, retention__clock
       WHERE expires_at < unixepoch() * 1000 AND unixepoch() * 1000 <= seen + 604800000)
     AND NOT EXISTS (SELECT 1 FROM sqlite_schema WHERE iif(type = 'trigger',
       tbl_name LIKE 'rollout%' AND name NOT LIKE 'rollout%' AND sql LIKE '%delete%',
@@ -82,7 +82,7 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 BEFORE DELETE ON rollout__heads
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; see retention_holds')
+  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; see retention_holds') e
   FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id;
   DELETE FROM rollout__segments WHERE rollout = OLD.no;
   DELETE FROM rollout__about WHERE no = OLD.no;
@@ -180,7 +180,7 @@ WHEN NOT EXISTS (SELECT 1 FROM rollout__packed WHERE text IN (substr(NEW.payload
   AND id = NEW.id AND (bytes < 0 OR NEW.payload >= x'' AND text = substr(NEW.payload, 13) + 0))
 BEGIN
   SELECT CASE
-    WHEN NEW.payload IS NOT OLD.payload AND EXISTS (
+    WHEN NEW.payload IS NOT OLD.payload AND (
       SELECT 1 FROM rollout__segments AS s JOIN rollout__heads AS h ON h.no = s.rollout
       JOIN retention__holds AS k ON k.kind = 'rollout' AND k."key" = h.id
       WHERE s.owner = NEW.id >> 32 AND NEW.id & 4294967295 BETWEEN s.first AND s.last)
@@ -189,7 +189,7 @@ BEGIN
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
     WHEN NEW.id & 4294967295 = 0 AND (json_type(NEW.payload) <> 'object'
       OR CASE WHEN json_valid(OLD.payload) THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END)
-    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id') END;
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id') END e;
   UPDATE rollout__heads
   SET behind = coalesce(behind, last_sequence + 1),
     bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB)) - 
@@ -321,7 +321,7 @@ BEFORE UPDATE OF value ON blackbox_settings
 WHEN NEW.name = 'rollout.policy'
  AND NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = NEW.value)
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: rollout.policy must be a preset of rollout_policy');
+  SELECT RAISE(ABORT, 'ValidationError: rollout.policy must be a preset of rollout_policy') e;
 END;
 
 CREATE TABLE IF NOT EXISTS main.rollout_drops(
