@@ -24,7 +24,7 @@
 #include <time.h>
 
 #define MAX_OUT 20000
-#define MAX_CASES 7000
+#define MAX_CASES 9000
 #define SAMPLE 60 /* fault points of one case in the full run */
 
 typedef struct Case {

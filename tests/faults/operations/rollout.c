@@ -81,6 +81,24 @@
 
 /* A folder of files. */
 #define SESSIONS "'" BX_ROOT "/tests/faults/sessions'"
+/* Another one, with a compressed file, and two that are an item each. */
+#define FILES "'" BX_ROOT "/tests/faults/files'"
+#define READ_FILES(glob) "SELECT rollout_import_dir(" FILES ", '" glob "')"
+
+/* Lines that change a value: set, cut and append, take away, and what is not there. */
+#define ENTRY(more) "{\"kind\":" more "}' || char(10) || '"
+#define CHANGES                                                                \
+  "'" ENTRY("0,\"v\":{\"sessionId\":\"c\",\"requests\":[]}") ENTRY(            \
+      "2,\"k\":[\"requests\"],\"v\":[{\"requestId\":\"r\",\"message\":{"       \
+      "\"text\":\"hi\"},\"response\":[{\"value\":\"y\"}]}]")                   \
+      ENTRY(                                                                   \
+          "2,\"k\":[\"requests\",0,\"response\"],\"v\":[{\"value\":\"yes\"}]," \
+          "\"i\":0") ENTRY("1,\"k\":[\"requests\",0,\"m\\u006fdelId\"],\"v\":" \
+                           "\"m\"")                                            \
+          ENTRY("3,\"k\":[\"requests\",0,\"modelId\"]") "{\"kind\":1}'"
+#define CHANGED                                                                \
+  CHANGES " || char(10) || '" ENTRY(                                           \
+      "2,\"k\":[\"requests\"],\"v\":[{\"requestId\":\"s\"}]") "'"
 
 /* A thread of Zed, compressed: {"messages":[{"User":{}}]}. */
 #define ZED                                                                    \
@@ -252,6 +270,28 @@ const Operation aRolloutOperation[] = {
         ROLLOUT "SELECT rollout_import_dir(" SESSIONS ");"
                 "UPDATE rollout_sources SET mtime = 0;",
         0, "SELECT rollout_import_dir(" SESSIONS ")", 0},
+    {"import of a compressed file", ROLLOUT, 0, READ_FILES("*.zst"), OP_LATER},
+    {"import of a compressed file as a command", ROLLOUT, 0,
+        "INSERT INTO blackbox_call(command, arguments) VALUES("
+        "'rollout_import_dir', json_array(" FILES ", '*.zst'))",
+        OP_LATER},
+    {"import of files that are items", ROLLOUT, 0, READ_FILES("*.json"),
+        OP_LATER},
+    {"import of files that are items again",
+        ROLLOUT READ_FILES("*.json") ";UPDATE rollout_sources SET mtime = 0;",
+        0, READ_FILES("*.json"), OP_LATER},
+    {"import of one more file that is an item",
+        ROLLOUT READ_FILES("*-0.json") ";", 0, READ_FILES("*.json"), OP_LATER},
+    {"import into a fork",
+        ROLLOUT "SELECT rollout_import(" GROWS ", NULL, 1000);"
+                "SELECT rollout_fork(id, NULL, " NEW ", 4000) FROM rollouts "
+                "WHERE format = 'claude-code' AND parent IS NULL;",
+        0, "SELECT rollout_import(" GROWN ", " NEW ", 1000)", 0},
+    {"import of changes", ROLLOUT, 0,
+        "SELECT rollout_import(" CHANGES ", NULL, 1000)", 0},
+    {"import of more changes",
+        ROLLOUT "SELECT rollout_import(" CHANGES ", NULL, 1000);", 0,
+        "SELECT rollout_import(" CHANGED ", NULL, 1000)", 0},
     {"import of what is not UTF-8", ROLLOUT, 0,
         "SELECT rollout_import(CAST(replace(" DOCUMENT
         ", 'hi', CAST(x'ff' AS TEXT)) AS BLOB), NULL, 1000)",
@@ -314,8 +354,7 @@ const Operation aRolloutOperation[] = {
         "SELECT rollout_import(" CLAUDE("hello",
             ",\"uuid\":\"u\"") ", NULL, 1000); SELECT rollout_fork(id, "
                                "NULL, " NEW ", 4000) FROM rollouts; SELECT "
-                                            "rollout_append(" NEW
-                               ", "
+                               "rollout_append(" NEW ", "
                                "'[{\"type\":\"user\",\"message\":{\"role\":"
                                "\"user\","
                                "\"content\":\"on\"}}]', 5000);",
@@ -384,8 +423,7 @@ const Operation aRolloutOperation[] = {
         0},
     {"redact a packed item", ROLLOUT PACKED, 0,
         "UPDATE rollout_items SET payload = replace(payload, 'yyy', '')", 0},
-    {"delete what is packed", ROLLOUT PACKED, 0,
-        "DELETE FROM rollouts", 0},
+    {"delete what is packed", ROLLOUT PACKED, 0, "DELETE FROM rollouts", 0},
     {"read rollouts", ROLLOUT, 0,
         "SELECT rollout_history(" OLD "); SELECT * FROM rollout_range(" OLD
         ", 1, 2); SELECT * FROM rollout_context(" OLD ", 'without'); SELECT "
