@@ -710,7 +710,14 @@ async function parseItem(i) {
   return model;
 }
 
-const keyOf = (...said) => JSON.stringify(said.flatMap((m) => m.blocks));
+/* The same for messages that say the same. What is too deep to be written is like none. */
+function keyOf(...said) {
+  try {
+    return JSON.stringify(said.flatMap((m) => m.blocks));
+  } catch {
+    return Symbol("deep");
+  }
+}
 
 /* Where a request goes on after what another one had: the index after the last
 ** message that both have, 0 if there is none. */
@@ -732,7 +739,7 @@ async function foldHead(model, i) {
   let from = 0, before = [], had = [];
   for (let k = i - 1; k >= 0 && k > i - 6 && !from; k--) {
     if (items[k].kind !== "exchange") continue;
-    before = (await parse(k)).said;
+    before = await parse(k).then((m) => m.said, () => []);
     had = before.filter((m) => !m.answer).map((m) => (m.key ??= keyOf(m)));
     from = joint(keys, had);
   }
@@ -1873,9 +1880,14 @@ async function jsonOf(i) {
       continue;
     }
     const text = await partText(part);
-    out.push({ role: part.role, type: part.type, body: tryJson(text) ?? text });
+    out.push({ role: part.role, type: part.type, body: text });
   }
-  return JSON.stringify({ ...rest, leaf, parts: out }, null, 2);
+  const write = (bodyOf) => JSON.stringify({ ...rest, leaf, parts: out.map((part) => ({ ...part, body: bodyOf(part.body) })) }, null, 2);
+  try {
+    return write((text) => tryJson(text) ?? text);
+  } catch {  /* it is too deep */
+    return write((text) => text);
+  }
 }
 
 async function copyText(text) {

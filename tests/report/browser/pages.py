@@ -140,7 +140,7 @@ def bodies(db):
 def hostile(db):
     bad = ("</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1> "
            "[me](javascript:window.hacked=1) \u202eabc\u202c \x00 \x1b[31mred " +
-           "".join(chr(0xe0000 + ord(c)) for c in "hidden words") + " <!--<script> ]]> &lt; ${1}")
+           "".join(chr(0xe0000 + ord(c)) for c in "hidden words") + " a\u00adb\u3164c\u180ed\u2800e <!--<script> ]]> &lt; ${1}")
     half = '{"messages":[{"role":"user","content":' + json.dumps(bad)[:-1] + r' \ud800 half"}]}'
     image = {"type": "image_url", "image_url": {"url": "https://example.com/\"><script>window.hacked=1</script>"}}
     svg = {"type": "image_url", "image_url": {"url": "data:image/svg+xml;base64,PHN2ZyBvbmxvYWQ9IndpbmRvdy5oYWNrZWQ9MSIvPg=="}}
@@ -151,8 +151,10 @@ def hostile(db):
         ({"messages": [{"role": "user", "content": [image, svg, {"type": bad, "text": bad}]}], "system": bad}, bad),
         (b"\xff\xfe\x00 not text", b"\x00" * 1000),
         ("[" * 5000 + "]" * 5000, "data: {\"choices\":[{\"delta\":" + "{\"a\":" * 3000),
+        ('{"messages":[{"role":"user","content":' + "[" * 60_000 + "]" * 60_000 + "}]}", "[" * 60_000 + "]" * 60_000),
         ({"messages": {"role": "user"}, "tools": 7, "system": [[[]]]}, {"choices": 1, "output": {"message": []}, "content": "x"}),
-        ({"messages": [None, 1, [], {"role": {}, "content": {"a": 1}, "tool_calls": {"id": 1}}]},
+        ({"messages": [None, 1, [], {"role": {}, "content": {"a": 1}, "tool_calls": {"id": 1}}] + [
+            {"role": role, "content": "said"} for role in ("constructor", "__proto__", "toString")]},
          {"choices": [None, {"message": 1}], "candidates": [{}], "output": [None]}),
     ], agent=bad.replace("\x00", ""))
     db.execute("SELECT payload_kill_switch('ring', ?, 'case')", (bad.replace("\x00", ""),))

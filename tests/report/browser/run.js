@@ -412,6 +412,7 @@ const tests = {
       for (let n = 1; n <= pages.find((p) => p.name === "hostile").items; n++) {
         await page.evaluate((hash) => { location.hash = hash; }, `#e${n}`);
         await page.waitForSelector(`#i${n}[data-done]`);
+        assert.ok(!(await text(page, `#i${n} .body`)).includes("cannot be shown"), `item ${n}`);
         await page.$$eval(`#i${n} summary, #i${n} .more`, (all) => all.forEach((e) => e.click()));
       }
       const found = await page.evaluate(() => ({
@@ -427,10 +428,19 @@ const tests = {
       await page.waitForSelector("#i1[data-done]");
       const body = await text(page, "#i1 .body");
       for (const what of ["</script><script>window.hacked=1</script>", "<img src=x onerror=", "javascript:window.hacked=1",
-                          "‹U+202E›", "‹NUL›", "‹ESC›[31mred", "‹U+D800›", "hidden words"]) {
+                          "‹U+202E›", "‹NUL›", "‹ESC›[31mred", "‹U+D800›", "hidden words",
+                          "a‹U+00AD›b‹U+3164›c‹U+180E›d‹U+2800›e"]) {
         assert.ok(body.includes(what), `${what} in ${body.slice(0, 2000)}`);
       }
     }, { hash: "#e1" });
+    await open("hostile", async (page) => {  /* a role may have the name of what every object has */
+      await page.waitForSelector("#i8[data-done]");
+      const body = await text(page, "#i8 .body");
+      for (const role of ["constructor", "__proto__", "tostring"]) assert.ok(body.includes(`${role}said`), body);
+      assert.ok(!body.includes("native code"));
+      await page.click("#i6 .tools button:last-child");  /* what is too deep is copied as text */
+      await page.waitForFunction(() => window.copied?.includes('"body": "{'));
+    }, { hash: "#e8" });
   },
 
   async "a line of 10 MB is cut, and shown in steps"() {
