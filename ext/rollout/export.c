@@ -49,6 +49,34 @@ static int isOneOf(const BxTree *p, int iNode, const char *zNames) {
   return 0;
 }
 
+void bxExportMarkNul(char *z, int bWrite) {
+  const char *zFrom = bWrite ? EXPORT_NUL_JSON : "\\u0000";
+  while (z != 0 && (z = strchr(z, '\\')) != 0 && z[1] != 0) {
+    if (strncmp(z, zFrom, 6) == 0) {
+      memcpy(z, bWrite ? "\\u0000" : EXPORT_NUL_JSON, 6);
+    }
+    z += 2;
+  }
+}
+
+/* A column as a text without a NUL, to sqlite3_free(). */
+static char *textWithNul(sqlite3_stmt *pRow, int i, BxErr *pErr) {
+  const char *z = bxColumnText(pRow, i, pErr);
+  int n = z ? sqlite3_column_bytes(pRow, i) : 0, nDone;
+  sqlite3_str *pOut;
+  if (z == 0 || memchr(z, 0, (size_t)n) == 0)
+    return bxColumnCopy(pRow, i, pErr);
+  pOut = sqlite3_str_new(0);
+  for (nDone = 0; nDone < n; nDone++) {
+    if (z[nDone] == 0) {
+      sqlite3_str_appendall(pOut, EXPORT_NUL);
+    } else {
+      sqlite3_str_append(pOut, z + nDone, 1);
+    }
+  }
+  return bxStrFinish(pOut, pErr);
+}
+
 /* Adds a paragraph to a text, whose room doubles, so that many take no longer. */
 static void addParagraph(Transcript *p, ExportText *pTo, const char *zNext) {
   i64 n = zNext ? (i64)strlen(zNext) : 0, nAll = pTo->n + n + 3;
@@ -108,6 +136,7 @@ static void copyArguments(
   }
   a->bText = a->zArgs != 0 && *a->zArgs != 0 &&
              (zEnd == 0 || *bxJsonSkipSpace(zEnd) != 0);
+  if (!a->bText) bxExportMarkNul(a->zArgs, 0);
   bxTreeFree(&args);
 }
 
@@ -241,15 +270,22 @@ static void takeText(Transcript *p, i64 iText) {
 
 static void showItem(Transcript *p, sqlite3_stmt *pRow) {
   const char *zType = bxColumnText(pRow, 2, p->pErr);
-  const char *z = bxColumnText(pRow, 3, p->pErr);
+  char *z = bxColumnCopy(pRow, 3, p->pErr);
   RolloutDerive *pTold = &p->told;
   i64 i, nBefore = pTold->nText;
   int iPass;
   p->iSequence = sqlite3_column_int64(pRow, 0);
   p->iTime = sqlite3_column_int64(pRow, 1);
-  if (zType == 0 || z == 0 || p->iSequence == 0) return;
+  if (zType == 0 || z == 0 || p->iSequence == 0) {
+    sqlite3_free(z);
+    return;
+  }
+  bxExportMarkNul(z, 0);
   p->json.iTop = 0;
-  if (bxTreeRead(&p->json.tree, z, (i64)strlen(z), 0, 0, p->pErr) == 0) return;
+  if (bxTreeRead(&p->json.tree, z, (i64)strlen(z), 0, 0, p->pErr) == 0) {
+    sqlite3_free(z);
+    return;
+  }
   bxRolloutTell(pTold, zType, &p->json, p->iSequence, p->iTime);
   if (!bxNameEquals(zType, (i64)strlen(zType), "event_msg")) {
     addThoughts(p, 0, 0);
@@ -261,6 +297,7 @@ static void showItem(Transcript *p, sqlite3_stmt *pRow) {
     }
   }
   bxRolloutTextsTold(pTold);
+  sqlite3_free(z);
 }
 
 static void showItems(Transcript *p, i64 no) {
@@ -386,7 +423,7 @@ static void readAbout(Transcript *p, i64 no) {
   bxBind(pRow, p->pErr, "i", no);
   if (bxStep(pRow, p->pErr)) {
     for (i = 0; i < EXPORT_TEXTS; i++) {
-      p->az[i] = bxColumnCopy(pRow, i, p->pErr);
+      p->az[i] = textWithNul(pRow, i, p->pErr);
     }
   }
   bxReset(pRow, p->pErr);
@@ -407,7 +444,7 @@ static void readArchived(Transcript *p, Bx *bx) {
   pRow = bxStmt(pArchive, zRequest, p->pErr);
   bxBind(pRow, p->pErr, "t", p->zRequest);
   if (bxStep(pRow, p->pErr)) {
-    char *z = bxColumnCopy(pRow, 0, p->pErr);
+    char *z = textWithNul(pRow, 0, p->pErr);
     if (z != 0) {
       sqlite3_free(p->az[EXPORT_PROMPT]);
       p->az[EXPORT_PROMPT] = z;

@@ -82,6 +82,13 @@ typedef struct Transcript {
   sqlite3_str *pOut;
 } Transcript;
 
+/* Texts end with a NUL. So one in a text is U+FDD0 until it is written, which is no
+** character that texts have: in JSON \u0000 is \ufdd0. */
+#define EXPORT_NUL "\xef\xb7\x90"
+#define EXPORT_NUL_JSON "\\ufdd0"
+/* Puts one of them in the place of the other in a text that is JSON. */
+void bxExportMarkNul(char *z, int bWrite);
+
 /* Append the whole. */
 void bxExportMarkdown(Transcript *p);
 void bxExportAtif(Transcript *p);

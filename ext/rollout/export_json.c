@@ -20,8 +20,19 @@ static const char *const azSaidBy[] = {"system", "user", "agent"};
 /*---------------------------------------------------------------- values ----*/
 
 static void putText(sqlite3_str *pOut, const char *z) {
-  if (z == 0) z = "";
-  bxJsonAppend(pOut, z, (int)strlen(z));
+  const char *zNul = strstr(z ? z : "", EXPORT_NUL);
+  char *zCopy = zNul ? sqlite3_mprintf("%s", z) : 0;
+  int n = z ? (int)strlen(z) : 0;
+  while (zCopy != 0 && zNul != 0) {
+    int i = (int)(zNul - z), nMark = (int)strlen(EXPORT_NUL);
+    zCopy[i] = 0;
+    n -= nMark - 1;
+    memmove(zCopy + i + 1, zCopy + i + nMark, (size_t)(n - i));
+    z = zCopy;
+    zNul = strstr(z + i + 1, EXPORT_NUL);
+  }
+  bxJsonAppend(pOut, zCopy ? zCopy : z ? z : "", n);
+  sqlite3_free(zCopy);
 }
 
 /* A member with a text, and a comma before it; nothing for NULL. */
@@ -40,7 +51,10 @@ static void putArgs(sqlite3_str *pOut, const ExportCall *pCall) {
     putText(pOut, pCall->zArgs);
     sqlite3_str_appendall(pOut, "}");
   } else {
-    sqlite3_str_appendall(pOut, pCall->zArgs);
+    char *z = sqlite3_mprintf("%s", pCall->zArgs);
+    bxExportMarkNul(z, 1);
+    sqlite3_str_appendall(pOut, z ? z : pCall->zArgs);
+    sqlite3_free(z);
   }
 }
 

@@ -268,6 +268,7 @@ void bxExportMarkdown(Transcript *p) {
   static const char *const azTitle[] = {"System", "User", "Agent"};
   i64 i, j;
   int eLast = -1;
+  char *z;
   putHead(p);
   putFolded(p, "Prompt of the system", p->az[EXPORT_PROMPT]);
   for (i = 0; i < p->nStep && p->pErr->rc == SQLITE_OK; i++) {
@@ -287,5 +288,9 @@ void bxExportMarkdown(Transcript *p) {
     }
     for (j = a->iCall; j < a->iCall + a->nCall; j++) putCall(p, &p->aCall[j]);
     putFolded(p, "Result", a->loose.z);
+  }
+  /* In Markdown, a NUL is U+FFFD. */
+  for (z = sqlite3_str_value(p->pOut); z && (z = strstr(z, EXPORT_NUL));) {
+    memcpy(z, "\xef\xbf\xbd", 3);
   }
 }

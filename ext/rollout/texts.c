@@ -6,13 +6,15 @@
 ** comes with its result, which is mostly among the same items; if not, the call is
 ** looked for among the newest items of its conversation.
 */
-#include "rollout.h"
+#include "import.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
 #define TEXTS_BACK                                                             \
   2000 /* among so many rows, or items, a result finds its call */
+#define TEXTS_LATE                                                             \
+  8 /* results that look for their call, before it is known which are there */
 #define TEXTS_EARLY 100 /* among so many rows a call finds a result before it */
 
 void bxRolloutTextsFree(RolloutDerive *p) {
@@ -505,6 +507,29 @@ static void putRow(RolloutDerive *p, const RolloutText *a, BxErr *pErr) {
   bxStmtRun(pStmt, pErr);
 }
 
+/* The hashes of the calls to which a result may belong that giveResult() has not given to
+** one: those that were stored before, and here those that were too many texts ago. */
+static void olderCalls(RolloutDerive *p, RolloutMap *pCalls, BxErr *pErr) {
+  static const char zCalls[] =
+      "SELECT call FROM main.rollout__texts WHERE id BETWEEN ?1 AND ?2 "
+      "AND role = 'call' AND call IS NOT NULL";
+  i64 iFirst = p->no << 32, i, *pn;
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zCalls, pErr);
+  if (p->iTextFrom > TEXTS_BACK) iFirst += p->iTextFrom - TEXTS_BACK;
+  bxBind(pRow, pErr, "ii", iFirst, (p->no << 32) + p->iTextFrom - 1);
+  while (bxStep(pRow, pErr)) {
+    const char *z = bxColumnText(pRow, 0, pErr);
+    pn = z ? bxMapAt(pCalls, bxHashOf(z, (i64)strlen(z)), pErr) : 0;
+    if (pn != 0) *pn = 1;
+  }
+  bxReset(pRow, pErr);
+  for (i = 0; i < p->nText - TEXTS_BACK; i++) {
+    const char *z = p->aText[i].zTool ? p->aText[i].zCall : 0;
+    pn = z ? bxMapAt(pCalls, bxHashOf(z, (i64)strlen(z)), pErr) : 0;
+    if (pn != 0) *pn = 1;
+  }
+}
+
 /* Writes the texts that are new. */
 static void putTexts(RolloutDerive *p, BxErr *pErr) {
   static const char zLast[] =
@@ -515,7 +540,9 @@ static void putTexts(RolloutDerive *p, BxErr *pErr) {
       "is_error = max(?5, coalesce(is_error, 0)), took = ?6 - at WHERE n = ("
       "SELECT n FROM main.rollout__texts WHERE id BETWEEN ?1 AND ?2 "
       "AND call = ?3 AND role = 'call' ORDER BY id DESC, n DESC LIMIT 1)";
+  RolloutMap calls = {0};
   i64 i, n = bxQueryInt(p->pHome, zLast, pErr, "");
+  int nLate = 0;
   for (i = 0; i < p->nText; i++) {
     RolloutText *a = &p->aText[i];
     if (!a->bTold && a->zRole != 0) a->n = ++n;
@@ -532,11 +559,18 @@ static void putTexts(RolloutDerive *p, BxErr *pErr) {
     }
     if (a->bWithout) {
       i64 iFrom = a->iSequence > TEXTS_BACK ? iKey - TEXTS_BACK : p->no << 32;
+      i64 *pn;
+      if (nLate++ == TEXTS_LATE) olderCalls(p, &calls, pErr);
+      if (nLate > TEXTS_LATE) {
+        pn = bxMapAt(&calls, bxHashOf(a->zCall, (i64)strlen(a->zCall)), pErr);
+        if (pn == 0 || *pn == 0) continue;
+      }
       bxStmtExec(p->pHome, zLate, pErr, a->n > 0 ? "iitiii" : "iitnii", iFrom,
           iKey, a->zCall, a->n > 0 ? a->n : (i64)a->eError,
           a->n > 0 ? (i64)a->eError : a->iTime, a->iTime);
     }
   }
+  sqlite3_free(calls.a);
 }
 
 /* Reads an item again that was redacted. What its calls have from their results

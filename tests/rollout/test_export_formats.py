@@ -295,6 +295,27 @@ def test_a_result_before_its_call_belongs_to_it(db):
     assert rows(db, "SELECT input, output, is_error FROM rollout_tool_calls") == [("{}", "o", 0)]
 
 
+def test_a_text_with_a_nul_goes_on_after_it(db):
+    text = "a\0b\\u0000c"
+    create(db)
+    append(db, ID, user(text), message("assistant", text), *(
+        {"type": "response_item", "payload": payload} for payload in (
+            {"type": "function_call", "call_id": "c", "name": "say",
+             "arguments": json.dumps({"command": text})},
+            {"type": "function_call", "call_id": "d", "name": "say", "arguments": text},
+            {"type": "function_call_output", "call_id": "c", "output": text})))
+    said, model = valid_atif(atif(db))["steps"]
+    assert said["message"] == text and model["message"] == text
+    assert [call["arguments"] for call in model["tool_calls"]] == [
+        {"command": text}, {"input": text}]
+    assert model["observation"]["results"][0]["content"] == text
+    chat, *tools = spans(db)[1:]
+    assert json.loads(attributes(chat)["gen_ai.input.messages"])[0]["parts"][0]["content"] == text
+    assert [json.loads(attributes(tool)["gen_ai.tool.call.arguments"]) for tool in tools] == [
+        {"command": text}, {"input": text}]
+    assert export(db, "markdown").count("a\ufffdb\\u0000c") >= 4
+
+
 def test_an_empty_conversation_and_a_fork_are_exported(db):
     create(db)
     assert valid_atif(atif(db))["steps"] == [] and len(spans(db)) == 1

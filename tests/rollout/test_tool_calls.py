@@ -130,3 +130,41 @@ def test_a_question_is_answered_by_an_index(db, sql, index):
     plan = [row[-1] for row in rows(db, "EXPLAIN QUERY PLAN " + sql)]
     assert any(f"USING INDEX {index} (" in step for step in plan), plan
     assert not any("AUTOMATIC" in step or step in ("SCAN t", "SCAN d") for step in plan), plan
+
+
+def output(call):
+    return {"type": "response_item", "payload": {"type": "function_call_output", "call_id": call,
+                                                 "output": "out of " + call}}
+
+
+def call(name):
+    return {"type": "response_item", "payload": {"type": "function_call", "call_id": name,
+                                                 "name": "shell", "arguments": "{}"}}
+
+
+OUTPUTS = "SELECT call_id, output FROM rollout_tool_calls WHERE output IS NOT NULL"
+
+
+def test_among_results_without_calls_one_finds_an_earlier_call(db):
+    create(db)
+    append(db, ID, call("early"))
+    append(db, ID, *(output(f"none {i}") for i in range(20)), output("early"))
+    assert rows(db, OUTPUTS) == [("early", "out of early")]
+    append(db, ID, call("far"), *(call(str(i)) for i in range(1990)),
+           *(output(f"none {i}") for i in range(8)), output("far"))
+    assert rows(db, OUTPUTS + " AND call_id = 'far'") == [("far", "out of far")]
+    well(db)
+
+
+def test_results_without_calls_take_a_bounded_time_each(db):
+    create(db)
+    append(db, ID, *(output(f"none {i}") for i in range(2500)))
+    steps = 0
+
+    def count():
+        nonlocal steps
+        steps += 1000
+    db.set_progress_handler(count, 1000)
+    append(db, ID, *(output(f"more {i}") for i in range(500)))
+    db.set_progress_handler(None, 0)
+    assert steps < 500 * 600
