@@ -2,7 +2,7 @@
 ** secrets.c: finds keys, passwords and addresses in texts, and replaces them.
 **
 ** The rules are rows of blackbox_secrets (sql/report.sql). One pass over the text
-** looks at three bytes at a time, by a hash of which most places are passed over: no
+** looks at two or three bytes at a time, by tables that pass over most places: no
 ** anchor begins there. A rule that has looked at a run of characters in vain does not look at it again, so the
 ** time is linear, whatever the text is. What is replaced ends with the string of JSON
 ** that it is in, also if that is inside another, and never contains a quote or half an
@@ -138,6 +138,11 @@ static unsigned hashOf(const BxSecrets *p, const char *z) {
   return SECRET_HASH(h);
 }
 
+/* Two characters in any case: a place in aSkip. */
+static unsigned blockOf(char c, char cNext) {
+  return ((c & 127u) | 32u) << 7 | (cNext & 127u) | 32u;
+}
+
 /* Rules come the shortest anchor first: so the longest is tried first. */
 static void indexRules(BxSecrets *p) {
   int i;
@@ -146,10 +151,17 @@ static void indexRules(BxSecrets *p) {
     if (p->a[i].nAnchor < p->nFirst) p->nFirst = p->a[i].nAnchor;
   }
   memset(p->aMay, 0, sizeof(p->aMay));
+  memset(p->aSkip, 2, sizeof(p->aSkip));
   for (i = 0; i < SECRET_HEADS; i++) p->aHead[i] = -1;
   for (i = 0; i < p->n; i++) {
     unsigned h = hashOf(p, p->a[i].zAnchor);
     p->aMay[SECRET_HEAD(h)] |= (unsigned char)SECRET_BIT(h);
+    if (p->nFirst == 3) {
+      const char *z = p->a[i].zAnchor;
+      unsigned char *pSkip = &p->aSkip[blockOf(z[0], z[1])];
+      if (*pSkip > 1) *pSkip = 1;
+      p->aSkip[blockOf(z[1], z[2])] = 0;
+    }
     p->a[i].iNext = p->aHead[SECRET_HEAD(h)];
     p->aHead[SECRET_HEAD(h)] = (short)i;
   }
@@ -648,16 +660,25 @@ static i64 tryRules(SecretWork *p, i64 i, int bCount) {
   return i + 1;
 }
 
-/* The next place from i on at which an anchor may begin. */
+/* Whether an anchor may begin at z[i], of which three characters are there. */
+static int mayBegin(const BxSecrets *p, const char *z, i64 i) {
+  unsigned h = hashOf(p, z + i);
+  return p->aMay[SECRET_HEAD(h)] & SECRET_BIT(h);
+}
+
+/* The next place from i on at which an anchor may begin. The second and the third
+** character tell how far the next place is at least, as in the algorithm of Wu and Manber:
+** 0 if an anchor has them there, 1 if they begin one, else 2. */
 static i64 nextAnchor(const BxSecrets *p, const char *z, i64 i, i64 n) {
-  unsigned m = 0xffffffu >> 8 * (3 - p->nFirst), three, h;
   assert(i >= 0);
-  if (i + 3 > n) return i;
-  three = (z[i] & 255u) << 8 | (z[i + 1] & 255u) << 16 | 0x202020u;
-  for (; i + 3 <= n; i++) {
-    three = three >> 8 | ((z[i + 2] & 255u) | 32u) << 16;
-    h = SECRET_HASH(three & m);
-    if (p->aMay[SECRET_HEAD(h)] & SECRET_BIT(h)) break;
+  if (p->nFirst < 3) {
+    while (i + 3 <= n && !mayBegin(p, z, i)) i++;
+    return i;
+  }
+  while (i + 3 <= n) {
+    int nSkip = p->aSkip[blockOf(z[i + 1], z[i + 2])];
+    if (nSkip == 0 && mayBegin(p, z, i)) break;
+    i += nSkip > 0 ? nSkip : 1;
   }
   return i;
 }
