@@ -175,8 +175,8 @@ i64 bxLogNodeKey(int nHeight, i64 iIndex);
 
 /*--------------------------------------------------- log_fold.c: fold ----*/
 
-/* Folds receipts that are old, in one step, if all rows have leaves. The sums have
-** none yet. Returns 0 if there was nothing to look at. */
-int bxLogFold(BxLog *pLog, BxErr *pErr);
+/* Folds receipts that are old, in one step of at most so many rows, if all rows have
+** leaves. The sums have none yet. Returns 0 if there was nothing to look at. */
+int bxLogFold(BxLog *pLog, i64 nMost, BxErr *pErr);
 
 #endif

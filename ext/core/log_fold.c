@@ -1,7 +1,7 @@
 /*
 ** log_fold.c: receipts older than 30 days become one for each day and rule.
 **
-** A step looks at up to 512 rows from blackbox__tree.fold on. Of each rule and day
+** A step looks at up to 512 rows, or so many as are asked for, from blackbox__tree.fold on. Of each rule and day
 ** that it finds there, it adds up the receipts, writes one row with the sums at the
 ** end of the log, and deletes them. Their leaves are in a range of blackbox__folded
 ** from then on. The sum of the next step for that day folds that of this one, too.
@@ -37,21 +37,48 @@ typedef struct Fold {
   BxErr *pErr;
 } Fold;
 
-/* Keeps the hashes beside the way from the root to a leaf, and the leaf. */
-static void keepWay(Fold *p, i64 iLeaf) {
+/* What leaves of a tile need of it. */
+typedef struct Needed {
+  BxStmts *p;
+  i64 iTile, aLeaf[NEEDED];
+  int n;
+  BxErr *pErr;
+} Needed;
+
+/* Keeps a hash if it is beside the way from the root to such a leaf, or that of the
+** leaf. (FrontierNode) */
+static void keepNode(
+    void *pArg, int nHeight, i64 iIndex, const MerkleHash *pHash) {
   static const char zKeep[] =
       "INSERT OR IGNORE INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
-  BxLog *pLog = p->pLog;
-  int i;
-  assert(iLeaf >= 0 && iLeaf < p->pLog->now.n);
-  for (i = 0; i <= BX_LOG_LEVEL; i++) {
-    int nHeight = i < BX_LOG_LEVEL ? i : 0;
-    i64 iIndex = i < BX_LOG_LEVEL ? iLeaf >> i ^ 1 : iLeaf;
-    MerkleHash hash;
-    pLog->tree.xGet(&pLog->tree, nHeight, iIndex, &hash, p->pErr);
-    bxStmtExec(pLog->p, zKeep, p->pErr, "ix", bxLogNodeKey(nHeight, iIndex),
-        hash.a, (i64)BX_DIGEST);
+  const Needed *p = pArg;
+  int i = 0;
+  iIndex += p->iTile >> nHeight;
+  while (i < p->n && iIndex != (p->aLeaf[i] >> nHeight ^ 1) &&
+         (nHeight > 0 || iIndex != p->aLeaf[i])) {
+    i++;
   }
+  if (i == p->n) return;
+  bxStmtExec(p->p, zKeep, p->pErr, "ix", bxLogNodeKey(nHeight, iIndex),
+      pHash->a, (i64)BX_DIGEST);
+}
+
+/* Keeps what is needed of a tile whose leaves are all there: each node is hashed once.
+** Returns 0 if one is damaged: then they stay. */
+static int keepNeeded(Needed *p) {
+  static const char zTile[] =
+      "SELECT hash FROM main.blackbox__leaves"
+      " WHERE leaf BETWEEN ?1 AND ?1 + 255 ORDER BY leaf";
+  sqlite3_stmt *pStmt = bxStmt(p->p, zTile, p->pErr);
+  Frontier tile = {0, 0, {{{0}}}};
+  MerkleHash hash;
+  bxBind(pStmt, p->pErr, "i", p->iTile);
+  while (bxStep(pStmt, p->pErr) && bxLogReadHash(pStmt, 0, &hash)) {
+    keepNode(p, 0, tile.n, &hash);
+    bxFrontierAdd(&tile, &hash, keepNode, p);
+  }
+  bxReset(pStmt, p->pErr);
+  return tile.n == BX_LOG_TILE;
 }
 
 /* Deletes the leaves of the tiles that have leaves from iFirst to iLast, if few rows
@@ -74,17 +101,17 @@ static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
   i64 i = iFirst - iFirst % BX_LOG_TILE;
   assert(iFirst >= 0 && iFirst <= iLast);
   for (; i <= iLast && i + BX_LOG_TILE <= p->pLog->now.n; i += BX_LOG_TILE) {
-    i64 aNeeded[NEEDED];
-    int n = 0;
+    Needed needed = {pStmts, i, {0}, 0, p->pErr};
     sqlite3_stmt *pStmt = bxStmt(pStmts, zNeeded, p->pErr);
     bxBind(pStmt, p->pErr, "i", i);
-    while (n < NEEDED && bxStep(pStmt, p->pErr)) {
-      aNeeded[n++] = sqlite3_column_int64(pStmt, 0);
+    while (needed.n < NEEDED && bxStep(pStmt, p->pErr)) {
+      needed.aLeaf[needed.n++] = sqlite3_column_int64(pStmt, 0);
     }
     bxReset(pStmt, p->pErr);
-    if (n == NEEDED) continue;
-    if (bxQueryInt(pStmts, zLeaves, p->pErr, "i", i) == BX_LOG_TILE) {
-      while (n > 0) keepWay(p, aNeeded[--n]);
+    if (needed.n == NEEDED) continue;
+    if (bxQueryInt(pStmts, zLeaves, p->pErr, "i", i) == BX_LOG_TILE &&
+        !keepNeeded(&needed)) {
+      continue;
     }
     bxStmtExec(pStmts, zDrop, p->pErr, "i", i);
   }
@@ -178,7 +205,8 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   char *zRows;
   assert(iFrom <= iTo && iTo <= p->pLog->now.n); /* they have leaves */
   if (p->pErr->rc != SQLITE_OK) return;          /* iLast is not known */
-  zRows = bxQueryText(pStmts, zChoose, p->pErr, "iii", iFrom, iTo, iBefore);
+  zRows =
+      bxQueryTextHow(pStmts, zChoose, 0, p->pErr, "iii", iFrom, iTo, iBefore);
   if (areLeaves(p, zRows)) {
     bxStmtExec(pStmts, zSums, p->pErr, "t", zRows);
     pStmt = bxStmt(pStmts, zNumbers, p->pErr);
@@ -203,7 +231,7 @@ static void foldRows(Fold *p, i64 iFrom, i64 iTo, i64 iBefore) {
   }
 }
 
-int bxLogFold(BxLog *pLog, BxErr *pErr) {
+int bxLogFold(BxLog *pLog, i64 nMost, BxErr *pErr) {
   static const char zFirst[] =
       "SELECT kind IS NOT NULL OR at < ?2 OR at > ?3 FROM main.blackbox__log"
       " WHERE n >= ?1 ORDER BY n LIMIT 1";
@@ -218,7 +246,7 @@ int bxLogFold(BxLog *pLog, BxErr *pErr) {
       !bxTrustedTime(pLog->p, 0, pErr)) {
     return 0;
   }
-  iTo = pLog->iFold + STEP - 1;
+  iTo = pLog->iFold + (nMost < STEP ? nMost : STEP) - 1;
   if (iTo > pLog->now.n) iTo = pLog->now.n;
   iYoung = bxQueryInt(
       pLog->p, zYoung, &err, "iiii", pLog->iFold, iTo, iBefore, iNow);

@@ -239,7 +239,9 @@ enum { TEND_NOTHING, TEND_PACK, TEND_SWEEP, TEND_LOG, TEND_DUE, TEND_SHRINK };
 ** removes rows that are due. (They go with each write of the archive itself.) */
 static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
   static const char zJob[] =
-      "SELECT CASE WHEN packs AND ?1 = 0 THEN 1 WHEN EXISTS (SELECT 1 FROM"
+      "SELECT CASE WHEN packs AND ?1 = 0 THEN 1 WHEN ?1 < 2 AND EXISTS (SELECT"
+      " 1 FROM main.blackbox__open LIMIT 1 OFFSET 15) THEN 3 WHEN EXISTS "
+      "(SELECT 1 FROM"
       " main.store_dropped WHERE text > 0 LIMIT 1 OFFSET iif(?1 = 2, 1, 7))"
       " OR EXISTS (SELECT 1 FROM main.store_dropped WHERE text <"
       " (-1 - (?1 = 2)) << 48) THEN 2"

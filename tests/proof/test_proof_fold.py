@@ -165,6 +165,22 @@ def test_a_forged_leaf_node_or_sum_of_what_is_folded_is_found(folded):
     assert problems(db) == []
 
 
+def test_leaves_stay_where_a_hash_is_damaged_that_a_row_beside_them_needs(db):
+    db.execute("INSERT INTO blackbox__log(at, domain, kind, subject) VALUES(?, 'user', 'pin', 's')",
+               (OLD,))
+    with unfolded(db):
+        receipts(db, OLD, 300)
+        head(db)
+    (hash,) = db.execute("SELECT hash FROM blackbox__leaves WHERE leaf = 0").fetchone()
+    db.execute("UPDATE blackbox__leaves SET hash = x'00' WHERE leaf = 0")
+    count = "SELECT count(*) FROM blackbox__leaves WHERE leaf BETWEEN 0 AND 255"
+    prove(db)
+    assert one(db, count) == 256
+    assert one(db, "SELECT sum(rows) FROM blackbox__log") >= 600
+    db.execute("UPDATE blackbox__leaves SET hash = ? WHERE leaf = 0", (hash,))
+    assert problems(db) == []
+
+
 def test_a_range_has_the_sum_of_its_rule_and_day(folded):
     """Who writes a sum of another day, with a leaf, can fold a receipt; its range tells."""
     db, _ = folded
