@@ -39,9 +39,9 @@ const BxRecords bxEvidenceRecords[] = {
 const BxTexts bxEvidenceTexts[] = {
     {.zName = "evidence__overflow",
         .zFrom = "(SELECT rid AS no, * FROM main.evidence__overflow)",
-        .zKind = "evidence",
-        .zKey = "t.owner || '/' || t.id",
-        .zRow = "NULL",
+        .zKind = "buffer",
+        .zKey = "t.owner",
+        .zRow = "t.id",
         .zColumns = "action"},
     {0},
 };

@@ -95,8 +95,8 @@ def test_the_overflow_of_a_buffer_is_listed(full):
                      (f"a{i}", 1000 + i, json.dumps({"x": KEY + " " + "y" * 120})))
     one(full, "SELECT evidence_flush('spill')")
     owner = one(full, "SELECT owner FROM evidence_owners")
-    assert [row[1] for row in found(full) if row[3] == "action" and row[0] == "evidence"] == [
-        f"{owner}/{id}" for id, in rows(full, "SELECT id FROM evidence__overflow ORDER BY id")]
+    spilt = rows(full, "SELECT id FROM evidence__overflow ORDER BY id")
+    assert spilt and [row[2:3] for row in found(full) if row[:2] == ("buffer", owner)] == spilt
 
 
 def test_an_item_that_a_fork_shows_is_listed_once_also_when_its_first_conversation_is_gone(full):
@@ -168,6 +168,17 @@ def test_a_redaction_is_on_record_and_names_no_secret(full, inside):
             ("rollout", ID, '{"masked":{"title":["Anthropic key"]}}'),
             ("cache", SESSION, '{"item":"' + SESSION + '_a7b3c9d2_f4e8g1h1","masked":{"data":'
              '["Anthropic key"],"custom_metadata":["Anthropic key"]}}')]]
+    assert check(full) == []
+
+
+def test_one_statement_redacts_all_that_was_found(full):
+    full.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=3)")
+    full.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('a', 'e', ?)", (BODY,))
+    one(full, "SELECT rollout_fork(?, 3, ?)", ID, FORK)
+    assert rows(full, "SELECT blackbox_redact(kind, key, 'ann', 'a key leaked') ->> 'rows' FROM (SELECT kind, key"
+                " FROM blackbox_find_secrets() WHERE kind <> 'buffer' GROUP BY 1, 2)") == [
+        (1,), (1,), (3,), (1,), (1,)]  # with FORK goes what it shares
+    assert [row[0] for row in found(full)] == ["buffer"]
     assert check(full) == []
 
 
@@ -455,7 +466,7 @@ def test_secure_delete_is_as_it_was_after_an_interrupt_and_after_an_error(db, ca
     one(db, "SELECT retention_release('agent', 'a', 'o', 'ann', 'why')")
     stopped = 0
     for steps in (200, 2000, 10000, 20000, 30000):
-        db.set_progress_handler(lambda: 1, steps)
+        db.set_progress_handler(db.interrupt, steps)
         try:
             one(db, call)
         except sqlite3.OperationalError as error:
