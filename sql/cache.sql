@@ -71,10 +71,7 @@ CREATE TABLE IF NOT EXISTS main.cache_items(
   timestamp INTEGER DEFAULT (round(julianday('now') * 864e5 - 210866760e6)),
   data_size INTEGER AS (length(CAST(data AS BLOB))) STORED,
   protected INTEGER AS (replace(custom_metadata, ' ', '') GLOB '*"kind":"tool_result"*' IS TRUE) STORED,
-  expires_at INTEGER,
-  description TEXT,
-  custom_metadata TEXT,
-  data TEXT,
+  expires_at INTEGER, description TEXT, custom_metadata TEXT, data TEXT,
   CONSTRAINT "InvalidKeyFormatError: session_id, task_id and turn_id must be 1 to 128 printable characters, the last two without _; use - or omit them"
   CHECK ((min(session_id, task_id, turn_id) > '' AND max(session_id, task_id, turn_id) < x'' AND max(length(session_id), length(task_id), length(turn_id)) < 129
   AND session_id NOT GLOB '*[^ -~ -􏿿]*' AND task_id || turn_id NOT GLOB '*[^ -^`-~ -􏿿]*' AND NOT instr(storage_key, x'00')) IS TRUE),

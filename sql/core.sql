@@ -88,10 +88,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox_domains(
 -- name them: before SQLite 3.47 its text must be a literal.)
 CREATE TABLE IF NOT EXISTS main.blackbox_settings(
   name      TEXT PRIMARY KEY,
-  value     NUMERIC,
-  "default" NUMERIC NOT NULL,
-  range     TEXT NOT NULL,
-  meaning   TEXT NOT NULL,
+  value NUMERIC, "default" NUMERIC NOT NULL, range TEXT NOT NULL, meaning TEXT NOT NULL,
   CONSTRAINT "ValidationError: the value is not in the range of the setting; SELECT name, range FROM blackbox_settings"
   CHECK (CASE
     WHEN instr(range, ' to ') THEN
@@ -144,18 +141,8 @@ CREATE TABLE IF NOT EXISTS main.blackbox__log(
   n       INTEGER PRIMARY KEY CHECK (n > 0),
   at      INTEGER NOT NULL
     DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
-  domain  TEXT,
-  kind    TEXT,
-  subject TEXT,
-  actor   TEXT,
-  reason  TEXT,
-  rows    INTEGER,
-  bytes   INTEGER,
-  oldest  INTEGER,
-  newest  INTEGER,
-  detail  TEXT,
-  agent_id TEXT,
-  event_id TEXT,
+  domain TEXT, kind TEXT, subject TEXT, actor TEXT, reason TEXT, rows INTEGER, bytes INTEGER,
+  oldest INTEGER, newest INTEGER, detail TEXT, agent_id TEXT, event_id TEXT,
   kill_switch_event_id TEXT,
   salt    BLOB DEFAULT (randomblob(16))
 );
@@ -172,7 +159,7 @@ ON blackbox__log(subject, at) WHERE subject IS NOT NULL;
 CREATE TABLE IF NOT EXISTS main.blackbox__tree(
   one      INTEGER PRIMARY KEY,
   origin, size, frontier,
-  fold     DEFAULT 1,
+  fold DEFAULT 1,
   secret   DEFAULT (randomblob(32))
 );
 INSERT INTO main.blackbox__tree(one, origin, size, frontier)
@@ -203,12 +190,9 @@ CREATE TABLE IF NOT EXISTS main.blackbox__erased(
 -- 0, those of the bulk act that runs.
 CREATE TABLE IF NOT EXISTS main.blackbox__open(
   domain, rule,
-  minute INTEGER,
-  at     INTEGER,
-  rows   INTEGER,
+  minute INTEGER, at INTEGER, rows INTEGER,
   bytes  INTEGER CHECK (min(rows, bytes) >= 0 IS TRUE),
-  oldest INTEGER,
-  newest INTEGER,
+  oldest INTEGER, newest INTEGER,
   PRIMARY KEY (domain, rule, minute)
 ) WITHOUT ROWID;
 
@@ -266,15 +250,8 @@ INSERT INTO main.blackbox__probe(one, hit) VALUES (1, 0) ON CONFLICT (one) DO NO
 -- format says what that column contains: ms or s (since 1970 UTC), or text.
 CREATE TABLE IF NOT EXISTS main.retention_rules(
   rule    TEXT PRIMARY KEY,
-  domain  TEXT NOT NULL DEFAULT 'user',
-  "view"  TEXT,
-  setting TEXT,
-  unit_ms INTEGER,
-  "table" TEXT,
-  "key"   TEXT,
-  "time"  TEXT,
-  format  TEXT NOT NULL DEFAULT 'ms',
-  age_ms  INTEGER,
+  domain TEXT NOT NULL DEFAULT 'user', "view" TEXT, setting TEXT, unit_ms INTEGER, "table" TEXT,
+  "key" TEXT, "time" TEXT, format TEXT NOT NULL DEFAULT 'ms', age_ms INTEGER,
   CONSTRAINT "ValidationError: a rule needs a name, and a view, or a table with key and time as text, and age_ms in milliseconds above 0"
   CHECK ((rule > '' AND max(rule, ifnull("view", "table")) < x''
           AND ("view" NOTNULL OR domain <> 'user'
@@ -317,18 +294,10 @@ ON CONFLICT DO UPDATE SET unseen = excluded.unseen, control = excluded.control;
 -- cache_write and cache_read: NULL is input. reasoning: NULL is output. The list, its
 -- date and its digest say where a row is from.
 CREATE TABLE IF NOT EXISTS main.blackbox_prices(
-  model TEXT,
-  since TEXT DEFAULT '1970-01-01',
-  above INTEGER DEFAULT 0,
-  input REAL NOT NULL,
-  output REAL NOT NULL,
-  cache_write REAL,
+  model TEXT, since TEXT DEFAULT '1970-01-01', above INTEGER DEFAULT 0, input REAL NOT NULL,
+  output REAL NOT NULL, cache_write REAL,
   cache_write_1h REAL,
-  cache_read REAL,
-  reasoning REAL,
-  list TEXT,
-  list_date TEXT,
-  list_digest TEXT,
+  cache_read REAL, reasoning REAL, list TEXT, list_date TEXT, list_digest TEXT,
   PRIMARY KEY (model, since, above),
   CONSTRAINT "ValidationError: since is a day, such as 2026-11-01; prices are USD for a million tokens, and not negative"
   CHECK (since IS date(since) AND above BETWEEN 0 AND 1e9 AND
@@ -370,13 +339,11 @@ CREATE TABLE IF NOT EXISTS main.blackbox_prices(
 -- output_recorded      1: the program may write the output before it is known, and so
 --                      it is told as it was recorded
 CREATE TABLE IF NOT EXISTS main.blackbox_places(
-  format     TEXT NOT NULL,
+  format TEXT NOT NULL,
   source     TEXT NOT NULL DEFAULT 'item'
     CHECK (instr(' request response stream item event ', ' ' || source || ' ')),
   kind       TEXT NOT NULL CHECK (instr(' call result user assistant message prompt model offer choice error preamble line start goal review title cwd branch tool usage ', ' ' || kind || ' ')),
-  type       TEXT NOT NULL DEFAULT '',
-  conditions TEXT NOT NULL DEFAULT '{}',
-  place      TEXT NOT NULL,
+  type TEXT NOT NULL DEFAULT '', conditions TEXT NOT NULL DEFAULT '{}', place TEXT NOT NULL,
   other, part, call_id, tool, arguments, result, is_error,
   call_2, model, cost, input, cache_write, cache_read, output, reasoning, cache_write_1h,
   cache_in_input DEFAULT 0, reasoning_in_output DEFAULT 1, output_recorded DEFAULT 0,

@@ -42,10 +42,7 @@ SELECT o.owner || '/' || e.id AS key,
 -- takes a row back.
 CREATE TABLE IF NOT EXISTS main.evidence__pinned(
   no         INTEGER PRIMARY KEY,
-  buffer     TEXT NOT NULL,
-  id         TEXT NOT NULL,
-  timestamp  INTEGER NOT NULL,
-  action     TEXT,
+  buffer TEXT NOT NULL, id TEXT NOT NULL, timestamp INTEGER NOT NULL, action TEXT,
   screenshot BLOB,
   pinned     INTEGER NOT NULL DEFAULT 1
 );
@@ -82,27 +79,17 @@ END;
 -- after a resume.
 CREATE TABLE IF NOT EXISTS main.evidence_owners(
   owner   TEXT PRIMARY KEY,
-  buffer  TEXT NOT NULL,
-  claim   TEXT NOT NULL,
-  seen    INTEGER NOT NULL,
-  rows    INTEGER NOT NULL DEFAULT 0,
-  bytes   INTEGER NOT NULL DEFAULT 0,
+  buffer TEXT NOT NULL, claim TEXT NOT NULL, seen INTEGER NOT NULL,
+  rows INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0,
   removed INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 CREATE TABLE IF NOT EXISTS main.evidence__overflow(
   rid              INTEGER PRIMARY KEY,
-  owner            TEXT NOT NULL,
-  id               TEXT NOT NULL,
-  timestamp        INTEGER NOT NULL,
-  action_bytes     INTEGER NOT NULL,
-  screenshot_bytes INTEGER NOT NULL,
-  pruned           INTEGER NOT NULL,
-  pinned           INTEGER NOT NULL,
-  confidence       REAL NOT NULL,
-  released         INTEGER NOT NULL DEFAULT 0,
-  action           TEXT,
-  screenshot       BLOB,
+  owner TEXT NOT NULL, id TEXT NOT NULL, timestamp INTEGER NOT NULL,
+  action_bytes INTEGER NOT NULL, screenshot_bytes INTEGER NOT NULL, pruned INTEGER NOT NULL,
+  pinned INTEGER NOT NULL, confidence REAL NOT NULL, released INTEGER NOT NULL DEFAULT 0,
+  action TEXT, screenshot BLOB,
   UNIQUE (owner, id)
 );
 

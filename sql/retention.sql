@@ -80,30 +80,25 @@ SELECT max(n) AS id, max(at) AS at, domain, subject AS rule, reason AS message,
 CREATE TRIGGER IF NOT EXISTS main.retention__step_insert
 INSTEAD OF INSERT ON retention__step
 BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: kind must be agent, event, kill_switch, rollout, session, evidence or buffer') e
-   WHERE (NEW.kind IN ('agent', 'event', 'kill_switch', 'rollout', 'session', 'evidence', 'buffer'))
-         IS NOT 1;
-  SELECT RAISE(ABORT, 'ValidationError: key must be text of 1 to 1100 bytes without a NUL') e
-   WHERE typeof(NEW."key") <> 'text' OR instr(NEW."key", char(0)) > 0
-      OR length(CAST(NEW."key" AS BLOB)) NOT BETWEEN 1 AND 1100;
-  SELECT RAISE(ABORT, 'ValidationError: owner, actor and reason must be visible text without control characters; a reason may have tabs and line ends') e
-    FROM (SELECT NEW.owner AS said, char(1, 45, 31, 127, 45, 159) AS controls
-          UNION ALL SELECT NEW.actor, char(1, 45, 31, 127, 45, 159)
-          UNION ALL SELECT NEW.reason, char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159)), retention__clock
-   WHERE typeof(said) <> 'text' OR instr(said, char(0)) OR said GLOB '*[' || controls || ']*'
-      OR (unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599) IS NOT 0;
-  SELECT RAISE(ABORT, 'ValidationError: until must be a time in the future in milliseconds since 1970 UTC, or NULL for a hold without an end') e
-   WHERE NEW.until IS NOT NULL AND NOT NEW.released
-     AND (typeof(NEW.until) <> 'integer' OR NEW.until > 253402300799999
-          OR NEW.until <= (julianday('now') - 2440587.5) * 86400000.0);
-  SELECT RAISE(ABORT, 'HeldError: a hold can be lengthened and not shortened; give a later until, or NULL for no end') e
-    FROM retention__in_force
-   WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner AND NOT NEW.released
-     AND NOT coalesce(NEW.until IS NULL OR NEW.until >= until, 0);
-  SELECT RAISE(ABORT, 'NotFoundError: this owner has no hold on that; SELECT kind, key, owner FROM retention_holds lists the holds') e
-   WHERE NEW.released
-     AND NOT EXISTS (SELECT 1 FROM retention__in_force
-                      WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner);
+  SELECT CASE
+    WHEN (NEW.kind IN ('agent', 'event', 'kill_switch', 'rollout', 'session', 'evidence', 'buffer')) IS NOT 1
+    THEN RAISE(ABORT, 'ValidationError: kind must be agent, event, kill_switch, rollout, session, evidence or buffer')
+    WHEN typeof(NEW."key") <> 'text' OR instr(NEW."key", char(0)) OR length(CAST(NEW."key" AS BLOB)) NOT BETWEEN 1 AND 1100
+    THEN RAISE(ABORT, 'ValidationError: key must be text of 1 to 1100 bytes without a NUL')
+    WHEN (SELECT 1 FROM (SELECT NEW.owner AS said, char(1, 45, 31, 127, 45, 159) AS controls
+            UNION ALL SELECT NEW.actor, char(1, 45, 31, 127, 45, 159)
+            UNION ALL SELECT NEW.reason, char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159)), retention__clock
+           WHERE typeof(said) <> 'text' OR instr(said, char(0)) OR said GLOB '*[' || controls || ']*'
+              OR (unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599) IS NOT 0)
+    THEN RAISE(ABORT, 'ValidationError: owner, actor and reason must be visible text without control characters; a reason may have tabs and line ends')
+    WHEN NEW.until IS NOT NULL AND NOT NEW.released AND (typeof(NEW.until) <> 'integer' OR NEW.until > 253402300799999
+      OR NEW.until <= (julianday('now') - 2440587.5) * 86400000.0)
+    THEN RAISE(ABORT, 'ValidationError: until must be a time in the future in milliseconds since 1970 UTC, or NULL for a hold without an end')
+    WHEN (SELECT iif(NEW.released, 0, NOT coalesce(NEW.until IS NULL OR NEW.until >= until, 0)) FROM retention__in_force
+           WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner)
+    THEN RAISE(ABORT, 'HeldError: a hold can be lengthened and not shortened; give a later until, or NULL for no end')
+    WHEN NEW.released AND NOT EXISTS (SELECT 1 FROM retention__in_force WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner)
+    THEN RAISE(ABORT, 'NotFoundError: this owner has no hold on that; SELECT kind, key, owner FROM retention_holds lists the holds') END e;
   INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail)
   VALUES ('retention', iif(NEW.released, 'release', 'hold'), NEW.kind || ':' || NEW."key",
           NEW.actor, NEW.reason,
@@ -133,12 +128,12 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.retention_holds_update
 INSTEAD OF UPDATE ON retention_holds
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: only until and released of a hold can be changed, with the actor and the reason; place another hold') e
-   WHERE (NEW.kind, NEW."key", NEW.owner, NEW.at, NEW.found)
-         IS NOT (OLD.kind, OLD."key", OLD.owner, OLD.at, OLD.found)
-      OR (NEW.released IN (0, 1)) IS NOT 1;
-  SELECT RAISE(ABORT, 'ValidationError: to lengthen or release a hold, tell who does it and why: SET actor = ..., reason = ..., with a reason that is not that of the step before') e
-   WHERE NEW.reason IS OLD.reason;
+  SELECT CASE
+    WHEN (NEW.kind, NEW."key", NEW.owner, NEW.at, NEW.found) IS NOT (OLD.kind, OLD."key", OLD.owner, OLD.at, OLD.found)
+      OR (NEW.released IN (0, 1)) IS NOT 1
+    THEN RAISE(ABORT, 'HeldError: only until and released of a hold can be changed, with the actor and the reason; place another hold')
+    WHEN NEW.reason IS OLD.reason
+    THEN RAISE(ABORT, 'ValidationError: to lengthen or release a hold, tell who does it and why: SET actor = ..., reason = ..., with a reason that is not that of the step before') END e;
   INSERT INTO retention__step(kind, "key", owner, until, actor, reason, released, found)
   VALUES (OLD.kind, OLD."key", OLD.owner, iif(NEW.released, NULL, NEW.until), NEW.actor,
           NEW.reason, NEW.released, OLD.found);

@@ -134,9 +134,10 @@ CROSS JOIN rollout__items AS d ON d.id BETWEEN (owner << 32) + first AND (owner 
 CREATE TRIGGER IF NOT EXISTS main.rollout_items_insert
 INSTEAD OF INSERT ON rollout_items
 BEGIN
-  SELECT RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it') e
-  FROM rollout__heads WHERE id = lower(NEW.rollout) AND NEW.sequence <> last_sequence + 1;
-  INSERT INTO rollout_log VALUES (CAST(NEW.rollout AS BLOB), NEW.type, NEW.payload, NEW.timestamp);
+  INSERT INTO rollout_log VALUES (
+    iif(NEW.sequence <> (SELECT last_sequence + 1 FROM rollout__heads WHERE id = lower(NEW.rollout)),
+      RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it'), CAST(NEW.rollout AS BLOB)),
+    NEW.type, NEW.payload, NEW.timestamp);
 END;
 
 -- A payload can be redacted or repaired, but its kind must stay the same.

@@ -54,9 +54,10 @@ CREATE INDEX IF NOT EXISTS main.rollout_expiry ON rollout__heads(expires_at, id)
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_insert
 AFTER INSERT ON rollout__heads
 BEGIN
-  SELECT RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and is refused for retention.refuse_days; use another one') e
-  FROM retention__holds WHERE kind = 'erased rollout' AND "key" = NEW.id;
-  INSERT INTO rollout__segments VALUES (NEW.no, 0, NEW.no, 4294967295);
+  INSERT INTO rollout__segments
+  VALUES (NEW.no, 0, iif((SELECT 1 FROM retention__holds WHERE kind = 'erased rollout' AND "key" = NEW.id),
+    RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and is refused for retention.refuse_days; use another one'),
+    NEW.no), 4294967295);
   UPDATE retention__clock
   SET (seen, due, was) = (
     SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
@@ -82,9 +83,9 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 BEFORE DELETE ON rollout__heads
 BEGIN
-  SELECT RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; see retention_holds') e
-  FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id;
-  DELETE FROM rollout__segments WHERE rollout = OLD.no;
+  DELETE FROM rollout__segments
+  WHERE rollout = iif((SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id),
+    RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; see retention_holds'), OLD.no);
   DELETE FROM rollout__about WHERE no = OLD.no;
   DELETE FROM rollout__sums WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;

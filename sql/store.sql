@@ -38,9 +38,7 @@ SELECT s.texts - d.n AS texts, s.text_bytes - d.b AS text_bytes,
 -- reference. sum is a checksum of the text. recipe: see ext/store/format.c.
 CREATE TABLE IF NOT EXISTS main.store__texts(
   text   INTEGER PRIMARY KEY,
-  bytes  INTEGER NOT NULL,
-  mark   BLOB NOT NULL,
-  sum    INTEGER NOT NULL,
+  bytes INTEGER NOT NULL, mark BLOB NOT NULL, sum INTEGER NOT NULL,
   recipe BLOB NOT NULL
 );
 
@@ -66,12 +64,8 @@ CREATE TABLE IF NOT EXISTS main.store__pieces(
 -- open is the pack that has room for more. next is the number of the next text.
 CREATE TABLE IF NOT EXISTS main.store__state(
   one         INTEGER PRIMARY KEY CHECK (one = 1),
-  next        INTEGER NOT NULL,
-  open        INTEGER NOT NULL,
-  texts       INTEGER NOT NULL,
-  text_bytes  INTEGER NOT NULL,
-  pieces      INTEGER NOT NULL,
-  piece_bytes INTEGER NOT NULL,
+  next INTEGER NOT NULL, open INTEGER NOT NULL, texts INTEGER NOT NULL,
+  text_bytes INTEGER NOT NULL, pieces INTEGER NOT NULL, piece_bytes INTEGER NOT NULL,
   kept_bytes  INTEGER NOT NULL
 );
 
