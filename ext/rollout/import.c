@@ -222,6 +222,7 @@ void bxImportItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
   before = bxImportGap(p, zFrom, &after);
   bxImportEnd(p, after);
   bxImportPartsFlush(p);
+  if (!bValue || bxImportItems(p) != 0) bxImportPartResume(p, pPart);
   bNew = bValue && bxImportItems(p) == 0
              ? !bxImportValueHas(p, pPart, pLine, iTime)
              : !bxImportSessionHas(pPart, pLine, &iTime, p->pErr);

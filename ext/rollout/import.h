@@ -66,6 +66,10 @@ void bxImportSessionUuid(
 void bxImportSessionOpen(
     ImportSession *p, BxStmts *pHome, i64 iNow, BxErr *pErr);
 void bxImportSessionClose(ImportSession *p);
+/* Opens a query of the stored items that follow the last one that is in the file.
+** Returns whether there was none and one is needed. */
+int bxImportSessionResume(ImportSession *p, BxStmts *pHome, BxErr *pErr);
+void bxImportSessionPause(ImportSession *p);
 /* Notes a payload. Returns whether the file had it before. */
 int bxImportSessionSeen(ImportSession *p, RolloutSlice payload, BxErr *pErr);
 /* The hash of an item; of a changed one without its payload. */
@@ -118,6 +122,9 @@ typedef struct ImportKnown {
   sqlite3_uint64 hItem, hFile; /* of the newest file */
 } ImportKnown;
 
+/* Queries that are open at most: to open one takes SQLite as long as others are. */
+#define IMPORT_OPEN 8
+
 typedef struct Import Import;
 struct Import {
   BxStmts *pHome;
@@ -125,8 +132,10 @@ struct Import {
   const RolloutFormat *pFormat; /* NULL: not known */
   ImportSession **apPart;       /* in the order in which the file names them */
   i64 nPart, nPartAlloc;
-  RolloutMap names;      /* of those with names the number, from 1 on */
-  ImportSession *pPart;  /* of the last item */
+  RolloutMap names; /* of those with names the number, from 1 on */
+  ImportSession *apOpen[IMPORT_OPEN]; /* those with a query that is open */
+  int iOpen;                          /* which of these is the oldest */
+  ImportSession *pPart;               /* of the last item */
   ImportSession *pNamed; /* which the line names for all its items, or NULL */
   i64 iNow, iTime; /* the time of lines that have none before any that has */
   const char *z, *zEnd;
@@ -239,6 +248,8 @@ void bxImportPartId(
 void bxImportPartOpen(Import *p, ImportSession *pPart);
 /* The part to which an item belongs. Frees the names. */
 ImportSession *bxImportSession(Import *p, char *zName, char *zAgent);
+/* Makes the stored items of a part ready to be compared with those of the file. */
+void bxImportPartResume(Import *p, ImportSession *pPart);
 /* Writes the items that wait, if they are many. None of them may change any more. */
 void bxImportPartsFlush(Import *p);
 /* Completes the parts, writes them, and adds those with items to the report. */

@@ -70,6 +70,13 @@ void bxImportPartOpen(Import *p, ImportSession *pPart) {
   if (p->zTail != 0) pPart->eMatch = PART_NEW;
 }
 
+void bxImportPartResume(Import *p, ImportSession *pPart) {
+  if (!bxImportSessionResume(pPart, p->pHome, p->pErr)) return;
+  if (p->apOpen[p->iOpen] != 0) bxImportSessionPause(p->apOpen[p->iOpen]);
+  p->apOpen[p->iOpen] = pPart;
+  p->iOpen = (p->iOpen + 1) % IMPORT_OPEN;
+}
+
 /* The part to which an item belongs. Frees the names. */
 ImportSession *bxImportSession(Import *p, char *zName, char *zAgent) {
   i64 *pi = zName != 0 ? partNumber(p, zName, zAgent) : 0;
@@ -170,8 +177,7 @@ void bxImportPartsFlush(Import *p) {
     char zId[37];
     if (pWork->nItem == 0 || mayHaveMeta(p, pPart)) continue;
     assert(pPart->eMatch == PART_NEW || pPart->eMatch == PART_BAG);
-    sqlite3_finalize(pPart->pStored);
-    pPart->pStored = 0;
+    bxImportSessionPause(pPart);
     putMadeMeta(p, pPart);
     bxRolloutWorkPut(pWork, p->pHome, p->iNow, p->pErr);
     bxRolloutWorkEnd(pWork);
@@ -192,8 +198,7 @@ void bxImportPartsPut(Import *p) {
     ImportSession *pPart = p->apPart[i];
     RolloutWork *pWork = &pPart->work;
     int bHas = pWork->head.no > 0 || pWork->nItem > 0;
-    sqlite3_finalize(pPart->pStored);
-    pPart->pStored = 0;
+    bxImportSessionPause(pPart);
     putMadeMeta(p, pPart);
     if (bHas || (i == 0 && !p->bStore)) reportId(p->pReport, pWork->zId);
     if (!bHas) continue;

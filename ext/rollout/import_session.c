@@ -77,22 +77,21 @@ i64 *bxMapAt(RolloutMap *p, sqlite3_uint64 h, BxErr *pErr) {
 /* The items of a conversation as an export has them, and as they are stored, which is
 ** another payload if a fork shares it; without a session_meta that was not in the file. */
 /* (SQLite copies what it passes through an expression, so that only the items of a
-** fork do.) */
-static const char
-    zStored[] =
-        "SELECT d.id, d.timestamp, d.type, iif(?2 = '' AND ?4 = '', "
-        "NULL, " ROLLOUT_OWN_NAMED(
-            "iif(d.before IS NULL, replace(d.payload, char(10), ' '), "
-            "d.payload)") "), "
-                          "coalesce(d.changed, 0), d.after, d.payload, "
-                          "d.before IS NULL "
-                          "FROM main.rollout__segments AS s "
-                          "CROSS JOIN main.rollout__items AS d "
-                          "ON d.id BETWEEN (s.owner << 32) + s.first AND "
-                          "(s.owner << 32) + s.last "
-                          "WHERE s.rollout = ?1 "
-                          "AND NOT (d.id & 4294967295 = 0 AND d.quiet IS 1) "
-                          "ORDER BY s.rollout, s.first, d.id";
+** fork do.) ?9 is the first one. */
+static const char zStored[] =
+    "SELECT d.id, d.timestamp, d.type, iif(?2 = '' AND ?4 = '', "
+    "NULL, " ROLLOUT_OWN_NAMED(
+        "iif(d.before IS NULL, replace(d.payload, char(10), ' '), "
+        "d.payload)") "), "
+                      "coalesce(d.changed, 0), d.after, d.payload, "
+                      "d.before IS NULL "
+                      "FROM main.rollout__segments AS s "
+                      "CROSS JOIN main.rollout__items AS d "
+                      "ON d.id BETWEEN (s.owner << 32) + max(s.first, ?9) "
+                      "AND (s.owner << 32) + s.last "
+                      "WHERE s.rollout = ?1 "
+                      "AND NOT (d.id & 4294967295 = 0 AND d.quiet IS 1) "
+                      "ORDER BY s.rollout, s.first, d.id";
 
 void bxImportSessionOpen(
     ImportSession *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
@@ -105,10 +104,24 @@ void bxImportSessionOpen(
     }
     bxRolloutRequireOpen(pHome, pWork->zId, pErr);
     p->eMatch = PART_BEGIN;
-    p->pStored = bxPrepare(pHome, zStored, pErr);
-    bxRolloutOwnBind(pHome, pWork->head.no, p->pStored, pErr);
   }
   bxRolloutWorkBegin(pWork, pHome, pErr);
+}
+
+int bxImportSessionResume(ImportSession *p, BxStmts *pHome, BxErr *pErr) {
+  i64 iNext = p->eMatch == PART_IN_ORDER ? (p->iMatched & ROLLOUT_LAST) + 1 : 0;
+  if (p->pStored != 0 || p->eMatch == PART_NEW || p->eMatch == PART_BAG) {
+    return 0;
+  }
+  p->pStored = bxPrepare(pHome, zStored, pErr);
+  bxRolloutOwnBind(pHome, p->work.head.no, p->pStored, pErr);
+  bxBind(p->pStored, pErr, "--------i", iNext);
+  return p->pStored != 0;
+}
+
+void bxImportSessionPause(ImportSession *p) {
+  sqlite3_finalize(p->pStored);
+  p->pStored = 0;
 }
 
 void bxImportSessionClose(ImportSession *p) {
@@ -262,7 +275,9 @@ static int isRow(
 int bxImportSessionHas(
     ImportSession *p, const RolloutLine *pLine, i64 *piTime, BxErr *pErr) {
   i64 iTime = *piTime;
-  assert(p->eMatch == PART_NEW || p->eMatch == PART_BAG || p->pStored != 0);
+  assert(p->eMatch == PART_NEW || p->eMatch == PART_BAG || p->pStored != 0 ||
+         pErr->rc != SQLITE_OK);
+  if (pErr->rc != SQLITE_OK) return 0;
   if (p->eMatch == PART_BEGIN || p->eMatch == PART_IN_ORDER) {
     int bRow = bxStep(p->pStored, pErr);
     if (bRow && isRow(p, pLine, piTime, pErr)) return 1;

@@ -1,6 +1,7 @@
 """Folders that are made to hurt: what is no file, what changes meanwhile, who else imports, and kill -9."""
 import json
 import os
+import pathlib
 import random
 import shutil
 import signal
@@ -8,6 +9,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -128,33 +130,28 @@ def test_folders_that_are_too_deep_and_paths_that_are_too_long_are_told(db, tmp_
     well(db)
 
 
-def test_a_folder_or_file_without_permission_is_told(db, tmp_path):
-    if os.geteuid() == 0:
-        done = subprocess.run([sys.executable, "-c", f"""
+def test_a_folder_or_file_without_permission_is_told():
+    code = f"""
 import os, sys
 sys.path.insert(0, {str(ROOT / 'tests')!r})
 from conftest import connect, one
 db = connect()
 one(db, "SELECT blackbox_install('main', 'rollout')")
-os.setgid(65534), os.setuid(65534)
+if os.geteuid() == 0:
+    os.setgid(65534), os.setuid(65534)
 print(one(db, "SELECT rollout_import_dir(?)", sys.argv[1]))
-""", str(tmp_path / "root")], capture_output=True, text=True)
-    root = sessions(tmp_path / "root", 2)
-    for mode in 0o755, 0o711:  # the folders above must be open for others
-        for parent in [root, *root.parents]:
-            if str(parent).startswith("/tmp/pytest"):
-                parent.chmod(0o755)
-    (root / "0/0.jsonl").chmod(0)
-    (root / "1").chmod(0o444)  # its names can be read, and nothing else
-    (root / "2").mkdir(0)
-    if os.geteuid() == 0:
-        done = subprocess.run(done.args, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        report = json.loads(done.stdout)
-    else:
-        report = walk(db, root)
-    for name in "0/0.jsonl", "1", "2":
-        (root / name).chmod(0o755)
+"""
+    with tempfile.TemporaryDirectory() as name:  # which others may enter
+        root = sessions(pathlib.Path(name), 2)
+        root.chmod(0o755)
+        (root / "0/0.jsonl").chmod(0)
+        (root / "1").chmod(0o444)  # its names can be read, and nothing else
+        (root / "2").mkdir(0)
+        done = subprocess.run([sys.executable, "-c", code, name], capture_output=True, text=True)
+        for path in "0/0.jsonl", "1", "2":
+            (root / path).chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
     assert (report["files"], report["new"], report["failed"]) == (1, 0, 3)
     assert all("ermission denied" in e["reason"] for e in report["errors"])
 
@@ -305,3 +302,34 @@ def test_files_that_change_while_they_are_read_are_right_in_the_end(wal, path, t
                 continue
             assert one(wal, "SELECT count(*) FROM rollout_items WHERE payload ->> '$.message.content' = ?",
                        payload["message"]["content"]) >= 1
+
+
+def test_a_file_of_thousands_of_conversations_takes_time_for_each_alone(db):
+    """As a history of prompts has them. SQLite takes as long to open a query as there are others."""
+    data = lines(*(said(i, "x", f"s{i}") for i in range(4000)))
+    took = []
+    for new in 4000, 0:
+        begun = time.process_time()
+        assert load(db, data)["new"] == new
+        took.append(time.process_time() - begun)
+    assert took[1] < 10 * took[0]
+    well(db)
+
+
+def test_conversations_that_take_turns_in_a_file_are_compared_in_order(db, tmp_path):
+    """Of so many that not all of them can be open at once."""
+    order = [random.Random(2).randrange(30) for _ in range(600)]
+    text = lines(*(said(i % 3, "again" if i % 2 else f"{i}", f"s{k}") for i, k in enumerate(order)))
+    sizes = [len(text) // 3, 2 * len(text) // 3, len(text) - 1, len(text)]  # the first three end within a line
+    told = 0
+    for size in sizes:
+        (tmp_path / "a.jsonl").write_text(text[:size])
+        walk(db, tmp_path)
+        assert load(db, text[:size], str(tmp_path / "a.jsonl"))["new"] == 0
+        assert one(db, "SELECT sum(item_count) - count(*) FROM rollouts") == text[:size].count("\n") + (
+            size == len(text) - 1)
+        told = {r: exported(db, r) for r, in rows(db, "SELECT id FROM rollouts")}
+    for rollout, source in rows(db, "SELECT id, source_id FROM rollouts"):
+        assert told[rollout].decode() == "".join(
+            line for line in text.splitlines(True) if f'"sessionId": "{source}"' in line)
+    well(db)
