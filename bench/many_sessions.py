@@ -31,7 +31,7 @@ QUESTIONS = {
                                "WHERE is_error AND started > :week", 50),
     "range at item 120": ("SELECT * FROM rollout_range(:rollout, 120, 5)", 0.5),
     **{f"search {words}": (f"SELECT * FROM rollout_search('{words}')", 50)
-       for words in ("import", "rollout item", "zzzq", "conv*", "the OR a", "rollout NOT item")},
+       for words in ("import", "rollout item", "zzzq", "conv*", "the OR a", "rollout NOT item", "sqlite")},
 }
 
 
@@ -132,6 +132,8 @@ def imported(path, size, *before):
     for sql in ("PRAGMA journal_mode = wal", "PRAGMA synchronous = normal",
                 "SELECT blackbox_install('main', 'all')", *before):
         db.execute(sql)
+    db.execute("SELECT rollout_load_prices(?, 'prices.json')",
+               ((ROOT / "packages/prices.json").read_text(),))
     took = 0
     for lines in recorded(size) if sessions("codex") else made(size):
         start = time.perf_counter()

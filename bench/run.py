@@ -94,6 +94,7 @@ def limit(seconds):
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="blackbox-bench-"))
 atexit.register(shutil.rmtree, FOLDER, True)
 MADE = {}
+KEPT = "\n## many_sessions\n"  # of RESULTS.md: what many_sessions.py printed
 
 
 def once(key, make):
@@ -416,8 +417,9 @@ def main(words):
             page += lines
             results.append((path.stem, case, ratios))
     if not words:
-        page = head + summary(results) + page
-        (HERE / "RESULTS.md").write_text("\n".join(page))
+        file = HERE / "RESULTS.md"
+        kept = file.read_text().partition(KEPT) if file.exists() else ()
+        file.write_text("\n".join(head + summary(results) + page) + "".join(kept[1:]))
 
 
 if __name__ == "__main__":

@@ -168,3 +168,68 @@ def test_results_without_calls_take_a_bounded_time_each(db):
     append(db, ID, *(output(f"more {i}") for i in range(500)))
     db.set_progress_handler(None, 0)
     assert steps < 500 * 600
+
+
+def parts(kind, *content, name="content"):
+    return {"type": kind, "message": {"role": kind, name: [*content]}}
+
+
+GIVEN = {"command": "make"}
+# format: a call, and its result that says that it failed
+FORMS = {
+    "atif": ({"type": "agent", "step_id": 1, "tool_calls": [
+        {"tool_call_id": "a", "function_name": "sh", "arguments": GIVEN}]},
+        {"type": "agent", "step_id": 2, "observation": {"results": [
+            {"source_call_id": "a", "content": "no", "extra": {"is_error": True}}]}}),
+    "copilot": ({"type": "tool.execution_start", "data": {
+        "toolCallId": "a", "toolName": "sh", "arguments": GIVEN}},
+        {"type": "tool.execution_complete", "data": {
+            "toolCallId": "a", "success": False, "error": {"message": "no"}}}),
+    "cursor": ({"type": "bubble", "row": {"value": {"toolFormerData": {
+        "toolCallId": "a", "name": "sh", "rawArgs": json.dumps(GIVEN), "result": "no", "status": "error"}}}},),
+    "gemini": ({"type": "gemini", "toolCalls": [{"id": "a", "name": "sh", "args": GIVEN, "status": "error",
+                                                 "resultDisplay": "no"}]},),
+    "grok": ({"type": "tool_call", "params": {"update": {"toolCallId": "a", "title": "sh", "rawInput": GIVEN}}},
+             {"type": "tool_call_update", "params": {"update": {
+                 "toolCallId": "a", "status": "failed", "content": [{"content": {"text": "no"}}]}}}),
+    "kimi": ({"type": "tool.call", "event": {"toolCallId": "a", "toolName": "sh", "args": GIVEN}},
+             {"type": "tool.result", "event": {"toolCallId": "a", "result": {"output": "no", "isError": True}}}),
+    "kiro": ({"type": "AssistantMessage", "data": {"content": [
+        {"kind": "toolUse", "data": {"toolUseId": "a", "name": "sh", "input": GIVEN}}]}},
+        {"type": "ToolResults", "data": {"content": [
+            {"kind": "toolResult", "data": {"toolUseId": "a", "content": "no", "status": "error"}}]}}),
+    "opencode": ({"type": "part", "row": {"data": {"type": "tool", "callID": "a", "tool": "sh", "state": {
+        "input": GIVEN, "error": "no", "status": "error"}}}},),
+    "openhands": ({"type": "ActionEvent", "tool_call_id": "a", "tool_name": "sh", "action": GIVEN},
+                  {"type": "ObservationEvent", "tool_call_id": "a", "observation": {
+                      "content": "no", "is_error": True}}),
+    "pi": (parts("assistant", {"type": "toolCall", "id": "a", "name": "sh", "arguments": GIVEN}) | {"type": "message"},
+           {"type": "message", "message": {"role": "toolResult", "toolCallId": "a", "isError": True,
+                                           "content": [{"type": "text", "text": "no"}]}}),
+    "qwen": (parts("assistant", {"functionCall": {"id": "a", "name": "sh", "args": GIVEN}}, name="parts"),
+             parts("tool_result", {"functionResponse": {"id": "a", "response": {"error": "no"}}}, name="parts")),
+    "AI SDK": ({"type": "assistant", "content": [
+        {"type": "tool-call", "toolCallId": "a", "toolName": "sh", "input": GIVEN}]},
+        {"type": "tool", "content": [{"type": "tool-result", "toolCallId": "a", "isError": True,
+                                      "output": {"type": "error-text", "value": "no"}}]}),
+    "OpenAI": ({"type": "assistant", "content": None, "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "sh", "arguments": json.dumps(GIVEN)}}]},
+        {"type": "tool", "tool_call_id": "a", "content": "Exit code: 1 no"}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("way", ["at once", "one by one"])
+def test_calls_of_each_form_are_rows_of_one_form(db, form, way):
+    create(db)
+    db.execute("UPDATE blackbox_settings SET value = 'everything' WHERE name = 'rollout.policy'")
+    items = [{"type": line["type"], "payload": line, "timestamp": AT % i}
+             for i, line in enumerate(FORMS[form], 1)]
+    for batch in [items] if way == "at once" else [[item] for item in items]:
+        append(db, ID, *batch)
+    found = rows(db, "SELECT n, tool, input ->> 'command', substr(output, -2), is_error, duration, call_id "
+                     "FROM rollout_tool_calls")
+    took = (len(items) - 1) * 1000
+    assert [row[:5] for row in found] == [(1, "sh", "make", "no", 1)], found
+    assert found[0][5:] in ((took, "a"), (None, "a"), (took, None), (None, None))
+    well(db)
