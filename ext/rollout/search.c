@@ -411,16 +411,26 @@ void bxRolloutSearchRemove(BxCall *p) {
 ** is left out. */
 #define BEFORE "48"
 #define WHOLE "144"
-#define BEGINS "max(1, instr(lower(text), lower(?2)) - " BEFORE ")"
+/* (With LIMIT, a text is read, and the word looked for, once.) */
 #define SNIPPET                                                                \
-  "iif(" BEGINS " > 1, char(8230), '') || replace(replace(replace("            \
-  "substr(text, " BEGINS ", " WHOLE "), char(13), ''), char(10), ' '), "       \
-  "char(9), ' ') || "                                                          \
-  "iif(length(text) >= " BEGINS " + " WHOLE ", char(8230), '') "
+  "(SELECT iif(start > 1, char(8230), '') || replace(replace(replace("         \
+  "substr(text, start, " WHOLE "), char(13), ''), char(10), ' '), "            \
+  "char(9), ' ') || iif(length(text) >= start + " WHOLE ", char(8230), '') "   \
+  "FROM (SELECT text, max(1, instr(lower(text), lower(?2)) - " BEFORE          \
+  ") AS start FROM (SELECT text FROM main.rollout__said AS s "                 \
+  "WHERE s.n = b.n LIMIT 1) LIMIT 1))"
+
+/* The call of text t, or the one of which it is the result: mostly one of the texts
+** just before it, so that the look goes back from there. */
+#define CALL_OF_T                                                              \
+  "CASE t.role WHEN 'call' THEN t.n WHEN 'tool' THEN coalesce((SELECT c.n "    \
+  "FROM main.rollout__texts AS c WHERE c.result = t.n AND c.id "               \
+  "BETWEEN t.id - 2000 AND t.id ORDER BY c.id DESC LIMIT 1), (SELECT c.n "     \
+  "FROM main.rollout__texts AS c WHERE c.result = t.n AND c.id "               \
+  "BETWEEN t.id + 1 AND t.id + 100 ORDER BY c.id LIMIT 1)) END"
 
 static const char zSearch[] =
-    "SELECT id, sequence, at, role, (SELECT " SNIPPET
-    "FROM main.rollout__said AS s WHERE s.n = b.n), score, tool, file FROM ("
+    "SELECT id, sequence, at, role, " SNIPPET ", score, tool, file FROM ("
     "SELECT f.*, h.id AS id, h.updated AS updated FROM ("
     "SELECT t.n AS n, t.id >> 32 AS owner, t.id & 4294967295 AS sequence, "
     "t.at AS at, t.role AS role, t.tool AS tool, t.file AS file, "
@@ -432,12 +442,12 @@ static const char zSearch[] =
     "length(rtrim(?7, '/')) + 1) = rtrim(?7, '/') || '/' "
     "FROM main.rollout__about AS a WHERE a.no = t.id >> 32)) "
     "AND (?8 IS NULL OR t.role = ?8) "
-    "AND (?9 IS NULL OR coalesce(t.tool, (SELECT c.tool FROM "
-    "main.rollout__texts AS c WHERE c.result = t.n AND c.id BETWEEN "
-    "t.id - 2000 AND t.id)) = ?9) "
-    "AND (?10 IS NULL OR coalesce(t.file, (SELECT c.file FROM "
-    "main.rollout__texts AS c WHERE c.result = t.n AND c.id BETWEEN "
-    "t.id - 2000 AND t.id)) = ?10) "
+    "AND (?9 IS NULL OR (SELECT c.tool FROM main.rollout__texts AS c "
+    "WHERE c.n = " CALL_OF_T ") = ?9) "
+    "AND (?10 IS NULL OR ?10 IN (SELECT c.file FROM main.rollout__texts AS k "
+    "CROSS JOIN main.rollout__texts AS c ON c.id = k.id AND c.n >= k.n "
+    "AND c.tool = k.tool WHERE k.n = " CALL_OF_T " "
+    "AND (c.n = k.n OR c.role = 'file'))) "
     "AND t.id NOT IN (SELECT id FROM main.rollout__due) "
     "ORDER BY rollout_fts.rowid DESC LIMIT " CANDIDATES ") AS f "
     "JOIN main.rollout__heads AS h ON h.no = (SELECT min(s.rollout) "

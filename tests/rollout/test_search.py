@@ -227,6 +227,53 @@ def test_search_filters_and_ranks(searched):
     assert best[0][0] == 1 and best == sorted(best, key=lambda r: r[1])
 
 
+def test_search_knows_the_files_of_a_patch_and_the_call_of_a_result(searched):
+    db = searched
+    create(db)
+    patch = "*** Begin Patch\n*** Update File: x.c\n needle\n*** Add File: y.c\n*** End Patch"
+    kinds = {"custom_tool_call": {"name": "apply_patch", "input": patch}, "function_call": {
+        "name": "shell", "arguments": '{"command":"needle"}'}}
+
+    def item(kind, call, **more):
+        return {"type": "response_item", "payload": {"type": kind, "call_id": call, **more}}
+    append(db, ID, item("custom_tool_call", "a", **kinds["custom_tool_call"]),
+           item("custom_tool_call_output", "a", output="needle done"),
+           item("function_call", "b", **kinds["function_call"]),
+           item("function_call_output", "b", output="needle here"), message("user", "needle"),
+           item("function_call_output", "c", output="needle early"), item("function_call", "c", **kinds["function_call"]),
+           item("function_call_output", "z", output="needle of no call"))
+
+    def found(**more):
+        where = " AND ".join(f"of_{name} = '{value}'" for name, value in more.items())
+        return sorted(n for n, in rows(db, f"SELECT sequence FROM rollout_search('needle') WHERE {where}"))
+    assert found(file="x.c") == [1, 2] == found(file="y.c") == found(tool="apply_patch", file="y.c")
+    assert found(tool="shell") == [3, 4, 6, 7] and found(tool="shell", role="tool") == [4, 6]
+    assert found(file="z.c") == [] == found(tool="shell", file="x.c")
+
+
+def test_search_finds_the_call_of_a_result_without_a_look_at_all(searched):
+    db = searched
+    steps = [0]
+
+    def cost(n):
+        create(db, ID)
+        items = [item for i in range(n) for item in (
+            {"type": "response_item", "payload": {"type": "function_call", "name": "shell", "call_id": f"c{i}",
+                                                  "arguments": '{"command":"ls"}'}},
+            {"type": "response_item", "payload": {"type": "function_call_output", "call_id": f"c{i}",
+                                                  "output": f"needle {i}"}})]
+        append(db, ID, *items)
+        db.set_progress_handler(lambda: steps.__setitem__(0, steps[0] + 1), 10)
+        steps[0] = 0
+        assert rows(db, "SELECT * FROM rollout_search('needle') WHERE of_tool = 'none'") == []
+        assert rows(db, "SELECT * FROM rollout_search('needle') WHERE of_file = 'none'") == []
+        db.set_progress_handler(None, 0)
+        one(db, "SELECT rollout_delete(?)", ID)
+        return steps[0]
+    few = cost(100)
+    assert cost(800) < few * 12
+
+
 def test_search_tells_a_message_once(searched):
     db = searched
     create(db)
