@@ -695,11 +695,13 @@ static int comparePaths(const void *p1, const void *p2) {
 
 static void readFolder(ImportDir *p, const char *zFolder, int nDepth);
 
-/* Lists what could not be looked at. Its name may be no UTF-8. */
+/* Lists what could not be looked at. U+FFFD stands for what is not UTF-8 in its path. */
 static void entryFailed(ImportDir *p, const char *zPath, const char *zReason) {
-  int bUtf8 = bxIsUtf8((const unsigned char *)zPath, (int)strlen(zPath));
+  i64 n;
+  char *zValid = bxImportValid(zPath, (i64)strlen(zPath), &n, p->pErr);
   p->nFailed++;
-  fileFailed(p, bUtf8 ? zPath : "", -1, 0, 0, zReason);
+  if (zValid != 0) fileFailed(p, zValid, -1, 0, 0, zReason);
+  sqlite3_free(zValid);
 }
 
 /* Imports a file, or those of a folder. */
@@ -718,7 +720,7 @@ static void readEntry(ImportDir *p, const char *zPath, int nDepth) {
       return;
     }
     p->nFile++;
-    entryFailed(p, "", "a file whose name is not UTF-8; rename it");
+    entryFailed(p, zPath, "a file whose name is not UTF-8; rename it");
   }
 }
 

@@ -191,7 +191,8 @@ def test_a_folder_that_cannot_be_read_is_an_error(db, tmp_path, folder):
 def test_a_name_that_is_not_utf_8_is_an_error(db, tmp_path):
     with open(os.fsencode(tmp_path) + b"/a\xff.jsonl", "w") as out:
         out.write(lines(said(0, "a")))
-    assert counts(walk(db, tmp_path)) == (1, 0, 0, 0, 1)
+    report = walk(db, tmp_path)
+    assert counts(report) == (1, 0, 0, 0, 1) and report["errors"][0]["path"] == f"{tmp_path}/a\ufffd.jsonl"
 
 
 def test_of_a_file_that_has_grown_only_the_end_is_read(db, tmp_path):
