@@ -16,6 +16,7 @@
 #           make uninstall  removes what make install has installed there
 #           make dist       the packages of npm, Python and Debian, the tarballs
 #           make test-packages  installs these, and uses them
+#           make test-newest  the adapters of Node, with the newest frameworks of npm
 #           make format lint clean help
 
 CC ?= cc
@@ -366,6 +367,10 @@ test-packages: dist build/packages/node_modules/.done
 	@$(NEED) packages
 	$(PYTHON) -m pytest -q tests/packages/installed_*.py $(TESTARGS)
 
+test-newest: dist build/packages/node_modules/.done
+	@$(NEED) packages
+	$(PYTHON) -m pytest -q -s tests/packages/newest_npm.py $(TESTARGS)
+
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
@@ -384,5 +389,5 @@ clean:
 	rm -rf build dist $(MODULE)
 
 .PHONY: all libs amalgamation static oracle test test-full check test-versions \
-  test-hosts test-cluster test-browser test-packages fuzz demo bench weigh install \
+  test-hosts test-cluster test-browser test-packages test-newest fuzz demo bench weigh install \
   uninstall dist help format lint clean

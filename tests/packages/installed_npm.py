@@ -56,6 +56,31 @@ def test_the_install_lines_of_the_docs_name_the_built_files():
         assert all(len(list(DIST.glob(name))) == 1 for name in names.split()), names
 
 
+# Of what the docs name with a version: the folder in node_modules.
+NAMED = {
+    "@langchain/langgraph": "@langchain/langgraph", "checkpoint": "@langchain/langgraph-checkpoint",
+    "checkpoint-validation": "@langchain/langgraph-checkpoint-validation", "@langchain/core": "@langchain/core",
+    "@openai/agents": "@openai/agents", "ai": "ai", "and": "ai-7", "@ai-sdk/openai": "@ai-sdk/openai",
+    "@opentelemetry/sdk-trace-base": "@opentelemetry/sdk-trace-base", "openai": "openai",
+    "@anthropic-ai/sdk": "@anthropic-ai/sdk", "@google/genai": "@google/genai", "undici": "undici",
+    "@modelcontextprotocol/sdk": "@modelcontextprotocol/sdk", "better-sqlite3": "better-sqlite3"}
+
+
+def test_the_docs_name_the_versions_that_are_tested():
+    """Another one that npm installs here fails, and the docs follow."""
+    page = (ROOT / "docs/packages.md").read_text()
+    table = page[page.index("## Versions"):page.index("## Adapters for Node")]
+    for name, folder in NAMED.items():
+        version = json.loads((BUILD / "node_modules" / folder / "package.json").read_text())["version"]
+        short = ".".join(version.split(".")[:2])
+        assert re.search(rf"(?<![\w/@-]){re.escape(name)} {re.escape(short)}(?!\d)", table), f"{name} {version}"
+    asked = json.loads((HERE / "package.json").read_text())["dependencies"]
+    left = {name for name in asked if name not in NAMED.values() and not re.match(
+        "@types/|@prisma/|@ai-sdk/openai-7|@langchain/langgraph-checkpoint-sqlite|@opentelemetry/api|"
+        "(drizzle-kit|drizzle-orm|knex|kysely|prisma|typescript|vitest)$", name)}
+    assert left == set()  # docs/orm.md has the ORMs: see orm.test.mjs
+
+
 @pytest.mark.parametrize("name", TESTS)
 def test_with_better_sqlite3(project, name):
     run("node", "--test", name, cwd=project)

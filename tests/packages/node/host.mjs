@@ -66,7 +66,9 @@ export const EVENTS = ["data: one\n\n", "data: two\n\n", "data: three\n\n"];
 export async function serve(answers) {
   const server = createServer(async (request, response) => {
     const body = Buffer.concat(await request.toArray());
-    answers[new URL(request.url, "http://x").pathname.slice(1)](body, response);
+    const answer = answers[new URL(request.url, "http://x").pathname.slice(1)];
+    if (answer) answer(body, response);
+    else response.writeHead(404).end();
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

@@ -1,11 +1,11 @@
-// Each adapter on a file that another connection writes at the same time, in a process that is killed
+// Each adapter, and each ORM with a connection of its own, on a file that another connection writes at the same time, in a process that is killed
 // with kill -9: what was acknowledged is there, and the file is whole.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { after, test } from "node:test";
 import { BlackboxSession } from "sqlite-blackbox/agents";
 import { BlackboxSaver } from "sqlite-blackbox/langgraph";
-import { bare, flight, land, newPath, open, rows } from "./host.mjs";
+import { bare, driver, flight, land, newPath, open, rows } from "./host.mjs";
 
 after(land);
 
@@ -62,6 +62,32 @@ const ADAPTERS = {
   },
 };
 
+// The ORMs stand on better-sqlite3, and write the ring as a table.
+const ROW = '{ agent_id: "support", event_id: "e" + i, request_body: String(i) }';
+const ORMS = {
+  drizzle: `
+    import { drizzle } from "drizzle-orm/better-sqlite3";
+    import { sqliteTable, text } from "drizzle-orm/sqlite-core";
+    const ring = sqliteTable("ring", { agent_id: text(), event_id: text(), request_body: text() });
+    const orm = drizzle(db);
+    const step = (i) => orm.insert(ring).values(${ROW}).run();`,
+  knex: `
+    import knexOf from "knex";
+    import { load } from "sqlite-blackbox";
+    const knex = knexOf({ client: "better-sqlite3", connection: { filename: path }, useNullAsDefault: true,
+      pool: { afterCreate: (db, done) => (db.pragma("busy_timeout = 20000"), done(null, load(db))) } });
+    const step = (i) => knex("ring").insert(${ROW});`,
+  kysely: `
+    import { Kysely, SqliteDialect } from "kysely";
+    const orm = new Kysely({ dialect: new SqliteDialect({ database: db }) });
+    const step = (i) => orm.insertInto("ring").values(${ROW}).execute();`,
+};
+for (const [name, program] of driver === "node:sqlite" ? [] : Object.entries(ORMS)) {
+  ADAPTERS[name] = {
+    program, found: (db) => rows(db, "SELECT CAST(request_body AS INTEGER) FROM ring ORDER BY 1").flat(),
+  };
+}
+
 const START = `
   import { writeSync } from "node:fs";
   import { setImmediate } from "node:timers/promises";
@@ -102,6 +128,8 @@ for (const [name, { program, found }] of Object.entries(ADAPTERS)) {
       const other = open(path);
       other.prepare("PRAGMA busy_timeout = 20000").get();
       other.exec("CREATE TABLE mine(n INTEGER PRIMARY KEY)");
+      other.prepare("SELECT blackbox_install()").get();
+      other.exec("CREATE VIRTUAL TABLE ring USING payload_ring(window=2000)"); // for all that comes before the kill
       flight(path, { timeout: 20000 });
       other.prepare(`PRAGMA journal_mode = ${mode}`).get();
       const insert = other.prepare("INSERT INTO mine DEFAULT VALUES");

@@ -232,7 +232,8 @@ test("knex alters a table beside a ring, and reads", ["knex"], async (t) => {
 test("kysely describes the file, migrates it and reads it", ["kysely"], async (t) => {
   const { file } = project(t);
   const before = ours(file);
-  const { Kysely, Migrator, SqliteDialect, sql } = await import("kysely");
+  const { Kysely, SqliteDialect, sql } = await import("kysely");
+  const { Migrator } = await import("kysely/migration").catch(() => import("kysely")); // it moved with 0.29
   const db = new Kysely({ dialect: new SqliteDialect({ database: load(bare(file)) }) });
   const tables = (await db.introspection.getTables()).map(({ name }) => name);
   for (const name of ["orders", "event_payloads", "ring"]) assert.ok(tables.includes(name), name);
@@ -256,6 +257,7 @@ test("kysely describes the file, migrates it and reads it", ["kysely"], async (t
 const TOOLS = ["drizzle-orm", "drizzle-kit", "prisma", "knex", "kysely"];
 
 test("the page names the versions that are tested here", TOOLS, () => {
+  if (process.env.NEWEST) return; // newest_npm.py has installed others
   for (const name of TOOLS) {
     const short = version(name).split(".").slice(0, 2).join(".");
     assert.ok(page.includes(`${name} ${short}`), `docs/orm.md does not name ${name} ${short}, which is installed`);

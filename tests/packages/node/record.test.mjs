@@ -41,11 +41,12 @@ const server = await serve({
   "chat/completions": (...call) => (call[1].setHeader("Content-Type", "text/event-stream"), model(...call)),
   "v1/messages": (_, response) => response.setHeader("Content-Type", "application/json").end(JSON.stringify({
     id: "x", type: "message", role: "assistant", model: "m", content: [{ type: "text", text: "on its way" }] })),
-  "v1beta/models/m:generateContent": (_, response) =>
-    response.setHeader("Content-Type", "application/json").end(CANDIDATES),
-  "v1beta/models/m:streamGenerateContent": (_, response) => {
-    response.setHeader("Content-Type", "text/event-stream").end(`data: ${CANDIDATES}\r\n\r\n`);
-  },
+  ...Object.fromEntries(["v1", "v1beta"].flatMap((version) => [ // of Google's 3, and of 2
+    [`${version}/models/m:generateContent`, (_, response) =>
+      response.setHeader("Content-Type", "application/json").end(CANDIDATES)],
+    [`${version}/models/m:streamGenerateContent`, (_, response) =>
+      response.setHeader("Content-Type", "text/event-stream").end(`data: ${CANDIDATES}\r\n\r\n`)],
+  ])),
   stream: events.send,
 });
 after(server.close);

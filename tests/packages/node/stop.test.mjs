@@ -101,7 +101,7 @@ test("a stream that runs while another process stops the agent ends, and is reco
   await read.read();
   execFileSync(process.execPath, ["--input-type=module", "-e", `
     import { bare } from "./host.mjs";
-    bare(${JSON.stringify(made.db.path)}).exec("INSERT INTO payload_agents(agent_id, stopped_at, stopped_by) " +
+    bare(${JSON.stringify(made.db.path)}).exec("PRAGMA busy_timeout = 5000; INSERT INTO payload_agents(agent_id, stopped_at, stopped_by) " +
       "VALUES('support', 1760000000000, 'Ann')");`], { cwd: import.meta.dirname });
   await assert.rejects(made.fetch(server.url("stream"), post("r")), STOPPED);
   for (let done = false; !done; ) {
