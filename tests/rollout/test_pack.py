@@ -355,3 +355,28 @@ def test_recorded_sessions_with_forks_take_little_room(db, path):
     for rollout, data in kept:
         assert one(db, "SELECT rollout_export(?)", rollout) == data
     assert problems(db) == []
+
+
+def test_a_file_that_has_grown_is_compared_with_what_is_packed(db):
+    fill(db)
+    lines = one(db, "SELECT rollout_export(?)", ID)
+    first = lines[:lines.index("\n", len(lines) // 2) + 1].replace(ID, OTHER)
+    load(db, first)
+    assert pack(db)["rows"] > 25
+    told = load(db, lines.replace(ID, OTHER))
+    assert told["items"] == 21 and 0 < told["new"] < 21
+    assert one(db, "SELECT rollout_export(?)", OTHER) == lines.replace(ID, OTHER)
+    assert load(db, lines.replace(ID, OTHER))["new"] == 0
+    assert problems(db) == []
+
+
+def test_a_report_shows_what_is_packed(db):
+    def report():
+        told = json.loads(one(
+            db, "SELECT blackbox_report('rollout', ?, '{\"format\":\"json\"}')", ID))
+        return {key: value for key, value in told.items() if key != "made"}
+    fill(db)
+    before = report()
+    assert words(3, 900)[:40] in str(before)
+    pack(db)
+    assert report() == before
