@@ -14,13 +14,9 @@ SQLITE_EXTENSION_INIT3
   "SELECT at, rule, actor, rows, bytes, oldest, newest"                        \
   " FROM main.retention_log WHERE domain = '" domain                           \
   "' ORDER BY at DESC, id DESC"
-/* What the meta of an exchange says: an error, and how long it took. */
 #define META                                                                   \
-  " CASE WHEN NOT coalesce(json_valid(meta), 0) THEN NULL"                     \
-  " WHEN meta ->> '$.status' >= 400 THEN 'HTTP ' || (meta ->> '$.status') ||"  \
-  " coalesce(': ' || (meta ->> '$.error'), '')"                                \
-  " ELSE 'error: ' || (meta ->> '$.error') END,"                               \
-  " CASE WHEN json_valid(meta) THEN meta ->> '$.duration_ms' END"
+  " " REPORT_FAILED                                                            \
+  ", CASE WHEN json_valid(meta) THEN meta ->> '$.duration_ms' END"
 
 static const char zCaseBodies[] =
     "SELECT 'request', request_body, 'response', response_body"

@@ -68,16 +68,13 @@ static const char zAgents[] =
   "SELECT u.model, u.input, u.cache_write, u.cache_read, u.output,"            \
   " u.reasoning, u.cache_write_1h, e.at, e.failed FROM (" from " LIMIT ?2)"    \
   " AS e LEFT JOIN payload_usage(e.q, e.r) AS u"
-#define FAILED                                                                 \
-  "json_valid(meta) AND (meta ->> '$.error' IS NOT NULL"                       \
-  " OR coalesce(meta ->> '$.status', 0) >= 400) AS failed"
 static const char zArchiveUsage[] =
     EXCHANGES("SELECT created_ms AS at, store_text(request_body) AS q,"
-    " store_text(response_body) AS r, " FAILED " FROM main.event_payloads"
+    " store_text(response_body) AS r, " REPORT_FAILED " AS failed FROM main.event_payloads"
     " WHERE agent_id = ?1 ORDER BY rowid DESC");
 static const char zRingUsage[] =
     EXCHANGES("SELECT timestamp AS at, request_body AS q, response_body AS r, "
-    FAILED " FROM main.@ AS r WHERE agent_id = ?1 AND NOT " IN_BOTH
+    REPORT_FAILED " AS failed FROM main.@ AS r WHERE agent_id = ?1 AND NOT " IN_BOTH
     " ORDER BY seq DESC");
 /* clang-format on */
 
@@ -90,7 +87,9 @@ typedef struct AgentUses {
 /* Adds up what the exchanges of an agent tell. */
 static void readAgent(ReportRun *p, BxStmts *pFrom, AgentUses *pUses,
     const char *zAgent, char **azCell) {
-  i64 nTokens = 0, nErrors = 0, nRead = 0;
+  i64 nTokens = 0, nErrors = 0, nRead = 0, iLast = -1;
+  char *zFailed = 0; /* how the newest one did */
+  sqlite3_stmt *pWrong;
   double rCost = 0, r;
   int i, k, bCost = 0;
   for (i = 0; i < pUses->n && p->err.rc == SQLITE_OK; i++) {
@@ -104,8 +103,13 @@ static void readAgent(ReportRun *p, BxStmts *pFrom, AgentUses *pUses,
       memset(&tokens, 0, sizeof(tokens));
       for (k = 0; k < 6; k++) *apToken[k] = sqlite3_column_int64(pStmt, k + 1);
       for (k = 0; k < 4; k++) nTokens += *apToken[k];
-      nErrors += sqlite3_column_int(pStmt, 8);
+      nErrors += sqlite3_column_type(pStmt, 8) != SQLITE_NULL;
       nRead++;
+      if (sqlite3_column_int64(pStmt, 7) > iLast) {
+        iLast = sqlite3_column_int64(pStmt, 7);
+        sqlite3_free(zFailed);
+        zFailed = bxColumnCopy(pStmt, 8, &p->err);
+      }
       if (sqlite3_column_type(pStmt, 0) == SQLITE_TEXT &&
           bxCost(pFrom, (const char *)sqlite3_column_text(pStmt, 0),
               sqlite3_column_bytes(pStmt, 0), sqlite3_column_int64(pStmt, 7),
@@ -121,6 +125,14 @@ static void readAgent(ReportRun *p, BxStmts *pFrom, AgentUses *pUses,
   azCell[AGENT_ERRORS] = bxPrintf(&p->err, "%lld", nErrors);
   azCell[AGENT_TOKENS] = bxPrintf(&p->err, "%lld", nTokens);
   if (bCost) azCell[AGENT_COST] = bxPrintf(&p->err, "%.4f", rCost);
+  if (zFailed != 0) {
+    pWrong = bxPrepareSql(p->bx->db,
+        "SELECT ?1, ?2, 'its newest exchange failed: ' || ?3, 'agent:' || ?1",
+        &p->err);
+    bxBind(pWrong, &p->err, "tit", zAgent, iLast, zFailed);
+    bxReportTake(p, &p->aTable[0], pWrong);
+  }
+  sqlite3_free(zFailed);
 }
 
 /* The agents of the archive and of the rings. */
@@ -263,7 +275,10 @@ void bxReportDatabase(ReportRun *p) {
   bPayload = bxSchemaHasDomain(p->bx, p->zKey, "payload", &p->err);
   pWrong = bxReportNewTable(
       p, "wrong", "What is wrong", "text:What|time:When|text:Problem");
-  if (bPayload) bxReportRows(p, pWrong, pFrom, zStopped);
+  if (bPayload) {
+    bxReportRows(p, pWrong, pFrom, zStopped);
+    addPayload(p, pFrom);
+  }
   bxReportRows(p, pWrong, pFrom,
       "SELECT object, NULL, problem FROM blackbox_check(?1)"
       " WHERE problem NOT GLOB 'row *: has no leaf yet;*'"); /* it is to come */
@@ -273,7 +288,6 @@ void bxReportDatabase(ReportRun *p) {
       n == 0   ? bxPrintf(&p->err, "Nothing is wrong in %s", p->zShown)
       : n == 1 ? bxPrintf(&p->err, "1 thing is wrong in %s", p->zShown)
                : bxPrintf(&p->err, "%lld things are wrong in %s", n, p->zShown);
-  if (bPayload) addPayload(p, pFrom);
   addOthers(p, pFrom);
   addKept(p, pFrom);
   bxReportFacts(p, pFrom,

@@ -101,6 +101,13 @@ typedef struct ReportTable {
   "')', reason, coalesce('held until ' || strftime('%Y-%m-%d', until / 1000, " \
   "'unixepoch'), 'held') FROM main.retention_holds" which " ORDER BY at"
 
+/* How an exchange failed, by its meta; NULL: it did not. */
+#define REPORT_FAILED                                                          \
+  "CASE WHEN NOT coalesce(json_valid(meta), 0) THEN NULL"                      \
+  " WHEN meta ->> '$.status' >= 400 THEN 'HTTP ' || (meta ->> '$.status') ||"  \
+  " coalesce(': ' || (meta ->> '$.error'), '')"                                \
+  " ELSE 'error: ' || (meta ->> '$.error') END"
+
 /* What a rule found: texts, with their names in JSON and in the page. */
 enum { VERDICT_RULE, VERDICT_LEVEL, VERDICT_COUNT, VERDICT_THRESHOLD };
 enum { VERDICT_REASON = 6, VERDICT_TEXTS = 8 };

@@ -300,6 +300,16 @@ def test_the_overview_has_tokens_cost_sizes_errors_and_stops_of_agents(db):
     assert bound["b"][3] + bound["a"][3] < 55 + 404
 
 
+def test_an_agent_whose_newest_exchange_failed_is_wrong(db):
+    ring(db)
+    for i, meta in enumerate(('{"status":200}', '{"status":503,"error":"busy"}', '{"error":"gone"}', "odd", None)):
+        db.execute("INSERT INTO ring(agent_id, event_id, request_body, meta, timestamp) VALUES('a', ?, 'q', ?, ?)",
+                   (f"x{i}", meta if meta != "odd" else '"odd"', 1760000100000 + i))
+        wrong = {2: "error: gone", 1: "HTTP 503: busy"}.get(i)
+        assert table(as_json(db, "database", "main"), "wrong") == (
+            [["a", 1760000100000 + i, f"its newest exchange failed: {wrong}"]] if wrong else [])
+
+
 def test_conversations_in_the_overview_have_what_they_cost(db, folder):
     one(db, "SELECT blackbox_install('main', 'rollout')")
     one(db, "SELECT rollout_import(?)", "\n".join(json.dumps(line) for line in (
