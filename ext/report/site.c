@@ -297,6 +297,19 @@ static void writeSite(ReportSite *p, BxStmts *pHome, sqlite3_value *pOptions) {
   sweepPages(p);
 }
 
+/* Who may only read, such as a server of SQL, makes no files either. */
+static void refuseReader(BxCall *p, BxStmts *pHome) {
+  if (pHome == 0 ||
+      (sqlite3_db_readonly(p->bx->db, pHome->zDb) != 1 &&
+          !bxQueryIntOnce(pHome, "PRAGMA query_only", &p->err, ""))) {
+    return;
+  }
+  bxFail(&p->err, SQLITE_READONLY,
+      "MisuseError: blackbox_report_site() writes files, and this connection "
+      "only reads; open the file for writing, or write what "
+      "blackbox_report_lines() returns");
+}
+
 void bxReportSite(BxCall *p) {
   BxStmts *pHome = bxDomainSchema(p->bx, "core", &p->err);
   ReportSite site = {0};
@@ -305,7 +318,8 @@ void bxReportSite(BxCall *p) {
   site.pErr = &p->err;
   site.zFolder = bxText(p->aArg[0], "folder", 4000, 0, &p->err);
   site.pWritten = sqlite3_str_new(p->bx->db);
-  if (site.zFolder != 0 && pHome != 0) {
+  refuseReader(p, pHome);
+  if (p->err.rc == SQLITE_OK && site.zFolder != 0) {
     writeSite(&site, pHome, bxArg(p, 1));
   }
   bxReportClose(site.pOverview);

@@ -90,6 +90,7 @@ export class File {
       this.get("SELECT blackbox_use('main')");
       this.domains.add("report");
     }
+    if (folder) this.db.exec("PRAGMA query_only = 0");
     const sql = ABOUT.commands.report[folder ? "site" : "lines"];
     const isWhole = format === "json";
     for (const { line } of this.run(sql, { kind, key, format, folder })) {

@@ -204,7 +204,19 @@ def test_it_is_for_statements_of_the_host_only(db, folder):
     assert names(folder) == ["index.html"]
 
 
-def test_a_site_of_an_attached_file_with_an_odd_name_that_is_only_read(path, tmp_path):
+def test_who_may_only_read_writes_no_files(db, path, folder):
+    """Such as who asks a server of SQL that has loaded the module."""
+    db.execute("PRAGMA query_only = 1")
+    reader = connect(f"file:{path}?mode=ro", uri=True)
+    for reading in db, reader:
+        with pytest.raises(sqlite3.Error, match="MisuseError: .* writes files, and this connection only reads; "):
+            site(reading, folder)
+    reader.close()
+    db.execute("PRAGMA query_only = 0")
+    assert not folder.exists() and site(db, folder)["written"] == ["index.html"]
+
+
+def test_a_site_of_an_attached_file_with_an_odd_name(path, tmp_path):
     db = connect(tmp_path / "other.db")
     one(db, "SELECT blackbox_install('main', 'payload')")
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
@@ -215,7 +227,6 @@ def test_a_site_of_an_attached_file_with_an_odd_name_that_is_only_read(path, tmp
     one(db, "SELECT blackbox_install('main', 'report')")
     db.execute('ATTACH ? AS "a ""b.c"', (str(tmp_path / "other.db"),))
     one(db, "SELECT blackbox_use('a \"b.c')")
-    db.execute("PRAGMA query_only = 1")
     site(db, tmp_path / "s")
     assert [name.split("-")[0] for name in names(tmp_path / "s")] == ["agent", "index.html", "kill_switch"]
     assert Page((tmp_path / "s" / "index.html").read_text()).report["key"] == 'a "b.c'

@@ -90,6 +90,8 @@ class File:
         """The parts of a report, or what was done to make those of the file in a folder. JSON is one line."""
         whole = form == "json"
         self.allow_reports()
+        if folder:
+            self.db.execute("PRAGMA query_only = 0")
         for line, in self.db.execute(ABOUT["commands"]["report"]["site" if folder else "lines"],
                                      {"kind": kind, "key": key, "format": form, "folder": folder}):
             yield line.replace("\n", "") if whole else line + "\n"
