@@ -515,6 +515,9 @@ WHOLE = {
     "parts": (5.5, "a.jsonl", lambda n: lines(said(0, [{"type": "text", "text": "xy"}] * (n // 32)))),
     "spans of a line": (3, "one.jsonl", lambda n: spans(*(span(i, "x" * 100) for i in range(n // 430)))),
     "span": (4.1, "one.jsonl", lambda n: spans(span(0, "x" * n))),
+    "changes": (3.2, "c.jsonl", lambda n: lines({"kind": 0, "v": {"sessionId": "c", "requests": [
+        {"requestId": str(i), "message": {"text": "x" * 100}} for i in range(n // 160)]}})),
+    "conversations": (13, "m.jsonl", lambda n: lines(*(said(0, "x", session=f"s{i}") for i in range(n // 125)))),
     "unknown": (1.1, "d.json", lambda n: "[" + "1," * (n // 2) + "1]"),
 }
 
