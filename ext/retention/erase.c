@@ -163,7 +163,9 @@ static void walkPart(Erasure *p, BxStmts *pOn, const BxRecords *pPart,
   assert(pPart->zTable != 0); /* NULL ends a list */
   enum { KEY, BYTES, HELD, PINNED, TEXTS };
   const BxBodies *pBodies = p->bText && p->pDomain ? p->pDomain->pBodies : 0;
-  int bBodies = pBodies != 0 && strcmp(pPart->zName, pBodies->zTable) == 0;
+  int bBodies = pBodies != 0 && pBodies->zOrdered != 0 &&
+                strncmp(pPart->zTable, "main.", 5) == 0 &&
+                strcmp(pPart->zTable + 5, pBodies->zTable) == 0;
   sqlite3_stmt *pRow = prepareErase(p, pOn,
       "SELECT %s, %s, %s%s%s, %s, %s FROM %s%s AS t WHERE %s", ROW_KEY(pPart),
       pPart->zBytes ? pPart->zBytes : "0",

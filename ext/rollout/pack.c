@@ -42,6 +42,9 @@ const BxBodies bxRolloutBodies = {
     .zNamed = ITEMS_PACKED " WHERE p.text = ?1",
     .zAll = ITEMS_PACKED,
     .bShort = 1,
+    .zOrdered = "(SELECT id AS row FROM main.rollout__data AS u ORDER BY"
+                " iif(typeof(payload) = 'blob', substr(payload, 13, 20) + 0, "
+                "0), id LIMIT -1) AS o CROSS JOIN ",
 };
 
 /* Items that are worth packing, and are not packed yet. */

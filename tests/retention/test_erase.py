@@ -398,6 +398,30 @@ def test_a_text_is_looked_for_in_packs_of_many_agents_one_after_the_other(path):
     assert one(db, "SELECT count(*) FROM event_payloads") == 399 and problems(db) == []
 
 
+def test_a_text_is_looked_for_in_packs_of_conversations_that_took_turns(path):
+    """Each pack has items of all of them, as they were packed after each turn."""
+    db = connect(path)
+    one(db, "SELECT blackbox_install('main', 'rollout,store,retention')")
+    ids = [f"019d0000-1111-7222-8333-{i:012x}" for i in range(10)]
+    db.executemany("INSERT INTO rollouts(id) VALUES(?)", [(id,) for id in ids])
+    for turn in range(25):
+        for id in ids:
+            said = one(db, "SELECT hex(randomblob(15000))") + CANARY * (turn == 20 and id == ids[3])
+            db.execute("INSERT INTO rollout_items(rollout, type, payload) VALUES(?, 'event_msg', ?)",
+                       (id, json.dumps({"type": "user_message", "message": said})))
+        one(db, "SELECT rollout_pack()")
+    packs, read = one(db, "SELECT packs FROM store_stats"), []
+    assert packs > 20
+    certificate = json.dumps(erase(db, "text", CANARY))
+    assert json.loads(certificate)["rows"] == 1
+    db.set_trace_callback(lambda sql: "store__packs WHERE pack" in sql and "SELECT data" in sql
+                          and read.append(sql))
+    one(db, "SELECT blackbox_erased(?)", certificate)
+    db.set_trace_callback(None)
+    assert packs - 16 <= len(read) <= 2.2 * packs, len(read)
+    assert problems(db) == []
+
+
 def test_what_is_left_in_the_file_is_told(tmp_path):
     db = connect(tmp_path / "left.db")
     one(db, "SELECT blackbox_install('main', 'payload,retention')")
