@@ -199,7 +199,7 @@ BEGIN
         AND title IS CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'title' END
       THEN NEW.payload ->> 'title' ELSE title END
   WHERE no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
-  UPDATE rollout__texts SET file = NULL WHERE id = NEW.id AND file IS NOT NULL AND instr(NEW.payload, file) = 0;
+  UPDATE rollout__texts SET file = NULL WHERE id = +NEW.id AND file IS NOT NULL AND instr(NEW.payload, file) = 0;
   INSERT OR IGNORE INTO rollout__due VALUES (NEW.id), (NEW.id + 1);
   UPDATE rollout__about SET first_user_message = NULL
   WHERE prompt_id = NEW.id AND no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);

@@ -476,3 +476,20 @@ def test_secure_delete_is_as_it_was_after_an_interrupt_and_after_an_error(db, ca
         assert one(db, "PRAGMA secure_delete") == before
     assert stopped > 1
     assert problems(db) == []
+
+
+def test_an_item_costs_the_same_however_many_there_are(db):
+    steps, costs = [0], []
+
+    def count():
+        steps[0] += 1
+    for id, n in ((ID, 200), (FORK, 1600)):
+        one(db, "SELECT rollout_create(?, NULL, 'permanent')", id)
+        one(db, "SELECT rollout_append(?, ?)", id, json.dumps([
+            {"type": "event_msg", "payload": json.loads(said(f"{i} {KEY}"))} for i in range(n)]))
+        steps[0] = 0
+        db.set_progress_handler(count, 20)
+        assert redact(db, "rollout", id)["rows"] == n
+        db.set_progress_handler(None, 0)
+        costs.append(steps[0] / n)
+    assert costs[1] < 1.3 * costs[0]
