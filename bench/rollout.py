@@ -474,7 +474,7 @@ def hook_cases():
     return [Case(
         "rollout: a hook, a process for each turn",
         {"hook": hook(False), "hook and its import": hook(True), "sqlite3 shell": shell_alone},
-        [("hook", "sqlite3 shell", 1.5), ("hook and its import", "sqlite3 shell", None)],
+        [("hook", "sqlite3 shell", 1.5), ("hook and its import", "sqlite3 shell", 1.5)],
         note="The hook of docs/live.md, until the agent goes on, and until the new line of its "
              "session is imported. The other side is the sqlite3 shell with one INSERT into a "
              "plain table.")] if shutil.which("sqlite3") else []
