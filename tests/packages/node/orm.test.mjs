@@ -1,7 +1,7 @@
 // Drizzle, Prisma, Knex and Kysely on a file that has blackbox and a ring in main: the tools
 // themselves, as docs/orm.md says. They stand on better-sqlite3.
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test as tested } from "node:test";
@@ -148,7 +148,7 @@ test("the files of sql/ are a migration of drizzle, as the page says", ["drizzle
 
 const PRISMA = ["prisma", "@prisma/client", "@prisma/adapter-better-sqlite3"];
 
-test("prisma db pull and db push see the program's tables alone, and its client reads", PRISMA, (t) => {
+test("prisma db pull and db push see the program's tables alone, and its client reads", PRISMA, async (t) => {
   const { folder, file } = project(t);
   const before = ours(file);
   const schema = (models) => writeFileSync(join(folder, "schema.prisma"), `
@@ -210,6 +210,35 @@ test("prisma db pull and db push see the program's tables alone, and its client 
     await db.$disconnect();`);
   const read = spawnSync(process.execPath, ["read.mjs"], { cwd: folder, encoding: "utf8" });
   assert.equal(read.stdout.trim(), "hello 1 true 1", read.stderr);
+
+  // it writes beside a recorder, and is killed
+  writeFileSync(join(folder, "write.mjs"), `
+    import { writeSync } from "node:fs";
+    import { PrismaBetterSQLite3 } from "@prisma/adapter-better-sqlite3";
+    import client from "./gen/index.js";
+    const db = new client.PrismaClient({ adapter: new PrismaBetterSQLite3({ url: "file:./app.db", timeout: 20000 }) });
+    for (let id = 2; ; id++) {
+      await db.orders.create({ data: { id, what: "tea" } });
+      writeSync(1, id + "\\n");
+    }`);
+  const other = load(bare(file));
+  other.pragma("busy_timeout = 20000");
+  const insert = other.prepare("INSERT INTO ring(agent_id, event_id, request_body) VALUES ('support', ?, 'q')");
+  const child = spawn(process.execPath, ["write.mjs"], { cwd: folder, stdio: ["ignore", "pipe", "inherit"] });
+  let said = "";
+  child.stdout.on("data", (data) => {
+    said += data;
+    insert.run(`r${said.length}`);
+    if (said.length > 100) child.kill("SIGKILL");
+  });
+  const [, signal] = await new Promise((end) => child.on("close", (...how) => end(how)));
+  assert.equal(signal, "SIGKILL");
+  const last = Number(said.trim().split("\n").at(-1));
+  const [[there, newest]] = rows(other, "SELECT count(*), max(id) FROM orders");
+  assert.ok(newest >= last && there === newest && last > 30, `${said} ${there} ${newest}`);
+  assert.deepEqual(rows(other, "PRAGMA integrity_check"), [["ok"]]);
+  assert.deepEqual(rows(other, "SELECT * FROM blackbox_check"), []);
+  other.close();
 });
 
 test("knex alters a table beside a ring, and reads", ["knex"], async (t) => {
