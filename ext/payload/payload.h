@@ -286,6 +286,8 @@ typedef struct RingShared {
   sqlite3_uint64 hStart;
 } RingShared;
 void bxBodyFind(Ring *p, sqlite3_value *pVal, RingShared *pOut, BxErr *pErr);
+/* Loads the log of the agent again, if what failed beside the push has forgotten it. */
+void bxBodyAgain(Ring *p, i64 iNo, int bNew, BxErr *pErr);
 /* Writes a body into the loaded log; *pShared of a request, which nothing but this has
 ** changed the log since; or NULL. */
 void bxBodyAppend(Ring *p, sqlite3_value *pVal, const RingShared *pShared,

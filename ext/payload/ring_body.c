@@ -306,6 +306,17 @@ void bxBodyFind(Ring *p, sqlite3_value *pVal, RingShared *pOut, BxErr *pErr) {
   if (pOut->iHead >= 0) pOut->iFrom = p->pBodies->log.aHead[pOut->iHead].iAt;
 }
 
+void bxBodyAgain(Ring *p, i64 iNo, int bNew, BxErr *pErr) {
+  if (pErr->rc != SQLITE_OK || p->pBodies == 0 || p->pBodies->log.iNo != 0) {
+    return;
+  }
+  if (bNew) {
+    bxBodyBegin(p, iNo, 0, 0, pErr);
+  } else {
+    bxBodyLog(p, iNo, pErr);
+  }
+}
+
 void bxBodyAppend(Ring *p, sqlite3_value *pVal, const RingShared *pShared,
     RingBody *pOut, BxErr *pErr) {
   BodyLog *pLog = &p->pBodies->log;

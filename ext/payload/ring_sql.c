@@ -420,6 +420,7 @@ static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
   bxBodyFind(p, pPush->pRequest, &shared, pErr);
   bxRingWatchRead(pWatched, pNext,
       &(Shared){.iAt = shared.iAt, .iFrom = shared.iFrom, .n = shared.n});
+  bxBodyAgain(p, pNext->iNo, pNext->bNew, pErr);
   bxBodyAppend(p, pPush->pRequest, &shared, &request, pErr);
   bxBodyAppend(p, pPush->pResponse, 0, &response, pErr);
   bxBind(
