@@ -315,7 +315,9 @@ def test_ctrl_c_ends_at_once_and_leaves_a_whole_file(program, file, words):
         (folder / f"{i}.jsonl").write_text(f"{text}\n" * 40000)  # 20 MB
     with subprocess.Popen([*map(str, program), *words], cwd=file.parent, stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, text=True) as child:
-        time.sleep(1.5)
+        begin, wal = time.monotonic(), file.with_name(file.name + "-wal")
+        while time.monotonic() < begin + 1.5 and not (wal.exists() and wal.stat().st_size > 1 << 20):
+            time.sleep(0.01)  # of an import, the middle
         begin = time.monotonic()
         child.send_signal(signal.SIGINT)
         assert child.wait(10) == -signal.SIGINT and time.monotonic() - begin < 1
