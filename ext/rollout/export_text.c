@@ -9,36 +9,73 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* Appends a text that is Markdown: < before a tag becomes an entity and ![ loses its
-** meaning, but not in code. */
+/* Whether a line begins a fence, or with n > 0 ends that of n characters c. Returns how
+** many characters the fence has; 0: it is none. CommonMark, 4.5. */
+static int isFence(const char *z, const char *zEnd, int n, char c) {
+  int nSpace = (int)strspn(z, " "), nFence;
+  char zOne[2] = {n > 0 ? c : z[nSpace], 0};
+  z += nSpace;
+  if (nSpace > 3 || z >= zEnd || (*zOne != '`' && *zOne != '~')) return 0;
+  nFence = (int)strspn(z, zOne);
+  if (nFence < 3 || nFence < n) return 0;
+  for (z += nFence; z < zEnd; z++) {
+    if (n > 0 ? *z != ' ' && *z != '\t' : *z == '|' || *z == *zOne) return 0;
+  }
+  return nFence;
+}
+
+/* Where the code ends, in its line, that n backticks before z begin; 0: they begin none.
+** (The cells of a table end code as well.) */
+static const char *codeEnd(const char *z, const char *zEnd, size_t n) {
+  while (z < zEnd && *z != '|') {
+    size_t nRun = strspn(z, "`");
+    if (nRun == n) return z + n;
+    z += nRun > 0 ? nRun : 1;
+  }
+  return 0;
+}
+
+/* Appends a text that is Markdown: < becomes an entity and ![ loses its meaning, but not
+** in code. What is code only together with other lines is none: its marks are text. */
 static void putSaid(sqlite3_str *pOut, const char *z) {
-  int nFence = 0, nCode = 0, bLine = 1;
-  for (; *z != 0; z++) {
-    if (*z == '`') {
-      int n = (int)strspn(z, "`");
-      if (bLine && n >= 3 && (nFence == 0 || n >= nFence)) {
-        nFence = nFence ? 0 : n;
-      } else if (nFence == 0) {
-        nCode = nCode == 0 ? n : nCode == n ? 0 : nCode;
+  int nFence = 0;
+  char cFence = 0;
+  while (*z != 0) {
+    const char *zEnd = z + strcspn(z, "\r\n"), *zCode;
+    int n = isFence(z, zEnd, nFence, cFence);
+    if (n > 0 && nFence == 0) {
+      z += strspn(z, " "); /* so that no item of a list has it */
+      cFence = *z;
+    }
+    if (n > 0 || nFence > 0) {
+      if (n > 0) nFence = nFence > 0 ? 0 : n;
+      sqlite3_str_append(pOut, z, (int)(zEnd - z));
+      z = zEnd;
+    }
+    while (z < zEnd) {
+      size_t nRun = strspn(z, "`");
+      if (nRun > 0 && (zCode = codeEnd(z + nRun, zEnd, nRun)) != 0) {
+        sqlite3_str_append(pOut, z, (int)(zCode - z));
+        z = zCode;
+      } else if (nRun > 0 || strncmp(z, "~~~", 3) == 0) {
+        for (nRun += nRun == 0 ? strspn(z, "~") : 0; nRun > 0; nRun--)
+          sqlite3_str_appendf(pOut, "\\%c", *z++);
+      } else if (*z == '\\' && z + 1 < zEnd) {
+        sqlite3_str_append(pOut, z, 2);
+        z += 2;
+      } else {
+        const char *zText = *z == '<' ? "&lt;" : "!\\";
+        int bText = *z == '<' || (*z == '!' && z[1] == '[');
+        sqlite3_str_append(
+            pOut, bText ? zText : z, bText ? (int)strlen(zText) : 1);
+        z++;
       }
-      sqlite3_str_append(pOut, z, n);
-      z += n - 1;
-      bLine = 0;
-      continue;
     }
-    if (*z == '\n') nCode = 0;
-    if (nFence == 0 && nCode == 0 && *z == '<') {
-      sqlite3_str_appendall(pOut, "&lt;");
-    } else if (nFence == 0 && nCode == 0 && *z == '!' && z[1] == '[') {
-      sqlite3_str_appendall(pOut, "!\\");
-    } else {
-      sqlite3_str_append(pOut, z, 1);
-    }
-    bLine = *z == '\n' || (bLine && *z == ' ');
+    if (*z != 0) sqlite3_str_append(pOut, z++, 1);
   }
   if (nFence > 0) {
     sqlite3_str_appendchar(pOut, 1, '\n');
-    sqlite3_str_appendchar(pOut, nFence, '`');
+    sqlite3_str_appendchar(pOut, nFence, cFence);
   }
   sqlite3_str_appendall(pOut, "\n\n");
 }

@@ -1,6 +1,7 @@
 """rollout_export(id, format): what others read, and ATIF back again."""
 import gzip
 import json
+import random
 import sqlite3
 
 import pytest
@@ -377,3 +378,24 @@ def test_any_schema_is_exported_also_in_a_transaction(db, schema, begin):
         db.execute("ROLLBACK")
         with pytest.raises(sqlite3.Error, match="NotFound"):
             export(db, "atif")
+
+
+def test_no_text_becomes_a_tag_or_an_image_or_takes_what_follows(db):
+    reader = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+    marks = ["`", "``", "```", "````", "~~~", "~~~~", "<img src=e>", "<b>", "![p](http://e)", "\n", "\n\n", "    ", "  ",
+             "- ", "> ", "1. ", "a", "\\", "|", "a | b\n---|---\n", "\r", "\t", "```x\n", "```a`b\n", "<!-- ", "# h\n"]
+    chosen = random.Random(1)
+
+    def tokens(some):
+        for token in some:
+            yield token
+            yield from tokens(token.children or [])
+
+    for n in range(300):
+        text = "".join(chosen.choices(marks, k=chosen.randrange(1, 25)))
+        rollout = one(db, "SELECT rollout_create(?)", f"00000000-0000-4000-8000-{n:012}")
+        append(db, rollout, user(text), user("END"))
+        read = list(tokens(reader.parse(export(db, "markdown", rollout))))
+        assert "image" not in {token.type for token in read}, repr(text)
+        assert not [token for token in read if token.type.startswith("html") and token.content[:2] in ("<i", "<b", "<!")]
+        assert [token.content for token in read if token.type == "inline"].count("END") == 1, repr(text)
