@@ -33,7 +33,8 @@ SQLITE_EXTENSION_INIT3
 /* x: the items of conversation number ?1, with their ids. y: those that make a
 ** message, by the rows of format ?2. path: the ids from the newest message back.
 ** node: each id, the id of the item with which its turn begins, and a number for
-** the order, in which it comes after the item that it follows. live: what is on
+** the order, in which it comes after the item that it follows. Of items with one id
+** others follow the first, and none itself: so no walk is without end. live: what is on
 ** the live branch, and was not taken back. (With LIMIT -1, SQLite before 3.40, too,
 ** makes a table of a query, and does not repeat it for each row.) */
 static const char zItemsPart[] =
@@ -59,11 +60,14 @@ static const char zItemsPart[] =
     "ON t.id BETWEEN (s.owner << 32) + s.first AND (s.owner << 32) + s.last "
     "WHERE s.rollout = ?1 AND t.kind = 'turn' "
     "UNION SELECT value ->> 0 FROM json_each(?3)), "
+    "first(at) AS MATERIALIZED (SELECT min(sequence) FROM x "
+    "WHERE key IS NOT NULL GROUP BY key), "
     "node(key, turn, at, place) AS (SELECT key, key, sequence, sequence FROM x "
-    "WHERE key IS NOT NULL AND (up IS NULL OR up NOT IN ("
+    "WHERE key IS NOT NULL AND (up IS NULL OR up = key OR up NOT IN ("
     "SELECT key FROM x WHERE key IS NOT NULL)) UNION SELECT x.key, "
     "iif(x.sequence IN (SELECT at FROM turn), x.key, node.turn), x.sequence, "
-    "max(x.sequence, node.place + 0.001) FROM node JOIN x ON x.up = node.key), "
+    "max(x.sequence, node.place + 0.001) FROM node JOIN x ON x.up = node.key "
+    "AND x.key IS NOT node.key WHERE node.at IN (SELECT at FROM first)), "
     "newest(key, at) AS MATERIALIZED (SELECT key, max(sequence) FROM x "
     "WHERE key IS NOT NULL GROUP BY key), "
     "back(low, high) AS MATERIALIZED (SELECT (SELECT max(k.sequence) FROM x "

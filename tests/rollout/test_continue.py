@@ -238,3 +238,18 @@ def test_a_fork_at_no_item_is_refused(db, arguments, error):
     with pytest.raises(sqlite3.Error, match=error):
         one(db, f"SELECT rollout_fork(?, {arguments})", rollout)
     assert rows(db, "SELECT count(*) FROM rollouts") == [(1,)]
+
+
+def test_an_item_that_follows_itself_ends_no_walk(db):
+    """A client that tries again appends a line twice."""
+    lines = [{"type": "user", "uuid": "a", "parentUuid": up, "sessionId": SESSION, "timestamp":
+              "2026-07-17T09:00:00Z", "message": {"role": "user", "content": "x"}} for up in (None, "a")]
+    db.execute("SELECT rollout_import(?)", ("\n".join(map(json.dumps, lines)),))
+    again = json.dumps({"type": "user", "uuid": "d", "message": {"role": "user", "content": "p"}})
+    for _ in range(2):
+        db.execute("SELECT rollout_append(?, ?)", (SESSION, again)).fetchall()
+    db.set_progress_handler(lambda: 1, 1_000_000)
+    texts = db.execute("SELECT payload ->> 'content' FROM rollout_context(?)", (SESSION,)).fetchall()
+    assert texts == [("x",), ("p",)]
+    assert db.execute("SELECT count(*) FROM rollout_tree(?)", (SESSION,)).fetchone() == (4,)
+    assert db.execute("SELECT count(*) FROM rollout_orphans(?)", (SESSION,)).fetchone() == (0,)
