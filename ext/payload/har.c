@@ -16,14 +16,17 @@ SQLITE_EXTENSION_INIT3
 
 /* clang-format off */
 #define HEADERS(of)                                                            \
-  "(SELECT json_group_object(name, value) FROM (SELECT "                       \
-  "lower(h.value ->> '$.name') AS name, h.value ->> '$.value' AS value "       \
+  "(SELECT json_group_object(name, iif(name GLOB ':*' OR value GLOB '/*' "     \
+  "OR value LIKE '%://%', substr(value, 1, instr(value || '?', '?') - 1), "    \
+  "value)) FROM (SELECT "                                                      \
+  "lower(h.value ->> '$.name') AS name, trim(h.value ->> '$.value') AS value " \
   "FROM json_each(e.value, '$." of ".headers') AS h WHERE h.type = 'object') " \
   "WHERE name IS NOT NULL AND value IS NOT NULL AND NOT EXISTS (SELECT 1 "     \
   "FROM json_each('[\"key\",\"token\",\"auth\",\"cookie\",\"secret\","         \
   "\"session\",\"sign\",\"credential\",\"passw\",\"jwt\"]') AS w "             \
   "WHERE instr(name, w.value)) AND NOT (lower(value) GLOB 'bearer *' "         \
-  "OR lower(value) GLOB 'basic *' OR value GLOB 'sk-*'))"
+  "OR lower(value) GLOB 'basic *' OR value GLOB 'sk-*' "                       \
+  "OR value LIKE '%://%@%'))"
 /* meta of more than 64 KB would be refused: it has no headers. ?1: the archive. ?2: the agent; NULL: the host of the address is one. */
 static const char zExchanges[] =
     "SELECT entry, coalesce(?2, nullif(substr(rest, 1, instr(rest || '/', '/') "

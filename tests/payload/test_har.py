@@ -25,7 +25,8 @@ def entry(request="{}", response="{}", url="https://api.example.com/v1/messages?
             "request": {"method": "POST", "url": url, "queryString": [header("key", "AIzaSecret")], "headers": [
                 header("Content-Type", "application/json"), header("Authorization", "Bearer hidden1"),
                 header("x-api-key", "hidden2"), header("Cookie", "hidden3"), header("X-Goog-Api-Key", "hidden4"),
-                header("X-Other", "Bearer hidden5"), header("X-More", "sk-hidden6")],
+                header("X-Other", " Bearer hidden5"), header("X-More", "sk-hidden6"), header(":path", "/v1?x=hidden9"),
+                header("Referer", "https://a.example/b?c=hidden10"), header("X-From", "https://u:hidden11@h/")],
                 **({} if request is None else {"postData": {"mimeType": "application/json", "text": request}})},
             "response": {"status": 200, "headers": [header("request-id", "r1"), header("Set-Cookie", "hidden7"),
                                                     header("X-Session-Token", "hidden8")], "content": content}, **more}
@@ -49,7 +50,8 @@ def test_an_exchange_has_its_bodies_its_time_and_no_key(db, kind):
     assert (agent, req, res, purpose, at) == ("api.example.com", request, "out", "archive", f"{NOW:%Y-%m-%dT%H:%M:%S}.250Z")
     assert json.loads(meta) == {
         "method": "POST", "url": "https://api.example.com/v1/messages", "status": 200, "duration_ms": 812,
-        "request_headers": {"content-type": "application/json"}, "response_headers": {"request-id": "r1"}}
+        "request_headers": {"content-type": "application/json", ":path": "/v1", "referer": "https://a.example/b"},
+        "response_headers": {"request-id": "r1"}}
     assert not rows(db, "SELECT 1 FROM event_payloads WHERE meta LIKE '%hidden%' OR meta LIKE '%AIza%'")
 
 
