@@ -85,7 +85,7 @@ void bxCacheNotFound(
 /* Refuses a key that no item can have. */
 void bxCacheCheckKey(BxStmts *pHome, sqlite3_value *pKey, BxErr *pErr);
 
-extern const BxRecords bxCacheRecords[];   /* session.c */
+extern const BxRecords bxCacheRecords[]; /* session.c */
 extern const BxTexts bxCacheTexts[];
 extern const BxDue bxCacheDue[];           /* session.c */
 extern const BxFileLimit bxCacheFileLimit; /* session.c */

@@ -119,11 +119,11 @@ typedef struct Queue {
   BxStmts *pKnown;
   i64 nRow, iFirst, iLast; /* that wait; when their time began; the last came */
   i64 iTend;               /* no clean-up before this time, */
-  i64 iPush;    /* the time of a push that carries clean-up */
-  int anQuiet[2], nTurn; /* nor for so many writes; those that had one */
-  i64 iRetry;            /* no flush by itself before this time */
-  char *zFailed;         /* message of the last flush, if it failed */
-  Masking masking;       /* also of rings */
+  i64 iPush;               /* the time of a push that carries clean-up */
+  int anQuiet[2], nTurn;   /* nor for so many writes; those that had one */
+  i64 iRetry;              /* no flush by itself before this time */
+  char *zFailed;           /* message of the last flush, if it failed */
+  Masking masking;         /* also of rings */
 } Queue;
 int bxQueueRegister(Bx *bx);
 void bxPayloadQueue(BxCall *p);

@@ -212,8 +212,8 @@ static void giveSpan(Import *p, ImportSpan *pSpan, const char *z) {
   bxRolloutReadLine(p->pHome, p->pFormat, &p->made, &line, p->pErr);
   p->pJson = &p->made;
   if (p->pErr->rc != SQLITE_OK) return;
-  pSpan->zItem = bxImportMade(
-      p, pSpan->pPart, &line, pSpan->zItem, z + pSpan->iEnd);
+  pSpan->zItem =
+      bxImportMade(p, pSpan->pPart, &line, pSpan->zItem, z + pSpan->iEnd);
 }
 
 /* Appends the value without the spans of other parts, and notes where the spans

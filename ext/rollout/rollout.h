@@ -192,8 +192,8 @@ typedef struct RolloutFormat {
   int bChanges; /* lines may be changes of one value */
   int bClosed;  /* files that cannot be read */
   int bStored;  /* of rows of a database */
-  int bGiven; /* not of a file: numbers are milliseconds */
-  int bPath;  /* tried only for a path that is one of its own */
+  int bGiven;   /* not of a file: numbers are milliseconds */
+  int bPath;    /* tried only for a path that is one of its own */
   BxTest mark, names, newest;
 } RolloutFormat;
 
@@ -303,7 +303,7 @@ typedef struct RolloutText {
   const char *zRole; /* NULL: no row, but what is known of a call */
   BxKind eKind;
   BxSource eSource;
-  char *z; /* the text, as long as it is needed ... */
+  char *z;          /* the text, as long as it is needed ... */
   sqlite3_uint64 h; /* ... and its hash; 0: none */
   char *zPlace, *zCall, *zTool, *zFile;
   const char *zPart;
@@ -339,7 +339,7 @@ typedef struct RolloutDerive {
   i64 nTurnNew, nTurnAlloc, nMark, nMarkAlloc;
   int eLast;      /* the last turn: 1: known; 0: ask the database; -1: none */
   int bLastEvent; /* the source of the message that began it */
-  sqlite3_uint64 hLast; /* the hash of its text */
+  sqlite3_uint64 hLast;   /* the hash of its text */
   sqlite3_uint64 hLastId; /* and that of its id; 0: it has none */
   int bHasPrompt;
   RolloutUsage *aUsage;
@@ -629,9 +629,9 @@ void bxRolloutSearchInstall(BxCall *p);
 void bxRolloutSearchRemove(BxCall *p);
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr);
 
-extern const char bxRolloutSession[];        /* BxDomain.zSession */
-extern const BxBodies bxRolloutBodies;       /* pack.c */
-extern const BxRecords bxRolloutRecords[];   /* manage.c */
+extern const char bxRolloutSession[];      /* BxDomain.zSession */
+extern const BxBodies bxRolloutBodies;     /* pack.c */
+extern const BxRecords bxRolloutRecords[]; /* manage.c */
 extern const BxTexts bxRolloutTexts[];
 extern const BxFileLimit bxRolloutFileLimit; /* manage.c */
 extern const BxDue bxRolloutDue[];

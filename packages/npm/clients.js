@@ -52,7 +52,9 @@ function known(method, address) {
 
 /** What meta says of an error, or of none. */
 export function failure(error) {
-  return error === undefined ? {} : { error: `${error?.name ?? "Error"}: ${error?.message ?? error}`.slice(0, 1000) };
+  if (error === undefined) return {};
+  const told = `${error?.name ?? "Error"}: ${error?.message ?? error}`; // without query and user of a URL
+  return { error: told.replace(/\?[^\s'")>]+/g, "").replace(/\/\/[^/\s]*@/g, "//").slice(0, 1000) };
 }
 
 // ------------------------------------------------------------------ fetch

@@ -619,3 +619,35 @@ def test_two_lines_record_a_client(blackbox, path, server):
         assert rows(db, "SELECT agent_id FROM ring WHERE response_body LIKE '%get_order%'"
                     " AND meta NOT LIKE '%secret%'") == [("support",)]
     db.close()
+
+
+def test_the_clients_of_a_ring_share_a_recorder(blackbox, path, server):
+    requests = pytest.importorskip("requests")
+    with blackbox.open(path) as db:
+        db.record(requests.Session(), agent="first")
+        before = sum(thread.name == "blackbox" for thread in threading.enumerate())
+        for i in range(20):
+            session = requests.Session()
+            recorder = db.record(session, agent=f"agent {i % 2}")
+            session.post(f"http://127.0.0.1:{server.server_port}/v1", data=f"q{i}")
+        assert recorder.flush(5)
+        assert sum(thread.name == "blackbox" for thread in threading.enumerate()) <= before + 1
+        assert rows(db, "SELECT agent_id, count(*) FROM ring GROUP BY agent_id") == [("agent 0", 10), ("agent 1", 10)]
+        with pytest.raises(requests.ConnectionError):
+            session.post("http://user:hidden1@127.0.0.1:9/x?key=hidden2", data="fails")
+        assert recorder.close(5)
+        (error,), = rows(db, "SELECT meta ->> 'error' FROM ring WHERE request_body = 'fails'")
+        assert "/x" in error and "hidden" not in error
+    db.close()
+
+
+def test_exchanges_that_are_in_no_file_are_told_at_the_end(blackbox, path, made):
+    recorder = made()
+    recorder._queue._store = lambda row: False  # no queue can be made
+    lock = sqlite3.connect(path, isolation_level=None)
+    blackbox.open(path).close()
+    lock.execute("BEGIN IMMEDIATE")
+    recorder.begin("q")
+    assert not recorder.close(0.2)
+    assert any("1 rows wait in memory alone" in error for error in recorder.errors)
+    lock.close()

@@ -65,13 +65,14 @@ class Connection(sqlite3.Connection):
     def record(self, client, agent, ring="ring", **options):
         """Records what a client sends from now on, into a ring of the file, as an agent.
 
-        Returns the recorder. agent and options: see blackbox.recorder.Recorder.
+        Returns the recorder, which all clients of a ring share. agent and options: see
+        blackbox.recorder.Recorder.
         """
         from blackbox import clients, recorder
         path = self.execute("PRAGMA database_list").fetchone()[2]
         if not path:
             raise ValueError("ValidationError: a database in memory has no recorder; open a file")
-        return clients.watch(client, recorder.Recorder(path, agent, ring, **options))
+        return clients.watch(client, recorder.shared(path, agent, ring, **options))
 
 
 def open(path, ring="ring", settings=None, timeout=5.0):

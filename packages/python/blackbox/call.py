@@ -1,5 +1,6 @@
 """A call to a model's API, between its request and its response."""
 import json
+import re
 import time
 import urllib.parse
 import uuid
@@ -76,8 +77,9 @@ def known(method, url):
 
 
 def failure(error):
-    """What meta says of an error, or of none."""
-    return {"error": f"{type(error).__name__}: {error}"[:1000]} if error else {}
+    """What meta says of an error, or of none: without the query and the user of a URL."""
+    told = re.sub(r"//[^/\s]*@", "//", re.sub(r"\?[^\s'\")>]+", "", f"{type(error).__name__}: {error}"))
+    return {"error": told[:1000]} if error else {}
 
 
 def _text(body):

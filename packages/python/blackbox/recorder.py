@@ -61,6 +61,7 @@ STOPPED = ("SELECT stopped_at, stopped_by FROM payload_agents "
            "WHERE agent_id = ? AND stopped_at NOT NULL")
 
 _recorders = weakref.WeakSet()
+_shared, _sharing = {}, threading.Lock()
 
 
 def _warn(error):
@@ -109,13 +110,14 @@ class Recorder:
 
     # ------------------------------------------------------------- the caller
 
-    def begin(self, body=None, meta=None, request=None):
+    def begin(self, body=None, meta=None, request=None, agent=None):
         """A call is to be sent. Raises AgentStoppedError if the agent is stopped.
 
         body: what is sent, or a function that returns it. meta: a dictionary of what else is
         known, or None. request: what the function that names the agent gets; else the body.
+        agent: another one than that of the recorder.
         """
-        call, answer = self._ask(body, meta, request)
+        call, answer = self._ask(body, meta, request, agent)
         try:
             stopped = answer and answer.result(ANSWER_S)
         except Exception as error:
@@ -124,9 +126,9 @@ class Recorder:
             call.judge(stopped)
         return call
 
-    async def begin_async(self, body=None, meta=None, request=None):
+    async def begin_async(self, body=None, meta=None, request=None, agent=None):
         """The same, while the event loop goes on."""
-        call, answer = self._ask(body, meta, request)
+        call, answer = self._ask(body, meta, request, agent)
         try:
             asyncio.get_running_loop()
             waited = answer and asyncio.wait_for(asyncio.wrap_future(answer), ANSWER_S)
@@ -150,10 +152,14 @@ class Recorder:
         """Writes what waits, and closes the connection. Returns whether all was written."""
         done = self.flush(timeout)
         with self._work:
+            left = self._queue.in_memory
             self._closing = True
             self._work.notify_all()
             self._work.wait_for(lambda: self._thread is None, timeout)
             self._queue.close()
+        if left:
+            self.tell("exchanges are not written", RuntimeError(
+                f"{left} rows wait in memory alone, and are lost when the program ends"))
         return done
 
     def tell(self, what, error):
@@ -164,10 +170,10 @@ class Recorder:
         except Exception:
             _warn(told)
 
-    def _ask(self, body, meta, request):
+    def _ask(self, body, meta, request, named):
         agent = None
         try:
-            named = self._agent
+            named = named or self._agent
             agent = named(body if request is None else request) if callable(named) else named
         except Exception as error:
             self.tell("an exchange was not recorded", error)
@@ -297,6 +303,31 @@ class Recorder:
             self._queue.remove(rows[:count])
             self._work.notify_all()
         return None
+
+
+class Named:
+    """A recorder for one of the agents that share it."""
+
+    def __init__(self, recorder, agent):
+        self._recorder, self._agent = recorder, agent
+
+    def begin(self, body=None, meta=None, request=None):
+        return self._recorder.begin(body, meta, request, self._agent)
+
+    async def begin_async(self, body=None, meta=None, request=None):
+        return await self._recorder.begin_async(body, meta, request, self._agent)
+
+    def __getattr__(self, name):
+        return getattr(self._recorder, name)
+
+
+def shared(path, agent, ring="ring", **options):
+    """The recorder of this process for a ring and these options, however many clients use it."""
+    key = (os.path.abspath(os.fspath(path)), ring, *sorted(options.items()))
+    with _sharing:
+        if key not in _shared:
+            _shared[key] = Recorder(path, None, ring, **options)
+    return Named(_shared[key], agent)
 
 
 def _each(act):

@@ -53,6 +53,11 @@ class Queue:
         """The number of the row that was added last."""
         return self._n
 
+    @property
+    def in_memory(self):
+        """How many rows are in no file."""
+        return len(self._memory)
+
     def add(self, values):
         """Adds a row. Returns how many were lost for it."""
         self._n += 1
