@@ -2,6 +2,7 @@
 import ctypes
 import ctypes.util
 import json
+import re
 import os
 import shutil
 import sqlite3
@@ -654,3 +655,19 @@ def test_files_that_are_no_text_say_what_they_are(db, tmp_path, data, reason):
     path = "/home/.codeium/windsurf/cascade/1.pb"
     with pytest.raises(sqlite3.Error, match="Invalid rollout file: it is of the format windsurf-cascade"):
         load(db, b"\x01\x02", path)
+
+
+def test_each_name_of_a_pattern_has_one_star_or_word(db):
+    patterns = "|".join(path for path, in rows(db, "SELECT path FROM rollout_formats WHERE path IS NOT NULL"))
+    assert [name for name in re.split(r"[/|]", patterns) if name.count("*") + name.count("{") > 1] == []
+
+
+def test_the_files_of_a_session_of_grok_are_one_conversation(db, tmp_path):
+    folder = tmp_path / "sessions" / "%2Fw" / "g1"
+    folder.mkdir(parents=True)
+    (folder / "updates.jsonl").write_text(json.dumps({"timestamp": 1784278801, "params": {"update": {
+        "sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "why"}}}}) + "\n")
+    (folder / "summary.json").write_text(json.dumps({"info": {"id": "g1", "cwd": "/w"}, "generated_title": "Named",
+                                                     "created_at": "2026-07-17T09:00:00Z"}, indent=2))
+    one(db, "SELECT rollout_import_dir(?)", str(tmp_path))
+    assert rows(db, "SELECT source_id, title, turns FROM rollouts") == [("g1", "Named", 1)]
