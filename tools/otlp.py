@@ -63,11 +63,11 @@ def put_body(db, kind, said, folder):
         str(said.get(key)) for key in ("session.id", "prompt.id", "event.sequence"))
     meta = {"source": "otlp", "model": said.get("model"), "query_source": said.get("query_source"),
             "prompt_id": said.get("prompt.id"), "request_id": said.get("request_id"),
-            "truncated": str(said.get("body_truncated", "")).lower() == "true" or None}
+            "truncated": str(said.get("body_truncated", "")).lower() == "true" or None,
+            "error": None if text is not None else f"the body in {said.get('body_ref')} cannot be read; is --bodies "
+            "its folder?"}
     meta = json.dumps({key: value for key, value in meta.items() if value is not None})
-    if text is None:
-        raise ValueError(f"the body in {said.get('body_ref')} cannot be read; is --bodies its folder?")
-    text = written(db, text)
+    text = None if text is None else written(db, text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     if kind == BODIES[0]:
         return db.execute(PUT, (name, session, text, None, meta))
     if db.execute("SELECT 1 FROM event_payloads WHERE agent_id = ? AND json_valid(meta) AND meta ->> 'request_id' = ?",
@@ -108,8 +108,8 @@ class Receiver(http.server.BaseHTTPRequestHandler):
                 raise ValueError("the body is larger than 64 MB")
             parts.append(self.rfile.read(n))
             self.rfile.readline(100)
-        if n > MOST:
-            raise ValueError("the body is larger than 64 MB")
+        if not 0 <= n <= MOST:
+            raise ValueError("the body is larger than 64 MB, or has no length")
         whole = b"".join(parts) + (self.rfile.read(n) if n else b"")
         if self.headers.get("Content-Encoding") == "gzip":
             unpack = zlib.decompressobj(31)

@@ -187,6 +187,15 @@ def test_bodies_of_claude_code_become_exchanges(tmp_path):
         assert db.execute("SELECT source_id, item_count FROM rollouts").fetchall() == [("s-1", 2)]
 
 
+def test_a_body_that_is_cut_in_a_character_takes_nothing_along(tmp_path):
+    with Receiver(tmp_path) as receiver:
+        prompt = {"event.name": "user_prompt", "session.id": "s-1", "prompt": "hi"}
+        cut = records(prompt, body("api_request_body", 1, body="CUT")).replace(b"CUT", b"emoji \\ud83d")
+        assert receiver.send(cut, "/v1/logs") == 200
+        assert [row[1] for row in exchanges(tmp_path)] == ["emoji \ufffd"]
+        assert connect(tmp_path / "flight.db").execute("SELECT count(*) FROM rollouts").fetchone() == (1,)
+
+
 def test_bodies_in_files_are_read_below_their_folder_and_paired_by_the_index(tmp_path):
     folder = tmp_path / "bodies"
     folder.mkdir()
@@ -207,10 +216,12 @@ def test_bodies_in_files_are_read_below_their_folder_and_paired_by_the_index(tmp
         seen = exchanges(tmp_path)
         assert [row[2] for row in seen] == ["a", "b"] == [json.loads(row[1])["name"] for row in seen]
         for path in "../secret", "missing", "..", "/etc/passwd":
-            assert receiver.send(records(file("api_request_body", path, 3), {"event.name": "other"}), "/v1/logs") == 400
-    assert exchanges(tmp_path) == seen  # and nothing of the POST that failed
+            assert receiver.send(records(file("api_request_body", path, 3), {
+                "event.name": "user_prompt", "session.id": "s-1", "prompt": path}), "/v1/logs") == 200
+    assert exchanges(tmp_path) == seen + [("s-1", None, None, None, None)] * 4
     db = connect(tmp_path / "flight.db")
-    assert db.execute("SELECT count(*) FROM rollouts").fetchone() == (0,)
+    assert db.execute("SELECT count(*) FROM event_payloads WHERE meta ->> 'error' LIKE '%cannot be read%'").fetchone() == (4,)
+    assert db.execute("SELECT source_id, item_count FROM rollouts").fetchall() == [("s-1", 5)]  # all else of a POST
     report = json.loads(db.execute("SELECT rollout_import(?)", (claude_line(1),)).fetchone()[0])
     whole = json.loads(db.execute("SELECT rollout_export(?, 'atif')", (report["rolloutId"],)).fetchone()[0])
     assert whole["extra"]["raw_request"] == request | {"name": "b"} and whole["steps"][0]["message"] == "You are"
