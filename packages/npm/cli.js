@@ -229,7 +229,8 @@ function importFiles(file, words, options) {
   }
   progress(all, all, "");
   write(rows, columns("import"), options);
-  return rows.some(({ files }) => files > 0) && rows.every(({ failed }) => failed === 0) ? 0 : 1;
+  const isRead = roots.every(([row, , glob]) => glob === null || row.unknown === 0); // each file that was named
+  return isRead && rows.some(({ files }) => files > 0) && rows.every(({ failed }) => failed === 0) ? 0 : 1;
 }
 
 /** Imports a folder or a file: what rollout_import_dir() returns. */

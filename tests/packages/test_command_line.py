@@ -312,6 +312,7 @@ def test_a_file_that_is_named_is_imported_whatever_its_name_is(run, tmp_path):
     assert "prose.md: ValidationError: Invalid rollout file: no format" in done.stderr
     assert "none: there is no such folder or file" in done.stderr
     assert "/dev/null: ValidationError: '/dev/null' is not a folder or file" in done.stderr
+    assert objects(run("import", "prose.md", "--json", code=1))[0]["unknown"] == 1
 
 
 def test_the_folders_of_all_programs_are_the_default(run, tmp_path):

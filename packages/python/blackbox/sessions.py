@@ -101,7 +101,8 @@ def import_(file, words, options):
                 row[name] += told[name]
     progress(all_, all_, "")
     write(rows, COMMAND["columns"], options)
-    return 0 if any(row["files"] for row in rows) and not any(row["failed"] for row in rows) else 1
+    is_read = not any(glob and row["unknown"] for row, _, glob in roots)  # each file that was named
+    return 0 if is_read and any(row["files"] for row in rows) and not any(row["failed"] for row in rows) else 1
 
 
 def read(file, path, glob):
