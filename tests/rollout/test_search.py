@@ -199,7 +199,7 @@ def test_search_reads_no_syntax_of_fts5_out_of_words(searched):
 def test_search_filters_and_ranks(searched):
     db = searched
     one(db, "SELECT rollout_create(?, NULL, 'permanent', ?, 1000)", ID, json.dumps(
-        {"id": ID, "timestamp": "x", "cwd": "/work/app"}))
+        {"id": ID, "timestamp": "x", "cwd": "/w/app"}))
     create(db, OTHER)
     for t, words in ((1000, "needle " * 9), (2000, "needle"), (3000, "a needle in much hay " * 3)):
         one(db, "SELECT rollout_append(?, ?, ?)", ID, json.dumps(user(words)), t)
@@ -216,8 +216,8 @@ def test_search_filters_and_ranks(searched):
                            f"rollout_search('needle', 50{marks}) WHERE {where}", ID, *more))
     assert len(found()) == 6
     assert found(1500, 2500) == [(1, 2)]
-    assert {r for r, _ in found(None, None, "/work")} == {1} == {
-        r for r, _ in found(None, None, "/work/app/")}
+    assert {r for r, _ in found(None, None, "/w")} == {1} == {
+        r for r, _ in found(None, None, "/w/app/")}
     assert found(None, None, "/wor") == []
     assert found(None, None, None, "assistant") == [(0, 1)]
     assert found(None, None, None, None, "Edit") == [(1, 4), (1, 5)]

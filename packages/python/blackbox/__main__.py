@@ -20,7 +20,7 @@ import urllib.parse
 
 import blackbox
 from blackbox.file import ABOUT, Failure, File
-from blackbox.sessions import import_, text_of
+from blackbox.sessions import import_, utf8_of
 from blackbox.terminal import colours, cut, note, progress, shown, table, visible, word, write
 
 PROGRAM = "python -m blackbox"
@@ -274,7 +274,7 @@ def main(words):
         if not about.get("least", 0) <= len(words) <= about.get("most", 0):
             raise Failure(f"usage: {PROGRAM} {command} {about.get('arguments', '')}".rstrip(), 2)
         if command != "import":
-            words = [text_of(word) for word in words]
+            words = [utf8_of(word) for word in words]
         file = File(options, command == "import")
         code = COMMANDS[command](file, words, options)
         sys.stdout.flush()

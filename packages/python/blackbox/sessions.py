@@ -10,7 +10,7 @@ from blackbox.terminal import note, progress, write
 COMMAND = ABOUT["commands"]["import"]
 
 
-def text_of(argument):
+def utf8_of(argument):
     """An argument as UTF-8, whatever the locale is."""
     return os.fsencode(argument).decode("utf-8", "replace")
 
@@ -63,7 +63,7 @@ def import_(file, words, options):
 
     for word in words or default_paths():
         root = os.path.realpath(os.path.expanduser(word))
-        rows.append({"path": text_of(word), **dict.fromkeys(list(COMMAND["columns"])[1:], 0)})
+        rows.append({"path": utf8_of(word), **dict.fromkeys(list(COMMAND["columns"])[1:], 0)})
         if not os.path.exists(root):
             tell(word, "there is no such folder or file")
             rows[-1]["failed"] = 1
@@ -89,7 +89,7 @@ def import_(file, words, options):
             row[name] = told[name] + (row[name] if name in ("items", "new", "bad") else 0)
     for row, root, glob in roots:
         for source, reason in file.values(
-                COMMAND["failed"], {"path": text_of(root), "unknown": COMMAND["unknown"]}):
+                COMMAND["failed"], {"path": utf8_of(root), "unknown": COMMAND["unknown"]}):
             if not is_store(source, glob):
                 tell(source, reason)
                 continue
@@ -124,4 +124,4 @@ def read(file, path, glob):
         if not program and "ValidationError" not in str(error) and not isinstance(error, UnicodeError):
             raise  # of our own file
         return {"files": 1, "items": 0, "new": 0, "bad": 0, "unknown": 0, "failed": 1,
-                "errors": [{"path": text_of(path), "reason": str(error)}]}
+                "errors": [{"path": utf8_of(path), "reason": str(error)}]}
