@@ -388,19 +388,13 @@ static i64 daysSet(BxStmts *pHome, const char *zName, BxErr *pErr) {
   return (i64)(bxSettingReal(pHome, zName, pErr) * BX_MS_PER_DAY);
 }
 
-/* The limit, or -1 (which SQLite treats as no limit) if it was not given. */
-static i64 limitArgument(BxCall *p, int i) {
-  assert(i > 0);
-  return bxArg(p, i) ? bxInt(p->aArg[i], "limit", 1, 1000000000, &p->err) : -1;
-}
-
 void bxCacheCleanupOrphans(BxCall *p) {
   BxStmts *pHome = beginCleanup(p);
   i64 nIdle = bxArg(p, 0)
                   ? bxInt(p->aArg[0], "idle_ms", 0, BX_MAX_TIME, &p->err)
                   : bxSettingInt(pHome, "cache.idle_ms", &p->err);
   i64 nMaxIdle = daysSet(pHome, "cache.max_idle_days", &p->err);
-  i64 nLimit = limitArgument(p, 2); /* before anything is written */
+  i64 nLimit = bxLimit(p, 2, -1); /* before anything is written */
   i64 iNow = bxRuleTime(pHome, bxArg(p, 1), 1, &p->err);
   i64 aCut[2];
   aCut[0] = iNow - nIdle;
@@ -412,7 +406,7 @@ void bxCacheCleanupOutdated(BxCall *p) {
   BxStmts *pHome = beginCleanup(p);
   i64 nAge = bxArg(p, 0) ? daysIn(p->aArg[0], "days", &p->err)
                          : daysSet(pHome, "cache.max_age_days", &p->err);
-  i64 nLimit = limitArgument(p, 2); /* before anything is written */
+  i64 nLimit = bxLimit(p, 2, -1); /* before anything is written */
   i64 iNow = bxRuleTime(pHome, bxArg(p, 1), 1, &p->err);
   i64 aCut[2];
   aCut[0] = iNow - nAge;

@@ -31,6 +31,11 @@ sqlite3_value *bxArg(BxCall *p, int i) {
   return sqlite3_value_type(p->aArg[i]) == SQLITE_NULL ? 0 : p->aArg[i];
 }
 
+i64 bxLimit(BxCall *p, int i, i64 nDefault) {
+  sqlite3_value *pArg = bxArg(p, i);
+  return pArg ? bxInt(pArg, "limit", 1, BX_LIMIT_MOST, &p->err) : nDefault;
+}
+
 void bxReturnInt(BxCall *p, i64 iVal) {
   if (p->pCtx != 0) sqlite3_result_int64(p->pCtx, iVal);
 }

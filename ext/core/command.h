@@ -35,6 +35,9 @@ struct BxCall {
 
 /* Argument i, or NULL if it was not given or is SQL NULL. */
 sqlite3_value *bxArg(BxCall *p, int i);
+#define BX_LIMIT_MOST 1000000000
+/* Argument i, which is a limit of rows from 1 to BX_LIMIT_MOST, or nDefault. */
+i64 bxLimit(BxCall *p, int i, i64 nDefault);
 /* The results. For a call that came as a row they are ignored. */
 void bxReturnInt(BxCall *p, i64 iVal);
 void bxReturnText(BxCall *p, char *zOwned); /* frees it with sqlite3_free */

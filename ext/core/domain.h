@@ -92,6 +92,17 @@ typedef struct BxBodies {
   int bShort; /* references are short (ext/store/format.c) */
 } BxBodies;
 
+/* Whether a schema has the body store; an error if it has not. */
+int bxHasStore(BxStmts *p);
+void bxNeedStore(BxStmts *p, BxErr *pErr);
+/* Runs zPack, which calls store_pack() for the rows ?1 of schema ?2, a JSON array, and
+** logs a refusal for the rule <domain>.pack. Returns what store_pack() says, to
+** sqlite3_free(). */
+char *bxPackKeys(BxStmts *p, const char *zDomain, const char *zPack,
+    const char *zKeys, BxErr *pErr);
+/* What a call that packs returns of it. To sqlite3_free(). */
+char *bxPackResult(BxStmts *p, const char *zSaid, int bMore, BxErr *pErr);
+
 /* What an exchange with a model says: a call (its text is the arguments) or a result;
 ** the usage of the model that zTool names, with what it said; the last message of the
 ** user. No terminator follows the texts; NULL is none. */

@@ -376,12 +376,10 @@ void bxPayloadCleanup(BxCall *p) {
       REMOVABLE " AND created_ms < ?1 ORDER BY created_ms LIMIT ?2";
   BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   Removed gone = {0, 0, 0, 0, 0};
-  i64 iBefore, nLimit = SWEEP_LIMIT;
+  i64 iBefore, nLimit;
   Pages was;
   if (pHome == 0) return;
-  if (bxArg(p, 2)) {
-    nLimit = bxInt(p->aArg[2], "limit", 1, 1000000000, &p->err);
-  }
+  nLimit = bxLimit(p, 2, SWEEP_LIMIT);
   bxLock(pHome, &p->err); /* before the first read, so that it waits */
   was = countPages(pHome, &p->err);
   iBefore = cutOff(p, pHome);

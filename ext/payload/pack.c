@@ -19,8 +19,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define SWEEP_MOST 1000000000 /* the largest limit of store_sweep() */
-#define PACK_ROWS 1000        /* the default limits */
+#define PACK_ROWS 1000 /* the default limits */
 #define UNPACK_ROWS 100
 #define CLEANUP_ROWS 200    /* rows that a clean-up packs */
 #define TEND_WHOLE ((i64)4) /* the size of a job; that of a push is 1 */
@@ -58,19 +57,6 @@ const BxBodies bxPayloadBodies = {
                     "u.response_body") "), rowid LIMIT -1) AS o CROSS JOIN ",
 };
 
-static int hasStore(BxStmts *p) {
-  return bxTableExists(p->bx, p->zDb, "store__state");
-}
-
-static void needStore(BxStmts *p, BxErr *pErr) {
-  if (pErr->rc == SQLITE_OK && !hasStore(p)) {
-    bxFail(pErr, SQLITE_ERROR,
-        "NotInstalledError: schema %s has no body store; run SELECT "
-        "blackbox_install(%Q, 'store')",
-        p->zDb, p->zDb);
-  }
-}
-
 /* What the store takes for a byte of its texts: blackbox.max_file_bytes counts it. And
 ** up to which row it was looked for rows to pack; 0: as before. */
 static void noteShare(BxStmts *p, i64 iLooked, BxErr *pErr) {
@@ -78,7 +64,7 @@ static void noteShare(BxStmts *p, i64 iLooked, BxErr *pErr) {
       "UPDATE main.payload__state SET share = (SELECT coalesce(1.0 *"
       " kept_bytes / nullif(text_bytes, 0), 1) FROM main.store__state),"
       " pack = iif(?1, ?1, pack) WHERE one = 1";
-  if (hasStore(p)) bxStmtExec(p, zShare, pErr, "i", iLooked);
+  if (bxHasStore(p)) bxStmtExec(p, zShare, pErr, "i", iLooked);
 }
 
 /*------------------------------------------------------------ packing ----*/
@@ -115,20 +101,6 @@ static char *keysToPack(
   return zAll;
 }
 
-/* Packs the rows with these keys, and logs a refusal. Returns what store_pack() says,
-** to sqlite3_free(). */
-static char *packKeys(
-    BxStmts *p, const char *zKeys, const char *zPack, BxErr *pErr) {
-  char *zSaid = bxQueryTextInner(p, zPack, pErr, "tt", zKeys, p->zDb), *zWhy;
-  assert(zKeys != 0 || pErr->rc != SQLITE_OK);
-  if (zSaid != 0 && strstr(zSaid, "\"left\":0,") == 0) {
-    zWhy = bxQueryText(p, "SELECT ?1 ->> 'why'", pErr, "t", zSaid);
-    bxLogRefusal(p, "payload", "payload.pack", zWhy, pErr);
-    sqlite3_free(zWhy);
-  }
-  return zSaid;
-}
-
 /* Packs rows that are older than *piUntil, or any if that is NULL. Returns what
 ** store_pack() says, to sqlite3_free(). */
 static char *packRows(BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
@@ -136,29 +108,22 @@ static char *packRows(BxStmts *p, const i64 *piUntil, i64 nLimit, BxErr *pErr) {
   char *zSome, *zSaid = 0;
   i64 iLast = 0;
   bxLock(p, pErr);
-  needStore(p, pErr);
+  bxNeedStore(p, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   zSome = keysToPack(p, piUntil, nLimit, &iLast, pErr);
-  if (zSome != 0) zSaid = packKeys(p, zSome, zPack, pErr);
+  if (zSome != 0) zSaid = bxPackKeys(p, "payload", zPack, zSome, pErr);
   noteShare(p, piUntil == 0 ? iLast : 0, pErr);
   sqlite3_free(zSome);
   return zSaid;
 }
 
 void bxPayloadPack(BxCall *p) {
-  static const char zResult[] =
-      "SELECT json_object('rows', ?1 -> '$.rows', 'rawBytes',"
-      " ?1 -> '$.rawBytes', 'keptBytes', ?1 -> '$.keptBytes', 'left',"
-      " json_object('refused', ?1 -> '$.left'), 'more',"
-      " json(iif(?2, 'true', 'false')))";
   BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
-  i64 nLimit = PACK_ROWS, iUntil = 0;
+  i64 nLimit, iUntil = 0;
   const i64 *piUntil = 0;
   char *zSaid, *zResultText = 0;
   bxRefuseInTransaction(p);
-  if (bxArg(p, 0)) {
-    nLimit = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
-  }
+  nLimit = bxLimit(p, 0, PACK_ROWS);
   if (bxArg(p, 1)) {
     iUntil = bxTime(bxArg(p, 2), "now", &p->err) -
              bxInt(p->aArg[1], "older_than_ms", 0, BX_MAX_TIME, &p->err);
@@ -173,7 +138,7 @@ void bxPayloadPack(BxCall *p) {
     if (bxStep(pStmt, &p->err)) bMore = sqlite3_column_int(pStmt, 0);
     sqlite3_finalize(pStmt);
     if (strstr(zSaid, "\"rows\":0,") != 0) bMore = 0;
-    zResultText = bxQueryText(pHome, zResult, &p->err, "ti", zSaid, (i64)bMore);
+    zResultText = bxPackResult(pHome, zSaid, bMore, &p->err);
   }
   sqlite3_free(zSaid);
   if (zResultText != 0) bxReturnJson(p, zResultText);
@@ -187,8 +152,8 @@ void bxPackSome(BxStmts *p, BxErr *pErr) {
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
   static const char zSweep[] = "SELECT store_sweep(?1, ?2)";
   static const char zAny[] = "SELECT EXISTS (SELECT 1 FROM main.store_dropped)";
-  if (!bxQueryIntOnce(p, zAny, pErr, "") || !hasStore(p)) return;
-  if (nLimit > SWEEP_MOST) nLimit = SWEEP_MOST;
+  if (!bxQueryIntOnce(p, zAny, pErr, "") || !bxHasStore(p)) return;
+  if (nLimit > BX_LIMIT_MOST) nLimit = BX_LIMIT_MOST;
   sqlite3_free(bxQueryTextInner(p, zSweep, pErr, "it", nLimit, p->zDb));
   noteShare(p, 0, pErr);
 }
@@ -213,7 +178,7 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
   char *zKeys = 0, *zSaid = 0;
   i64 iLast = 0, nRow = 0;
   int bNewest = 0;
-  needStore(p, pErr);
+  bxNeedStore(p, pErr);
   pStmt = bxStmt(p, zLook, pErr);
   bxBind(pStmt, pErr, "i", (i64)TEND_ROWS);
   if (bxStep(pStmt, pErr)) {
@@ -223,7 +188,7 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
     bNewest = sqlite3_column_int(pStmt, 3);
   }
   bxReset(pStmt, pErr);
-  if (nRow > 0) zSaid = packKeys(p, zKeys, azPack[bNewest], pErr);
+  if (nRow > 0) zSaid = bxPackKeys(p, "payload", azPack[bNewest], zKeys, pErr);
   if (nRow > 0 && zSaid == 0) iLast = 0; /* it has closed a pack instead */
   if (iLast > 0) noteShare(p, iLast, pErr);
   sqlite3_free(zKeys);
@@ -325,7 +290,7 @@ void bxPayloadTend(BxCall *p) {
   bxRefuseInTransaction(p);
   if (pHome == 0) return;
   if (eJob == TEND_PACK && !tendRows(pHome, pErr)) eJob = TEND_SWEEP;
-  if (eJob == TEND_SWEEP && hasStore(pHome) &&
+  if (eJob == TEND_SWEEP && bxHasStore(pHome) &&
       bxQueryIntInner(pHome, zSweep, pErr, "ti", pHome->zDb, nSize)) {
     noteShare(pHome, 0, pErr);
   }
@@ -439,12 +404,10 @@ void bxPayloadUnpack(BxCall *p) {
       "SELECT \"key\" FROM main.payload__packed WHERE text = ?1";
   BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   sqlite3_str *pLeft = sqlite3_str_new(p->bx->db); /* ids of rows that stay */
-  i64 nLimit = UNPACK_ROWS, nRow = 0, iText = 0;
+  i64 nLimit, nRow = 0, iText = 0;
   char *zId, *zLast = 0, *zLeft;
   bxRefuseInTransaction(p);
-  if (bxArg(p, 0)) {
-    nLimit = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
-  }
+  nLimit = bxLimit(p, 0, UNPACK_ROWS);
   bxLock(pHome, &p->err);
   while ((iText = bxQueryInt(pHome, zNext, &p->err, "i", iText)) > 0 &&
          nRow < nLimit) {
@@ -463,7 +426,7 @@ void bxPayloadUnpack(BxCall *p) {
   if (nRow > 0) {
     bxExec(pHome, "UPDATE main.payload__state SET pack = 0", &p->err);
   }
-  if (p->err.rc == SQLITE_OK) bxPackSweep(pHome, SWEEP_MOST, &p->err);
+  if (p->err.rc == SQLITE_OK) bxPackSweep(pHome, BX_LIMIT_MOST, &p->err);
   zLeft = bxStrFinish(pLeft, &p->err);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(

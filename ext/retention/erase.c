@@ -701,7 +701,7 @@ void bxRetentionOverwriteEnd(BxStmts *p, i64 eBefore) {
 static void eraseSecurely(Erasure *p) {
   i64 eBefore = bxRetentionOverwrite(p->pHome, p->pErr);
   eraseAll(p);
-  bxRetentionStored(p->pHome, 1000000000, p->pErr);
+  bxRetentionStored(p->pHome, BX_LIMIT_MOST, p->pErr);
   bxRetentionOverwriteEnd(p->pHome, eBefore);
 }
 

@@ -451,7 +451,7 @@ void bxRetentionRedact(BxCall *pCall) {
     eBefore = bxRetentionOverwrite(p->pHome, p->pErr);
     eachTexts(p->pHome, redactTexts, p, p->pErr);
     if (p->pDomain != 0) p->pDomain->xErase(p->pHome, 1, p->pErr);
-    bxRetentionStored(p->pHome, 1000000000, p->pErr);
+    bxRetentionStored(p->pHome, BX_LIMIT_MOST, p->pErr);
     bxRetentionOverwriteEnd(p->pHome, eBefore);
     if (p->nThere == 0) {
       bxFail(p->pErr, SQLITE_CONSTRAINT,

@@ -198,15 +198,12 @@ void bxRetentionStored(BxStmts *p, i64 nLimit, BxErr *pErr) {
 }
 
 void bxRetentionSweep(BxCall *p) {
-  SweepRun run = {0, {0, 0, 0}, SWEEP_ROWS, 0};
+  SweepRun run = {0, {0, 0, 0}, 0, 0};
   i64 iNow, nLimit;
   run.p = bxDomainSchema(p->bx, "retention", &p->err);
   if (run.p == 0) return;
   bxLogBegin(run.p, &p->err);
-  if (bxArg(p, 0)) {
-    run.nLeft = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
-  }
-  nLimit = run.nLeft;
+  nLimit = run.nLeft = bxLimit(p, 0, SWEEP_ROWS);
   iNow = bxRuleTime(run.p, bxArg(p, 1), 1, &p->err);
   bxRetentionRead(&run.rules, run.p, iNow, &p->err);
   if (p->err.rc == SQLITE_OK) sweep(&run, &p->err);

@@ -301,8 +301,7 @@ void bxRolloutCleanup(BxCall *p) {
       " ORDER BY expires_at, id LIMIT ?2)";
   BxStmts *pHome;
   i64 nGone, iNow;
-  i64 nMax =
-      bxArg(p, 1) ? bxInt(p->aArg[1], "limit", 1, 1000000000, &p->err) : -1;
+  i64 nMax = bxLimit(p, 1, -1);
   pHome = bxRolloutSchema(p->bx, &p->err);
   if (pHome == 0) return;
   bxLock(pHome, &p->err);

@@ -21,7 +21,6 @@ SQLITE_EXTENSION_INIT3
 #define PACK_ITEMS 1000 /* the default limits */
 #define UNPACK_ITEMS 1000
 #define PACK_BLOCK 16
-#define SWEEP_ALL_TEXTS 1000000000 /* the largest limit of store_sweep() */
 
 #define ITEMS_PACKED                                                           \
   "SELECT d.payload, coalesce((SELECT id FROM main.rollout__heads WHERE no ="  \
@@ -52,10 +51,6 @@ const BxBodies bxRolloutBodies = {
   "main.rollout__data WHERE typeof(payload) = 'text'"                          \
   " AND length(CAST(payload AS BLOB)) >= 192 AND id & 4294967295 > 0"
 
-static int itemsHaveStore(BxStmts *p) {
-  return bxTableExists(p->bx, p->zDb, "store__state");
-}
-
 static void logUnpacked(BxStmts *p, const char *zWhy, BxErr *pErr) {
   bxLogRefusal(p, "rollout", "rollout.pack", zWhy, pErr);
 }
@@ -69,26 +64,13 @@ void bxRolloutPack(BxCall *p) {
   static const char zPackItems[] =
       "SELECT store_pack(?1, ?2, NULL, 'rollout__data')";
   static const char zLooked[] = "UPDATE main.rollout__act SET pack = ?1";
-  static const char zResult[] =
-      "SELECT json_object('rows', ?1 -> '$.rows', 'rawBytes',"
-      " ?1 -> '$.rawBytes', 'keptBytes', ?1 -> '$.keptBytes', 'left',"
-      " json_object('refused', ?1 -> '$.left'), 'more',"
-      " json(iif(?2, 'true', 'false')))";
-  static const char zWhy[] = "SELECT ?1 ->> 'why'";
   BxStmts *pHome = bxRolloutSchema(p->bx, &p->err);
   sqlite3_stmt *pStmt;
-  char *zSome = 0, *zSaid = 0, *zLeft, *z;
-  i64 nLimit = PACK_ITEMS, iLast = 0;
+  char *zSome = 0, *zSaid = 0, *z;
+  i64 nLimit, iLast = 0;
   bxRefuseInTransaction(p);
-  if (bxArg(p, 0)) {
-    nLimit = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
-  }
-  if (p->err.rc == SQLITE_OK && !itemsHaveStore(pHome)) {
-    bxFail(&p->err, SQLITE_ERROR,
-        "NotInstalledError: schema %s has no body store; run SELECT "
-        "blackbox_install(%Q, 'store')",
-        pHome->zDb, pHome->zDb);
-  }
+  nLimit = bxLimit(p, 0, PACK_ITEMS);
+  bxNeedStore(pHome, &p->err);
   if (p->err.rc != SQLITE_OK) return;
   bxLock(pHome, &p->err);
   pStmt = bxStmt(pHome, zKeys, &p->err);
@@ -99,16 +81,10 @@ void bxRolloutPack(BxCall *p) {
   }
   bxReset(pStmt, &p->err);
   if (zSome != 0) {
-    zSaid =
-        bxQueryTextInner(pHome, zPackItems, &p->err, "tt", zSome, pHome->zDb);
+    zSaid = bxPackKeys(pHome, "rollout", zPackItems, zSome, &p->err);
   }
   bxStmtExec(pHome, zLooked, &p->err, "i", iLast);
-  if (zSaid != 0 && strstr(zSaid, "\"left\":0,") == 0) {
-    zLeft = bxQueryText(pHome, zWhy, &p->err, "t", zSaid);
-    logUnpacked(pHome, zLeft, &p->err);
-    sqlite3_free(zLeft);
-  }
-  z = bxQueryText(pHome, zResult, &p->err, "ti", zSaid, iLast);
+  z = bxPackResult(pHome, zSaid, iLast > 0, &p->err);
   sqlite3_free(zSome);
   sqlite3_free(zSaid);
   if (z != 0) bxReturnJson(p, z);
@@ -143,7 +119,7 @@ void bxRolloutPackSome(BxStmts *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr) {
       " WHERE store_tend(?1) IS NULL";
   int bFew = iLast - iFirst + 1 < PACK_BLOCK;
   assert(iFirst >= 0);
-  if (pErr->rc != SQLITE_OK || iLast < iFirst || !itemsHaveStore(p)) return;
+  if (pErr->rc != SQLITE_OK || iLast < iFirst || !bxHasStore(p)) return;
   if (bxQueryInt(p, zDropped, pErr, "")) tryItems(p, zTend, 0, 0, 0, pErr);
   if (bFew) { /* whole blocks, of which the newest was just completed */
     iFirst -= iFirst % PACK_BLOCK;
@@ -156,9 +132,9 @@ void bxRolloutPackSome(BxStmts *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr) {
 
 void bxRolloutSweep(BxStmts *p, BxErr *pErr) {
   static const char zSweep[] = "SELECT store_sweep(?1, ?2)";
-  if (pErr->rc != SQLITE_OK || !itemsHaveStore(p)) return;
+  if (pErr->rc != SQLITE_OK || !bxHasStore(p)) return;
   sqlite3_free(
-      bxQueryTextInner(p, zSweep, pErr, "it", (i64)SWEEP_ALL_TEXTS, p->zDb));
+      bxQueryTextInner(p, zSweep, pErr, "it", (i64)BX_LIMIT_MOST, p->zDb));
 }
 
 /* Unpacks an item. Returns 0 if it stays: it is damaged, or a trigger of somebody keeps
@@ -190,11 +166,9 @@ void bxRolloutUnpack(BxCall *p) {
   static const char zNext[] =
       "SELECT min(text) FROM main.rollout__packed WHERE text > ?1";
   BxStmts *pHome = bxRolloutSchema(p->bx, &p->err);
-  i64 nLimit = UNPACK_ITEMS, nRow = 0, nLeft = 0, iText = 0;
+  i64 nLimit, nRow = 0, nLeft = 0, iText = 0;
   bxRefuseInTransaction(p);
-  if (bxArg(p, 0)) {
-    nLimit = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
-  }
+  nLimit = bxLimit(p, 0, UNPACK_ITEMS);
   bxLock(pHome, &p->err);
   while ((iText = bxQueryInt(pHome, zNext, &p->err, "i", iText)) > 0 &&
          nRow < nLimit) {

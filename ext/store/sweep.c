@@ -271,11 +271,9 @@ static i64 sweepAll(BxStmts *p, char *zTexts, i64 nTend, BxErr *pErr) {
 
 void bxStoreSweep(BxCall *p) {
   BxStmts *pStore;
-  i64 nLimit = SWEEP_TEXTS;
+  i64 nLimit;
   bxRefuseInTransaction(p);
-  if (bxArg(p, 0)) {
-    nLimit = bxInt(p->aArg[0], "limit", 1, 1000000000, &p->err);
-  }
+  nLimit = bxLimit(p, 0, SWEEP_TEXTS);
   pStore = bxStoreSchema(p->bx, bxArg(p, 1), &p->err);
   if (pStore == 0) return;
   bxLock(pStore, &p->err);
