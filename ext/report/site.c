@@ -6,7 +6,8 @@
 ** A file is named by the kind, at most 40 characters of the key as it is shown, and 24
 ** digits of the SHA-256 of kind and key. It is written beside its place, and renamed.
 ** index.html comes last, and after it goes what it no longer leads to: so it never has a
-** link to a file that is not there. A page that would say the same as its file, but for
+** link to a file that is not there. An index.html of someone else stays: no page is written
+** then. A page that would say the same as its file, but for
 ** the time at which it was made, is not written again.
 **
 ** The report of the database stays open, so all pages are of one moment.
@@ -28,6 +29,7 @@ SQLITE_EXTENSION_INIT3
 #include <unistd.h>
 
 #define SITE_INDEX "index.html"
+#define SITE_MARK "<meta name=\"generator\" content=\"blackbox\">"
 #define SITE_TEMP ".blackbox-"
 #define SITE_HEX 24
 #define SITE_SLUG 40
@@ -128,6 +130,24 @@ static void failPath(ReportSite *p, const char *zName) {
       "WriteError: %s of the site in %Q cannot be written: %s; give a folder "
       "in which files can be made",
       zName, p->zFolder, strerror(errno));
+}
+
+/* An index.html that is not empty must have the mark of report.html. */
+static void refuseForeign(ReportSite *p) {
+  char *zPath = bxPrintf(p->pErr, "%s/" SITE_INDEX, p->zFolder);
+  FILE *pFile = zPath ? fopen(zPath, "rb") : 0;
+  char aHead[256] = "";
+  if (pFile != 0) {
+    size_t n = fread(aHead, 1, sizeof(aHead) - 1, pFile);
+    if ((n > 0 || ferror(pFile)) && strstr(aHead, SITE_MARK) == 0) {
+      bxFail(p->pErr, SQLITE_ERROR,
+          "WriteError: the folder %Q has an " SITE_INDEX " that is not of "
+          "a site of blackbox; give another folder, or remove the file",
+          p->zFolder);
+    }
+    fclose(pFile);
+  }
+  sqlite3_free(zPath);
 }
 
 /* From the beginning, as a page that was made then. */
@@ -275,6 +295,7 @@ static void writeSite(ReportSite *p, BxStmts *pHome, sqlite3_value *pOptions) {
       errno != EEXIST) {
     failPath(p, SITE_INDEX);
   }
+  refuseForeign(p);
   for (i = 0; i < p->n && p->pErr->rc == SQLITE_OK; i++) {
     ReportRun *pPage = 0;
     bxReset(pStmt, p->pErr);

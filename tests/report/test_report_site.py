@@ -109,7 +109,7 @@ def test_a_page_whose_file_was_changed_is_written_again(db, folder):
     everything(db)
     site(db, folder)
     for change in (lambda text: text + "x", lambda text: text[:-1], lambda text: text.replace("a", "b", 1),
-                   lambda text: "", lambda text: ',"made":'):
+                   lambda text: "", lambda text: text.replace(',"made":', "")):
         path = folder / "index.html"
         path.write_text(change(path.read_text()))
         assert site(db, folder)["written"] == ["index.html"]
@@ -148,14 +148,35 @@ def test_names_are_safe_and_say_no_secret(db, folder):
     assert set(Links(folder / "index.html").found) == set(found)
 
 
-def test_a_link_in_place_of_a_page_is_replaced_and_not_followed(db, tmp_path):
+def test_a_link_in_place_of_a_page_is_replaced_and_not_followed(db, folder, tmp_path):
     ring(db)
+    push(db, "e1", "{}", "{}", agent="a")
     victim = tmp_path / "victim"
     victim.write_text("mine")
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "index.html").symlink_to(victim)
-    site(db, tmp_path / "site")
-    assert victim.read_text() == "mine" and not (tmp_path / "site" / "index.html").is_symlink()
+    name, _ = site(db, folder)["written"]
+    (folder / name).unlink()
+    (folder / name).symlink_to(victim)
+    site(db, folder)
+    assert victim.read_text() == "mine" and not (folder / name).is_symlink()
+
+
+@pytest.mark.parametrize("foreign", ("<html>mine", ',"made":1760000000000', "x" * 300, "link", "folder", "\0"))
+def test_an_index_of_someone_else_is_kept_and_nothing_is_written(db, folder, tmp_path, foreign):
+    ring(db)
+    push(db, "e1", "{}", "{}", agent="a")
+    folder.mkdir()
+    index = folder / "index.html"
+    if foreign == "link":
+        (tmp_path / "victim").write_text("mine")
+        index.symlink_to(tmp_path / "victim")
+    elif foreign == "folder":
+        index.mkdir()
+    else:
+        index.write_text(foreign)
+    with pytest.raises(sqlite3.OperationalError, match="WriteError: the folder .*site' has an index.html that is not of a "
+                                                     "site of blackbox; give another folder, or remove the file"):
+        site(db, folder)
+    assert names(folder) == ["index.html"] and (foreign in ("link", "folder") or index.read_text() == foreign)
 
 
 def test_a_page_that_cannot_be_made_leaves_the_index_as_it_was(db, folder):
