@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS main.cache_sessions(
   kept_size DEFAULT 0,
   kept_count DEFAULT 0,
   CONSTRAINT "ValidationError: created_at and last_accessed_at must be milliseconds since 1970 UTC, in this order; omit them"
-  CHECK (last_accessed_at BETWEEN created_at AND 253402300799999)
+  CHECK (created_at >= 0 AND last_accessed_at BETWEEN created_at AND 253402300799999)
 ) WITHOUT ROWID;
 
 -- The columns that lists show come first in the row, so that a list does not

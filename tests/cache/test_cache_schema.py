@@ -161,6 +161,8 @@ def test_session_row_marks_access_and_never_goes_back(pdb):
     for bad in ("soon", 10**18, b"x"):
         with pytest.raises(Refused, match="ValidationError: created_at and last_accessed_at"):
             pdb.execute(touch, (bad,))
+    with pytest.raises(Refused, match="ValidationError: created_at and last_accessed_at"):
+        pdb.execute("INSERT INTO cache_sessions(session_id, created_at) VALUES(?, -1)", (B,))
     for column, value in (("created_at", 5), ("session_id", B)):
         with pytest.raises(Refused, match="cannot change"):
             pdb.execute(f"UPDATE OR REPLACE cache_sessions SET {column} = ?", (value,))
