@@ -25,15 +25,22 @@ const BxRecords bxRolloutRecords[] = {
         BX_HOLD_ON("rollout", "t.id"), 0, 0, 0, 0, 0,
         "title = replace(title, ?1, ?2)", 0},
     {"rollout_items", "main.rollout__data", "",
-        "store_text(t.payload), t.type, t.before, t.after",
-        "coalesce(length(CAST(store_text(t.payload) AS BLOB)), 0)"
-        " + coalesce(length(t.before), 0) + coalesce(length(t.after), 0)",
+        ROLLOUT_TEXT("t.payload") ", t.type, t.before, t.after",
+        "coalesce(length(CAST(" ROLLOUT_TEXT(
+            "t.payload") " AS BLOB)), 0)"
+                         " + coalesce(length(t.before), 0) + "
+                         "coalesce(length(t.after), 0)",
         SHOWN_BY("t.id"), 0, 0, 0, 0, 0,
-        "changed = iif(instr(store_text(payload), ?1), 1, changed),"
-        " payload = replace(store_text(payload), ?1, ?2),"
-        " before = CAST(replace(CAST(before AS TEXT), ?1, ?2) AS BLOB),"
-        " after = CAST(replace(CAST(after AS TEXT), ?1, ?2) AS BLOB),"
-        " type = substr(replace(type, ?1, ?2), 1, 100)",
+        "changed = iif(instr(" ROLLOUT_TEXT(
+            "payload") ", ?1), 1, changed),"
+                       " payload = replace(" ROLLOUT_TEXT(
+                           "payload") ", ?1, ?2),"
+                                      " before = CAST(replace(CAST(before AS "
+                                      "TEXT), ?1, ?2) AS BLOB),"
+                                      " after = CAST(replace(CAST(after AS "
+                                      "TEXT), ?1, ?2) AS BLOB),"
+                                      " type = substr(replace(type, ?1, ?2), "
+                                      "1, 100)",
         0},
     {"rollouts", "main.rollout__about", "",
         "t.source, t.cwd, t.originator, t.cli_version, t.model_provider,"
@@ -80,9 +87,9 @@ const char bxRolloutSession[] = OF_SESSION;
   " s.last WHERE h.id " heads "),"
 #define ITEM_TEXTS                                                             \
   .zName = "rollout_items", .zKind = "rollout",                                \
-  .zFrom =                                                                     \
-      "(SELECT id AS no, store_text(payload) AS payload, before, after FROM"   \
-      " main.rollout__data)",                                                  \
+  .zFrom = "(SELECT id AS no, " ROLLOUT_TEXT(                                  \
+      "payload") " AS payload, before, after FROM"                             \
+                 " main.rollout__data)",                                       \
   .zKey = "(SELECT h.id FROM main.rollout__segments AS s JOIN"                 \
           " main.rollout__heads AS h ON h.no = s.rollout WHERE s.owner ="      \
           " t.no >> 32 AND t.no & 4294967295 BETWEEN s.first AND s.last"       \

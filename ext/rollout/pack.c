@@ -141,8 +141,9 @@ void bxRolloutSweep(BxStmts *p, BxErr *pErr) {
 ** it. */
 static int unpackItem(BxStmts *p, i64 iText, BxErr *pErr) {
   static const char zText[] =
-      "UPDATE main.rollout__data SET id = id, payload = store_text(payload)"
-      " WHERE id = (SELECT id FROM main.rollout__packed WHERE text = ?1)";
+      "UPDATE main.rollout__data SET id = id, payload = " ROLLOUT_TEXT(
+          "payload") " WHERE id = (SELECT id FROM main.rollout__packed WHERE "
+                     "text = ?1)";
   static const char zAnnounce[] =
       "UPDATE main.rollout__packed SET bytes = -bytes WHERE text = ?1";
   static const char zDone[] =

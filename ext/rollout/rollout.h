@@ -15,6 +15,9 @@ extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
 #define ROLLOUT_PAGE_MAX 100         /* most rows of a page, and of a scan */
 #define ROLLOUT_MAX_TEXT 1000000000  /* most bytes of an argument */
 
+/* SQL: the text of a payload of rollout__data, as in the view rollout__items. */
+#define ROLLOUT_TEXT(payload)                                                  \
+  "coalesce(" payload ", NULL, NULL, NULL, NULL, NULL, NULL)"
 /* SQL: milliseconds as ISO 8601 text. */
 #define ROLLOUT_ISO(ms)                                                        \
   "strftime('%Y-%m-%dT%H:%M:%fZ', " ms " / 1000.0, 'unixepoch')"

@@ -383,7 +383,9 @@ BxStmts *bxRefFind(Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
   return pFound;
 }
 
-void bxStoreText(BxCall *p) {
+/* Returns the text of a reference, and any other value as it is. With bNamed a short
+** reference that names no text is damage: nobody else writes a blob there. */
+static void returnText(BxCall *p, int bNamed) {
   Ref ref;
   TextRow row;
   BxStmts *pStore;
@@ -394,6 +396,12 @@ void bxStoreText(BxCall *p) {
   }
   pStore = bxRefFind(p->bx, &ref, &row, &p->err);
   if (pStore == 0) {
+    if (p->err.rc == SQLITE_OK && bNamed && ref.nHash == STORE_MARK) {
+      bxFail(&p->err, SQLITE_CORRUPT_VTAB,
+          "CorruptedDataError: no body store has text %lld with the hash of "
+          "its reference; SELECT * FROM blackbox_check names the row",
+          ref.iText);
+    }
     if (p->err.rc == SQLITE_OK) bxReturnValue(p, p->aArg[0]);
   } else {
     z = bxTextRowRead(pStore, &row, &p->err);
@@ -408,11 +416,15 @@ void bxStoreText(BxCall *p) {
   bxManifestFree(&row.recipe);
 }
 
-/* In the views of conversations, the same as store_text(): they also work where only
-** SQLite's coalesce() is. For the statements of others it is what that is. */
+void bxStoreText(BxCall *p) {
+  returnText(p, 0);
+}
+
+/* In the views of conversations, store_text(): they also work where only SQLite's
+** coalesce() is. For the statements of others it is what that is. */
 void bxStoreFirst(BxCall *p) {
   int n = p->nArg;
   assert(n > 0);
   while (--n > 0 && sqlite3_value_type(p->aArg[0]) == SQLITE_NULL) p->aArg++;
-  bxStoreText(p);
+  returnText(p, 1);
 }

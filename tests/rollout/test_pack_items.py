@@ -332,6 +332,25 @@ def test_damage_is_named(full):
     full.execute("DELETE FROM rollouts")  # is possible
 
 
+@pytest.mark.parametrize("damage", [
+    "UPDATE store__texts SET mark = x'0102030405060708' WHERE text = 3",
+    "UPDATE store__texts SET mark = 'x' WHERE text = 3",
+    "DELETE FROM store__texts WHERE text = 3"])
+def test_a_reference_that_names_no_text_is_damage(full, damage):
+    full.execute(damage)
+    for sql in ("SELECT payload FROM rollout_items", "SELECT text FROM rollout_messages",
+                f"SELECT rollout_export('{ID}')", f"SELECT rollout_export('{ID}', 'atif')",
+                f"SELECT rollout_history('{ID}')", "SELECT * FROM blackbox_find_secrets()",
+                "SELECT blackbox_erase('text', 'a text', 'ann', 'why')"):
+        with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: .* text 3 "):
+            rows(full, sql)
+    assert len(rows(full, "SELECT payload FROM rollout_items WHERE sequence <> 3")) == 20
+    assert f"row '{ID}, item 3' names a text that" in str(problems(full))
+    assert unpack(full) == {"rows": 19, "left": 1, "more": False}
+    assert packed(full) == [3] and unpack(full) == {"rows": 0, "left": 1, "more": False}
+    full.execute("DELETE FROM rollouts")
+
+
 def test_a_reference_that_was_changed_is_named(full):
     full.execute("UPDATE rollout__packed SET id = 99 WHERE text = 3")
     assert "text 3 is that of no item" in str(problems(full))
