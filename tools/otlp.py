@@ -8,12 +8,14 @@ is the session. A body in a file is read only below the folder of --bodies. Metr
 It speaks JSON, also with gzip, and no Protobuf. It needs Python's own library, and the module.
 """
 import argparse
+import contextlib
 import hashlib
 import http.server
 import json
 import pathlib
 import re
 import sqlite3
+import threading
 import zlib
 
 MOST = 64 << 20  # bytes of a POST, as it is and unpacked, and of a file with a body
@@ -21,6 +23,7 @@ BODIES = ("api_request_body", "api_response_body")
 OPEN = ("SELECT id FROM event_payloads WHERE agent_id = ?1 AND json_valid(meta) AND request_body IS NOT NULL "
         "AND response_body IS NULL AND (event_id = ?2 OR ?2 IS NULL AND meta ->> 'query_source' IS ?3 "
         "AND meta ->> 'prompt_id' IS ?4) ORDER BY rowid DESC LIMIT 1")
+SENT = "SELECT 1 FROM event_payloads WHERE agent_id = ? AND json_valid(meta) AND meta ->> 'request_id' = ?"
 PUT = ("INSERT INTO event_payloads(event_id, agent_id, request_body, response_body, purpose, meta) "
        "SELECT ?1, ?2, ?3, ?4, 'archive', ?5 WHERE NOT EXISTS (SELECT 1 FROM event_payloads WHERE event_id = ?1)")
 
@@ -46,10 +49,14 @@ def request_of(said, folder):
 
 
 def written(db, text):
-    """What the setting payload.secrets makes of a body."""
+    """What the setting payload.secrets makes of a body: without rules nobody can tell what is a secret."""
     how, = db.execute("SELECT value FROM blackbox_settings WHERE name = 'payload.secrets'").fetchone()
-    masked = text if how == "keep" else db.execute("SELECT blackbox_mask(?)", (text,)).fetchone()[0]
-    if masked == text or how == "mask":
+    if how == "keep":
+        return text
+    rules = db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'blackbox_secrets'").fetchone() and db.execute(
+        "SELECT 1 FROM blackbox_secrets LIMIT 1").fetchone()
+    masked, = db.execute("SELECT blackbox_mask(?)", (text,)).fetchone() if rules else ("",)
+    if masked == text or masked and how == "mask":
         return masked
     found = sorted(set(re.findall(r"\[masked: ([^]]*)\]", masked)) - set(re.findall(r"\[masked: ([^]]*)\]", text)))
     return json.dumps({"dropped": "sha256:" + hashlib.sha256(text.encode()).hexdigest(),
@@ -60,25 +67,23 @@ def put_body(db, kind, said, folder):
     """A request becomes a row of the archive, which its response completes."""
     session, text = str(said.get("session.id", "unknown")), body_of(said, folder)
     name = pathlib.Path(said.get("body_ref", "")).name or ":".join(
-        str(said.get(key)) for key in ("session.id", "prompt.id", "event.sequence"))
+        (session, str(said.get("event.sequence")), hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]))
     meta = {"source": "otlp", "model": said.get("model"), "query_source": said.get("query_source"),
-            "prompt_id": said.get("prompt.id"), "request_id": said.get("request_id"),
-            "truncated": str(said.get("body_truncated", "")).lower() == "true" or None,
-            "error": None if text is not None else f"the body in {said.get('body_ref')} cannot be read; is --bodies "
-            "its folder?"}
-    meta = json.dumps({key: value for key, value in meta.items() if value is not None})
+            "prompt_id": said.get("prompt.id"), "request_id": said.get("request_id") or (name if kind != BODIES[0] else ""),
+            "truncated": str(said.get("body_truncated", "")).lower() == "true",
+            "error": text is None and f"the body in {said.get('body_ref')} cannot be read; is --bodies its folder?"}
+    told = json.dumps({key: value for key, value in meta.items() if value})
     text = None if text is None else written(db, text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     if kind == BODIES[0]:
-        return db.execute(PUT, (name, session, text, None, meta))
-    if db.execute("SELECT 1 FROM event_payloads WHERE agent_id = ? AND json_valid(meta) AND meta ->> 'request_id' = ?",
-                  (session, said.get("request_id"))).fetchone():
-        return None  # it was sent before
+        return db.execute(PUT, (name, session, text, None, told))
+    if db.execute(SENT, (session, meta["request_id"])).fetchone():
+        return None
     row = db.execute(OPEN, (session, request_of(said, folder), said.get("query_source"),
                             said.get("prompt.id"))).fetchone()
     if row is None:
-        return db.execute(PUT, (name, session, None, text, meta))
+        return db.execute(PUT, (name, session, None, text, told))
     return db.execute("UPDATE event_payloads SET response_body = ?, meta = json_patch(meta, ?) WHERE id = ?",
-                      (text, meta, *row))
+                      (text, told, *row))
 
 
 def take_bodies(db, told, folder):
@@ -88,6 +93,7 @@ def take_bodies(db, told, folder):
         records, scope["logRecords"] = scope.get("logRecords", []), []
         for record in records:
             said = {a["key"]: next(iter(a["value"].values()), None) for a in record.get("attributes", [])}
+            said["time"] = record.get("timeUnixNano")
             kind = str(said.get("event.name") or record.get("body", {}).get("stringValue", "")).split(".")[-1]
             if kind in BODIES:
                 put_body(db, kind, said, folder)
@@ -101,16 +107,14 @@ class Receiver(http.server.BaseHTTPRequestHandler):
     timeout = 30
 
     def body(self):
-        parts, n = [], int(self.headers.get("Content-Length") or 0)
-        chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
-        while chunked and (n := int(self.rfile.readline(100).split(b";")[0], 16)):
-            if sum(map(len, parts)) + n > MOST:
-                raise ValueError("the body is larger than 64 MB")
-            parts.append(self.rfile.read(n))
-            self.rfile.readline(100)
-        if not 0 <= n <= MOST:
-            raise ValueError("the body is larger than 64 MB, or has no length")
-        whole = b"".join(parts) + (self.rfile.read(n) if n else b"")
+        size = lambda: int(self.rfile.readline(100).split(b";")[0], 16)  # of a chunk
+        whole, chunked = bytearray(), self.headers.get("Transfer-Encoding", "").lower() == "chunked"
+        n = size() if chunked else int(self.headers.get("Content-Length") or 0)
+        while n:
+            if not 0 < n <= MOST - len(whole):
+                raise ValueError("the body is larger than 64 MB, or has no length")
+            whole += self.rfile.read(n)
+            n = chunked and self.rfile.readline(100) and size()
         if self.headers.get("Content-Encoding") == "gzip":
             unpack = zlib.decompressobj(31)
             whole = unpack.decompress(whole, MOST)
@@ -119,27 +123,25 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         return whole
 
     def do_POST(self):
-        db, code, why = self.server.db, 200, None
+        code, why = 200, None
         try:
             if self.headers.get_content_type() != "application/json":
                 code, why = 415, "send JSON: set OTEL_EXPORTER_OTLP_PROTOCOL=http/json; Protobuf is not read here"
             else:
                 told = json.loads(self.body())
-                db.execute("BEGIN IMMEDIATE")
-                if take_bodies(db, told, self.server.bodies):
-                    report, = db.execute("SELECT rollout_import(?)", (json.dumps(told) + "\n",)).fetchone()
-                    if json.loads(report)["bad"]:
-                        raise ValueError(report)
-                elif not {"resourceSpans", "resourceLogs", "resourceMetrics"} & set(told):
-                    raise ValueError("it has no spans, log records or metrics")
-                db.execute("COMMIT")
+                with self.server.lock, self.server.db as db:  # who sends slowly, or nothing, lets others pass
+                    db.execute("BEGIN IMMEDIATE")
+                    if take_bodies(db, told, self.server.bodies):
+                        report, = db.execute("SELECT rollout_import(?)", (json.dumps(told) + "\n",)).fetchone()
+                        if json.loads(report)["bad"]:
+                            raise ValueError(report)
+                    elif not {"resourceSpans", "resourceLogs", "resourceMetrics"} & set(told):
+                        raise ValueError("it has no spans, log records or metrics")
         except sqlite3.OperationalError as error:
             code, why = 503, str(error)  # the sender tries again
         except (ValueError, TypeError, KeyError, AttributeError, OSError, zlib.error, RecursionError,
                 sqlite3.Error) as error:
             code, why = 400, f"{type(error).__name__}: {error}"
-        if db.in_transaction:
-            db.execute("ROLLBACK")
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
@@ -157,18 +159,16 @@ def main():
     args.add_argument("--bodies", type=lambda path: pathlib.Path(path).resolve(), help="the folder of bodies in files")
     args.add_argument("--module", help="its path; the default is beside this program, or where a package puts it")
     args = args.parse_args()
-    db = sqlite3.connect(args.file, isolation_level=None, timeout=5)
+    db = sqlite3.connect(args.file, isolation_level=None, timeout=5, check_same_thread=False)
     db.enable_load_extension(True)
     beside = pathlib.Path(__file__).resolve().parent.parent / "blackbox"
     db.load_extension(args.module or (str(beside) if list(beside.parent.glob("blackbox.so")) else "blackbox"))
     db.execute("SELECT blackbox_install('main', 'payload,rollout')").fetchone()
-    server = http.server.HTTPServer(("127.0.0.1", args.port), Receiver)
-    server.db, server.bodies = db, args.bodies
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", args.port), Receiver)
+    server.db, server.bodies, server.lock = db, args.bodies, threading.Lock()
     print(f"http://127.0.0.1:{server.server_port}", flush=True)
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()
-    except KeyboardInterrupt:
-        pass
 
 
 if __name__ == "__main__":

@@ -385,7 +385,7 @@ BxStmts *bxRefFind(Bx *bx, const Ref *pRef, TextRow *pRow, BxErr *pErr) {
 
 /* Returns the text of a reference, and any other value as it is. With bNamed a short
 ** reference that names no text is damage: nobody else writes a blob there. */
-static void returnText(BxCall *p, int bNamed) {
+static void returnStored(BxCall *p, int bNamed) {
   Ref ref;
   TextRow row;
   BxStmts *pStore;
@@ -417,7 +417,7 @@ static void returnText(BxCall *p, int bNamed) {
 }
 
 void bxStoreText(BxCall *p) {
-  returnText(p, 0);
+  returnStored(p, 0);
 }
 
 /* In the views of conversations, store_text(): they also work where only SQLite's
@@ -426,5 +426,5 @@ void bxStoreFirst(BxCall *p) {
   int n = p->nArg;
   assert(n > 0);
   while (--n > 0 && sqlite3_value_type(p->aArg[0]) == SQLITE_NULL) p->aArg++;
-  returnText(p, 1);
+  returnStored(p, 1);
 }

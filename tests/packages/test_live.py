@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sqlite3
+import threading
 import time
 import tomllib
 
@@ -271,3 +273,39 @@ def test_what_gemini_tells_is_a_conversation_at_any_path_and_in_chunks(tmp_path)
         assert receiver.send(gzip.compress(b" " * (65 << 20)), **{"Content-Encoding": "gzip"}) == 400
     db = connect(tmp_path / "flight.db")
     assert db.execute("SELECT source_id, turns FROM rollouts").fetchall() == [("g-1", 1)]
+
+
+def test_who_keeps_a_connection_open_stops_nobody(tmp_path):
+    with Receiver(tmp_path) as receiver:
+        place = receiver.url.split("//")[1].split(":")
+        with socket.create_connection(place), socket.create_connection(place) as slow:
+            slow.sendall(b"POST / HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+            senders = [threading.Thread(target=receiver.send, args=(records(
+                body("api_request_body", n, body=str(n))), "/v1/logs")) for n in range(8)]
+            for one in senders:
+                one.start()
+            for one in senders:
+                one.join(10)
+        assert sorted(int(row[1]) for row in exchanges(tmp_path)) == list(range(8))
+
+
+def test_bodies_without_ids_are_exchanges_of_their_own(tmp_path):
+    with Receiver(tmp_path) as receiver:
+        for kind, more in ("api_request_body", {}), ("api_response_body", {"prompt.id": "none"}):
+            for _ in range(2):
+                assert receiver.send(records({"event.name": kind, "body": "1", **more},
+                                             {"event.name": kind, "body": "2", **more}), "/v1/logs") == 200
+    assert [row[:3] for row in exchanges(tmp_path)] == [
+        ("unknown", "1", None), ("unknown", "2", None), ("unknown", None, "1"), ("unknown", None, "2")]
+
+
+@pytest.mark.parametrize("gone", ["SELECT blackbox_uninstall('main', 'report')", "DELETE FROM blackbox_secrets"])
+def test_without_rules_of_secrets_bodies_are_dropped(tmp_path, gone):
+    with Receiver(tmp_path) as receiver:
+        db = connect(tmp_path / "flight.db")
+        db.execute("SELECT blackbox_install('main', 'report')")
+        db.execute("UPDATE blackbox_settings SET value = 'mask' WHERE name = 'payload.secrets'")
+        db.execute(gone)
+        assert receiver.send(records(body("api_request_body", 1, body="q")), "/v1/logs") == 200
+    assert json.loads(exchanges(tmp_path)[0][1]) == {
+        "dropped": "sha256:" + hashlib.sha256(b"q").hexdigest(), "bytes": 1, "found": []}
