@@ -10,6 +10,7 @@
 #                           Firefox: the pages of reports (pictures in build/report)
 #           make fuzz       unexpected input, with libFuzzer (SECONDS=5 a target)
 #           make bench      the measurements, written to bench/RESULTS.md
+#           make released   the file of this version that later ones have to open
 #           make weigh      what a file with blackbox costs, beside the bounds
 #           make amalgamation  the whole module as dist/blackbox.c and .h
 #           make install    PREFIX=/usr/local, LIBDIR=PREFIX/lib, DESTDIR=
@@ -215,6 +216,10 @@ test-full: $(MODULE) $(TEST_BIN) build/weigh oracle
 	$(if $(TESTARGS),,$(PYTHON) tests/differential/intended.py)
 
 # The Python tests, with each SQLite library in turn.
+# The file of this version that later ones have to open (until its release).
+released: $(MODULE)
+	$(PYTHON) tests/versions/released.py
+
 test-versions: $(MODULE) $(addprefix build/test/,loading static vectors)
 	@$(NEED) versions
 	$(PYTHON) tests/hosts/versions.py $(ONLY)
@@ -347,7 +352,7 @@ build/debian/.done: $(SRC) $(HDR) $(SQL) $(PAGE) CHANGELOG.md $(wildcard package
 	cp -r Makefile LICENSE CHANGELOG.md .ci ext sql tools $(DEBIAN)/
 	mkdir $(DEBIAN)/packages && cp packages/prices.json $(DEBIAN)/packages/
 	cp -r packages/debian $(DEBIAN)/debian
-	sed 's/@VERSION@/$(VERSION)/; s/@DATE@/$(shell date -R -u \
+	sed 's/@VERSION@/$(subst -,~,$(VERSION))/; s/@DATE@/$(shell date -R -u \
 	  -d @$${SOURCE_DATE_EPOCH:-315532800})/' \
 	  packages/debian/changelog.in > $(DEBIAN)/debian/changelog
 	cd $(DEBIAN) && dpkg-buildpackage -us -uc -b
@@ -388,6 +393,6 @@ lint:
 clean:
 	rm -rf build dist $(MODULE)
 
-.PHONY: all libs amalgamation static oracle test test-full check test-versions \
+.PHONY: all libs released amalgamation static oracle test test-full check test-versions \
   test-hosts test-cluster test-browser test-packages test-newest fuzz demo bench weigh install \
   uninstall dist help format lint clean

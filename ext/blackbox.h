@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define BLACKBOX_VERSION "0.1.0"
+#define BLACKBOX_VERSION "1.0.0-rc1"
 
 #if defined(_WIN32)
 #define BLACKBOX_EXPORT __declspec(dllexport)

@@ -125,6 +125,7 @@ def npm(out, version, module, data):
 def wheel(out, version, module, data):
     """A wheel is a zip file with a RECORD of what is in it."""
     tag = f"py3-none-{wheel_platform(data)}"
+    version = version.replace("-", "")  # as Python writes 1.0.0-rc1
     info = f"sqlite_blackbox-{version}.dist-info"
     readme = (HERE / "python/README.md").read_text()
     files = sources(HERE / "python", "blackbox/*.py", "blackbox/py.typed")

@@ -240,6 +240,16 @@ static void checkDomains(BxStmts *p, BxProblems *pOut) {
             bxQueryIntOnce(p, zListed, &err, "t", pDomain->zName));
     bxProblemError(pOut, pDomain->zName, &err);
     if (!bTraces) continue;
+    bxInstalledFormat(p, pDomain, &err);
+    if (bxErrIs(
+            &err, "VersionError")) { /* a newer module knows what is right */
+      bxProblemError(pOut, pDomain->zName, &err);
+      continue;
+    }
+    if ((err.rc & 0xff) == SQLITE_ERROR || (err.rc & 0xff) == SQLITE_CORRUPT) {
+      bxErrClear(&err); /* the comparison tells it */
+    }
+    bxErrMove(&pOut->err, &err);
     checkOwner(p, pDomain->zName, pDomain->zSql, pDomain, pOut);
     if (pDomain->xCheck != 0) pDomain->xCheck(p, pOut);
   }

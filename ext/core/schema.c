@@ -77,7 +77,7 @@ i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr) {
 }
 
 void bxRequireKnownFormat(Bx *bx, BxErr *pErr) {
-  int i, bLater = 0;
+  int i, bLater = 0, bRead;
   if (!bx->bNewHome || (pErr->rc != SQLITE_OK && pErr->rc != SQLITE_ERROR)) {
     return;
   }
@@ -86,14 +86,19 @@ void bxRequireKnownFormat(Bx *bx, BxErr *pErr) {
     BxErr err = {SQLITE_OK, 0};
     BxStmts *p;
     if (zHome == 0) continue;
-    if (sqlite3_txn_state(bx->db, zHome) == SQLITE_TXN_NONE) {
+    bRead = sqlite3_txn_state(bx->db, zHome) != SQLITE_TXN_NONE;
+    if (!bRead && !sqlite3_get_autocommit(bx->db)) {
       bLater = 1;
       continue;
     }
     p = bxSchema(bx, zHome, &err);
     if (p != 0) bxInstalledFormat(p, &bx->aDomain[i], &err);
-    if (bxErrIs(&err, "VersionError"))
-      bxErrClear(pErr); /* it explains that error */
+    if (bxErrIs(&err, "VersionError")) {
+      bxErrClear(pErr);                         /* it explains that error */
+    } else if (!bRead && err.rc != SQLITE_OK) { /* another file is locked */
+      bLater = 1;
+      bxErrClear(&err);
+    }
     bxErrMove(pErr, &err);
   }
   bx->bNewHome = bLater;

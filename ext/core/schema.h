@@ -29,8 +29,8 @@ void bxRefuseOldTable(Bx *bx, const char *zDb, const char *zTable,
 ** 1.0 made it. */
 i64 bxInstalledFormat(BxStmts *p, const BxDomain *pDomain, BxErr *pErr);
 /* VersionError if a schema that bxDomainSchema() has found since the last call has a newer
-** format of its domain. This is looked at after a function has run, and only in a
-** schema that it has read, because that is a read, too. A function that keeps
+** format of its domain. This is looked at after a function has run, and in a transaction
+** only in a schema that it has read, because that is a read, too. A function that keeps
 ** something in memory, which no savepoint takes back, calls it before that. */
 void bxRequireKnownFormat(Bx *bx, BxErr *pErr);
 /* The only format of a domain that this module makes. */

@@ -198,6 +198,7 @@ void bxRingCreate(Ring *p, const i64 aValue[3], BxErr *pErr);
 /* CorruptedDataError for the table of the ring that ends in zSuffix. */
 void bxRingCorrupt(Ring *p, BxErr *pErr, const char *zSuffix);
 /* VersionError if a newer version of blackbox made the ring. */
+void bxRingFormat(BxVtab *p, i64 iFormat, BxErr *pErr);
 void bxRingKnown(BxVtab *p, BxErr *pErr);
 void bxRingWatchFree(Ring *p);
 /* Reads the window and the bounds. */

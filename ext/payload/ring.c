@@ -362,9 +362,10 @@ static int nextAgentOf(RingCursor *p, BxErr *pErr) {
   assert(p->pAgents != 0 || pErr->rc != SQLITE_OK);
   if (!bxStep(p->pAgents, pErr)) return 0;
   bxRingReadAgent(pRing, p->pAgents, &p->agent, pErr);
+  bxRingFormat(&pRing->base, sqlite3_column_int64(p->pAgents, 6), pErr);
   p->nWindow = bxRingWindow(pRing, sqlite3_column_int64(p->pAgents, 5), pErr);
   if (pErr->rc == SQLITE_OK && p->idxNum & BODIES) {
-    bxBodyBegin(pRing, p->agent.iNo, p->pAgents, 6, pErr);
+    bxBodyBegin(pRing, p->agent.iNo, p->pAgents, 7, pErr);
   }
   return pErr->rc == SQLITE_OK;
 }
@@ -401,7 +402,8 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   assert(argc <= 5);
 #define AGENTS                                                                 \
   "SELECT no, window, kept, given, rows, (SELECT value FROM main.@_config "    \
-  "WHERE name = 'window'), page FROM main.@_agents "
+  "WHERE name = 'window'), (SELECT value FROM main.@_config WHERE name = "     \
+  "'format'), page FROM main.@_agents "
   static const char zAgent[] = AGENTS "WHERE agent_id = ?1";
   static const char zAgents[] = AGENTS "ORDER BY agent_id";
   RingCursor *p = (RingCursor *)pCursor;

@@ -34,14 +34,19 @@ void bxRingCreate(Ring *p, const i64 aValue[3], BxErr *pErr) {
   if (aValue[2] > 0) bxRingSetLimit(p, "idle_days", aValue[2], pErr);
 }
 
-void bxRingKnown(BxVtab *p, BxErr *pErr) {
-  i64 iFormat = bxQueryNumber(
-      &p->stmts, "SELECT value FROM main.@_config WHERE name = 'format'", pErr);
+void bxRingFormat(BxVtab *p, i64 iFormat, BxErr *pErr) {
   if (iFormat <= RING_FORMAT) return;
   bxFail(pErr, SQLITE_ERROR,
       "VersionError: ring %s has format %lld, this module knows up to %d; load "
       "a newer blackbox",
       p->stmts.zTable, iFormat, RING_FORMAT);
+}
+
+void bxRingKnown(BxVtab *p, BxErr *pErr) {
+  bxRingFormat(p,
+      bxQueryNumber(&p->stmts,
+          "SELECT value FROM main.@_config WHERE name = 'format'", pErr),
+      pErr);
 }
 
 void bxRingCorrupt(Ring *p, BxErr *pErr, const char *zSuffix) {
@@ -74,6 +79,7 @@ void bxRingReadConfig(Ring *p, BxErr *pErr) {
     i64 iVal = sqlite3_column_int64(pStmt, 1);
     if (zKey == 0) break;
     if (strcmp(zKey, "window") == 0) nWindow = iVal;
+    if (strcmp(zKey, "format") == 0) bxRingFormat(&p->base, iVal, pErr);
     if (strcmp(zKey, "max_bytes") == 0) p->nMaxByte = iVal;
     if (strcmp(zKey, "idle_days") == 0) p->nIdleDay = iVal;
   }
