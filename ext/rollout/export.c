@@ -164,7 +164,7 @@ static void addToolCall(Transcript *p, i64 iText) {
   a->zId = pText->zCall && *pText->zCall
                ? bxPrintf(p->pErr, "%s", pText->zCall)
                : bxPrintf(p->pErr, "call_%lld", p->nCall);
-  a->zName = bxPrintf(p->pErr, "%s", pText->zTool);
+  a->zName = bxPrintf(p->pErr, "%s", *pText->zTool ? pText->zTool : "unknown");
   a->iTime = a->iResult = p->iTime;
   copyArguments(p, a, pText);
   for (i = p->nEarly - 1; pText->iResult > 0 && i >= 0; i--) {
