@@ -27,13 +27,17 @@ SQLITE_EXTENSION_INIT3
   "WHERE instr(name, w.value)) AND NOT (lower(value) GLOB 'bearer *' "         \
   "OR lower(value) GLOB 'basic *' OR value GLOB 'sk-*' "                       \
   "OR value LIKE '%://%@%'))"
+/* What comes after the scheme of an address, which may have none. */
+#define REST                                                                   \
+  "ltrim(substr(url, iif(instr(url, '://') = instr(url, '/') - 1, "            \
+  "instr(url, '://') + 3, 1)), '/') AS rest "
 /* meta of more than 64 KB would be refused: it has no headers. ?1: the archive. ?2: the agent; NULL: the host of the address is one. */
 static const char zExchanges[] =
     "SELECT entry, coalesce(?2, nullif(substr(rest, 1, instr(rest || '/', '/') "
     "- 1), ''), 'har'), request, response, encoding, created, "
     "iif(length(CAST(full AS BLOB)) > 65536, "
     "json_remove(full, '$.request_headers', '$.response_headers'), full) "
-    "FROM (SELECT e.value AS entry, substr(url, instr(url, '://') + 3) AS rest, "
+    "FROM (SELECT e.value AS entry, " REST ", "
     "e.value ->> '$.request.postData.text' AS request, "
     "e.value ->> '$.response.content.text' AS response, "
     "e.value ->> '$.response.content.encoding' AS encoding, "
@@ -46,7 +50,7 @@ static const char zExchanges[] =
     "FROM (SELECT value, type, replace(url, host, substr(host, "
     "length(rtrim(host, replace(host, '@', ''))) + 1)) AS url "
     "FROM (SELECT *, substr(rest, 1, instr(rest || '/', '/') - 1) AS host "
-    "FROM (SELECT *, substr(url, instr(url, '://') + 3) AS rest "
+    "FROM (SELECT *, " REST
     "FROM (SELECT value, type, substr(url, 1, instr(replace(url, '#', '?') "
     "|| '?', '?') - 1) AS url "
     "FROM (SELECT value, type, coalesce(iif(type = 'object', "
@@ -135,10 +139,15 @@ void bxPayloadImportHar(BxCall *p) {
       bxArg(p, 1) ? bxText(p->aArg[1], "agent_id", 1024, 0, &p->err) : 0;
   const char *z = (const char *)sqlite3_value_text(p->aArg[0]);
   i64 nNew = 0, nKnown = 0, nLeft = 0;
+  int n = sqlite3_value_bytes(p->aArg[0]);
   sqlite3_stmt *pRow;
   MaskMode eMode;
   if (p->err.rc != SQLITE_OK) return;
-  if (z == 0 || !bxIsJson(p->bx, z, sqlite3_value_bytes(p->aArg[0]), &p->err) ||
+  if (z != 0 && strncmp(z, "\xef\xbb\xbf", 3) == 0) { /* a byte order mark */
+    z += 3;
+    n -= 3;
+  }
+  if (z == 0 || !bxIsJson(p->bx, z, n, &p->err) ||
       !bxQueryInt(pHome, "SELECT json_type(?1, '$.log.entries') IS 'array'",
           &p->err, "t", z)) {
     bxRefuseArg(&p->err, "har",

@@ -41,7 +41,7 @@ def load(db, text, *more):
     return json.loads(one(db, f"SELECT payload_import_har(?{marks})", text, *more))
 
 
-@pytest.mark.parametrize("kind", [str, lambda text: text.encode()])
+@pytest.mark.parametrize("kind", [str, lambda text: text.encode(), lambda text: "\ufeff" + text])
 def test_an_exchange_has_its_bodies_its_time_and_no_key(db, kind):
     request = json.dumps({"model": "m", "messages": [{"role": "user", "content": "é \U0001f600"}]})
     assert load(db, kind(har(entry(request, "out"), entry(None)))) == {"rows": 1, "known": 0, "left": 1}
@@ -96,6 +96,7 @@ def test_what_is_no_archive_is_refused(db, text):
 
 @pytest.mark.parametrize("url, shown, agent", [
     ("https://u:p@ss@h:8080/v1?a=b#c", "https://h:8080/v1", "h:8080"), ("http://h", "http://h", "h"),
+    ("h.example/v1?k=v", "h.example/v1", "h.example"), ("u:p@h/a://b", "h/a://b", "h"), ("//h/v1", "//h/v1", "h"),
     ("http://h?k=v", "http://h", "h"), ("http://h/a@b#k", "http://h/a@b", "h"), ("", "", "har"), (None, "", "har")])
 def test_an_address_has_no_query_and_no_password(db, url, shown, agent):
     load(db, har(entry("1", url=url)))
