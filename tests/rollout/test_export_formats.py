@@ -403,7 +403,8 @@ def test_no_text_becomes_a_tag_or_an_image_or_takes_what_follows(db):
 
 def test_a_tool_without_a_name_is_unknown(db):
     create(db)
-    append(db, ID, ("response_item", {"type": "function_call", "name": "", "call_id": "k", "arguments": "{}"}))
+    append(db, ID, {"type": "response_item", "payload": {
+        "type": "function_call", "name": "", "call_id": "k", "arguments": "{}"}})
     (call,) = valid_atif(atif(db))["steps"][0]["tool_calls"]
     assert call == {"tool_call_id": "k", "function_name": "unknown", "arguments": {}}
     assert [span["name"] for span in spans(db)][-1] == "execute_tool unknown"
