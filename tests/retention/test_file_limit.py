@@ -229,6 +229,31 @@ def domains(path):
 CACHE = "SELECT cache_write('s', 't', ?, ?, 'd', ?)"
 
 
+def test_packed_conversations_count_as_what_they_take(path):
+    db = limited(path, 0)
+    one(db, "SELECT blackbox_install('main', 'rollout')")
+    db.execute("UPDATE blackbox_settings SET value = 1 WHERE name = 'rollout.pack'")
+    old, names = int(time.time() * 1000) - 3 * DAY, [f"5973b6c0-94b8-487b-a530-2aeb6098a{i:03}" for i in range(100)]
+    for i, name in enumerate(names):
+        one(db, "SELECT rollout_create(?, NULL, 1, NULL, ?)", name, old + i)
+        one(db, "SELECT rollout_append(?, ?, ?)", name, json.dumps([
+            {"type": "event_msg", "payload": {"type": "agent_message", "message": f"{name} {n} " * 60}}
+            for n in range(40)]), old + i)
+    before = used(db)
+    assert one(db, "SELECT sum(bytes) FROM rollouts") > 4 * before
+    db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?", (before * 3 // 5, LIMIT))
+    new = connect(path)
+    now = one(new, "SELECT rollout_create(NULL)")
+    item, left = json.dumps({"type": "event_msg", "payload": {"type": "agent_message", "message": "m"}}), []
+    while used(db) > before * 3 // 5 and len(left) < 300:
+        one(new, "SELECT rollout_append(?, ?)", now, item)
+        left.append(one(db, "SELECT count(*) FROM rollouts"))
+    assert 10 < left[0] - left[3] < 50, left  # those that take what the file is above, and not a fifth of them
+    assert used(db) <= before * 3 // 5 and left[-1] > 30
+    one(db, "SELECT proof_head()")
+    assert problems(db) == []
+
+
 def test_the_archive_goes_first_then_the_cache_then_what_has_expired(path):
     db = domains(path)
     for i in range(150):
