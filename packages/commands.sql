@@ -16,7 +16,7 @@ seen AS (
 told AS MATERIALIZED (
   SELECT seen.agent_id, seen.at,
          meta ->> '$.error' IS NOT NULL OR coalesce(meta ->> '$.status', 0) >= 400 AS failed,
-         u.model, u.input, u.cache_write, u.cache_read, u.output,
+         seen.r IS NULL AND meta ->> '$.duration_ms' IS NULL AS open, u.model, u.input, u.cache_write, u.cache_read, u.output,
          coalesce(input, 0) + coalesce(cache_write, 0) + coalesce(cache_read, 0) AS prompt
     FROM seen LEFT JOIN payload_usage(seen.q, seen.r) AS u),
 used AS (
@@ -36,7 +36,7 @@ used AS (
 WITH {used},
 sums AS (
   SELECT agent_id, sum(tokens) AS tokens, sum(cost) AS cost, sum(failed) AS errors, max(at) AS last,
-         failed AS failed_last
+         failed AS failed_last, open
     FROM used GROUP BY agent_id),
 found AS (
   SELECT agent_id, count(*) AS loops, max(at) AS at, sentence FROM payload_verdicts GROUP BY agent_id),
@@ -53,7 +53,7 @@ agents AS (
 SELECT agent_id AS agent, given AS exchanges, coalesce(tokens, 0) AS tokens, cost,
        coalesce(loops, 0) AS loops, coalesce(errors, 0) AS errors, last,
        CASE WHEN stopped_at NOT NULL THEN 'stopped' WHEN loops_now THEN 'loops'
-            WHEN failed_last THEN 'error' ELSE 'ok' END AS state,
+            WHEN failed_last THEN 'error' WHEN open THEN 'open' ELSE 'ok' END AS state,
        CASE WHEN stopped_at NOT NULL OR loops_now THEN sentence END AS why,
        CASE WHEN stopped_at NOT NULL AND kill_switch_event_id NOT NULL THEN 'kill_switch'
             WHEN stopped_at NOT NULL OR loops_now THEN 'agent' END AS kind,
@@ -125,10 +125,10 @@ SELECT at, 'exchange' AS "in", agent_id AS "of",
 
 --: export rollout
 SELECT e.line FROM rollouts AS r, rollout_export(r.id) AS e
- WHERE (:key IS NULL OR :key IN (r.id, r.source_id)) AND :format = 'html'
+ WHERE (:key IS NULL OR :key IN (r.id, r.source_id)) AND :format IS NULL
 UNION ALL
 SELECT rtrim(rollout_export(id, :format), char(10)) FROM rollouts
- WHERE (:key IS NULL OR :key IN (id, source_id)) AND :format <> 'html'
+ WHERE (:key IS NULL OR :key IN (id, source_id)) AND :format NOT NULL
 
 --: export payload
 WITH seen AS (
@@ -140,7 +140,7 @@ SELECT json_object('agent_id', agent_id, 'event_id', event_id, 'timestamp', at,
                    'request', CASE typeof(q) WHEN 'blob' THEN hex(q) ELSE q END,
                    'response', CASE typeof(r) WHEN 'blob' THEN hex(r) ELSE r END,
                    'meta', json(meta)) AS line
-  FROM seen WHERE (:key IS NULL OR agent_id = :key) AND :format = 'html' ORDER BY at
+  FROM seen WHERE (:key IS NULL OR agent_id = :key) AND :format IS NULL ORDER BY at
 
 --: doctor
 SELECT 'ok' AS state, 'blackbox' AS what, blackbox_version() || ', SQLite ' || sqlite_version() AS value

@@ -52,6 +52,11 @@ function parse(words) {
     options[name] = Number(options[name]);
   }
   if (options.port > 65535) throw new Failure(`--port must be at most 65535, got ${options.port}`, 2);
+  const formats = ABOUT.commands[found[0]]?.formats;
+  if (formats && options.format !== null && !formats.includes(options.format)) {
+    throw new Failure(`--format of ${found[0]} must be ${formats.slice(0, -1).join(", ")} or ${formats.at(-1)}, ` +
+      `got ${options.format}`, 2);
+  }
   if (found[0] === "export" && options.json && options.format === "markdown") {
     throw new Failure("--json and --format markdown exclude each other", 2);
   }
@@ -129,7 +134,7 @@ function report(file, words, options) {
     }
     ({ kind, key } = found);
   }
-  const format = options.json ? "json" : options.format;
+  const format = options.json ? "json" : options.format ?? "html";
   const isPage = process.stdout.isTTY && format === "html";
   const name = options.output ?? (isPage ? `${key.replace(/[^\w.-]/g, "-")}.html` : null);
   if (name === null) {

@@ -154,6 +154,14 @@ def test_an_agent_that_was_started_again_is_not_red(run, file):
     assert [row["why"] for row in objects(run("top", "--json"))] == [None, None]
 
 
+def test_a_call_without_an_answer_is_open(run, file):
+    """It still runs, or its program was killed in the middle of it."""
+    db = connect(file)
+    db.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('billing', 'b2', '{\"prompt\":\"go\"}')")
+    db.close()
+    assert [row["state"] for row in objects(run("top", "--json"))] == ["stopped", "open"]
+
+
 def test_tail_shows_the_newest_last(run, file):
     rows = objects(run("tail", "billing", "--json"))
     assert [row["status"] for row in rows] == [200, 500] and rows[0]["asked"] == "hello"
@@ -245,7 +253,7 @@ def test_sessions_are_imported_searched_and_exported(run, tmp_path):
     whole, = objects(run("export", name, "--format", "atif"))
     assert [step["message"] for step in whole["steps"]] == ["Why is it red?", "A test fails."]
     assert "resourceSpans" in objects(run("export", "--format", "otlp"))[0]
-    assert "must be 'markdown', 'atif' or 'otlp'" in run("export", "--format", "pdf", code=1).stderr
+    assert "must be markdown, atif or otlp, got pdf" in run("export", "--format", "pdf", code=2).stderr
     assert run("report", "5973b6c0-94b8-487b-a530-2aeb6098ae0e").stdout.startswith("<!doctype")
 
 

@@ -338,7 +338,7 @@ def test_wrong_options_are_told(run, file):
     assert "flight.db has no ring other" in run("top", "--ring", "other", code=1).stderr
     assert run("search", "--", "--help", code=1).stdout == ""
     assert "no ring" in run("top", "--ring", 'ring"; DROP TABLE x', code=1).stderr
-    assert "format must be html, md or json" in run("report", "--format", "pdf", code=1).stderr
+    assert "must be html, md or json, got pdf" in run("report", "--format", "pdf", code=2).stderr
 
 
 # ------------------------------------------------------------------ serve

@@ -63,6 +63,10 @@ def parse(words):
         options[name] = options[name] and int(options[name])
     if (options["port"] or 0) > 65535:
         raise Failure(f"--port must be at most 65535, got {options['port']}", 2)
+    formats = ABOUT["commands"].get(found[0] if found else None, {}).get("formats")
+    if formats and options["format"] not in (None, *formats):
+        raise Failure(f"--format of {found[0]} must be {', '.join(formats[:-1])} or {formats[-1]}, "
+                      f"got {options['format']}", 2)
     if found[:1] == ["export"] and options["json"] and options["format"] == "markdown":
         raise Failure("--json and --format markdown exclude each other", 2)
     return found[:1], found[1:], options
@@ -145,7 +149,7 @@ def report(file, words, options):
             raise Failure(f"NotFoundError: there is no agent, kill switch or conversation '{key}'; "
                           f"{PROGRAM} top lists the agents")
         kind, key = found["kind"], found["key"]
-    form = "json" if options["json"] else options["format"]
+    form = "json" if options["json"] else options["format"] or "html"
     name = options["output"]
     if name is None and sys.stdout.isatty() and form == "html":
         name = re.sub(r"[^\w.-]", "-", key) + ".html"
