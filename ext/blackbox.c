@@ -12,6 +12,10 @@
 #include "proof/proof.h"
 #include "store/store.h"
 #include "report/report.h"
+#include "core/file_limit.h"
+#include "core/table.h"
+#include "core/install.h"
+#include "core/prices.h"
 SQLITE_EXTENSION_INIT1
 
 #include <stdatomic.h>

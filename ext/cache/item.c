@@ -13,6 +13,7 @@
 ** Limits: those of the settings (SELECT * FROM blackbox_settings).
 */
 #include "cache.h"
+#include "../core/file_limit.h"
 SQLITE_EXTENSION_INIT3
 
 #include <limits.h>

@@ -9,6 +9,7 @@
 ** cache_quota_check().
 */
 #include "cache.h"
+#include "../core/file_limit.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

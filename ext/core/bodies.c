@@ -3,6 +3,8 @@
 ** (BxBodies): whether it is there, and calls of store_pack().
 */
 #include "core.h"
+#include "vtable.h"
+#include "log.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

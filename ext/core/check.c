@@ -11,6 +11,9 @@
 ** continue.
 */
 #include "core.h"
+#include "model.h"
+#include "vtable.h"
+#include "install.h"
 SQLITE_EXTENSION_INIT3
 
 #include <stdarg.h>

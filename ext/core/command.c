@@ -11,6 +11,8 @@
 ** SQLite disconnects it before it tests whether statements are open.
 */
 #include "core.h"
+#include "log.h"
+#include "table.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

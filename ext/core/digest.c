@@ -7,6 +7,7 @@
 ** bits. So two rows with the same digest have the same values of the same types.
 */
 #include "core.h"
+#include "digest.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -5,7 +5,6 @@
 #define BX_DOMAIN_H
 
 #include "statement.h"
-#include "json_path.h"
 
 /* A table with records: rows that belong to an agent, an event, a conversation, a
 ** session or a buffer, or that have a text. In all of the SQL, t is the table, ?1
@@ -102,6 +101,16 @@ char *bxPackKeys(BxStmts *p, const char *zDomain, const char *zPack,
     const char *zKeys, BxErr *pErr);
 /* What a call that packs returns of it. To sqlite3_free(). */
 char *bxPackResult(BxStmts *p, const char *zSaid, int bMore, BxErr *pErr);
+
+/* Numbers of tokens; one below zero is not known. */
+typedef struct BxTokens {
+  i64 nInput;      /* without those of a cache */
+  i64 nCacheWrite; /* with those that are kept for an hour */
+  i64 nCacheRead;
+  i64 nOutput; /* with the reasoning */
+  i64 nReasoning;
+  i64 nCacheWrite1h;
+} BxTokens;
 
 /* What an exchange with a model says: a call (its text is the arguments) or a result;
 ** the usage of the model that zTool names, with what it said; the last message of the

@@ -18,6 +18,8 @@
 ** has just written stay, however old their times are: it has acknowledged them.
 */
 #include "core.h"
+#include "log.h"
+#include "file_limit.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -9,6 +9,10 @@
 ** than this module is refused, and so is a file of a build before 1.0.
 */
 #include "core.h"
+#include "model.h"
+#include "vtable.h"
+#include "log.h"
+#include "install.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -10,6 +10,7 @@
 ** some of its members, and checks it in the same way.
 */
 #include "core.h"
+#include "digest.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

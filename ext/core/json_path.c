@@ -6,6 +6,7 @@
 ** those of rollout, which look up a few.
 */
 #include "core.h"
+#include "json_path.h"
 SQLITE_EXTENSION_INIT3
 
 #include <stdlib.h>

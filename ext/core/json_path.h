@@ -5,7 +5,7 @@
 #ifndef BX_JSON_PATH_H
 #define BX_JSON_PATH_H
 
-#include "statement.h"
+#include "domain.h"
 #include "json_tree.h"
 
 /* The column kind. What one node of a body is comes in this order. */
@@ -127,16 +127,6 @@ int bxNameEquals(const char *z, i64 n, const char *zName);
 void bxFoldName(char *z);
 /* Whether two texts, each of which may be NULL, are the same. */
 int bxSameText(const char *z1, const char *z2);
-
-/* Numbers of tokens; one below zero is not known. */
-typedef struct BxTokens {
-  i64 nInput;      /* without those of a cache */
-  i64 nCacheWrite; /* with those that are kept for an hour */
-  i64 nCacheRead;
-  i64 nOutput; /* with the reasoning */
-  i64 nReasoning;
-  i64 nCacheWrite1h;
-} BxTokens;
 
 /* Reads the numbers at a node that a row of kind usage has found. Those
 ** that are not there stay as they were. */

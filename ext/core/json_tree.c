@@ -6,6 +6,8 @@
 ** Nothing is decoded before somebody asks for it.
 */
 #include "core.h"
+#include "digest.h"
+#include "json_tree.h"
 SQLITE_EXTENSION_INIT3
 
 #include <stdlib.h>

@@ -21,6 +21,9 @@
 ** (bxLogRemake): the evidence is there then, and the log tells what it has lost.
 */
 #include "core.h"
+#include "model.h"
+#include "vtable.h"
+#include "log.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -25,6 +25,7 @@
 ** log stays, as the sums come after it: its number must not be used again.
 */
 #include "core.h"
+#include "log.h"
 SQLITE_EXTENSION_INIT3
 
 #define DAYS 30

@@ -26,6 +26,7 @@
 ** of kind "erasure" with the subject "row:<n>" names the fields.
 */
 #include "core.h"
+#include "log.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

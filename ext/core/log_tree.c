@@ -16,6 +16,7 @@
 ** that row does not say what the leaves say, who writes goes on after the last leaf.
 */
 #include "core.h"
+#include "log.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

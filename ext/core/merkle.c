@@ -10,6 +10,7 @@
 ** root, so the code collects it from the top and turns it round.
 */
 #include "merkle.h"
+#include "digest.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -18,6 +18,7 @@
 ** ask (BX_FOUND): so nothing reads the schema when they change it.
 */
 #include "core.h"
+#include "model.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -9,6 +9,8 @@
 ** model and date. A list may say its date at $.about.date.
 */
 #include "core.h"
+#include "prices.h"
+#include "digest.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -7,6 +7,8 @@
 ** prepared query or the state of C until it is closed.
 */
 #include "core.h"
+#include "vtable.h"
+#include "table.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -13,6 +13,9 @@
 ** rows leaves a receipt, if core stays. Everything is in one savepoint.
 */
 #include "core.h"
+#include "model.h"
+#include "vtable.h"
+#include "install.h"
 SQLITE_EXTENSION_INIT3
 
 #include <stdarg.h>

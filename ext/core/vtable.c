@@ -4,6 +4,8 @@
 ** the arguments of CREATE.
 */
 #include "core.h"
+#include "model.h"
+#include "vtable.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -19,6 +19,8 @@
 ** their column is asked for.
 */
 #include "evidence.h"
+#include "../core/model.h"
+#include "../core/table.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -21,6 +21,8 @@
 #define BX_EVIDENCE_H
 
 #include "../core/core.h"
+#include "../core/vtable.h"
+#include "../core/install.h"
 
 extern const char bxSqlEvidenceBuffer[]; /* sql/evidence_buffer.sql */
 

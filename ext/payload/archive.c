@@ -3,6 +3,7 @@
 ** clean-up, evidence from JSON, unpinning and figures.
 */
 #include "payload.h"
+#include "../core/file_limit.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

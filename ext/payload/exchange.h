@@ -6,6 +6,8 @@
 #define BX_EXCHANGE_H
 
 #include "../core/core.h"
+#include "../core/digest.h"
+#include "../core/json_path.h"
 
 #define N_BODY 3
 typedef struct Formats {

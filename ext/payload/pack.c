@@ -15,6 +15,7 @@
 ** changed nothing, and what was recorded stays.
 */
 #include "payload.h"
+#include "../core/file_limit.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -6,6 +6,11 @@
 #define BX_PAYLOAD_H
 
 #include "../core/core.h"
+#include "../core/secrets.h"
+#include "../core/vtable.h"
+#include "../core/log.h"
+#include "../core/table.h"
+#include "../core/install.h"
 
 /* sql/payload.sql; sql/payload_ring.sql */
 extern const char bxSqlPayload[], bxSqlPayloadRing[];

@@ -26,6 +26,7 @@
 ** blob bodies of up to 1 GB together.
 */
 #include "payload.h"
+#include "../core/model.h"
 SQLITE_EXTENSION_INIT3
 
 #include <stdlib.h>

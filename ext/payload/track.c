@@ -11,6 +11,7 @@
 ** arguments are compared as they are, and without their numbers.
 */
 #include "watch.h"
+#include "../core/prices.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -5,6 +5,7 @@
 #define BX_PROOF_H
 
 #include "../core/core.h"
+#include "../core/log.h"
 
 /* head.c: the form of a head: origin, size, and root in base64, a line each */
 #define BASE64 44 /* characters for 32 bytes, the last one is '=' */

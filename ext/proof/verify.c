@@ -15,6 +15,7 @@
 ** leaves after it are read.
 */
 #include "proof.h"
+#include "../core/install.h"
 SQLITE_EXTENSION_INIT3
 
 #include <stdarg.h>

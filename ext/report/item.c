@@ -7,6 +7,7 @@
 ** item is in memory. Statements that stay open keep what was read as it is.
 */
 #include "report.h"
+#include "../core/prices.h"
 SQLITE_EXTENSION_INIT3
 
 #include <stdlib.h>

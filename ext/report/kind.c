@@ -4,6 +4,7 @@
 ** database is in overview.c.
 */
 #include "report.h"
+#include "../core/vtable.h"
 SQLITE_EXTENSION_INIT3
 
 #include <stdlib.h>

@@ -7,6 +7,8 @@
 ** colon, and its key. The pages of a site (site.c) are those of the links.
 */
 #include "report.h"
+#include "../core/vtable.h"
+#include "../core/prices.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -14,6 +14,10 @@
 #define REPORT_H
 
 #include "../core/core.h"
+#include "../core/secrets.h"
+#include "../core/table.h"
+#include "../core/digest.h"
+#include "../core/json_tree.h"
 
 #define REPORT_VERSION 1   /* of the JSON */
 #define REPORT_TITLE 200   /* characters of the title of an item */

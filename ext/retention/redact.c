@@ -13,6 +13,7 @@
 ** "redaction" in the log, which names the rules and not the secret.
 */
 #include "retention.h"
+#include "../core/secrets.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

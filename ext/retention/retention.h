@@ -7,6 +7,10 @@
 #define BX_RETENTION_H
 
 #include "../core/core.h"
+#include "../core/vtable.h"
+#include "../core/log.h"
+#include "../core/table.h"
+#include "../core/install.h"
 
 /* The texts of a rule. From RULE_FROM on they are SQL without parameters. */
 enum {

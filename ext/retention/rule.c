@@ -12,6 +12,8 @@
 ** rights of the caller. A view of the user can state it: see docs/retention.md.
 */
 #include "retention.h"
+#include "../core/model.h"
+#include "../core/file_limit.h"
 SQLITE_EXTENSION_INIT3
 
 #include <stdarg.h>

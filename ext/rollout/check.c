@@ -5,6 +5,7 @@
 ** up to the first item that is not derived yet.
 */
 #include "rollout.h"
+#include "../core/install.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -14,6 +14,7 @@
 ** savepoint: a packing that fails has changed nothing, and the items stay.
 */
 #include "rollout.h"
+#include "../core/log.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

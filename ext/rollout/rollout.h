@@ -7,6 +7,9 @@
 #define BX_ROLLOUT_H
 
 #include "../core/core.h"
+#include "../core/file_limit.h"
+#include "../core/digest.h"
+#include "../core/json_path.h"
 
 extern const char bxSqlRollout[]; /* sql/rollout.sql and those after it */
 

@@ -15,6 +15,8 @@
 ** the others they would stand in the way of phrases.
 */
 #include "rollout.h"
+#include "../core/log.h"
+#include "../core/install.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -4,6 +4,7 @@
 ** rollout_usage_sums, which show them with their cost by blackbox_prices.
 */
 #include "rollout.h"
+#include "../core/prices.h"
 SQLITE_EXTENSION_INIT3
 
 #include <stdlib.h>

@@ -8,6 +8,7 @@
 ** another text is found, and damage is reported with the rows that it concerns.
 */
 #include "store.h"
+#include "../core/install.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -15,6 +15,7 @@
 ** blackbox_check().
 */
 #include "store.h"
+#include "../core/vtable.h"
 SQLITE_EXTENSION_INIT3
 
 #define ZSTD_STATIC_LINKING_ONLY

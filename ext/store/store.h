@@ -10,6 +10,7 @@
 #define BX_STORE_H
 
 #include "../core/core.h"
+#include "../core/digest.h"
 
 #include <stdint.h>
 

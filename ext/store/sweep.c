@@ -15,6 +15,7 @@
 ** of SWEEP_SLICE, and counts them there; the last one removes the pack.
 */
 #include "store.h"
+#include "../core/file_limit.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>

@@ -2,6 +2,7 @@
 #include "writes.h"
 #define SQLITE_CORE 1 /* linked, not loaded */
 #include "../../ext/core/core.h"
+#include "../../ext/core/vtable.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,6 +8,7 @@
 */
 #define SQLITE_CORE 1 /* linked with SQLite */
 #include "../../ext/core/core.h"
+#include "../../ext/core/log.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
