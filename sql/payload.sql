@@ -69,7 +69,7 @@ UPDATE main.blackbox__probe SET hit = 0;
 CREATE TABLE IF NOT EXISTS main.event_payloads(
   id TEXT PRIMARY KEY NOT NULL DEFAULT (
     printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
-      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)),
+      random() & 4095, random() & 16383 | 32768, random() & 281474976710655)),
   event_id TEXT NOT NULL,
   agent_id TEXT NOT NULL,
   request_body TEXT,
@@ -81,10 +81,12 @@ CREATE TABLE IF NOT EXISTS main.event_payloads(
   created_at TEXT NOT NULL
     DEFAULT (strftime('%Y-%m-%dT%H:%M:%fZ', 'now')),
   meta TEXT,
-  created_ms INTEGER GENERATED ALWAYS AS (CASE WHEN created_at LIKE '____-__-__%' AND substr(created_at, 12, 2) < '24' AND created_at BETWEEN '0' AND x''
-         THEN iif(created_at GLOB '????-??-??T??:??:??.[0-9][0-9][0-9]Z', unixepoch(created_at) * 1000 + substr(created_at, 21, 3),
-           unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
-           + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER)) END) STORED
+  created_ms INTEGER GENERATED ALWAYS AS (CASE
+    WHEN substr(created_at, 12, 2) >= '24' OR created_at NOT BETWEEN '0' AND x'' THEN NULL
+    WHEN created_at GLOB '????-??-??T??:??:??.[0-9][0-9][0-9]Z' THEN unixepoch(created_at) * 1000 + substr(created_at, 21, 3)
+    WHEN created_at LIKE '____-__-__%'
+    THEN unixepoch(substr(created_at, 1, 19) || ltrim(substr(created_at, 20), '.0123456789')) * 1000
+         + (substr(created_at, 20, 1) = '.') * CAST(substr(created_at, 20, 4) * 1000 + 0.5 AS INTEGER) END) STORED
 );
 
 -- These five have the names and the columns of AgentGazer's, so that it makes no
@@ -111,7 +113,7 @@ CREATE TABLE IF NOT EXISTS main.payload__pins(
 -- unpacks a body: then reference is that body. bytes: the length of the text.
 CREATE TABLE IF NOT EXISTS main.payload__packed(
   text INTEGER PRIMARY KEY,
-  "key", reference, bytes
+  key, reference, bytes
 );
 
 -- bytes: size_bytes of archive rows without a pin. packed: bytes of payload__packed, and
@@ -141,11 +143,10 @@ SELECT id, event_id, agent_id, store_text(request_body) AS request_body,
 CREATE VIEW IF NOT EXISTS main.payload_pins AS
 SELECT p.n AS pin, p.id, l.at, k.actor, k.reason, l.kill_switch_event_id
   FROM payload__pins AS p
-  LEFT JOIN blackbox__log AS l ON l.n = coalesce((SELECT substr(detail, 8) + 0 FROM blackbox__log WHERE n = p.n), p.n)
+  LEFT JOIN blackbox__log AS l ON l.n = ifnull((SELECT substr(detail, 8) + 0 FROM blackbox__log WHERE n = p.n), p.n)
   LEFT JOIN blackbox__log AS k
-    ON k.n = (SELECT min(n) FROM blackbox__log
-               WHERE subject = l.kill_switch_event_id AND kind = 'kill_switch' AND n > l.n
-                 AND agent_id = l.agent_id AND substr(detail, 10) + 0 < l.n);
+    ON k.subject = l.kill_switch_event_id AND k.kind = 'kill_switch' AND k.n > l.n
+       AND substr(k.detail, 10) + 0 < l.n;
 
 CREATE VIEW IF NOT EXISTS main.payload_unpins AS
 SELECT substr(detail, 8) + 0 AS id, subject AS payload_id, actor, reason, at,
@@ -156,7 +157,7 @@ SELECT substr(detail, 8) + 0 AS id, subject AS payload_id, actor, reason, at,
 -- list is a SELECT.)
 CREATE VIEW IF NOT EXISTS main.payload__held AS
 SELECT rowid AS rid, NULL AS at FROM event_payloads
- WHERE (SELECT 1 FROM retention__in_force) AND (SELECT 1 FROM retention__holds WHERE (kind, "key") IN (SELECT * FROM (
+ WHERE (SELECT 1 FROM retention__in_force) AND (SELECT 1 FROM retention__holds WHERE (kind, key) IN (SELECT * FROM (
          VALUES ('agent', agent_id), ('event', event_id), ('kill_switch', kill_switch_event_id), ('evidence', id))));
 
 ----------------------------------------------------------------- inserts --
@@ -182,31 +183,30 @@ CREATE TRIGGER IF NOT EXISTS main.payload_insert
 AFTER INSERT ON event_payloads
 BEGIN
   UPDATE event_payloads
-     SET size_bytes = length(CAST(ifnull(NEW.request_body, '') || ifnull(NEW.response_body, '') AS BLOB))
-   WHERE rowid = CASE
-    WHEN (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'' AND NEW.created_ms NOTNULL AND NEW.rowid <> -1) IS NOT 1
-    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty, created_at must be a date such as 2026-01-31T12:00:00.000Z, and rowid is not -1')
+     SET size_bytes = length(CAST(ifnull(request_body, '') || ifnull(response_body, '') AS BLOB))
+   WHERE rowid = NEW.rowid AND CASE
+    WHEN (min(event_id, agent_id) > '' AND max(event_id, agent_id) < x'' AND created_ms NOTNULL AND rowid <> -1) IS NOT 1
+    THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text and not empty, created_at must be a date such as 2026-01-31T12:00:00.000Z, and rowid not -1')
     WHEN (SELECT 1 FROM retention__in_force) AND (
-          SELECT 1 FROM retention__in_force, retention__clock WHERE until > seen AND (kind, "key") IN (SELECT * FROM (
-            VALUES ('erased agent', NEW.agent_id), ('erased event', NEW.event_id), ('erased kill_switch', NEW.kill_switch_event_id))))
+          SELECT 1 FROM retention__in_force, retention__clock WHERE until > seen AND (kind, key) IN (SELECT * FROM (
+            VALUES ('erased agent', agent_id), ('erased event', event_id), ('erased kill_switch', kill_switch_event_id))))
     THEN RAISE(ABORT, 'ErasedError: this agent, event or kill switch was erased, and is refused for retention.refuse_days; see retention_erasures')
     WHEN (NEW.request_body >= x'' OR NEW.response_body >= x'') AND (
           SELECT 1 FROM payload__packed
-                  WHERE text IN (substr(NEW.request_body, 37, 20) + 0, substr(NEW.response_body, 37, 20) + 0)
-                    AND reference IN (NEW.request_body, NEW.response_body))
+                  WHERE text IN (substr(request_body, 37, 20) + 0, substr(response_body, 37, 20) + 0)
+                    AND reference IN (request_body, response_body))
     THEN RAISE(ABORT, 'ValidationError: this body is a reference of another row; write its text, store_text(body)')
     WHEN (SELECT hit FROM blackbox__probe) = 1
     THEN RAISE(ABORT, 'MisuseError: while REPLACE takes a row, a trigger on event_payloads writes another; drop it')
-    WHEN NEW.size_bytes IS NOT length(CAST(ifnull(NEW.request_body, '') || ifnull(NEW.response_body, '') AS BLOB)) THEN NEW.rowid END;
+    ELSE NEW.size_bytes IS NOT length(CAST(ifnull(NEW.request_body, '') || ifnull(NEW.response_body, '') AS BLOB)) END;
   UPDATE payload__state
-     SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0),
+     SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes,
          wake = iif(NEW.created_ms > since, min(wake, NEW.created_ms + kept_ms), wake),
          pack = min(pack, NEW.rowid - 1)
    WHERE one = 1 AND (NEW.size_bytes OR pack >= NEW.rowid OR NEW.created_ms + kept_ms < wake);
   UPDATE payload__state
-     SET work = iif(wake <= unixepoch() * 1000 OR bytes > max_bytes, unixepoch() * 1000, 0),
-         rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, NULL)
-   WHERE one = 1 AND (wake <= unixepoch() * 1000 OR bytes > max_bytes OR NEW.pinned IS NOT 0 OR NEW.purpose = 'evidence');
+     SET work = unixepoch() * 1000 * (wake <= unixepoch() * 1000 OR bytes > max_bytes), rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, NULL)
+   WHERE one = 1 AND (wake <= unixepoch() * 1000 OR bytes > max_bytes OR NEW.pinned IS NOT 0 OR NEW.purpose <> 'archive');
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_insert_pin
@@ -227,31 +227,29 @@ BEFORE UPDATE OF rowid, oid, _rowid_, id, event_id, agent_id, request_body, resp
   purpose, kill_switch_event_id, created_at, meta ON event_payloads
 BEGIN
   SELECT CASE
-    WHEN (OLD.pinned IS NOT 0 OR (SELECT 1 FROM payload__held WHERE rid = OLD.rowid))
+    WHEN (pinned IS NOT 0 OR (SELECT 1 FROM payload__held WHERE rid = OLD.rowid))
      AND (
       (NEW.event_id COLLATE BINARY, NEW.agent_id COLLATE BINARY, NEW.kill_switch_event_id COLLATE BINARY,
        NEW.purpose COLLATE BINARY, NEW.created_at COLLATE BINARY, NEW.meta COLLATE BINARY)
-      IS (OLD.event_id, OLD.agent_id, OLD.kill_switch_event_id, OLD.purpose, OLD.created_at,
-          ifnull(OLD.meta, iif(OLD.pinned AND OLD.response_body IS NULL, NEW.meta, NULL)))
-      AND (NEW.request_body IS OLD.request_body COLLATE BINARY OR NEW.request_body IN (
+      IS (event_id, agent_id, kill_switch_event_id, purpose, created_at,
+          ifnull(meta, iif(pinned AND response_body IS NULL, NEW.meta, NULL)))
+      AND (NEW.request_body IS request_body COLLATE BINARY OR NEW.request_body IN (
         SELECT reference FROM payload__packed
-         WHERE text IN (-1, substr(NEW.request_body, 37) + 0) AND "key" = OLD.id AND reference IS NOT OLD.response_body))
-      AND (NEW.response_body IS OLD.response_body COLLATE BINARY OR (OLD.pinned AND OLD.response_body IS NULL) OR NEW.response_body IN (
+         WHERE text IN (-1, substr(NEW.request_body, 37) + 0) AND key = id AND reference IS NOT response_body))
+      AND (NEW.response_body IS response_body COLLATE BINARY OR (pinned AND response_body IS NULL) OR NEW.response_body IN (
         SELECT reference FROM payload__packed
-         WHERE text IN (-2, substr(NEW.response_body, 37) + 0) AND "key" = OLD.id AND reference IS NOT OLD.request_body))) IS NOT 1
-    THEN iif(OLD.pinned = 0, RAISE(ABORT, 'HeldError: a hold keeps this row; see retention_holds'),
+         WHERE text IN (-2, substr(NEW.response_body, 37) + 0) AND key = id AND reference IS NOT request_body))) IS NOT 1
+    THEN iif(pinned = 0, RAISE(ABORT, 'HeldError: a hold keeps this row; see retention_holds'),
              RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; see payload_unpins'))
-    WHEN NEW.rowid <> OLD.rowid OR NEW.id IS NOT ifnull(OLD.id, NEW.id) COLLATE BINARY
-    THEN RAISE(ABORT, 'ValidationError: a row keeps its id and rowid; write another row') END e;
+    WHEN NEW.rowid <> rowid OR NEW.id IS NOT ifnull(id, NEW.id) COLLATE BINARY
+    THEN RAISE(ABORT, 'ValidationError: a row keeps its id and rowid; write another row') END e FROM event_payloads WHERE rowid = OLD.rowid;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_update
 AFTER UPDATE OF id, event_id, agent_id, request_body, response_body, purpose, created_at, meta ON event_payloads
 BEGIN
   UPDATE payload__state
-     SET rid = iif((NEW.event_id, NEW.agent_id, NEW.created_at) IS NOT (OLD.event_id, OLD.agent_id, OLD.created_at)
-           AND (min(NEW.event_id, NEW.agent_id) > '' AND max(NEW.event_id, NEW.agent_id) < x'' AND NEW.created_ms NOTNULL) IS NOT 1,
-           RAISE(ABORT, 'ValidationError: event_id and agent_id must be text that is not empty, and created_at must be a date such as 2026-01-31T12:00:00.000Z'), NEW.rowid)
+     SET rid = NEW.rowid, wake = wake * (NEW.created_ms IS OLD.created_ms AND NEW.purpose IS OLD.purpose), pack = min(pack, NEW.rowid - 1)
    WHERE one = 1;
   INSERT INTO blackbox__log(domain, kind, subject, detail, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', column1, id, '{"pin":' || n || '}', NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id
@@ -261,20 +259,20 @@ BEGIN
   UPDATE payload__pins SET n = last_insert_rowid() WHERE id = OLD.id AND changes();
   DELETE FROM payload__packed
    WHERE text IN (substr(OLD.request_body, 37, 20) + 0, substr(OLD.response_body, 37, 20) + 0)
-     AND "key" = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
+     AND key = OLD.id AND reference IS NOT NEW.request_body AND reference IS NOT NEW.response_body;
   UPDATE event_payloads
-     SET pinned = max(NEW.pinned, NEW.purpose = 'evidence' AND OLD.purpose IS NOT NEW.purpose),
+     SET pinned = max(pinned, purpose = 'evidence' AND OLD.purpose IS NOT purpose),
          size_bytes = (
-           SELECT sum(ifnull((SELECT iif("key" IS NEW.id, bytes,
+           SELECT sum(ifnull((SELECT iif(key IS id, bytes,
                                          RAISE(ABORT, 'ValidationError: this body is a reference of another row; write its text, store_text(body)')) e
                                 FROM payload__packed WHERE text = substr(body, 37, 20) + 0 AND text > 0 AND reference = body),
                              ifnull(length(CAST(body AS BLOB)), 0))) e
-             FROM (SELECT NEW.request_body AS body UNION ALL SELECT NEW.response_body))
-   WHERE rowid = NEW.rowid AND (NEW.purpose, NEW.request_body, NEW.response_body) IS NOT (OLD.purpose, OLD.request_body, OLD.response_body);
-  UPDATE payload__state
-     SET rid = NULL, wake = iif(NEW.created_ms > since, min(wake, NEW.created_ms + kept_ms), wake),
-         pack = min(pack, NEW.rowid - 1)
-   WHERE one = 1;
+             FROM (SELECT request_body AS body UNION ALL SELECT response_body))
+   WHERE rowid = NEW.rowid AND iif((event_id, agent_id, created_at) IS NOT (OLD.event_id, OLD.agent_id, OLD.created_at)
+      AND (min(event_id, agent_id) > '' AND max(event_id, agent_id) < x'' AND created_ms NOTNULL) IS NOT 1,
+     RAISE(ABORT, 'ValidationError: event_id and agent_id must be text and not empty, and created_at must be a date such as 2026-01-31T12:00:00.000Z'),
+     (purpose, request_body, response_body) IS NOT (OLD.purpose, OLD.request_body, OLD.response_body));
+  UPDATE payload__state SET rid = NULL WHERE one = 1;
 END;
 
 -- A pin is set by everybody, and cleared only after the log has recorded the unpin.
@@ -282,16 +280,16 @@ CREATE TRIGGER IF NOT EXISTS main.payload_update_mark
 AFTER UPDATE OF size_bytes, purpose, pinned ON event_payloads
 BEGIN
   UPDATE payload__state
-     SET bytes = bytes + iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.size_bytes, 0)
-                       - iif(OLD.purpose = 'archive' AND OLD.pinned = 0, OLD.size_bytes, 0)
-   WHERE one = CASE
+     SET bytes = bytes + (NEW.purpose IS 'archive' AND NEW.pinned IS 0) * NEW.size_bytes
+                       - (OLD.purpose IS 'archive' AND OLD.pinned IS 0) * OLD.size_bytes,
+         wake = wake * (NEW.pinned IS OLD.pinned)
+   WHERE one = 1 AND CASE
     WHEN NEW.pinned <> (NEW.pinned = 1)
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
     WHEN OLD.pinned AND NEW.pinned IS NOT 1 AND (SELECT 1 FROM payload__pins WHERE id = OLD.id)
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; see payload_unpins')
-    WHEN NEW.size_bytes IS NOT OLD.size_bytes
+    WHEN NEW.size_bytes IS NOT OLD.size_bytes AND rid IS NOT NEW.rowid
      AND NEW.size_bytes IS NOT length(CAST(ifnull(NEW.request_body, '') || ifnull(NEW.response_body, '') AS BLOB))
-     AND (SELECT rid FROM payload__state) IS NOT NEW.rowid
     THEN RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it') ELSE 1 END;
 END;
 
@@ -323,9 +321,9 @@ BEGIN
           (SELECT CASE WHEN work > '' THEN work WHEN work = 0 THEN 'manual' WHEN OLD.created_ms < till THEN 'payload.age' ELSE 'payload.bytes' END e
              FROM payload__state),
           (SELECT 0 FROM payload__state WHERE work = 'bulk'), 1, OLD.size_bytes, OLD.created_ms);
-  UPDATE payload__state SET bytes = bytes - iif(OLD.purpose = 'archive', OLD.size_bytes, 0), due = due - 1 WHERE one = 1;
+  UPDATE payload__state SET bytes = bytes - (OLD.purpose IS 'archive') * OLD.size_bytes, due = due - 1 WHERE one = 1;
   DELETE FROM payload__packed
-   WHERE (OLD.request_body >= x'' OR OLD.response_body >= x'') AND "key" = OLD.id
+   WHERE (OLD.request_body >= x'' OR OLD.response_body >= x'') AND key = OLD.id
      AND text IN (substr(OLD.request_body, 37, 20) + 0, substr(OLD.response_body, 37, 20) + 0);
 END;
 
@@ -371,24 +369,24 @@ BEGIN
            UNION ALL SELECT seen, NEW.work - seen + 86400000, was)
    WHERE one = 1 AND NEW.work - seen NOT BETWEEN due - 86400000 AND due;
   UPDATE payload__state
-     SET till = iif(min(NEW.ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= NEW.work,
-                    NEW.work - kept_ms, -9e15),
+     SET till = iif(min(ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= work,
+                    work - kept_ms, -9e15),
          due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
            WHERE (type = 'table' AND sql LIKE '%references%event_payloads%')
               OR (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%'))
-   WHERE one = iif(NEW.ms NOTNULL AND (SELECT size_bytes FROM event_payloads WHERE rowid = NEW.rid) > NEW.max_bytes,
+   WHERE one = iif(ms NOTNULL AND (SELECT size_bytes FROM event_payloads WHERE rowid = rid) > max_bytes,
      RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes; store less, or set a higher limit'), 1);
   INSERT INTO payload__held(rid, at)
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.max_bytes, -9e15, NEW.since)
      AND (rowid <> NEW.rid OR NOT EXISTS (SELECT 1 FROM retention__in_force))
-   ORDER BY created_ms, size_bytes
-   LIMIT (SELECT iif(due < 0, 0, iif((SELECT 1 FROM retention__in_force) OR NEW.bytes - NEW.max_bytes > (
+   ORDER BY created_ms
+   LIMIT (SELECT iif(due < 0, 0, iif((SELECT 1 FROM retention__in_force) OR bytes - max_bytes > (
               SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
                WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
-               ORDER BY created_ms, size_bytes LIMIT 1), 100, 3)) e FROM payload__state);
+               ORDER BY created_ms LIMIT 1), 100, 3)) e FROM payload__state);
   UPDATE payload__state
-     SET work = 0, rid = NULL, wake = iif(till < 0 OR due IN (0, 1), wake, NEW.work + 3600000) WHERE one = 1;
+     SET work = 0, rid = NULL, wake = iif(till < 0 OR due IN (0, 1), wake, work + 3600000) WHERE one = 1;
   INSERT INTO retention_log(at, domain, minute, rule, rows, bytes)
   SELECT NEW.work, 'payload', (NEW.work / 86400000 + 1) * 1440,
          iif(bytes > max_bytes, 'payload.bytes refused', 'payload.age refused') e, 0, 0
@@ -405,8 +403,8 @@ BEGIN
      SET kept_ms = iif(NEW.name = 'payload.retention_days', NEW.value * 86400000, kept_ms),
          since = iif(NEW.name = 'payload.history_until', iif(NEW.value, NEW.value, -9e15), since),
          max_bytes = iif(NEW.name = 'payload.max_bytes', iif(NEW.value, NEW.value, 9e15), max_bytes),
-         wake = iif(NEW.value = OLD.value OR NEW.value NOT IN ('mask', 'drop') OR (SELECT rootpage FROM sqlite_schema WHERE name = 'blackbox_secrets'), 0,
-                    RAISE(ABORT, 'ValidationError: payload.secrets needs the rules of the domain report; install it'))
+         wake = iif(NEW.value = OLD.value OR NEW.value NOT IN ('mask', 'drop') OR (SELECT 1 FROM sqlite_schema WHERE name = 'blackbox_secrets'),
+                    0, RAISE(ABORT, 'ValidationError: payload.secrets needs the domain report; install it'))
    WHERE one = 1;
 END;
 
@@ -415,16 +413,20 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_unpins_insert
 INSTEAD OF INSERT ON payload_unpins
 BEGIN
-  UPDATE payload__state SET wake = 0
-   WHERE one = (SELECT iif(max(NEW.actor, NEW.reason) < x'' AND max(unicode(ltrim(NEW.actor, unseen)), unicode(ltrim(NEW.reason, unseen))) < 917504
-          AND instr(NEW.actor || NEW.reason, char(0)) = 0 AND NEW.actor || NEW.reason NOT GLOB control AND coalesce(NEW.id, NEW.at, NEW.pin) IS NULL,
-     1, RAISE(ABORT, 'ValidationError: give payload_id only, and actor and reason, which must be visible text without control characters')) e FROM retention__clock);
   INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail, event_id, agent_id, kill_switch_event_id)
   SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || n || '}', event_id, agent_id, kill_switch_event_id
     FROM payload__pins AS p LEFT JOIN event_payloads AS e ON e.id = p.id
    WHERE p.id = NEW.payload_id;
   DELETE FROM payload__pins
-   WHERE id = iif(changes(), NEW.payload_id, RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins'));
+   WHERE id = CASE
+    WHEN changes() = 0
+    THEN RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins')
+    WHEN coalesce(NEW.id, NEW.at, NEW.pin) IS NULL AND (
+          SELECT max(actor, reason) < x'' AND max(unicode(ltrim(actor, unseen)), unicode(ltrim(reason, unseen))) < 917504
+                 AND instr(actor || reason, char(0)) = 0 AND actor || reason NOT GLOB control
+            FROM blackbox__log, retention__clock WHERE n = last_insert_rowid())
+    THEN NEW.payload_id
+    ELSE RAISE(ABORT, 'ValidationError: give payload_id only, and actor and reason, which must be visible text without control characters') END;
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
 END;
 
@@ -435,7 +437,7 @@ UPDATE main.blackbox_settings SET value = value WHERE substr(name, 1, 8) = 'payl
 -- Rows of the program that made the table get an id, the correct size, and pins.
 UPDATE main.event_payloads
    SET id = printf('%08x-%04x-4%03x-%04x-%012x', random() & 4294967295, random() & 65535,
-      random() & 4095, 32768 | (random() & 16383), random() & 281474976710655)
+      random() & 4095, random() & 16383 | 32768, random() & 281474976710655)
  WHERE id IS NULL;
 
 UPDATE main.event_payloads SET pinned = (purpose = 'evidence' OR id IN (SELECT id FROM main.payload__pins))

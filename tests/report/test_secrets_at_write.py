@@ -210,7 +210,7 @@ def test_changed_rules_are_used_at_once(ring, path):
 def test_the_setting_needs_rules(tmp_path):
     db = connect(tmp_path / "bare.db")
     db.execute("SELECT blackbox_install()")
-    with pytest.raises(sqlite3.IntegrityError, match="ValidationError: payload.secrets needs the rules"):
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError: payload.secrets needs the domain report"):
         setting(db, "mask")
     db.execute("SELECT blackbox_install('main', 'report')")
     setting(db, "mask")
