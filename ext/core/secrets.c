@@ -9,28 +9,25 @@
 ** escape, so that JSON stays JSON.
 */
 #include "secrets.h"
+#include "secrets_text.h"
 #include "value.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdlib.h>
 #include <string.h>
 
-#define SECRET_BEFORE 64 /* most characters before an anchor */
-#define SECRET_LONG 256  /* a longer run is looked at once */
-#define SECRET_ARRAY 4096
+#define SECRET_BEFORE 64  /* most characters before an anchor */
+#define SECRET_LINE 200   /* so far a word of the line may be */
 #define SECRET_MOST 30000 /* rules */
 #define SECRET_BEYOND 500 /* a name, its signs and the like are shorter */
 #define SECRET_HASH(three) ((three)*0x9e3779b1u)
 #define SECRET_HEAD(hash) ((hash) >> 20)
 #define SECRET_BIT(hash) (1 << ((hash) >> 17 & 7))
 
-typedef struct SecretSet {
-  unsigned char a[32];
-} SecretSet;
-
 typedef enum { SECRET_PREFIX, SECRET_NAME, SECRET_ENTROPY, SECRET_NEVER } Kind;
 
 struct BxSecret {
-  char *zName, *zAnchor, *zHolds, *zEnds;
+  char *zName, *zAnchor, *zHolds, *zEnds, *zLine;
   int nAnchor, nEnds;
   Kind eKind;
   int bKeeps, bBefore, bAfter, bWord;
@@ -50,6 +47,9 @@ typedef struct SecretWork {
   i64 iVain;   /* long runs and arrays before it were looked at in vain */
   i64 iLooked; /* what follows was not looked at */
   sqlite3_str *pOut;
+  const char *zRaw; /* the text that was given, of nRaw bytes */
+  i64 nRaw;
+  BxSecretEscapes esc; /* of which z has the characters */
 } SecretWork;
 
 /* A value that a name has. */
@@ -61,61 +61,27 @@ typedef struct SecretValue {
   int nSlash;  /* of the quotes that the replacement needs; -1: none */
 } SecretValue;
 
-static int inSet(const SecretSet *p, char c) {
-  unsigned char i = (unsigned char)c;
-  return p->a[i >> 3] >> (i & 7) & 1;
-}
-
-/* Reads a set as it stands in the brackets of GLOB. Returns whether it has
-** anything. */
-static int readSecretSet(SecretSet *p, const char *z) {
-  const unsigned char *a = (const unsigned char *)z;
-  memset(p, 0, sizeof(*p));
-  if (a == 0) return 0;
-  while (*a) {
-    unsigned i = *a, iLast = i;
-    if (a[1] == '-' && a[2] != 0) {
-      iLast = a[2];
-      a += 2;
-    }
-    for (; i <= iLast; i++) p->a[i >> 3] |= (unsigned char)(1 << (i & 7));
-    a++;
-  }
-  return 1;
-}
-
-static int isNumeral(char c) {
-  return c >= '0' && c <= '9';
-}
-static int isUpper(char c) {
-  return c >= 'A' && c <= 'Z';
-}
-static int isAlpha(char c) {
-  return isUpper((char)(c & ~32)) && (c & 64);
-}
-static int isWord(char c) {
-  return isAlpha(c) || isNumeral(c) || c == '_';
-}
-
 /*-------------------------------------------------------------- rules ----*/
 
-/* One row: name, kind, anchor, before, after, least, holds, ends, keeps, bits. */
-static void readSecret(BxSecret *p, sqlite3_stmt *pStmt, BxErr *pErr) {
+/* One row, and one of its anchors: name, kind, anchors, before, after, least, holds, ends, keeps, bits, line. */
+static void readSecret(
+    BxSecret *p, sqlite3_stmt *pStmt, const char *zAnchor, int n, BxErr *pErr) {
   static const char *const azSecretKind[] = {
       "prefix", "name", "entropy", "never"};
   const char *zKind = bxColumnText(pStmt, 1, pErr);
-  assert(sqlite3_column_count(pStmt) >= 10);
+  assert(sqlite3_column_count(pStmt) >= 11);
   while (zKind && p->eKind < 3 && strcmp(zKind, azSecretKind[p->eKind]))
     p->eKind++;
   p->zName = bxColumnCopy(pStmt, 0, pErr);
-  p->zAnchor = bxColumnCopy(pStmt, 2, pErr);
-  p->bBefore = readSecretSet(&p->before, bxColumnText(pStmt, 3, pErr));
-  p->bAfter = readSecretSet(&p->after, bxColumnText(pStmt, 4, pErr));
+  p->zAnchor = bxPrintf(pErr, "%.*s", n, zAnchor);
+  p->bBefore = bxSecretSet(&p->before, bxColumnText(pStmt, 3, pErr));
+  p->bAfter = bxSecretSet(&p->after, bxColumnText(pStmt, 4, pErr));
   p->nLeast = sqlite3_column_int64(pStmt, 5);
   p->zHolds = bxColumnCopy(pStmt, 6, pErr);
   p->zEnds = bxColumnCopy(pStmt, 7, pErr);
   p->bKeeps = sqlite3_column_int(pStmt, 8);
   p->nBits = (i64)(sqlite3_column_double(pStmt, 9) * 256);
+  p->zLine = bxColumnCopy(pStmt, 10, pErr);
   if (pErr->rc == SQLITE_OK &&
       (p->zAnchor == 0 || p->zAnchor[0] == 0 || p->zName == 0)) {
     bxFail(pErr, SQLITE_CORRUPT_VTAB,
@@ -125,7 +91,7 @@ static void readSecret(BxSecret *p, sqlite3_stmt *pStmt, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return;
   p->nAnchor = (int)strlen(p->zAnchor);
   p->nEnds = p->zEnds ? (int)strlen(p->zEnds) : 0;
-  p->bWord = !p->bBefore && isWord(p->zAnchor[0]);
+  p->bWord = !p->bBefore && p->zLine == 0 && isWord(p->zAnchor[0]);
 }
 
 /* A hash of the first bytes at z, in any case of letters: as many as the shortest anchor
@@ -143,6 +109,18 @@ static unsigned blockOf(char c, char cNext) {
   return ((c & 127u) | 32u) << 7 | (cNext & 127u) | 32u;
 }
 
+/* Something may begin with these characters. */
+static unsigned indexAnchor(BxSecrets *p, const char *z) {
+  unsigned h = hashOf(p, z);
+  p->aMay[SECRET_HEAD(h)] |= (unsigned char)SECRET_BIT(h);
+  if (p->nFirst == 3) {
+    unsigned char *pSkip = &p->aSkip[blockOf(z[0], z[1])];
+    if (*pSkip > 1) *pSkip = 1;
+    p->aSkip[blockOf(z[1], z[2])] = 0;
+  }
+  return h;
+}
+
 /* Rules come the shortest anchor first: so the longest is tried first. */
 static void indexRules(BxSecrets *p) {
   int i;
@@ -154,17 +132,20 @@ static void indexRules(BxSecrets *p) {
   memset(p->aSkip, 2, sizeof(p->aSkip));
   for (i = 0; i < SECRET_HEADS; i++) p->aHead[i] = -1;
   for (i = 0; i < p->n; i++) {
-    unsigned h = hashOf(p, p->a[i].zAnchor);
-    p->aMay[SECRET_HEAD(h)] |= (unsigned char)SECRET_BIT(h);
-    if (p->nFirst == 3) {
-      const char *z = p->a[i].zAnchor;
-      unsigned char *pSkip = &p->aSkip[blockOf(z[0], z[1])];
-      if (*pSkip > 1) *pSkip = 1;
-      p->aSkip[blockOf(z[1], z[2])] = 0;
-    }
+    unsigned h = indexAnchor(p, p->a[i].zAnchor);
     p->a[i].iNext = p->aHead[SECRET_HEAD(h)];
     p->aHead[SECRET_HEAD(h)] = (short)i;
   }
+  indexAnchor(p, "\\u0");
+}
+
+/* The shortest anchor first; of a name, what is none comes last. */
+static int compareSecrets(const void *pLeft, const void *pRight) {
+  const BxSecret *p = pLeft, *q = pRight;
+  int i = p->nAnchor - q->nAnchor;
+  if (i == 0) i = strcmp(p->zAnchor, q->zAnchor);
+  if (i == 0) i = (p->eKind == SECRET_NEVER) - (q->eKind == SECRET_NEVER);
+  return i != 0 ? i : (int)q->eKind - (int)p->eKind;
 }
 
 void bxSecretsRead(
@@ -174,15 +155,19 @@ void bxSecretsRead(
   if (pErr->rc != SQLITE_OK) return;
   pStmt = bxPrepare(pHome,
       "SELECT name, kind, anchor, before, after, least, holds, ends, keeps, "
-      "bits FROM main.blackbox_secrets WHERE profile = ?1 AND enabled "
-      "ORDER BY length(anchor), anchor, kind = 'never', kind",
+      "bits, line FROM main.blackbox_secrets WHERE profile = ?1 AND enabled",
       pErr);
   bxBind(pStmt, pErr, "t", zProfile);
   while (p->n < SECRET_MOST && bxStep(pStmt, pErr)) {
-    BxSecret *pRule =
-        bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*pRule), pErr);
-    if (pRule == 0) break;
-    readSecret(pRule, pStmt, pErr);
+    const char *z = bxColumnText(pStmt, 2, pErr);
+    do { /* anchors with | between them */
+      int n = z ? (int)strcspn(z, "|") : 0;
+      BxSecret *pRule =
+          bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*pRule), pErr);
+      if (pRule == 0) break;
+      readSecret(pRule, pStmt, z, n, pErr);
+      if (z != 0) z += n + (z[n] != 0);
+    } while (z != 0 && *z != 0 && p->n < SECRET_MOST);
   }
   sqlite3_finalize(pStmt);
   if (pErr->rc == SQLITE_OK && p->n == nBefore) {
@@ -192,7 +177,9 @@ void bxSecretsRead(
         "blackbox_secrets lists them, and 'none' masks nothing",
         zProfile);
   }
-  if (pErr->rc == SQLITE_OK) indexRules(p);
+  if (pErr->rc != SQLITE_OK) return;
+  qsort(p->a, (size_t)p->n, sizeof(*p->a), compareSecrets);
+  indexRules(p);
 }
 
 void bxSecretsFree(BxSecrets *p) {
@@ -202,26 +189,13 @@ void bxSecretsFree(BxSecrets *p) {
     sqlite3_free(p->a[i].zAnchor);
     sqlite3_free(p->a[i].zHolds);
     sqlite3_free(p->a[i].zEnds);
+    sqlite3_free(p->a[i].zLine);
   }
   sqlite3_free(p->a);
   memset(p, 0, sizeof(*p));
 }
 
 /*-------------------------------------------------------------- texts ----*/
-
-/* Whether n bytes at z have the bytes of a text. */
-static int hasBytes(const char *z, i64 n, const char *zText) {
-  size_t nText = strlen(zText);
-  assert(zText[0] != 0);
-  while (n >= (i64)nText) {
-    const char *zAt = memchr(z, zText[0], (size_t)(n - (i64)nText + 1));
-    if (zAt == 0) return 0;
-    if (memcmp(zAt, zText, nText) == 0) return 1;
-    n -= zAt + 1 - z;
-    z = zAt + 1;
-  }
-  return 0;
-}
 
 /* Whether z[i] begins a word. What looks like a letter before it may be the end of an
 ** escape of JSON. */
@@ -230,43 +204,6 @@ static int beginsWord(const char *z, i64 i) {
   if (i == 0 || !isWord(z[i - 1])) return 1;
   if (i > 1 && z[i - 2] == '\\' && strchr("nrtbf", z[i - 1]) != 0) return 1;
   return i > 5 && z[i - 6] == '\\' && z[i - 5] == 'u';
-}
-
-static int hasDigit(const char *z, i64 n) {
-  while (n > 0 && !isNumeral(*z)) z++, n--;
-  return n > 0;
-}
-
-static int hasAlpha(const char *z, i64 n) {
-  while (n > 0 && !isAlpha(*z)) z++, n--;
-  return n > 0;
-}
-
-/* The logarithm to the base 2, in 1/256. */
-static i64 log2Of(i64 n) {
-  i64 iOut = 0, x = n << 16, i;
-  assert(n > 0 && n < (i64)1 << 40);
-  for (; x >= 2 << 16; x >>= 1) iOut += 256;
-  for (i = 128; i > 0; i >>= 1) {
-    x = x * x >> 16;
-    if (x >= 2 << 16) {
-      iOut += i;
-      x >>= 1;
-    }
-  }
-  return iOut;
-}
-
-/* Shannon's entropy of the first characters, for one, in 1/256 of a bit. */
-static i64 entropyOf(const char *z, i64 n) {
-  i64 anCount[256] = {0}, nSum = 0, i;
-  if (n > SECRET_LONG) n = SECRET_LONG;
-  if (n <= 0) return 0;
-  for (i = 0; i < n; i++) anCount[(unsigned char)z[i]]++;
-  for (i = 0; i < 256; i++) {
-    if (anCount[i] > 0) nSum += anCount[i] * log2Of(anCount[i]);
-  }
-  return log2Of(n) - nSum / n;
 }
 
 /* The end of the characters of a set. */
@@ -286,66 +223,7 @@ static i64 skipSet(const SecretSet *p, const char *z, i64 i, i64 n) {
   return i;
 }
 
-/*------------------------------------------------------------ prefixes ----*/
-
-/* Where the text ends that a rule without a set masks: its end, or that of the string
-** it is in. */
-static i64 findText(const SecretWork *p, const BxSecret *pRule, i64 i) {
-  assert(i >= 0 && pRule->nEnds > 0);
-  for (; i < p->n && p->z[i] != '"'; i++) {
-    if (p->n - i >= pRule->nEnds &&
-        memcmp(p->z + i, pRule->zEnds, (size_t)pRule->nEnds) == 0) {
-      return i;
-    }
-  }
-  while (i > 0 && i < p->n && p->z[i - 1] == '\\') i--;
-  return i;
-}
-
-/* Where what follows the anchor ends; -1 if it is not as the rule says. */
-static i64 findEnd(const SecretWork *p, BxSecret *pRule, i64 i) {
-  i64 iEnd;
-  assert(i >= 0 && i <= p->n);
-  if (!pRule->bAfter) return findText(p, pRule, i);
-  iEnd = skipSet(&pRule->after, p->z, i, p->n);
-  if (iEnd - i >= pRule->nLeast &&
-      (!pRule->bKeeps || pRule->zHolds != 0 || hasDigit(p->z + i, iEnd - i)) &&
-      (pRule->zHolds == 0 || hasBytes(p->z + i, iEnd - i, pRule->zHolds)) &&
-      (pRule->nBits == 0 || entropyOf(p->z + i, iEnd - i) >= pRule->nBits) &&
-      (pRule->nEnds == 0 ||
-          (p->n - iEnd >= pRule->nEnds &&
-              memcmp(p->z + iEnd, pRule->zEnds, (size_t)pRule->nEnds) == 0))) {
-    return iEnd;
-  }
-  pRule->iDone = iEnd;
-  return -1;
-}
-
-/* Whether the rule masks what is at z[i], which is its anchor. */
-static int matchPrefix(
-    const SecretWork *p, BxSecret *pRule, i64 i, SecretValue *pOut) {
-  i64 iStart = i;
-  assert(i >= p->iFrom && i < p->n);
-  if (p->n - i < pRule->nAnchor ||
-      memcmp(p->z + i, pRule->zAnchor, (size_t)pRule->nAnchor) != 0 ||
-      i < pRule->iDone || (pRule->bWord && !beginsWord(p->z, i))) {
-    return 0;
-  }
-  if (pRule->bBefore) {
-    i64 iLow = i - p->iFrom > SECRET_BEFORE ? i - SECRET_BEFORE : p->iFrom;
-    while (iStart > iLow && inSet(&pRule->before, p->z[iStart - 1])) iStart--;
-    if (iStart == i && !pRule->bKeeps) return 0;
-    if (iStart > 0 && p->z[iStart - 1] == '\\') { /* an escape stays whole */
-      iStart += p->z[iStart] == 'u' ? 5 : 1;
-    }
-    if (iStart >= i && !pRule->bKeeps) return 0;
-  }
-  pOut->iEnd = findEnd(p, pRule, i + pRule->nAnchor);
-  pOut->i = pRule->bKeeps ? i + pRule->nAnchor : iStart;
-  return pOut->iEnd > pOut->i;
-}
-
-/*---------------------------------------------------------------- names ----*/
+/*-------------------------------------------------------------- strings ----*/
 
 /* How many backslashes are at z[i]. In a string inside a string, quotes have
 ** backslashes before them: none, 1, 3, 7 ... */
@@ -386,6 +264,129 @@ static i64 lineEnd(const SecretWork *p, char cQuote, i64 i) {
   return i;
 }
 
+static i64 skipBlank(const SecretWork *p, i64 i) {
+  i64 iMost = i + 32 < p->n ? i + 32 : p->n;
+  while (i < iMost && (p->z[i] == ' ' || p->z[i] == '\t')) i++;
+  return i;
+}
+
+/* Whether a text is at z[i], in any case. */
+static int isAt(const SecretWork *p, i64 i, const char *zText) {
+  int n = (int)strlen(zText);
+  return p->n - i >= n && sqlite3_strnicmp(p->z + i, zText, n) == 0;
+}
+
+/*------------------------------------------------------------ prefixes ----*/
+
+static int hasHeld(const BxSecret *p, const char *z, i64 n) {
+  return p->zHolds == 0 || bxSecretHas(z, n, p->zHolds, (i64)strlen(p->zHolds));
+}
+
+/* Where the text ends that a rule without a set masks: its end, or that of the string
+** it is in. */
+static i64 findText(const SecretWork *p, const BxSecret *pRule, i64 i) {
+  assert(i >= 0 && pRule->nEnds > 0);
+  for (; i < p->n && p->z[i] != '"'; i++) {
+    if (p->n - i >= pRule->nEnds &&
+        memcmp(p->z + i, pRule->zEnds, (size_t)pRule->nEnds) == 0) {
+      return i;
+    }
+  }
+  while (i > 0 && i < p->n && p->z[i - 1] == '\\') i--;
+  return i;
+}
+
+/* Where what follows the anchor ends; -1 if it is not as the rule says. */
+static i64 findEnd(const SecretWork *p, BxSecret *pRule, i64 i) {
+  i64 iEnd;
+  assert(i >= 0 && i <= p->n);
+  if (!pRule->bAfter) return findText(p, pRule, i);
+  iEnd = skipSet(&pRule->after, p->z, i, p->n);
+  if (iEnd - i >= pRule->nLeast &&
+      (!pRule->bKeeps || pRule->zHolds != 0 || pRule->zLine != 0 ||
+          bxSecretDigit(p->z + i, iEnd - i)) &&
+      hasHeld(pRule, p->z + i, iEnd - i) &&
+      (pRule->nBits == 0 ||
+          bxSecretEntropy(p->z + i, iEnd - i) >= pRule->nBits) &&
+      (pRule->nEnds == 0 ||
+          (p->n - iEnd >= pRule->nEnds &&
+              memcmp(p->z + iEnd, pRule->zEnds, (size_t)pRule->nEnds) == 0))) {
+    return iEnd;
+  }
+  pRule->iDone = iEnd;
+  return -1;
+}
+
+/* Whether one of the words of a rule stands in the line of its anchor at z[i]. A line whose
+** end has a backslash before it goes on. */
+static int lineHas(const SecretWork *p, const BxSecret *pRule, i64 i) {
+  const char *z = p->z, *zWord = pRule->zLine;
+  i64 iLow = i > SECRET_LINE ? i - SECRET_LINE : 0, j = i, k;
+  for (; j > iLow; j--) {
+    if (z[j - 1] == '\n' && (j < 2 || z[j - 2] != '\\')) break;
+    for (k = j - 1; z[j - 1] == 'n' && k > iLow && z[k - 1] == '\\';) k--;
+    if ((j - 1 - k) % 3 != 0)
+      break; /* in JSON, a backslash and an end have 3 */
+  }
+  i += pRule->nAnchor;
+  while (*zWord != 0) {
+    i64 n = (i64)strcspn(zWord, "|");
+    if (n > 0 && bxSecretHas(z + j, i - j, zWord, n)) return 1;
+    zWord += n + (zWord[n] != 0);
+  }
+  return 0;
+}
+
+/* Whether a string in quotes at z[i] is a value. Quotes that end the string around them,
+** and what follows these, are none. */
+static int quotedWord(SecretWork *p, const BxSecret *pRule, SecretValue *pOut) {
+  int nSlash = slashesAt(p, pOut->i);
+  i64 i = pOut->i + nSlash + 1;
+  char c = i <= p->n ? p->z[i - 1] : 0;
+  if (c != '"' && (c != '\'' || nSlash > 0)) return 0;
+  pOut->bQuoted = 1;
+  pOut->i = i;
+  pOut->iEnd = c == '"' ? stringEnd(p, nSlash, i) : lineEnd(p, c, i);
+  if (pOut->iEnd - i > SECRET_LONG || pOut->iEnd - i < pRule->nLeast ||
+      pOut->iEnd == p->n || strchr("),;}]: \n", p->z[i]) != 0 ||
+      p->z[pOut->iEnd + nSlash] != c) {
+    pOut->iEnd = i;
+  }
+  return 1;
+}
+
+/* Whether the rule masks what is at z[i], which is its anchor. */
+static int matchPrefix(
+    SecretWork *p, BxSecret *pRule, i64 i, SecretValue *pOut) {
+  i64 iStart = i;
+  assert(i >= p->iFrom && i < p->n);
+  if (p->n - i < pRule->nAnchor ||
+      memcmp(p->z + i, pRule->zAnchor, (size_t)pRule->nAnchor) != 0 ||
+      i < pRule->iDone || (pRule->bWord && !beginsWord(p->z, i))) {
+    return 0;
+  }
+  if (pRule->bBefore) {
+    i64 iLow = i - p->iFrom > SECRET_BEFORE ? i - SECRET_BEFORE : p->iFrom;
+    while (iStart > iLow && inSet(&pRule->before, p->z[iStart - 1])) iStart--;
+    if (iStart == i && !pRule->bKeeps) return 0;
+    if (iStart > 0 && p->z[iStart - 1] == '\\') { /* an escape stays whole */
+      iStart += p->z[iStart] == 'u' ? 5 : 1;
+    }
+    if (iStart >= i && !pRule->bKeeps) return 0;
+  }
+  if (pRule->zLine != 0 && !lineHas(p, pRule, i)) return 0;
+  pOut->i = i + pRule->nAnchor;
+  if (pRule->zLine == 0 || !quotedWord(p, pRule, pOut)) {
+    pOut->iEnd = findEnd(p, pRule, pOut->i);
+  }
+  if (!pRule->bKeeps) pOut->i = iStart;
+  return pOut->iEnd > pOut->i &&
+         (pRule->zLine == 0 ||
+             !bxSecretPlaceholder(p->z + pOut->i, pOut->iEnd - pOut->i));
+}
+
+/*---------------------------------------------------------------- names ----*/
+
 /* The end of an array that begins at z[i], whose quotes have nSlash backslashes; -1 if
 ** none is near. */
 static i64 arrayEnd(SecretWork *p, int nSlash, i64 i) {
@@ -404,16 +405,77 @@ static i64 arrayEnd(SecretWork *p, int nSlash, i64 i) {
   return -1;
 }
 
-static i64 skipBlank(const SecretWork *p, i64 i) {
-  i64 iMost = i + 32 < p->n ? i + 32 : p->n;
-  while (i < iMost && (p->z[i] == ' ' || p->z[i] == '\t')) i++;
+/* The bytes of an end of a line at z[i], which JSON may have written; 0: it is none. */
+static int breakAt(SecretWork *p, i64 i) {
+  int n = slashesAt(p, i);
+  if (n == 0) return i < p->n && p->z[i] == '\n';
+  return i + n < p->n && p->z[i + n] == 'n' ? n + 1 : 0;
+}
+
+/* Where a line of a file begins at z[i]: after the number that a tool wrote before it, or a
+** sign of a diff. *pn: the blanks it has. */
+static i64 skipIndent(SecretWork *p, i64 i, int *pn) {
+  i64 j = i, k;
+  int n;
+  *pn = 0;
+  while (j < p->n && p->z[j] == ' ') j++;
+  for (k = j; k < p->n && k - j < 8 && isNumeral(p->z[k]);) k++;
+  n = k > j ? slashesAt(p, k) : 0;
+  if (k > j && isAt(p, k, "\xe2\x86\x92")) {
+    i = k + 3;
+  } else if (k > j && isAt(p, k, "\t")) {
+    i = k + 1;
+  } else if (n > 0 && isAt(p, k + n, "t")) {
+    i = k + n + 1;
+  } else if (n > 0 && isAt(p, k + n, "u2192")) {
+    i = k + n + 5;
+  } else if (i < p->n && (p->z[i] == '+' || p->z[i] == '-')) {
+    i++;
+  }
+  for (; i < p->n && p->z[i] == ' '; i++) ++*pn;
   return i;
 }
 
-/* Whether a text is at z[i], in any case. */
-static int isAt(const SecretWork *p, i64 i, const char *zText) {
-  int n = (int)strlen(zText);
-  return p->n - i >= n && sqlite3_strnicmp(p->z + i, zText, n) == 0;
+/* The value of a block of YAML whose | or > is at z[i]: lines with as many blanks before
+** them as the first. Returns where the first ends; 0: it is no block. */
+static i64 findBlock(SecretWork *p, i64 i, SecretValue *pOut) {
+  i64 j = i + 1, iNext, iFirst = 0;
+  int nBreak, nIndent, nBlank, nSlash, n; /* nBreak is 1 outside of JSON */
+  while (j < p->n && p->z[j] != 0 && strchr("+-0123456789", p->z[j])) j++;
+  nBreak = breakAt(p, j);
+  pOut->i = skipIndent(p, j + nBreak, &nIndent);
+  if (nBreak == 0 || nIndent == 0) return 0;
+  for (j = pOut->i; j < p->n;) {
+    nSlash = slashesAt(p, j);
+    if (breakAt(p, j) == nBreak) {
+      if (iFirst == 0) iFirst = j;
+      iNext = skipIndent(p, j + nBreak, &nBlank);
+      if (nBlank < nIndent && breakAt(p, iNext) != nBreak) break;
+      j = iNext;
+    } else if (p->z[j + nSlash] != '"' || nBreak == 1) {
+      j += nSlash + 1;
+    } else { /* it may be the end of the string the block is in */
+      for (i = 1, n = nSlash; i < nBreak - 1 && n % 2; i *= 2) n = (n - 1) / 2;
+      if (n % 2 == 0) break;
+      j += nSlash + 1;
+    }
+  }
+  pOut->iEnd = j < p->n ? j : p->n;
+  pOut->bQuoted = 1;
+  return iFirst > 0 ? iFirst : pOut->iEnd;
+}
+
+/* Where the value of the member "value" begins of the object at z[i]; 0: it has none. */
+static i64 valueMember(SecretWork *p, i64 i) {
+  i64 iMost = i + SECRET_LINE < p->n ? i + SECRET_LINE : p->n;
+  for (i++; i < iMost && strchr("{}[]", p->z[i]) == 0; i++) {
+    if (p->z[i] == '"' && isAt(p, i + 1, "value")) {
+      i64 j = i + 6 + slashesAt(p, i + 6);
+      if (j < p->n && p->z[j] == '"') j = skipBlank(p, j + 1);
+      if (j < p->n && p->z[j] == ':') return j + 1;
+    }
+  }
+  return 0;
 }
 
 /* The end of the name at z[i]; 0 if it is another one. From the fourth character on, _
@@ -422,8 +484,8 @@ static i64 nameEnd(const SecretWork *p, const BxSecret *pRule, i64 i) {
   const char *z = pRule->zAnchor;
   char cBefore = i > 0 ? p->z[i - 1] : ' ';
   int k, nDigit = 0;
-  if (!beginsWord(p->z, i) && cBefore != '_' && pRule->nAnchor < 6 &&
-      !(isUpper(p->z[i]) && !isUpper(cBefore))) {
+  if (!beginsWord(p->z, i) && cBefore != '_' && *z != '_' &&
+      pRule->nAnchor < 6 && !(isUpper(p->z[i]) && !isUpper(cBefore))) {
     return 0;
   }
   for (k = 0; z[k] != 0; k++) {
@@ -483,64 +545,27 @@ static i64 afterSign(SecretWork *p, i64 iName, i64 i, SecretValue *pOut) {
   return j > i && cBefore == '-' && !bQuoted ? j : 0;
 }
 
-/* What stands for a value, or is one of a program, and not a secret. */
-static int isPlaceholder(const char *z, i64 n) {
-  static const char *const azWord[] = {"string", "text", "required", "null",
-      "none", "true", "false", "integer", "password", "optional", "undefined",
-      "object", "secret", "token", "redacted", 0};
-  i64 i = 1, nBlank = 0;
-  int k;
-  assert(n > 0);
-  if (*z == '<' || *z == '{' || *z == '%' || (*z == '$' && !isNumeral(z[1]))) {
-    return 1;
-  }
-  if (n >= 4 && sqlite3_strnicmp(z, "your", 4) == 0) return 1;
-  if (n >= 9 && memcmp(z, "[masked: ", 9) == 0) return 1;
-  for (k = 0; azWord[k] != 0; k++) {
-    if (n == (i64)strlen(azWord[k]) &&
-        sqlite3_strnicmp(z, azWord[k], (int)n) == 0) {
-      return 1;
-    }
-  }
-  while (i < n && z[i] == z[0]) i++; /* ******** */
-  if (i == n && n > 2 && !isNumeral(*z)) return 1;
-  for (i = 0; i < n && i < SECRET_ARRAY; i++) nBlank += z[i] == ' ';
-  if (nBlank >= 4 && memchr(z, '=', (size_t)n) == 0) return 1; /* a sentence */
-  return hasBytes(z, n < 512 ? n : 512, "${") ||
-         hasBytes(z, n < 512 ? n : 512, "{{") ||
-         hasBytes(z, n < 512 ? n : 512, "$(");
-}
-
-/* A UUID is a name of something. */
-static int isUuid(const char *z, i64 n) {
-  i64 i;
-  for (i = 0; i < n && i < 36; i++) {
-    int bDash = i == 8 || i == 13 || i == 18 || i == 23;
-    if (bDash ? z[i] != '-' : !isNumeral(z[i]) && !isAlpha(z[i])) return 0;
-  }
-  return n == 36;
-}
-
 /* Whether the value of a name is a secret. */
 static int isSecret(
     const SecretWork *p, const BxSecret *pRule, const SecretValue *pValue) {
   const char *z = p->z + pValue->i;
   i64 n = pValue->iEnd - pValue->i;
-  i64 nBits = pValue->bList && pRule->nBits == 0 ? 3 << 8 : pRule->nBits;
+  i64 nBits = pValue->bList && pRule->nBits == 0 ? 3 << 8 : pRule->nBits, k;
   assert(pRule->eKind == SECRET_NAME || pRule->eKind == SECRET_ENTROPY);
-  if (n < pRule->nLeast || n <= 0 || isPlaceholder(z, n)) return 0;
-  if (pRule->zHolds != 0 && !hasBytes(z, n, pRule->zHolds)) return 0;
-  if (!pValue->bQuoted && pValue->iEnd < p->n && p->z[pValue->iEnd] == '(') {
-    return 0; /* a call */
+  if (n < pRule->nLeast || n <= 0 || bxSecretPlaceholder(z, n)) return 0;
+  if (!hasHeld(pRule, z, n)) return 0;
+  if (!pValue->bQuoted && (z[n] == '(' || z[n] == '[')) {
+    for (k = 0; k < n && (isWord(z[k]) || z[k] == '.');) k++;
+    if (k == n || z[n] == '(') return 0; /* a call, or an element */
   }
   if (nBits > 0) {
-    return n >= 8 && hasDigit(z, n) && hasAlpha(z, n) && !isUuid(z, n) &&
-           *z != '/' && *z != '.' && memchr(z, ' ', (size_t)n) == 0 &&
-           entropyOf(z, n) >= nBits;
+    return n >= 8 && bxSecretDigit(z, n) && bxSecretAlpha(z, n) &&
+           !bxSecretUuid(z, n) && *z != '/' && *z != '.' &&
+           memchr(z, ' ', (size_t)n) == 0 && bxSecretEntropy(z, n) >= nBits;
   }
   if (pValue->bQuoted) return 1;
   return n >= 4 &&
-         (pRule->bAfter || hasDigit(z, n) || (pValue->bLoose && n > 5));
+         (pRule->bAfter || bxSecretDigit(z, n) || (pValue->bLoose && n > 5));
 }
 
 /* Where the name begins of which z[i] is a part. */
@@ -554,6 +579,17 @@ static i64 nameBegin(const SecretWork *p, i64 i) {
   return i;
 }
 
+/* Where a value begins at z[i], after the type that a language has before it: of
+** let key: String = "x". */
+static i64 skipType(const SecretWork *p, i64 i) {
+  i64 j = i;
+  while (
+      j < p->n && j - i < 24 && (isWord(p->z[j]) || strchr("<>[]?&.", p->z[j])))
+    j++;
+  if (j == i || p->z[j] != ' ' || !isAt(p, j, " = ")) return i;
+  return skipBlank(p, j + 3);
+}
+
 /* Whether the rule masks the value of the name at z[i]; *piNext: where to go on if it
 ** does not. */
 static int matchName(SecretWork *p, const BxSecret *pRule, i64 i,
@@ -562,7 +598,7 @@ static int matchName(SecretWork *p, const BxSecret *pRule, i64 i,
       "Bearer ", "Basic ", "token ", "ApiKey ", "Digest ", 0};
   static const char zRun[] = "A-Za-z0-9_.!%*+/=?@^~:$#-";
   SecretSet run;
-  i64 iEnd = nameEnd(p, pRule, i), j;
+  i64 iEnd = nameEnd(p, pRule, i), j, iBlock = 0;
   int nSlash, k, nQuote;
   char c;
   if (iEnd == 0) return 0;
@@ -572,7 +608,12 @@ static int matchName(SecretWork *p, const BxSecret *pRule, i64 i,
   nQuote = pOut->nSlash;
   pOut->nSlash = -1;
   if (j == 0) return 0;
-  j = skipBlank(p, j);
+  j = skipType(p, skipBlank(p, j));
+  if (p->z[j] == '{') {
+    j = valueMember(p, j);
+    if (j == 0) return 0;
+    j = skipBlank(p, j);
+  }
   if (j + 1 < p->n && strchr("fbru", p->z[j]) && strchr("\"'", p->z[j + 1]))
     j++;
   nSlash = slashesAt(p, j);
@@ -583,7 +624,17 @@ static int matchName(SecretWork *p, const BxSecret *pRule, i64 i,
   for (k = 0; azScheme[k] != 0; k++) {
     if (isAt(p, pOut->i, azScheme[k])) pOut->i += (i64)strlen(azScheme[k]);
   }
+  if (c == '|' || c == '>') iBlock = findBlock(p, j, pOut);
+  if (iBlock > 0) {
+    SecretValue line = *pOut;
+    line.iEnd = iBlock; /* the first tells whether it is a secret */
+    return isSecret(p, pRule, &line);
+  }
   if (pOut->bQuoted) {
+    if (nQuote < 0 && pOut->i < p->n &&
+        (strchr("),;}] .", p->z[pOut->i]) || breakAt(p, pOut->i))) {
+      return 0; /* the quote ends a string with the name in it */
+    }
     pOut->iEnd =
         c == '"' ? stringEnd(p, nSlash, pOut->i) : lineEnd(p, c, pOut->i);
   } else if (c == '[' && nQuote >= 0 && pRule->eKind == SECRET_NAME) {
@@ -593,7 +644,7 @@ static int matchName(SecretWork *p, const BxSecret *pRule, i64 i,
     return pOut->iEnd > j + 2;
   } else {
     if (j < p->iVain) return 0;
-    readSecretSet(&run, zRun);
+    bxSecretSet(&run, zRun);
     pOut->iEnd =
         skipSet(pRule->bAfter ? &pRule->after : &run, p->z, pOut->i, p->n);
     if (nQuote >= 0 && (isNumeral(c) || c == '-')) pOut->nSlash = nQuote;
@@ -605,12 +656,33 @@ static int matchName(SecretWork *p, const BxSecret *pRule, i64 i,
 
 /*----------------------------------------------------------------- all ----*/
 
+/* Where z[i] is in the text that was given. Later ones are asked for later. */
+static i64 rawOf(SecretWork *p, i64 i) {
+  BxSecretEscapes *pEsc = &p->esc;
+  while (pEsc->iNow < pEsc->n && pEsc->a[pEsc->iNow].i < i) pEsc->iNow++;
+  return i + (pEsc->iNow > 0 ? pEsc->a[pEsc->iNow - 1].nMore : 0);
+}
+
+/* Goes on in a text without escapes: before the one at z[i], a name or anchor of which it
+** is a part may have begun. The text is to be freed. Returns where to go on. */
+static i64 plainText(SecretWork *p, i64 i, BxErr *pErr) {
+  i64 k;
+  i -= SECRET_BEFORE;
+  if (i < p->iFrom) i = p->iFrom;
+  p->z = bxSecretPlain(p->z, i, &p->n, &p->esc, pErr);
+  for (k = 0; k < p->p->n; k++) p->p->a[k].iDone = 0;
+  p->iVain = 0;
+  if (p->z == 0) p->n = 0;
+  return i;
+}
+
 /* Writes what is before a value, and the name of the rule in its place. */
 static void replace(SecretWork *p, BxSecret *pRule, const SecretValue *pValue) {
   int n = pValue->nSlash, bQuote;
+  i64 i = rawOf(p, p->iFrom);
   assert(pValue->i >= p->iFrom && pValue->iEnd <= p->n);
   if (p->pOut == 0) p->pOut = sqlite3_str_new(0);
-  sqlite3_str_append(p->pOut, p->z + p->iFrom, (int)(pValue->i - p->iFrom));
+  sqlite3_str_append(p->pOut, p->zRaw + i, (int)(rawOf(p, pValue->i) - i));
   for (bQuote = n >= 0; bQuote >= 0 && n >= 0; bQuote--) {
     if (bQuote == 0) sqlite3_str_appendf(p->pOut, "[masked: %s]", pRule->zName);
     if (n > 0) sqlite3_str_appendchar(p->pOut, n, '\\');
@@ -772,22 +844,29 @@ void bxSecretsForget(BxSecretsPast *p) {
 /* pPast may be NULL. */
 static int maskOn(BxSecrets *p, const char *z, i64 n, int bCount,
     BxSecretsPast *pPast, char **pzOut, i64 *pnOut, BxErr *pErr) {
-  SecretWork work = {p, z, n, 0, 0, 0, 0};
+  SecretWork work = {.p = p, .z = z, .n = n, .zRaw = z};
   i64 i = 0;
   assert(n >= 0);
   *pzOut = 0;
   if (pErr->rc != SQLITE_OK || p->n == 0) return 0;
   for (i = 0; i < p->n; i++) p->a[i].iDone = 0;
   i = pPast != 0 ? resumeMask(&work, pPast) : 0;
-  while ((i = nextAnchor(p, z, i, n)) + p->nFirst <= n) {
-    if (pPast != 0) markPast(&work, pPast, i);
-    i = tryRules(&work, i, bCount);
+  while ((i = nextAnchor(p, work.z, i, work.n)) + p->nFirst <= work.n) {
+    if (work.z == z && z[i] == '\\' && bxSecretEscape(z, n, i) != 0) {
+      i = plainText(&work, i, pErr);
+    } else {
+      if (pPast != 0 && work.z == z) markPast(&work, pPast, i);
+      i = tryRules(&work, i, bCount);
+    }
   }
   if (work.pOut != 0) {
-    sqlite3_str_append(work.pOut, z + work.iFrom, (int)(n - work.iFrom));
+    i = rawOf(&work, work.iFrom);
+    sqlite3_str_append(work.pOut, z + i, (int)(n - i));
     *pnOut = sqlite3_str_length(work.pOut);
     *pzOut = bxStrFinish(work.pOut, pErr);
   }
+  if (work.z != z) sqlite3_free((void *)(sqlite3_uint64)work.z);
+  sqlite3_free(work.esc.a);
   if (pPast != 0) keepPast(pPast, z, n, *pzOut, *pzOut != 0 ? *pnOut : 0);
   return *pzOut != 0;
 }

@@ -46,7 +46,7 @@ def test_no_header_includes_itself_through_others():
 
 # The layers of core, lowest first. A file uses only files of its layer and of lower ones.
 LAYERS = ({"error", "value", "digest", "merkle"},
-          {"statement", "json", "json_tree", "json_path", "secrets"},
+          {"statement", "json", "json_tree", "json_path", "secrets", "secrets_text"},
           {"transaction"},
           {"schema", "model", "vtable"},
           {"log", "log_leaf", "log_tree", "log_fold"},

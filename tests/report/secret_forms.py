@@ -113,7 +113,33 @@ def more():
     yield "X-Amz-Signature={}", some(64, HEX)
 
 
-FORMS = [*prefixed(), *named(), *blocks(), *more()]
+def others():
+    """Of the lists of other scanners, and of commands, files and languages."""
+    upper = string.ascii_uppercase + string.digits
+    for before, n, letters in [
+            ("LTAI", 20, ALNUM), ("p8e-", 32, ALNUM), ("CLOJARS_", 60, LOWER), ("duffel_test_", 43, ALNUM), ("EZAK", 54, ALNUM),
+            ("FLWSECK_TEST-", 32, HEX), ("fio-u-", 64, ALNUM), ("pnu_", 36, LOWER), ("xkeysib-", 64, HEX), ("ops_eyJ", 250, ALNUM),
+            ("AKCp", 69, ALNUM), ("CFPAT-", 43, ALNUM), ("bkua_", 40, HEX), ("sgp_", 40, HEX), ("phx_", 43, ALNUM),
+            ("$apr1$a1b2c3d4$", 22, ALNUM), ("$2b$12$", 53, ALNUM), ("$argon2id$v=19$m=65536,t=3,p=4$", 60, ALNUM)]:
+        yield "use {} here", before + some(n, letters)
+    yield "Api-Token {}", "dt0c01." + some(24, upper) + "." + some(64, upper)
+    yield "https://x.webhook.office.com/webhookb2/{}", some(36, HEX) + "@" + some(36, HEX) + "/IncomingWebhook/" + some(32, HEX)
+    for form in [
+            "mysql -u root -p{} app", "mysqldump -uroot -p'{}' app > x", 'mariadb -p"{}" -e "select 1"', "openssl rsa -in k.pem -passin pass:{}",
+            "openssl genrsa -aes256 -passout 'pass:{}' 2048", "openssl enc -aes-256-cbc -k {} -in a", "docker login -u bob -p {} x",
+            "docker login \\\n  -u bob \\\n  -p {}", "curl -s -u 'bob:{}' https://x", 'curl --user "bob:{}" https://x', "7z a -p{} x.7z y",
+            "zip -P {} x.zip y", "redis-cli -h c -a {} ping", "ldapsearch -x -D cn=a -w {}", "gpg --batch --passphrase {} -c a",
+            "CREATE USER app IDENTIFIED BY '{}';", "ALTER ROLE app WITH PASSWORD '{}';", "ENV MYSQL_ROOT_PASSWORD {}",
+            'ConvertTo-SecureString "{}" -AsPlainText', "db:5432:app:bob:{}", 'psk="{}"', "ansible_become_pass: {}", "SECRET_KEY_BASE={}",
+            "RAILS_MASTER_KEY={}", "define('AUTH_KEY', '{}');", '{{"password": {{"value": "{}"}}}}',
+            '{{"adminPassword":{{\n  "type": "secure", "value": "{}"\n}}}}', 'password: {{"value": "{}"}}', '{{"pass\\u0077ord": "{}"}}',
+            '{{"\\u0070\\u0061ssword":"{}"}}', "password\\u003d{}", "secret: |\n  {}\nuser: bob", "  password: >-\n      {}\n  user: bob",
+            "+secret: |2\n+    {}\n+user: bob", "    11\u2192secret: |\n    12\u2192  {}\n    13\u2192user: bob",
+            "    11\tsecret: |\n    12\t  {}\n    13\tuser: bob", "private_key: |\n  first line\n\n  {}"]:
+        yield form, "Tr0ub4dor3x" + some(4)
+
+
+FORMS = [*prefixed(), *named(), *blocks(), *more(), *others()]
 
 INNOCENT = """task-force-of-the-whole-department-of-works
 disk-usage-is-high-everywhere-today
@@ -286,4 +312,38 @@ Invalid API key provided
 an API key (see docs)
 const key = item.id + '1';
 key => map1.get(key)
-case 'password': return 12345;""".split("\n")
+case 'password': return 12345;
+API_KEY = os.environ["API_KEY"]
+password = getpass.getpass("Password: ")
+password = input("Enter your password: ")
+prompt("password: " + name + " is wrong")
+errors.password = "Wrong password. Try again."
+mkdir -p /tmp/build && cd /tmp/build
+ssh -p 2222 host.example.com
+docker run -u 1000:1000 -p 8080:80 nginx
+mysql -u root -p app < dump.sql
+mysql -u root -p"$MYSQL_PWD" app
+mysql --port=3306 --protocol=tcp
+mysqldump -p$PASS app; mkdir -pv x
+psql -p 5432 -U app
+openssl rsa -in k.pem -passin env:KEY_PASS
+openssl rsa -in k.pem -passin file:pass.txt
+curl -u "$USER:$PASS" https://example.com
+docker login -u bob -p $TOKEN x
+pass: 12 of 14
+num_pass=3
+tests_pass: 1204
+"token": {"value": null}
+"tokens": {"value": 5012, "unit": "tokens"}
+"key": {"value": "Enter"}
+"secret": {"type": "object", "value": {"type": "string"}}
+password: |
+secret: >
+| secret: | what nobody knows |
+password: |\n  ${DB_PASSWORD}
+SECRET_KEY_BASE=$(bin/rails secret)
+a \\u003c b \\u0026\\u0026 c \\u0061
+the cost is $5$ or $6$ a month
+alter user app set quota = '5 GB'
+rows are identified by 'name' and 'id'
+the "password" of a user""".split("\n")

@@ -244,3 +244,42 @@ def test_a_function_masks_a_text_as_a_report_does(masks):
         one(masks, "SELECT blackbox_mask('a', 'mine')")
     masks.execute("UPDATE blackbox_secrets SET enabled = 0 WHERE name = 'password'")
     assert one(masks, "SELECT blackbox_mask('password=hunter22')") == "password=hunter22"
+
+
+def test_a_block_of_yaml_is_masked_to_its_end_and_no_further(masks):
+    text = "a: 1\nsecret: |\n  one two\n\n  \"three\"\n  four\nuser: bob\n  five: 5"
+    shown = "a: 1\nsecret: |\n  [masked: secret]\nuser: bob\n  five: 5"
+    assert masked(masks, text) == (shown, {"secret": 1})
+    for _ in range(3):
+        text, shown = json.dumps({"c": text, "d": "rm -rf"}), json.dumps({"c": shown, "d": "rm -rf"})
+        assert masked(masks, text)[0] == shown
+    last = json.dumps({"c": json.dumps({"a": "secret: |\n  four4"}), "d": 5})
+    assert masked(masks, last)[0] == last.replace("four4", "[masked: secret]")
+
+
+def test_a_name_may_be_written_with_escapes_of_json(masks):
+    """All but the value stays as it was written, also other escapes."""
+    for text, shown in [
+            ('{"\\u0061":1,"pass\\u0077ord":"x\\u0079\\"z","b":"\\u0063"}', '{"\\u0061":1,"pass\\u0077ord":"[masked: password]","b":"\\u0063"}'),
+            ('{"k":"\\u0073k-ant-%s"}' % A40, '{"k":"[masked: Anthropic key]"}'),
+            ('{"k":"\\u001b[31m \\u003cb\\u003e","passwor\\u0064":"hunter22"}', '{"k":"\\u001b[31m \\u003cb\\u003e","passwor\\u0064":"[masked: password]"}'),
+            ('{"password":"a\\u0062c","\\u0050assword":"x"}', '{"password":"[masked: password]","\\u0050assword":"[masked: password]"}')]:
+        assert masked(masks, text) == (shown, {re.search(r"masked: ([^\]]*)", shown)[1]: shown.count("[masked")})
+        json.loads(shown)
+        assert masked(masks, json.dumps({"a": text}))[0] == json.dumps({"a": shown})
+    for same in '{"a":"\\u0061\\u0062"}', "\\u0061", "\\u006", "\\\\u0061 password", "\\u00zz\\u00g1":
+        assert masked(masks, same) == (same, {})
+
+
+def test_a_rule_may_need_a_word_in_its_line(masks):
+    masks.execute("INSERT INTO blackbox_secrets(profile, name, anchor, after, least, keeps, line)"
+                  " VALUES('mine', 'pin', ' -x ', 'a-z0-9', 3, 1, 'door |gate ')")
+    for text, shown in [("door -x abc", "door -x [masked: pin]"), ("gate 5 -x 'a b'", "gate 5 -x '[masked: pin]'"),
+                        ("door\nls -x abc", None), ("ls -x abc door ", None), ("door " + "y" * 200 + " -x abc", None),
+                        ("door \\\n -x abc", "door \\\n -x [masked: pin]"), ("door -x $abc", None), ("door -x 'ab", None),
+                        ("say 'door -x '; abc = 'def'", None)]:
+        for wrap, unwrap in (str, str), (lambda t: json.dumps([t]), lambda t: json.loads(t)[0]):
+            assert unwrap(masked(masks, wrap(text), redact="mine")[0]) == (shown or text)
+    for rule in "'name', 'x', 'a'", "'prefix', 'x', ''":
+        with pytest.raises(sqlite3.IntegrityError):
+            masks.execute(f"INSERT INTO blackbox_secrets(profile, name, kind, anchor, line) VALUES('mine', 'n', {rule})")

@@ -16,13 +16,15 @@ ODD = ['password="', "password='", "password=`", "password=\\\"", 'password=\\\\
        "password: ", "password=", "token=a1", "token=a1b2c3d4", "api_key,", '"api_key",', "Cookie: a=b ", "password is ",
        "Authorization: Bearer ", "-----BEGIN RSA PRIVATE KEY-----", "-----BEGIN RSA PRIVATE KEY-----\\n", "://a:", "://", "a@", "@",
        "a.", "\\", "\\\\\"", "\"", "'", "[", "[{", "{\"password\":", "password\\\\\\\\", "_password", "PASSWORD", "pass_word_",
-       "password password=", "eyJ", "eyJ.", "sk-", "sk-a", "AKIA", "--password ", "?api_key=", "<password>", "$", "a"]
+       "password password=", "eyJ", "eyJ.", "sk-", "sk-a", "AKIA", "--password ", "?api_key=", "<password>", "$", "a",
+       "mysql -p", "mysql -p'", 'mysql -p\\"', " -p ", "secret: |\n  a", "secret: |\\n  a", "secret: |\n", '"password":{"value"', '"password":{',
+       "\\u0061", "\\u0061 password: |\\n  a", "\\\\u0061", "IDENTIFIED BY '", " -k openssl", "\\\\\\n"]
 
 
 def texts(db):
     """Short texts that are repeated, and long ones after them."""
-    anchors = [anchor for anchor, in rows(db, "SELECT DISTINCT anchor FROM blackbox_secrets ORDER BY 1")]
-    short = ODD + [anchor + "-" for anchor, in rows(db, "SELECT anchor FROM blackbox_secrets WHERE holds <> '-'")]
+    anchors = sorted({part for row, in rows(db, "SELECT anchor FROM blackbox_secrets") for part in row.split("|")})
+    short = ODD + [row.split("|")[-1] + "-" for row, in rows(db, "SELECT anchor FROM blackbox_secrets WHERE holds <> '-'")]
     short += some(anchors, 6) + ["".join(anchors), " ".join(anchors) + "=\"a1b2"]
     yield from ((text, "") for text in short)
     for opener in "password=", "password=\"", "sk-", "token='", "Cookie: ", "password=[\"":

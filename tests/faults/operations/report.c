@@ -81,5 +81,8 @@ const Operation aReportDatabaseOperation[] = {
     {"a masked text", 0, 0,
         "SELECT blackbox_mask('password=hunter22 sk-ant-01234567890123456789')",
         0},
+    {"a masked text with escapes", 0, 0,
+        "SELECT blackbox_mask('\\u0070assword=hunter22 secret: |\n  lines\n')",
+        0},
     {0, 0, 0, 0, 0},
 };
