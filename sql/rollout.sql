@@ -74,10 +74,10 @@ BEGIN
     WHEN coalesce(NEW.updated, NEW.item_count, NEW.last_sequence, NEW.has_user_event, NEW.turns, NEW.bytes,
       NEW.source, NEW.cwd, NEW.originator, NEW.cli_version, NEW.model_provider, NEW.forked_from,
       NEW.first_user_message, NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model, NEW.branch) IS NOT NULL
-    THEN RAISE(ABORT, 'ReadOnlyError: give id, created, expires_at, status, title and session_meta; the rest is computed')
+    THEN RAISE(ABORT, 'ReadOnlyError: give id, created, expires_at, status, title, session_meta; the rest is computed')
     WHEN CASE WHEN json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')
       THEN json_type(NEW.session_meta) <> 'object' OR lower(NEW.session_meta ->> 'id') <> lower(NEW.id) ELSE NEW.session_meta NOT NULL END
-    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, in which id is that of the column') END e;
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object with the same id') END e;
   INSERT INTO rollout__heads(id, created, expires_at, title, named, status)
   SELECT n.id, at,
     iif(NEW.expires_at IS NULL, at + 86400000 * (SELECT value FROM blackbox_settings WHERE name = 'rollout.ttl_days'),
@@ -102,7 +102,7 @@ INSTEAD OF UPDATE OF id, created, updated, item_count, last_sequence, has_user_e
   originator, cli_version, model_provider, forked_from, first_user_message, format, source_id, parent, agent, model,
   branch ON rollouts
 BEGIN
-  SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title and session_meta of a conversation can be changed') e;
+  SELECT RAISE(ABORT, 'ReadOnlyError: only status, expires_at, title, session_meta change') e;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_update
@@ -136,7 +136,7 @@ INSTEAD OF INSERT ON rollout_items
 BEGIN
   INSERT INTO rollout_log VALUES (
     iif(NEW.sequence <> (SELECT last_sequence + 1 FROM rollout__heads WHERE id = lower(NEW.rollout)),
-      RAISE(ABORT, 'SequenceError: the sequence of a new item must be the last sequence plus 1; omit it'), CAST(NEW.rollout AS BLOB)),
+      RAISE(ABORT, 'SequenceError: a new sequence is the last one plus 1; omit it'), CAST(NEW.rollout AS BLOB)),
     NEW.type, NEW.payload, NEW.timestamp);
 END;
 
@@ -146,13 +146,13 @@ INSTEAD OF UPDATE ON rollout_items
 BEGIN
   SELECT CASE
     WHEN (NEW.rollout, NEW.sequence, NEW.timestamp, NEW.type) IS NOT (OLD.rollout, OLD.sequence, OLD.timestamp, OLD.type)
-    THEN RAISE(ABORT, 'ReadOnlyError: only the payload of an item can be changed')
-    WHEN OLD.payload >= x'' THEN RAISE(ABORT, 'MisuseError: this payload is packed: load blackbox to change it')
+    THEN RAISE(ABORT, 'ReadOnlyError: only a payload changes')
+    WHEN OLD.payload >= x'' THEN RAISE(ABORT, 'MisuseError: this payload is packed: load blackbox')
     WHEN (SELECT count(DISTINCT json_extract(p, '$.type', '$.role', '$.num_turns', '$.numTurns')
         || coalesce(json_type(p, '$.replacement_history'), json_type(p, '$.replacementHistory'), ''))
       FROM (SELECT NEW.payload AS p UNION ALL SELECT coalesce(OLD.payload, '{}'))
       WHERE json_valid(p) OR json_valid(p || ' ')) > 1
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload must have the same type and role, the same number of turns and the same kind of replacement history (redact its elements)') END e;
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload keeps type, role, number of turns and kind of replacement history (redact its elements)') END e;
   UPDATE rollout__data SET payload = NEW.payload, changed = 1
   WHERE id = (SELECT (owner << 32) + OLD.sequence FROM rollout__heads AS h JOIN rollout__segments ON rollout = no
     WHERE h.id = OLD.rollout AND OLD.sequence BETWEEN first AND last);
@@ -175,11 +175,11 @@ BEGIN
   SELECT CASE
     WHEN instr(NEW.type, char(0)) OR typeof(NEW.payload) GLOB '[irb]*'
       OR NOT (NEW.payload IS NULL OR json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type has no NUL, and the payload must be well-formed JSON, not nested too deeply')
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type has no NUL, and the payload must be JSON, not nested too deeply')
     WHEN expires_at < coalesce(NEW.timestamp + 0, unixepoch() * 1000)
-    THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE rollouts SET expires_at to continue it')
+    THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE its expires_at')
     WHEN last_sequence >= 4294967295
-    THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: a conversation has at most 4294967296 items; fork it') END e
+    THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: it has 4294967296 items; fork it') END e
   FROM rollout__heads WHERE id = lower(NEW.rollout_id);
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT id, at, NEW.type, NEW.payload
@@ -205,7 +205,7 @@ BEGIN
   WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
   INSERT INTO rollout_drops
   SELECT CASE WHEN no IS NULL
-    THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: start it with INSERT INTO rollouts(id) or rollout_create()')
+    THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: INSERT it INTO rollouts, or rollout_create()')
     WHEN NEW.rollout_id >= x''
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a timestamp is whole milliseconds, a type has 1 to 100 bytes')
     ELSE no END, substr(NEW.type, 1, 100), iif(json_type(NEW.payload, '$.type') = 'text', substr(NEW.payload ->> 'type', 1, 100), ''),

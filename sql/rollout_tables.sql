@@ -16,26 +16,25 @@
 CREATE TABLE IF NOT EXISTS main.rollout__heads(
   no INTEGER PRIMARY KEY,
   id TEXT NOT NULL UNIQUE,
-  created INTEGER NOT NULL DEFAULT 0,
-  updated INTEGER NOT NULL DEFAULT 0,
+  created INTEGER,
+  updated DEFAULT 0,
   expires_at INTEGER,
-  status TEXT NOT NULL DEFAULT 'active',
-  last_sequence INTEGER NOT NULL DEFAULT -1,
-  user_sequence INTEGER,
-  turns INTEGER NOT NULL DEFAULT 0,
-  bytes INTEGER NOT NULL DEFAULT 0,
+  status NOT NULL DEFAULT 'active',
+  last_sequence DEFAULT -1,
+  user_sequence,
+  turns DEFAULT 0,
+  bytes DEFAULT 0,
   title TEXT,
   named DEFAULT 0,
-  behind INTEGER,
-  whole,
+  behind, whole,
   CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case"
   CHECK (id GLOB '????????-????-[1-8]???-[89ab]???-????????????'
     AND length(replace(id, '-', '')) = 32 AND trim(replace(id, '-', ''), '0123456789abcdef') = ''),
   CONSTRAINT "RangeError: rollout numbers end at 2147483647" CHECK (no BETWEEN 1 AND 2147483647),
-  CONSTRAINT "ValidationError: Invalid time: created and expires_at (NULL: never) are whole milliseconds since 1970"
+  CONSTRAINT "ValidationError: Invalid time: it is whole milliseconds since 1970; expires_at NULL: never"
   CHECK (typeof(created) || typeof(coalesce(expires_at, 0)) = 'integerinteger'
     AND min(created, coalesce(expires_at, 0)) >= 0 AND max(created, coalesce(expires_at, 0)) <= 253402300799999),
-  CONSTRAINT "RolloutExistsError: a conversation with this id exists; UPDATE it, or DELETE it first"
+  CONSTRAINT "RolloutExistsError: this conversation exists; UPDATE or DELETE it"
   CHECK (status <> 'exists'),
   CONSTRAINT "ValidationError: Invalid status: 'active' or 'archived'" CHECK (status IN ('active', 'archived'))
 );
@@ -56,7 +55,7 @@ AFTER INSERT ON rollout__heads
 BEGIN
   INSERT INTO rollout__segments
   VALUES (NEW.no, 0, iif((SELECT 1 FROM retention__holds WHERE kind = 'erased rollout' AND "key" = NEW.id),
-    RAISE(ABORT, 'ErasedError: the conversation with this id was erased, and is refused for retention.refuse_days; use another one'),
+    RAISE(ABORT, 'ErasedError: this conversation was erased; use another id'),
     NEW.no), 4294967295);
   UPDATE retention__clock
   SET (seen, due, was) = (
@@ -85,7 +84,7 @@ BEFORE DELETE ON rollout__heads
 BEGIN
   DELETE FROM rollout__segments
   WHERE rollout = iif((SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id),
-    RAISE(ABORT, 'HeldError: a hold keeps this conversation, which cannot be deleted; see retention_holds'), OLD.no);
+    RAISE(ABORT, 'HeldError: a hold keeps this conversation; see retention_holds'), OLD.no);
   DELETE FROM rollout__about WHERE no = OLD.no;
   DELETE FROM rollout__sums WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
@@ -100,38 +99,22 @@ CREATE TABLE IF NOT EXISTS main.rollout__segments(
 
 CREATE INDEX IF NOT EXISTS main.rollout_owner ON rollout__segments(owner, last);
 
--- The items that nobody else shows go, with what was derived from them: the session_meta,
--- and of an owner those after the last one that others show. They are in the receipt of
--- the rule that now removes, or of deletes by hand, of one minute.
+-- The items that nobody else shows go: the session_meta, and of an owner those after the
+-- last one that others show, which begin at "low". They are in the receipt of the rule
+-- that now removes, or of deletes by hand, of one minute.
 CREATE TRIGGER IF NOT EXISTS main.rollout_segments_delete
 AFTER DELETE ON rollout__segments
-WHEN OLD.first = 0 OR OLD.last > coalesce((SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)
 BEGIN
+  UPDATE rollout__act SET texts = max(texts, coalesce((SELECT max(n) FROM rollout__texts), 0)),
+    low = (OLD.owner << 32) + max(OLD.first, coalesce((SELECT max(last) + 1 FROM rollout__segments WHERE owner = OLD.owner), 0));
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER), 'rollout',
-    coalesce((SELECT rule FROM rollout__act), 'manual'), OLD.first = 0,
-    (SELECT coalesce(sum(coalesce((SELECT p.bytes FROM rollout__packed AS p WHERE p.text = substr(payload, 13, 20) + 0 AND p.id = d.id), length(CAST(payload AS BLOB)))), 0) FROM rollout__data AS d
-      WHERE id = OLD.rollout << 32 OR id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
-        SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)) AND (OLD.owner << 32) + OLD.last),
+  SELECT CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER), 'rollout', coalesce(rule, 'manual'), OLD.first = 0,
+    (SELECT coalesce(sum(coalesce((SELECT p.bytes FROM rollout__packed AS p WHERE p.text = substr(payload, 13, 20) + 0 AND p.id = d.id), length(CAST(payload AS BLOB)))), 0)
+      FROM rollout__data AS d WHERE id = OLD.rollout << 32 OR id BETWEEN low AND (OLD.owner << 32) + OLD.last),
     created, updated
-  FROM rollout__heads WHERE no = OLD.rollout;
-  DELETE FROM rollout__packed
-  WHERE text IN (SELECT substr(payload, 13) + 0 FROM rollout__data
-    WHERE typeof(payload) = 'blob' AND id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
-      SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)) AND (OLD.owner << 32) + OLD.last);
+  FROM rollout__heads, rollout__act WHERE no = OLD.rollout AND (OLD.first = 0 OR low <= (OLD.owner << 32) + OLD.last);
   DELETE FROM rollout__data
-  WHERE id = OLD.rollout << 32 OR id BETWEEN (OLD.owner << 32) + max(OLD.first, 1 + coalesce((
-    SELECT max(last) FROM rollout__segments WHERE owner = OLD.owner), -1)) AND (OLD.owner << 32) + OLD.last;
-  DELETE FROM rollout_calls
-  WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
-    AND id NOT IN (SELECT id FROM rollout__data);
-  DELETE FROM rollout__marks
-  WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
-    AND id NOT IN (SELECT id FROM rollout__data);
-  UPDATE rollout__act SET texts = max(texts, coalesce((SELECT max(n) FROM rollout__texts), 0));
-  DELETE FROM rollout__texts
-  WHERE id BETWEEN (OLD.owner << 32) + OLD.first AND (OLD.owner << 32) + OLD.last
-    AND id NOT IN (SELECT id FROM rollout__data);
+  WHERE id = OLD.rollout << 32 OR id BETWEEN (SELECT low FROM rollout__act) AND (OLD.owner << 32) + OLD.last;
 END;
 
 -------------------------------------------------------------------- items
@@ -154,7 +137,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__data(
   type TEXT,
   before, after, quiet, changed,
   payload TEXT,
-  CONSTRAINT "InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970, a type is text of 1 to 100 bytes, and a payload is JSON text of at most 67108864 bytes"
+  CONSTRAINT "InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970, a type has 1 to 100 bytes, and a payload at most 67108864"
   CHECK (timestamp | 0 = timestamp AND timestamp BETWEEN 0 AND 253402300799999
     AND type IS NOT NULL AND type < x'' AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100
     AND (payload IS NULL OR iif(payload < x'', length(CAST(payload AS BLOB)) <= 67108864, hex(substr(payload, 1, 4)) = 'B1627802')))
@@ -164,6 +147,15 @@ CREATE TABLE IF NOT EXISTS main.rollout__data(
 CREATE TABLE IF NOT EXISTS main.rollout__packed(text INTEGER PRIMARY KEY, id, bytes);
 CREATE TRIGGER IF NOT EXISTS main.rollout_packed_delete AFTER DELETE ON rollout__packed
 BEGIN INSERT INTO store_dropped(text) VALUES (OLD.text) ON CONFLICT DO NOTHING; END;
+
+-- What was derived from an item goes with it.
+CREATE TRIGGER IF NOT EXISTS main.rollout_data_delete AFTER DELETE ON rollout__data
+BEGIN
+  DELETE FROM rollout__packed WHERE text = substr(OLD.payload, 13, 20) + 0 AND id = OLD.id;
+  DELETE FROM rollout_calls WHERE id = OLD.id;
+  DELETE FROM rollout__marks WHERE id = OLD.id;
+  DELETE FROM rollout__texts WHERE id = OLD.id;
+END;
 
 -- Payloads as texts. coalesce() of seven values is SQLite's, or if the module is loaded that of the module, which
 -- gives the text of a reference. typeof() reads no payload. NOT INDEXED: SQLite makes no index of copies of payloads.
@@ -185,12 +177,12 @@ BEGIN
       SELECT 1 FROM rollout__segments AS s JOIN rollout__heads AS h ON h.no = s.rollout
       JOIN retention__holds AS k ON k.kind = 'rollout' AND k."key" = h.id
       WHERE s.owner = NEW.id >> 32 AND NEW.id & 4294967295 BETWEEN s.first AND s.last)
-    THEN RAISE(ABORT, 'HeldError: a hold keeps a conversation that shows this item, which cannot be changed; see retention_holds')
+    THEN RAISE(ABORT, 'HeldError: a hold keeps this item; see retention_holds')
     WHEN NEW.payload IS NULL OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be well-formed JSON, not nested too deeply')
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be JSON, not nested too deeply')
     WHEN NEW.id & 4294967295 = 0 AND (json_type(NEW.payload) <> 'object'
       OR CASE WHEN json_valid(OLD.payload) THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END)
-    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must remain a JSON object with the same id') END e;
+    THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, and keep its id') END e;
   UPDATE rollout__heads
   SET behind = coalesce(behind, last_sequence + 1),
     bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB)) - 

@@ -71,7 +71,7 @@ def test_an_item_without_payload_cannot_become_a_message(db):
     create(db)
     db.execute("INSERT INTO rollout_items(rollout, type) VALUES (?, 'event_msg')", (ID,))
     for payload in ('{"type":"user_message","message":"hi"}', '{"role":"user"}'):
-        with pytest.raises(sqlite3.IntegrityError, match="the same type and role"):
+        with pytest.raises(sqlite3.IntegrityError, match="keeps type, role"):
             db.execute("UPDATE rollout_items SET payload = ? WHERE sequence = 1", (payload,))
     db.execute("UPDATE rollout_items SET payload = '{\"note\":1}' WHERE sequence = 1")
     well(db)
