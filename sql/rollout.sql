@@ -78,23 +78,20 @@ BEGIN
     WHEN CASE WHEN json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')
       THEN json_type(NEW.session_meta) <> 'object' OR lower(NEW.session_meta ->> 'id') <> lower(NEW.id) ELSE NEW.session_meta NOT NULL END
     THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object with the same id') END e;
-  INSERT INTO rollout__heads(id, created, expires_at, title, named, status)
+  INSERT INTO rollout__heads(id, created, expires_at, title, named, behind, status)
   SELECT n.id, at,
     iif(NEW.expires_at IS NULL, at + 86400000 * (SELECT value FROM blackbox_settings WHERE name = 'rollout.ttl_days'),
         nullif(NEW.expires_at, 'permanent')),
-    coalesce(NEW.title, NEW.session_meta ->> 'title'), NEW.title IS NOT NULL,
+    coalesce(NEW.title, NEW.session_meta ->> 'title'), NEW.title IS NOT NULL, 1,
     iif((SELECT 1 FROM rollout__heads AS h WHERE h.id = n.id), 'exists', coalesce(NEW.status, 'active'))
   FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'), '') AS id, coalesce(NEW.created, round(julianday('now') * 864e5 - 210866760e6)) AS at LIMIT 1) AS n;
-  INSERT INTO rollout__data(id, timestamp, type, payload)
-  SELECT no << 32, created, 'session_meta', iif(meta ->> 'id' IS NULL OR meta ->> 'timestamp' IS NULL,
+  INSERT INTO rollout_log
+  SELECT CAST(id AS BLOB), 'session_meta', iif(meta ->> 'id' IS NULL OR meta ->> 'timestamp' IS NULL,
     json_set(meta, '$.id', id, '$.timestamp',
-      coalesce(meta ->> 'timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0, 'unixepoch'))), meta)
-  FROM (SELECT no, id, created, coalesce(NEW.session_meta,
+      coalesce(meta ->> 'timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0, 'unixepoch'))), meta), created
+  FROM (SELECT id, created, coalesce(NEW.session_meta,
       '{"id":null,"timestamp":null,"cwd":"","originator":"blackbox","cli_version":"1.0.0","instructions":null}') AS meta
     FROM rollout__heads WHERE changes() = 1 AND no = last_insert_rowid());
-  UPDATE rollout__heads SET last_sequence = 0, behind = 1, updated = created, bytes =
-    (SELECT length(CAST(payload AS BLOB)) FROM rollout__data WHERE id = last_insert_rowid())
-  WHERE changes() = 1 AND no = last_insert_rowid() >> 32;
 END;
 
 CREATE TRIGGER IF NOT EXISTS main.rollouts_computed
@@ -176,11 +173,13 @@ BEGIN
     WHEN instr(NEW.type, char(0)) OR typeof(NEW.payload) GLOB '[irb]*'
       OR NOT (NEW.payload IS NULL OR json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type has no NUL, and the payload must be JSON, not nested too deeply')
-    WHEN expires_at < coalesce(NEW.timestamp + 0, unixepoch() * 1000)
+    WHEN last_sequence >= 0 AND expires_at < coalesce(NEW.timestamp + 0, unixepoch() * 1000)
     THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE its expires_at')
     WHEN last_sequence >= 4294967295
-    THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: it has 4294967296 items; fork it') END e
-  FROM rollout__heads WHERE id = lower(NEW.rollout_id);
+    THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: it has 4294967296 items; fork it')
+    WHEN no IS NULL
+    THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: INSERT it INTO rollouts, or rollout_create()') END e
+  FROM (SELECT 1) LEFT JOIN rollout__heads ON id = lower(NEW.rollout_id);
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT id, at, NEW.type, NEW.payload
   FROM (SELECT (no << 32) + last_sequence + 1 AS id, lower(replace(NEW.type, '_', '')) AS t,
@@ -204,13 +203,9 @@ BEGIN
     title = coalesce(iif(NEW.payload ->> 'type' = 'thread_name_updated' AND NOT named, nullif(NEW.payload ->> 'thread_name', ''), NULL), title)
   WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
   INSERT INTO rollout_drops
-  SELECT CASE WHEN no IS NULL
-    THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: INSERT it INTO rollouts, or rollout_create()')
-    WHEN NEW.rollout_id >= x''
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a timestamp is whole milliseconds, a type has 1 to 100 bytes')
-    ELSE no END, substr(NEW.type, 1, 100), iif(json_type(NEW.payload, '$.type') = 'text', substr(NEW.payload ->> 'type', 1, 100), ''),
+  SELECT iif(NEW.rollout_id >= x'', RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a timestamp is whole milliseconds, a type has 1 to 100 bytes'), no),
+    substr(NEW.type, 1, 100), iif(json_type(NEW.payload, '$.type') = 'text', substr(NEW.payload ->> 'type', 1, 100), ''),
     1, coalesce(length(CAST(NEW.payload AS BLOB)), 0)
-  FROM (SELECT (SELECT no FROM rollout__heads WHERE id = lower(NEW.rollout_id)) AS no WHERE changes() = 0 LIMIT 1)
-  WHERE 1
+  FROM rollout__heads WHERE id = lower(NEW.rollout_id) AND changes() = 0
   ON CONFLICT DO UPDATE SET items = items + 1, bytes = bytes + excluded.bytes;
 END;

@@ -16,7 +16,7 @@
 CREATE TABLE IF NOT EXISTS main.rollout__heads(
   no INTEGER PRIMARY KEY,
   id TEXT NOT NULL UNIQUE,
-  created INTEGER,
+  created INTEGER DEFAULT 0,
   updated DEFAULT 0,
   expires_at INTEGER,
   status NOT NULL DEFAULT 'active',
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
   CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case"
   CHECK (id GLOB '????????-????-[1-8]???-[89ab]???-????????????'
     AND length(replace(id, '-', '')) = 32 AND trim(replace(id, '-', ''), '0123456789abcdef') = ''),
-  CONSTRAINT "RangeError: rollout numbers end at 2147483647" CHECK (no BETWEEN 1 AND 2147483647),
+  CONSTRAINT "RangeError: rollout numbers end at 2147483647" CHECK (no >> 31 = 0),
   CONSTRAINT "ValidationError: Invalid time: it is whole milliseconds since 1970; expires_at NULL: never"
   CHECK (typeof(created) || typeof(coalesce(expires_at, 0)) = 'integerinteger'
     AND min(created, coalesce(expires_at, 0)) >= 0 AND max(created, coalesce(expires_at, 0)) <= 253402300799999),
@@ -154,7 +154,7 @@ BEGIN
   DELETE FROM rollout__packed WHERE text = substr(OLD.payload, 13, 20) + 0 AND id = OLD.id;
   DELETE FROM rollout_calls WHERE id = OLD.id;
   DELETE FROM rollout__marks WHERE id = OLD.id;
-  DELETE FROM rollout__texts WHERE id = OLD.id;
+  DELETE FROM rollout__texts WHERE id = +OLD.id; -- so that SQLite uses the index
 END;
 
 -- Payloads as texts. coalesce() of seven values is SQLite's, or if the module is loaded that of the module, which

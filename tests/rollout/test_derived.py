@@ -51,7 +51,7 @@ def told(db):
                                   "INSERT OR FAIL"])
 def test_a_plain_insert_puts_no_payload_that_is_not_json(told, payload, verb):
     before = stored(told)
-    with pytest.raises(sqlite3.IntegrityError, match="must be well-formed JSON"):
+    with pytest.raises(sqlite3.IntegrityError, match="must be JSON"):
         told.execute(f"{verb} INTO rollout_items(rollout, type, payload) "
                      f"VALUES ('{ID}', 'token_count', {payload})")
     assert stored(told) == before
@@ -61,7 +61,7 @@ def test_a_plain_insert_puts_no_payload_that_is_not_json(told, payload, verb):
     ("-1, 'x', '1'", "whole milliseconds"),
     ("1.5, 'x', '1'", "whole milliseconds"), ("1, '', '1'", "1 to 100 bytes"),
     ("1, NULL, '1'", "1 to 100 bytes"), ("1, x'61', '1'", "1 to 100 bytes"),
-    ("1, 'x', x'31'", "well-formed JSON")])
+    ("1, 'x', x'31'", "must be JSON")])
 @pytest.mark.parametrize("verb", ["INSERT", "INSERT OR IGNORE", "INSERT OR FAIL"])
 def test_a_wrong_item_is_not_counted_whatever_follows_an_error(told, verb, values, reason):
     before = stored(told)

@@ -187,7 +187,7 @@ def test_a_redaction_takes_the_text_away(full):
     well(full)
     one(full, "SELECT proof_head()")
     assert problems(full) == []
-    with pytest.raises(sqlite3.Error, match="InvalidItemError: .*same type and role"):
+    with pytest.raises(sqlite3.Error, match="InvalidItemError: .*keeps type, role"):
         full.execute("UPDATE rollout_items SET payload = '{\"type\":\"other\"}' WHERE sequence = 4")
 
 
