@@ -27,7 +27,7 @@ BEGIN UPDATE rollout__act SET places = random(); END;
 -- there is an index of the texts, how many numbers of texts it has not. places is another number after each change of the places. texts: no number up to this is used again in rollout__texts. pack: rollout_pack() has looked at the items up to this one.
 CREATE TABLE IF NOT EXISTS main.rollout__act(
   id INTEGER PRIMARY KEY CHECK (id = 1),
-  rule, search DEFAULT 0, places, texts DEFAULT 0, pack DEFAULT 0, low
+  rule, search DEFAULT 0, places, texts DEFAULT 0, pack DEFAULT 0
 );
 
 INSERT INTO main.rollout__act(id) VALUES (1) ON CONFLICT DO NOTHING;

@@ -77,14 +77,29 @@ BEGIN
   UPDATE rollout__act SET rule = NULL WHERE rule IS 'rollout.expired';
 END;
 
--- A hold keeps the items of a conversation, also those that it shares with others; its
--- status, title and expiry can change, and items can be appended.
+-- The items that nobody else shows go with a conversation: its session_meta, and of each
+-- owner those after the last one that others show. They are in the receipt of the rule that
+-- now removes, or of deletes by hand, of one minute. A hold keeps the items of a
+-- conversation, also those that it shares with others; its status, title and expiry can
+-- change, and items can be appended.
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 BEFORE DELETE ON rollout__heads
 BEGIN
-  DELETE FROM rollout__segments
-  WHERE rollout = iif((SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id),
-    RAISE(ABORT, 'HeldError: a hold keeps this conversation; see retention_holds'), OLD.no);
+  UPDATE rollout__act SET texts = iif((SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id),
+    RAISE(ABORT, 'HeldError: a hold keeps this conversation; see retention_holds'), max(texts, coalesce((SELECT max(n) FROM rollout__texts), 0)));
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
+  SELECT CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER), 'rollout', coalesce(rule, 'manual'), 1,
+    (SELECT sum(coalesce((SELECT bytes FROM rollout__packed AS p WHERE text = substr(payload, 13, 20) + 0 AND p.id = d.id), length(CAST(payload AS BLOB)), 0))
+      FROM rollout__data AS d WHERE id = OLD.no << 32 OR id IN (
+          SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d ON d.id BETWEEN (owner << 32) + max(first, coalesce(
+            (SELECT max(last) + 1 FROM rollout__segments AS o WHERE o.owner = s.owner AND o.rollout <> OLD.no), 0)) AND (owner << 32) + last
+          WHERE s.rollout = OLD.no)),
+    OLD.created, OLD.updated FROM rollout__act;
+  DELETE FROM rollout__data WHERE id = OLD.no << 32 OR id IN (
+    SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d ON d.id BETWEEN (owner << 32) + max(first, coalesce(
+      (SELECT max(last) + 1 FROM rollout__segments AS o WHERE o.owner = s.owner AND o.rollout <> OLD.no), 0)) AND (owner << 32) + last
+    WHERE s.rollout = OLD.no);
+  DELETE FROM rollout__segments WHERE rollout = OLD.no;
   DELETE FROM rollout__about WHERE no = OLD.no;
   DELETE FROM rollout__sums WHERE no = OLD.no;
   DELETE FROM rollout_drops WHERE no = OLD.no;
@@ -98,24 +113,6 @@ CREATE TABLE IF NOT EXISTS main.rollout__segments(
   rollout INTEGER, first INTEGER, owner INTEGER NOT NULL, last INTEGER, PRIMARY KEY (rollout, first)) WITHOUT ROWID;
 
 CREATE INDEX IF NOT EXISTS main.rollout_owner ON rollout__segments(owner, last);
-
--- The items that nobody else shows go: the session_meta, and of an owner those after the
--- last one that others show, which begin at "low". They are in the receipt of the rule
--- that now removes, or of deletes by hand, of one minute.
-CREATE TRIGGER IF NOT EXISTS main.rollout_segments_delete
-AFTER DELETE ON rollout__segments
-BEGIN
-  UPDATE rollout__act SET texts = max(texts, coalesce((SELECT max(n) FROM rollout__texts), 0)),
-    low = (OLD.owner << 32) + max(OLD.first, coalesce((SELECT max(last) + 1 FROM rollout__segments WHERE owner = OLD.owner), 0));
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER), 'rollout', coalesce(rule, 'manual'), OLD.first = 0,
-    (SELECT coalesce(sum(coalesce((SELECT p.bytes FROM rollout__packed AS p WHERE p.text = substr(payload, 13, 20) + 0 AND p.id = d.id), length(CAST(payload AS BLOB)))), 0)
-      FROM rollout__data AS d WHERE id = OLD.rollout << 32 OR id BETWEEN low AND (OLD.owner << 32) + OLD.last),
-    created, updated
-  FROM rollout__heads, rollout__act WHERE no = OLD.rollout AND (OLD.first = 0 OR low <= (OLD.owner << 32) + OLD.last);
-  DELETE FROM rollout__data
-  WHERE id = OLD.rollout << 32 OR id BETWEEN (SELECT low FROM rollout__act) AND (OLD.owner << 32) + OLD.last;
-END;
 
 -------------------------------------------------------------------- items
 
