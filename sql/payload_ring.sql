@@ -5,15 +5,7 @@
 -- VIRTUAL TABLE ring USING payload_ring runs it. Only the module writes these
 -- tables; any SQLite can read them.
 --
--- Tables  @_config  name, value. The settings are 'window' (exchanges that each
---                   agent keeps, 1 to 10000), 'max_bytes' and 'idle_days' (bounds
---                   of the whole ring), and 'format' (of these tables: 1).
---                   While the ring has a bound, 'window_bytes' is the bytes of
---                   all its rows. The receipt for idle agents that were removed
---                   has 'left_agents', their number; 'left_given',
---                   'left_rolled', 'left_cleared' and 'left_saved', the sums of
---                   their counters; 'left_until', the latest time of their pushes
---         @_agents  one row for each agent. It counts its exchanges: given, all
+-- Tables  @_agents  one row for each agent. It counts its exchanges: given, all
 --                   that were pushed; rolled, those that newer ones or a bound
 --                   removed; cleared, those that were cleared; saved, those
 --                   that were saved as evidence; rows and bytes, what is there
@@ -24,7 +16,14 @@
 --         @_slots   one row for each exchange. meta: JSON or NULL. A body is
 --                   there itself if it is short; else a reference to @_texts.
 --                   steps: what the rules on loops see of it (steps.c), or NULL
---         @_texts   what the bodies of an agent have, once: see ring_log.c
+--         @_texts   what the bodies of an agent have, once: see ring_log.c. And below
+--                   0 the settings, with the value in body: -1 the window (exchanges
+--                   that each agent keeps, 1 to 10000), -2 max_bytes and -3 idle_days
+--                   (bounds of the whole ring), -4 the format of these tables: 1;
+--                   while the ring has a bound, -5 the bytes of all its rows; and the
+--                   receipt for idle agents that were removed: -6 their number, -7 to
+--                   -10 the sums of given, rolled, cleared and saved, -11 the latest
+--                   time of their pushes
 --
 -- The id of a slot is no << 29 | window << 14 | seq % window, where no and window
 -- are those of the agent. What a hold keeps beyond the window is at no << 29 | 1 <<
@@ -45,8 +44,6 @@
 -- No column that a push changes is NOT NULL or has a CHECK. If a constraint could
 -- stop a statement half-way, SQLite would keep a copy of every page that it
 -- changes.
-
-CREATE TABLE main.@_config(name PRIMARY KEY,value)WITHOUT ROWID;
 
 CREATE TABLE main.@_agents(no INTEGER PRIMARY KEY,agent_id TEXT UNIQUE,window,kept,given,rolled,cleared,saved,rows,bytes,at UNIQUE,page);
 

@@ -198,6 +198,14 @@ typedef struct RingPush {
   int bLate; /* only its response is new */
 } RingPush;
 
+/* The ids in @_texts of the settings of a ring, whose values are in body: see
+** sql/payload_ring.sql. That of option i is -1 - i. */
+#define RING_WINDOW "-1"
+#define RING_MAX_BYTES "-2"
+#define RING_IDLE_DAYS "-3"
+#define RING_IS_FORMAT "-4"
+#define RING_BYTES "-5"
+#define RING_SETTING(id) "(SELECT body FROM main.@_texts WHERE id = " id ")"
 /* aValue: window, max_bytes, idle_days */
 void bxRingCreate(Ring *p, const i64 aValue[3], BxErr *pErr);
 /* CorruptedDataError for the table of the ring that ends in zSuffix. */
@@ -353,7 +361,7 @@ void bxRingCheck(BxVtab *pVtab, BxProblems *pOut);
 
 /* ring_limits.c: the limits of a whole ring */
 /* Sets "max_bytes" or "idle_days". 0 removes the bound. */
-void bxRingSetLimit(Ring *p, const char *zOption, i64 iVal, BxErr *pErr);
+void bxRingSetLimit(Ring *p, int iOption, i64 iVal, BxErr *pErr);
 /* Removes what has to go before a write into slot iKeep that takes nMore bytes more;
 ** iKeep -1: what exceeds the limits without one. Agent pSelf is the one that pushes, and
 ** gets its turn; iNo 0: none. */

@@ -402,9 +402,9 @@ static int ringFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     const char *idxStr, int argc, sqlite3_value **argv) {
   assert(argc <= 5);
 #define AGENTS                                                                 \
-  "SELECT no, window, kept, given, rows, (SELECT value FROM main.@_config "    \
-  "WHERE name = 'window'), (SELECT value FROM main.@_config WHERE name = "     \
-  "'format'), page FROM main.@_agents "
+  "SELECT no, window, kept, given, rows, " RING_SETTING(                       \
+      RING_WINDOW) ", " RING_SETTING(RING_IS_FORMAT) ", page FROM "            \
+                                                     "main.@_agents "
   static const char zAgent[] = AGENTS "WHERE agent_id = ?1";
   static const char zAgents[] = AGENTS "ORDER BY agent_id";
   RingCursor *p = (RingCursor *)pCursor;
@@ -533,7 +533,7 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
     if (iOption == 0) {
       bxRingSetWindow(p, n, pErr);
     } else {
-      bxRingSetLimit(p, aOption[iOption].zName, n, pErr);
+      bxRingSetLimit(p, iOption, n, pErr);
     }
     return;
   }

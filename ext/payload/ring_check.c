@@ -28,9 +28,8 @@ static const char zHeld[] =
 static void checkKept(Ring *p, BxProblems *pOut, BxErr *pErr) {
   static const char zParked[] =
       "SELECT 1 FROM main.@_slots WHERE id & 268435456";
-  static const char zSum[] =
-      "SELECT iif(sum(size_bytes) > (SELECT value FROM main.@_config WHERE "
-      "name = 'max_bytes'), sum(size_bytes), 0)" HELD_ROWS;
+  static const char zSum[] = "SELECT iif(sum(size_bytes) > " RING_SETTING(
+      RING_MAX_BYTES) ", sum(size_bytes), 0)" HELD_ROWS;
   i64 nByte =
       bxQueryIntOnce(&p->base.stmts, zSum, pErr, "ii", (i64)0, (i64)1 << 62);
   if (nByte > 0) {
@@ -166,8 +165,8 @@ void bxRingCheckHeld(BxStmts *p, i64 iFrom,
 
 /* Contradictions: the end of the name of a table, and what is wrong. */
 #define BOUNDED                                                                \
-  "EXISTS (SELECT 1 FROM main.@_config WHERE name IN ('max_bytes', "           \
-  "'idle_days'))"
+  "EXISTS (SELECT 1 FROM main.@_texts WHERE id IN (" RING_MAX_BYTES            \
+  ", " RING_IDLE_DAYS "))"
 /* clang-format off */
 static const char *const azCheck[] = {
     "SELECT 'agents', 'agent ' || agent_id || "
@@ -188,21 +187,22 @@ static const char *const azCheck[] = {
     "OR s.timestamp IS NULL OR s.seq > a.given OR s.id IS NOT (a.no << 29) + "
     "iif(s.id & 268435456 AND a.kept, 268435456 + (s.seq & 268435455), "
     "(a.window << 14) + s.seq % a.window)",
-    "SELECT 'config', 'the window is not from 1 to 10000' WHERE NOT EXISTS "
-    "(SELECT 1 FROM main.@_config WHERE name = 'window' "
-    "AND typeof(value) = 'integer' AND value BETWEEN 1 AND 10000)",
-    "SELECT 'config', name || ' is not a whole number above 0' "
-    "FROM main.@_config WHERE name IN ('max_bytes', 'idle_days') "
-    "AND (typeof(value) = 'integer' AND value > 0) IS NOT TRUE",
-    "SELECT 'config', 'window_bytes is not the bytes of the slots; set "
+    "SELECT 'texts', 'the window is not from 1 to 10000' WHERE NOT EXISTS "
+    "(SELECT 1 FROM main.@_texts WHERE id = " RING_WINDOW
+    " AND typeof(body) = 'integer' AND body BETWEEN 1 AND 10000)",
+    "SELECT 'texts', iif(id = " RING_MAX_BYTES ", 'max_bytes', 'idle_days') || "
+    "' is not a whole number above 0' "
+    "FROM main.@_texts WHERE id IN (" RING_MAX_BYTES ", " RING_IDLE_DAYS ") "
+    "AND (typeof(body) = 'integer' AND body > 0) IS NOT TRUE",
+    "SELECT 'texts', 'the sum is not the bytes of the slots; set "
     "max_bytes and idle_days to 0, then set them again' WHERE " BOUNDED
-    " AND (SELECT value FROM main.@_config WHERE name = 'window_bytes') "
-    "IS NOT (SELECT coalesce(sum(size_bytes), 0) FROM main.@_slots)",
+    " AND " RING_SETTING(RING_BYTES)
+    " IS NOT (SELECT coalesce(sum(size_bytes), 0) FROM main.@_slots)",
     "SELECT 'agents', 'agent ' || agent_id || ' has no turn; set max_bytes "
     "and idle_days to 0, then set them again' FROM main.@_agents WHERE " BOUNDED
     " AND (typeof(at) = 'integer' AND (at > 0 OR rows = 0)) IS NOT TRUE",
     "SELECT 'texts', count(*) || ' texts are of no agent' FROM main.@_texts "
-    "WHERE id >> 32 NOT IN (SELECT no FROM main.@_agents WHERE page IS NOT "
+    "WHERE id > 0 AND id >> 32 NOT IN (SELECT no FROM main.@_agents WHERE page IS NOT "
     "NULL) GROUP BY NULL",
 };
 /* clang-format on */

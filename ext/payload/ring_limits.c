@@ -9,7 +9,7 @@
 ** bytes, and the log says so.
 **
 ** idle_days: a push also removes the rows of idle agents, which count as rolled
-** too, and then their rows in <ring>_agents. The receipt is in <ring>_config.
+** too, and then their rows in <ring>_agents. The receipt is in <ring>_texts.
 ** If such an agent pushes again, its seq begins at 1.
 **
 ** The time of an agent that has no rows (@_agents.at) is negative.
@@ -99,18 +99,15 @@ static int nextAgent(
 /* An agent without rows leaves, with a receipt. */
 static void leave(Ring *p, i64 iNo, BxErr *pErr) {
   static const char zReceipt[] =
-      "INSERT INTO main.@_config(name, value) SELECT r.k, CASE r.k "
-      "WHEN 'left_agents' THEN 1 WHEN 'left_given' THEN a.given "
-      "WHEN 'left_rolled' THEN a.rolled WHEN 'left_cleared' THEN a.cleared "
-      "ELSE a.saved END FROM main.@_agents AS a, (SELECT 'left_agents' AS k "
-      "UNION ALL SELECT 'left_given' UNION ALL SELECT 'left_rolled' "
-      "UNION ALL SELECT 'left_cleared' UNION ALL SELECT 'left_saved') AS r "
-      "WHERE a.no = ?1 "
-      "ON CONFLICT(name) DO UPDATE SET value = value + excluded.value";
+      "INSERT INTO main.@_texts SELECT column1, CASE column1 WHEN -6 THEN 1 "
+      "WHEN -7 THEN given WHEN -8 THEN rolled WHEN -9 THEN cleared "
+      "ELSE saved END FROM main.@_agents, "
+      "(VALUES(-6), (-7), (-8), (-9), (-10)) WHERE no = ?1 "
+      "ON CONFLICT(id) DO UPDATE SET body = body + excluded.body";
   static const char zUntil[] =
-      "INSERT INTO main.@_config(name, value) SELECT 'left_until', abs(at) "
+      "INSERT INTO main.@_texts SELECT -11, abs(at) "
       "FROM main.@_agents WHERE no = ?1 AND at <> 0 "
-      "ON CONFLICT(name) DO UPDATE SET value = max(value, excluded.value)";
+      "ON CONFLICT(id) DO UPDATE SET body = max(body, excluded.body)";
   static const char zAgent[] = "DELETE FROM main.@_agents WHERE no = ?1";
   bxStmtExec(&p->base.stmts, zReceipt, pErr, "i", iNo);
   bxStmtExec(&p->base.stmts, zUntil, pErr, "i", iNo);
@@ -120,8 +117,8 @@ static void leave(Ring *p, i64 iNo, BxErr *pErr) {
 
 void bxRingMakeRoom(
     Ring *p, RingAgent *pSelf, i64 nMore, i64 iKeep, BxErr *pErr) {
-  static const char zBytes[] = "SELECT ifnull((SELECT value FROM main.@_config "
-                               "WHERE name = 'window_bytes'), -1)";
+  static const char zBytes[] =
+      "SELECT ifnull(" RING_SETTING(RING_BYTES) ", -1)";
   static const char zLast[] =
       "SELECT max(ifnull(max(at), 0), -ifnull(min(at), 0)) "
       "FROM main.@_agents";
@@ -140,7 +137,7 @@ void bxRingMakeRoom(
     bxRingCorrupt(p, pErr, "_slots"); /* the size of the row that goes */
   } else if (p->nMaxByte > 0) {
     room.nOver = checked(p, bxQueryInt(&p->base.stmts, zBytes, pErr, ""),
-                     ROLL_NUMBER, "_config", pErr) +
+                     ROLL_NUMBER, "_texts", pErr) +
                  nMore - p->nMaxByte;
   }
   iTime = -iIdle; /* agents without rows come first */
@@ -179,9 +176,11 @@ void bxRingLeave(Ring *p, const char *zAgent, BxErr *pErr) {
   }
 }
 
-void bxRingSetLimit(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
-  static const char zSet[] = "REPLACE INTO main.@_config VALUES(?1, ?2)";
-  static const char zOff[] = "DELETE FROM main.@_config WHERE name = ?1";
+void bxRingSetLimit(Ring *p, int iOption, i64 iVal, BxErr *pErr) {
+  static const char zSet[] = "REPLACE INTO main.@_texts VALUES(-1 - ?1, ?2)";
+  static const char zOff[] = "DELETE FROM main.@_texts WHERE id = -1 - ?1";
+  static const char zNoSum[] =
+      "DELETE FROM main.@_texts WHERE id = " RING_BYTES;
   static const char zNoTurns[] =
       "UPDATE main.@_agents SET at = NULL WHERE at IS NOT NULL";
   /* The times of earlier pushes are not known. So each agent counts as having
@@ -190,20 +189,20 @@ void bxRingSetLimit(Ring *p, const char *zOption, i64 iVal, BxErr *pErr) {
       "UPDATE main.@_agents SET at = iif(rows > 0, 1, -1) * "
       "(?1 + no - (SELECT max(no) FROM main.@_agents))";
   static const char zBytes[] =
-      "INSERT INTO main.@_config(name, value) "
-      "SELECT 'window_bytes', coalesce(sum(bytes), 0) FROM main.@_agents";
+      "INSERT INTO main.@_texts "
+      "SELECT " RING_BYTES ", coalesce(sum(bytes), 0) FROM main.@_agents";
   RingAgent nobody = {0};
   int bBefore = p->nMaxByte > 0 || p->nIdleDay > 0;
   assert(iVal >= 0);
   if (iVal > 0) {
-    bxStmtExec(&p->base.stmts, zSet, pErr, "ti", zOption, iVal);
+    bxStmtExec(&p->base.stmts, zSet, pErr, "ii", (i64)iOption, iVal);
   } else {
-    bxStmtExec(&p->base.stmts, zOff, pErr, "t", zOption);
+    bxStmtExec(&p->base.stmts, zOff, pErr, "i", (i64)iOption);
   }
   bxRingReadConfig(p, pErr);
   if (bBefore != (p->nMaxByte > 0 || p->nIdleDay > 0)) {
     bxStmtExec(&p->base.stmts, zNoTurns, pErr, "");
-    bxStmtExec(&p->base.stmts, zOff, pErr, "t", "window_bytes");
+    bxStmtExec(&p->base.stmts, zNoSum, pErr, "");
     if (!bBefore) bxStmtExec(&p->base.stmts, zTurns, pErr, "i", bxNow());
     if (!bBefore) bxStmtExec(&p->base.stmts, zBytes, pErr, "");
   }

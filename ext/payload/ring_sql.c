@@ -24,14 +24,14 @@ SQLITE_EXTENSION_INIT3
 /*------------------------------------------------------ life of a ring ----*/
 
 void bxRingCreate(Ring *p, const i64 aValue[3], BxErr *pErr) {
-  static const char zSql[] = "INSERT INTO main.@_config(name, value) "
-                             "VALUES('window', ?1), ('format', 1)";
+  static const char zSql[] = "INSERT INTO main.@_texts VALUES(" RING_WINDOW
+                             ", ?1), (" RING_IS_FORMAT ", 1)";
   assert(aValue[0] >= 1 || pErr->rc != SQLITE_OK);
   bxInstallMissing(p->base.stmts.bx, p->base.stmts.zDb, "payload", pErr);
   bxShadowCreate(&p->base, pErr);
   bxStmtExec(&p->base.stmts, zSql, pErr, "i", aValue[0]);
-  if (aValue[1] > 0) bxRingSetLimit(p, "max_bytes", aValue[1], pErr);
-  if (aValue[2] > 0) bxRingSetLimit(p, "idle_days", aValue[2], pErr);
+  if (aValue[1] > 0) bxRingSetLimit(p, 1, aValue[1], pErr);
+  if (aValue[2] > 0) bxRingSetLimit(p, 2, aValue[2], pErr);
 }
 
 void bxRingFormat(BxVtab *p, i64 iFormat, BxErr *pErr) {
@@ -45,7 +45,7 @@ void bxRingFormat(BxVtab *p, i64 iFormat, BxErr *pErr) {
 void bxRingKnown(BxVtab *p, BxErr *pErr) {
   bxRingFormat(p,
       bxQueryNumber(&p->stmts,
-          "SELECT value FROM main.@_config WHERE name = 'format'", pErr),
+          "SELECT body FROM main.@_texts WHERE id = " RING_IS_FORMAT, pErr),
       pErr);
 }
 
@@ -61,7 +61,7 @@ void bxRingCorrupt(Ring *p, BxErr *pErr, const char *zSuffix) {
 static i64 checkedSetting(Ring *p, i64 iVal, i64 iLow, i64 iHigh, BxErr *pErr) {
   assert(iLow <= iHigh);
   if (iVal >= iLow && iVal <= iHigh) return iVal;
-  bxRingCorrupt(p, pErr, "_config");
+  bxRingCorrupt(p, pErr, "_texts");
   return 0;
 }
 
@@ -70,18 +70,16 @@ i64 bxRingWindow(Ring *p, i64 iVal, BxErr *pErr) {
 }
 
 void bxRingReadConfig(Ring *p, BxErr *pErr) {
-  static const char zSql[] = "SELECT name, value FROM main.@_config";
+  static const char zSql[] =
+      "SELECT " RING_SETTING(RING_WINDOW) ", " RING_SETTING(
+          RING_MAX_BYTES) ", " RING_SETTING(RING_IDLE_DAYS) ", " RING_SETTING(RING_IS_FORMAT);
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
   i64 nWindow = 0;
-  p->nMaxByte = p->nIdleDay = 0;
-  while (bxStep(pStmt, pErr)) {
-    const char *zKey = bxColumnText(pStmt, 0, pErr);
-    i64 iVal = sqlite3_column_int64(pStmt, 1);
-    if (zKey == 0) break;
-    if (strcmp(zKey, "window") == 0) nWindow = iVal;
-    if (strcmp(zKey, "format") == 0) bxRingFormat(&p->base, iVal, pErr);
-    if (strcmp(zKey, "max_bytes") == 0) p->nMaxByte = iVal;
-    if (strcmp(zKey, "idle_days") == 0) p->nIdleDay = iVal;
+  if (bxStep(pStmt, pErr)) {
+    nWindow = sqlite3_column_int64(pStmt, 0);
+    p->nMaxByte = sqlite3_column_int64(pStmt, 1);
+    p->nIdleDay = sqlite3_column_int64(pStmt, 2);
+    bxRingFormat(&p->base, sqlite3_column_int64(pStmt, 3), pErr);
   }
   bxReset(pStmt, pErr);
   if (pErr->rc != SQLITE_OK) return;
@@ -91,7 +89,7 @@ void bxRingReadConfig(Ring *p, BxErr *pErr) {
 }
 
 void bxRingLock(Ring *p, BxErr *pErr) {
-  static const char zSql[] = "UPDATE main.@_config SET value = value WHERE 0";
+  static const char zSql[] = "UPDATE main.@_texts SET body = body WHERE 0";
   bxStmtRun(bxStmt(&p->base.stmts, zSql, pErr), pErr);
   bxRingSettings(p, pErr);
 }
@@ -140,7 +138,7 @@ static i64 lessBytes(i64 a, i64 b) {
 }
 
 static const char zCountRing[] =
-    "UPDATE main.@_config SET value = value + ?1 WHERE name = 'window_bytes'";
+    "UPDATE main.@_texts SET body = body + ?1 WHERE id = " RING_BYTES;
 
 static void countRing(Ring *p, i64 nByte, BxErr *pErr) {
   if (p->nMaxByte == 0 && p->nIdleDay == 0) return;
@@ -298,7 +296,7 @@ void bxRingSettle(Ring *p, RingAgent *pAgent, BxErr *pErr) {
 
 void bxRingSetWindow(Ring *p, i64 nWindow, BxErr *pErr) {
   static const char zSql[] =
-      "UPDATE main.@_config SET value = ?1 WHERE name = 'window'";
+      "UPDATE main.@_texts SET body = ?1 WHERE id = " RING_WINDOW;
   static const char zNext[] =
       RING_AGENTS_SQL "WHERE no > ?1 AND window > ?2 ORDER BY no LIMIT 1";
   i64 nKeep = nWindow < p->nWindow ? nWindow : p->nWindow;

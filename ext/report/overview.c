@@ -231,7 +231,7 @@ static void addOthers(ReportRun *p, BxStmts *pFrom) {
           "text:Ring|count:Window|count:Agents|count:Given|count:Rolled out|"
           "count:Saved|count:Rows|bytes:Bytes"),
       pFrom, "payload_ring",
-      "SELECT '@', (SELECT value FROM main.@_config WHERE name = 'window'),"
+      "SELECT '@', (SELECT body FROM main.@_texts WHERE id = -1),"
       " count(*), sum(given), sum(rolled), sum(saved), sum(rows), sum(bytes)"
       " FROM main.@_agents",
       0);

@@ -62,7 +62,7 @@ def read(db, ring="ring"):
     """[(agent, seq, event, timestamp, request, response, meta)], in the order of agent and seq."""
     logs = {no: Log(db, ring, no, page) for no, page in db.execute(
         f'SELECT no, page FROM "{ring}_agents" WHERE page IS NOT NULL')}
-    window = db.execute(f'SELECT value FROM "{ring}_config" WHERE name = \'window\'').fetchone()[0]
+    window = db.execute(f'SELECT body FROM "{ring}_texts" WHERE id = -1').fetchone()[0]
 
     def body(slot, value):
         if not isinstance(value, bytes):

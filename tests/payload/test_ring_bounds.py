@@ -8,7 +8,7 @@ from payload_helpers import push, quoted
 
 DAY = 86400000
 SET = "INSERT INTO ring(ring, value) VALUES(?, ?)"
-CONFIG = "SELECT value FROM ring_config WHERE name = ?"
+CONFIG = "SELECT body FROM ring_texts WHERE id = ?"
 
 
 def make(db, args, schema="main"):
@@ -40,7 +40,7 @@ def test_the_oldest_rows_of_the_oldest_agent_make_room(db, begin):
         ("b", "e3"), ("c", "e4"), ("c", "new")]
     assert rows(db, "SELECT agent_id, given, rolled, rows, bytes FROM ring_agents "
                 "ORDER BY 1") == [("a", 2, 2, 0, 0), ("b", 2, 1, 1, 20), ("c", 2, 0, 2, 65)]
-    assert one(db, CONFIG, "window_bytes") == 85
+    assert one(db, CONFIG, -5) == 85
     whole(db)
 
 
@@ -69,7 +69,7 @@ def test_a_bound_that_is_set_later_trims_and_can_be_taken_off(db):
     assert rows(db, "SELECT event_id FROM ring") == [("last",)]
     whole(db)
     db.execute(SET, ("max_bytes", 0))
-    assert one(db, CONFIG, "window_bytes") is None
+    assert one(db, CONFIG, -5) is None
     push(db, "a", "more", "x" * 10, None, 999)
     assert one(db, "SELECT count(*) FROM ring") == 2
     whole(db)
@@ -85,9 +85,8 @@ def test_idle_agents_go_with_a_receipt(db):
     latest = one(db, "SELECT max(at) FROM ring_agents WHERE no < 3")
     push(db, "me", "e", "q", "r", 1)
     assert rows(db, "SELECT agent_id FROM ring_agents ORDER BY 1") == [("me",), ("young",)]
-    assert rows(db, "SELECT name, value FROM ring_config WHERE name GLOB 'left_*' ORDER BY name") == [
-        ("left_agents", 2), ("left_cleared", 1), ("left_given", 2),
-        ("left_rolled", 1), ("left_saved", 0), ("left_until", latest)]
+    assert rows(db, "SELECT id, body FROM ring_texts WHERE id < -5 ORDER BY id DESC") == [
+        (-6, 2), (-7, 2), (-8, 1), (-9, 1), (-10, 0), (-11, latest)]
     push(db, "old", "e", "q", "r", 2)
     assert one(db, "SELECT seq FROM ring WHERE agent_id = 'old'") == 1
     whole(db)
@@ -146,12 +145,11 @@ def test_bad_values(db, option, value, says):
     with pytest.raises(sqlite3.Error, match="ValidationError") as caught:
         db.execute(SET, (option, value))
     assert says in str(caught.value)
-    assert rows(db, "SELECT name, value FROM ring_config") == [("format", 1), ("window", 3)]
+    assert rows(db, "SELECT id, body FROM ring_texts WHERE id < 0") == [(-4, 1), (-1, 3)]
 
 
 @pytest.mark.parametrize("damage", [
-    "DELETE FROM ring_config WHERE name = 'window_bytes'",
-    "UPDATE ring_config SET value = 7.0 WHERE name = 'window_bytes'",
+    "DELETE FROM ring_texts WHERE id = -5", "UPDATE ring_texts SET body = 7.0 WHERE id = -5",
     "UPDATE ring_agents SET at = -at", "UPDATE ring_agents SET at = NULL"])
 def test_damage_is_named_and_put_right(db, path, damage):
     make(db, "max_bytes=100")

@@ -17,7 +17,6 @@ COLUMNS = {
                     "saved", "rows", "bytes", "at", "page"],
     "ring_slots": ["id", "seq", "timestamp", "size_bytes", "agent_id", "event_id",
                    "request_body", "response_body"],
-    "ring_config": ["name", "value"],
     "ring_texts": ["id", "body"],
 }
 OPERATIONS = [
@@ -118,11 +117,11 @@ def test_any_value_in_any_column_is_an_error_and_not_a_crash(made, table, column
      ("UPDATE ring_slots SET seq = seq + 1", "ring"),
      ("UPDATE ring_slots SET seq = NULL", "ring"),
      ("UPDATE ring_slots SET size_bytes = 0", "ring_agents"),
-     ("DELETE FROM ring_config", "ring_config"),
-     ("UPDATE ring_config SET value = 0 WHERE name = 'window'", "ring"),
-     ("UPDATE ring_config SET value = 'x' WHERE name = 'window'", "ring"),
+     ("DELETE FROM ring_texts WHERE id < 0", "ring_texts"),
+     ("UPDATE ring_texts SET body = 0 WHERE id = -1", "ring"),
+     ("UPDATE ring_texts SET body = 'x' WHERE id = -1", "ring"),
      ("DROP TABLE ring_slots", "ring"), ("DROP TABLE ring_agents", "ring"),
-     ("DROP TABLE ring_config", "ring")])
+     ("DROP TABLE ring_texts", "ring")])
 def test_check_finds_every_damage_of_a_ring(ring, path, damage, where):
     assert problems(ring) == []
     by_hand(path, damage)
@@ -140,9 +139,9 @@ def test_check_finds_every_damage_of_a_ring(ring, path, damage, where):
      ("UPDATE ring_agents SET given = 9223372036854775807", "ring_agents"),
      ("UPDATE ring_agents SET no = 9223372036854775807 WHERE agent_id = 'a'",
       "ring_agents"),
-     ("DELETE FROM ring_config", "ring_config"),
+     ("DELETE FROM ring_texts WHERE id < 0", "ring_texts"),
      ("DROP TABLE ring_slots", "ring_slots"), ("DROP TABLE ring_agents", "ring_agents"),
-     ("DROP TABLE ring_config", "ring_config")])
+     ("DROP TABLE ring_texts", "ring_texts")])
 def test_a_push_into_a_damaged_ring_names_the_table_and_changes_nothing(ring, path, damage, table):
     by_hand(path, damage)
     plain = sqlite3.connect(path, isolation_level=None)

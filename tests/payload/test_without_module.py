@@ -25,7 +25,7 @@ def test_the_tables_behind_a_ring_are_readable(plain):
         == [(f"e{i}", "q", i, i + 1) for i in (2, 3, 4)]
     assert rows(plain, "SELECT agent_id, given, rolled, saved, rows FROM ring_agents") \
         == [("a", 5, 2, 0, 3), ("b", 1, 0, 1, 0)]
-    assert rows(plain, "SELECT value FROM ring_config WHERE name = 'window'") == [(3,)]
+    assert rows(plain, "SELECT body FROM ring_texts WHERE id = -1") == [(3,)]
     with pytest.raises(sqlite3.OperationalError, match="no such module"):
         plain.execute("SELECT * FROM ring")
 

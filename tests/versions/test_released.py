@@ -86,7 +86,7 @@ def test_its_guards_hold_without_the_module(file):
 
 @pytest.mark.parametrize("sql, told", [
     ("UPDATE blackbox_domains SET format = 9", "schema main has format 9 of payload"),
-    ("UPDATE ring_config SET value = 9 WHERE name = 'format'", "ring ring has format 9"),
+    ("UPDATE ring_texts SET body = 9 WHERE id = -4", "ring ring has format 9"),
     ("UPDATE rec_state SET format = 9", "buffer rec has format 9"),
 ])
 def test_a_newer_format_is_told(file, sql, told):
