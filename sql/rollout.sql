@@ -62,7 +62,7 @@ SELECT id, created, updated, expires_at, status, last_sequence + 1 AS item_count
   user_sequence IS NOT NULL AS has_user_event, turns, bytes, title, source, cwd, originator, cli_version,
   model_provider, forked_from, first_user_message, coalesce(format, 'codex') AS format, source_id, parent,
   agent, model, branch,
-  (SELECT payload FROM rollout__data WHERE id = no << 32) AS session_meta
+  (SELECT payload FROM rollout__items WHERE id = no << 32) AS session_meta
 FROM rollout__heads LEFT JOIN rollout__about USING (no);
 
 -- A conversation that exists gets a status that its table refuses: REPLACE would take it.

@@ -178,14 +178,14 @@ BEGIN
     WHEN NEW.payload IS NULL OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be JSON, not nested too deeply')
     WHEN NEW.id & 4294967295 = 0 AND (json_type(NEW.payload) <> 'object'
-      OR CASE WHEN json_valid(OLD.payload) THEN NEW.payload ->> 'id' IS NOT OLD.payload ->> 'id' END)
+      OR NEW.payload ->> 'id' IS NOT (SELECT iif(json_valid(p), p, NEW.payload) ->> 'id' FROM
+        (SELECT coalesce(OLD.payload, '', '', '', '', '', '') AS p)))
     THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, and keep its id') END e;
   UPDATE rollout__heads
   SET behind = coalesce(behind, last_sequence + 1),
-    bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB)) - 
-      coalesce((SELECT p.bytes FROM rollout__packed AS p WHERE p.text = substr(OLD.payload, 13, 20) + 0 AND p.id = OLD.id), length(CAST(OLD.payload AS BLOB)), 0)),
+    bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB)) - length(CAST(coalesce(OLD.payload, '', '', '', '', '', '') AS BLOB))),
     title = CASE WHEN no << 32 = NEW.id AND NOT named
-        AND title IS CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'title' END
+        AND title IS (SELECT iif(json_valid(p), p ->> 'title', NULL) FROM (SELECT coalesce(OLD.payload, '', '', '', '', '', '') AS p))
       THEN NEW.payload ->> 'title' ELSE title END
   WHERE no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__texts SET file = NULL WHERE id = +NEW.id AND file IS NOT NULL AND instr(NEW.payload, file) = 0;
@@ -195,7 +195,7 @@ BEGIN
   UPDATE rollout__about
   SET source = NULL, originator = NULL, cli_version = NULL, model_provider = NULL, forked_from = NULL, format = NULL,
     source_id = NULL, parent = NULL, agent = NULL,
-    cwd = nullif(cwd, CASE WHEN json_valid(OLD.payload) THEN OLD.payload ->> 'cwd' END)
+    cwd = nullif(cwd, (SELECT iif(json_valid(p), p ->> 'cwd', NULL) FROM (SELECT coalesce(OLD.payload, '', '', '', '', '', '') AS p)))
   WHERE no << 32 = NEW.id AND no = NEW.id >> 32;
   DELETE FROM rollout__packed WHERE text = substr(OLD.payload, 13, 20) + 0 AND id = OLD.id;
 END;

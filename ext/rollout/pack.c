@@ -50,7 +50,7 @@ const BxBodies bxRolloutBodies = {
 /* Items that are worth packing, and are not packed yet. */
 #define ITEMS_UNPACKED                                                         \
   "main.rollout__data WHERE typeof(payload) = 'text'"                          \
-  " AND length(CAST(payload AS BLOB)) >= 192 AND id & 4294967295 > 0"
+  " AND length(CAST(payload AS BLOB)) >= 192"
 
 static void logUnpacked(BxStmts *p, const char *zWhy, BxErr *pErr) {
   bxLogRefusal(p, "rollout", "rollout.pack", zWhy, pErr);
