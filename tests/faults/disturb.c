@@ -534,7 +534,7 @@ static void testLoad(void **ppState) {
   i64 nUsed = 0;
   (void)ppState;
   for (bSticky = 0; bSticky < 2; bSticky++) {
-    for (iPoint = 0, bFired = 1; bFired; iPoint += isFull() ? 1 : 37) {
+    for (iPoint = 0, bFired = 1; bFired; iPoint += isFull() ? 1 : 149) {
       sqlite3 *db;
       char *z, *zErr = 0;
       int rc;
@@ -611,11 +611,12 @@ static int addStops(const Operation *pOp, int iOperation,
       {"no memory", FAULT_MEMORY, 0},
       {"no memory from there on", FAULT_MEMORY, 1},
   };
-  int i, bBegin, n = 0;
+  int i, bBegin, n = 0, nBegin = pOp->flags & OP_ALONE ? 1 : 2;
   for (i = 0; i < 5; i++) {
-    for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
+    for (bBegin = 0; bBegin < nBegin; bBegin++) {
       Case *p = &aCase[n];
-      if (!isPicked(i * 2 + bBegin, iOperation, 20)) continue;
+      if (!isPicked((i + 5) * nBegin + bBegin, iOperation, 10 * nBegin))
+        continue;
       p->pOp = pOp;
       p->eKind = aKind[i].eKind;
       p->bSticky = aKind[i].bSticky;
@@ -649,6 +650,7 @@ static int addThreads(const Operation *pOp, int iOperation,
   return n;
 }
 
+/* In the quick run an operation has one case here or in addStops(). */
 static int addCases(const Operation *pOp, int iOperation,
     struct CMUnitTest *aTest, Case *aCase) {
   static const struct {
@@ -662,11 +664,11 @@ static int addCases(const Operation *pOp, int iOperation,
       {"stopped from there on", FAULT_STEP, 1},
       {"interrupt", FAULT_INTERRUPT, 0},
   };
-  int i, n = 0, bBegin;
+  int i, bBegin, n = 0, nBegin = pOp->flags & OP_ALONE ? 1 : 2;
   for (i = 0; i < 5; i++) {
-    for (bBegin = 0; bBegin < (pOp->flags & OP_ALONE ? 1 : 2); bBegin++) {
+    for (bBegin = 0; bBegin < nBegin; bBegin++) {
       Case *p = &aCase[n];
-      if (!isPicked(i + bBegin * 5, iOperation, 10)) continue;
+      if (!isPicked(i * nBegin + bBegin, iOperation, 10 * nBegin)) continue;
       p->pOp = pOp;
       p->eKind = aKind[i].eKind;
       p->bSticky = aKind[i].bSticky;

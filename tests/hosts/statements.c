@@ -15,18 +15,23 @@
 
 #define FILE_NAME "host.db"
 
-/* A connection with everything that keeps statements in use. */
+/* A connection with everything that keeps statements in use. Its file is installed
+** once, and copied. */
 static sqlite3 *busyDb(void) {
+  static sqlite3 *pFirst;
   sqlite3 *db;
+  if (pFirst == 0) {
+    pFirst = openDb(0, 0);
+    must(pFirst, "SELECT blackbox_install('main', 'all');"
+                 "INSERT INTO blackbox_settings(name, value) VALUES("
+                 "  'payload.enabled', 1), ('payload.queue_mode', 'memory');"
+                 "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);");
+  }
   unlink(FILE_NAME);
+  must(pFirst, "VACUUM INTO '" FILE_NAME "'");
   db = openDb(FILE_NAME, 0);
-  must(db,
-      "PRAGMA journal_mode = wal;"
-      "SELECT blackbox_install('main', 'all');"
-      "INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1),"
-      "  ('payload.queue_mode', 'memory');"
-      "CREATE VIRTUAL TABLE ring USING payload_ring(window=3);"
-      "CREATE VIRTUAL TABLE temp.fast USING payload_ring(window=3);");
+  must(db, "PRAGMA journal_mode = wal;"
+           "CREATE VIRTUAL TABLE temp.fast USING payload_ring(window=3)");
   return db;
 }
 
