@@ -230,13 +230,45 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "all_domains: the test needs all domains in its file")
 
 
-def pytest_collection_modifyitems(items):
-    """Distributes the fault programs, which take longest, over the first part of a run.
-    Parallel processes get tests in order, so otherwise one process would get all the
-    programs at the end."""
+# Folders in whose tests parameters are combined to see what holds in each combination.
+SAMPLED = {"cache", "core", "evidence", "payload", "proof", "report", "retention", "rollout", "store"}
+
+
+def axes(items):
+    """The parameters of the cases of a test that vary on their own: for each one the number of its
+    value in each case."""
+    found = set()
+    for name in items[0].callspec.params if hasattr(items[0], "callspec") else ():
+        values = [id(item.callspec.params.get(name)) for item in items]
+        numbers = {value: i for i, value in enumerate(dict.fromkeys(values))}
+        found.add(tuple(numbers[value] for value in values))
+    return [column for column in found if len(set(column)) > 1]
+
+
+def sample(items):
+    """Of the combinations of several parameters one in two, or more if there are more parameters:
+    so many that each value of each parameter remains."""
+    columns = axes(items)
+    for every in range(len(columns), 1, -1):
+        kept = [i for i in range(len(items)) if sum(column[i] for column in columns) % every == 0]
+        if all({column[i] for i in kept} == set(column) for column in columns):
+            return [items[i] for i in kept]
+    return items
+
+
+def pytest_collection_modifyitems(config, items):
+    """Without BLACKBOX_FULL, and if no test is named, takes a sample. Then distributes the fault
+    programs, which take longest, over the first part of a run. Parallel processes get tests in
+    order, so otherwise one process would get all the programs at the end."""
+    tests, taken = {}, items
+    for item in items:
+        tests.setdefault(item.nodeid.split("[")[0], []).append(item)
+    if not FULL and not any("::" in argument for argument in config.args):
+        items = [each for cases in tests.values() for each in (
+            sample(cases) if cases[0].path.parent.name in SAMPLED else cases)]
     programs = [item for item in items if "fault_programs" in item.nodeid]
     others = [item for item in items if "fault_programs" not in item.nodeid]
     step = len(others) * 6 // 10 // (len(programs) or 1)
     for i, program in enumerate(programs):
         others.insert(i * (step + 1), program)
-    items[:] = others
+    taken[:] = others
