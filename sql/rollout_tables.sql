@@ -278,6 +278,7 @@ UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
   ('rollout.pack', 0, '0 to 1', 'whether what the module writes of conversations is packed into the body store'),
+  ('rollout.secrets', 'keep', 'keep, mask', 'what is appended or imported of texts with keys or passwords'),
   ('rollout.policy', 'codex', 'a preset of rollout_policy', 'preset of rollout_policy that says which items are kept'),
   ('rollout.import_ttl_days', 0, '0 to 36500', 'days until an imported conversation expires; 0 is never'),
   ('rollout.ttl_days', 60, '0 to 36500', 'days until a new conversation expires when nothing is said')) WHERE 1

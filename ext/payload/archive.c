@@ -557,7 +557,7 @@ static char *maskElements(BxStmts *pHome, sqlite3_value *pJson, BxErr *pErr) {
   static const char *const azName[] = {"requestBody", "responseBody"};
   Masking *pMasking =
       &((Queue *)bxDomainData(pHome->bx, "payload")->p)->masking;
-  MaskMode eMode = bxMaskMode(pHome, pErr);
+  MaskMode eMode = bxMaskMode(pHome, "payload.secrets", pErr);
   sqlite3_stmt *pRow;
   sqlite3_str *pOut;
   int i, nRow = 0;

@@ -155,7 +155,7 @@ void bxPayloadImportHar(BxCall *p) {
     return;
   }
   bxLogBegin(pHome, &p->err);
-  eMode = bxMaskMode(pHome, &p->err);
+  eMode = bxMaskMode(pHome, "payload.secrets", &p->err);
   pRow = bxStmtTake(pHome, zExchanges, &p->err);
   bxBind(pRow, &p->err, "tt", z, zAgent);
   while (bxStep(pRow, &p->err)) {

@@ -9,7 +9,7 @@
 ** A conversation that was imported, or forked from one, keeps everything, and takes
 ** lines of its own format, too (own.c): what has no payload is one.
 **
-** A payload is kept byte by byte as it was given.
+** A payload is kept byte by byte as it was given, unless rollout.secrets masks it.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3
@@ -191,6 +191,8 @@ void bxRolloutAppend(BxCall *p) {
   Append append;
   RolloutWork *pWork = &append.work;
   const char *zItems;
+  char *zMasked = 0;
+  i64 n;
   memset(&append, 0, sizeof(append));
   append.pErr = &p->err;
   bxRolloutId(p->aArg[0], pWork->zId, &p->err);
@@ -204,9 +206,9 @@ void bxRolloutAppend(BxCall *p) {
     bxRolloutOwnRead(&append.own, append.pHome, pWork->head.no, &p->err);
   }
   bxRolloutWorkBegin(pWork, append.pHome, &p->err);
-  if (p->err.rc == SQLITE_OK) {
-    readAll(&append, zItems, zItems + sqlite3_value_bytes(p->aArg[1]));
-  }
+  n = zItems != 0 ? sqlite3_value_bytes(p->aArg[1]) : 0;
+  zMasked = bxRolloutMask(append.pHome, &zItems, &n, &p->err);
+  if (p->err.rc == SQLITE_OK) readAll(&append, zItems, zItems + n);
   bxRolloutWorkPut(pWork, append.pHome, append.iNow, &p->err);
   if (pWork->head.bAnyBehind) bxRolloutCatchUp(append.pHome, 0, &p->err);
   if (p->err.rc == SQLITE_OK) {
@@ -217,4 +219,5 @@ void bxRolloutAppend(BxCall *p) {
   bxRolloutWorkEnd(pWork);
   bxRolloutOwnFree(&append.own);
   bxTreeFree(&append.json.tree);
+  bxRolloutMaskEnd(append.pHome, zMasked);
 }

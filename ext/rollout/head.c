@@ -183,6 +183,7 @@ typedef struct Shut {
 static void freeMemory(void *p) {
   RolloutMemory *pMemory = p;
   bxRolloutRulesFree(pMemory->pRules);
+  bxMaskFree(&pMemory->masking);
   sqlite3_free(pMemory->aShut);
   sqlite3_free(pMemory);
 }
@@ -194,6 +195,26 @@ RolloutMemory *bxRolloutMemory(Bx *bx, BxErr *pErr) {
     pSlot->xFree = freeMemory;
   }
   return pSlot->p;
+}
+
+char *bxRolloutMask(BxStmts *pHome, const char **pz, i64 *pn, BxErr *pErr) {
+  RolloutMemory *p = pHome ? bxRolloutMemory(pHome->bx, pErr) : 0;
+  char *z = 0;
+  if (p == 0 || *pz == 0 || pErr->rc != SQLITE_OK ||
+      !bxMaskMode(pHome, "rollout.secrets", pErr)) {
+    if (p != 0) p->masking.pFrom = 0; /* nobody notes changes until then */
+    return 0;
+  }
+  z = bxMaskText(&p->masking, pHome, *pz, *pn, pn, pErr);
+  if (z != 0) *pz = z;
+  return z;
+}
+
+void bxRolloutMaskEnd(BxStmts *pHome, char *z) {
+  RolloutMemory *p = pHome ? bxDomainData(pHome->bx, "rollout")->p : 0;
+  /* a row of blackbox_call counts as one more change: then they are read again */
+  if (p != 0) p->masking.nChange = sqlite3_total_changes(pHome->bx->db);
+  sqlite3_free(z);
 }
 
 /* Its entry in the list, or NULL. */

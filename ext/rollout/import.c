@@ -732,6 +732,15 @@ static void firstPart(Import *p, const char *zId) {
   pPart->iTime = iTime;
 }
 
+/* Takes what rollout.secrets makes of the text, to sqlite3_free(). */
+static char *maskLines(Import *p) {
+  i64 n = p->zEnd - p->z;
+  char *z = bxRolloutMask(p->pHome, &p->z, &n, p->pErr);
+  p->zEnd = p->z + n;
+  p->zGap = p->z;
+  return z;
+}
+
 /* Reads the lines, of a format that is known by now, and writes their items. */
 static void importLines(Import *p, const char *zId) {
   i64 i;
@@ -762,7 +771,7 @@ static void importLines(Import *p, const char *zId) {
 }
 
 void bxImportRead(Import *p, const char *zFormat, const char *zId) {
-  p->zGap = p->z;
+  char *zMasked = maskLines(p);
   assert(p->z <= p->zEnd && (p->zTail == 0 || zFormat != 0));
   if (p->z == p->zEnd) {
     bxFail(p->pErr, SQLITE_CONSTRAINT,
@@ -772,11 +781,13 @@ void bxImportRead(Import *p, const char *zFormat, const char *zId) {
   if (p->pErr->rc == SQLITE_OK) findFormat(p, zFormat, zId);
   if (p->zPath != 0 && p->pFormat != 0) bxImportForgetUnknown(p);
   importLines(p, zId);
+  bxRolloutMaskEnd(p->pHome, zMasked);
 }
 
 void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
     const char *z, i64 n, i64 iNow, ImportReport *pReport, BxErr *pErr) {
   Import import, *p = &import;
+  char *zMasked;
   assert(n >= 0 && z[n] == 0 && pFormat != 0);
   memset(p, 0, sizeof(*p));
   p->pErr = pErr;
@@ -784,11 +795,13 @@ void bxRolloutImportMade(BxStmts *pHome, const RolloutFormat *pFormat,
   p->pRules = bxRolloutRules(pHome, 1, pErr);
   p->pFormat = pFormat;
   p->pReport = pReport;
-  p->z = p->zGap = z;
+  p->z = z;
   p->zEnd = z + n;
   p->bStore = 1;
   p->iNow = p->iTime = iNow;
+  zMasked = maskLines(p);
   importLines(p, "");
+  bxRolloutMaskEnd(p->pHome, zMasked);
 }
 
 void bxRolloutImport(BxCall *pCall) {

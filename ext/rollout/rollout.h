@@ -8,6 +8,7 @@
 
 #include "../core/core.h"
 #include "../core/file_limit.h"
+#include "../core/mask.h"
 #include "../core/digest.h"
 #include "../core/json_path.h"
 
@@ -171,9 +172,14 @@ typedef struct RolloutMemory {
   struct Shut *aShut;
   i64 nShut, nShutAlloc;
   struct RolloutRules *pRules;
+  Masking masking;
 } RolloutMemory;
 
 RolloutMemory *bxRolloutMemory(Bx *bx, BxErr *pErr);
+/* Puts what rollout.secrets makes of a text in its place, which a NUL follows. Returns it, for
+** bxRolloutMaskEnd() after the write, or NULL: it stays. */
+char *bxRolloutMask(BxStmts *pHome, const char **pz, i64 *pn, BxErr *pErr);
+void bxRolloutMaskEnd(BxStmts *pHome, char *z);
 
 /*--------------------------------------------------------- rules.c ----*/
 

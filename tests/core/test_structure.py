@@ -50,7 +50,7 @@ LAYERS = ({"error", "value", "digest", "merkle"},
           {"transaction"},
           {"schema", "model", "vtable"},
           {"log", "log_leaf", "log_tree", "log_fold"},
-          {"bodies", "command", "file_limit", "table", "check", "install", "uninstall", "prices"})
+          {"bodies", "command", "file_limit", "mask", "table", "check", "install", "uninstall", "prices"})
 
 
 def symbols(path):

@@ -40,7 +40,7 @@ DIFFERENCES = [
     Difference(
         r"FROM blackbox_limits", GONE, None, "these settings are gone: nobody needs to set them"),
     Difference(
-        r"FROM blackbox_limits", None, r"^\('(blackbox.max_file_bytes|rollout.import_ttl_days|payload.secrets|rollout.pack)', ", "new settings"),
+        r"FROM blackbox_limits", None, r"^\('(blackbox.max_file_bytes|rollout.import_ttl_days|(payload|rollout).secrets|rollout.pack)', ", "new settings"),
     Difference(
         r"^SELECT retention_sweep\(1000, unixepoch", r'^{"removed":2,.*},"more":false}$',
         r'^{"removed":2,.*},"left":{"pinned":1},"more":false}$', "it says what stays, too"),

@@ -49,8 +49,8 @@
   "\"tool_result\",\"tool_use_id\":\"" id "\",\"content\":\"out\"}]}}"
 /* A line that tells so many tokens of output. */
 #define SPENT(output)                                                          \
-  "'{\"type\":\"assistant\",\"sessionId\":\"s\",\"message\":{\"role\":"          \
-  "\"assistant\",\"model\":\"a\",\"id\":\"m\",\"content\":[],\"usage\":"         \
+  "'{\"type\":\"assistant\",\"sessionId\":\"s\",\"message\":{\"role\":"        \
+  "\"assistant\",\"model\":\"a\",\"id\":\"m\",\"content\":[],\"usage\":"       \
   "{\"output_tokens\":" output "}},\"requestId\":\"r\"}'"
 #define CALLS                                                                  \
   "SELECT rollout_import(" GROWS " || '\":1}' || char(10) || '" RESULT(        \
@@ -145,6 +145,11 @@
 #define PACKS                                                                  \
   "UPDATE blackbox_settings SET value = 1 WHERE name = 'rollout.pack';"
 
+#define MASKED                                                                 \
+  "SELECT blackbox_install('main', 'report');"                                 \
+  "UPDATE blackbox_settings SET value = 'mask' WHERE name = "                  \
+  "'rollout.secrets';"
+
 const Operation aRolloutOperation[] = {
     {"create a rollout", 0, 0,
         "SELECT rollout_create(" OLD ", 'be brief', 'permanent', NULL, 1000)",
@@ -161,6 +166,15 @@ const Operation aRolloutOperation[] = {
                            "INSERT INTO rollouts(id, created) VALUES(" NEW
                            ", 3000);",
         0, "SELECT rollout_append(" NEW ", '[" USER "]', 3000)", OP_LATER},
+    {"append that is masked", ROLLOUT MASKED, 0,
+        "SELECT rollout_append(" OLD ", '[" USER ",{\"type\":\"event_msg\","
+        "\"payload\":{\"type\":\"user_message\",\"password\":\"hunter2\"}}]',"
+        " 3000)",
+        0},
+    {"import that is masked", MASKED, 0,
+        "SELECT rollout_import('{\"password\":\"hunter2\"}', NULL, 3000, "
+        "'unknown')",
+        0},
     {"append what is odd", ROLLOUT, 0, APPEND(ODD "," SAID), 0},
     {"append as a command", ROLLOUT, 0,
         "INSERT INTO blackbox_call(command, arguments) VALUES("
@@ -203,9 +217,9 @@ const Operation aRolloutOperation[] = {
         0},
     {"import of usage that grows",
         ROLLOUT PRICES "SELECT rollout_import(" SPENT("5") ", NULL, 1000);", 0,
-        "SELECT rollout_import(" SPENT("5") " || char(10) || " SPENT("9")
-        ", NULL, 1000); SELECT * FROM rollout_usage_days; "
-        "SELECT * FROM rollout_usage WHERE timestamp > 1",
+        "SELECT rollout_import(" SPENT("5") " || char(10) || " SPENT(
+            "9") ", NULL, 1000); SELECT * FROM rollout_usage_days; "
+                 "SELECT * FROM rollout_usage WHERE timestamp > 1",
         0},
     {"load prices", ROLLOUT, 0,
         "SELECT rollout_load_prices('{\"a\":{\"input\":1,\"output\":2}}', 'x', "

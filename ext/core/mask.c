@@ -1,6 +1,7 @@
 /*
 ** mask.c: the setting payload.secrets: what a ring, the queue and the functions of the
-** archive write of bodies in which the rules of blackbox_secrets find something.
+** archive write of bodies in which the rules of blackbox_secrets find something. And
+** rollout.secrets, of what is appended to conversations or imported: keep or mask.
 **
 **   keep   the body as it came
 **   mask   [masked: NAME] in the place of each secret
@@ -13,7 +14,10 @@
 ** Most requests begin as the one before, so that is kept in memory, for some agents, and
 ** only what is new is looked at.
 */
-#include "payload.h"
+#include "mask.h"
+#include "schema.h"
+#include "json.h"
+#include "digest.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
@@ -65,7 +69,8 @@ static void readRules(Masking *p, BxStmts *pOn, BxErr *pErr) {
   p->pFrom = pErr->rc == SQLITE_OK ? pFrom : 0;
   p->iData = iData;
   p->bKeep =
-      sqlite3_get_autocommit(pOn->bx->db); /* else ROLLBACK may undo them */
+      sqlite3_get_autocommit(pOn->bx->db) ||
+      pOn->bx->bAlone; /* else ROLLBACK may undo them */
   if (p->pFrom != 0) bxSecretsRead(&p->rules, pFrom, "keys", &err);
   if (err.rc == SQLITE_ERROR || err.rc == SQLITE_CONSTRAINT) bxErrClear(&err);
   if (err.rc != SQLITE_OK) {
@@ -170,11 +175,25 @@ sqlite3_stmt *bxMask(Masking *p, BxStmts *pOn, int bDrop, int bSame,
   return pStmt;
 }
 
-MaskMode bxMaskMode(BxStmts *p, BxErr *pErr) {
+MaskMode bxMaskMode(BxStmts *p, const char *zSetting, BxErr *pErr) {
   static const char zMode[] =
       "SELECT CASE value WHEN 'mask' THEN 1 WHEN 'drop' THEN 2 ELSE 0 END"
-      " FROM main.blackbox_settings WHERE name = 'payload.secrets'";
-  return (MaskMode)bxQueryInt(p, zMode, pErr, "");
+      " FROM main.blackbox_settings WHERE name = ?1";
+  return (MaskMode)bxQueryInt(p, zMode, pErr, "t", zSetting);
+}
+
+char *bxMaskText(
+    Masking *p, BxStmts *pOn, const char *z, i64 n, i64 *pnOut, BxErr *pErr) {
+  char *zOut = 0;
+  readRules(p, pOn, pErr);
+  if (pErr->rc == SQLITE_OK && p->rules.n == 0) {
+    bxFail(pErr, SQLITE_CONSTRAINT,
+        "NotFoundError: rollout.secrets is mask, and no rule of "
+        "blackbox_secrets is enabled; install the domain report, or set "
+        "rollout.secrets to keep");
+  }
+  bxSecretsMask(&p->rules, z, n, 0, &zOut, pnOut, pErr);
+  return zOut;
 }
 
 void bxMaskEnd(BxStmts *pOn, sqlite3_stmt *pStmt) {
