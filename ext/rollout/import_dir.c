@@ -229,13 +229,17 @@ void bxImportUnknown(const RolloutRules *pRules, BxErr *pErr) {
 }
 
 void bxImportForgetUnknown(Import *p) {
+  static const char zIs[] = "SELECT id FROM main.rollout_sources WHERE path ="
+                            " ?1 AND format = 'unknown'";
   static const char zForget[] =
-      "DELETE FROM main.rollout__heads WHERE id = (SELECT id FROM "
-      "main.rollout_sources WHERE path = ?1 AND format = 'unknown') AND EXISTS "
+      "DELETE FROM main.rollout__heads WHERE id = ?1 AND EXISTS "
       "(SELECT 1 FROM main.rollout__about AS a WHERE a.no = "
       "rollout__heads.no AND a.format = 'unknown')";
+  char *zId = bxQueryText(p->pHome, zIs, p->pErr, "t", p->zPath);
   assert(p->zPath != 0 && p->pFormat != 0);
-  bxStmtExec(p->pHome, zForget, p->pErr, "t", p->zPath);
+  /* (To prepare this takes as long as to import a line.) */
+  if (zId != 0) bxStmtExec(p->pHome, zForget, p->pErr, "t", zId);
+  sqlite3_free(zId);
 }
 
 /* How files begin that are not text, and what to do with them. */
