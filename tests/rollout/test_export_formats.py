@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 
 from rollout_helpers import ID, append, create, exported, lines, load, message, user
-from conftest import DATA, needs_data, one, rows
+from conftest import DATA, needs_data, one, problems, rows
 
 RECORDED = sorted(DATA.glob("rollouts/*/*")) + sorted(
     path for path in DATA.glob("formats/*/**/*") if path.suffix == ".jsonl")
@@ -208,6 +208,59 @@ def test_atif_comes_back_as_it_was(db, form):
         "user", "assistant", "assistant"]
     text = export(db, "markdown", rollout)
     assert "42" in text and "Prompt of the system</summary>\n\n```\nBe brief." in text and len(spans(db, rollout)) == 4
+
+
+def made_text(make):
+    return "".join(make.choices(["a", "é", "\u2028", "\U0001f600", '"', "\\", "\n", "\0", "<b>", "```", "{", "]", "\ufeff",
+                                 "null", "$.a", "%s", "\ud83d"], k=make.choice((0, 1, 4, 10, 100))))
+
+
+def made_value(make, depth=0):
+    kind = make.randrange(7 if depth < 3 else 5)
+    if kind == 5:
+        return [made_value(make, depth + 1) for _ in range(make.randrange(4))]
+    if kind == 6:
+        return {made_text(make): made_value(make, depth + 1) for _ in range(make.randrange(4))}
+    return (None, make.random() < .5, make.randrange(-10**12, 10**12), make.random() * 1e9, made_text(make))[kind]
+
+
+def some_of(make, **members):
+    """Some members, in any order."""
+    names = [name for name in members if make.random() < .6]
+    make.shuffle(names)
+    return {name: members[name]() for name in names}
+
+
+def made_step(make, number):
+    calls = [{"tool_call_id": f"c{number}-{i}", "function_name": made_text(make), "arguments": {
+        made_text(make): made_value(make)}} for i in range(make.randrange(4))]
+    return {"step_id": number, "source": make.choice(("system", "user", "agent")), "message": make.choice((
+        made_text(make), [{"type": "text", "text": made_text(make)}, {"type": "image", "source": {"path": "i.png"}}])),
+        **some_of(make, timestamp=lambda: f"2026-07-17T09:00:{number:02}.5+02:00", extra=lambda: made_value(make),
+                  model_name=lambda: made_text(make), reasoning_content=lambda: made_text(make),
+                  tool_calls=lambda: calls, is_copied_context=lambda: make.random() < .5, observation=lambda: {
+                      "results": [{"source_call_id": call["tool_call_id"], "content": made_text(make)} for call in calls]},
+                  metrics=lambda: {"prompt_tokens": make.randrange(99), "completion_tokens": make.randrange(99),
+                                   "cached_tokens": make.randrange(99), "cost_usd": make.random()})}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_trajectory_comes_back_as_it_was(db, seed):
+    make = random.Random(seed)
+    db.execute("UPDATE blackbox_settings SET value = ? WHERE name = 'rollout.pack'", (seed % 2,))
+    whole = {"schema_version": "ATIF-v1.8", "agent": {"name": made_text(make), "version": "1", **some_of(
+        make, model_name=lambda: made_text(make), extra=lambda: made_value(make))},
+        "steps": [made_step(make, i + 1) for i in range(make.choice((0, 1, 5, 40)))], **some_of(
+        make, session_id=lambda: made_text(make), trajectory_id=lambda: made_text(make), notes=lambda: made_text(make),
+        final_metrics=lambda: made_value(make), extra=lambda: made_value(make))}
+    text = (make.choice(("", "\n", "\ufeff")) + json.dumps(whole, indent=make.choice((None, 2, "\t")))
+            + make.choice(("", "\n", " \n\n")))
+    report = load(db, text)
+    assert (report["format"], report["bad"]) == ("atif", 0)
+    assert export(db, "atif", report["rolloutId"]) == text
+    for kind in "markdown", "otlp":
+        export(db, kind, report["rolloutId"])
+    assert problems(db) == []
 
 
 def test_an_export_of_another_program_comes_back_as_it_was(db):
