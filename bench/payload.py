@@ -198,7 +198,7 @@ def talk_reads(mean, agents, one, fifty, rows=talks):
             names = [f"agent-{i:05d}" for i in range(agents)]
             which = [row[0] for row in db.execute(
                 f"SELECT {column} FROM t WHERE agent_id = ?", names[:1])]
-            sql = f"SELECT length(request_body) FROM t WHERE agent_id = ? " + (
+            sql = "SELECT request_body FROM t WHERE agent_id = ? " + (
                 f"ORDER BY {column}" if whole else f"AND {column} = ?")
             asked = [(name,) for name in names] * 4 if whole else [
                 (names[0], which[i * 37 % len(which)]) for i in range(300)]
@@ -282,23 +282,32 @@ def kill_switch(name, rows, limit, packed=None):
         return run_side
 
     source = PLAIN + "CREATE INDEX t_agent ON t(agent_id);" + PLAIN.replace("}t(", "}copied(")
+    indexed = PLAIN + "CREATE INDEX t_agent ON t(agent_id);" + like("event_payloads")
+    same = (
+        "INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, purpose,"
+        " pinned, kill_switch_event_id, size_bytes) SELECT lower(hex(randomblob(16))), event_id,"
+        " agent_id, request_body, response_body, 'evidence', 1, 'k' || ?1,"
+        " length(request_body) + length(response_body) FROM t WHERE agent_id = ?1")
     pull = "SELECT payload_kill_switch('t', ?1, 'k' || ?1)"
     sides = {
         "kill switch": side(RING, pull),
         "INSERT..SELECT": side(source, copy),
         "INSERT..SELECT, DELETE": side(source, copy, "DELETE FROM t WHERE agent_id = ?"),
+        "with the indexes, DELETE": side(indexed, same, "DELETE FROM t WHERE agent_id = ?"),
     }
     if packed:
         sides["kill switch, payload.pack"] = side(RING, pull, before=pack)
     return Case(
         f"kill switch, 50 rows of {name}",
         sides,
-        [("kill switch", "INSERT..SELECT", limit), ("kill switch", "INSERT..SELECT, DELETE", None)]
+        [("kill switch", "INSERT..SELECT", limit), ("kill switch", "INSERT..SELECT, DELETE", None),
+         ("kill switch", "with the indexes, DELETE", None)]
         + ([("kill switch, payload.pack", "INSERT..SELECT", packed)] if packed else []),
         rounds=7,
         note="Ten agents in turn, with SECURE_DELETE. The INSERT..SELECT copies the rows of one "
         "plain table into another without indexes, and empties nothing; with the DELETE it moves "
-        "them, as the kill switch does. SQLite then writes every page of a deleted row again.",
+        "them, as the kill switch does. SQLite then writes every page of a deleted row again. The last "
+        "side moves them into a table with the columns and indexes of the archive, without triggers.",
         why="The copy does a part of the work: the kill switch also empties the "
         "ring, pins and proves each row, and keeps the indexes of the archive. Evidence is "
         "packed by a later write.",

@@ -53,16 +53,20 @@ static unsigned char *roomFor(
 
 /*------------------------------------------------------------- reading ----*/
 
-/* Puts a body together in pText. What it has in common with the one that is
-** there stays, if that is in its chain, or its child. */
-static void buildText(
-    Ring *p, i64 iAt, i64 n, BodyText *pText, int bKept, BxErr *pErr) {
+/* Puts the body of a record together in pText, whose chain begins at iRoot. What it has
+** in common with the one that is there stays, if that is in its chain, or its child. */
+static void buildText(Ring *p, i64 iAt, i64 n, i64 iRoot, BodyText *pText,
+    int bKept, BxErr *pErr) {
   BodyText was = *pText;
   unsigned char *z = roomFor(p->pBodies, pText, n, bKept, pErr);
   i64 iNext = iAt, nNeed = n;
   assert(pText != 0 && iAt >= 0);
   pText->n = 0;
   if (was.n == 0) was.iAt = was.iParent = -1;
+  if (pErr->rc == SQLITE_OK && was.iAt < iRoot && iRoot < iAt &&
+      iAt / CHUNK - iRoot / CHUNK < CHUNKS_KEPT) {
+    bxBodyLoad(p, iRoot / CHUNK, iAt / CHUNK, pErr); /* all in one go */
+  }
   while (nNeed > 0 && pErr->rc == SQLITE_OK) {
     BodyRecord record;
     i64 nFrom;
@@ -126,9 +130,20 @@ void bxBodyResult(Ring *p, sqlite3_context *pCtx, i64 iNo, sqlite3_value *pVal,
   }
   if (bxBodyLog(p, iNo, pErr) == 0) return;
   pText = &p->pBodies->aRead[!!(mFlags & BODY_RESPONSE)];
-  buildText(p, ref.iAt, ref.n, pText, 0, pErr);
+  buildText(p, ref.iAt, ref.n, ref.iRoot, pText, 0, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (ref.eKind == BODY_TEXT_AT) {
+  if (mFlags &
+      BODY_ALONE) { /* it goes, and no text after it can begin with it */
+    unsigned char *z = pText->z;
+    sqlite3_uint64 n = (sqlite3_uint64)pText->n;
+    assert(!(mFlags & BODY_AS_KEPT));
+    memset(pText, 0, sizeof(*pText));
+    if (ref.eKind == BODY_TEXT_AT) {
+      sqlite3_result_text64(pCtx, (char *)z, n, sqlite3_free, SQLITE_UTF8);
+    } else {
+      sqlite3_result_blob64(pCtx, z, n, sqlite3_free);
+    }
+  } else if (ref.eKind == BODY_TEXT_AT) {
     sqlite3_result_text64(pCtx, (const char *)pText->z,
         (sqlite3_uint64)pText->n, SQLITE_TRANSIENT, SQLITE_UTF8);
   } else if (!(mFlags & BODY_AS_KEPT)) {
@@ -224,7 +239,7 @@ static BodyText *bodyOfHead(Ring *p, int i, BxErr *pErr) {
   pText = textForHead(p->pBodies, i);
   if (isOfHead(pText, pHead)) return pText;
   pText->n = 0;
-  buildText(p, pHead->iAt, pHead->n, pText, 1, &err);
+  buildText(p, pHead->iAt, pHead->n, pHead->iRoot, pText, 1, &err);
   pText->sum = pHead->sum;
   if ((err.rc & 0xff) == SQLITE_CORRUPT) {
     bxErrClear(&err);
@@ -406,7 +421,7 @@ void bxBodyCheck(Ring *p, BxProblems *pOut, BxErr *pErr) {
       } else if (ref.eKind != BODY_BLOB &&
                  bxBodyLog(p, sqlite3_column_int64(pStmt, 0) >> 29, &err) !=
                      0) {
-        buildText(p, ref.iAt, ref.n, &p->pBodies->aRead[i], 0, &err);
+        buildText(p, ref.iAt, ref.n, ref.iRoot, &p->pBodies->aRead[i], 0, &err);
       }
       if ((err.rc & 0xff) == SQLITE_CORRUPT) {
         bxErrClear(&err);

@@ -16,7 +16,8 @@
 #define AGENTS_KEPT 64   /* agents whose heads are in memory */
 #define AGENTS_KNOWN 256
 #define KEPT_MOST (16 << 20) /* bytes of them */
-#define CHUNKS_KEPT 8
+#define CHUNKS_KEPT 16
+#define KEPT_CHUNK(p, i) (&(p)->aChunk[(i) % CHUNKS_KEPT])
 #define NAME_KNOWN 64 /* bytes of a name, with a terminator */
 #define POSITION_MOST ((i64)1 << 56)
 #define DIRTY_MOST 16
@@ -61,6 +62,12 @@ typedef struct BodyRecord {
   i64 nShared;
 } BodyRecord;
 
+/* A chunk that is whole, in the place of its number. */
+typedef struct BodyChunk {
+  i64 iChunk; /* -1: none */
+  unsigned char a[CHUNK];
+} BodyChunk;
+
 /* An agent and its log after its last push. */
 typedef struct BodyKnown {
   int iKnown; /* see Ring */
@@ -80,10 +87,7 @@ struct RingBodies {
   i64 nKept;
   BodyKnown *apKnown[AGENTS_KNOWN]; /* in the place of the hash of the name */
   BodyText aRead[2]; /* the last request and response that were read */
-  struct {
-    i64 iChunk; /* -1: none */
-    unsigned char a[CHUNK];
-  } aChunk[CHUNKS_KEPT];
+  BodyChunk aChunk[CHUNKS_KEPT];
   i64 aDirty[DIRTY_MOST]; /* agents of which exchanges were deleted */
   int nDirty;
   unsigned char aPage[PAGE_MOST];
@@ -110,6 +114,8 @@ RingBodies *bxBodyMemory(Ring *p, BxErr *pErr);
 BodyLog *bxBodyLog(Ring *p, i64 iNo, BxErr *pErr);
 /* Writes its page. */
 void bxBodyStore(Ring *p, BxErr *pErr);
+/* Reads those of chunks i to iTo into memory that are there and whole. */
+void bxBodyLoad(Ring *p, i64 i, i64 iTo, BxErr *pErr);
 unsigned char *bxBodyGetChunk(Ring *p, i64 iChunk, BxErr *pErr);
 void bxBodyPutChunk(Ring *p, i64 iChunk, const unsigned char *z, BxErr *pErr);
 /* Reads n bytes of the loaded log from position i on; a record; a reference. */

@@ -325,47 +325,104 @@ void bxBodyPutChunk(Ring *p, i64 iChunk, const unsigned char *z, BxErr *pErr) {
       rowOfChunk(&p->pBodies->log, iChunk), a, (i64)sizeof(a));
 }
 
-unsigned char *bxBodyGetChunk(Ring *p, i64 iChunk, BxErr *pErr) {
-  static const char zSql[] = "SELECT body FROM main.@_texts WHERE id = ?1";
-  RingBodies *pB = p->pBodies;
-  const unsigned char *z = 0;
-  int i = (int)(iChunk % CHUNKS_KEPT);
+/* A query of the chunks from iFirst to *piLast, but only of those in one run, of which
+** *piLast gets the last one. A row is *piRow more than its chunk. */
+static sqlite3_stmt *queryChunks(
+    Ring *p, i64 iFirst, i64 *piLast, i64 *piRow, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT id, body FROM main.@_texts WHERE id BETWEEN ?1 AND ?2";
+  const BodyLog *pLog = &p->pBodies->log;
+  i64 iEnd = pLog->iOpen - pLog->nLive;
+  sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+  int i = 0;
+  assert(iFirst >= iEnd && iFirst < pLog->iOpen);
+  while ((iEnd += pLog->aRun[i][1]) <= iFirst) i++;
+  *piRow = rowOfChunk(pLog, iFirst) - iFirst;
+  if (*piLast >= iEnd) *piLast = iEnd - 1;
+  bxBind(pStmt, pErr, "ii", *piRow + iFirst, *piRow + *piLast);
+  return pStmt;
+}
+
+/* The chunk of a row, if it is whole. */
+static const unsigned char *wholeChunk(sqlite3_stmt *pStmt, i64 iChunk) {
+  const unsigned char *z = sqlite3_column_blob(pStmt, 1);
   sqlite3_uint64 hash;
-  sqlite3_stmt *pStmt;
+  if (z == 0 || sqlite3_column_bytes(pStmt, 1) != CHUNK + 8) return 0;
+  memcpy(&hash, z + CHUNK, 8);
+  return hash == bxHashMix(bxBodyHash(z, CHUNK), (sqlite3_uint64)iChunk) ? z
+                                                                         : 0;
+}
+
+static int isThere(const BodyLog *p, i64 iChunk) {
+  return iChunk >= p->iOpen - p->nLive && iChunk < p->iOpen;
+}
+
+void bxBodyLoad(Ring *p, i64 i, i64 iTo, BxErr *pErr) {
+  RingBodies *pB = p->pBodies;
+  for (; i <= iTo && pErr->rc == SQLITE_OK; i++) {
+    i64 iLast = iTo, iRow;
+    sqlite3_stmt *pStmt;
+    if (!isThere(&pB->log, i) || KEPT_CHUNK(pB, i)->iChunk == i) continue;
+    pStmt = queryChunks(p, i, &iLast, &iRow, pErr);
+    while (bxStep(pStmt, pErr)) {
+      i64 iChunk = sqlite3_column_int64(pStmt, 0) - iRow;
+      const unsigned char *z = wholeChunk(pStmt, iChunk);
+      if (z == 0) continue;
+      memcpy(KEPT_CHUNK(pB, iChunk)->a, z, CHUNK);
+      KEPT_CHUNK(pB, iChunk)->iChunk = iChunk;
+    }
+    bxReset(pStmt, pErr);
+    i = iLast;
+  }
+}
+
+unsigned char *bxBodyGetChunk(Ring *p, i64 iChunk, BxErr *pErr) {
+  RingBodies *pB = p->pBodies;
+  BodyChunk *pKept = KEPT_CHUNK(pB, iChunk);
   assert(iChunk >= 0 || pErr->rc != SQLITE_OK);
   if (pErr->rc != SQLITE_OK) return 0;
-  if (pB->aChunk[i].iChunk == iChunk) return pB->aChunk[i].a;
-  if (iChunk < pB->log.iOpen - pB->log.nLive || iChunk >= pB->log.iOpen) {
-    bxBodyDamaged(p, pErr);
-    return 0;
-  }
-  pB->aChunk[i].iChunk = -1;
-  pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  bxBind(pStmt, pErr, "i", rowOfChunk(&pB->log, iChunk));
-  if (bxStep(pStmt, pErr)) z = sqlite3_column_blob(pStmt, 0);
-  if (z != 0 && sqlite3_column_bytes(pStmt, 0) == CHUNK + 8) {
-    memcpy(pB->aChunk[i].a, z, CHUNK);
-    memcpy(&hash, z + CHUNK, 8);
-    if (hash == bxHashMix(bxBodyHash(z, CHUNK), (sqlite3_uint64)iChunk)) {
-      pB->aChunk[i].iChunk = iChunk;
-    }
+  if (pKept->iChunk != iChunk) bxBodyLoad(p, iChunk, iChunk, pErr);
+  if (pErr->rc == SQLITE_OK && pKept->iChunk != iChunk) bxBodyDamaged(p, pErr);
+  return pErr->rc == SQLITE_OK ? pKept->a : 0;
+}
+
+/* Reads the chunks that are there from the one with position i on, as many as are in one
+** run and have the n bytes from there on. Returns how many bytes. */
+static i64 readChunks(Ring *p, i64 i, i64 n, unsigned char *zOut, BxErr *pErr) {
+  i64 iChunk = i / CHUNK, iLast = (i + n - 1) / CHUNK, iRow, nRead = 0;
+  sqlite3_stmt *pStmt;
+  if (!isThere(&p->pBodies->log, iChunk)) return 0;
+  pStmt = queryChunks(p, iChunk, &iLast, &iRow, pErr);
+  while (bxStep(pStmt, pErr)) {
+    i64 iIn = (i + nRead) % CHUNK;
+    i64 nIn = n - nRead < CHUNK - iIn ? n - nRead : CHUNK - iIn;
+    const unsigned char *z = wholeChunk(pStmt, iChunk);
+    if (z == 0 || sqlite3_column_int64(pStmt, 0) != iRow + iChunk++) break;
+    memcpy(zOut + nRead, z + iIn, (size_t)nIn);
+    nRead += nIn;
   }
   bxReset(pStmt, pErr);
-  if (pErr->rc == SQLITE_OK && pB->aChunk[i].iChunk < 0) bxBodyDamaged(p, pErr);
-  return pErr->rc == SQLITE_OK ? pB->aChunk[i].a : 0;
+  return nRead;
 }
 
 /* Reads n bytes of the loaded log from position i on. */
 void bxBodyRead(Ring *p, i64 i, i64 n, unsigned char *zOut, BxErr *pErr) {
-  BodyLog *pLog = &p->pBodies->log;
-  if (pErr->rc == SQLITE_OK && (i < 0 || n < 0 || i > bxBodyEnd(pLog) - n)) {
+  RingBodies *pB = p->pBodies;
+  if (pErr->rc == SQLITE_OK &&
+      (i < 0 || n < 0 || i > bxBodyEnd(&pB->log) - n)) {
     bxBodyDamaged(p, pErr);
   }
   while (n > 0 && pErr->rc == SQLITE_OK) {
     i64 iChunk = i / CHUNK, iIn = i % CHUNK;
     i64 nIn = n < CHUNK - iIn ? n : CHUNK - iIn;
-    const unsigned char *z =
-        iChunk == pLog->iOpen ? pLog->aOpen : bxBodyGetChunk(p, iChunk, pErr);
+    const unsigned char *z = 0;
+    if (iChunk == pB->log.iOpen) {
+      z = pB->log.aOpen;
+    } else if (n == nIn || KEPT_CHUNK(pB, iChunk)->iChunk == iChunk) {
+      z = bxBodyGetChunk(p, iChunk, pErr);
+    } else if ((nIn = readChunks(p, i, n, zOut, pErr)) == 0) {
+      bxBodyDamaged(p, pErr);
+    }
     if (z != 0) memcpy(zOut, z + iIn, (size_t)nIn);
     i += nIn;
     n -= nIn;
