@@ -198,11 +198,34 @@ def one_case(items):
 INDEXED = PLAIN + ";CREATE VIRTUAL TABLE texts USING fts5(text, tokenize = 'trigram')"
 
 
+WORDED = PLAIN + ";CREATE VIRTUAL TABLE texts USING fts5(text, whole, content = '')"
+
+
 def indexed_insert(db, row):
     db.execute("BEGIN")
     db.execute(INSERT, row)
     db.execute("INSERT INTO texts(rowid, text) VALUES(?,?)", (row[0], row[3]))
     db.execute("COMMIT")
+
+
+def worded_insert(items):
+    """The same, with an index as that of the search over the same texts, of FTS5 alone."""
+    db, said, last = once("worded", installed), [], 0
+    db.executescript(OURS)
+    for row in itertools.islice(rows(items, as_line)(), len(items)):
+        db.execute(APPEND, row).fetchall()
+        new = db.execute("SELECT n, text FROM rollout__said WHERE n > ?", (last,)).fetchall()
+        last = new[-1][0] if new else last
+        said.append([text for _, text in new])
+    number = itertools.count(1)
+
+    def put(db, row):
+        db.execute("BEGIN")
+        db.execute(INSERT, row)
+        for text in said[row[0] % len(items)]:
+            db.execute("INSERT INTO texts(rowid, text) VALUES(?,?)", (next(number), text))
+        db.execute("COMMIT")
+    return put
 
 
 def search_case(items):
@@ -212,8 +235,11 @@ def search_case(items):
                                   rows(items, as_line), calls=100),
          "INSERTs": writes(PLAIN, INSERT, rows(items, as_row), False, calls=100),
          "INSERTs, and their payloads in FTS5": writes(
-             INDEXED, indexed_insert, rows(items, as_row), False, calls=100)},
+             INDEXED, indexed_insert, rows(items, as_row), False, calls=100),
+         "INSERTs, and their texts in FTS5": writes(
+             WORDED, worded_insert(items), rows(items, as_row), False, calls=100)},
         [("rollout_append", "INSERTs", 3),
+         ("INSERTs, and their texts in FTS5", "INSERTs", None),
          ("rollout_append", "INSERTs, and their payloads in FTS5", 1)],
         rounds=9,
         note="The index has the words of what users, assistants and tools said.",
