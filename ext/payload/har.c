@@ -23,9 +23,11 @@ SQLITE_EXTENSION_INIT3
   "FROM json_each(e.value, '$." of ".headers') AS h WHERE h.type = 'object') " \
   "WHERE name IS NOT NULL AND value IS NOT NULL AND NOT EXISTS (SELECT 1 "     \
   "FROM json_each('[\"key\",\"token\",\"auth\",\"cookie\",\"secret\","         \
-  "\"session\",\"sign\",\"credential\",\"passw\",\"jwt\"]') AS w "             \
+  "\"session\",\"sign\",\"credential\",\"passw\",\"jwt\",\"csrf\",\"xsrf\"," \
+  "\"hmac\"]') AS w "                                                           \
   "WHERE instr(name, w.value)) AND NOT (lower(value) GLOB 'bearer *' "         \
   "OR lower(value) GLOB 'basic *' OR value GLOB 'sk-*' "                       \
+  "OR value GLOB '*eyJ*.*' "                                                   \
   "OR value LIKE '%://%@%'))"
 /* What comes after the scheme of an address, which may have none. */
 #define REST                                                                   \

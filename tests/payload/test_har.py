@@ -26,7 +26,8 @@ def entry(request="{}", response="{}", url="https://api.example.com/v1/messages?
                 header("Content-Type", "application/json"), header("Authorization", "Bearer hidden1"),
                 header("x-api-key", "hidden2"), header("Cookie", "hidden3"), header("X-Goog-Api-Key", "hidden4"),
                 header("X-Other", " Bearer hidden5"), header("X-More", "sk-hidden6"), header(":path", "/v1?x=hidden9"),
-                header("Referer", "https://a.example/b?c=hidden10"), header("X-From", "https://u:hidden11@h/")],
+                header("Referer", "https://a.example/b?c=hidden10"), header("X-From", "https://u:hidden11@h/"),
+                header("DPoP", "eyJhidden12.e30.x"), header("X-Hmac", "hidden13"), header("X-CSRF", "hidden14")],
                 **({} if request is None else {"postData": {"mimeType": "application/json", "text": request}})},
             "response": {"status": 200, "headers": [header("request-id", "r1"), header("Set-Cookie", "hidden7"),
                                                     header("X-Session-Token", "hidden8")], "content": content}, **more}
