@@ -3,7 +3,7 @@
 
 The sessions are copies of recorded ones, each with ids and a day of its own, in half a year:
 1,000 MB are 1,100 sessions and 650,000 items. Without recordings they are made, of Claude Code's form: words
-of the docs, calls of two tools, results, usage. That takes two minutes and 6 GB of disk. If FILE
+of the docs, calls of two tools, results, usage. That takes three minutes and 6 GB of disk. If FILE
 exists, its sessions are asked, and else they stay there.
 """
 import datetime
@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from rollout import sessions
+from rollout import ITEMS, USED, sessions
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WEEK = 7 * 86_400_000
@@ -118,6 +118,11 @@ def session(k, words):
     return "".join(lines)
 
 
+def copies(size):
+    random.seed(1)
+    return recorded(size) if sessions("codex") else made(size)
+
+
 def opened(path):
     db = sqlite3.connect(path, isolation_level=None)
     db.enable_load_extension(True)
@@ -127,7 +132,6 @@ def opened(path):
 
 def imported(path, size, *before):
     """Imports so many bytes of sessions into a file, and returns what it took."""
-    random.seed(1)
     db = opened(path)
     for sql in ("PRAGMA journal_mode = wal", "PRAGMA synchronous = normal",
                 "SELECT blackbox_install('main', 'all')", *before):
@@ -135,11 +139,20 @@ def imported(path, size, *before):
     db.execute("SELECT rollout_load_prices(?, 'prices.json')",
                ((ROOT / "packages/prices.json").read_text(),))
     sums = [0, 0]
-    for lines in recorded(size) if sessions("codex") else made(size):
+    for lines in copies(size):
         each = took(lambda: db.execute("SELECT rollout_import(?)", (lines,)))
         sums = [a + b for a, b in zip(sums, each)]
     db.close()
     return sums
+
+
+def packed(path, size):
+    """The share of the bytes of its sessions that a file with rollout.pack takes, and that its items take."""
+    imported(path, size, "UPDATE blackbox_settings SET value = 1 WHERE name = 'rollout.pack'")
+    db = opened(path)
+    raw = sum(len(lines.encode()) for lines in copies(size))
+    for name, sql, bound in ("packed file, of the sessions", USED, .2), ("packed items, of the sessions", ITEMS, .2):
+        yield name, db.execute(sql).fetchone()[0] / raw, "", bound
 
 
 def asked(db):
@@ -177,7 +190,8 @@ def main():
             without = imported(f"{folder}/without.db", size)
             with_it = imported(path, size, "SELECT rollout_search_install()")
             told = [("import without the search, s", *without, ""),
-                    ("with it, times without", *(a / b for a, b in zip(with_it, without)), 3)]
+                    ("with it, times without", *(a / b for a, b in zip(with_it, without)), 3),
+                    *packed(f"{folder}/packed.db", size)]
         db = opened(path)
         told += asked(db)
         db.close()
