@@ -103,14 +103,14 @@ build/sql.c: $(SQL) sql/squeeze.awk Makefile
 	done > $@
 
 # ext/report/page/report.css becomes the array bxPageCss, and so on, without comments
-# and white space at the beginning of a line.
+# and white space at the beginning of a line. The SQL is what a report says.
 build/page.c: $(PAGE) Makefile
 	@mkdir -p $(@D)
-	@for e in html css js; do \
+	@for e in css js sql; do \
 	  u=$$(printf '%s' $$e | awk '{print toupper(substr($$0, 1, 1)) \
 	    substr($$0, 2)}'); \
 	  echo "extern const char bxPage$$u[]; const char bxPage$$u[] = {"; \
-	  sed -e 's/^  *//' -e '/^\/\*.*\*\/$$/d' -e '/^\/\*/,/\*\/$$/d' -e '/^$$/d' \
+	  sed -e 's/^  *//' -e '/^\/\*.*\*\/$$/d' -e '/^\/\*/,/\*\/$$/d' -e '/^$$/d' -e '/^-- /d' \
 	    ext/report/page/report.$$e | od -An -v -tx1 | \
 	    sed "s/ \(..\)/'\\\\x\1',/g"; \
 	  echo "0};"; \

@@ -30,52 +30,32 @@ typedef struct Cuts {
 
 static void cutSpanAt(Cuts *p, i64 i, BxErr *pErr) {
   i64 *a;
-  assert(p->n <= p->nAlloc);
   if (i - (p->n > 0 ? p->a[p->n - 1] : 0) < p->nLeast) return;
   a = bxArrayAdd(&p->a, &p->n, &p->nAlloc, sizeof(*a), pErr);
   if (a != 0) *a = i;
 }
 
-/* Cuts before and after each element of the array at zAt. Returns its end, NULL if
-** it is no JSON. */
-static const char *cutSpanArray(
+/* Cuts JSON at zAt before each member of an object, and before and after each element of
+** an array, which may be a member. Returns its end, NULL if it is no JSON. */
+static const char *cutSpans(
     Cuts *p, const char *z, const char *zAt, const char *zEnd, BxErr *pErr) {
-  assert(*zAt == '[');
+  int bObject = *zAt == '{';
   zAt = bxJsonSkipSpace(zAt + 1);
-  if (*zAt == ']') return zAt + 1;
-  while (pErr->rc == SQLITE_OK) {
+  while (*zAt != ']' && *zAt != '}' && pErr->rc == SQLITE_OK) {
     cutSpanAt(p, zAt - z, pErr);
-    zAt = bxJsonSkipValue(zAt, zEnd);
-    if (zAt == 0) return 0;
-    cutSpanAt(p, zAt - z, pErr);
-    zAt = bxJsonSkipSpace(zAt);
-    if (*zAt == ']') return zAt + 1;
-    if (*zAt != ',') return 0;
-    zAt = bxJsonSkipSpace(zAt + 1);
-  }
-  return 0;
-}
-
-/* The same for the members of an object, and the elements of arrays in it. */
-static void cutSpanObject(
-    Cuts *p, const char *z, const char *zAt, const char *zEnd, BxErr *pErr) {
-  assert(*zAt == '{');
-  do {
-    zAt = bxJsonSkipSpace(zAt + 1);
-    cutSpanAt(p, zAt - z, pErr);
-    zAt = bxJsonSkipString(zAt, zEnd);
-    if (zAt == 0) return;
-    zAt = bxJsonSkipSpace(zAt);
-    if (*zAt != ':') return;
-    zAt = bxJsonSkipSpace(zAt + 1);
-    if (*zAt == '[') {
-      zAt = cutSpanArray(p, z, zAt, zEnd, pErr);
-    } else {
-      zAt = bxJsonSkipValue(zAt, zEnd);
+    if (bObject) {
+      zAt = bxJsonSkipString(zAt, zEnd);
+      if (zAt == 0 || *(zAt = bxJsonSkipSpace(zAt)) != ':') return 0;
+      zAt = bxJsonSkipSpace(zAt + 1);
     }
-    if (zAt == 0) return;
+    zAt = bObject && *zAt == '[' ? cutSpans(p, z, zAt, zEnd, pErr)
+                                 : bxJsonSkipValue(zAt, zEnd);
+    if (zAt == 0) return 0;
+    if (!bObject) cutSpanAt(p, zAt - z, pErr);
     zAt = bxJsonSkipSpace(zAt);
-  } while (*zAt == ',' && pErr->rc == SQLITE_OK);
+    if (*zAt == ',') zAt = bxJsonSkipSpace(zAt + 1);
+  }
+  return pErr->rc == SQLITE_OK ? zAt + 1 : 0;
 }
 
 static i64 slotOfSpan(
@@ -83,7 +63,6 @@ static i64 slotOfSpan(
   sqlite3_uint64 h;
   i64 i;
   assert(p->n < p->nAlloc); /* a free one is found */
-  assert((p->nAlloc & (p->nAlloc - 1)) == 0);
   memcpy(&h, aHash, sizeof(h));
   i = (i64)(h & (sqlite3_uint64)(p->nAlloc - 1));
   for (; p->a[i].n > 0; i = (i + 1) & (p->nAlloc - 1)) {
@@ -98,7 +77,6 @@ SeenPiece *bxReportSeen(SeenPieces *p, const char *z, i64 n, BxErr *pErr) {
   i64 i;
   if (p->n * 2 >= p->nAlloc && pErr->rc == SQLITE_OK) { /* room for one more */
     SeenPieces larger = *p;
-    assert(n > 0);
     larger.nAlloc = p->nAlloc ? 2 * p->nAlloc : 256;
     larger.a = bxZalloc(sizeof(SeenPiece) * (size_t)larger.nAlloc, pErr);
     if (larger.a == 0) return 0;
@@ -124,7 +102,6 @@ SeenPiece *bxReportSeen(SeenPieces *p, const char *z, i64 n, BxErr *pErr) {
 static void addReportPiece(ReportRun *p, ReportPart *pPart, int iBlock, i64 iAt,
     i64 n, int bFresh, int bAlone) {
   ReportPiece *a = p->aPiece, *pLast = pPart->nPiece ? &a[p->nPiece - 1] : 0;
-  assert(iAt >= 0 && n >= 0);
   if (pLast != 0 && !bAlone && pLast->iBlock == iBlock &&
       pLast->iAt + pLast->n == iAt && pLast->bFresh == bFresh) {
     pLast->n += n;
@@ -187,11 +164,7 @@ void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
     pItem->nOwn += n;
     pPart->iNew = 0;
   } else if (n > 0) {
-    if (bJson && *zAt == '[') {
-      cutSpanArray(&cuts, z, zAt, zEnd, &p->err);
-    } else if (bJson && *zAt == '{') {
-      cutSpanObject(&cuts, z, zAt, zEnd, &p->err);
-    }
+    if (bJson) cutSpans(&cuts, z, zAt, zEnd, &p->err);
     for (zAt = z; !bJson && zAt < zEnd;) { /* at the ends of lines */
       zAt = memchr(zAt, '\n', (size_t)(zEnd - zAt));
       if (zAt == 0) break;

@@ -1,11 +1,6 @@
 /*
-** html.c: the report as a page: the template of ext/report/page with the facts in
-** plain HTML, which need no script, the JSON, and blocks of what items bring
-** that is new.
-**
-** A mark of the template, alone on a line, is replaced. The policy of the page
-** allows the style and the script that stand in it, by their hashes, and nothing
-** else: no request leaves it.
+** html.c: the report as a page: the facts in plain HTML, which need no script, the
+** JSON, and blocks of what items bring that is new; and as Markdown.
 */
 #include "report.h"
 SQLITE_EXTENSION_INIT3
@@ -13,69 +8,55 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 /* ext/report/page, made into C by the build. */
-extern const char bxPageHtml[], bxPageCss[], bxPageJs[];
+extern const char bxPageCss[], bxPageJs[];
 
 #define HTML_BATCH 65536 /* bytes that are enough for one step */
 
-typedef enum { HTML_PAGE, HTML_ITEMS, HTML_BLOCKS } HtmlPhase;
+enum { HTML_HEAD, HTML_MAIN, HTML_DATA, HTML_ITEMS, HTML_BLOCKS, HTML_END };
+
+static const char *reportHeading(const ReportRun *p) {
+  const char *zReason =
+      p->verdict.nCell ? p->verdict.azCell[VERDICT_REASON] : 0;
+  return zReason ? zReason : p->zTitle;
+}
 
 static void htmlTable(const ReportRun *p, const ReportTable *pTable) {
+  const ReportColumn *a = pTable->aColumn;
   sqlite3_str *pOut = p->pOut;
+  int k, n = pTable->nColumn, bPlain;
   i64 i;
-  int iColumn;
-  assert(pTable->nColumn >= 0);
-  if (pTable->nColumn == 0) return;
-  bxReportPut(pOut, "<section%s id=\"%s\"><h2>%s</h2>\n",
-      strcmp(pTable->zId, "pins") == 0 || strcmp(pTable->zId, "receipts") == 0
-          ? ""
-          : " class=\"table\"",
-      pTable->zId, pTable->zTitle);
-  if (pTable->nCell == 0) {
-    bxReportPut(pOut, "<p>None.</p></section>\n");
-    return;
-  }
-  bxReportPut(pOut, "%s<table><thead><tr>",
-      strcmp(pTable->zId, "masked") != 0
-          ? ""
-          : "<p>In place of each stands its name in brackets. What is stored "
-            "was not changed.</p>\n");
-  for (i = 0; i < pTable->nColumn; i++) {
-    const ReportColumn *pColumn = &pTable->aColumn[i];
+  if (pTable->zId == 0) return;
+  bPlain =
+      strcmp(pTable->zId, "pins") == 0 || strcmp(pTable->zId, "receipts") == 0;
+  bxReportPut(pOut, "<section%s id=\"%s\"><h2>%s</h2>\n%s",
+      bPlain ? "" : " class=\"table\"", pTable->zId, pTable->zTitle,
+      pTable->nCell == 0 ? "<p>None.</p></section>\n"
+      : strcmp(pTable->zId, "masked") == 0
+          ? "<p>In place of each stands its "
+            "name in brackets. What is stored was not changed.</p>\n"
+          : "");
+  if (pTable->nCell == 0) return;
+  bxReportPut(pOut, "<table><thead><tr>");
+  for (k = 0; k < n; k++) {
     bxReportPut(pOut, "<th scope=\"col\"%s>%s</th>",
-        pColumn->eType >= REPORT_BYTES ? " class=\"n\"" : "", pColumn->zName);
+        a[k].eType >= REPORT_BYTES ? " class=\"n\"" : "", a[k].zName);
   }
   bxReportPut(pOut, "</tr></thead>\n<tbody>\n");
   for (i = 0; i < pTable->nCell; i++) {
-    iColumn = (int)(i % pTable->nColumn);
-    const char *zHref = 0;
-    if (iColumn == 0) {
-      i64 iRow = i / pTable->nColumn;
-      bxReportPut(pOut, "<tr>");
-      if (iRow < pTable->nLink) zHref = bxReportHref(p, pTable->azLink[iRow]);
-    }
-    bxReportPut(pOut, "<td%s>",
-        pTable->aColumn[iColumn].eType >= REPORT_BYTES ? " class=\"n\"" : "");
-    if (zHref != 0) bxReportPut(pOut, "<a href=\"%h\">", zHref);
-    bxReportPut(pOut, "%v%s</td>", pTable->azCell[i],
-        pTable->aColumn[iColumn].eType, zHref ? "</a>" : "");
-    if (iColumn == pTable->nColumn - 1) bxReportPut(pOut, "</tr>\n");
+    const char *zHref = i % n == 0 && i / n < pTable->nLink
+                            ? bxReportHref(p, pTable->azLink[i / n])
+                            : 0;
+    k = (int)(i % n);
+    bxReportPut(pOut, "%s<td%s>%s%h%s%v%s</td>%s", k ? "" : "<tr>",
+        a[k].eType >= REPORT_BYTES ? " class=\"n\"" : "",
+        zHref ? "<a href=\"" : "", zHref, zHref ? "\">" : "", pTable->azCell[i],
+        a[k].eType, zHref ? "</a>" : "", k == n - 1 ? "</tr>\n" : "");
   }
   bxReportPut(pOut, "</tbody></table>\n");
   if (pTable->nLeft > 0) {
     bxReportPut(pOut, "<p>%n more rows are not shown.</p>\n", pTable->nLeft);
   }
   bxReportPut(pOut, "</section>\n");
-}
-
-static void htmlHeader(const ReportRun *p) {
-  const char *zReason = p->verdict.az[VERDICT_REASON];
-  bxReportPut(p->pOut,
-      "<header class=\"case\"><h1>%h</h1><p class=\"kind\">%s%s %h, a report "
-      "of blackbox, made %T</p></header>\n",
-      zReason ? zReason : p->zTitle,
-      p->pSite && p->pKind->zItems ? "<a href=\"index.html\">Overview</a>: "
-                                   : "",
-      p->pKind->zTitle, p->zShown, p->iMade);
 }
 
 static void htmlFacts(const ReportRun *p) {
@@ -92,21 +73,20 @@ static void htmlFacts(const ReportRun *p) {
 static void htmlEnd(const ReportRun *p) {
   sqlite3_str *pOut = p->pOut;
   bxReportPut(pOut, "<section id=\"proof\"><h2>Proof</h2>\n");
+  if (p->zHead == 0) bxReportPut(pOut, "<p>Not in a proof.</p>");
   if (p->zHead != 0) {
     bxReportPut(pOut,
         "<p>The items that have a leaf are in the log of this head. The page "
         "recomputes them on request.</p>\n<pre>%h</pre>\n",
         p->zHead);
-    if (p->zBundle != 0) {
-      bxReportPut(pOut,
-          "<p>The lines of this query are one file, which is checked without "
-          "the database:</p>\n<pre>%h\npython3 verify.py FILE</pre>\n",
-          p->zBundle);
-    }
-    bxReportPut(pOut, "</section>\n");
-  } else {
-    bxReportPut(pOut, "<p>Not in a proof.</p></section>\n");
   }
+  if (p->zHead != 0 && p->zBundle != 0) {
+    bxReportPut(pOut,
+        "<p>The lines of this query are one file, which is checked without "
+        "the database:</p>\n<pre>%h\npython3 verify.py FILE</pre>\n",
+        p->zBundle);
+  }
+  bxReportPut(pOut, "</section>\n");
   if (p->masked.nCell > 0) {
     htmlTable(p, &p->masked);
   } else {
@@ -126,8 +106,6 @@ static void htmlEnd(const ReportRun *p) {
 static void htmlItems(const ReportRun *p) {
   sqlite3_str *pOut = p->pOut;
   i64 i, nShown = 0;
-  assert(p->nItem >= 0);
-  if (p->pKind->zItems == 0) return;
   bxReportPut(pOut, "<section id=\"items\"><h2>%s (%n)</h2>\n",
       p->pKind->zItems, p->nItem);
   if (p->nItem == 0) {
@@ -142,21 +120,17 @@ static void htmlItems(const ReportRun *p) {
       "<th scope=\"col\" class=\"n\">Size</th></tr></thead>\n<tbody>\n");
   for (i = 0; i < p->nItem; i++) {
     const ReportItem *pItem = &p->aItem[i];
+    int bTold = pItem->nInput >= 0;
     if (i >= REPORT_ROWS && !pItem->bVerdict && !pItem->bError) continue;
-    bxReportPut(pOut, "<tr id=\"e%i\" class=\"%s%s%s%s\">", i + 1,
-        pItem->bVerdict ? "verdict " : "", pItem->iRepeat ? "repeat " : "",
-        pItem->bError ? "bad " : "", pItem->bQuiet ? "quiet" : "");
-    bxReportPut(pOut, "<td class=\"n\">%n</td><td>", i + 1);
-    if (pItem->iTime >= 0) bxReportPut(pOut, "%T", pItem->iTime);
-    bxReportPut(pOut, "</td><td>%h</td><td>%h</td><td>%h</td><td class=\"n\">",
-        pItem->zTitle, pItem->zModel, pItem->zStatus);
-    if (pItem->nInput >= 0) {
-      bxReportPut(pOut, "%n, %n", pItem->nInput, pItem->nOutput);
-    }
-    bxReportPut(pOut, "</td><td class=\"n\">");
-    if (pItem->nSize >= 0) bxReportPut(pOut, "%b", pItem->nSize);
-    bxReportPut(pOut, "</td>");
-    bxReportPut(pOut, "</tr>\n");
+    bxReportPut(pOut,
+        "<tr id=\"e%i\" class=\"%s%s%s%s\"><td class=\"n\">%n</td><td>%T</td>"
+        "<td>%h</td><td>%h</td><td>%h</td><td class=\"n\">%n%s%n</td>"
+        "<td class=\"n\">%b</td></tr>\n",
+        i + 1, pItem->bVerdict ? "verdict " : "",
+        pItem->iRepeat ? "repeat " : "", pItem->bError ? "bad " : "",
+        pItem->bQuiet ? "quiet" : "", i + 1, pItem->iTime, pItem->zTitle,
+        pItem->zModel, pItem->zStatus, pItem->nInput, bTold ? ", " : "",
+        bTold ? pItem->nOutput : -1, pItem->nSize);
     nShown++;
   }
   bxReportPut(pOut, "</tbody></table>\n");
@@ -168,71 +142,54 @@ static void htmlItems(const ReportRun *p) {
   bxReportPut(pOut, "</section>\n");
 }
 
-/* What stands in place of a mark of n characters. */
-static void htmlMark(ReportRun *p, const char *zMark, int n) {
+static void putHash(sqlite3_str *pOut, const char *z) {
+  unsigned char aHash[BX_DIGEST];
+  bxDigestTwo(z, strlen(z), "", 0, aHash);
+  bxReportPut(pOut, "'sha256-");
+  bxReportBase64(pOut, aHash, BX_DIGEST);
+}
+
+/* The policy allows the style and the script that stand in the page, by their hashes,
+** and nothing else: no request leaves it. */
+static void htmlHead(const ReportRun *p) {
   sqlite3_str *pOut = p->pOut;
-  int i;
-  assert(n > 0);
-  if (strncmp(zMark, "policy", (size_t)n) == 0) {
-    bxReportPut(pOut,
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
-        "'none'; script-src '");
-    bxReportSha256(pOut, bxPageJs, (i64)strlen(bxPageJs));
-    bxReportPut(pOut, "'; style-src '");
-    bxReportSha256(pOut, bxPageCss, (i64)strlen(bxPageCss));
-    bxReportPut(pOut,
-        "'; img-src data: blob:; base-uri 'none'; form-action 'none'\">\n");
-  } else if (strncmp(zMark, "title", (size_t)n) == 0) {
-    bxReportPut(pOut, "<title>%h</title>\n", p->zTitle);
-  } else if (strncmp(zMark, "style", (size_t)n) == 0) {
-    bxReportPut(pOut, "<style>%s</style>\n", bxPageCss);
-  } else if (strncmp(zMark, "facts", (size_t)n) == 0) {
-    htmlHeader(p);
-    if (p->pKind->zItems != 0) { /* else what is wrong stands first */
-      htmlFacts(p);
-      htmlTable(p, &p->pins);
-      htmlItems(p);
-    }
-    for (i = 0; i < p->nTable; i++) htmlTable(p, &p->aTable[i]);
-    if (p->pKind->zItems == 0) {
-      htmlTable(p, &p->pins);
-      htmlFacts(p);
-    }
-    htmlEnd(p);
-  } else if (strncmp(zMark, "data", (size_t)n) == 0) {
-    bxReportPut(pOut, "<script type=\"application/json\" id=\"report\">");
-    bxReportJsonHead(p);
-    p->ePhase = HTML_ITEMS;
-    p->iNext = 0;
-  } else if (strncmp(zMark, "script", (size_t)n) == 0) {
-    bxReportPut(pOut, "<script>%s</script>\n", bxPageJs);
-  }
+  bxReportPut(pOut,
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"generator\" content=\"blackbox\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
+      "'none'; script-src ");
+  putHash(pOut, bxPageJs);
+  bxReportPut(pOut, "'; style-src ");
+  putHash(pOut, bxPageCss);
+  bxReportPut(pOut,
+      "'; img-src data: blob:; base-uri 'none'; form-action 'none'\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, "
+      "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
+      "dark\">\n<meta name=\"referrer\" content=\"no-referrer\">\n"
+      "<title>%h</title>\n<style>%s</style>\n</head>\n<body>\n<main>\n",
+      p->zTitle, bxPageCss);
 }
 
-/* The template up to the next mark, and what stands in place of that. */
-static int htmlPage(ReportRun *p) {
-  const char *z = p->zTemplate;
-  assert(p->zTemplate != 0);
-  if (*z == 0) return 0;
-  while (*z) {
-    const char *zLine = z;
-    int n = (int)strcspn(z, "\n");
-    z += n + (z[n] != 0);
-    if (n > 7 && strncmp(zLine, "<!--", 4) == 0 &&
-        strncmp(zLine + n - 3, "-->", 3) == 0 &&
-        strcspn(zLine, " ") >= (size_t)n) {
-      htmlMark(p, zLine + 4, n - 7);
-      break;
-    }
-    sqlite3_str_append(p->pOut, zLine, (int)(z - zLine));
-  }
-  p->zTemplate = z;
-  return 1;
+static void htmlMain(const ReportRun *p) {
+  int i, bItems = p->pKind->zItems != 0; /* else what is wrong stands first */
+  bxReportPut(p->pOut,
+      "<header class=\"case\"><h1>%h</h1><p class=\"kind\">%s%s %h, a report "
+      "of blackbox, made %T</p></header>\n",
+      reportHeading(p),
+      p->pSite && bItems ? "<a href=\"index.html\">Overview</a>: " : "",
+      p->pKind->zTitle, p->zShown, p->iMade);
+  if (bItems) htmlFacts(p);
+  if (bItems) htmlTable(p, &p->pins);
+  if (bItems) htmlItems(p);
+  for (i = 0; i < p->nTable; i++) htmlTable(p, &p->aTable[i]);
+  if (!bItems) htmlTable(p, &p->pins);
+  if (!bItems) htmlFacts(p);
+  htmlEnd(p);
+  bxReportPut(p->pOut, "</main>\n");
 }
 
-static int htmlBatch(ReportRun *p) {
+static void htmlBatch(ReportRun *p) {
   int nBefore = sqlite3_str_length(p->pOut);
-  assert(p->iNext <= p->nItem);
   while (p->iNext < p->nItem && p->err.rc == SQLITE_OK &&
          sqlite3_str_length(p->pOut) - nBefore < HTML_BATCH) {
     bxReportJsonItem(p, p->iNext++, 0);
@@ -243,17 +200,15 @@ static int htmlBatch(ReportRun *p) {
     p->ePhase = HTML_BLOCKS;
     p->iNext = 0;
   }
-  return 1;
 }
 
 /* What the items of the next block bring: the fresh pieces of their parts. */
-static int htmlBlock(ReportRun *p) {
+static void htmlBlock(ReportRun *p) {
   sqlite3_str *pAll = sqlite3_str_new(0);
   ReportBodiesOf bodies;
   char *zAll;
   int iPart, iBlock = -1;
   i64 i, iAt, n;
-  assert(p->iNext <= p->nItem);
   for (; p->iNext < p->nItem && p->err.rc == SQLITE_OK; p->iNext++) {
     ReportItem *pItem = &p->aItem[p->iNext];
     if (pItem->nOwn == 0) continue;
@@ -282,15 +237,111 @@ static int htmlBlock(ReportRun *p) {
     bxReportPut(p->pOut, "</script>\n");
   }
   sqlite3_free(zAll);
-  if (iBlock < 0) p->ePhase = HTML_PAGE;
-  return 1;
+  if (iBlock < 0) p->ePhase = HTML_END;
 }
 
 int bxReportHtml(ReportRun *p) {
-  if (p->zTemplate == 0) p->zTemplate = bxPageHtml;
   switch (p->ePhase) {
-    case HTML_ITEMS: return htmlBatch(p);
-    case HTML_BLOCKS: return htmlBlock(p);
-    default: return htmlPage(p);
+    case HTML_HEAD: htmlHead(p); break;
+    case HTML_MAIN: htmlMain(p); break;
+    case HTML_DATA:
+      bxReportPut(p->pOut, "<script type=\"application/json\" id=\"report\">");
+      bxReportJsonHead(p);
+      p->iNext = 0;
+      break;
+    case HTML_ITEMS: htmlBatch(p); return 1;
+    case HTML_BLOCKS: htmlBlock(p); return 1;
+    case HTML_END:
+      bxReportPut(p->pOut, "<script>%s</script>\n</body>\n</html>\n", bxPageJs);
+      break;
+    default: return 0;
   }
+  p->ePhase++;
+  return 1;
+}
+
+/*------------------------------------------------------------- Markdown ----*/
+
+/* For a pull request or an issue: it has no bodies, and at most so many rows in each
+** table, as sites refuse long texts. */
+#define MD_ROWS 50
+
+static void mdMore(sqlite3_str *pOut, i64 n) {
+  if (n > 0) bxReportPut(pOut, "\nAnd %n more.\n", n);
+}
+
+static void mdTable(sqlite3_str *pOut, const ReportTable *pTable) {
+  const ReportColumn *a = pTable->aColumn;
+  int k, n = pTable->nColumn;
+  i64 i, nMore = n ? pTable->nCell / n - MD_ROWS : 0;
+  if (pTable->nCell == 0) return;
+  bxReportPut(pOut, "\n## %s\n\n", pTable->zTitle);
+  for (k = 0; k < n; k++) bxReportPut(pOut, "| %s ", a[k].zName);
+  bxReportPut(pOut, "|\n");
+  for (k = 0; k < n; k++) {
+    bxReportPut(pOut, a[k].eType >= REPORT_BYTES ? "|---:" : "|---");
+  }
+  bxReportPut(pOut, "|\n");
+  for (i = 0; i < pTable->nCell && i < MD_ROWS * n; i++) {
+    bxReportPut(pOut, "| %w%s", pTable->azCell[i], a[i % n].eType,
+        (i + 1) % n == 0 ? " |\n" : " ");
+  }
+  mdMore(pOut, pTable->nLeft + (nMore > 0 ? nMore : 0));
+}
+
+/* The newest items, and those that the verdict names. */
+static void mdItems(const ReportRun *p) {
+  i64 i, nLeft = 0;
+  if (p->nItem == 0) return;
+  bxReportPut(p->pOut,
+      "\n## %s (%n)\n\n| No. | Time | What | Model | Status | Size |\n"
+      "|---:|---|---|---|---|---:|\n",
+      p->pKind->zItems, p->nItem);
+  for (i = 0; i < p->nItem; i++) {
+    const ReportItem *pItem = &p->aItem[i];
+    if (pItem->bQuiet) continue;
+    if (i < p->nItem - MD_ROWS && !pItem->bVerdict && !pItem->bError) {
+      nLeft++;
+      continue;
+    }
+    bxReportPut(p->pOut, "| %s%i | %t | %m | %m | %m | %b |\n",
+        pItem->bVerdict ? "**verdict** " : "", i + 1, pItem->iTime,
+        pItem->zTitle, pItem->zModel, pItem->zStatus, pItem->nSize);
+  }
+  mdMore(p->pOut, nLeft);
+}
+
+int bxReportMarkdown(ReportRun *p) {
+  sqlite3_str *pOut = p->pOut;
+  i64 n;
+  int i;
+  if (p->iNext < 0) return 0;
+  bxReportPut(pOut, "# %m\n", reportHeading(p));
+  bxReportPut(
+      pOut, "\n\n| %s | %m |\n|---|---|\n", p->pKind->zTitle, p->zShown);
+  for (n = 0; n < p->nFact; n++) {
+    bxReportPut(pOut, "| %s | %w |\n", p->aFact[n].zName, p->aFact[n].zValue,
+        p->aFact[n].eType);
+  }
+  mdTable(pOut, &p->pins);
+  mdItems(p);
+  for (i = 0; i < p->nTable; i++) mdTable(pOut, &p->aTable[i]);
+  bxReportPut(pOut, "\n## Proof\n\n%s%s%s", p->zHead ? "```text\n" : "",
+      p->zHead ? p->zHead : "Not in a proof.\n", p->zHead ? "```\n" : "");
+  if (p->zHead != 0 && p->zBundle != 0) {
+    bxReportPut(pOut,
+        "\nThe lines of this query are one file, which `python3 verify.py "
+        "FILE` "
+        "checks without the database: %m\n",
+        p->zBundle);
+  }
+  mdTable(pOut, &p->masked);
+  if (p->nLeftItems > 0) {
+    bxReportPut(pOut,
+        "\n## Left out\n\nThe bounds of this report leave out %n older "
+        "items.\n",
+        p->nLeftItems);
+  }
+  p->iNext = -1;
+  return 1;
 }

@@ -8,20 +8,9 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-/* A member that is omitted if there is no text. */
-static void jsonKnown(sqlite3_str *pOut, const char *zBefore, const char *z) {
-  if (z != 0) bxReportPut(pOut, "%s%j", zBefore, z);
-}
-
-/* The same for a number that is not negative. */
-static void jsonNumber(sqlite3_str *pOut, const char *zBefore, i64 i) {
-  if (i >= 0) bxReportPut(pOut, "%s%i", zBefore, i);
-}
-
 static void jsonTable(const ReportRun *p, const ReportTable *pTable) {
   int i;
   i64 iCell;
-  assert(pTable->nColumn >= 0 && pTable->nCell >= 0);
   bxReportPut(p->pOut, "{\"id\":%j,\"title\":%j", pTable->zId, pTable->zTitle);
   for (i = 0; i < pTable->nColumn; i++) {
     bxReportPut(
@@ -43,55 +32,57 @@ static void jsonTable(const ReportRun *p, const ReportTable *pTable) {
   bxReportPut(p->pOut, pTable->nCell ? "]]}" : "]}");
 }
 
-static void jsonVerdict(const ReportRun *p) {
-  int bAny = 0;
+/* Rows as objects: the names of the columns in small letters. zLast ends each. */
+static void jsonObjects(
+    sqlite3_str *pOut, const ReportTable *pTable, const char *zLast) {
+  int k, n = pTable->nColumn;
   i64 i;
-  if (!p->verdict.bAny) {
-    bxReportPut(p->pOut, ",\n\"verdict\":null");
-    return;
+  for (i = 0; i < pTable->nCell; i++) {
+    const ReportColumn *pColumn = &pTable->aColumn[k = (int)(i % n)];
+    bxReportPut(pOut, "%s\"%s\":%x%s",
+        k   ? ","
+        : i ? ",{"
+            : "{",
+        pColumn->zSmall, pTable->azCell[i], pColumn->eType,
+        k == n - 1 ? zLast : "");
   }
-  for (i = 0; i < VERDICT_TEXTS; i++) {
-    bxReportPut(p->pOut, "%s\"%s\":%x", i ? "," : ",\n\"verdict\":{",
-        bxReportVerdict[i].zName, p->verdict.az[i], bxReportVerdict[i].eType);
-  }
-  bxReportPut(p->pOut, ",\"items\":[");
-  for (i = 0; i < p->nItem; i++) {
-    if (!p->aItem[i].bVerdict) continue;
-    bxReportPut(p->pOut, "%s%i", bAny ? "," : "", i + 1);
-    bAny = 1;
-  }
-  bxReportPut(p->pOut, "]}");
 }
 
-static void jsonUsage(const ReportRun *p) {
+static void jsonVerdict(const ReportRun *p) {
+  const char *zBefore = "";
+  i64 i;
+  bxReportPut(p->pOut, ",\n\"verdict\":%s", p->verdict.nCell ? "" : "null");
+  jsonObjects(p->pOut, &p->verdict, ",\"items\":[");
+  for (i = 0; i < p->nItem && p->verdict.nCell > 0; i++) {
+    if (!p->aItem[i].bVerdict) continue;
+    bxReportPut(p->pOut, "%s%i", zBefore, i + 1);
+    zBefore = ",";
+  }
+  if (p->verdict.nCell > 0) bxReportPut(p->pOut, "]}");
+}
+
+static void jsonUsage(ReportRun *p) {
   const ReportUsage *pUsage = &p->usage;
-  sqlite3_str *pOut = p->pOut;
-  int i;
+  const i64 *an = pUsage->an;
+  const char *zPaid =
+      pUsage->bCost ? bxReportPrintf(p, "%!.6f", pUsage->rCost) : "null";
   if (!pUsage->bAny) {
-    bxReportPut(pOut, ",\n\"usage\":null");
+    bxReportPut(p->pOut, ",\n\"usage\":null");
     return;
   }
-  for (i = 0; i < USAGE_NUMBERS; i++) {
-    bxReportPut(pOut, "%s\"%s\":%i", i ? "," : ",\n\"usage\":{",
-        bxReportUsage[i].zName, pUsage->an[i]);
-  }
-  bxReportPut(
-      pOut, ",\"outputSource\":%j", pUsage->bRecorded ? "as recorded" : 0);
-  if (pUsage->bCost)
-    sqlite3_str_appendf(pOut, ",\"cost\":%!.6f", pUsage->rCost);
-  bxReportPut(pOut, "%s,\"costSource\":%j}",
-      pUsage->bCost ? "" : ",\"cost\":null", pUsage->zSource);
+  bxReportPut(p->pOut,
+      ",\n\"usage\":{\"input\":%i,\"cacheRead\":%i,\"cacheWrite\":%i,"
+      "\"output\":%i,\"reasoning\":%i,\"outputSource\":%j,\"cost\":%s,"
+      "\"costSource\":%j}",
+      an[USAGE_INPUT], an[USAGE_READ], an[USAGE_WRITE], an[USAGE_OUTPUT],
+      an[USAGE_REASONING], pUsage->bRecorded ? "as recorded" : 0, zPaid,
+      pUsage->zSource);
 }
 
 void bxReportJsonHead(ReportRun *p) {
-  /* Pins are objects, whose members are the columns in small letters. */
-  static const char *const azPin[] = {
-      "time", "what", "actor", "reason", "status"};
-  const ReportTable *pPins = &p->pins;
   sqlite3_str *pOut = p->pOut;
-  const char *zName;
   i64 n;
-  int i, bAny = 0;
+  int i;
   bxReportPut(pOut,
       "{\"format\":\"blackbox.report\",\"version\":%i,\"module\":\"%s\","
       "\"kind\":\"%s\",\"key\":%j,\"title\":%j,\"made\":%i,\n\"facts\":[",
@@ -107,15 +98,7 @@ void bxReportJsonHead(ReportRun *p) {
   jsonVerdict(p);
   jsonUsage(p);
   bxReportPut(pOut, ",\n\"pins\":[");
-  for (n = 0; n < pPins->nCell; n++) {
-    i = (int)(n % pPins->nColumn);
-    bxReportPut(pOut, "%s\"%s\":%x%s",
-        i   ? ","
-        : n ? ",{"
-            : "{",
-        azPin[i], pPins->azCell[n], pPins->aColumn[i].eType,
-        i == pPins->nColumn - 1 ? "}" : "");
-  }
+  jsonObjects(pOut, &p->pins, "}");
   bxReportPut(pOut, "],\n\"tables\":[");
   for (i = 0; i < p->nTable; i++) {
     if (i > 0) bxReportPut(pOut, ",\n");
@@ -124,12 +107,7 @@ void bxReportJsonHead(ReportRun *p) {
   bxReportPut(pOut,
       "],\n\"proof\":{\"state\":%j,\"head\":%j,\"bundle\":%j},\n\"masked\":[",
       p->zProof, p->zHead, p->zHead ? p->zBundle : 0);
-  for (i = 0; (zName = bxSecretsCount(&p->masks, i, &n)) != 0; i++) {
-    if (n == 0) continue;
-    bxReportPut(
-        pOut, "%s{\"name\":%j,\"count\":%i}", bAny ? "," : "", zName, n);
-    bAny = 1;
-  }
+  jsonObjects(pOut, &p->masked, "}");
   bxReportPut(pOut,
       "],\n\"leftOut\":{\"items\":%i,\"bodies\":%i,\"bytes\":%i},\n"
       "\"items\":[\n",
@@ -142,7 +120,6 @@ static void jsonParts(ReportRun *p, ReportItem *pItem, int bText) {
   sqlite3_str *pOut = p->pOut;
   int bHas = pItem->bBodies && p->opt.eBodies != REPORT_NONE, i;
   i64 k;
-  assert(pItem->nPart >= 0 && pItem->nPart <= REPORT_PARTS);
   memset(&bodies, 0, sizeof(bodies));
   if (bText && bHas && pItem->nPart > 0) bxReportReadAgain(p, pItem, &bodies);
   bxReportPut(pOut, ",\"parts\":[");
@@ -182,41 +159,30 @@ static void jsonParts(ReportRun *p, ReportItem *pItem, int bText) {
 
 void bxReportJsonItem(ReportRun *p, i64 iItem, int bText) {
   ReportItem *pItem = &p->aItem[iItem];
-  sqlite3_str *pOut = p->pOut;
-  assert(iItem >= 0 && iItem < p->nItem);
-  bxReportPut(pOut, "%s{\"n\":%i,\"kind\":\"%s\"", iItem ? ",\n" : "",
-      iItem + 1, pItem->zKind);
-  jsonKnown(pOut, ",\"id\":", pItem->zId);
-  jsonNumber(pOut, ",\"time\":", pItem->iTime);
-  jsonKnown(pOut, ",\"title\":", pItem->zTitle ? pItem->zTitle : "");
-  jsonKnown(pOut, ",\"type\":", pItem->zType);
-  jsonKnown(pOut, ",\"model\":", pItem->zModel);
-  jsonKnown(pOut, ",\"status\":", pItem->zStatus);
-  jsonNumber(pOut, ",\"size\":", pItem->nSize);
+  const char *zError = pItem->bError ? "error" : 0;
+  bxReportPut(p->pOut, "%s{\"n\":%i,\"kind\":\"%s\"%k%K%k%k%k%k%K",
+      iItem ? ",\n" : "", iItem + 1, pItem->zKind, "id", pItem->zId, "time",
+      pItem->iTime, "title", pItem->zTitle ? pItem->zTitle : "", "type",
+      pItem->zType, "model", pItem->zModel, "status", pItem->zStatus, "size",
+      pItem->nSize);
   if (pItem->nInput >= 0) {
-    bxReportPut(pOut, ",\"tokens\":{\"input\":%i,\"output\":%i}", pItem->nInput,
-        pItem->nOutput);
+    bxReportPut(p->pOut, ",\"tokens\":{\"input\":%i,\"output\":%i}",
+        pItem->nInput, pItem->nOutput);
   }
-  jsonNumber(pOut, ",\"turn\":", pItem->iTurn);
-  jsonKnown(pOut, ",\"mark\":", pItem->zMark);
-  jsonKnown(pOut,
-      ",\"error\":", pItem->zError || !pItem->bError ? pItem->zError : "error");
-  jsonKnown(pOut, ",\"role\":", pItem->zRole);
-  if (pItem->bVerdict || pItem->bError)
-    jsonKnown(pOut, ",\"said\":", pItem->zSaid);
-  if (pItem->bQuiet) bxReportPut(pOut, ",\"quiet\":true");
-  if (pItem->bAsked) bxReportPut(pOut, ",\"asked\":true");
-  if (pItem->iOther > 0) jsonNumber(pOut, ",\"other\":", pItem->iOther);
-  jsonNumber(pOut, ",\"duration\":", pItem->nDuration);
-  if (pItem->iRepeat > 0) jsonNumber(pOut, ",\"repeat\":", pItem->iRepeat);
-  if (pItem->bVerdict) bxReportPut(pOut, ",\"verdict\":true");
-  if (pItem->zLeaf != 0) bxReportPut(pOut, ",\"leaf\":%s", pItem->zLeaf);
+  bxReportPut(p->pOut, "%K%k%k%k%k%s%s%K%K%K%s", "turn", pItem->iTurn, "mark",
+      pItem->zMark, "error", pItem->zError ? pItem->zError : zError, "role",
+      pItem->zRole, "said", pItem->bVerdict || pItem->bError ? pItem->zSaid : 0,
+      pItem->bQuiet ? ",\"quiet\":true" : "",
+      pItem->bAsked ? ",\"asked\":true" : "", "other",
+      pItem->iOther > 0 ? pItem->iOther : -1, "duration", pItem->nDuration,
+      "repeat", pItem->iRepeat > 0 ? (i64)pItem->iRepeat : -1,
+      pItem->bVerdict ? ",\"verdict\":true" : "");
+  if (pItem->zLeaf != 0) bxReportPut(p->pOut, ",\"leaf\":%s", pItem->zLeaf);
   jsonParts(p, pItem, bText);
-  bxReportPut(pOut, "}");
+  bxReportPut(p->pOut, "}");
 }
 
 int bxReportJsonText(ReportRun *p) {
-  assert(p->iNext <= p->nItem);
   if (p->iNext < 0) return 0;
   if (p->iNext == 0) bxReportJsonHead(p);
   if (p->iNext < p->nItem) bxReportJsonItem(p, p->iNext, 1);

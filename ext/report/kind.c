@@ -1,65 +1,427 @@
 /*
-** kind.c: the kinds of a report: what is said of a kill switch, an agent, a
-** conversation (rollout), a recording (evidence), and a session of the cache. That of a
-** database is in overview.c.
+** kind.c: what a report says of a kill switch, an agent, a conversation (rollout), a
+** recording (evidence), a session of the cache, and a database, as the queries of
+** page/report.sql find it; and the list of its items.
+**
+** Every text that comes from the database goes through bxReportClean(): it is
+** masked first, and cut afterwards, so that no half of a key is left.
 */
 #include "report.h"
+#include "../core/prices.h"
 #include "../core/vtable.h"
 SQLITE_EXTENSION_INIT3
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define AT "e.created_ms"
-#define RECEIPTS(domain)                                                       \
-  "SELECT at, rule, actor, rows, bytes, oldest, newest"                        \
-  " FROM main.retention_log WHERE domain = '" domain                           \
-  "' ORDER BY at DESC, id DESC"
-#define META                                                                   \
-  " " REPORT_FAILED                                                            \
-  ", CASE WHEN json_valid(meta) THEN meta ->> '$.duration_ms' END"
+extern const char bxPageSql[]; /* made into C by the build */
 
-static const char zCaseBodies[] =
-    "SELECT 'request', request_body, 'response', response_body"
-    " FROM main.payload_rows WHERE id = ?1";
+char *bxReportKeep(ReportRun *p, char *zOwned) {
+  char **pz = zOwned == 0 ? 0
+                          : bxArrayAdd(&p->azKept, &p->nKept, &p->nKeptAlloc,
+                                sizeof(*pz), &p->err);
+  if (pz != 0) return *pz = zOwned;
+  sqlite3_free(zOwned);
+  return 0;
+}
 
-/* Reads the verdict whose id a query returns, and marks the items that it names. It
-** names them by their numbers in the ring, which evidence has no more:
-** payload_backtest() finds the same loop in the evidence, and numbers its rows from 1. */
-static void readVerdict(ReportRun *p, BxStmts *pHome, const char *zSql) {
-  static const char zVerdictItems[] =
-      "WITH v AS (SELECT rule, agent_id, kill_switch_event_id AS k,"
-      "   iif(" BX_JSON_VALID(
-          "seqs") ", seqs, '[]') AS seqs"
-                  "  FROM main.payload_verdicts WHERE id = ?1),"
-                  " e AS (SELECT e.id, row_number() OVER (ORDER BY " AT
-                  ", e.rowid) AS n"
-                  "  FROM v JOIN main.event_payloads AS e"
-                  "   ON e.kill_switch_event_id = v.k AND e.agent_id = "
-                  "v.agent_id)"
-                  " SELECT e.id FROM v JOIN payload_backtest(v.k) AS r ON "
-                  "r.rule "
-                  "= v.rule"
-                  "   AND r.agent_id = v.agent_id"
-                  "  JOIN json_each(r.seqs) AS j JOIN e ON e.n = j.value"
-                  "  WHERE v.k IS NOT NULL"
-                  " UNION ALL SELECT j.value FROM v, json_each(v.seqs) AS j"
-                  "  WHERE v.k IS NULL";
-  sqlite3_stmt *pStmt;
-  i64 i, iVerdict = bxQueryIntOnce(pHome, zSql, &p->err, "t", p->zKey);
-  if (p->err.rc != SQLITE_OK || iVerdict == 0) return;
-  pStmt = bxPrepare(pHome,
-      "SELECT rule, level, count, threshold, tool, turn, sentence, action"
-      " FROM main.payload_verdicts WHERE id = ?1",
-      &p->err);
-  bxBind(pStmt, &p->err, "i", iVerdict);
-  p->verdict.bAny = bxReportRow(p, pStmt);
-  for (i = 0; i < VERDICT_TEXTS && p->verdict.bAny; i++) {
-    p->verdict.az[i] = bxReportColumnText(p, pStmt, (int)i);
+char *bxReportPrintf(ReportRun *p, const char *zFormat, ...) {
+  va_list ap;
+  char *z;
+  if (p->err.rc != SQLITE_OK) return 0;
+  va_start(ap, zFormat);
+  z = bxCheckMem(sqlite3_vmprintf(zFormat, ap), &p->err);
+  va_end(ap);
+  return bxReportKeep(p, z);
+}
+
+int bxReportRow(ReportRun *p, sqlite3_stmt *pStmt) {
+  return pStmt != 0 && bxStep(pStmt, &p->err);
+}
+
+static void pinHome(ReportRun *p, BxStmts *pFrom) {
+  int i;
+  if (pFrom == 0 || strcmp(pFrom->zDb, "temp") == 0) return;
+  for (i = 0; i < 4 && p->azHeld[i] != 0; i++) {
+    if (strcmp(p->azHeld[i], pFrom->zDb) == 0) return;
+  }
+  if (i == 4) return;
+  p->apHold[i] =
+      bxPrepare(pFrom, "SELECT 1 FROM main.blackbox_domains", &p->err);
+  bxReportRow(p, p->apHold[i]);
+  p->azHeld[i] = pFrom->zDb;
+}
+
+BxStmts *bxReportNeed(ReportRun *p, const char *zDomain) {
+  BxStmts *pHome = bxDomainSchema(p->bx, zDomain, &p->err);
+  pinHome(p, pHome);
+  return p->err.rc == SQLITE_OK ? pHome : 0;
+}
+
+static BxStmts *reportHome(ReportRun *p, const char *zDomain) {
+  BxErr err = {SQLITE_OK, 0};
+  BxStmts *pHome =
+      p->err.rc == SQLITE_OK ? bxDomainSchema(p->bx, zDomain, &err) : 0;
+  if (bxErrIs(&err, "NotInstalledError")) bxErrClear(&err);
+  bxErrMove(&p->err, &err);
+  pinHome(p, pHome);
+  return p->err.rc == SQLITE_OK ? pHome : 0;
+}
+
+char *bxReportClean(ReportRun *p, const char *z, i64 n, int nMax) {
+  char *zMasked = 0, *zPlain;
+  if (z == 0 || p->err.rc != SQLITE_OK) return 0;
+  if (bxSecretsMask(&p->masks, z, n, 1, &zMasked, &n, &p->err)) z = zMasked;
+  zPlain = bxReportKeep(p, bxReportPlain(z, n, &p->err));
+  if (zPlain != 0 && nMax > 0) bxReportFirstLine(zPlain, nMax);
+  sqlite3_free(zMasked);
+  return zPlain;
+}
+
+static char *reportColumn(ReportRun *p, sqlite3_stmt *pStmt, int i) {
+  const char *z = bxColumnText(pStmt, i, &p->err);
+  if (sqlite3_column_type(pStmt, i) == SQLITE_TEXT) {
+    return bxReportClean(p, z, sqlite3_column_bytes(pStmt, i), 0);
+  }
+  return z ? bxReportPrintf(p, "%s", z) : 0; /* a number */
+}
+
+/*--------------------------------------------------------------- queries ----*/
+
+/* Appends a part. Returns where its title begins; NULL if there is no such part. */
+static const char *appendPart(sqlite3_str *pOut, const char *zName, size_t n) {
+  const char *z, *zTitle = 0;
+  size_t nLine;
+  int bIn = 0;
+  for (z = bxPageSql; *z; z += nLine + 1) {
+    nLine = strcspn(z, "\n");
+    if (strncmp(z, "--: ", 4) == 0) {
+      bIn = strncmp(z + 4, zName, n) == 0 && strchr(":\n", z[4 + n]) != 0;
+      if (bIn) zTitle = z + 4 + n + 2;
+    } else if (bIn && strncmp(z, "--+ price", 9) == 0) {
+      sqlite3_str_appendall(pOut, BX_PRICE_OF_N);
+    } else if (bIn && strncmp(z, "--+ model", 9) == 0) {
+      sqlite3_str_appendall(pOut, BX_PROMPT ", " BX_MODEL_PARTS " ");
+    } else if (bIn && strncmp(z, "--+ ", 4) == 0) {
+      appendPart(pOut, z + 4, nLine - 4);
+    } else if (bIn) {
+      sqlite3_str_append(pOut, z, (int)nLine + 1);
+    }
+  }
+  return zTitle;
+}
+
+static char *partSql(ReportRun *p, const char *zPart, const char **pzTitle) {
+  sqlite3_str *pOut = sqlite3_str_new(0);
+  const char *zTitle = appendPart(pOut, zPart, strlen(zPart));
+  assert(zTitle != 0);
+  if (pzTitle != 0) *pzTitle = zTitle;
+  return bxReportKeep(p, bxStrFinish(pOut, &p->err));
+}
+
+sqlite3_stmt *bxReportQuery(ReportRun *p, BxStmts *pFrom, const char *zPart) {
+  char *z = pFrom ? partSql(p, zPart, 0) : 0;
+  sqlite3_stmt *pStmt = z ? bxPrepare(pFrom, z, &p->err) : 0;
+  int n = pStmt ? sqlite3_bind_parameter_count(pStmt) : 0;
+  static const char *const azTypes[] = {"", "t", "ti", "tit"};
+  assert(n <= 3);
+  if (n > 0) {
+    bxBind(pStmt, &p->err, azTypes[n], p->zKey, p->opt.nItem, p->pKind->zName);
+  }
+  return pStmt;
+}
+
+i64 bxReportInt(ReportRun *p, BxStmts *pFrom, const char *zPart) {
+  sqlite3_stmt *pStmt = bxReportQuery(p, pFrom, zPart);
+  i64 i = bxReportRow(p, pStmt) ? sqlite3_column_int64(pStmt, 0) : 0;
+  sqlite3_finalize(pStmt);
+  return i;
+}
+
+/* The type with which a name begins, before a colon. */
+static ReportType typeNamed(const char *z) {
+  size_t n = strcspn(z, ":");
+  int e;
+  for (e = REPORT_TEXT; e < REPORT_DURATION; e++) {
+    const char *zName = bxReportTypeName((ReportType)e);
+    if (strlen(zName) == n && strncmp(z, zName, n) == 0) break;
+  }
+  return (ReportType)e;
+}
+
+static void addCell(ReportRun *p, ReportTable *pTable, char *zKept) {
+  char **pz = bxArrayAdd(
+      &pTable->azCell, &pTable->nCell, &pTable->nAlloc, sizeof(*pz), &p->err);
+  if (pz != 0) *pz = zKept;
+}
+
+/*----------------------------------------------------------------- facts ----*/
+
+static void addFact(
+    ReportRun *p, ReportType eType, const char *zName, char *zKept) {
+  ReportFact *a =
+      bxArrayAdd(&p->aFact, &p->nFact, &p->nFactAlloc, sizeof(*a), &p->err);
+  if (a == 0) return;
+  a->eType = eType;
+  a->zName = bxReportPrintf(p, "%s", zName);
+  a->zValue = zKept;
+}
+
+static void addFacts(ReportRun *p, BxStmts *pFrom, const char *zPart) {
+  sqlite3_stmt *pStmt = bxReportQuery(p, pFrom, zPart);
+  int i, n = bxReportRow(p, pStmt) ? sqlite3_column_count(pStmt) : 0;
+  for (i = 0; i < n; i++) {
+    const char *zName = sqlite3_column_name(pStmt, i);
+    if (sqlite3_column_type(pStmt, i) == SQLITE_NULL) continue;
+    if (bxCheckMem((void *)(sqlite3_uint64)zName, &p->err) == 0) break;
+    addFact(
+        p, typeNamed(zName), strchr(zName, ':') + 1, reportColumn(p, pStmt, i));
   }
   sqlite3_finalize(pStmt);
-  if (!p->verdict.bAny) return;
-  pStmt = bxPrepare(pHome, zVerdictItems, &p->err);
+}
+
+void bxReportSums(ReportRun *p) {
+  static const char *const azUsage[USAGE_NUMBERS] = {"Input tokens, not cached",
+      "Input tokens, read from the cache", "Input tokens, written to the cache",
+      "Output tokens", "Reasoning tokens"};
+  const ReportUsage *pUsage = &p->usage;
+  const char *zName;
+  i64 n;
+  int i;
+  for (i = 0; i < USAGE_NUMBERS; i++) {
+    if (pUsage->an[i] <= 0) continue;
+    addFact(p, REPORT_COUNT,
+        i == USAGE_OUTPUT && pUsage->bRecorded ? "Output tokens, as recorded"
+                                               : azUsage[i],
+        bxReportPrintf(p, "%lld", pUsage->an[i]));
+  }
+  if (pUsage->bCost) {
+    addFact(p, REPORT_TEXT, "Cost",
+        bxReportPrintf(p, "%.4f (%s)", pUsage->rCost, pUsage->zSource));
+  }
+  if (p->verdict.nCell > 0) {
+    char **az = p->verdict.azCell;
+    addFact(p, REPORT_TEXT, "Rule",
+        bxReportPrintf(p, "%s (%s), %s of %s", az[VERDICT_RULE],
+            az[VERDICT_LEVEL], az[VERDICT_COUNT], az[VERDICT_THRESHOLD]));
+  }
+  if (p->zAsked != 0) {
+    addFact(p, REPORT_TEXT, "Asked first", p->zAsked);
+  }
+  p->masked.zId = "masked";
+  p->masked.zTitle = "Masked";
+  p->masked.nColumn = 2;
+  p->masked.aColumn[0] = (ReportColumn){"What", "name", REPORT_TEXT};
+  p->masked.aColumn[1] = (ReportColumn){"Times", "count", REPORT_COUNT};
+  for (i = 0; (zName = bxSecretsCount(&p->masks, i, &n)) != 0; i++) {
+    if (n == 0) continue;
+    addCell(p, &p->masked, bxReportPrintf(p, "%s", zName));
+    addCell(p, &p->masked, bxReportPrintf(p, "%lld", n));
+  }
+}
+
+/*---------------------------------------------------------------- tables ----*/
+
+static char *small(char *z) {
+  if (z != 0 && *z >= 'A' && *z <= 'Z') *z = (char)(*z + 32);
+  return z;
+}
+
+static ReportTable *newTable(ReportRun *p, const char *zPart) {
+  const char *zTitle = 0;
+  char *z = partSql(p, zPart, &zTitle);
+  const char *zId = strchr(zPart, '.');
+  ReportTable *pTable;
+  zId = zId ? zId + 1 : zPart;
+  if (strcmp(zId, "holds") == 0) zId = "pins";
+  pTable = strcmp(zId, "pins") == 0      ? &p->pins
+           : strcmp(zId, "verdict") == 0 ? &p->verdict
+                                         : p->aTable;
+  while (pTable->zId != 0 && strcmp(pTable->zId, zId) != 0) pTable++;
+  if (z == 0 || pTable->zId != 0) return pTable;
+  if (pTable == &p->aTable[p->nTable]) p->nTable++;
+  assert(p->nTable <= REPORT_TABLES);
+  pTable->zId = zId;
+  pTable->zTitle =
+      bxReportPrintf(p, "%.*s", (int)strcspn(zTitle, "\n"), zTitle);
+  while ((z = strstr(z, " AS '")) != 0) {
+    ReportColumn *pColumn = &pTable->aColumn[pTable->nColumn++];
+    assert(pTable->nColumn <= REPORT_COLUMNS);
+    pColumn->eType = typeNamed(z += 5);
+    pColumn->zName = z = strchr(z, ':') + 1;
+    z[strcspn(z, "'")] = 0;
+    pColumn->zSmall = small(bxReportPrintf(p, "%s", z));
+    z += strlen(z) + 1;
+  }
+  return pTable;
+}
+
+static void reportRows(ReportRun *p, ReportTable *pTable, sqlite3_stmt *pStmt) {
+  int i, n = pTable->nColumn;
+  while (bxReportRow(p, pStmt)) {
+    char **pz;
+    if (pTable->nCell >= (i64)REPORT_ROWS * n) {
+      pTable->nLeft++;
+      continue;
+    }
+    for (i = 0; i < n; i++) addCell(p, pTable, reportColumn(p, pStmt, i));
+    pz = bxArrayAdd(&pTable->azLink, &pTable->nLink, &pTable->nLinkAlloc,
+        sizeof(*pz), &p->err);
+    if (pz != 0 && sqlite3_column_count(pStmt) > n) {
+      *pz = bxReportKeep(p, bxColumnCopy(pStmt, n, &p->err));
+    }
+  }
+  sqlite3_finalize(pStmt);
+}
+
+static ReportTable *reportTable(
+    ReportRun *p, BxStmts *pFrom, const char *zPart) {
+  ReportTable *pTable = newTable(p, zPart);
+  reportRows(p, pTable, bxReportQuery(p, pFrom, zPart));
+  return pTable;
+}
+
+/*----------------------------------------------------------------- items ----*/
+
+static i64 listedNumber(sqlite3_stmt *pStmt, int i) {
+  return sqlite3_column_type(pStmt, i) == SQLITE_NULL
+             ? -1
+             : sqlite3_column_int64(pStmt, i);
+}
+
+static ReportSource *addItems(ReportRun *p, BxStmts *pFrom, const char *zKind,
+    const char *zBodies, const char *zItems) {
+  sqlite3_stmt *pStmt = bxReportQuery(p, pFrom, zItems);
+  char *z = partSql(p, zBodies, 0);
+  ReportSource *pSource = &p->aSource[p->nSource];
+  i64 nBefore = p->nItem;
+  assert(p->nSource < REPORT_SOURCES);
+  pSource->zKind = zKind;
+  pSource->bExchange = strcmp(zKind, "exchange") == 0;
+  if (z != 0) pSource->pBodies = bxPrepare(pFrom, z, &p->err);
+  while (bxReportRow(p, pStmt)) {
+    ReportItem *a;
+    if (p->nItem - nBefore >= p->opt.nItem) {
+      p->nLeftItems++;
+      continue;
+    }
+    a = bxArrayAdd(&p->aItem, &p->nItem, &p->nItemAlloc, sizeof(*a), &p->err);
+    if (a == 0) break;
+    a->iSource = p->nSource;
+    a->zKind = zKind;
+    a->iBlock = -1;
+    a->nInput = a->nOutput = a->nDuration = -1;
+    a->iOrder = 1 - p->nItem;
+    a->zKey = bxReportKeep(p, bxColumnCopy(pStmt, 0, &p->err));
+    a->zId = reportColumn(p, pStmt, 1);
+    a->iTime = listedNumber(pStmt, 2);
+    a->nSize = listedNumber(pStmt, 3);
+    a->zStatus = reportColumn(p, pStmt, 4);
+    a->zMark = reportColumn(p, pStmt, 5);
+    a->iTurn = listedNumber(pStmt, 6);
+    a->zTitle = reportColumn(p, pStmt, 7);
+    if (a->zTitle != 0) bxReportFirstLine(a->zTitle, REPORT_TITLE);
+    a->zType = reportColumn(p, pStmt, 8);
+    if (pSource->bExchange) { /* by their meta */
+      a->zError = reportColumn(p, pStmt, 9);
+      a->nDuration = listedNumber(pStmt, 10);
+    }
+  }
+  sqlite3_finalize(pStmt);
+  p->nSource++;
+  return pSource;
+}
+
+/* By time; of one source in its order. */
+static int compareTimes(const void *pLeft, const void *pRight) {
+  const ReportItem *p = pLeft, *q = pRight;
+  if (p->iTime != q->iTime) return p->iTime < q->iTime ? -1 : 1;
+  if (p->iSource != q->iSource) return p->iSource < q->iSource ? -1 : 1;
+  return (p->iOrder > q->iOrder) - (p->iOrder < q->iOrder);
+}
+
+static void boundItems(ReportRun *p) {
+  i64 i, n = 1, nLeft = p->opt.nByte, nOver;
+  if (p->err.rc != SQLITE_OK || p->nItem == 0) return;
+  if (p->nSource > 1) {
+    qsort(p->aItem, (size_t)p->nItem, sizeof(*p->aItem), compareTimes);
+    /* An exchange in two places, such as a ring and the archive, is one item. */
+    for (i = 1; i < p->nItem; i++) {
+      const ReportItem *pLast = &p->aItem[n - 1], *pItem = &p->aItem[i];
+      if (pLast->iSource == pItem->iSource || pLast->iTime != pItem->iTime ||
+          pLast->zId == 0 || pItem->zId == 0 ||
+          strcmp(pLast->zId, pItem->zId) != 0) {
+        p->aItem[n++] = *pItem;
+      }
+    }
+    p->nItem = n;
+  } else { /* the newest came first */
+    for (i = 0; i < p->nItem / 2; i++) {
+      ReportItem item = p->aItem[i];
+      p->aItem[i] = p->aItem[p->nItem - 1 - i];
+      p->aItem[p->nItem - 1 - i] = item;
+    }
+  }
+  nOver = p->nItem - p->opt.nItem;
+  if (nOver > 0) {
+    p->nItem -= nOver;
+    p->nLeftItems += nOver;
+    memmove(p->aItem, p->aItem + nOver, sizeof(*p->aItem) * (size_t)p->nItem);
+  }
+  for (i = p->nItem - 1; i >= 0; i--) {
+    ReportItem *pItem = &p->aItem[i];
+    n = pItem->nSize > 0 ? pItem->nSize : 0;
+    nLeft -= n;
+    pItem->bBodies = nLeft >= 0;
+    if (nLeft < 0) {
+      p->nLeftBodies++;
+      p->nLeftBytes += n;
+    }
+  }
+}
+
+static void failNotFound(ReportRun *p, const char *zWhat, const char *zHow) {
+  bxFail(&p->err, SQLITE_ERROR, "NotFoundError: there is no %s %Q; %s", zWhat,
+      p->zKey, zHow);
+}
+
+static void freeTable(ReportTable *pTable) {
+  sqlite3_free(pTable->azCell);
+  sqlite3_free(pTable->azLink);
+}
+
+void bxReportFreeModel(ReportRun *p) {
+  i64 i;
+  for (i = 0; i < p->nKept; i++) sqlite3_free(p->azKept[i]);
+  sqlite3_free(p->azKept);
+  sqlite3_free(p->aFact);
+  freeTable(&p->pins);
+  freeTable(&p->masked);
+  freeTable(&p->verdict);
+  for (i = 0; i < p->nTable; i++) freeTable(&p->aTable[i]);
+  for (i = 0; i < p->nSource; i++) sqlite3_finalize(p->aSource[i].pBodies);
+  sqlite3_free(p->aItem);
+  sqlite3_free(p->aPiece);
+  sqlite3_free(p->spans.a);
+  sqlite3_free(p->calls.a);
+  sqlite3_finalize(p->pValues);
+  sqlite3_finalize(p->pProof);
+  sqlite3_finalize(p->pRow);
+  for (i = 0; i < 4; i++) sqlite3_finalize(p->apHold[i]);
+}
+
+/*----------------------------------------------------------------- kinds ----*/
+
+/* Reads the verdict whose id a query returns, and marks the items that it names. */
+static void readVerdict(ReportRun *p, BxStmts *pHome, const char *zPart) {
+  sqlite3_stmt *pStmt;
+  i64 i, iVerdict = bxReportInt(p, pHome, zPart);
+  if (p->err.rc != SQLITE_OK || iVerdict == 0) return;
+  pStmt = bxReportQuery(p, pHome, "verdict");
+  bxBind(pStmt, &p->err, "i", iVerdict);
+  reportRows(p, newTable(p, "verdict"), pStmt);
+  pStmt = bxReportQuery(p, pHome, "verdict.items");
   bxBind(pStmt, &p->err, "i", iVerdict);
   while (bxReportRow(p, pStmt)) {
     const char *zKey = bxColumnText(pStmt, 0, &p->err);
@@ -70,245 +432,71 @@ static void readVerdict(ReportRun *p, BxStmts *pHome, const char *zSql) {
   sqlite3_finalize(pStmt);
 }
 
-#define VERDICTS                                                               \
-  "verdicts", "What the rules found",                                          \
-      "time:When|text:Rule|text:Level|count:Count|count:Threshold|"            \
-      "text:What was done|text:What was found"
-
-/* clang-format off */
-static const char zSwitchPins[] =
-    "SELECT at, what, actor, reason, status, link FROM ("
-    " SELECT n, at, 'kill switch: ' || rows || ' exchanges pinned' AS what,"
-    "  coalesce(actor, 'a caller') AS actor, reason,"
-    "  (SELECT sum(pinned) || ' pinned now' FROM main.event_payloads"
-    "   WHERE kill_switch_event_id = ?1) AS status, NULL AS link"
-    " FROM main.blackbox__log WHERE subject = ?1 AND kind = 'kill_switch'"
-    " UNION ALL SELECT 9e18, at, 'unpinned: event ' || coalesce(event_id, payload_id),"
-    "  actor, reason, 'unpinned', NULL FROM main.payload_unpins"
-    "  WHERE kill_switch_event_id = ?1"
-    " UNION ALL SELECT n, at, 'agent: ' || kind, actor, reason, NULL, 'agent:' || subject"
-    "  FROM main.blackbox__log WHERE kind IN ('stop', 'start') AND subject IN"
-    "   (SELECT agent_id FROM main.event_payloads"
-    "    WHERE kill_switch_event_id = ?1))"
-    " ORDER BY at, n";
-
-static const char zSwitchHolds[] = REPORT_HOLDS(
-    " WHERE (kind, \"key\") IN (SELECT 'kill_switch', ?1"
-    "  UNION SELECT 'agent', agent_id FROM main.event_payloads"
-    "   WHERE kill_switch_event_id = ?1"
-    "  UNION SELECT 'event', event_id FROM main.event_payloads"
-    "   WHERE kill_switch_event_id = ?1"
-    "  UNION SELECT 'evidence', id FROM main.event_payloads"
-    "   WHERE kill_switch_event_id = ?1)");
-/* clang-format on */
-
-/* Pins, verdicts and receipts. */
-static void addCase(ReportRun *p, BxStmts *pHome, const char *zPins,
-    const char *zHolds, const char *zVerdicts) {
-  ReportTable *pTable =
-      bxReportNewTable(p, "pins", "Pins and holds", REPORT_PINS);
-  assert(zPins != 0 && zHolds != 0);
-  bxReportRows(p, pTable, pHome, zPins);
-  if (bxReportDomain(p, "retention") == pHome) {
-    bxReportRows(p, pTable, pHome, zHolds);
-  }
-  bxReportTable(p, VERDICTS, pHome, zVerdicts);
-  bxReportTable(p, "receipts", "What was removed", REPORT_GONE, pHome,
-      RECEIPTS("payload"));
-}
-
-void bxReportKillSwitch(ReportRun *p) {
+static void reportKillSwitch(ReportRun *p) {
   BxStmts *pHome = bxReportNeed(p, "payload");
-  int iSource;
   if (pHome == 0) return;
-  if (bxQueryIntOnce(pHome,
-          "SELECT EXISTS (SELECT 1 FROM main.event_payloads"
-          " WHERE kill_switch_event_id = ?1) OR EXISTS (SELECT 1 FROM"
-          " main.blackbox__log WHERE kill_switch_event_id = ?1)",
-          &p->err, "t", p->zKey) == 0) {
-    bxReportNotFound(p, "kill switch",
+  if (bxReportInt(p, pHome, "kill_switch.exists") == 0) {
+    failNotFound(p, "kill switch",
         "SELECT DISTINCT kill_switch_event_id FROM event_payloads lists them");
   }
-  bxReportFacts(p, pHome,
-      "SELECT group_concat(DISTINCT e.agent_id) AS \"text:Agent\","
-      " ?1 AS \"id:Kill switch\", count(*) AS \"count:Exchanges\","
-      " min(" AT ") AS \"time:First\", max(" AT ") AS \"time:Last\","
-      " max(" AT ") - min(" AT ") AS \"duration:From first to last\","
-      " sum(e.size_bytes) AS \"bytes:Size\", sum(e.pinned) AS \"count:Pinned\""
-      " FROM main.event_payloads AS e WHERE e.kill_switch_event_id = ?1");
-  bxReportFacts(p, pHome,
-      "WITH stops AS (SELECT subject AS agent, at, actor, coalesce("
-      "  (SELECT went_on FROM main.payload_agents WHERE agent_id = subject"
-      "    AND kill_switch_event_id = ?1),"
-      "  (SELECT s.detail ->> '$.went_on' FROM main.blackbox__log AS s"
-      "    WHERE s.subject = l.subject AND s.kind = 'start' AND s.n > l.n"
-      "    ORDER BY s.n LIMIT 1)) AS more FROM main.blackbox__log AS l"
-      " WHERE kill_switch_event_id = ?1 AND kind = 'stop'"
-      " UNION ALL SELECT agent_id, stopped_at, stopped_by, went_on"
-      "  FROM main.payload_agents WHERE stopped_at IS NOT NULL"
-      "   AND kill_switch_event_id IS NULL AND agent_id IN"
-      "   (SELECT agent_id FROM main.event_payloads"
-      "    WHERE kill_switch_event_id = ?1))"
-      " SELECT at AS \"time:Agent stopped\", actor AS \"text:Stopped by\","
-      " 'stopped at ' || strftime('%H:%M:%S', at / 1000, 'unixepoch') ||"
-      " '; went on: ' || coalesce(more, 0) ||"
-      " iif(more = 1, ' call after', ' calls after')"
-      " AS \"text:Stop\" FROM stops");
-  iSource = bxReportSource(p, pHome, "exchange", zCaseBodies);
-  p->aSource[iSource].bProof = bxReportProves(p, pHome);
-  bxReportItems(p, iSource, pHome,
-      "SELECT e.id, e.event_id, " AT ", e.size_bytes,"
-      " iif(e.pinned, NULL, 'unpinned'), NULL, NULL, NULL, NULL," META
-      " FROM main.event_payloads AS e WHERE e.kill_switch_event_id = ?1"
-      " ORDER BY " AT " DESC, e.rowid DESC");
-  bxReportBound(p);
-  readVerdict(p, pHome,
-      "SELECT id FROM main.payload_verdicts WHERE kill_switch_event_id = ?1"
-      " ORDER BY level <> 'stop', id LIMIT 1");
-  addCase(p, pHome, zSwitchPins, zSwitchHolds,
-      "SELECT at, rule, level, count, threshold, action, sentence"
-      " FROM main.payload_verdicts WHERE kill_switch_event_id = ?1"
-      " OR agent_id IN (SELECT agent_id FROM main.event_payloads"
-      "  WHERE kill_switch_event_id = ?1) ORDER BY id DESC");
+  addFacts(p, pHome, "kill_switch.facts");
+  addFacts(p, pHome, "kill_switch.stop");
+  addItems(p, pHome, "exchange", "archive.bodies", "kill_switch.items")
+      ->bProof = bxReportProves(p, pHome);
+  boundItems(p);
+  readVerdict(p, pHome, "kill_switch.verdict");
+  reportTable(p, pHome, "kill_switch.pins");
+  if (reportHome(p, "retention") == pHome) {
+    reportTable(p, pHome, "kill_switch.holds");
+  }
+  reportTable(p, pHome, "kill_switch.verdicts");
+  reportTable(p, pHome, "receipts");
 }
 
-/* clang-format off */
-static const char zAgentPins[] =
-    "SELECT NULL, count(*) || ' pinned exchanges', NULL, NULL, 'pinned', NULL"
-    " FROM main.event_payloads WHERE agent_id = ?1 AND pinned = 1"
-    " GROUP BY agent_id"
-    " UNION ALL SELECT at, 'unpinned: event ' || coalesce(event_id, payload_id),"
-    "  actor, reason, 'unpinned', NULL FROM main.payload_unpins WHERE agent_id = ?1"
-    " UNION ALL SELECT at, 'agent: ' || kind, actor, reason, NULL,"
-    "  'kill_switch:' || kill_switch_event_id"
-    "  FROM main.blackbox__log WHERE subject = ?1"
-    "  AND kind IN ('stop', 'start') ORDER BY 1";
-
-/* clang-format on */
-
-void bxReportVtabs(ReportRun *p, ReportTable *pRings, BxStmts *pFrom,
-    const char *zModule, const char *zCounters, int bItems) {
+static void addVtabs(
+    ReportRun *p, BxStmts *pFrom, const char *zModule, const char *zPart) {
   sqlite3_stmt *pStmt = pFrom ? bxVtabNames(pFrom, zModule, &p->err) : 0;
-  assert(p->nSource <= REPORT_SOURCES);
+  ReportTable *pTable = newTable(p, zPart);
   while (bxReportRow(p, pStmt)) {
     const char *zName = bxColumnText(pStmt, 0, &p->err);
-    BxVtab *pRing =
+    BxVtab *pVtab =
         zName ? bxVtabIn(p->bx, zModule, pFrom->zDb, zName, &p->err) : 0;
-    if (pRing == 0 || p->nSource == REPORT_SOURCES) continue;
-    if (bItems) {
-      int iSource = bxReportSource(p, &pRing->stmts, "exchange",
-          "SELECT 'request', request_body, 'response', response_body"
-          " FROM main.@ WHERE agent_id = ?2 AND seq = CAST(?1 AS INTEGER)");
-      bxReportItems(p, iSource, &pRing->stmts,
-          "SELECT seq, event_id, timestamp, size_bytes, 'in the ring ' || '@',"
-          " NULL, NULL, NULL, NULL," META
-          " FROM main.@ WHERE agent_id = ?1 ORDER BY seq DESC");
+    if (pVtab == 0 || p->nSource == REPORT_SOURCES) continue;
+    if (strcmp(zPart, "agent.rings") == 0) {
+      addItems(p, &pVtab->stmts, "exchange", "ring.bodies", "ring.items");
     }
-    bxReportRows(p, pRings, &pRing->stmts, zCounters);
+    reportRows(p, pTable, bxReportQuery(p, &pVtab->stmts, zPart));
   }
   sqlite3_finalize(pStmt);
 }
 
-void bxReportAgent(ReportRun *p) {
-  static const char zCounters[] =
-      "SELECT '@', given, rolled, cleared, saved, rows, bytes"
-      " FROM main.@_agents WHERE agent_id = ?1";
+static void reportAgent(ReportRun *p) {
   BxStmts *pHome = bxReportNeed(p, "payload");
-  ReportTable *pRings;
-  int iSource;
   if (pHome == 0) return;
-  bxReportFacts(p, pHome,
-      "SELECT ?1 AS \"id:Agent\", count(*) AS \"count:In the archive\","
-      " min(" AT ") AS \"time:First in the archive\","
-      " max(" AT ") AS \"time:Last in the archive\""
-      " FROM main.event_payloads AS e WHERE e.agent_id = ?1");
-  bxReportFacts(p, pHome,
-      "SELECT stopped_at AS \"time:Stopped\", stopped_by AS \"text:Stopped "
-      "by\","
-      " nullif(went_on, 0) AS \"count:Calls after the stop\""
-      " FROM main.payload_agents WHERE agent_id = ?1");
-  /* Only the rows that are shown are read; the others are counted in an index. */
-  pRings = bxReportNewTable(p, "rings", "Rings",
-      "text:Ring|count:Given|count:Rolled out|count:Cleared|count:Saved|"
-      "count:Rows|bytes:Bytes");
-  iSource = bxReportSource(p, pHome, "exchange", zCaseBodies);
-  p->aSource[iSource].bProof = bxReportProves(p, pHome);
-  bxReportItems(p, iSource, pHome,
-      "SELECT x.id, x.event_id, e.at, x.size_bytes,"
-      " x.purpose || iif(x.pinned, ', pinned', ''), NULL, NULL, NULL, "
-      "NULL," META " FROM (SELECT e.rowid AS rid, " AT
-      " AS at FROM main.event_payloads AS e"
-      "  WHERE e.agent_id = ?1 ORDER BY " AT
-      " DESC, e.rowid DESC LIMIT ?2) AS e"
-      " CROSS JOIN main.event_payloads AS x ON x.rowid = e.rid"
-      " ORDER BY e.at DESC, e.rid DESC");
-  p->nLeftItems += bxQueryIntOnce(pHome,
-      "SELECT max(count(*) - ?2, 0) FROM main.event_payloads"
-      " WHERE agent_id = ?1",
-      &p->err, "ti", p->zKey, p->opt.nItem);
-  bxReportVtabs(p, pRings, pHome, "payload_ring", zCounters, 1);
-  bxReportVtabs(p, pRings, bxSchema(p->bx, "temp", &p->err), "payload_ring",
-      zCounters, 1);
-  if (p->nItem == 0 && pRings->nCell == 0) {
-    bxReportNotFound(p, "agent",
+  addFacts(p, pHome, "agent.facts");
+  addFacts(p, pHome, "agent.stop");
+  addItems(p, pHome, "exchange", "archive.bodies", "agent.items")->bProof =
+      bxReportProves(p, pHome);
+  p->nLeftItems += bxReportInt(p, pHome, "agent.more");
+  addVtabs(p, pHome, "payload_ring", "agent.rings");
+  addVtabs(p, bxSchema(p->bx, "temp", &p->err), "payload_ring", "agent.rings");
+  if (p->nItem == 0 && p->aTable[0].nCell == 0) {
+    failNotFound(p, "agent",
         "SELECT DISTINCT agent_id FROM event_payloads lists those of the "
         "archive, and SELECT agent_id FROM ring_agents those of a ring");
   }
-  bxReportBound(p);
-  readVerdict(p, pHome,
-      "SELECT id FROM main.payload_verdicts WHERE agent_id = ?1"
-      " ORDER BY id DESC LIMIT 1");
-  addCase(p, pHome, zAgentPins,
-      REPORT_HOLDS(" WHERE kind = 'agent' AND \"key\" = ?1"),
-      "SELECT at, rule, level, count, threshold, action, sentence"
-      " FROM main.payload_verdicts WHERE agent_id = ?1 ORDER BY id DESC");
+  boundItems(p);
+  readVerdict(p, pHome, "agent.verdict");
+  reportTable(p, pHome, "agent.pins");
+  if (reportHome(p, "retention") == pHome) reportTable(p, pHome, "holds");
+  reportTable(p, pHome, "agent.verdicts");
+  reportTable(p, pHome, "receipts");
 }
-
-/* clang-format off */
-static const char zTaleItems[] =
-    "WITH h AS (SELECT no FROM main.rollout__heads WHERE id = lower(?1)),"
-    " d AS (SELECT d.id AS key, d.id & 4294967295 AS sequence, d.timestamp,"
-    "   d.type, d.payload, s.owner, s.owner = h.no AND s.first > 0"
-    "    AND s.first = d.id & 4294967295 AS forked"
-    "  FROM h JOIN main.rollout__segments AS s ON s.rollout = h.no"
-    "  CROSS JOIN main.rollout__items AS d ON d.id BETWEEN (s.owner << 32)"
-    "   + s.first AND (s.owner << 32) + s.last)"
-    " SELECT d.sequence, d.sequence, d.timestamp,"
-    "  length(CAST(d.payload AS BLOB)), NULL,"
-    "  CASE WHEN m.kind <> 'turn' THEN m.kind WHEN d.forked THEN 'fork'"
-    "   WHEN lower(d.type) = 'compacted' THEN 'compaction'"
-    "   WHEN instr(d.payload, 'compact_boundary') > 0"
-    "    AND instr(d.payload, 'compact_boundary') < 400 THEN 'compaction'"
-    "   WHEN d.payload GLOB '{\"type\":\"error\"*' THEN 'error' END,"
-    "  count(iif(m.kind = 'turn', 1, NULL)) OVER (ORDER BY d.sequence), NULL, d.type"
-    " FROM d LEFT JOIN main.rollout__marks AS m ON m.id = d.key"
-    " ORDER BY d.sequence DESC";
-
-static const char zTaleFacts[] =
-    "SELECT coalesce(title, first_user_message) AS \"text:Asked first\","
-    " id AS \"id:Id\", status AS \"text:Status\","
-    " created AS \"time:Created\", updated AS \"time:Updated\","
-    " expires_at AS \"time:Expires\", source AS \"text:Source\","
-    " cwd AS \"text:Folder\", branch AS \"text:Branch\", model AS \"text:Model\","
-    " cli_version AS \"text:Version\", format AS \"text:Format\","
-    " source_id AS \"id:Id in the file\", parent AS \"id:Conversation of the caller\","
-    " agent AS \"text:Sub-agent\", forked_from AS \"id:Forked from\","
-    " item_count AS \"count:Items\", turns AS \"count:Turns\","
-    " (SELECT nullif(h.last_sequence + 1 - h.behind, 0) FROM main.rollout__heads AS h"
-    "  WHERE h.id = rollouts.id) AS \"count:Items without turns and usage yet\","
-    " bytes AS \"bytes:Size\", updated - created AS \"duration:Time between\""
-    " FROM main.rollouts WHERE id = lower(?1)";
-
-/* clang-format on */
 
 /* The tokens of all calls, and the model and the tokens of the items that tell them.
 ** Items are in order, and without gaps. */
 static void readTaleUsage(ReportRun *p, BxStmts *pHome) {
-  sqlite3_stmt *pStmt = bxReportQuery(p, pHome,
-      "SELECT sum(input_fresh), sum(cache_read), sum(cache_write),"
-      " sum(output), sum(reasoning), sum(cost),"
-      " max(cost_source = 'computed'), max(output_source) IS NOT NULL"
-      " FROM main.rollout_usage WHERE rollout = lower(?1)");
+  sqlite3_stmt *pStmt = bxReportQuery(p, pHome, "rollout.sums");
   ReportUsage *pUsage = &p->usage;
   i64 i;
   if (bxReportRow(p, pStmt) && sqlite3_column_type(pStmt, 0) != SQLITE_NULL) {
@@ -325,146 +513,214 @@ static void readTaleUsage(ReportRun *p, BxStmts *pHome) {
     pUsage->bRecorded = sqlite3_column_int(pStmt, 7);
   }
   sqlite3_finalize(pStmt);
-  pStmt = bxReportQuery(p, pHome,
-      "SELECT sequence, model, input_fresh + cache_write + cache_read, output"
-      " FROM main.rollout_usage WHERE rollout = lower(?1)");
+  pStmt = bxReportQuery(p, pHome, "rollout.calls");
   while (bxReportRow(p, pStmt)) {
     i = sqlite3_column_int64(pStmt, 0);
     if (p->nItem > 0) i -= strtoll(p->aItem[0].zKey, 0, 10);
     if (i < 0 || i >= p->nItem || p->aItem[i].nInput >= 0) continue;
-    p->aItem[i].zModel = bxReportColumnText(p, pStmt, 1);
+    p->aItem[i].zModel = reportColumn(p, pStmt, 1);
     p->aItem[i].nInput = sqlite3_column_int64(pStmt, 2);
     p->aItem[i].nOutput = sqlite3_column_int64(pStmt, 3);
   }
   sqlite3_finalize(pStmt);
 }
 
-void bxReportRollout(ReportRun *p) {
+static void reportRollout(ReportRun *p) {
   BxStmts *pHome = bxReportNeed(p, "rollout");
-  int iSource;
   if (pHome == 0) return;
-  bxReportFacts(p, pHome, zTaleFacts);
+  addFacts(p, pHome, "rollout.facts");
   if (p->nFact == 0) {
-    bxReportNotFound(
+    failNotFound(
         p, "conversation", "SELECT id FROM rollouts lists the conversations");
   } else if (strcmp(p->aFact[0].zName, "Asked first") == 0) {
-    sqlite3_free(p->zTitle);
-    p->zTitle = bxPrintf(&p->err, "%s", p->aFact[0].zValue);
+    p->zTitle = bxReportPrintf(p, "%s", p->aFact[0].zValue);
     if (p->zTitle != 0) bxReportFirstLine(p->zTitle, REPORT_TITLE);
   }
-  iSource = bxReportSource(p, pHome, "item",
-      "SELECT 'payload', d.payload FROM main.rollout__heads AS h"
-      " JOIN main.rollout__segments AS s ON s.rollout = h.no"
-      "  AND CAST(?1 AS INTEGER) BETWEEN s.first AND s.last"
-      " JOIN main.rollout__items AS d"
-      "  ON d.id = (s.owner << 32) + CAST(?1 AS INTEGER)"
-      " WHERE h.id = lower(?2)");
-  bxReportItems(p, iSource, pHome, zTaleItems);
-  bxReportBound(p);
+  addItems(p, pHome, "item", "rollout.bodies", "rollout.items");
+  boundItems(p);
   readTaleUsage(p, pHome);
-  if (bxReportDomain(p, "retention") == pHome) {
-    bxReportTable(p, "pins", "Pins and holds", REPORT_PINS, pHome,
-        REPORT_HOLDS(" WHERE kind = 'rollout' AND \"key\" = lower(?1)"));
-  }
-  bxReportTable(p, "usage", "Tokens by model",
-      "text:Model|count:Calls|count:Input|count:Cache write|count:Cache read|"
-      "count:Output|count:Reasoning|money:Cost",
-      pHome,
-      "SELECT model, count(*), sum(input_fresh), sum(cache_write),"
-      " sum(cache_read), sum(output), sum(reasoning), sum(cost)"
-      " FROM main.rollout_usage WHERE rollout = lower(?1)"
-      " GROUP BY model ORDER BY 2 DESC");
-  bxReportTable(p, "related", "Forks and sub-agents",
-      "text:What|id:Id|time:Created|count:Items|text:Title", pHome,
-      "SELECT 'fork', id, created, item_count, title, 'rollout:' || id"
-      " FROM main.rollouts WHERE forked_from = lower(?1) UNION ALL"
-      " SELECT 'sub-agent', id, created, item_count, title, 'rollout:' || id"
-      " FROM main.rollouts WHERE parent = lower(?1) UNION ALL"
-      " SELECT iif(p.id = r.parent, 'caller', 'forked from'), p.id, p.created, "
-      "p.item_count, p.title,"
-      "  'rollout:' || p.id FROM main.rollouts AS r JOIN main.rollouts AS p"
-      "  ON p.id IN (r.parent, r.forked_from) WHERE r.id = lower(?1)"
-      " ORDER BY 3");
-  bxReportTable(p, "dropped", "What the policy did not keep",
-      "text:Type|text:Type of the payload|count:Items|bytes:Bytes", pHome,
-      "SELECT d.item_type, d.payload_type, d.items, d.bytes"
-      " FROM main.rollout_drops AS d JOIN main.rollout__heads AS h"
-      " ON h.no = d.no WHERE h.id = lower(?1) ORDER BY 3 DESC");
-  bxReportTable(p, "receipts", "What was removed",
-      "time:When|text:Rule|text:Actor|count:Rows|bytes:Bytes", pHome,
-      "SELECT at, rule, actor, rows, bytes FROM main.retention_log"
-      " WHERE domain = 'rollout' ORDER BY at DESC, id DESC");
+  if (reportHome(p, "retention") == pHome) reportTable(p, pHome, "holds");
+  reportTable(p, pHome, "rollout.usage");
+  reportTable(p, pHome, "rollout.related");
+  reportTable(p, pHome, "rollout.dropped");
+  reportTable(p, pHome, "rollout.receipts");
 }
 
-void bxReportEvidence(ReportRun *p) {
+static void reportEvidence(ReportRun *p) {
   BxVtab *pBuffer = bxVtabFind(p->bx, "evidence_buffer", p->pKey, &p->err);
-  BxStmts *pFrom;
-  int iSource;
-  if (pBuffer == 0) return;
-  pFrom = &pBuffer->stmts;
-  bxReportFacts(p, pFrom,
-      "SELECT '@' AS \"id:Buffer\", s.actions AS \"count:Actions\","
-      " s.screenshots AS \"count:Screenshots\", s.bytes AS \"bytes:Size\","
-      " s.pinned_bytes AS \"bytes:Pinned\","
-      " s.max_size_bytes AS \"bytes:Largest size\","
-      " s.retention_policy AS \"text:What a prune removes first\","
-      " s.removed AS \"count:Actions that were removed\","
-      " (SELECT min(timestamp) FROM main.@) AS \"time:First\","
-      " (SELECT max(timestamp) FROM main.@) AS \"time:Last\""
-      " FROM main.@_state AS s");
-  iSource = bxReportSource(p, pFrom, "action",
-      "SELECT 'action', action, 'screenshot', screenshot"
-      " FROM main.@ WHERE id = ?1");
-  bxReportItems(p, iSource, pFrom,
-      "SELECT id, id, timestamp, size_bytes,"
-      " nullif(trim(iif(pinned, 'pinned ', '') || iif(pruned, 'approved', '')"
-      "  || iif(storage = 'disk', '', ' in ' || storage)), ''),"
-      " NULL, NULL, NULL, NULL FROM main.@ ORDER BY timestamp DESC,"
-      " rowid DESC");
-  bxReportBound(p);
-  bxReportTable(p, "pins", "Pins and holds", REPORT_PINS,
-      bxReportDomain(p, "retention"),
-      REPORT_HOLDS(" WHERE kind = 'buffer' AND \"key\" = ?1"));
-  bxReportTable(p, "receipts", "What was removed",
-      "time:When|text:Rule|count:Rows|count:Screenshots|bytes:Bytes|"
-      "time:Oldest|time:Newest",
-      pFrom,
-      "SELECT at, rule, rows, screenshots, bytes, oldest, newest"
-      " FROM main.@_log ORDER BY id DESC");
+  BxStmts *pFrom = pBuffer ? &pBuffer->stmts : 0;
+  if (pFrom == 0) return;
+  addFacts(p, pFrom, "evidence.facts");
+  addItems(p, pFrom, "action", "evidence.bodies", "evidence.items");
+  boundItems(p);
+  reportTable(p, reportHome(p, "retention"), "holds");
+  reportTable(p, pFrom, "evidence.receipts");
 }
 
-void bxReportSession(ReportRun *p) {
+static void reportSession(ReportRun *p) {
   BxStmts *pHome = bxReportNeed(p, "cache");
-  int iSource;
   if (pHome == 0) return;
-  bxReportFacts(p, pHome,
-      "SELECT s.session_id AS \"id:Session\", s.item_count AS "
-      "\"count:Results\","
-      " s.total_size AS \"bytes:Size\", iif(min(l.session_quota, "
-      "l.total_quota) < 1125899906842624,"
-      " min(l.session_quota - s.total_size, l.total_quota - q.bytes), NULL) AS "
-      "\"bytes:Left of the quota\","
-      " s.created_at AS \"time:Created\","
-      " s.last_accessed_at AS \"time:Last used\""
-      " FROM main.cache_sessions AS s LEFT JOIN main.cache_state AS q"
-      " LEFT JOIN main.cache__limits AS l"
-      " WHERE s.session_id = ?1");
+  addFacts(p, pHome, "session.facts");
   if (p->nFact == 0) {
-    bxReportNotFound(p, "session of the cache",
+    failNotFound(p, "session of the cache",
         "SELECT session_id FROM cache_sessions lists them");
   }
-  iSource = bxReportSource(p, pHome, "result",
-      "SELECT 'output', data, 'metadata', custom_metadata"
-      " FROM main.cache_items WHERE storage_key = ?1");
-  bxReportItems(p, iSource, pHome,
-      "SELECT storage_key, storage_key, timestamp, data_size,"
-      " iif(protected, 'protected', NULL), NULL, NULL, description, NULL"
-      " FROM main.cache_items WHERE session_id = ?1"
-      " ORDER BY timestamp DESC, id DESC");
-  bxReportBound(p);
-  bxReportTable(p, "pins", "Pins and holds", REPORT_PINS,
-      bxReportDomain(p, "retention"),
-      REPORT_HOLDS(" WHERE kind = 'session' AND \"key\" = ?1"));
-  bxReportTable(
-      p, "receipts", "What was removed", REPORT_GONE, pHome, RECEIPTS("cache"));
+  addItems(p, pHome, "result", "session.bodies", "session.items");
+  boundItems(p);
+  reportTable(p, reportHome(p, "retention"), "holds");
+  reportTable(p, pHome, "receipts");
 }
+
+/*------------------------------------------------------------- databases ----*/
+
+/* What is wrong, and then the agents, kill switches, recordings, conversations and
+** sessions. A row that another report is of has a link. The pages of a site (site.c) are
+** those of the links. */
+
+/* The columns of the table of agents that their exchanges tell. */
+enum { AGENT_ERRORS = 2, AGENT_TOKENS = 3, AGENT_COST = 4, AGENT_COLUMNS = 9 };
+
+typedef struct AgentUses {
+  sqlite3_stmt *ap[REPORT_SOURCES]; /* of the archive and of rings */
+  int n;
+  i64 nLeft; /* exchanges that may be read yet */
+} AgentUses;
+
+/* Adds up what the exchanges of an agent tell. */
+static void readAgent(
+    ReportRun *p, AgentUses *pUses, const char *zAgent, char **azCell) {
+  i64 nTokens = 0, nErrors = 0, iLast = -1;
+  const char *zFailed = 0; /* how the newest one did */
+  double rCost = 0;
+  int i, bCost = 0;
+  for (i = 0; i < pUses->n && p->err.rc == SQLITE_OK; i++) {
+    sqlite3_stmt *pStmt = pUses->ap[i];
+    bxBind(pStmt, &p->err, "ti", zAgent, pUses->nLeft);
+    if (bxReportRow(p, pStmt)) {
+      pUses->nLeft -= sqlite3_column_int64(pStmt, 0);
+      nErrors += sqlite3_column_int64(pStmt, 1);
+      nTokens += sqlite3_column_int64(pStmt, 2);
+      bCost |= sqlite3_column_type(pStmt, 3) != SQLITE_NULL;
+      rCost += sqlite3_column_double(pStmt, 3);
+      if (sqlite3_column_int64(pStmt, 0) > 0 &&
+          sqlite3_column_int64(pStmt, 4) > iLast) {
+        iLast = sqlite3_column_int64(pStmt, 4);
+        zFailed = bxReportKeep(p, bxColumnCopy(pStmt, 5, &p->err));
+      }
+    }
+    bxReset(pStmt, &p->err);
+  }
+  azCell[AGENT_ERRORS] = bxReportPrintf(p, "%lld", nErrors);
+  azCell[AGENT_TOKENS] = bxReportPrintf(p, "%lld", nTokens);
+  if (bCost) azCell[AGENT_COST] = bxReportPrintf(p, "%.4f", rCost);
+  if (zFailed != 0) {
+    sqlite3_stmt *pWrong =
+        bxReportQuery(p, bxSchema(p->bx, "main", &p->err), "database.failed");
+    bxBind(pWrong, &p->err, "tit", zAgent, iLast, zFailed);
+    reportRows(p, &p->aTable[0], pWrong);
+  }
+}
+
+/* Appends a part as it is for a schema and a table. */
+static void appendExpanded(
+    ReportRun *p, sqlite3_str *pSql, BxStmts *pFrom, const char *zPart) {
+  const char *zSql = partSql(p, zPart, 0);
+  char *z = zSql ? bxExpand(zSql, pFrom->zDb, pFrom->zTable) : 0;
+  if (bxCheckMem(z, &p->err) != 0) sqlite3_str_appendall(pSql, z);
+  sqlite3_free(z);
+}
+
+/* The agents of the archive and of the rings. */
+static void addAgents(ReportRun *p, BxStmts *pFrom) {
+  ReportTable *pTable = newTable(p, "database.agents");
+  sqlite3_stmt *pNames = bxVtabNames(pFrom, "payload_ring", &p->err);
+  sqlite3_str *pSql = sqlite3_str_new(0);
+  AgentUses uses = {{0}, 0, p->opt.nItem};
+  char *z;
+  i64 i;
+  appendExpanded(p, pSql, pFrom, "database.archived");
+  uses.ap[uses.n++] = bxReportQuery(p, pFrom, "database.archive_usage");
+  while (bxReportRow(p, pNames) && uses.n < REPORT_SOURCES) {
+    const char *zName = bxColumnText(pNames, 0, &p->err);
+    BxVtab *pRing =
+        zName ? bxVtabIn(p->bx, "payload_ring", pFrom->zDb, zName, &p->err) : 0;
+    if (pRing == 0) continue;
+    appendExpanded(p, pSql, &pRing->stmts, "database.in_ring");
+    uses.ap[uses.n++] = bxReportQuery(p, &pRing->stmts, "database.ring_usage");
+  }
+  sqlite3_finalize(pNames);
+  appendExpanded(p, pSql, pFrom, "database.agents");
+  z = bxStrFinish(pSql, &p->err);
+  if (z != 0) reportRows(p, pTable, bxPrepareSql(p->bx->db, z, &p->err));
+  sqlite3_free(z);
+  for (i = 0; i < pTable->nLink && p->err.rc == SQLITE_OK; i++) {
+    readAgent(p, &uses, strchr(pTable->azLink[i], ':') + 1,
+        pTable->azCell + i * AGENT_COLUMNS);
+  }
+  for (i = 0; i < uses.n; i++) sqlite3_finalize(uses.ap[i]);
+}
+
+static void reportDatabase(ReportRun *p) {
+  /* for each domain its table; those of virtual tables have the name of a module */
+  static const struct {
+    const char *zDomain, *zModule, *zPart;
+  } a[] = {{"payload", 0, "database.switches"},
+      {"evidence", "evidence_buffer", "database.recordings"},
+      {"rollout", 0, "database.rollouts"}, {"cache", 0, "database.sessions"},
+      {"core", "payload_ring", "database.rings"},
+      {"retention", 0, "database.sizes"}, {"retention", 0, "holds"},
+      {"core", 0, "database.domains"}, {"core", 0, "database.receipts"}};
+  ReportTable *pWrong;
+  BxStmts *pFrom;
+  sqlite3_stmt *pStmt;
+  size_t i;
+  i64 n;
+  bxRefuseOldFile(p->bx, p->zKey, &p->err);
+  if (!bxSchemaHasDomain(p->bx, p->zKey, "core", &p->err)) {
+    failNotFound(p, "schema with tables of blackbox named",
+        "main is the name of the file that was opened; PRAGMA database_list "
+        "lists the schemas");
+    return;
+  }
+  pFrom = bxSchema(p->bx, p->zKey, &p->err);
+  pinHome(p, pFrom);
+  pWrong = newTable(p, "database.wrong");
+  if (bxSchemaHasDomain(p->bx, p->zKey, "payload", &p->err)) {
+    reportRows(p, pWrong, bxReportQuery(p, pFrom, "database.wrong"));
+    addAgents(p, pFrom);
+  }
+  reportRows(p, pWrong, bxReportQuery(p, pFrom, "database.check"));
+  n = pWrong->nCell / pWrong->nColumn + pWrong->nLeft;
+  p->zTitle =
+      n == 0   ? bxReportPrintf(p, "Nothing is wrong in %s", p->zShown)
+      : n == 1 ? bxReportPrintf(p, "1 thing is wrong in %s", p->zShown)
+               : bxReportPrintf(p, "%lld things are wrong in %s", n, p->zShown);
+  for (i = 0; i < sizeof(a) / sizeof(*a); i++) {
+    if (!bxSchemaHasDomain(p->bx, p->zKey, a[i].zDomain, &p->err) ||
+        (strcmp(a[i].zPart, "database.sizes") == 0 &&
+            reportHome(p, "retention") != pFrom)) {
+      continue;
+    }
+    if (a[i].zModule != 0) addVtabs(p, pFrom, a[i].zModule, a[i].zPart);
+    if (a[i].zModule == 0) reportTable(p, pFrom, a[i].zPart);
+  }
+  addFacts(p, pFrom, "database.facts");
+  /* The head of the log, as it stands: nothing is taken in. */
+  if (!bxReportProves(p, pFrom)) return;
+  pStmt = bxReportQuery(p, pFrom, "database.head");
+  if (bxReportRow(p, pStmt)) {
+    p->zHead = bxReportKeep(p, bxColumnCopy(pStmt, 0, &p->err));
+  }
+  if (p->zHead != 0) p->zProof = "ok";
+  sqlite3_finalize(pStmt);
+}
+
+const ReportKind bxReportKinds[] = {
+    {"kill_switch", "Kill switch", "Exchanges", reportKillSwitch},
+    {"agent", "Agent", "Exchanges", reportAgent},
+    {"rollout", "Conversation", "Items", reportRollout},
+    {"evidence", "Recording", "Actions", reportEvidence},
+    {"session", "Cache session", "Results", reportSession},
+    {"database", "Database", 0, reportDatabase},
+    {0, 0, 0, 0},
+};

@@ -95,39 +95,24 @@ static void readReportOptions(ReportRun *p, sqlite3_value *pOptions) {
   if (!bRedact) readProfile(p, "keys");
 }
 
-static const ReportKind aKind[] = {
-    {"kill_switch", "Kill switch", "Exchanges", bxReportKillSwitch},
-    {"agent", "Agent", "Exchanges", bxReportAgent},
-    {"rollout", "Conversation", "Items", bxReportRollout},
-    {"evidence", "Recording", "Actions", bxReportEvidence},
-    {"session", "Cache session", "Results", bxReportSession},
-    {"database", "Database", 0, bxReportDatabase},
-    {0, 0, 0, 0},
-};
-
 /* A session that the cache does not have is the conversation that its program names so. */
 static void findConversation(ReportRun *p) {
-  static const char zSql[] =
-      "SELECT j.value FROM json_each(?1) AS j WHERE NOT EXISTS (SELECT 1 FROM"
-      " main.cache_sessions WHERE session_id = ?2)";
-  static const char zOnly[] = "SELECT value FROM json_each(?1) WHERE ?2 <> ''";
   BxErr none = {SQLITE_OK, 0};
   BxStmts *pHome = bxDomainSchema(p->bx, "rollout", &none);
-  char *zIds;
+  char *zIds, *z;
   bxErrClear(&none);
-  if (p->err.rc != SQLITE_OK || pHome == 0) return;
-  zIds = bxSessionConversations(pHome, p->zKey, &p->err);
-  if (zIds != 0) {
-    char *z = bxQueryText(pHome,
-        bxSchemaHasDomain(p->bx, pHome->zDb, "cache", &p->err) ? zSql : zOnly,
-        &p->err, "tt", zIds, p->zKey);
-    if (z != 0) {
-      sqlite3_free(p->zKey);
-      p->zKey = z;
-      while (strcmp(p->pKind->zName, "rollout") != 0) p->pKind--;
-    }
+  if (pHome == 0 || (bxSchemaHasDomain(p->bx, pHome->zDb, "cache", &p->err) &&
+                        bxReportInt(p, pHome, "session.exists") != 0)) {
+    return;
   }
+  zIds = bxSessionConversations(pHome, p->zKey, &p->err);
+  z = zIds ? bxQueryText(
+                 pHome, "SELECT value FROM json_each(?1)", &p->err, "t", zIds)
+           : 0;
   sqlite3_free(zIds);
+  if (bxReportKeep(p, z) == 0) return;
+  p->zKey = z;
+  while (strcmp(p->pKind->zName, "rollout") != 0) p->pKind--;
 }
 
 ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
@@ -139,7 +124,7 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
   p->pOut = sqlite3_str_new(bx->db);
   p->pHome = bxReportNeed(p, "report");
   z = bxText(pKind, "kind", 100, 0, &p->err);
-  p->pKind = aKind;
+  p->pKind = bxReportKinds;
   while (z != 0 && p->pKind->zName != 0 && strcmp(p->pKind->zName, z) != 0) {
     p->pKind++;
   }
@@ -148,7 +133,7 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
         "kill_switch, agent, rollout, evidence, session or database", pKind);
   }
   z = bxText(pKey, "key", REPORT_KEY, 0, &p->err);
-  if (z != 0) p->zKey = bxPrintf(&p->err, "%s", z);
+  if (z != 0) p->zKey = bxReportPrintf(p, "%s", z);
   if (p->zKey != 0 && strcmp(p->pKind->zName, "session") == 0) {
     findConversation(p);
   }
@@ -156,10 +141,8 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
   if (p->err.rc == SQLITE_OK) { /* everything but what is in the items */
     p->iMade = bxNow();
     p->zProof = "none";
-    p->zShown = bxReportClean(p, p->zKey, (i64)strlen(p->zKey));
-    if (p->zShown != 0) {
-      p->zTitle = bxPrintf(&p->err, "%s %s", p->pKind->zTitle, p->zShown);
-    }
+    p->zShown = bxReportClean(p, p->zKey, (i64)strlen(p->zKey), 0);
+    p->zTitle = bxReportPrintf(p, "%s %s", p->pKind->zTitle, p->zShown);
     if (p->zTitle != 0) bxReportFirstLine(p->zTitle, REPORT_TITLE);
     p->pKey = pKey;
     if (p->err.rc == SQLITE_OK) p->pKind->xFind(p);
@@ -167,9 +150,9 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
   }
   bxReportRead(p);
   bxReportSums(p);
-  if (p->pKind == aKind && p->zShown != 0) { /* of a kill switch */
+  if (p->pKind == bxReportKinds && p->zShown != 0) { /* of a kill switch */
     p->zBundle =
-        bxPrintf(&p->err, "SELECT line FROM proof_bundle(%Q)", p->zShown);
+        bxReportPrintf(p, "SELECT line FROM proof_bundle(%Q)", p->zShown);
   }
   bxErrMove(pErr, &p->err);
   if (pErr->rc == SQLITE_OK) return p;
@@ -179,14 +162,10 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
 
 int bxReportNext(ReportRun *p) {
   int bMore;
-  assert(p->opt.eFormat == REPORT_HTML || p->opt.eFormat == REPORT_MD ||
-         p->opt.eFormat == REPORT_JSON);
   if (p->err.rc != SQLITE_OK) return 0;
-  switch (p->opt.eFormat) {
-    case REPORT_JSON: bMore = bxReportJsonText(p); break;
-    case REPORT_MD: bMore = bxReportMarkdown(p); break;
-    default: bMore = bxReportHtml(p); break;
-  }
+  bMore = p->opt.eFormat == REPORT_JSON ? bxReportJsonText(p)
+          : p->opt.eFormat == REPORT_MD ? bxReportMarkdown(p)
+                                        : bxReportHtml(p);
   bxFail(&p->err, sqlite3_str_errcode(p->pOut),
       sqlite3_str_errcode(p->pOut) == SQLITE_TOOBIG
           ? "TooLargeError: the report is larger than a value may be; bound it "
@@ -200,11 +179,6 @@ void bxReportClose(ReportRun *p) {
   sqlite3_free(sqlite3_str_finish(p->pOut));
   bxReportFreeModel(p);
   bxSecretsFree(&p->masks);
-  sqlite3_free(p->zKey);
-  sqlite3_free(p->zShown);
-  sqlite3_free(p->zTitle);
-  sqlite3_free(p->zHead);
-  sqlite3_free(p->zBundle);
   bxErrClear(&p->err);
   sqlite3_free(p);
 }
@@ -212,24 +186,18 @@ void bxReportClose(ReportRun *p) {
 void bxReportText(BxCall *p) {
   ReportRun *pReport = bxReportOpen(
       p->bx, p->aArg[0], p->aArg[1], p->nArg > 2 ? bxArg(p, 2) : 0, &p->err);
-  char *z = 0;
-  i64 n = 0;
+  char *z;
+  int n;
   if (pReport == 0) return;
   while (bxReportNext(pReport)) {
   }
   bxErrMove(&p->err, &pReport->err);
-  if (p->err.rc == SQLITE_OK) {
-    n = sqlite3_str_length(pReport->pOut);
-    z = bxStrFinish(pReport->pOut, &p->err);
-    pReport->pOut = 0;
-  }
-  if (z != 0 && p->pCtx != 0) {
-    if (n > 0 && z[n - 1] == '\n') n--; /* as the lines have it */
-    sqlite3_result_text64(
-        p->pCtx, z, (sqlite3_uint64)n, sqlite3_free, SQLITE_UTF8);
-  } else {
-    sqlite3_free(z);
-  }
+  n = sqlite3_str_length(pReport->pOut);
+  z = sqlite3_str_finish(pReport->pOut);
+  pReport->pOut = 0;
+  if (z != 0 && n > 0 && z[n - 1] == '\n')
+    z[n - 1] = 0; /* as the lines have it */
+  bxReturnText(p, z);
   bxReportClose(pReport);
 }
 

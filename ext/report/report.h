@@ -3,11 +3,11 @@
 ** what happened, as one page, or as many.
 **
 ** A report is made in three steps. A kind (kill_switch, agent ...) says in SQL what
-** the facts, tables and items are (kind.c). Then all
+** the facts, tables and items are (page/report.sql). Then all
 ** items are read once, one at a time: what is to be masked is masked, and it is
 ** found which parts of their bodies are new (item.c, dedup.c). Then the text
 ** is written piece by piece, for which the bodies are read again (html.c, json.c,
-** markdown.c). So there is never more than one item in memory, besides what
+** So there is never more than one item in memory, besides what
 ** is known of all items.
 */
 #ifndef REPORT_H
@@ -71,19 +71,19 @@ typedef struct SeenPieces {
 } SeenPieces;
 
 typedef struct ReportFact {
-  char *zName, *zValue;
+  const char *zName;
+  char *zValue;
   ReportType eType;
 } ReportFact;
 
 typedef struct ReportColumn {
-  const char *zName;
+  const char *zName, *zSmall; /* as a member of JSON */
   ReportType eType;
 } ReportColumn;
 #define REPORT_COLUMNS 9
 
 typedef struct ReportTable {
-  const char *zId, *zTitle; /* constants */
-  char *zColumns;           /* the names are in it */
+  const char *zId, *zTitle;
   ReportColumn aColumn[REPORT_COLUMNS];
   int nColumn;
   char **azCell; /* row after row; NULL is no value */
@@ -94,41 +94,13 @@ typedef struct ReportTable {
 } ReportTable;
 
 #define REPORT_TABLES 12
-/* The columns of the table of pins. */
-#define REPORT_PINS "time:Time|text:What|text:Actor|text:Reason|text:Status"
-#define REPORT_GONE                                                            \
-  "time:When|text:Rule|text:Actor|count:Rows|bytes:Bytes|time:Oldest|"         \
-  "time:Newest"
-
-#define REPORT_HOLDS(which)                                                    \
-  "SELECT at, 'hold: ' || kind || ' ' || \"key\", owner || ' (' || actor || "  \
-  "')', reason, coalesce('held until ' || strftime('%Y-%m-%d', until / 1000, " \
-  "'unixepoch'), 'held') FROM main.retention_holds" which " ORDER BY at"
-
-/* How an exchange failed, by its meta; NULL: it did not. */
-#define REPORT_FAILED                                                          \
-  "CASE WHEN NOT coalesce(json_valid(meta), 0) THEN NULL"                      \
-  " WHEN meta ->> '$.status' >= 400 THEN 'HTTP ' || (meta ->> '$.status') ||"  \
-  " coalesce(': ' || (meta ->> '$.error'), '')"                                \
-  " ELSE 'error: ' || (meta ->> '$.error') END"
-
-/* What a rule found: texts, with their names in JSON and in the page. */
+/* The cells of the table of the verdict, as page/report.sql has them. */
 enum { VERDICT_RULE, VERDICT_LEVEL, VERDICT_COUNT, VERDICT_THRESHOLD };
-enum { VERDICT_REASON = 6, VERDICT_TEXTS = 8 };
-typedef struct ReportField {
-  const char *zName, *zLabel;
-  ReportType eType;
-} ReportField;
-extern const ReportField bxReportVerdict[VERDICT_TEXTS];
-typedef struct ReportVerdict {
-  int bAny;
-  char *az[VERDICT_TEXTS];
-} ReportVerdict;
+#define VERDICT_REASON 6
 
 /* Numbers of tokens in this order, and what they cost. */
 enum { USAGE_INPUT, USAGE_READ, USAGE_WRITE, USAGE_OUTPUT, USAGE_REASONING };
 #define USAGE_NUMBERS 5
-extern const ReportField bxReportUsage[USAGE_NUMBERS];
 typedef struct ReportUsage {
   int bAny, bCost;
   int bRecorded; /* the output is told as it was recorded, and may be too low */
@@ -159,13 +131,12 @@ typedef struct ReportItem {
   sqlite3_uint64 hSame;      /* the same for calls that are equal; 0: none */
   sqlite3_uint64 hResult;    /* and for what they returned; 0: nothing yet */
   struct ReportItem *pFirst; /* of those */
-  char *zLeaf;               /* JSON, or NULL */
+  const char *zLeaf;         /* JSON, or NULL */
   int nPart;
   ReportPart aPart[REPORT_PARTS];
 } ReportItem;
 
-/* A query that finds the bodies of an item by its key, ?1: role, type or NULL, and
-** value, for each part. */
+/* A query that finds the bodies of an item by its key, ?1: each named by its role. */
 typedef struct ReportSource {
   const char *zKind; /* of its items; a constant */
   sqlite3_stmt *pBodies;
@@ -207,15 +178,16 @@ struct ReportRun {
   sqlite3_stmt *pValues; /* SELECT ?1, ?2: values of the bodies that are read */
   sqlite3_stmt *pProof, *pRow; /* of a leaf */
   sqlite3_uint64 hPrompt;
-  char *zAsked; /* what the user asked first */
+  char *zAsked;  /* what the user asked first */
+  char **azKept; /* texts that live as long as the report */
+  i64 nKept, nKeptAlloc;
   i64 iMade;
   char *zTitle;
   ReportFact *aFact;
   i64 nFact, nFactAlloc;
-  ReportVerdict verdict;
   ReportUsage usage;
-  ReportTable pins, masked;
-  ReportTable aTable[REPORT_TABLES];
+  ReportTable pins, masked, verdict;
+  ReportTable aTable[REPORT_TABLES + 1];
   int nTable;
   ReportSource aSource[REPORT_SOURCES];
   int nSource;
@@ -232,7 +204,6 @@ struct ReportRun {
   const ReportSite *pSite; /* of which this is a page; may be NULL */
   /* where the output is */
   sqlite3_str *pOut;
-  const char *zTemplate;
   int ePhase;
   i64 iNext;
 };
@@ -253,46 +224,25 @@ void bxReportSite(BxCall *p); /* blackbox_report_site() */
 /* The file to which a link leads. NULL if there is none. */
 const char *bxReportHref(const ReportRun *p, const char *zLink);
 
-/* model.c */
+/* kind.c */
+extern const ReportKind bxReportKinds[];
 /* The statements for the schema that has a domain, which does not change until the
-** report ends. NULL if it is not installed. */
-BxStmts *bxReportDomain(ReportRun *p, const char *zDomain);
-/* The same for a domain without which there is nothing to report. */
+** report ends. */
 BxStmts *bxReportNeed(ReportRun *p, const char *zDomain);
-void bxReportPin(ReportRun *p, BxStmts *pFrom);
-/* A text as it may be shown: masked, and in plain characters. To sqlite3_free(). */
-char *bxReportClean(ReportRun *p, const char *z, i64 n);
-char *bxReportColumnText(ReportRun *p, sqlite3_stmt *pStmt, int i);
+/* Keeps a text from sqlite3_malloc() until the report ends, and returns it. */
+char *bxReportKeep(ReportRun *p, char *zOwned);
+char *bxReportPrintf(ReportRun *p, const char *zFormat, ...);
+/* A text as it may be shown: masked, and in plain characters; with nMax only the first
+** line, and at most so many of them. */
+char *bxReportClean(ReportRun *p, const char *z, i64 n, int nMax);
 /* Steps to the next row. 0 at the end, on error, or without a statement. */
 int bxReportRow(ReportRun *p, sqlite3_stmt *pStmt);
-/* The rows of a query with ?1, the key, and ?2, the most items. */
-sqlite3_stmt *bxReportQuery(ReportRun *p, BxStmts *pFrom, const char *zSql);
-/* The columns of the first row are facts. The name of each is the name of its type
-** and that of the fact, with a colon between them. NULL is no fact. */
-void bxReportFacts(ReportRun *p, BxStmts *pFrom, const char *zSql);
-/* A table. zColumns has for each column the name of its type and its own, with a
-** colon between them, and a '|' after each but the last. */
-ReportTable *bxReportNewTable(
-    ReportRun *p, const char *zId, const char *zTitle, const char *zColumns);
-/* Its rows: those of a statement, which is finalized, and those of a query. What stands
-** after the columns is a link. */
-void bxReportTake(ReportRun *p, ReportTable *pTable, sqlite3_stmt *pOwned);
-void bxReportRows(
-    ReportRun *p, ReportTable *pTable, BxStmts *pFrom, const char *zSql);
-/* Both. */
-void bxReportTable(ReportRun *p, const char *zId, const char *zTitle,
-    const char *zColumns, BxStmts *pFrom, const char *zSql);
-/* A source whose bodies are found by a query. Frees it. Returns its number. */
-int bxReportSource(
-    ReportRun *p, BxStmts *pFrom, const char *zKind, const char *zQuery);
+/* A part of page/report.sql as a query with ?1, the key, ?2, the most items, and ?3, the
+** kind, NULL without pFrom; and the first number that it returns. */
+sqlite3_stmt *bxReportQuery(ReportRun *p, BxStmts *pFrom, const char *zPart);
+i64 bxReportInt(ReportRun *p, BxStmts *pFrom, const char *zPart);
 /* Adds as facts what it cost, and as a table what was masked. */
 void bxReportSums(ReportRun *p);
-/* Adds the items of a query, the newest first: key, id, time, size, status, mark,
-** turn, title, type. */
-void bxReportItems(ReportRun *p, int iSource, BxStmts *pFrom, const char *zSql);
-/* Puts the items in order, and applies the bounds. */
-void bxReportBound(ReportRun *p);
-void bxReportNotFound(ReportRun *p, const char *zWhat, const char *zHow);
 void bxReportFreeModel(ReportRun *p);
 
 /* item.c */
@@ -307,22 +257,6 @@ typedef struct ReportBodiesOf {
 } ReportBodiesOf;
 void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut);
 void bxReportFreeBodies(ReportBodiesOf *p);
-/* title.c */
-/* The first member that has one of these names, between which is a space; or -1. */
-int bxReportMember(const BxTree *p, int iNode, const char *zNames);
-void bxReportSay(sqlite3_str *pOut, const char *z, i64 n);
-void bxReportSayCall(sqlite3_str *pOut, const char *zTool, i64 nTool,
-    const char *zArgs, i64 nArgs, BxErr *pErr);
-/* Notes that the item calls, under this id. */
-void bxReportCalled(ReportRun *p, ReportItem *pItem, const char *zId, i64 nId);
-/* Tells the call of this id how it ended, unless it is told already. */
-void bxReportEnded(ReportRun *p, ReportItem *pItem, const char *zId, i64 nId,
-    const char *zResult, i64 nResult, int bError);
-/* Notes what a provider answered in place of the model, if it is an error. */
-void bxReportFailed(ReportRun *p, ReportItem *pItem, const char *z);
-/* Reads the calls and results in a body; says the calls. Returns how many. */
-int bxReportReadCalls(
-    ReportRun *p, ReportItem *pItem, const BxTree *pTree, sqlite3_str *pOut);
 /* dedup.c: where a text was seen: noted if it is new. NULL on error. */
 SeenPiece *bxReportSeen(SeenPieces *p, const char *z, i64 n, BxErr *pErr);
 /* dedup.c: the pieces of a part that is read for the first time. */
@@ -336,21 +270,7 @@ void bxReportProof(
     ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies);
 
 void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n);
-void bxReportSha256(sqlite3_str *pOut, const char *z, i64 n);
 void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr);
-
-/* kind.c: the kinds; that of a database is in overview.c. */
-void bxReportKillSwitch(ReportRun *p);
-void bxReportAgent(ReportRun *p);
-void bxReportRollout(ReportRun *p);
-void bxReportEvidence(ReportRun *p);
-void bxReportSession(ReportRun *p);
-void bxReportDatabase(ReportRun *p);
-
-/* A row for each virtual table of a module in a schema. bItems: and, of rings, the
-** exchanges of the agent. */
-void bxReportVtabs(ReportRun *p, ReportTable *pTable, BxStmts *pFrom,
-    const char *zModule, const char *zSql, int bItems);
 
 /* The formats: each appends the next part. 0: there is no more. */
 int bxReportHtml(ReportRun *p);
@@ -368,13 +288,15 @@ void bxReportFirstLine(char *z, int nMax);
 ** changes the direction of the text. */
 char *bxReportPlain(const char *z, i64 n, BxErr *pErr);
 void bxReportJson(sqlite3_str *pOut, const char *z, i64 n);
-/* Appends a text in which these stand for values:
+/* Appends a text in which these stand for values. Nothing stands for NULL, and for a
+** number below zero, if it is not JSON:
 **   %s a text as it is       %h escaped for HTML   %m for Markdown
 **   %j as JSON, null for NULL
-**   %i a number              %n the same with commas
+**   %i a number, any         %n the same with commas
 **   %b a number of bytes     %t a time, %T the same in HTML
 **   %v a value of a ReportType, which follows it, in HTML; %w in Markdown;
-**   %x in JSON */
+**   %x in JSON
+**   %k a name and a text, as a member of JSON; %K a name and a number */
 void bxReportPut(sqlite3_str *pOut, const char *zFormat, ...);
 
 #endif

@@ -90,7 +90,7 @@ static void addPage(ReportSite *p, const char *zLink) {
   if (a == 0) return;
   hexOf(zLink, a->zHex);
   a->zLink = bxPrintf(p->pErr, "%s", zLink);
-  zShown = bxReportClean(p->pOverview, zKey, (i64)strlen(zKey));
+  zShown = bxReportClean(p->pOverview, zKey, (i64)strlen(zKey), 0);
   for (i = 0; zShown != 0 && zShown[i] != 0 && n < SITE_SLUG; i++) {
     char c = zShown[i];
     if (c >= 'A' && c <= 'Z') c = (char)(c + 32);
@@ -100,7 +100,6 @@ static void addPage(ReportSite *p, const char *zLink) {
   if (zSlug[n] == '-') n--;
   a->zName = bxPrintf(p->pErr, "%.*s%.*s-%s.html", (int)(zKey - 1 - zLink),
       zLink, n + 1, zSlug, a->zHex);
-  sqlite3_free(zShown);
 }
 
 /* Whether this is the name of a page, or of a file that was to become one. */
@@ -132,7 +131,7 @@ static void failPath(ReportSite *p, const char *zName) {
       zName, p->zFolder, strerror(errno));
 }
 
-/* An index.html that is not empty must have the mark of report.html. */
+/* An index.html that is not empty must have the mark of a page (html.c). */
 static void refuseForeign(ReportSite *p) {
   char *zPath = bxPrintf(p->pErr, "%s/" SITE_INDEX, p->zFolder);
   FILE *pFile = zPath ? fopen(zPath, "rb") : 0;
@@ -153,7 +152,6 @@ static void refuseForeign(ReportSite *p) {
 /* From the beginning, as a page that was made then. */
 static void rewindPage(ReportRun *p, i64 iMade) {
   sqlite3_str_reset(p->pOut);
-  p->zTemplate = 0;
   p->ePhase = 0;
   p->iNext = 0;
   p->iMade = iMade;
