@@ -95,9 +95,9 @@ CREATE TABLE IF NOT EXISTS main.blackbox_settings(
       (value = CAST(value AS INTEGER) OR instr(range, '.'))
       AND value BETWEEN range + 0 AND substr(range, instr(range, ' to ') + 4) + 0
     WHEN instr(range, ',') THEN
-      typeof(value) = 'text' AND instr(value, ',') = 0
+      value < x'' AND instr(value, ',') = 0
       AND instr(', ' || range || ',', ', ' || value || ',')
-    ELSE typeof(value) = 'text' AND value <> ''
+    ELSE value > '' AND value < x''
   END IS TRUE)
 ) WITHOUT ROWID;
 
@@ -300,8 +300,7 @@ CREATE TABLE IF NOT EXISTS main.blackbox_prices(
   cache_read REAL, reasoning REAL, list TEXT, list_date TEXT, list_digest TEXT,
   PRIMARY KEY (model, since, above),
   CONSTRAINT "ValidationError: since is a day, such as 2026-11-01; prices are USD for a million tokens, and not negative"
-  CHECK (since IS date(since) AND above BETWEEN 0 AND 1e9 AND
-         input BETWEEN 0 AND 1e9 AND output BETWEEN 0 AND 1e9 AND
+  CHECK (since IS date(since) AND min(above, input, output) >= 0 AND max(above, input, output) <= 1e9 AND
          cache_write BETWEEN 0 AND 1e9 AND cache_write_1h BETWEEN 0 AND 1e9 AND
          cache_read BETWEEN 0 AND 1e9 AND reasoning BETWEEN 0 AND 1e9)
 ) WITHOUT ROWID;
@@ -338,12 +337,14 @@ CREATE TABLE IF NOT EXISTS main.blackbox_prices(
 -- cost                 of an item: the cost in USD, if it is told
 -- output_recorded      1: the program may write the output before it is known, and so
 --                      it is told as it was recorded
+--
+-- None of the six columns of the key is NULL, as the table has no rowid.
 CREATE TABLE IF NOT EXISTS main.blackbox_places(
-  format TEXT NOT NULL,
-  source     TEXT NOT NULL DEFAULT 'item'
+  format TEXT,
+  source     TEXT DEFAULT 'item'
     CHECK (instr(' request response stream item event ', ' ' || source || ' ')),
-  kind       TEXT NOT NULL CHECK (instr(' call result user assistant message prompt model offer choice error preamble line start goal review title cwd branch tool usage ', ' ' || kind || ' ')),
-  type TEXT NOT NULL DEFAULT '', conditions TEXT NOT NULL DEFAULT '{}', place TEXT NOT NULL,
+  kind       TEXT CHECK (instr(' call result user assistant message prompt model offer choice error preamble line start goal review title cwd branch tool usage ', ' ' || kind || ' ')),
+  type TEXT DEFAULT '', conditions TEXT DEFAULT '{}', place TEXT,
   other, part, call_id, tool, arguments, result, is_error,
   call_2, model, cost, input, cache_write, cache_read, output, reasoning, cache_write_1h,
   cache_in_input DEFAULT 0, reasoning_in_output DEFAULT 1, output_recorded DEFAULT 0,

@@ -185,7 +185,7 @@ BEGIN
   UPDATE event_payloads
      SET size_bytes = length(CAST(ifnull(request_body, '') || ifnull(response_body, '') AS BLOB))
    WHERE rowid = NEW.rowid AND CASE
-    WHEN (min(event_id, agent_id) > '' AND max(event_id, agent_id) < x'' AND created_ms NOTNULL AND rowid <> -1) IS NOT 1
+    WHEN (event_id > '' AND event_id < x'' AND agent_id > '' AND agent_id < x'' AND created_ms NOTNULL AND rowid <> -1) IS NOT 1
     THEN RAISE(ABORT, 'ValidationError: event_id and agent_id must be text and not empty, created_at must be a date such as 2026-01-31T12:00:00.000Z, and rowid not -1')
     WHEN (SELECT 1 FROM retention__in_force) AND (
           SELECT 1 FROM retention__in_force, retention__clock WHERE until > seen AND (kind, key) IN (SELECT * FROM (
@@ -269,7 +269,7 @@ BEGIN
                              ifnull(length(CAST(body AS BLOB)), 0))) e
              FROM (SELECT request_body AS body UNION ALL SELECT response_body))
    WHERE rowid = NEW.rowid AND iif((event_id, agent_id, created_at) IS NOT (OLD.event_id, OLD.agent_id, OLD.created_at)
-      AND (min(event_id, agent_id) > '' AND max(event_id, agent_id) < x'' AND created_ms NOTNULL) IS NOT 1,
+      AND (event_id > '' AND event_id < x'' AND agent_id > '' AND agent_id < x'' AND created_ms NOTNULL) IS NOT 1,
      RAISE(ABORT, 'ValidationError: event_id and agent_id must be text and not empty, and created_at must be a date such as 2026-01-31T12:00:00.000Z'),
      (purpose, request_body, response_body) IS NOT (OLD.purpose, OLD.request_body, OLD.response_body));
   UPDATE payload__state SET rid = NULL WHERE one = 1;
@@ -333,13 +333,13 @@ CREATE TRIGGER IF NOT EXISTS main.payload_leaving
 INSTEAD OF INSERT ON payload__held
 WHEN NEW.at IS NULL OR (SELECT 1 FROM payload__state WHERE bytes > max_bytes OR (due > 0 AND NEW.at < till))
 BEGIN
-  UPDATE blackbox__probe SET hit = 0 WHERE one = 1 AND NEW.at IS NULL;
-  INSERT OR IGNORE INTO blackbox__probe(one, hit) SELECT 1, 1 WHERE NEW.at IS NULL;
+  UPDATE blackbox__probe SET hit = 0 WHERE one = (NEW.at IS NULL);
+  INSERT OR IGNORE INTO blackbox__probe SELECT 1, 1 WHERE NEW.at IS NULL;
   DELETE FROM event_payloads WHERE rowid = NEW.rid AND (NEW.at NOTNULL OR (SELECT hit FROM blackbox__probe));
   UPDATE blackbox__probe
      SET hit = iif(hit AND changes() = 0 AND (SELECT 1 FROM event_payloads WHERE rowid = NEW.rid),
                    RAISE(ABORT, 'MisuseError: a trigger on event_payloads keeps a row that REPLACE would take; drop it'), 0)
-   WHERE one = 1 AND NEW.at IS NULL;
+   WHERE one = (NEW.at IS NULL);
 END;
 
 -- The store sweeps what no row names any more.
@@ -363,17 +363,16 @@ CREATE TRIGGER IF NOT EXISTS main.payload_work
 AFTER UPDATE OF work ON payload__state WHEN NEW.work
 BEGIN
   UPDATE retention__clock
-     SET (seen, due, was) = (
-           SELECT max(seen, NEW.work), 3600000, iif(due > 691200000, seen, was)
-            WHERE NEW.work - seen - due <= min(due * 23, 604800000)
-           UNION ALL SELECT seen, NEW.work - seen + 86400000, was)
-   WHERE one = 1 AND NEW.work - seen NOT BETWEEN due - 86400000 AND due;
+     SET seen = max(seen, NEW.work), due = 3600000, was = iif(due > 6912e5, seen, was)
+   WHERE one = 1 AND abs(NEW.work - seen - due + 432e5) > 432e5 AND NEW.work - seen - due <= min(due * 23, 6048e5);
+  UPDATE retention__clock SET due = NEW.work - seen + 86400000
+   WHERE NEW.work - seen - due > min(due * 23, 6048e5);
   UPDATE payload__state
      SET till = iif(min(ms + kept_ms, (SELECT seen FROM retention__clock) + 604800000) >= work,
                     work - kept_ms, -9e15),
          due = 2 - 1000 * EXISTS (SELECT 1 FROM sqlite_schema
-           WHERE (type = 'table' AND sql LIKE '%references%event_payloads%')
-              OR (type = 'trigger' AND tbl_name = 'event_payloads' COLLATE NOCASE AND substr(name, 1, 8) <> 'payload_' AND sql LIKE '%delete%'))
+           WHERE iif(type = 'table', sql LIKE '%references%event_payloads%',
+                     tbl_name LIKE 'event_payloads' AND name NOT GLOB 'payload_*' AND sql LIKE '%trigger%delete%'))
    WHERE one = iif(ms NOTNULL AND (SELECT size_bytes FROM event_payloads WHERE rowid = rid) > max_bytes,
      RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes; store less, or set a higher limit'), 1);
   INSERT INTO payload__held(rid, at)
@@ -417,16 +416,13 @@ BEGIN
   SELECT 'payload', 'unpin', p.id, NEW.actor, NEW.reason, '{"pin":' || n || '}', event_id, agent_id, kill_switch_event_id
     FROM payload__pins AS p LEFT JOIN event_payloads AS e ON e.id = p.id
    WHERE p.id = NEW.payload_id;
+  SELECT RAISE(ABORT, 'ValidationError: give payload_id only, and actor and reason, which must be visible text without control characters') e
+    FROM blackbox__log, retention__clock
+   WHERE n = last_insert_rowid() AND changes() AND (
+         max(actor, reason) < x'' AND max(unicode(ltrim(actor, unseen)), unicode(ltrim(reason, unseen))) < 917504
+         AND instr(actor || reason, char(0)) = 0 AND actor || reason NOT GLOB control AND coalesce(NEW.id, NEW.at, NEW.pin) IS NULL) IS NOT 1;
   DELETE FROM payload__pins
-   WHERE id = CASE
-    WHEN changes() = 0
-    THEN RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins')
-    WHEN coalesce(NEW.id, NEW.at, NEW.pin) IS NULL AND (
-          SELECT max(actor, reason) < x'' AND max(unicode(ltrim(actor, unseen)), unicode(ltrim(reason, unseen))) < 917504
-                 AND instr(actor || reason, char(0)) = 0 AND actor || reason NOT GLOB control
-            FROM blackbox__log, retention__clock WHERE n = last_insert_rowid())
-    THEN NEW.payload_id
-    ELSE RAISE(ABORT, 'ValidationError: give payload_id only, and actor and reason, which must be visible text without control characters') END;
+   WHERE id = iif(changes(), NEW.payload_id, RAISE(ABORT, 'NotFoundError: no pinned row has this payload_id; see payload_pins'));
   UPDATE event_payloads SET pinned = 0 WHERE id = NEW.payload_id;
 END;
 

@@ -58,11 +58,11 @@ BEGIN
     RAISE(ABORT, 'ErasedError: this conversation was erased; use another id'),
     NEW.no), 4294967295);
   UPDATE retention__clock
-  SET (seen, due, was) = (
-    SELECT max(seen, unixepoch() * 1000), 3600000, iif(due > 691200000, seen, was)
-    WHERE unixepoch() * 1000 - seen - due <= min(due * 23, 604800000)
-    UNION ALL SELECT seen, unixepoch() * 1000 - seen + 86400000, was)
-  WHERE one = 1 AND unixepoch() * 1000 - seen NOT BETWEEN due - 86400000 AND due;
+  SET seen = max(seen, unixepoch() * 1000), due = 3600000, was = iif(due > 6912e5, seen, was)
+  WHERE one = 1 AND abs(unixepoch() * 1000 - seen - due + 432e5) > 432e5
+    AND unixepoch() * 1000 - seen - due <= min(due * 23, 6048e5);
+  UPDATE retention__clock SET due = unixepoch() * 1000 - seen + 86400000
+  WHERE unixepoch() * 1000 - seen - due > min(due * 23, 6048e5);
   UPDATE rollout__act SET rule = 'rollout.expired'
   WHERE coalesce(NEW.expires_at, NEW.created) >= unixepoch() * 1000 - 60000
     AND (SELECT 1 FROM rollout__heads, retention__clock
@@ -145,13 +145,13 @@ CREATE TABLE IF NOT EXISTS main.rollout__packed(text INTEGER PRIMARY KEY, id, by
 CREATE TRIGGER IF NOT EXISTS main.rollout_packed_delete AFTER DELETE ON rollout__packed
 BEGIN INSERT INTO store_dropped(text) VALUES (OLD.text) ON CONFLICT DO NOTHING; END;
 
--- What was derived from an item goes with it.
+-- What was derived from an item goes with it. ("+" so that SQLite uses the index.)
 CREATE TRIGGER IF NOT EXISTS main.rollout_data_delete AFTER DELETE ON rollout__data
 BEGIN
   DELETE FROM rollout__packed WHERE text = substr(OLD.payload, 13, 20) + 0 AND id = OLD.id;
   DELETE FROM rollout_calls WHERE id = OLD.id;
   DELETE FROM rollout__marks WHERE id = OLD.id;
-  DELETE FROM rollout__texts WHERE id = +OLD.id; -- so that SQLite uses the index
+  DELETE FROM rollout__texts WHERE id = +OLD.id;
 END;
 
 -- Payloads as texts. coalesce() of seven values is SQLite's, or if the module is loaded that of the module, which
