@@ -633,14 +633,15 @@ void bxRolloutTextsPut(RolloutDerive *p, BxErr *pErr) {
 i64 bxRolloutTextsDiffer(RolloutDerive *p, i64 iLast, BxErr *pErr) {
   static const char zRows[] =
       "SELECT id & 4294967295, role, place, tool, file "
-      "FROM main.rollout__texts WHERE id BETWEEN ?1 AND ?2 ORDER BY id, n";
+      "FROM main.rollout__texts WHERE id BETWEEN ?1 << 32 AND (?1 << 32) + ?2 "
+      "ORDER BY id, n";
   static const char zExcused[] =
-      "SELECT ?1 IN (SELECT id FROM main.rollout__due) OR (SELECT changed "
-      "FROM main.rollout__data WHERE id = ?1)";
+      "SELECT (?1 << 32) + ?2 IN (SELECT id FROM main.rollout__due) OR (SELECT "
+      "changed FROM main.rollout__data WHERE id = (?1 << 32) + ?2)";
   sqlite3_stmt *pRow = bxStmt(p->pHome, zRows, pErr);
   i64 i = 0, iFound = -1;
   int bRow;
-  bxBind(pRow, pErr, "ii", p->no << 32, (p->no << 32) + iLast);
+  bxBind(pRow, pErr, "ii", p->no, iLast); /* (p->no may be damaged) */
   while (iFound < 0 && pErr->rc == SQLITE_OK) {
     const RolloutText *a;
     bRow = bxStep(pRow, pErr);
@@ -655,8 +656,8 @@ i64 bxRolloutTextsDiffer(RolloutDerive *p, i64 iLast, BxErr *pErr) {
                    !bxSameText(a->zPlace, bxColumnText(pRow, 2, pErr)) ||
                    !bxSameText(a->zTool, bxColumnText(pRow, 3, pErr)) ||
                    !bxSameText(a->zFile, bxColumnText(pRow, 4, pErr))) &&
-               !bxQueryInt(p->pHome, zExcused, pErr, "i",
-                   (p->no << 32) + a->iSequence)) {
+               !bxQueryInt(
+                   p->pHome, zExcused, pErr, "ii", p->no, a->iSequence)) {
       iFound = a->iSequence;
     }
     i++;
