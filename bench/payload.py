@@ -166,25 +166,51 @@ def talk_bytes(mean, agents, limit, file_limit, rows=talks, fill=120):
             source = rows(agents, mean)
             db = filled(folder / "talk.db", ddl, itertools.islice(source, agents * fill))
             if of_file:
-                if "VIRTUAL" not in ddl:
+                schema = 0
+                if "VIRTUAL" in ddl:
+                    schema = once("installed", installed).stat().st_size
+                else:
                     db.execute("DELETE FROM t WHERE id <= ?", (agents * (fill - WINDOW),))
                     db.execute("VACUUM")
                     checkpoint(db)
-                return (folder / "talk.db").stat().st_size
+                return (folder / "talk.db").stat().st_size - schema
             db.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
             for row in itertools.islice(source, 10 * agents):
                 db.execute(PUSH, row)
             return (folder / "talk.db-wal").stat().st_size
         return run_side
+
+    def overwritten(folder):
+        """The row of an agent, with its newest text, and that of an exchange: a page each."""
+        db = plain(folder / "two.db")
+        db.execute("CREATE TABLE a(id INTEGER PRIMARY KEY, page)")
+        db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, event, request, response)")
+        for id in range(agents):
+            db.execute("INSERT INTO a VALUES(?, randomblob(3930))", (id,))
+        for id in range(agents * WINDOW):
+            db.execute("INSERT INTO t VALUES(?, ?, ?, ?)", (id, "e" * 80, b"q" * 9, b"r" * 9))
+        checkpoint(db)
+        db.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+        for i in range(10 * agents):
+            db.execute("BEGIN")
+            db.execute("UPDATE a SET page = randomblob(3930) WHERE id = ?", (i % agents,))
+            db.execute("UPDATE t SET event = hex(randomblob(40)) WHERE id = ?",
+                       (i % agents * WINDOW + i // agents,))
+            db.execute("COMMIT")
+        return (folder / "two.db-wal").stat().st_size
+
     return Case(
         f"bytes of a ring of {'conversations' if rows is talks else 'what shares nothing'}, "
         f"{kb(mean)}",
         {"WAL of the ring": side(RING, False), "WAL of plain INSERTs": side(PLAIN, False),
+         "WAL of two rows overwritten": overwritten,
          "file of the ring": side(RING, True), "file of plain rows": side(PLAIN, True)},
         [("WAL of the ring", "WAL of plain INSERTs", limit),
+         ("WAL of two rows overwritten", "WAL of plain INSERTs", None),
          ("file of the ring", "file of plain rows", file_limit)],
         rounds=1, shown=megabytes, why=TWO_PAGES,
-        note="Full rings. The plain file has the same rows, and was written anew (VACUUM).")
+        note="Full rings. The plain file has the same rows, and was written anew (VACUUM); of the "
+        "file of the ring the schema of all domains is taken away.")
 
 
 def talk_reads(mean, agents, one, fifty, rows=talks):

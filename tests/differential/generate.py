@@ -550,7 +550,7 @@ class Generator(random.Random):
                                  ("rollout", UUIDS[0]), ("session", SESSIONS[0])])
         report = "blackbox_report(?, ?, '{\"format\":\"json\"}')"
         return self.choice([self.retention, self.all_domains, self.all_domains, lambda: [
-            (f"SELECT json_remove({report}, '$.proof', '$.pins', '$.items')", kind, key),
+            (f"SELECT json_remove({report}, '$.module', '$.proof', '$.pins', '$.items')", kind, key),
             (f"SELECT json_remove(value, '$.leaf') FROM json_each({report}, '$.items')", kind, key),
             ("SELECT proof_head() IS NULL",),
             ("SELECT count(*) FROM proof_verify WHERE leaf IS NOT NULL",),
