@@ -243,7 +243,15 @@ void bxPlacesRead(
   if (pErr->rc != SQLITE_OK) return;
   if (bItems && p->n > 1)
     qsort(p->a, (size_t)p->n, sizeof(*p->a), comparePlaces);
-  for (i = 0; i < p->n; i++) p->a[i].iNext = 0;
+  for (i = p->n - 1; i >= 0; i--) {
+    BxPlace *a = &p->a[i];
+    assert(a->iNext > 0);
+    a->iNext = !bItems ? 0
+               : i + 1 < p->n && strcmp(a[0].az[BX_PLACE_TYPE],
+                                     a[1].az[BX_PLACE_TYPE]) == 0
+                   ? a[1].iNext
+                   : (int)i + 1;
+  }
 }
 
 void bxPlacesFree(BxPlaces *p) {

@@ -89,7 +89,8 @@ typedef struct BxPlace {
   int bCacheIn, bReasoningIn;
   BxTest test;
   unsigned mEach; /* of a body: after which steps its place has [] */
-  int iNext;      /* another place that ends there, from 1 on; 0 for none */
+  int iNext; /* another place that ends there, from 1 on; 0 for none; of an item
+                  ** the first one of another type */
 } BxPlace;
 
 /* Rows, in the order in which they are tried. Zeroed at first. */

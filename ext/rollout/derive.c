@@ -38,8 +38,8 @@ void bxRolloutDeriveEnd(RolloutDerive *p) {
 
 /*--------------------------------------------------------- the readings ----*/
 
-i64 bxRolloutFirstPlace(
-    const RolloutDerive *p, const char *zType, char z[ROLLOUT_MAX_NAME + 1]) {
+i64 bxRolloutPlacesOf(const RolloutDerive *p, const char *zType,
+    char z[ROLLOUT_MAX_NAME + 1], i64 *piEnd) {
   const BxPlaces *pAll = &p->pRules->places;
   i64 iLow = 0, iHigh = pAll->n;
   size_t n = strlen(zType);
@@ -55,19 +55,18 @@ i64 bxRolloutFirstPlace(
       iHigh = i;
     }
   }
+  *piEnd = iLow < pAll->n && strcmp(pAll->a[iLow].az[BX_PLACE_TYPE], z) == 0
+               ? pAll->a[iLow].iNext
+               : iLow;
+  assert(iLow <= *piEnd && *piEnd <= pAll->n);
   return iLow;
-}
-
-int bxRolloutIsPlaceOf(const RolloutDerive *p, i64 i, const char *zSpelled) {
-  assert(i >= 0);
-  return i < p->pRules->places.n &&
-         strcmp(p->pRules->places.a[i].az[BX_PLACE_TYPE], zSpelled) == 0;
 }
 
 /* Whether items of this type may say something. */
 static int isTelling(const RolloutDerive *p, const char *zType) {
   char z[ROLLOUT_MAX_NAME + 1];
-  return bxRolloutIsPlaceOf(p, bxRolloutFirstPlace(p, zType, z), z) ||
+  i64 iEnd;
+  return bxRolloutPlacesOf(p, zType, z, &iEnd) < iEnd ||
          strcmp(z, "compacted") == 0 || strcmp(z, "eventmsg") == 0;
 }
 
@@ -93,8 +92,9 @@ static int testParts(const RolloutDerive *p, BxTest test) {
                                               : "";
     if (*zName == 0) {
       eResult = 0;
-    } else if (pTest->zText ? strcmp(zName, pTest->zText) != 0
-                            : !pTest->bThere) {
+    } else if (pTest->zText
+                   ? *zName != *pTest->zText || strcmp(zName, pTest->zText) != 0
+                   : !pTest->bThere) {
       return -1;
     }
   }
@@ -118,9 +118,9 @@ static char *readUser(RolloutDerive *p, const char *zType,
     const RolloutJson *pJson, sqlite3_uint64 *phId) {
   char z[ROLLOUT_MAX_NAME + 1];
   const char *zPath;
-  i64 i = bxRolloutFirstPlace(p, zType, z);
+  i64 iEnd, i = bxRolloutPlacesOf(p, zType, z, &iEnd);
   assert(p->pRules != 0);
-  for (; bxRolloutIsPlaceOf(p, i, z); i++) {
+  for (; i < iEnd; i++) {
     const BxPlace *pPlace = &p->pRules->places.a[i];
     if (pPlace->eKind == BX_KIND_USER &&
         bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr)) {
@@ -317,7 +317,7 @@ void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
                    1u << BX_KIND_CALL | 1u << BX_KIND_RESULT;
   const char *zPath;
   char zSpelled[ROLLOUT_MAX_NAME + 1];
-  i64 i;
+  i64 i, iEnd;
   assert(iSequence >= 0 && iSequence <= ROLLOUT_LAST);
   if (p->pErr->rc != SQLITE_OK) return;
   if (p->bTexts) {
@@ -328,8 +328,8 @@ void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
   p->iTime = iTime;
   readPart(p, "type", p->zPayloadType);
   readPart(p, "role", p->zRole);
-  i = bxRolloutFirstPlace(p, zType, zSpelled);
-  for (; bxRolloutIsPlaceOf(p, i, zSpelled) && p->pErr->rc == SQLITE_OK; i++) {
+  i = bxRolloutPlacesOf(p, zType, zSpelled, &iEnd);
+  for (; i < iEnd && p->pErr->rc == SQLITE_OK; i++) {
     const BxPlace *pPlace = &p->pRules->places.a[i];
     int eFits = testParts(p, pPlace->test);
     /* what is said counts once, whatever ways there are to read it; how lines of

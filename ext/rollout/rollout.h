@@ -391,10 +391,9 @@ void bxRolloutPutAbout(BxStmts *pHome, i64 no, BxErr *pErr);
 void bxRolloutDerivePending(
     RolloutDerive *p, BxStmts *pHome, const RolloutHead *pHead, BxErr *pErr);
 /* The first place of a type, which z then has as types are compared; the others
-** follow it: whether place i is one of them. */
-i64 bxRolloutFirstPlace(
-    const RolloutDerive *p, const char *zType, char z[ROLLOUT_MAX_NAME + 1]);
-int bxRolloutIsPlaceOf(const RolloutDerive *p, i64 i, const char *zSpelled);
+** follow it, up to before *piEnd. */
+i64 bxRolloutPlacesOf(const RolloutDerive *p, const char *zType,
+    char z[ROLLOUT_MAX_NAME + 1], i64 *piEnd);
 
 /* texts.c: takes the texts of an item. */
 void bxRolloutTell(RolloutDerive *p, const char *zType,

@@ -417,10 +417,11 @@ static void tellSaid(RolloutDerive *p, const BxPlace *pPlace,
 static void tell(RolloutDerive *p, const char *zType, const RolloutJson *pJson,
     i64 iSequence, i64 iTime) {
   char zSpelled[ROLLOUT_MAX_NAME + 1];
-  i64 iFirst = bxRolloutFirstPlace(p, zType, zSpelled), i, nBefore = p->nText;
+  i64 iEnd, iFirst = bxRolloutPlacesOf(p, zType, zSpelled, &iEnd), i;
+  i64 nBefore = p->nText;
   unsigned mKind = 1u << BX_KIND_CALL;
   for (;;) {
-    for (i = iFirst; bxRolloutIsPlaceOf(p, i, zSpelled); i++) {
+    for (i = iFirst; i < iEnd; i++) {
       const BxPlace *pPlace = &p->pRules->places.a[i];
       if (!(mKind >> pPlace->eKind & 1) || p->pErr->rc != SQLITE_OK ||
           !bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr)) {
