@@ -95,7 +95,7 @@ const day = (ms) => {
 /* ---- text that is safe to look at ---- */
 
 const ODD = new RegExp("(?:\\u001b\\[[0-9;?]*[A-Za-z]|[\\u0000-\\u0008\\u000b-\\u001f\\u007f-" +
-  "\\u009f\\u00ad\\u061c\\u115f\\u1160\\u180e\\u2800\\u3164\\uffa0\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffc" +
+  "\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180e\\u2800\\u3164\\uffa0\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffc" +
   "\\ufffe\\uffff\\u{e0000}-\\u{e0fff}]|\\p{Cs})+", "gu");
 const NAMES = ("NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM " +
   "SUB ESC FS GS RS US").split(" ");
@@ -2143,23 +2143,24 @@ function answerLines() {
   const pull = data.pins.find((pin) => /^(kill switch|agent: stop)/.test(pin.what)), agent = factOf("Agent");
   const tokens = (list) => list.reduce((sum, item) => sum + (item.tokens ? item.tokens.input + item.tokens.output : 0), 0);
   const others = (data.tables.find((t) => t.id === "verdicts")?.rows ?? []).filter((row) => row[1] !== v?.rule && v);
-  const first = (text) => String(text ?? "").trim().split("\n")[0].slice(0, 200);
+  const line = (text) => text.trim().replace(/\s+/g, " ").slice(0, 200) + (text.length < 200 ? "" : " …");
+  const plain = (title) => title.replace(/\*\*|^#+ /g, "");
   const u = data.usage, share = loop.length && tokens(items) ? Math.round((100 * tokens(loop)) / tokens(items)) : 0;
   const stopped = factOf("Stop") ?? factOf("Stopped by");
   const sql = (act) => `INSERT INTO payload_agent_log(agent_id, act, actor, reason) VALUES('${String(agent).replaceAll("'", "''")}', '${act}', 'you', 'why')`;
   return [
-    ["What it did", [asked && `Asked: ${first(asked)}`, v && loop.length ? `It called ${loop[0].title}, ${v.count} times`
-      : end && `${many(items.length, "item")}; the last one: ${end.title}`], loop.length ? loop : [end]],
+    ["What it did", [asked && `Asked: ${line(asked)}`, v && loop.length ? `It called ${loop[0].title}, ${v.count} times`
+      : end && `${many(items.length, "item")}; the last one: ${plain(end.title)}`], loop.length ? loop : [end]],
     [v || pull ? "Why it was stopped" : "What went wrong", [v ? `${v.reason} (rule ${v.rule}, ${v.count} of ${v.threshold})` : pull?.reason,
       others.length && `Also: ${[...new Set(others.map((row) => `${row[1]} (${row[2]}, ${row[3]} of ${row[4]})`))].join(", ")}`,
       last?.said && `The tool said: ${last.said}`,
       bad && bad !== last && `${count(errors.length)} of ${count(items.length)} failed; the last one: ${bad.title}${bad.said && !bad.title.includes(bad.said) ? `: ${bad.said}` : ""}`],
       [bad !== last && bad]],
     ["When, and by whom", [pull ? `${day(pull.time)} ${clock(pull.time)}, by ${pull.actor}` : items[0].time &&
-      `${day(items[0].time)} ${clock(items[0].time)}, ${duration(items[items.length - 1].time - items[0].time)} long`, stopped && `${stopped}`], []],
+      `${day(items[0].time)} ${clock(items[0].time)}, ${duration(items[items.length - 1].time - items[0].time)} long`, stopped && `${stopped[0].toUpperCase()}${stopped.slice(1)}`], []],
     ["What it cost", [u && `${u.cost ? `${u.cost.toFixed(2)} USD: ` : ""}${count(u.input + u.cacheRead + u.cacheWrite)} tokens in, ${count(u.output)} out`,
       loop.length && share && `The loop: ${count(loop.length)} of ${many(items.length, "exchange")}, ${share} % of the tokens`], []],
-    ["What to do next", [(last ?? bad) && `Look at #${(last ?? bad).n}`, agent && v && (stopped
+    ["What to do next", [agent && v && (stopped
       ? `When it is mended, start the agent again: ${sql("start")}. If this was work and no loop, allow it in payload_allows`
       : `The agent is not stopped: ${sql("stop")}`)], [last ?? bad]]];
 }
@@ -2167,10 +2168,13 @@ function answerLines() {
 function answerBox() {
   const list = el("dl");
   for (const [name, said, named] of answerLines()) {
-    const text = said.filter(Boolean).join(". ");
-    if (!text) continue;
-    const dd = say(el("dd"), text);
-    for (const item of named.filter(Boolean).slice(0, 20)) dd.append(" ", itemLink(byNumber.get(String(item.n))));
+    const text = said.filter(Boolean).reduce((all, one) => `${all}${/[.:?!…]$/.test(all) ? "" : "."} ${one}`, "").slice(2);
+    const links = named.filter(Boolean).slice(0, 20).flatMap((item) => [" ", itemLink(byNumber.get(String(item.n)))]);
+    if (!text && !links.length) continue;
+    const dd = el("dd"), next = name === "What to do next" && links.length;
+    if (next) dd.append("Look at", ...links, text && ". ");
+    say(dd, text);
+    if (!next) dd.append(...links);
     list.append(el("div", "", el("dt", "", name), dd));
   }
   const box = el("section", data.verdict ? "verdict" : "", el("h2", "", "In short"), list);
