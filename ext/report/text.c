@@ -16,12 +16,17 @@ const char *bxReportTypeName(ReportType eType) {
   return az[eType];
 }
 
-/* Whether a character is a control character, ends a line, or changes the direction of
-** what follows. */
+/* Whether a character cannot be seen, ends a line, or changes the direction of what
+** follows. */
 static int isOddChar(int c) {
-  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || c == 0x200e ||
-         c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
-         (c >= 0x2066 && c <= 0x2069);
+  static const int aOdd[][2] = {{-1, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad},
+      {0x34f, 0x34f}, {0x61c, 0x61c}, {0x115f, 0x1160}, {0x17b4, 0x17b5},
+      {0x180e, 0x180e}, {0x200b, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e},
+      {0x2060, 0x206f}, {0x2800, 0x2800}, {0x3164, 0x3164}, {0xfeff, 0xfeff},
+      {0xffa0, 0xffa0}, {0xfff9, 0xfffc}};
+  int i = 0;
+  while (i < 17 && c > aOdd[i][1]) i++;
+  return i < 17 && c >= aOdd[i][0];
 }
 
 /* Appends a text in which these characters, and bytes that are not UTF-8, cannot be

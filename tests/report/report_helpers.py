@@ -96,4 +96,4 @@ def one_exchange(db, request, response):
 
 def visible(text):
     """Whether a text has nothing that could change how it is read."""
-    return not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)
+    return not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u180e\u200b\u2800\u3164\ufeff\u200e\u200f\u202a-\u202e\u2066-\u2069]", text)

@@ -94,7 +94,7 @@ def test_a_long_conversation_does_not_name_more_and_more_pieces(db):
 
 HOSTILE = ('</script><script>alert(1)</script><img src=x onerror="alert(1)">'
            "<a href='javascript:alert(1)'>\u202egnp.exe\u202c <!--data--> <!--script--> "
-           "&lt; \u2028 \x01 '\" ]]>")
+           "&lt; \u2028 \x01 '\" ]]> a\u00adb\u034fc\u3164d\u180ee\u2800f\u200bg\ufeffh")
 
 
 def test_traffic_is_text_and_never_markup(db):
