@@ -119,25 +119,15 @@ static void marksPutAside(const CacheMarks *p, BxErr *pErr) {
   sqlite3_close(db);
 }
 
-/* Whether the host forbids writing, or would lose it. */
-static int marksForbidden(BxStmts *pHome, BxErr *pErr) {
-  static const char zQueryOnly[] = "PRAGMA query_only";
-  return bxIsReplayedRead(pHome->bx) ||
-         (int)bxQueryInt(pHome, zQueryOnly, pErr, "");
-}
-
-static int marksMustWait(const BxErr *pErr) {
-  int rc = pErr->rc & 0xff;
-  return rc == SQLITE_BUSY || rc == SQLITE_LOCKED;
-}
-
 /* Writes the notes if that is possible without waiting. */
 static void marksWrite(CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
+  static const char zQueryOnly[] = "PRAGMA query_only";
   sqlite3 *db = pHome->bx->db;
   int eState = sqlite3_txn_state(db, pHome->zDb);
   int bAlone = sqlite3_get_autocommit(db);
-  if (marksForbidden(pHome, pErr)) {
-    marksEmpty(p);
+  assert(p->nMark >= 0);
+  if (bxIsReplayedRead(pHome->bx) || bxQueryInt(pHome, zQueryOnly, pErr, "")) {
+    marksEmpty(p); /* the host forbids writing, or would lose it */
   } else if (eState == SQLITE_TXN_WRITE ||
              (bAlone && (p->zFile == 0 || bxIsWal(pHome, pErr)))) {
     marksPutHere(p, pHome, pErr);
@@ -146,7 +136,9 @@ static void marksWrite(CacheMarks *p, BxStmts *pHome, BxErr *pErr) {
   } else {
     return;
   }
-  if (!marksMustWait(pErr)) marksEmpty(p);
+  if ((pErr->rc & 0xff) != SQLITE_BUSY && (pErr->rc & 0xff) != SQLITE_LOCKED) {
+    marksEmpty(p);
+  }
 }
 
 void bxCacheWriteAccesses(BxStmts *pHome, BxErr *pErr) {

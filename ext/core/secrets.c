@@ -692,14 +692,6 @@ static void replace(SecretWork *p, BxSecret *pRule, const SecretValue *pValue) {
   p->iFrom = pValue->iEnd;
 }
 
-/* Counts what a rule has found for the first rule of its name. */
-static void countRule(BxSecrets *p, const BxSecret *pRule) {
-  BxSecret *pFirst = p->a;
-  while (strcmp(pFirst->zName, pRule->zName) != 0) pFirst++;
-  assert(pFirst <= pRule);
-  pFirst->nCount++;
-}
-
 /* A rule has looked at what follows z[i]: so far, or to the end of a value. */
 static void noteLooked(
     SecretWork *p, const BxSecret *pRule, i64 i, const SecretValue *pValue) {
@@ -724,7 +716,12 @@ static i64 tryRules(SecretWork *p, i64 i, int bCount) {
     noteLooked(p, pRule, i, &value);
     if (bFound) {
       replace(p, pRule, &value);
-      if (bCount) countRule(p->p, pRule);
+      if (bCount) { /* for the first rule of its name */
+        BxSecret *pFirst = p->p->a;
+        while (strcmp(pFirst->zName, pRule->zName) != 0) pFirst++;
+        assert(pFirst <= pRule);
+        pFirst->nCount++;
+      }
       return value.iEnd;
     }
     if (iNext > 0) return iNext; /* it is this name, and no shorter one */

@@ -288,13 +288,6 @@ static Pages countPages(BxStmts *p, BxErr *pErr) {
   return pages;
 }
 
-/* Gives at most 1,000 free pages back to the file system, where the file can do
-** that. */
-static void giveBack(BxStmts *pHome, BxErr *pErr) {
-  if (bxQueryNumber(pHome, "PRAGMA main.auto_vacuum", pErr) != 2) return;
-  bxExec(pHome, "PRAGMA main.incremental_vacuum(1000)", pErr);
-}
-
 /* What a clean-up has done, as JSON. There is more only if it has done something. */
 static void returnCleanup(BxCall *p, BxStmts *pHome, const Removed *pGone,
     Pages was, i64 iBefore, i64 nLimit) {
@@ -390,7 +383,9 @@ void bxPayloadCleanup(BxCall *p) {
   if (isWhole(p)) bxPackSome(pHome, &p->err);
   if (isWhole(p)) bxPackSweep(pHome, 2 * nLimit, &p->err);
   if (isWhole(p)) trimFile(p, pHome, nLimit - gone.nRow, &gone);
-  giveBack(pHome, &p->err);
+  if (bxQueryNumber(pHome, "PRAGMA main.auto_vacuum", &p->err) == 2) {
+    bxExec(pHome, "PRAGMA main.incremental_vacuum(1000)", &p->err);
+  }
   returnCleanup(p, pHome, &gone, was, iBefore, nLimit);
 }
 

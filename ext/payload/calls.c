@@ -101,21 +101,6 @@ void bxPayloadTools(BxCall *p) {
   bxExchangeFree(&exchange);
 }
 
-static void bindModel(sqlite3_stmt *pStmt, Text model, BxErr *pErr) {
-  int rc;
-  if (model.z == 0 || pErr->rc != SQLITE_OK) return;
-  rc = sqlite3_bind_text(pStmt, 1, model.z, (int)model.n, SQLITE_TRANSIENT);
-  bxFailDb(pErr, sqlite3_db_handle(pStmt), rc);
-}
-
-static void bindTokens(sqlite3_stmt *pStmt, int i, i64 n, BxErr *pErr) {
-  assert(i > 0);
-  if (n < 0 || pErr->rc != SQLITE_OK) return;
-  if (sqlite3_bind_int64(pStmt, i, n) != SQLITE_OK) {
-    bxFailDb(pErr, sqlite3_db_handle(pStmt), SQLITE_NOMEM);
-  }
-}
-
 sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zSql[] =
       "SELECT * FROM (SELECT ?1 AS model, ?2 AS input, ?3 AS cache_write, "
@@ -125,15 +110,20 @@ sqlite3_stmt *bxPayloadUsage(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   Exchange exchange;
   sqlite3_stmt *pStmt;
   const BxTokens *p = &exchange.usage;
+  int i, rc = SQLITE_OK;
   readExchange(bx, apArg[0], apArg[1], &exchange, pErr);
   pStmt = bxPrepareSql(bx->db, zSql, pErr);
-  bindModel(pStmt, exchange.model, pErr);
-  bindTokens(pStmt, 2, p->nInput, pErr);
-  bindTokens(pStmt, 3, p->nCacheWrite, pErr);
-  bindTokens(pStmt, 4, p->nCacheRead, pErr);
-  bindTokens(pStmt, 5, p->nOutput, pErr);
-  bindTokens(pStmt, 6, p->nReasoning, pErr);
-  bindTokens(pStmt, 7, p->nCacheWrite1h, pErr);
+  if (pErr->rc == SQLITE_OK) {
+    const i64 aToken[] = {p->nInput, p->nCacheWrite, p->nCacheRead, p->nOutput,
+        p->nReasoning, p->nCacheWrite1h};
+    assert(sqlite3_bind_parameter_count(pStmt) == 7);
+    rc = sqlite3_bind_text(
+        pStmt, 1, exchange.model.z, (int)exchange.model.n, SQLITE_TRANSIENT);
+    for (i = 0; i < 6 && rc == SQLITE_OK; i++) {
+      if (aToken[i] >= 0) rc = sqlite3_bind_int64(pStmt, i + 2, aToken[i]);
+    }
+    bxFailDb(pErr, bx->db, rc);
+  }
   bxExchangeFree(&exchange);
   return pStmt;
 }

@@ -421,14 +421,6 @@ static void addReply(Adding *p) {
   putResult(p, pStep, p->exchange.reply, p->exchange.bRefused);
 }
 
-/* A message that was read before says nothing new. In a conversation that begins
-** anew, ids tell. */
-static int isOld(const Adding *p, const Call *pCall) {
-  if (pCall->bResponse) return 0;
-  return p->bGoesOn ? pCall->iItem < p->nSeen
-                    : pCall->id.z == 0 && !pCall->bResult;
-}
-
 static void addSteps(Adding *p) {
   const Exchange *pExchange = &p->exchange;
   i64 i;
@@ -437,7 +429,13 @@ static void addSteps(Adding *p) {
   addReply(p);
   for (i = 0; i < pExchange->n; i++) {
     Call *pCall = &p->exchange.a[i];
-    if (isOld(p, pCall)) continue;
+    /* A message that was read before says nothing new. In a conversation that
+    ** begins anew, ids tell. */
+    if (!pCall->bResponse &&
+        (p->bGoesOn ? pCall->iItem < p->nSeen
+                    : pCall->id.z == 0 && !pCall->bResult)) {
+      continue;
+    }
     if (pCall->bResult) {
       addOutcome(p, pCall);
     } else {
@@ -469,13 +467,6 @@ static int isBeginning(const Exchange *p) {
   for (i = 0; i < p->n && p->a[i].bResponse; i++) {
   }
   return i == p->n && p->nItem - p->nUser <= 1;
-}
-
-/* Whether a beginning is that of a conversation once more that begins as one before did:
-** a job that runs again, and no retry. */
-static int isRestart(const Exchange *p, const Step *pLast) {
-  return isBeginning(p) && (pLast->hArguments != 0 ||
-                               (pLast->hSaid != 0 && pLast->hSaid != RETRY));
 }
 
 /* The conversation of which a beginning may be the summary: that whose newest call waits
@@ -517,7 +508,12 @@ static void findTalk(Adding *p, const Step *pLast) {
   if (pExchange->hFirst != 0) p->iTalk = (int)(pExchange->hFirst & 0x7fffffff);
   for (n = pTrack->nStep; n >= pTrack->iLow && n > 0; n--) {
     if (TRACK_STEP(pTrack, n)->iTalk != p->iTalk) continue;
-    if (!isRestart(pExchange, pLast)) return;
+    /* it begins as one before did: a job that runs again, or a retry */
+    if (!isBeginning(pExchange) ||
+        (pLast->hArguments == 0 &&
+            (pLast->hSaid == 0 || pLast->hSaid == RETRY))) {
+      return;
+    }
     p->iTalk = (int)(bxHashMix((sqlite3_uint64)pExchange->hFirst,
                          (sqlite3_uint64)p->pMoment->iSeq) &
                      0x7fffffff);
