@@ -151,11 +151,11 @@ static void addSpanPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
   }
 }
 
-void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
-    const char *z, int bJson) {
+void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart) {
+  int bJson = strcmp(pPart->zType, "application/json") == 0;
   Cuts cuts = {0, 0, 0, bJson ? SPAN_LEAST : SPAN_LINES};
   i64 nOwn = pItem->nOwn, n = pPart->nByte;
-  const char *zAt = bxJsonSkipSpace(z), *zEnd = z + n;
+  const char *z = pPart->z, *zAt = bxJsonSkipSpace(z), *zEnd = z + n;
   pPart->iPiece = p->nPiece;
   pPart->nPiece = pPart->nHead = 0;
   pPart->iNew = -1;

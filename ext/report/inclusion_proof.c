@@ -13,8 +13,8 @@ SQLITE_EXTENSION_INIT3
 
 /* Adds field i of the row: its type and its value, or the part of the item that has
 ** it. Returns 0 if the page does not have it as it is stored. */
-static int appendField(ReportRun *p, sqlite3_str *pOut, int i,
-    const ReportItem *pItem, const ReportBodiesOf *pBodies) {
+static int appendField(
+    ReportRun *p, sqlite3_str *pOut, int i, const ReportItem *pItem) {
   const char *zName = sqlite3_column_name(p->pRow, i);
   const char *z = bxColumnText(p->pRow, i, &p->err);
   int eType = sqlite3_column_type(p->pRow, i), k = 0;
@@ -28,9 +28,9 @@ static int appendField(ReportRun *p, sqlite3_str *pOut, int i,
     k++;
   }
   if (k < pItem->nPart) { /* the query has no body */
-    if (pBodies->abMasked[k]) return 0;
+    if (pItem->aPart[k].bMasked) return 0;
     sqlite3_str_appendf(pOut, "\"part\",%d,\"%s\"]", k,
-        pBodies->aType[k] == SQLITE_BLOB ? "blob" : "text");
+        pItem->aPart[k].eType == SQLITE_BLOB ? "blob" : "text");
     return 1;
   }
   if (eType == SQLITE_NULL) sqlite3_str_appendall(pOut, "\"null\"]");
@@ -52,8 +52,7 @@ static int appendField(ReportRun *p, sqlite3_str *pOut, int i,
 
 /* The salt and all fields, as members of JSON, to sqlite3_free(). NULL if the page
 ** does not have all of them. */
-static char *fieldsOf(
-    ReportRun *p, const ReportItem *pItem, const ReportBodiesOf *pBodies) {
+static char *fieldsOf(ReportRun *p, const ReportItem *pItem) {
   sqlite3_str *pOut;
   int i, n, bWhole;
   char *z;
@@ -69,7 +68,7 @@ static char *fieldsOf(
     sqlite3_free(z);
   }
   for (i = 0; i < n && bWhole; i++) {
-    bWhole = appendField(p, pOut, i, pItem, pBodies);
+    bWhole = appendField(p, pOut, i, pItem);
   }
   bxReset(p->pRow, &p->err);
   sqlite3_str_appendchar(pOut, 1, ']');
@@ -88,8 +87,7 @@ int bxReportProves(ReportRun *p, BxStmts *pHome) {
   return pLog != 0 && pLog == pHome;
 }
 
-void bxReportProof(
-    ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies) {
+void bxReportProof(ReportRun *p, ReportItem *pItem) {
   BxErr err = {SQLITE_OK, 0};
   if (p->err.rc == SQLITE_OK && p->pProof == 0) {
     BxStmts *pHome = bxReportNeed(p, "payload");
@@ -100,7 +98,7 @@ void bxReportProof(
   bxBind(p->pProof, &err, "t", pItem->zKey);
   if (bxStep(p->pProof, &err)) {
     const char *zPath = bxColumnText(p->pProof, 0, &p->err);
-    char *zFields = fieldsOf(p, pItem, pBodies);
+    char *zFields = fieldsOf(p, pItem);
     p->zProof = "ok";
     if (p->zHead == 0) {
       p->zHead = bxReportKeep(p, bxColumnCopy(p->pProof, 1, &p->err));

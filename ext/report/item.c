@@ -299,19 +299,19 @@ static const char *typeOf(ReportRun *p, const char *z, i64 n) {
   return "text/plain";
 }
 
-void bxReportFreeBodies(ReportBodiesOf *p) {
+void bxReportFreeBodies(ReportItem *pItem) {
   int i;
-  for (i = 0; i < REPORT_PARTS; i++) sqlite3_free(p->az[i]);
-  memset(p, 0, sizeof(*p));
+  for (i = 0; i < REPORT_PARTS; i++) {
+    sqlite3_free(pItem->aPart[i].z);
+    pItem->aPart[i].z = 0;
+  }
 }
 
 /* Reads the bodies of an item, each with a NUL after it. bFirst: makes its parts, and
 ** finds what is to be masked. */
-static void readItemBodies(
-    ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut, int bFirst) {
+static void readItemBodies(ReportRun *p, ReportItem *pItem, int bFirst) {
   sqlite3_stmt *pStmt = p->aSource[pItem->iSource].pBodies;
-  int i, k = 0;
-  memset(pOut, 0, sizeof(*pOut));
+  int i, k = 0, bSame = 1;
   bxBind(pStmt, &p->err, "t", pItem->zKey);
   if (p->err.rc == SQLITE_OK && sqlite3_bind_parameter_count(pStmt) > 1) {
     bxBind(pStmt, &p->err, "-t", p->zKey);
@@ -326,49 +326,48 @@ static void readItemBodies(
     ReportPart *pPart = &pItem->aPart[k];
     const char *zRole = sqlite3_column_name(pStmt, i), *z;
     i64 n;
-    if (sqlite3_column_type(pStmt, i) == SQLITE_NULL) continue;
+    sqlite3_uint64 hash;
+    int eType = sqlite3_column_type(pStmt, i), bMasked = 0;
+    if (eType == SQLITE_NULL) continue;
     assert(k < REPORT_PARTS);
     z = sqlite3_column_blob(pStmt, i);
     n = sqlite3_column_bytes(pStmt, i);
-    pOut->aType[k] = (unsigned char)sqlite3_column_type(pStmt, i);
     if (z == 0 && n > 0) bxCheckMem(0, &p->err);
-    if (z != 0 && (bFirst || pItem->bMasked) && imageType(z, n) == 0 &&
-        bxSecretsMask(
-            &p->masks, z, n, bFirst, &pOut->az[k], &pOut->an[k], &p->err)) {
-      pOut->abMasked[k] = 1;
-    } else {
-      pOut->az[k] = bxZalloc((size_t)n + 1, &p->err);
-      if (pOut->az[k] == 0) break;
-      if (n > 0) memcpy(pOut->az[k], z, (size_t)n);
-      pOut->an[k] = n;
+    if (z != 0 && (bFirst || pItem->bMasked) && imageType(z, n) == 0) {
+      bMasked = bxSecretsMask(&p->masks, z, n, bFirst, &pPart->z, &n, &p->err);
     }
-    if (bFirst && p->err.rc == SQLITE_OK) {
+    if (!bMasked) {
+      pPart->z = bxZalloc((size_t)n + 1, &p->err);
+      if (pPart->z == 0) break;
+      if (n > 0) memcpy(pPart->z, z, (size_t)n);
+    }
+    if (p->err.rc != SQLITE_OK) break;
+    hash = bxHashOf(pPart->z, n);
+    if (bFirst) {
       sqlite3_snprintf(
           (int)sizeof(pPart->zRole), pPart->zRole, "%s", zRole ? zRole : "");
-      pPart->nByte = pOut->an[k];
-      pPart->h = bxHashOf(pOut->az[k], pOut->an[k]);
-      pPart->zType = typeOf(p, pOut->az[k], pOut->an[k]);
-      pItem->bMasked |= pOut->abMasked[k];
+      pPart->nByte = n;
+      pPart->h = hash;
+      pPart->zType = typeOf(p, pPart->z, n);
+      pPart->eType = eType;
+      pPart->bMasked = bMasked;
+      pItem->bMasked |= bMasked;
       pItem->nPart = k + 1;
     }
+    bSame &= pPart->nByte == n && pPart->h == hash;
     k++;
+  }
+  if (k != pItem->nPart || !bSame) {
+    bxFail(&p->err, SQLITE_ABORT,
+        "ChangedError: item %Q of the report was changed while it was "
+        "written; read a report to its end before you change what it is of",
+        pItem->zKey);
   }
   bxReset(pStmt, &p->err);
 }
 
-void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut) {
-  int i;
-  readItemBodies(p, pItem, pOut, 0);
-  for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
-    const ReportPart *pPart = &pItem->aPart[i];
-    if (pOut->az[i] == 0 || pOut->an[i] != pPart->nByte ||
-        bxHashOf(pOut->az[i], pOut->an[i]) != pPart->h) {
-      bxFail(&p->err, SQLITE_ABORT,
-          "ChangedError: item %Q of the report was changed while it was "
-          "written; read a report to its end before you change what it is of",
-          pItem->zKey);
-    }
-  }
+void bxReportReadAgain(ReportRun *p, ReportItem *pItem) {
+  readItemBodies(p, pItem, 0);
 }
 
 /* A text of a body, which was masked, as a title. Frees it. */
@@ -553,7 +552,8 @@ static int readCalls(ReadItem *pRead, const BxTree *p) {
 ** in it that people would read: the first string, in the order of the text, whose key
 ** is on a list. */
 static void readTitle(
-    ReportRun *p, ReportItem *pItem, const ReportPart *pPart, const char *z) {
+    ReportRun *p, ReportItem *pItem, const ReportPart *pPart) {
+  const char *z = pPart->z;
   i64 n = pPart->nByte;
   int bItem = strcmp(pItem->zKind, "item") == 0;
   ReadItem read = {p, pItem, 0, 0, 0, 0};
@@ -592,22 +592,18 @@ static void readTitle(
 
 /* What an exchange is about: what the model called, by which equal calls are found,
 ** too. If it called nothing, that is what it said, or what it was asked. */
-static void readExchangeItem(
-    ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies) {
+static void readExchangeItem(ReportRun *p, ReportItem *pItem) {
   ReadItem read = {p, pItem, 0, sqlite3_str_new(0), 0, 0};
-  const char *az[2] = {0, 0};
-  i64 an[2] = {0, 0};
-  int i, iAnswer = 0;
+  const ReportPart none = {0}, *apPart[2] = {&none, &none};
+  int i;
   for (i = 0; i < pItem->nPart; i++) {
-    int bAnswer = strcmp(pItem->aPart[i].zRole, "response") == 0;
-    az[bAnswer] = pBodies->az[i];
-    an[bAnswer] = pBodies->an[i];
-    if (bAnswer) iAnswer = i;
+    apPart[strcmp(pItem->aPart[i].zRole, "response") == 0] = &pItem->aPart[i];
   }
   if (p->pValues == 0) {
     p->pValues = bxPrepareSql(p->bx->db, "SELECT ?1, ?2", &p->err);
   }
-  bxBind(p->pValues, &p->err, "bb", az[0], an[0], az[1], an[1]);
+  bxBind(p->pValues, &p->err, "bb", apPart[0]->z, apPart[0]->nByte,
+      apPart[1]->z, apPart[1]->nByte);
   if (bxReportRow(p, p->pValues)) {
     bxDomainOf(p->bx, "payload")
         ->xExchange(p->bx, sqlite3_column_value(p->pValues, 0),
@@ -616,41 +612,42 @@ static void readExchangeItem(
   bxReset(p->pValues, &p->err);
   setTitle(p, pItem, bxStrFinish(read.pCalls, &p->err));
   setTitle(p, pItem, read.zAnswer);
-  if (az[1] != 0 && read.nCall == 0) readFailure(p, pItem, az[1]);
-  if (az[1] != 0 && pItem->zTitle == 0 && p->err.rc == SQLITE_OK) {
-    readTitle(p, pItem, &pItem->aPart[iAnswer], az[1]);
+  if (apPart[1]->z != 0 && read.nCall == 0) {
+    readFailure(p, pItem, apPart[1]->z);
+  }
+  if (apPart[1]->z != 0 && pItem->zTitle == 0 && p->err.rc == SQLITE_OK) {
+    readTitle(p, pItem, apPart[1]);
   }
   setTitle(p, pItem, read.zPrompt);
 }
 
 static void readReportItem(ReportRun *p, ReportItem *pItem) {
   const ReportSource *pSource = &p->aSource[pItem->iSource];
-  ReportBodiesOf bodies;
   int i;
-  readItemBodies(p, pItem, &bodies, 1);
+  readItemBodies(p, pItem, 1);
   pItem->iBlock = p->nBlock;
   for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
-    ReportPart *pPart = &pItem->aPart[i];
     if (!pItem->bBodies || p->opt.eBodies == REPORT_NONE) continue;
-    bxReportPieces(p, pItem, pPart, bodies.az[i],
-        strcmp(pPart->zType, "application/json") == 0);
+    bxReportPieces(p, pItem, &pItem->aPart[i]);
   }
   p->nInBlock += pItem->nOwn;
   if (p->nInBlock >= REPORT_BLOCK) { /* the next item begins another */
     p->nBlock++;
     p->nInBlock = 0;
   }
-  if (pSource->bExchange) readExchangeItem(p, pItem, &bodies);
+  if (strcmp(pItem->zKind, "exchange") == 0 && p->err.rc == SQLITE_OK) {
+    readExchangeItem(p, pItem);
+  }
   for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
     if (pItem->zTitle == 0 || strcmp(pItem->zKind, "item") == 0) {
-      readTitle(p, pItem, &pItem->aPart[i], bodies.az[i]);
+      readTitle(p, pItem, &pItem->aPart[i]);
     }
   }
   if (pItem->zTitle == 0 && pItem->zType != 0) {
     pItem->zTitle = bxReportPrintf(p, "%s", pItem->zType);
   }
-  if (pSource->bProof) bxReportProof(p, pItem, &bodies);
-  bxReportFreeBodies(&bodies);
+  if (pSource->bProof) bxReportProof(p, pItem);
+  bxReportFreeBodies(pItem);
 }
 
 /* By what they do and what comes of it; those that do the same, in their order. */

@@ -59,14 +59,11 @@ BxStmts *bxReportNeed(ReportRun *p, const char *zDomain) {
   return p->err.rc == SQLITE_OK ? pHome : 0;
 }
 
+/* The same; NULL if the domain is not installed. */
 static BxStmts *reportHome(ReportRun *p, const char *zDomain) {
-  BxErr err = {SQLITE_OK, 0};
-  BxStmts *pHome =
-      p->err.rc == SQLITE_OK ? bxDomainSchema(p->bx, zDomain, &err) : 0;
-  if (bxErrIs(&err, "NotInstalledError")) bxErrClear(&err);
-  bxErrMove(&p->err, &err);
-  pinHome(p, pHome);
-  return p->err.rc == SQLITE_OK ? pHome : 0;
+  BxStmts *pHome = p->err.rc == SQLITE_OK ? bxReportNeed(p, zDomain) : 0;
+  if (pHome == 0 && bxErrIs(&p->err, "NotInstalledError")) bxErrClear(&p->err);
+  return pHome;
 }
 
 char *bxReportClean(ReportRun *p, const char *z, i64 n, int nMax) {
@@ -298,7 +295,6 @@ static ReportSource *addItems(ReportRun *p, BxStmts *pFrom, const char *zKind,
   i64 nBefore = p->nItem;
   assert(p->nSource < REPORT_SOURCES);
   pSource->zKind = zKind;
-  pSource->bExchange = strcmp(zKind, "exchange") == 0;
   if (z != 0) pSource->pBodies = bxPrepare(pFrom, z, &p->err);
   while (bxReportRow(p, pStmt)) {
     ReportItem *a;
@@ -323,7 +319,7 @@ static ReportSource *addItems(ReportRun *p, BxStmts *pFrom, const char *zKind,
     a->zTitle = reportColumn(p, pStmt, 7);
     if (a->zTitle != 0) bxReportFirstLine(a->zTitle, REPORT_TITLE);
     a->zType = reportColumn(p, pStmt, 8);
-    if (pSource->bExchange) { /* by their meta */
+    if (sqlite3_column_count(pStmt) > 9) { /* of exchanges, by their meta */
       a->zError = reportColumn(p, pStmt, 9);
       a->nDuration = listedNumber(pStmt, 10);
     }

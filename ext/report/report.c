@@ -163,9 +163,7 @@ ReportRun *bxReportOpen(Bx *bx, sqlite3_value *pKind, sqlite3_value *pKey,
 int bxReportNext(ReportRun *p) {
   int bMore;
   if (p->err.rc != SQLITE_OK) return 0;
-  bMore = p->opt.eFormat == REPORT_JSON ? bxReportJsonText(p)
-          : p->opt.eFormat == REPORT_MD ? bxReportMarkdown(p)
-                                        : bxReportHtml(p);
+  bMore = bxReportWrite(p);
   bxFail(&p->err, sqlite3_str_errcode(p->pOut),
       sqlite3_str_errcode(p->pOut) == SQLITE_TOOBIG
           ? "TooLargeError: the report is larger than a value may be; bound it "

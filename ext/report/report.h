@@ -51,6 +51,9 @@ typedef struct ReportPart {
   const char *zType; /* a constant */
   i64 nByte;         /* after masking */
   sqlite3_uint64 h;  /* hash of these bytes */
+  char *z;           /* these bytes, while the item is read */
+  int eType;         /* of SQLite */
+  int bMasked;
   i64 iPiece, nPiece;
   i64 iNew;  /* the first of its pieces that no earlier part has */
   i64 nHead; /* the bytes before it */
@@ -140,8 +143,7 @@ typedef struct ReportItem {
 typedef struct ReportSource {
   const char *zKind; /* of its items; a constant */
   sqlite3_stmt *pBodies;
-  int bExchange; /* the parts are a request and a response */
-  int bProof;    /* the items may have leaves */
+  int bProof; /* the items may have leaves */
 } ReportSource;
 
 #define REPORT_SOURCES 40
@@ -248,37 +250,24 @@ void bxReportFreeModel(ReportRun *p);
 /* item.c */
 /* Reads all items once. */
 void bxReportRead(ReportRun *p);
-/* The bodies of an item, as they were read before. */
-typedef struct ReportBodiesOf {
-  char *az[REPORT_PARTS]; /* to sqlite3_free() */
-  i64 an[REPORT_PARTS];
-  unsigned char aType[REPORT_PARTS]; /* of SQLite */
-  int abMasked[REPORT_PARTS];
-} ReportBodiesOf;
-void bxReportReadAgain(ReportRun *p, ReportItem *pItem, ReportBodiesOf *pOut);
-void bxReportFreeBodies(ReportBodiesOf *p);
+/* The bodies of an item, as they were read before; and forgets them. */
+void bxReportReadAgain(ReportRun *p, ReportItem *pItem);
+void bxReportFreeBodies(ReportItem *pItem);
 /* dedup.c: where a text was seen: noted if it is new. NULL on error. */
 SeenPiece *bxReportSeen(SeenPieces *p, const char *z, i64 n, BxErr *pErr);
 /* dedup.c: the pieces of a part that is read for the first time. */
-void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart,
-    const char *z, int bJson);
+void bxReportPieces(ReportRun *p, ReportItem *pItem, ReportPart *pPart);
 
 /* inclusion_proof.c: what a browser needs to find the item in the proof. */
 /* Whether proof_of() is about the log of pHome. */
 int bxReportProves(ReportRun *p, BxStmts *pHome);
-void bxReportProof(
-    ReportRun *p, ReportItem *pItem, const ReportBodiesOf *pBodies);
+void bxReportProof(ReportRun *p, ReportItem *pItem);
 
 void bxReportBase64(sqlite3_str *pOut, const unsigned char *a, i64 n);
 void bxReportDeflate(sqlite3_str *pOut, const char *z, i64 n, BxErr *pErr);
 
-/* The formats: each appends the next part. 0: there is no more. */
-int bxReportHtml(ReportRun *p);
-int bxReportMarkdown(ReportRun *p);
-int bxReportJsonText(ReportRun *p);
-/* json.c: the parts of the JSON. */
-void bxReportJsonHead(ReportRun *p);
-void bxReportJsonItem(ReportRun *p, i64 iItem, int bText);
+/* write.c: appends the next part of the text. 0: there is no more. */
+int bxReportWrite(ReportRun *p);
 
 /* text.c */
 const char *bxReportTypeName(ReportType eType);

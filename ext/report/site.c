@@ -131,7 +131,7 @@ static void failPath(ReportSite *p, const char *zName) {
       zName, p->zFolder, strerror(errno));
 }
 
-/* An index.html that is not empty must have the mark of a page (html.c). */
+/* An index.html that is not empty must have the mark of a page (write.c). */
 static void refuseForeign(ReportSite *p) {
   char *zPath = bxPrintf(p->pErr, "%s/" SITE_INDEX, p->zFolder);
   FILE *pFile = zPath ? fopen(zPath, "rb") : 0;

@@ -1,11 +1,201 @@
 /*
-** html.c: the report as a page: the facts in plain HTML, which need no script, the
-** JSON, and blocks of what items bring that is new; and as Markdown.
+** write.c: a report as a page, as Markdown and as JSON, which docs/report.md describes.
+**
+** A page has the facts in plain HTML, which need no script; the JSON, in which the parts
+** of items name pieces of blocks, where else they have their text; and blocks of what
+** items bring that is new.
 */
 #include "report.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
+
+/*----------------------------------------------------------------- JSON ----*/
+
+static void jsonTable(const ReportRun *p, const ReportTable *pTable) {
+  int i;
+  i64 iCell;
+  bxReportPut(p->pOut, "{\"id\":%j,\"title\":%j", pTable->zId, pTable->zTitle);
+  for (i = 0; i < pTable->nColumn; i++) {
+    bxReportPut(
+        p->pOut, "%s%j", i ? "," : ",\"columns\":[", pTable->aColumn[i].zName);
+  }
+  for (i = 0; i < pTable->nColumn; i++) {
+    bxReportPut(p->pOut, "%s%j", i ? "," : "],\"types\":[",
+        bxReportTypeName(pTable->aColumn[i].eType));
+  }
+  bxReportPut(p->pOut, "],\"leftOut\":%i,\"rows\":[", pTable->nLeft);
+  for (iCell = 0; iCell < pTable->nCell; iCell++) {
+    i = (int)(iCell % pTable->nColumn);
+    bxReportPut(p->pOut, "%s%x",
+        i       ? ","
+        : iCell ? "],["
+                : "[",
+        pTable->azCell[iCell], pTable->aColumn[i].eType);
+  }
+  bxReportPut(p->pOut, pTable->nCell ? "]]}" : "]}");
+}
+
+/* Rows as objects: the names of the columns in small letters. zLast ends each. */
+static void jsonObjects(
+    sqlite3_str *pOut, const ReportTable *pTable, const char *zLast) {
+  int k, n = pTable->nColumn;
+  i64 i;
+  for (i = 0; i < pTable->nCell; i++) {
+    const ReportColumn *pColumn = &pTable->aColumn[k = (int)(i % n)];
+    bxReportPut(pOut, "%s\"%s\":%x%s",
+        k   ? ","
+        : i ? ",{"
+            : "{",
+        pColumn->zSmall, pTable->azCell[i], pColumn->eType,
+        k == n - 1 ? zLast : "");
+  }
+}
+
+static void jsonVerdict(const ReportRun *p) {
+  const char *zBefore = "";
+  i64 i;
+  bxReportPut(p->pOut, ",\n\"verdict\":%s", p->verdict.nCell ? "" : "null");
+  jsonObjects(p->pOut, &p->verdict, ",\"items\":[");
+  for (i = 0; i < p->nItem && p->verdict.nCell > 0; i++) {
+    if (!p->aItem[i].bVerdict) continue;
+    bxReportPut(p->pOut, "%s%i", zBefore, i + 1);
+    zBefore = ",";
+  }
+  if (p->verdict.nCell > 0) bxReportPut(p->pOut, "]}");
+}
+
+static void jsonUsage(ReportRun *p) {
+  const ReportUsage *pUsage = &p->usage;
+  const i64 *an = pUsage->an;
+  const char *zPaid =
+      pUsage->bCost ? bxReportPrintf(p, "%!.6f", pUsage->rCost) : "null";
+  if (!pUsage->bAny) {
+    bxReportPut(p->pOut, ",\n\"usage\":null");
+    return;
+  }
+  bxReportPut(p->pOut,
+      ",\n\"usage\":{\"input\":%i,\"cacheRead\":%i,\"cacheWrite\":%i,"
+      "\"output\":%i,\"reasoning\":%i,\"outputSource\":%j,\"cost\":%s,"
+      "\"costSource\":%j}",
+      an[USAGE_INPUT], an[USAGE_READ], an[USAGE_WRITE], an[USAGE_OUTPUT],
+      an[USAGE_REASONING], pUsage->bRecorded ? "as recorded" : 0, zPaid,
+      pUsage->zSource);
+}
+
+static void jsonHead(ReportRun *p) {
+  sqlite3_str *pOut = p->pOut;
+  i64 n;
+  int i;
+  bxReportPut(pOut,
+      "{\"format\":\"blackbox.report\",\"version\":%i,\"module\":\"%s\","
+      "\"kind\":\"%s\",\"key\":%j,\"title\":%j,\"made\":%i,\n\"facts\":[",
+      (i64)REPORT_VERSION, BLACKBOX_VERSION, p->pKind->zName, p->zShown,
+      p->zTitle, p->iMade);
+  for (n = 0; n < p->nFact; n++) {
+    const ReportFact *pFact = &p->aFact[n];
+    bxReportPut(pOut, "%s{\"name\":%j,\"value\":%x,\"type\":\"%s\"}",
+        n ? "," : "", pFact->zName, pFact->zValue, pFact->eType,
+        bxReportTypeName(pFact->eType));
+  }
+  bxReportPut(pOut, "]");
+  jsonVerdict(p);
+  jsonUsage(p);
+  bxReportPut(pOut, ",\n\"pins\":[");
+  jsonObjects(pOut, &p->pins, "}");
+  bxReportPut(pOut, "],\n\"tables\":[");
+  for (i = 0; i < p->nTable; i++) {
+    if (i > 0) bxReportPut(pOut, ",\n");
+    jsonTable(p, &p->aTable[i]);
+  }
+  bxReportPut(pOut,
+      "],\n\"proof\":{\"state\":%j,\"head\":%j,\"bundle\":%j},\n\"masked\":[",
+      p->zProof, p->zHead, p->zHead ? p->zBundle : 0);
+  jsonObjects(pOut, &p->masked, "}");
+  bxReportPut(pOut,
+      "],\n\"leftOut\":{\"items\":%i,\"bodies\":%i,\"bytes\":%i},\n"
+      "\"items\":[\n",
+      p->nLeftItems, p->nLeftBodies, p->nLeftBytes);
+}
+
+/* The parts: their pieces or, with bText, their texts; of shared ones what is new. */
+static void jsonParts(ReportRun *p, ReportItem *pItem, int bText) {
+  sqlite3_str *pOut = p->pOut;
+  int bHas = pItem->bBodies && p->opt.eBodies != REPORT_NONE, i;
+  i64 k;
+  if (bText && bHas && pItem->nPart > 0) bxReportReadAgain(p, pItem);
+  bxReportPut(pOut, ",\"parts\":[");
+  for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
+    const ReportPart *pPart = &pItem->aPart[i];
+    bxReportPut(pOut, "%s{\"role\":%j,\"type\":%j,\"size\":%i", i ? "," : "",
+        pPart->zRole, pPart->zType, pPart->nByte);
+    if (!bHas) {
+      bxReportPut(pOut, bText ? "}" : ",\"pieces\":[],\"new\":0}");
+    } else if (bText) {
+      i64 iFrom = p->opt.eBodies == REPORT_SHARED ? pPart->nHead : 0;
+      i64 n = pPart->nByte - iFrom;
+      const char *z = pPart->z + iFrom;
+      bxReportPut(pOut, ",\"from\":%i", iFrom);
+      if (bxIsUtf8((const unsigned char *)z, (int)n)) {
+        bxReportPut(pOut, ",\"text\":");
+        bxReportJson(pOut, z, n);
+      } else {
+        bxReportPut(pOut, ",\"base64\":\"");
+        bxReportBase64(pOut, (const unsigned char *)z, n);
+        bxReportPut(pOut, "\"");
+      }
+      bxReportPut(pOut, "}");
+    } else {
+      bxReportPut(pOut, ",\"pieces\":[");
+      for (k = 0; k < pPart->nPiece; k++) {
+        const ReportPiece *pPiece = &p->aPiece[pPart->iPiece + k];
+        sqlite3_str_appendf(pOut, "%s[%d,%lld,%lld]", k ? "," : "",
+            pPiece->iBlock, pPiece->iAt, pPiece->n);
+      }
+      bxReportPut(pOut, "],\"new\":%i}", pPart->iNew);
+    }
+  }
+  bxReportPut(pOut, "]");
+  bxReportFreeBodies(pItem);
+}
+
+static void jsonItem(ReportRun *p, i64 iItem, int bText) {
+  ReportItem *pItem = &p->aItem[iItem];
+  const char *zError = pItem->bError ? "error" : 0;
+  bxReportPut(p->pOut, "%s{\"n\":%i,\"kind\":\"%s\"%k%K%k%k%k%k%K",
+      iItem ? ",\n" : "", iItem + 1, pItem->zKind, "id", pItem->zId, "time",
+      pItem->iTime, "title", pItem->zTitle ? pItem->zTitle : "", "type",
+      pItem->zType, "model", pItem->zModel, "status", pItem->zStatus, "size",
+      pItem->nSize);
+  if (pItem->nInput >= 0) {
+    bxReportPut(p->pOut, ",\"tokens\":{\"input\":%i,\"output\":%i}",
+        pItem->nInput, pItem->nOutput);
+  }
+  bxReportPut(p->pOut, "%K%k%k%k%k%s%s%K%K%K%s", "turn", pItem->iTurn, "mark",
+      pItem->zMark, "error", pItem->zError ? pItem->zError : zError, "role",
+      pItem->zRole, "said", pItem->bVerdict || pItem->bError ? pItem->zSaid : 0,
+      pItem->bQuiet ? ",\"quiet\":true" : "",
+      pItem->bAsked ? ",\"asked\":true" : "", "other",
+      pItem->iOther > 0 ? pItem->iOther : -1, "duration", pItem->nDuration,
+      "repeat", pItem->iRepeat > 0 ? (i64)pItem->iRepeat : -1,
+      pItem->bVerdict ? ",\"verdict\":true" : "");
+  if (pItem->zLeaf != 0) bxReportPut(p->pOut, ",\"leaf\":%s", pItem->zLeaf);
+  jsonParts(p, pItem, bText);
+  bxReportPut(p->pOut, "}");
+}
+
+static int writeJson(ReportRun *p) {
+  if (p->iNext < 0) return 0;
+  if (p->iNext == 0) jsonHead(p);
+  if (p->iNext < p->nItem) jsonItem(p, p->iNext, 1);
+  if (++p->iNext >= p->nItem) {
+    bxReportPut(p->pOut, "\n]}");
+    p->iNext = -1;
+  }
+  return 1;
+}
+
+/*----------------------------------------------------------------- HTML ----*/
 
 /* ext/report/page, made into C by the build. */
 extern const char bxPageCss[], bxPageJs[];
@@ -192,7 +382,7 @@ static void htmlBatch(ReportRun *p) {
   int nBefore = sqlite3_str_length(p->pOut);
   while (p->iNext < p->nItem && p->err.rc == SQLITE_OK &&
          sqlite3_str_length(p->pOut) - nBefore < HTML_BATCH) {
-    bxReportJsonItem(p, p->iNext++, 0);
+    jsonItem(p, p->iNext++, 0);
   }
   bxReportPut(p->pOut, "\n");
   if (p->iNext >= p->nItem) {
@@ -205,7 +395,6 @@ static void htmlBatch(ReportRun *p) {
 /* What the items of the next block bring: the fresh pieces of their parts. */
 static void htmlBlock(ReportRun *p) {
   sqlite3_str *pAll = sqlite3_str_new(0);
-  ReportBodiesOf bodies;
   char *zAll;
   int iPart, iBlock = -1;
   i64 i, iAt, n;
@@ -214,19 +403,19 @@ static void htmlBlock(ReportRun *p) {
     if (pItem->nOwn == 0) continue;
     if (iBlock >= 0 && pItem->iBlock != iBlock) break;
     iBlock = pItem->iBlock;
-    bxReportReadAgain(p, pItem, &bodies);
+    bxReportReadAgain(p, pItem);
     for (iPart = 0; iPart < pItem->nPart && p->err.rc == SQLITE_OK; iPart++) {
       const ReportPart *pPart = &pItem->aPart[iPart];
       for (i = 0, iAt = 0; i < pPart->nPiece; i++) {
         const ReportPiece *pPiece = &p->aPiece[pPart->iPiece + i];
         assert(!pPiece->bFresh || pPiece->iBlock == iBlock);
         if (pPiece->bFresh) {
-          sqlite3_str_append(pAll, bodies.az[iPart] + iAt, (int)pPiece->n);
+          sqlite3_str_append(pAll, pPart->z + iAt, (int)pPiece->n);
         }
         iAt += pPiece->n;
       }
     }
-    bxReportFreeBodies(&bodies);
+    bxReportFreeBodies(pItem);
   }
   n = sqlite3_str_length(pAll);
   zAll = bxStrFinish(pAll, &p->err);
@@ -240,13 +429,13 @@ static void htmlBlock(ReportRun *p) {
   if (iBlock < 0) p->ePhase = HTML_END;
 }
 
-int bxReportHtml(ReportRun *p) {
+static int writeHtml(ReportRun *p) {
   switch (p->ePhase) {
     case HTML_HEAD: htmlHead(p); break;
     case HTML_MAIN: htmlMain(p); break;
     case HTML_DATA:
       bxReportPut(p->pOut, "<script type=\"application/json\" id=\"report\">");
-      bxReportJsonHead(p);
+      jsonHead(p);
       p->iNext = 0;
       break;
     case HTML_ITEMS: htmlBatch(p); return 1;
@@ -311,7 +500,7 @@ static void mdItems(const ReportRun *p) {
   mdMore(p->pOut, nLeft);
 }
 
-int bxReportMarkdown(ReportRun *p) {
+static int writeMarkdown(ReportRun *p) {
   sqlite3_str *pOut = p->pOut;
   i64 n;
   int i;
@@ -344,4 +533,10 @@ int bxReportMarkdown(ReportRun *p) {
   }
   p->iNext = -1;
   return 1;
+}
+
+int bxReportWrite(ReportRun *p) {
+  return p->opt.eFormat == REPORT_JSON ? writeJson(p)
+         : p->opt.eFormat == REPORT_MD ? writeMarkdown(p)
+                                       : writeHtml(p);
 }
