@@ -78,7 +78,8 @@ typedef struct BxBodies {
   const char
       *zCount; /* that ?2 bytes of a row are packed; NULL: nobody counts */
   const char
-      *zReplace; /* puts ?2 and those after it in the place of the values */
+      *zInPlace, /* puts ?2 and those after it in the place of the values */
+      *zReplace; /* the same, and moves the row */
   const char
       *zNamed; /* the references to a text, with the keys of their rows */
   const char *

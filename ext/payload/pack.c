@@ -24,8 +24,7 @@ SQLITE_EXTENSION_INIT3
 #define UNPACK_ROWS 100
 #define CLEANUP_ROWS 200    /* rows that a clean-up packs */
 #define TEND_WHOLE ((i64)4) /* the size of a job; that of a push is 1 */
-#define TEND_ROWS 6         /* rows that a write looks at, to pack them, */
-#define TEND_WAIT "4"       /* when so many are new */
+#define TEND_ROWS 2         /* rows that a write looks at, to pack them */
 #define TEND_LEAVES 6       /* leaves that it gives to rows of the log, */
 #define TEND_MOST_LEAVES 24 /* where there are more that have none */
 #define TEND_QUIET 7        /* writes after one for which nothing was due */
@@ -42,6 +41,8 @@ const BxBodies bxPayloadBodies = {
     /* "rowid = rowid" makes SQLite write the row in another place, so that the page
     ** does not stay half empty. */
     .zReplace = "UPDATE main.event_payloads SET rowid = rowid,"
+                " request_body = ?2, response_body = ?3 WHERE id = ?1",
+    .zInPlace = "UPDATE main.event_payloads SET"
                 " request_body = ?2, response_body = ?3 WHERE id = ?1",
     .zStays = "DELETE FROM main.payload__packed WHERE text >= ?2 AND"
               " \"key\" = ?1 AND reference NOT IN (SELECT body FROM (SELECT "
@@ -164,17 +165,20 @@ void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
 static int tendRows(BxStmts *p, BxErr *pErr) {
   static const char zLook[] =
       "SELECT json_group_array(id) FILTER (WHERE id IS NOT NULL), max(rid),"
-      " count(id) FROM (SELECT rid, iif(size_bytes >= 512 AND NOT "
+      " count(id), (max(rid) = (SELECT max(rowid) FROM"
+      " main.event_payloads)) FROM (SELECT rid, iif(size_bytes >= 512 AND NOT "
       "EXISTS"
       " (SELECT 1 FROM" BX_PACKED_OF(
           "u") "), id, NULL) AS id FROM (SELECT rowid AS"
                " rid, id, size_bytes, request_body, response_body FROM"
                " main.event_payloads WHERE rowid > (SELECT pack FROM"
                " main.payload__state) ORDER BY rowid LIMIT ?1 + 0) AS u)";
-  static const char zPackFew[] = "SELECT store_pack(?1, ?2, 1)";
+  static const char *const azPack[] = {
+      "SELECT store_pack(?1, ?2, 1)", "SELECT store_pack(?1, ?2, 2)"};
   sqlite3_stmt *pStmt;
   char *zKeys = 0, *zSaid = 0;
   i64 iLast = 0, nRow = 0;
+  int bNewest = 0;
   bxNeedStore(p, pErr);
   pStmt = bxStmt(p, zLook, pErr);
   bxBind(pStmt, pErr, "i", (i64)TEND_ROWS);
@@ -182,9 +186,10 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
     zKeys = bxColumnCopy(pStmt, 0, pErr);
     iLast = sqlite3_column_int64(pStmt, 1);
     nRow = sqlite3_column_int64(pStmt, 2);
+    bNewest = sqlite3_column_int(pStmt, 3);
   }
   bxReset(pStmt, pErr);
-  if (nRow > 0) zSaid = bxPackKeys(p, "payload", zPackFew, zKeys, pErr);
+  if (nRow > 0) zSaid = bxPackKeys(p, "payload", azPack[bNewest], zKeys, pErr);
   if (nRow > 0 && zSaid == 0) iLast = 0; /* it has closed a pack instead */
   if (iLast > 0) noteShare(p, iLast, pErr);
   sqlite3_free(zKeys);
@@ -209,7 +214,7 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
       " WHEN ?1 = 2 THEN iif(wake <= ?2 OR bytes > max_bytes, 4, NULL)"
       " WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET 5)"
       " THEN 3 WHEN packs THEN 1 END FROM (SELECT *, (SELECT max(rowid) FROM"
-      " main.event_payloads) >= pack + " TEND_WAIT " AND (SELECT value FROM"
+      " main.event_payloads) > pack AND (SELECT value FROM"
       " main.blackbox_settings WHERE name = 'payload.pack') = 1 AS packs"
       " FROM main.payload__state)";
   static const char zFree[] = "PRAGMA main.freelist_count";

@@ -37,6 +37,7 @@ const BxBodies bxRolloutBodies = {
     ** stay half empty. */
     .zReplace = "UPDATE main.rollout__data SET id = id, payload = ?2"
                 " WHERE id = ?1",
+    .zInPlace = "UPDATE main.rollout__data SET payload = ?2 WHERE id = ?1",
     .zStays = "DELETE FROM main.rollout__packed WHERE text >= ?2 AND id = ?1",
     .zNamed = ITEMS_PACKED " WHERE p.text = ?1",
     .zAll = ITEMS_PACKED,

@@ -15,7 +15,7 @@
 ** many are held (settle()). New pieces are written in the order of their keys when
 ** what was met is forgotten.
 **
-** With "few", which is not NULL, packs have
+** With "few", which is not NULL, and 2 if the rows are the newest ones, packs have
 ** STORE_FEW_BYTES, and a connection keeps what it has met, and the bytes of the pack
 ** that has room. A piece is as it was met if its pack has the same token: a rollback, a
 ** sweep or another connection changes that. What is new is compressed for itself and
@@ -37,8 +37,9 @@ SQLITE_EXTENSION_INIT3
 #define FEW_PIECES 2048
 #define FEW_BUCKETS 2048
 #define MAX_PIECES 4096 /* of a pack, with those that were removed from it */
-#define ROOM_BYTES 16384
+#define ROOM_BYTES 8192
 #define ROOM_LEAST 16
+#define MOVE_EVERY 3 /* newest rows; the next rows fill the pages of the rest */
 
 /* A piece that was met. */
 typedef struct Known {
@@ -76,7 +77,7 @@ typedef struct Writer {
   BxErr *pErr;
   const BxBodies *pBodies;
   Seen *pMet, own;
-  int bFew; /* some rows */
+  int bFew, bNewest; /* some rows; they are the newest ones */
   i64 nPackMost;
   NewPiece *aNew; /* pieces that are not written yet */
   i64 nNew, nNewAlloc;
@@ -698,7 +699,9 @@ static i64 packValue(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
 ** that, the row stays, and the sweep finds the texts that it does not name. */
 static int packRow(Writer *w, sqlite3_value *pKey) {
   sqlite3_stmt *pFrom = bxStmt(w->p, w->pBodies->zRow, w->pErr);
-  sqlite3_stmt *pInto = bxStmt(w->p, w->pBodies->zReplace, w->pErr);
+  int bStays = w->bNewest && w->iNextText % MOVE_EVERY != 0;
+  sqlite3_stmt *pInto = bxStmt(
+      w->p, bStays ? w->pBodies->zInPlace : w->pBodies->zReplace, w->pErr);
   BxErr err = {SQLITE_OK, 0};
   i64 nByte = 0, iFirst = w->iNextText;
   int i;
@@ -756,6 +759,7 @@ void bxStorePack(BxCall *p) {
   pStore = bxStoreSchema(p->bx, bxArg(p, 1), &p->err);
   if (pStore == 0) return;
   beginWriter(&w, pStore, bxArg(p, 2) != 0, bxArg(p, 3), &p->err);
+  w.bNewest = bxArg(p, 2) != 0 && sqlite3_value_int(p->aArg[2]) == 2;
   bClosed = closeFull(&w);
   pKeys = bxStmt(pStore, "SELECT value FROM json_each(?1)", &p->err);
   bxBind(pKeys, &p->err, "v", p->aArg[0]);

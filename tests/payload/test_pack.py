@@ -538,7 +538,7 @@ def test_a_pack_that_is_written_to_keeps_its_size(db, path, others):
         one(by[i % others], "SELECT payload_queue(?, 'a', ?, NULL)", f"e{i}", bodies[f"e{i}"])
         sizes.append(one(db, "SELECT max(length(data)) FROM store__packs, store__state WHERE pack = open"))
     steps = [after - before for before, after in zip(sizes[5:], sizes[6:]) if before and after]
-    assert steps.count(0) > len(steps) / 2 and max(steps) < 20_000
+    assert steps.count(0) > len(steps) / 2 and max(steps) < 10_000
     assert dict(rows(by[-1], "SELECT event_id, request_body FROM payload_rows")) == bodies
     whole(db)
 
@@ -728,9 +728,8 @@ def test_recorded_exchanges_take_less_than_a_tenth(path, queue):
                    f" VALUES(?, ?, ?, ?{'' if queue else ', ' + repr('archive')})",
                    (r["event_id"], r["agent_id"], request, response))
     db.execute("" if queue else "COMMIT")
-    left = len(found) - one(db, "SELECT count(DISTINCT key) FROM payload__packed")
-    assert left < 8 if queue else left == len(found)
-    pack(db, 10_000)
+    if not queue:
+        pack(db, 10_000)
     pages = one(db, "PRAGMA page_count") - one(db, "PRAGMA freelist_count")
     assert one(db, "SELECT count(DISTINCT key) FROM payload__packed") == len(found)
     assert pages * one(db, "PRAGMA page_size") < 0.1 * sum(
