@@ -3,8 +3,9 @@
 **
 ** Each row and each call of the module that writes looks afterwards (bxFileLimitTend): at least
 ** after ROOM_STEP rows of a connection, and after each row when the file is near its limit.
-** If it is above, about as many bytes go as it is above: of the first domain that has
-** some, the oldest rows first. It looks at ROOM_LOOK rows at most, for each row that was
+** If it is above, about as many bytes go as it is above, of the first domain that has
+** some, the oldest rows first. With a push one row goes, or with the next one, if the file
+** has grown: that one writes less. It looks at ROOM_LOOK rows at most, for each row that was
 ** written. Packed texts become free pages only when the store is swept: so that goes
 ** before, and nothing else is removed meanwhile.
 **
@@ -180,8 +181,10 @@ static int roomTend(BxStmts *p, i64 mHas, BxErr *pErr) {
   for (i = 0; i < p->bx->nDomain && !bDone && pErr->rc == SQLITE_OK; i++) {
     const BxFileLimit *pRoom = roomOf(p, mHas, i);
     if (pRoom == 0 || pRoom->zTend == 0) continue;
-    bDone = bxQueryIntInner(p, pRoom->zTend, pErr, "t", p->zDb) != 0;
+    bDone = bxQueryIntInner(
+                p, pRoom->zTend, pErr, "ti", p->zDb, p->room.nSize) != 0;
   }
+  p->room.bSwept = bDone && p->room.nSize > 1;
   return bDone;
 }
 
@@ -206,7 +209,7 @@ void bxFileLimitCall(BxCall *pCall) {
   bxRefuseInTransaction(pCall);
   if (pErr->rc != SQLITE_OK) return;
   nLimit = roomLimit(m.p, pErr);
-  nOver = roomOver(m.p, nLimit, pErr);
+  nOver = m.p->room.nSize == 1 ? 1 : roomOver(m.p, nLimit, pErr);
   bxReturnInt(pCall, 0);
   if (nOver <= 0) return;
   mHas = roomDomains(m.p, pErr);
@@ -215,7 +218,7 @@ void bxFileLimitCall(BxCall *pCall) {
   for (i = 0; i < m.p->bx->nDomain && pErr->rc == SQLITE_OK; i++) {
     const BxFileLimit *pRoom = roomOf(m.p, mHas, i);
     i64 nWant, nByte;
-    if (m.p->room.bAgain) break;
+    if (m.p->room.bAgain || (m.p->room.nSize == 1 && m.nGone > 0)) break;
     if (pRoom == 0 || pRoom->zOldest == 0) continue;
     nWant = pRoom->bDue || nOver < nBeyond ? nOver : nBeyond;
     nByte = roomOldest(&m, &m.p->bx->aSlot[i], pRoom, nWant, pErr);
@@ -253,10 +256,13 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
       "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
       " WHERE blackbox_room(?1)";
   int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db);
-  int nChange, bMore = 1;
+  int nChange, bMore = 1, bPush = nRow < 0;
   BxErr err = {SQLITE_OK, 0};
   i64 nLimit, nOver, nGrown;
   if (p == 0) return;
+  p->room.nSize = bPush ? 1 : 4;
+  p->room.bSwept = 0;
+  if (bPush) nRow = 1;
   if (pErr->rc != SQLITE_OK || (p->room.nLeft -= nRow) > 0) {
     p->room.pNew = 0;
     return;
@@ -264,18 +270,20 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   nLimit = roomLimit(p, &err);
   nOver = roomOver(p, nLimit, &err);
   nGrown = nOver - p->room.nOver;
-  for (nRow += 2; nOver > 0 && bMore && nRow > 0; nRow--) {
+  p->room.bWaits = bPush && nGrown > 0 && !p->room.bWaits;
+  if (p->room.bWaits) bMore = 0;
+  for (nRow = bPush ? 1 : nRow + 2; nOver > 0 && bMore && nRow > 0; nRow--) {
     nChange = sqlite3_total_changes(p->bx->db);
     p->room.bAgain = 0;
     bxQueryIntInner(p, zTry, &err, "t", p->zDb);
     bMore = err.rc == SQLITE_OK &&
             (p->room.bAgain || nChange != sqlite3_total_changes(p->bx->db));
-    nOver = roomOver(p, nLimit, &err);
+    if (!bPush) nOver = roomOver(p, nLimit, &err);
   }
   p->room.pNew = 0;
   if (nGrown < 4096) nGrown = 4096; /* a page */
   if (err.rc == SQLITE_OK)
-    roomStep(p, nOver, nLimit == 0 || !bMore ? 0 : nGrown);
+    roomStep(p, nOver, nLimit == 0 || !(bMore || p->room.bWaits) ? 0 : nGrown);
   if ((bAlone && !bxIsWriting(p->bx)) || bxErrMayIgnore(p, &err))
     bxErrClear(&err);
   bxErrMove(pErr, &err);

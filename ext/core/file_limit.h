@@ -19,13 +19,14 @@ struct BxFileLimit {
   ** ?2: the rowid, the bytes, the time, and whether a hold keeps it. */
   const char *zHas, *zOldest;
   const char *zRemove; /* the DELETE of rowid ?1 */
-  /* Or a call, with schema ?1, that gives back some of what is removed already, and
-  ** returns whether it has. */
+  /* Or a call, with schema ?1 and a size of 1 (with a push) to 4, that gives back some of
+  ** what is removed already, and returns whether it has. */
   const char *zTend;
 };
 
 /* After so many rows were written: removes something if the file is above its limit. bRow:
-** by xUpdate. An error is passed over if the record is still there. */
+** by xUpdate. An error is passed over if the record is still there. nRow below 0: it was a
+** push, which removes one row at most. */
 void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr);
 /* Before it: rows iFirst to iLast have just been written, and stay. */
 void bxFileLimitWrote(

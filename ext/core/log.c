@@ -30,8 +30,8 @@ SQLITE_EXTENSION_INIT3
 
 /* Leaves that a call makes at most: those of a kill switch of the largest ring. */
 #define CALL_MOST 20000
-/* Of less than so many leaves either are some given, or a step folds: not both. */
-#define FEW 16
+/* A tile gets its last leaves alone: all of it is hashed before. */
+#define LAST 4
 
 /* If the newest rows were removed, others must not get their numbers. */
 static void keepNumbers(BxStmts *p, BxErr *pErr) {
@@ -263,8 +263,8 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   static const char zNewest[] = "SELECT max(n) FROM main.blackbox__log";
   static const char zForget[] = "DELETE FROM main.blackbox__log WHERE n = ?1";
   /* the receipts of minutes that are over become rows of the log */
-  static const char zOver[] = "SELECT 1 FROM main.blackbox__open"
-                              " WHERE minute BETWEEN 1 AND ?1 LIMIT 1";
+  static const char zOver[] = "SELECT count(*) FROM main.blackbox__open"
+                              " WHERE minute BETWEEN 1 AND ?1";
   static const char zClose[] =
       "INSERT INTO main.blackbox__log(at, domain, detail, rows, bytes, oldest,"
       " newest, salt) SELECT at, nullif(domain, substr(rule, 1,"
@@ -276,27 +276,33 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   i64 iMinute = bxNow() / 60000 - 1;
   BxLog log;
   BxErr cut = {SQLITE_OK, 0};
-  i64 nBefore, nStep, nTold, iNewest, iRepair = 0;
+  i64 nBefore, nStep, nTold, nTile, nOver, iNewest, iRepair = 0;
+  int bSmall = nMost < BX_LOG_FEW;
   assert(pErr->rc != SQLITE_OK ||
          sqlite3_txn_state(p->bx->db, p->zDb) == SQLITE_TXN_WRITE);
   if (bxLogOpenToWrite(&log, p, &nTold, pErr)) {
     iRepair = tellTree(&log, nTold, pErr);
   }
   nBefore = log.now.n;
+  nTile = BX_LOG_TILE - nBefore % BX_LOG_TILE;
   iNewest = bxQueryInt(p, zNewest, pErr, "");
   if (iNewest < nBefore) keepNumbers(p, pErr);
-  if (nMost < FEW && iNewest == nBefore && pErr->rc == SQLITE_OK &&
+  if (bSmall && iNewest == nBefore && pErr->rc == SQLITE_OK &&
       bxLogFold(&log, nMost + 2, pErr)) { /* a small step, and nothing else */
     bxLogSave(&log, pErr);
     return 0;
   }
-  if (bxQueryInt(p, zOver, pErr, "i", iMinute)) {
+  nOver = bxQueryInt(p, zOver, pErr, "i", iMinute);
+  if (nOver > 0 &&
+      (!bSmall || iNewest == nBefore || iNewest - nBefore + nOver <= nMost)) {
     bxStmtExec(p, zClose, pErr, "i", iMinute);
     bxStmtExec(p, zClosed, pErr, "i", iMinute);
   }
   if (bxQueryInt(p, zNewest, pErr, "") <= nBefore || pErr->rc != SQLITE_OK)
     return 0;
-  if (bxLogRepairFrontier(&log, pErr)) iRepair = tellTree(&log, nBefore, pErr);
+  if (bSmall && nMost >= nTile) nMost = nTile > LAST ? nTile - LAST : nTile;
+  if (bxLogRepairFrontier(&log, bSmall && nMost < nTile, pErr))
+    iRepair = tellTree(&log, nBefore, pErr);
   takeRows(&log, nMost, pErr);
   while (pullRows(&log, nMost, pErr) > 0) takeRows(&log, nMost, pErr);
   if (log.iReplaced > 0) {
@@ -304,7 +310,7 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
         bxPrintf(pErr, "{\"leaf\":%lld}", log.iReplaced), pErr);
     takeRows(&log, 1, pErr);
   }
-  nStep = log.now.n < bxQueryInt(p, zNewest, pErr, "") || nMost < FEW
+  nStep = log.now.n < bxQueryInt(p, zNewest, pErr, "") || bSmall
               ? 0
               : 1 + (log.now.n - nBefore) / BX_LOG_TILE;
   for (; nStep > 0 && bxLogFold(&log, 2 * nMost, pErr); nStep--) {

@@ -143,7 +143,9 @@ int bxLogReadHash(sqlite3_stmt *pRow, int i, MerkleHash *pOut);
 
 /*--------------------------------------------------- log_tree.c: tree ----*/
 
-#define BX_LOG_LEVEL 8  /* heights between two levels of nodes */
+#define BX_LOG_LEVEL 8 /* heights between two levels of nodes */
+/* Of less than so many leaves either are some given, or a step folds: not both. */
+#define BX_LOG_FEW 32
 #define BX_LOG_TILE 256 /* 1 << BX_LOG_LEVEL */
 #define BX_LOG_ORIGIN 200
 /* The tree of a schema. Its leaf i is that of row i + 1. */
@@ -161,8 +163,9 @@ void bxLogOpen(BxLog *pLog, BxStmts *p, BxErr *pErr);
 /* The same for who adds leaves. If the row has another size than the leaves, what it
 ** says is not used: returns 1, and *pnTold is the size that it told. */
 int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr);
-/* If the leaves have another root, it is theirs from now on: returns 1. */
-int bxLogRepairFrontier(BxLog *pLog, BxErr *pErr);
+/* If the leaves have another root, it is theirs from now on: returns 1. bNewest: only the
+** newest ones are looked at. */
+int bxLogRepairFrontier(BxLog *pLog, int bNewest, BxErr *pErr);
 /* Adds the leaf after the last one. bKept: its row is no receipt. */
 void bxLogAddLeaf(
     BxLog *pLog, const MerkleHash *pFields, int bKept, BxErr *pErr);

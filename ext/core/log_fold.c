@@ -16,7 +16,8 @@
 ** range, or a row in it was no receipt (log.c).
 **
 ** Of 256 leaves that have a node, those of folded rows are deleted, if few others are
-** left. What these others need of them stays as nodes (log_tree.c).
+** left. What these others need of them stays as nodes (log_tree.c). A write that carries a
+** small step along does that in steps of their own: it hashes half a tile at most.
 **
 ** A step that fails is passed over, and one with a row that is not what its leaf says:
 ** its receipts stay.
@@ -30,62 +31,66 @@ SQLITE_EXTENSION_INIT3
 
 #define DAYS 30
 #define STEP 512
+#define HALF (BX_LOG_TILE / 2)
 #define NEEDED 17 /* rows and heads with which the leaves of a tile stay */
 
 typedef struct Fold {
   BxLog *pLog;
   i64 iFirst, iEnd; /* the range of leaves that grows */
+  int bSmall;
   BxErr *pErr;
 } Fold;
 
-/* What leaves of a tile need of it. */
+/* What leaves of a tile need of a half of it, from iFirst on. */
 typedef struct Needed {
   BxStmts *p;
-  i64 iTile, aLeaf[NEEDED];
-  int n;
+  i64 iFirst, aLeaf[NEEDED];
+  int n, bSmall;
   BxErr *pErr;
 } Needed;
 
 /* Keeps a hash if it is beside the way from the root to such a leaf, or that of the
-** leaf. (FrontierNode) */
+** leaf; and with a small step that of the half, as the other one goes later.
+** (FrontierNode) */
 static void keepNode(
     void *pArg, int nHeight, i64 iIndex, const MerkleHash *pHash) {
   static const char zKeep[] =
       "INSERT OR IGNORE INTO main.blackbox__leaves(leaf, hash) VALUES(?1, ?2)";
   const Needed *p = pArg;
   int i = 0;
-  iIndex += p->iTile >> nHeight;
-  while (i < p->n && iIndex != (p->aLeaf[i] >> nHeight ^ 1) &&
+  iIndex += p->iFirst >> nHeight;
+  int bHalf = p->bSmall && nHeight == BX_LOG_LEVEL - 1;
+  while (i < p->n && !bHalf && iIndex != (p->aLeaf[i] >> nHeight ^ 1) &&
          (nHeight > 0 || iIndex != p->aLeaf[i])) {
     i++;
   }
-  if (i == p->n) return;
+  if (i == p->n && !bHalf) return;
   bxStmtExec(p->p, zKeep, p->pErr, "ix", bxLogNodeKey(nHeight, iIndex),
       pHash->a, (i64)BX_DIGEST);
 }
 
-/* Keeps what is needed of a tile whose leaves are all there: each node is hashed once.
-** Returns 0 if one is damaged: then they stay. */
+/* Keeps what is needed of half a tile whose leaves are all there: each node is hashed
+** once. Returns 0 if one is damaged: then they stay. */
 static int keepNeeded(Needed *p) {
-  static const char zTile[] =
+  static const char zHalf[] =
       "SELECT hash FROM main.blackbox__leaves"
-      " WHERE leaf BETWEEN ?1 AND ?1 + 255 ORDER BY leaf";
-  sqlite3_stmt *pStmt = bxStmt(p->p, zTile, p->pErr);
-  Frontier tile = {0, 0, {{{0}}}};
+      " WHERE leaf BETWEEN ?1 AND ?1 + 127 ORDER BY leaf";
+  sqlite3_stmt *pStmt = bxStmt(p->p, zHalf, p->pErr);
+  Frontier half = {0, 0, {{{0}}}};
   MerkleHash hash;
-  bxBind(pStmt, p->pErr, "i", p->iTile);
+  bxBind(pStmt, p->pErr, "i", p->iFirst);
   while (bxStep(pStmt, p->pErr) && bxLogReadHash(pStmt, 0, &hash)) {
-    keepNode(p, 0, tile.n, &hash);
-    bxFrontierAdd(&tile, &hash, keepNode, p);
+    keepNode(p, 0, half.n, &hash);
+    bxFrontierAdd(&half, &hash, keepNode, p);
   }
   bxReset(pStmt, p->pErr);
-  return tile.n == BX_LOG_TILE;
+  return half.n == HALF;
 }
 
-/* Deletes the leaves of the tiles that have leaves from iFirst to iLast, if few rows
-** of them are left. What these rows need of the tile stays, and what the heads need
-** that end there. */
-static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
+/* Deletes the leaves of a tile, if few rows of it are left. What these rows need of the
+** tile stays, and what the heads need that end there. A small step does one half of it,
+** and then returns 1. */
+static int dropTile(Fold *p, i64 iTile) {
   static const char zNeeded[] =
       "SELECT n - 1 FROM main.blackbox__log WHERE n > ?1 AND n <= ?1 + 256"
       " UNION SELECT -leaf FROM main.blackbox__leaves"
@@ -94,28 +99,30 @@ static void dropTiles(Fold *p, i64 iFirst, i64 iLast) {
       "  WHERE first < ?1 + 256 ORDER BY first DESC LIMIT 17)"
       " WHERE last >= ?1 AND last < ?1 + 256";
   static const char zLeaves[] = "SELECT count(*) FROM main.blackbox__leaves"
-                                " WHERE leaf >= ?1 AND leaf < ?1 + 256";
+                                " WHERE leaf >= ?1 AND leaf < ?1 + 128";
   static const char zDrop[] =
-      "DELETE FROM main.blackbox__leaves WHERE leaf >= ?1 AND leaf < ?1 + 256"
+      "DELETE FROM main.blackbox__leaves WHERE leaf >= ?1 AND leaf < ?1 + 128"
       " AND NOT EXISTS (SELECT 1 FROM main.blackbox__log WHERE n = leaf + 1)";
   BxStmts *pStmts = p->pLog->p;
-  i64 i = iFirst - iFirst % BX_LOG_TILE;
-  assert(iFirst >= 0 && iFirst <= iLast);
-  for (; i <= iLast && i + BX_LOG_TILE <= p->pLog->now.n; i += BX_LOG_TILE) {
-    Needed needed = {pStmts, i, {0}, 0, p->pErr};
-    sqlite3_stmt *pStmt = bxStmt(pStmts, zNeeded, p->pErr);
-    bxBind(pStmt, p->pErr, "i", i);
-    while (needed.n < NEEDED && bxStep(pStmt, p->pErr)) {
-      needed.aLeaf[needed.n++] = sqlite3_column_int64(pStmt, 0);
-    }
-    bxReset(pStmt, p->pErr);
-    if (needed.n == NEEDED) continue;
-    if (bxQueryInt(pStmts, zLeaves, p->pErr, "i", i) == BX_LOG_TILE &&
-        !keepNeeded(&needed)) {
-      continue;
-    }
-    bxStmtExec(pStmts, zDrop, p->pErr, "i", i);
+  Needed needed = {pStmts, iTile, {0}, 0, p->bSmall, p->pErr};
+  sqlite3_stmt *pStmt;
+  int bDone = 0;
+  assert(iTile >= 0 && iTile % BX_LOG_TILE == 0);
+  pStmt = bxStmt(pStmts, zNeeded, p->pErr);
+  bxBind(pStmt, p->pErr, "i", iTile);
+  while (needed.n < NEEDED && bxStep(pStmt, p->pErr)) {
+    needed.aLeaf[needed.n++] = sqlite3_column_int64(pStmt, 0);
   }
+  bxReset(pStmt, p->pErr);
+  if (needed.n == NEEDED) return 0;
+  for (; !bDone && needed.iFirst < iTile + BX_LOG_TILE; needed.iFirst += HALF) {
+    int bWhole =
+        bxQueryInt(pStmts, zLeaves, p->pErr, "i", needed.iFirst) == HALF;
+    if ((p->bSmall && !bWhole) || (bWhole && !keepNeeded(&needed))) continue;
+    bxStmtExec(pStmts, zDrop, p->pErr, "i", needed.iFirst);
+    bDone = p->bSmall;
+  }
+  return bDone;
 }
 
 /* Deletes the rows of the range, adds it to those that are folded, and joins it with
@@ -148,7 +155,11 @@ static void foldRange(Fold *p) {
         bxLogKept(pStmts, p->iEnd - 1, p->pErr));
   }
   bxStmtExec(pStmts, zRows, p->pErr, "ii", p->iFirst, p->iEnd);
-  dropTiles(p, p->iFirst, p->iEnd - 1);
+  if (p->bSmall) return;
+  for (i = p->iFirst - p->iFirst % BX_LOG_TILE;
+       i < p->iEnd && i + BX_LOG_TILE <= p->pLog->now.n; i += BX_LOG_TILE) {
+    dropTile(p, i);
+  }
 }
 
 static const char zNumbers[] = "SELECT value FROM json_each(?1)";
@@ -240,8 +251,9 @@ int bxLogFold(BxLog *pLog, i64 nMost, BxErr *pErr) {
       "SELECT min(n) FROM main.blackbox__log WHERE n BETWEEN ?1 AND ?2"
       " AND kind IS NULL AND at BETWEEN ?3 AND ?4";
   BxErr err = {SQLITE_OK, 0};
-  Fold fold = {pLog, 0, 0, &err};
-  i64 iNow = bxNow(), iBefore = iNow - DAYS * (i64)BX_MS_PER_DAY, iTo, iYoung;
+  Fold fold = {pLog, 0, 0, nMost < BX_LOG_FEW + 2, &err};
+  i64 iNow = bxNow(), iBefore = iNow - DAYS * (i64)BX_MS_PER_DAY, iTo, iYoung,
+      iTile;
   iBefore -= iBefore % BX_MS_PER_DAY;
   if (!bxQueryInt(pLog->p, zFirst, pErr, "iii", pLog->iFold, iBefore, iNow) ||
       !bxTrustedTime(pLog->p, 0, pErr)) {
@@ -256,8 +268,11 @@ int bxLogFold(BxLog *pLog, i64 nMost, BxErr *pErr) {
     bxErrMove(pErr, &err);
     return 0;
   }
-  foldRows(&fold, pLog->iFold, iTo, iBefore);
-  pLog->iFold = iTo + 1;
+  iTile = pLog->iFold - 1 - (pLog->iFold - 1) % BX_LOG_TILE - BX_LOG_TILE;
+  if (iTile < 0 || !dropTile(&fold, iTile)) {
+    foldRows(&fold, pLog->iFold, iTo, iBefore);
+    pLog->iFold = iTo + 1;
+  }
   bxErrBeside(pLog->p, pErr, &err);
   return 1;
 }

@@ -21,6 +21,8 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+#define NEWEST 32 /* leaves that a small step hashes again, at most */
+
 /* Levels are in the bits from 48 on. Below are heights between them, and the leaves that
 ** a fold keeps. (They are less than 0, so that a new leaf is the last row.) */
 i64 bxLogNodeKey(int nHeight, i64 iIndex) {
@@ -134,7 +136,7 @@ int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
         n - 1);
   }
   if (err.rc == SQLITE_OK) {
-    bxMerkleFrontier(&pLog->tree, n, &pLog->now, &err);
+    bxMerkleFrontier(&pLog->tree, 0, n, &pLog->now, &err);
   }
   pLog->nKept = bxLogKept(p, n - 1, &err);
   bxErrMove(pErr, &err);
@@ -142,12 +144,15 @@ int bxLogOpenToWrite(BxLog *pLog, BxStmts *p, i64 *pnTold, BxErr *pErr) {
 }
 
 /* (If a hash is missing the root that is stored is the best that there is.) */
-int bxLogRepairFrontier(BxLog *pLog, BxErr *pErr) {
+int bxLogRepairFrontier(BxLog *pLog, int bNewest, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
+  i64 n = pLog->now.n;
   Frontier now;
-  bxMerkleFrontier(&pLog->tree, pLog->now.n, &now, &err);
+  bxMerkleFrontier(&pLog->tree, bNewest ? n - n % NEWEST : 0, n, &now, &err);
   if (err.rc == SQLITE_OK && pErr->rc == SQLITE_OK &&
-      memcmp(now.a, pLog->now.a, (size_t)now.nHash * BX_DIGEST) != 0) {
+      memcmp(now.a, pLog->now.a + pLog->now.nHash - now.nHash,
+          (size_t)now.nHash * BX_DIGEST) != 0) {
+    if (bNewest) return bxLogRepairFrontier(pLog, 0, pErr);
     pLog->now = now;
     return 1;
   }

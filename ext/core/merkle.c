@@ -76,11 +76,12 @@ static void addSubtrees(
   }
 }
 
-void bxMerkleFrontier(Merkle *p, i64 n, Frontier *pOut, BxErr *pErr) {
-  assert(n >= 0);
+void bxMerkleFrontier(
+    Merkle *p, i64 iFirst, i64 n, Frontier *pOut, BxErr *pErr) {
+  assert(n >= iFirst);
   pOut->n = n;
   pOut->nHash = 0;
-  addSubtrees(p, 0, n, pOut, pErr);
+  addSubtrees(p, iFirst, n - iFirst, pOut, pErr);
 }
 
 static MerkleHash rangeHash(Merkle *p, i64 iFirst, i64 iEnd, BxErr *pErr) {

@@ -40,8 +40,10 @@ struct Merkle {
   void (*xGet)(
       Merkle *p, int nHeight, i64 iIndex, MerkleHash *pOut, BxErr *pErr);
 };
-/* The root of the first n leaves, as the frontier of that tree. */
-void bxMerkleFrontier(Merkle *p, i64 n, Frontier *pOut, BxErr *pErr);
+/* The root of the first n leaves, as the frontier of that tree; or the part of that which
+** leaf iFirst begins. */
+void bxMerkleFrontier(
+    Merkle *p, i64 iFirst, i64 n, Frontier *pOut, BxErr *pErr);
 /* The hashes of a proof, the lowest first. */
 typedef struct MerklePath {
   int n;

@@ -91,6 +91,9 @@ struct BxStmts {
     i64 nLeft,
         nStep;  /* rows until bxFileLimitTend() looks at the file, of so many */
     int bAgain; /* it has seen rows that stay alone */
+    int bSwept; /* it has given back what was removed, not by the smallest step */
+    int bWaits; /* the next push removes a row, and not the last one */
+    i64 nSize;  /* 1: it removes one row at most */
     i64 nOver;  /* what it has found */
     const BxFileLimit
         *pNew; /* of these, the rows that were written last: they stay */

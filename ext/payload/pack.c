@@ -24,9 +24,10 @@ SQLITE_EXTENSION_INIT3
 #define UNPACK_ROWS 100
 #define CLEANUP_ROWS 200    /* rows that a clean-up packs */
 #define TEND_WHOLE ((i64)4) /* the size of a job; that of a push is 1 */
-#define TEND_ROWS 2         /* rows that a write looks at, to pack them */
+#define TEND_ROWS 2         /* rows that a write looks at, to pack them; or 3 */
 #define TEND_LEAVES 6       /* leaves that it gives to rows of the log, */
-#define TEND_MOST_LEAVES 24 /* where there are more that have none */
+#define TEND_MOST_LEAVES 10 /* where there are more that have none; with */
+#define TEND_PACK_LEAVES 24 /* payload.pack, where each write does more */
 #define TEND_QUIET 7        /* writes after one for which nothing was due */
 #define TEND_FREE 128       /* free pages that a file keeps */
 
@@ -172,7 +173,10 @@ static int tendRows(BxStmts *p, BxErr *pErr) {
           "u") "), id, NULL) AS id FROM (SELECT rowid AS"
                " rid, id, size_bytes, request_body, response_body FROM"
                " main.event_payloads WHERE rowid > (SELECT pack FROM"
-               " main.payload__state) ORDER BY rowid LIMIT ?1 + 0) AS u)";
+               " main.payload__state) ORDER BY rowid LIMIT ?1 + ((SELECT "
+               "max(rowid)"
+               " FROM main.event_payloads) > (SELECT pack + 4 FROM"
+               " main.payload__state))) AS u)";
   static const char *const azPack[] = {
       "SELECT store_pack(?1, ?2, 1)", "SELECT store_pack(?1, ?2, 2)"};
   sqlite3_stmt *pStmt;
@@ -281,7 +285,9 @@ void bxPayloadTend(BxCall *p) {
   static const char zShrink[] = "PRAGMA main.incremental_vacuum(8)"; /* pages */
   static const char
       zRows[] = /* without a leaf, and receipts that become rows */
-      "SELECT max(?1, min(?2, (SELECT max(n) FROM main.blackbox__log) - size +"
+      "SELECT max(?1, min(iif((SELECT value FROM main.blackbox_settings WHERE"
+      " name = 'payload.pack') = 1, ?3, ?2), (SELECT max(n) FROM "
+      "main.blackbox__log) - size +"
       " (SELECT count(*) FROM main.blackbox__open))) FROM main.blackbox__tree";
   const char *zDb = bxText(p->aArg[0], "schema", 1000, 0, &p->err);
   i64 eJob = sqlite3_value_int64(p->aArg[1]);
@@ -298,8 +304,8 @@ void bxPayloadTend(BxCall *p) {
   if (eJob == TEND_LOG) {
     bxLogBegin(pHome, pErr);
     bxLogProve(pHome,
-        bxQueryInt(
-            pHome, zRows, pErr, "ii", (i64)TEND_LEAVES, (i64)TEND_MOST_LEAVES),
+        bxQueryInt(pHome, zRows, pErr, "iii", (i64)TEND_LEAVES,
+            (i64)TEND_MOST_LEAVES, (i64)TEND_PACK_LEAVES),
         pErr);
   }
   if (eJob == TEND_DUE) tendDue(pHome, pErr);
@@ -338,8 +344,9 @@ void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
     i64 iLast = sqlite3_last_insert_rowid(p->bx->db);
     bxFileLimitWrote(pHome, &bxPayloadFileLimit, iLast - nRow + 1, iLast);
   }
-  bxFileLimitTend(pHome, nRow < 0 ? 1 : nRow, bRow, pErr);
+  bxFileLimitTend(pHome, nRow, bRow, pErr);
   if (pErr->rc != SQLITE_OK || p == 0 || nRow == 0) return;
+  if (nRow == 1 && pHome->room.bSwept) return;
   if (nRow <= 1 && p->anQuiet[bPush]-- > 0) return;
   if (bxNow() < p->iTend) return;
   p->iPush = -1 - nRow;

@@ -70,7 +70,7 @@ char *bxProofHeadDiffers(BxLog *pLog, const ProofHead *pOld, BxErr *pErr) {
         "the head has %lld leaves and the log only %lld: its end was cut off",
         pOld->n, pLog->now.n);
   }
-  bxMerkleFrontier(&pLog->tree, pOld->n, &before, &err);
+  bxMerkleFrontier(&pLog->tree, 0, pOld->n, &before, &err);
   if (err.rc == SQLITE_CORRUPT_VTAB &&
       bxQueryInt(pLog->p, zFolded, pErr, "i", pOld->n)) {
     bxErrClear(&err);

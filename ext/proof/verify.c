@@ -178,8 +178,8 @@ static void compareNode(
       ((iIndex + 1) << nHeight) - 1);
 }
 
-/* Leaf i is not there. If it is folded, adds the largest subtree that begins with
-** it and is kept. Returns the leaf after what is missing. */
+/* Leaf i is not there. If it is folded, adds the largest subtree without leaves that
+** begins with it and is kept. Returns the leaf after what is missing. */
 static i64 skipLeaves(Verify *p, i64 i) {
   int nHeight = BX_LOG_LEVEL;
   i64 iNext;
@@ -189,7 +189,7 @@ static i64 skipLeaves(Verify *p, i64 i) {
     BxErr err = {SQLITE_OK, 0};
     MerkleHash hash;
     iNext = i + ((i64)1 << nHeight);
-    if (iNext - 1 > p->iFoldEnd) continue;
+    if (iNext - 1 > p->iFoldEnd || iNext > p->leaves.i) continue;
     p->log.tree.xGet(&p->log.tree, nHeight, i >> nHeight, &hash, &err);
     if (err.rc == SQLITE_OK) {
       if (!p->bBroken) {
@@ -583,7 +583,7 @@ static void verifyAfter(Verify *p, i64 iFrom) {
   p->nKept = bxLogKept(p->p, iFrom - 1, p->pErr);
   p->iFoldEnd = -1;
   p->iRepairs = bxNow() - REPAIR_DAYS * (i64)BX_MS_PER_DAY;
-  bxMerkleFrontier(&p->log.tree, iFrom, &p->tree, p->pErr);
+  bxMerkleFrontier(&p->log.tree, 0, iFrom, &p->tree, p->pErr);
   startCursor(p, &p->leaves,
       "SELECT leaf, hash, kept FROM main.blackbox__leaves"
       " WHERE leaf >= ?1 ORDER BY leaf",

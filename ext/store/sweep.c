@@ -131,7 +131,8 @@ static void removePack(Sweep *s, List *pList) {
       "DELETE FROM main.store__packs WHERE pack = ?1",
       "DELETE FROM main.store__uses WHERE pack = ?1",
       "UPDATE main.store__state SET open = 0 WHERE open = ?1",
-      "DELETE FROM main.store_dropped WHERE text IN (-?1, -?1 - (1 << 48))"};
+      "DELETE FROM main.store_dropped WHERE text IN (-?1, -?1 - (1 << 48))"
+      " OR (text < (-2) << 48 AND -text & ((1 << 48) - 1) = ?1)"};
   i64 i, iPack = pList->iPack;
   s->nKept -= pList->nStored +
               bxQueryInt(s->p,
@@ -290,7 +291,7 @@ void bxStoreSweep(BxCall *p) {
           0, &p->err));
 }
 
-const BxFileLimit bxStoreFileLimit = {.zTend = "SELECT store_tend(?1)"};
+const BxFileLimit bxStoreFileLimit = {.zTend = "SELECT store_tend(?1, ?2)"};
 
 /* A small part of that, of size 1 to 4: returns 1 if it did anything. The smallest
 ** writes no pack again. */

@@ -1,0 +1,83 @@
+"""The dearest write of its size and kind takes at most five times the instructions of the
+median one, whatever clean-up it carries along. What a connection prepares with its first
+writes does not count: SQLite compiles a statement where it is first needed."""
+import re
+import shutil
+import sqlite3
+import statistics
+import subprocess
+
+import pytest
+
+from conftest import MODULE, ROOT, some
+from test_space import PUSH, WRITES, exchanges
+
+START = 1_780_000_000_000
+QUICK, DAILY = 10, 8_640_000  # milliseconds between writes; so that ten go each day
+KEPT = ("payload.retention_days", 365), ("blackbox.max_file_bytes", 1_500_000)
+WEEK = (("payload.retention_days", 7),)
+QUEUED = WRITES["row"]
+# What is measured, between which milliseconds, with payload.pack, with which settings, so many
+# writes that are not counted before and so many that are, after so many rows of the archive.
+CASES = {
+    "rows that leave": (QUEUED, DAILY, 0, WEEK, 400, 260, 0),
+    "packed rows that leave": (QUEUED, DAILY, 1, WEEK, 400, 200, 0),
+    "packed rows that stay": (QUEUED, QUICK, 1, WEEK, 30, 300, 0),
+    "rows of a full file": (QUEUED, QUICK, 0, KEPT, 60, 200, 600),
+    "packed rows of a full file": (QUEUED, QUICK, 1, KEPT, 60, 200, 2500),
+    "pushes into a full file": (PUSH, QUICK, 0, KEPT, 60, 200, 600),
+    "pushes into a full file that packs": (PUSH, QUICK, 1, KEPT, 60, 200, 2500),
+    "pushes as rows leave": (PUSH, DAILY, 1, WEEK, 60, 200, 120),
+    "pushes": (PUSH, QUICK, 0, WEEK, 100, 500, 0),
+}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """Counts instructions (dearest.c)."""
+    compiler = shutil.which("cc")
+    if not shutil.which("valgrind") or not compiler:
+        pytest.skip("needs valgrind and a compiler")
+    path = tmp_path_factory.mktemp("dearest") / "dearest"
+    subprocess.run([compiler, "-O1", "-o", path, ROOT / "tests/retention/dearest.c", "-lsqlite3"],
+                   check=True)
+    return path
+
+
+def jobs(path, sql, step, pack, settings, warm, count, before):
+    """A file of jobs for the program."""
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE jobs(at, sql, a, b, c, d, counts)")
+
+    def job(at, sql, *args, counts=0):
+        db.execute("INSERT INTO jobs VALUES(?, ?, ?, ?, ?, ?, ?)",
+                   (at, sql, *args, *[None] * (4 - len(args)), counts))
+
+    at = START
+    job(at, "SELECT blackbox_install('main', 'payload,store,retention')")
+    job(at, "PRAGMA synchronous = OFF")
+    for name, value in ("payload.enabled", 1), ("payload.pack", pack), *settings:
+        job(at, "UPDATE blackbox_settings SET value = ? WHERE name = ?", value, name)
+    job(at, "UPDATE retention__clock SET seen = unixepoch() * 1000")
+    job(at, "CREATE VIRTUAL TABLE ring USING payload_ring(window=20)")
+    for exchange in exchanges(before, seed=5):
+        at += 1000
+        job(at, QUEUED, *exchange)
+    for n, exchange in enumerate(exchanges(warm + count)):
+        at += step
+        job(at, sql, *exchange, counts=int(n >= warm))
+    db.commit()
+    db.close()
+
+
+@pytest.mark.parametrize("case", some(list(CASES), 3))
+def test_no_write_takes_more_than_five_times_the_instructions_of_the_median(
+        program, tmp_path, case):
+    jobs(tmp_path / "jobs.db", *CASES[case])
+    subprocess.run(["valgrind", "-q", "--tool=callgrind", "--toggle-collect=measured",
+                    "--dump-after=measured", f"--callgrind-out-file={tmp_path}/counted", program,
+                    tmp_path / "jobs.db", MODULE, tmp_path / "file.db"], check=True)
+    counts = [int(re.search(r"^(?:totals|summary): (\d+)", (tmp_path / f"counted.{n}").read_text(
+        errors="replace"), re.M)[1]) for n in range(1, CASES[case][5] + 1)]
+    dearest = sorted(counts)[-5:]
+    assert dearest[-1] <= 5 * statistics.median(counts), (statistics.median(counts), dearest)
