@@ -174,11 +174,13 @@ void bxStoreFirst(BxCall *p); /* coalesce() of seven values */
 
 /* write.c */
 void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr);
-/* Writes the bytes of a pack, or adds those from iFrom on; bOpen: more will follow.
-** *pnKept grows by what they take. *ppZip: a context of zstd, or NULL at first;
+/* What a pack is written for: it becomes small; a write of one row does it, and is not to
+** take long; and more will follow. */
+enum { PACK_SMALL, PACK_QUICK, PACK_OPEN };
+/* Writes the bytes of a pack, or adds those from iFrom on. *pnKept grows by what they take. *ppZip: a context of zstd, or NULL at first;
 ** bxZstdFree() frees it. Returns the new token. */
 i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
-    i64 iFrom, int bOpen, i64 *pnKept, BxErr *pErr);
+    i64 iFrom, int eFor, i64 *pnKept, BxErr *pErr);
 void bxZstdFree(void *pZip);
 /* Adds to the totals of store__state. */
 void bxStoreCount(BxStmts *p, i64 nText, i64 nTextByte, i64 nPiece,

@@ -165,7 +165,8 @@ static void rewritePack(Sweep *s, List *pList) {
     }
   }
   if (s->pErr->rc == SQLITE_OK) {
-    bxPackWrite(s->p, pList->iPack, &s->pZip, &left, 0, 0, &s->nKept, s->pErr);
+    bxPackWrite(s->p, pList->iPack, &s->pZip, &left, 0,
+        s->nTend > 0 ? PACK_QUICK : PACK_SMALL, &s->nKept, s->pErr);
   }
   sqlite3_free(left.a);
 }

@@ -120,7 +120,7 @@ void bxZstdFree(void *pZip) {
 
 /* Compresses in blocks of STORE_BLOCK_BYTES, after each of which a reader can
 ** stop. What stays as it is takes four times as long, and a twelfth less room. */
-static void zip(void **ppZip, const Bytes *pIn, i64 iFrom, int bOpen,
+static void zip(void **ppZip, const Bytes *pIn, i64 iFrom, int bQuick,
     Bytes *pOut, BxErr *pErr) {
   size_t n = (size_t)(pIn->n - iFrom), rc;
   i64 nMost = (i64)ZSTD_compressBound(n) + pIn->n / STORE_BLOCK_BYTES * 16;
@@ -138,7 +138,7 @@ static void zip(void **ppZip, const Bytes *pIn, i64 iFrom, int bOpen,
   out.dst = pOut->a;
   out.size = (size_t)pOut->nAlloc;
   ZSTD_CCtx_reset(p, ZSTD_reset_session_only);
-  ZSTD_CCtx_setParameter(p, ZSTD_c_compressionLevel, bOpen ? 3 : 9);
+  ZSTD_CCtx_setParameter(p, ZSTD_c_compressionLevel, bQuick ? 3 : 9);
   rc = ZSTD_CCtx_setPledgedSrcSize(p, n);
   while (!ZSTD_isError(rc) && in.size < n) {
     in.size = n - in.size > STORE_BLOCK_BYTES ? in.size + STORE_BLOCK_BYTES : n;
@@ -181,7 +181,7 @@ static i64 roomLeft(const unsigned char *z, i64 n) {
 }
 
 i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
-    i64 iFrom, int bOpen, i64 *pnKept, BxErr *pErr) {
+    i64 iFrom, int eFor, i64 *pnKept, BxErr *pErr) {
   static const char zData[] =
       "SELECT data FROM main.store__packs WHERE pack = ?1";
   static const char zInsert[] =
@@ -194,7 +194,7 @@ i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
   assert(iPack > 0 && iFrom >= 0);
   sqlite3_randomness(sizeof(iToken), &iToken);
   iToken &= INT64_MAX;
-  zip(ppZip, pBytes, iFrom, bOpen, &frame, pErr);
+  zip(ppZip, pBytes, iFrom, eFor != PACK_SMALL, &frame, pErr);
   bxBind(pOld, pErr, "i", iPack);
   if (bxStep(pOld, pErr)) {
     const unsigned char *z = sqlite3_column_blob(pOld, 0);
@@ -207,7 +207,7 @@ i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
   }
   bxReset(pOld, pErr);
   bxBytesAdd(&out, frame.a, frame.n, pErr);
-  if (bOpen) {
+  if (eFor == PACK_OPEN) {
     nRoom -= frame.n;
     addRoom(&out, nRoom >= ROOM_LEAST ? nRoom : ROOM_BYTES, pErr);
   }
@@ -287,7 +287,10 @@ static void writeOpen(Writer *w, int bWhole) {
     return;
   }
   iToken = bxPackWrite(w->p, w->pOpen->iPack, w->ppZip, &pMet->open, iFrom,
-      w->bFew && !bWhole, &w->nKept, w->pErr);
+      !w->bFew ? PACK_SMALL
+      : bWhole ? PACK_QUICK
+               : PACK_OPEN,
+      &w->nKept, w->pErr);
   for (i = 1; i <= pMet->nKnown; i++) {
     Known *p = &pMet->aKnown[i];
     if (p->iPack == w->pOpen->iPack && p->iToken == w->pOpen->iToken) {
