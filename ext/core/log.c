@@ -31,7 +31,7 @@ SQLITE_EXTENSION_INIT3
 /* Leaves that a call makes at most: those of a kill switch of the largest ring. */
 #define CALL_MOST 20000
 /* A tile gets its last leaves alone: all of it is hashed before. */
-#define LAST 4
+#define LAST_ALONE 4
 
 /* If the newest rows were removed, others must not get their numbers. */
 static void keepNumbers(BxStmts *p, BxErr *pErr) {
@@ -300,7 +300,8 @@ i64 bxLogProve(BxStmts *p, i64 nMost, BxErr *pErr) {
   }
   if (bxQueryInt(p, zNewest, pErr, "") <= nBefore || pErr->rc != SQLITE_OK)
     return 0;
-  if (bSmall && nMost >= nTile) nMost = nTile > LAST ? nTile - LAST : nTile;
+  if (bSmall && nMost >= nTile)
+    nMost = nTile > LAST_ALONE ? nTile - LAST_ALONE : nTile;
   if (bxLogRepairFrontier(&log, bSmall && nMost < nTile, pErr))
     iRepair = tellTree(&log, nBefore, pErr);
   takeRows(&log, nMost, pErr);

@@ -31,7 +31,7 @@ SQLITE_EXTENSION_INIT3
 
 #define DAYS 30
 #define STEP 512
-#define HALF (BX_LOG_TILE / 2)
+#define HALF_TILE (BX_LOG_TILE / 2)
 #define NEEDED 17 /* rows and heads with which the leaves of a tile stay */
 
 typedef struct Fold {
@@ -84,7 +84,7 @@ static int keepNeeded(Needed *p) {
     bxFrontierAdd(&half, &hash, keepNode, p);
   }
   bxReset(pStmt, p->pErr);
-  return half.n == HALF;
+  return half.n == HALF_TILE;
 }
 
 /* Deletes the leaves of a tile, if few rows of it are left. What these rows need of the
@@ -115,9 +115,10 @@ static int dropTile(Fold *p, i64 iTile) {
   }
   bxReset(pStmt, p->pErr);
   if (needed.n == NEEDED) return 0;
-  for (; !bDone && needed.iFirst < iTile + BX_LOG_TILE; needed.iFirst += HALF) {
+  for (; !bDone && needed.iFirst < iTile + BX_LOG_TILE;
+       needed.iFirst += HALF_TILE) {
     int bWhole =
-        bxQueryInt(pStmts, zLeaves, p->pErr, "i", needed.iFirst) == HALF;
+        bxQueryInt(pStmts, zLeaves, p->pErr, "i", needed.iFirst) == HALF_TILE;
     if ((p->bSmall && !bWhole) || (bWhole && !keepNeeded(&needed))) continue;
     bxStmtExec(pStmts, zDrop, p->pErr, "i", needed.iFirst);
     bDone = p->bSmall;

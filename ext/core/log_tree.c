@@ -21,7 +21,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-#define NEWEST 32 /* leaves that a small step hashes again, at most */
+#define HASHED_AGAIN 32 /* leaves that a small step hashes again, at most */
 
 /* Levels are in the bits from 48 on. Below are heights between them, and the leaves that
 ** a fold keeps. (They are less than 0, so that a new leaf is the last row.) */
@@ -148,7 +148,8 @@ int bxLogRepairFrontier(BxLog *pLog, int bNewest, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   i64 n = pLog->now.n;
   Frontier now;
-  bxMerkleFrontier(&pLog->tree, bNewest ? n - n % NEWEST : 0, n, &now, &err);
+  bxMerkleFrontier(
+      &pLog->tree, bNewest ? n - n % HASHED_AGAIN : 0, n, &now, &err);
   if (err.rc == SQLITE_OK && pErr->rc == SQLITE_OK &&
       memcmp(now.a, pLog->now.a + pLog->now.nHash - now.nHash,
           (size_t)now.nHash * BX_DIGEST) != 0) {
