@@ -551,9 +551,10 @@ void bxRolloutCatchUp(BxStmts *pHome, RolloutHead *pHead, BxErr *pErr) {
   while (nLeft > 0 && (z = bxQueryText(pHome, zNext, pErr, "")) != 0) {
     RolloutHead head;
     if (bxRolloutFind(pHome, 0, z, &head, pErr)) {
-      i64 n = head.iLast - head.iBehind + 2; /* one for the conversation */
-      nLeft -= n;
-      derive(pHome, &head, nLeft + n, pErr);
+      /* one for the conversation; what is damaged may be any number */
+      i64 n = (i64)((sqlite3_uint64)head.iLast - (sqlite3_uint64)head.iBehind);
+      derive(pHome, &head, nLeft, pErr);
+      nLeft -= n >= -1 && n < CATCH_UP ? n + 2 : CATCH_UP;
     }
     sqlite3_free(z);
     if (pErr->rc != SQLITE_OK) return;
