@@ -200,10 +200,10 @@ BEGIN
     updated = max(updated, (SELECT timestamp FROM rollout__data WHERE id = last_insert_rowid())),
     user_sequence = coalesce(user_sequence, iif(instr(',event_msg/user_message,event_msg/thread_goal_updated,response_item/messageuser,',
       ',' || NEW.type || '/' || coalesce(NEW.payload ->> 'type', 'message') || coalesce(NEW.payload ->> 'role', '') || ','), last_sequence + 1, NULL)),
-    title = coalesce(iif(NEW.payload ->> 'type' = 'thread_name_updated' AND NOT named, nullif(NEW.payload ->> 'thread_name', ''), NULL), title)
+    title = coalesce(iif(NEW.type || (NEW.payload ->> 'type') = 'event_msgthread_name_updated' AND NOT named, nullif(NEW.payload ->> 'thread_name', ''), NULL), title)
   WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
   INSERT INTO rollout_drops
-  SELECT iif(NEW.rollout_id >= x'', RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored; a timestamp is whole milliseconds, a type has 1 to 100 bytes'), no),
+  SELECT iif(NEW.rollout_id >= x'', RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored: a timestamp is whole milliseconds, a type 1 to 100 bytes'), no),
     substr(NEW.type, 1, 100), iif(json_type(NEW.payload, '$.type') = 'text', substr(NEW.payload ->> 'type', 1, 100), ''),
     1, coalesce(length(CAST(NEW.payload AS BLOB)), 0)
   FROM rollout__heads WHERE id = lower(NEW.rollout_id) AND changes() = 0

@@ -136,7 +136,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__data(
   payload TEXT,
   CONSTRAINT "InvalidItemError: Invalid item format: a timestamp is whole milliseconds since 1970, a type has 1 to 100 bytes, and a payload at most 67108864"
   CHECK (timestamp | 0 = timestamp AND timestamp BETWEEN 0 AND 253402300799999
-    AND type IS NOT NULL AND type < x'' AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100
+    AND type < x'' IS 1 AND length(CAST(type AS BLOB)) BETWEEN 1 AND 100
     AND (payload IS NULL OR iif(payload < x'', length(CAST(payload AS BLOB)) <= 67108864, hex(substr(payload, 1, 4)) = 'B1627802')))
 );
 

@@ -67,6 +67,14 @@ def test_rows_that_a_users_trigger_keeps_are_not_in_the_receipt(db):
 
 # ---- updates
 
+def test_only_an_event_names_a_conversation(db):
+    named = '{"type":"thread_name_updated","thread_name":"no","title":"yes"}'
+    db.execute("INSERT INTO rollouts(id, session_meta) VALUES (?, ?)", (ID, named))
+    db.execute("INSERT INTO rollout_log(rollout_id, type, payload) VALUES (?, 'response_item', ?)",
+               (ID, named))
+    assert one(db, "SELECT title FROM rollouts") == "yes"
+
+
 def test_an_item_without_payload_cannot_become_a_message(db):
     create(db)
     db.execute("INSERT INTO rollout_items(rollout, type) VALUES (?, 'event_msg')", (ID,))
