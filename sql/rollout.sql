@@ -133,7 +133,7 @@ INSTEAD OF INSERT ON rollout_items
 BEGIN
   INSERT INTO rollout_log VALUES (
     iif(NEW.sequence <> (SELECT last_sequence + 1 FROM rollout__heads WHERE id = lower(NEW.rollout)),
-      RAISE(ABORT, 'SequenceError: a new sequence is the last one plus 1; omit it'), CAST(NEW.rollout AS BLOB)),
+      RAISE(ABORT, 'SequenceError: a new sequence is the last plus 1; omit it'), CAST(NEW.rollout AS BLOB)),
     NEW.type, NEW.payload, NEW.timestamp);
 END;
 
