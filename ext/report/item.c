@@ -372,9 +372,15 @@ void bxReportReadAgain(ReportRun *p, ReportItem *pItem) {
 
 /* A text of a body, which was masked, as a title. Frees it. */
 static void setTitle(ReportRun *p, ReportItem *pItem, char *zOwned) {
-  const char *z = zOwned ? zOwned + strspn(zOwned, " \t\r\n") : 0;
+  const char *z = zOwned ? zOwned + strspn(zOwned, " \t\r\n") : 0, *zOutput;
   char *zMasked = 0;
-  i64 n = z ? (i64)strlen(z) : 0;
+  i64 n;
+  if (z != 0 && (zOutput = strstr(z, "\nOutput:\n")) != 0 &&
+      (strncmp(z, "Command: ", 9) == 0 || strncmp(z, "Chunk ID: ", 10) == 0) &&
+      zOutput[9 + strspn(zOutput + 9, " \t\r\n")] != 0) {
+    z = zOutput + 9 + strspn(zOutput + 9, " \t\r\n"); /* a head of Codex */
+  }
+  n = z ? (i64)strlen(z) : 0;
   if (n > 0 && pItem->zTitle == 0) {
     /* an escape in the body may have hidden a key */
     if (bxSecretsMask(&p->masks, z, n, 0, &zMasked, &n, &p->err)) z = zMasked;
@@ -436,7 +442,7 @@ static void appendSaid(const BxTree *p, sqlite3_str *pOut, BxErr *pErr) {
         (int)sizeof(zKey), zKey, "|%.*s|", a->nByte - 2, p->z + a->iAt + 1);
     if (strstr(zKeys, zKey) == 0) continue;
     z = nodeText(p, i + 1, pErr);
-    bFound = z != 0 && z[strspn(z, " \t\r\n")] != 0;
+    bFound = z != 0 && z[strspn(z, " \t\r\n")] != 0 && strcmp(z, "none") != 0;
     if (bFound) sqlite3_str_appendall(pOut, z);
     sqlite3_free(z);
   }

@@ -598,3 +598,15 @@ def test_a_conversation_names_its_calls_results_and_bookkeeping(db):
     assert [item.get("other") for item in items] == [None, None, first + 4, first + 5, first + 2, first + 3, None, None]
     assert [item["title"] for item in items[3:5]] == ["exec make → exit 2", "exec ls"]
     assert items[3]["said"] == "red"
+
+
+def test_the_result_of_a_command_is_called_what_it_said(db):
+    """Codex writes a head before it, which is the same for all."""
+    one(db, "SELECT blackbox_install('main', 'rollout')")
+    one(db, "SELECT rollout_create(?)", TALE)
+    head = "Command: /bin/zsh -lc 'go test ./...'\nChunk ID: 1a2b3c\nWall time: 0.1 seconds\nProcess exited with code 0\nOutput:\n"
+    one(db, "SELECT rollout_append(?, ?)", TALE, json.dumps([
+        {"type": "response_item", "payload": {"type": "function_call_output", "call_id": f"c{i}", "output": output}}
+        for i, output in enumerate((head + "\nok 12 tests", head, "Output:\nplain"))]))
+    assert [item["title"] for item in as_json(db, "rollout", TALE)["items"]][-3:] == [
+        "ok 12 tests", head.split("\n")[0], "Output:"]
