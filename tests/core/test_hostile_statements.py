@@ -127,7 +127,7 @@ def test_an_incremental_blob_write_is_refused_or_found(fresh, column, table):
         with db.blobopen(table, column, rowid) as blob:
             blob.write(b"Z")
     except sqlite3.OperationalError as refused:
-        assert "indexed column" in str(refused)
+        assert re.search("indexed column|generated columns", str(refused))  # the latter in 3.53 and later
         return
     db.close()
     assert any("was altered" in problem for problem in problems(fresh))
