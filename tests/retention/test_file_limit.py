@@ -311,7 +311,7 @@ def test_the_sweep_removes_what_the_plan_lists(path):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-@pytest.mark.parametrize("pack, wal", some([(1, False), (0, False), (1, True), (0, True)], 3))
+@pytest.mark.parametrize("pack, wal", some([(1, False), (0, False), (1, True), (0, True)], 4))
 def test_in_a_year_a_file_stays_at_its_limit_and_stops_growing(path, pack, wal):
     db = limited(path, 3 * MB, pack, ("payload.retention_days", 30))
     if wal:
