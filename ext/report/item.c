@@ -307,9 +307,7 @@ void bxReportFreeBodies(ReportItem *pItem) {
   }
 }
 
-/* Reads the bodies of an item, each with a NUL after it. bFirst: makes its parts, and
-** finds what is to be masked. */
-static void readItemBodies(ReportRun *p, ReportItem *pItem, int bFirst) {
+void bxReportBodies(ReportRun *p, ReportItem *pItem, int bFirst) {
   sqlite3_stmt *pStmt = p->aSource[pItem->iSource].pBodies;
   int i, k = 0, bSame = 1;
   bxBind(pStmt, &p->err, "t", pItem->zKey);
@@ -364,10 +362,6 @@ static void readItemBodies(ReportRun *p, ReportItem *pItem, int bFirst) {
         pItem->zKey);
   }
   bxReset(pStmt, &p->err);
-}
-
-void bxReportReadAgain(ReportRun *p, ReportItem *pItem) {
-  readItemBodies(p, pItem, 0);
 }
 
 /* A text of a body, which was masked, as a title. Frees it. */
@@ -630,7 +624,7 @@ static void readExchangeItem(ReportRun *p, ReportItem *pItem) {
 static void readReportItem(ReportRun *p, ReportItem *pItem) {
   const ReportSource *pSource = &p->aSource[pItem->iSource];
   int i;
-  readItemBodies(p, pItem, 1);
+  bxReportBodies(p, pItem, 1);
   pItem->iBlock = p->nBlock;
   for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
     if (!pItem->bBodies || p->opt.eBodies == REPORT_NONE) continue;

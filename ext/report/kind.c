@@ -220,11 +220,6 @@ void bxReportSums(ReportRun *p) {
 
 /*---------------------------------------------------------------- tables ----*/
 
-static char *small(char *z) {
-  if (z != 0 && *z >= 'A' && *z <= 'Z') *z = (char)(*z + 32);
-  return z;
-}
-
 static ReportTable *newTable(ReportRun *p, const char *zPart) {
   const char *zTitle = 0;
   char *z = partSql(p, zPart, &zTitle);
@@ -248,7 +243,7 @@ static ReportTable *newTable(ReportRun *p, const char *zPart) {
     pColumn->eType = typeNamed(z += 5);
     pColumn->zName = z = strchr(z, ':') + 1;
     z[strcspn(z, "'")] = 0;
-    pColumn->zSmall = small(bxReportPrintf(p, "%s", z));
+    pColumn->zSmall = bxReportPrintf(p, "%c%s", *z | 32, z + 1);
     z += strlen(z) + 1;
   }
   return pTable;

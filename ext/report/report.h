@@ -250,8 +250,9 @@ void bxReportFreeModel(ReportRun *p);
 /* item.c */
 /* Reads all items once. */
 void bxReportRead(ReportRun *p);
-/* The bodies of an item, as they were read before; and forgets them. */
-void bxReportReadAgain(ReportRun *p, ReportItem *pItem);
+/* Reads the bodies of an item, each with a NUL after it; and forgets them. bFirst: makes
+** its parts, and finds what is to be masked. Later they must be the same. */
+void bxReportBodies(ReportRun *p, ReportItem *pItem, int bFirst);
 void bxReportFreeBodies(ReportItem *pItem);
 /* dedup.c: where a text was seen: noted if it is new. NULL on error. */
 SeenPiece *bxReportSeen(SeenPieces *p, const char *z, i64 n, BxErr *pErr);

@@ -33,10 +33,12 @@ SQLITE_EXTENSION_INIT3
 #define SITE_TEMP ".blackbox-"
 #define SITE_HEX 24
 #define SITE_SLUG 40
+#define HEX_8 "[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]"
+#define HEX_24 HEX_8 HEX_8 HEX_8
 
 typedef struct SitePage {
   char zHex[SITE_HEX + 1];
-  char *zLink, *zName;
+  const char *zLink, *zName; /* kept by the overview */
 } SitePage;
 
 struct ReportSite {
@@ -89,7 +91,7 @@ static void addPage(ReportSite *p, const char *zLink) {
   int i, n = 0;
   if (a == 0) return;
   hexOf(zLink, a->zHex);
-  a->zLink = bxPrintf(p->pErr, "%s", zLink);
+  a->zLink = zLink;
   zShown = bxReportClean(p->pOverview, zKey, (i64)strlen(zKey), 0);
   for (i = 0; zShown != 0 && zShown[i] != 0 && n < SITE_SLUG; i++) {
     char c = zShown[i];
@@ -98,28 +100,26 @@ static void addPage(ReportSite *p, const char *zLink) {
     if (c != '-' || zSlug[n] != '-') zSlug[++n] = c;
   }
   if (zSlug[n] == '-') n--;
-  a->zName = bxPrintf(p->pErr, "%.*s%.*s-%s.html", (int)(zKey - 1 - zLink),
-      zLink, n + 1, zSlug, a->zHex);
+  a->zName = bxReportPrintf(p->pOverview, "%.*s%.*s-%s.html",
+      (int)(zKey - 1 - zLink), zLink, n + 1, zSlug, a->zHex);
 }
 
 /* Whether this is the name of a page, or of a file that was to become one. */
 static int isSiteFile(const char *z) {
-  static const char *const azBegin[] = {"agent-", "kill_switch-", "rollout-",
-      "evidence-", "session-", SITE_TEMP, 0};
-  int i, bTemp, nHex = SITE_HEX;
-  const char *zEnd = strrchr(z, '.');
-  for (i = 0; azBegin[i] && strncmp(z, azBegin[i], strlen(azBegin[i]));) i++;
-  if (azBegin[i] == 0 || zEnd == 0) return 0;
-  bTemp = azBegin[i + 1] == 0;
-  z += strlen(azBegin[i]);
-  if (strcmp(zEnd, bTemp ? ".tmp" : ".html") != 0 || zEnd - z < nHex ||
-      strspn(zEnd - nHex, "0123456789abcdef") != (size_t)nHex) {
-    return 0;
+  static const char *const azBegin[] = {
+      "agent-", "kill_switch-", "rollout-", "evidence-", "session-"};
+  size_t i, n;
+  if (sqlite3_strglob(SITE_TEMP HEX_24 ".tmp", z) == 0) return 1;
+  if (sqlite3_strglob("*" HEX_24 ".html", z) != 0) return 0;
+  for (i = 0; i < 5; i++) {
+    if (strncmp(z, azBegin[i], strlen(azBegin[i])) != 0) continue;
+    z += strlen(azBegin[i]);
+    n = strlen(z) - SITE_HEX - 5; /* of the key */
+    return n == 0 ||
+           (n <= SITE_SLUG + 1 && z[n - 1] == '-' &&
+               z[strspn(z, "abcdefghijklmnopqrstuvwxyz0123456789-")] == '.');
   }
-  if (zEnd - z == nHex) return 1;
-  return !bTemp && zEnd - z <= SITE_SLUG + 1 + nHex && zEnd[-nHex - 1] == '-' &&
-         strspn(z, "abcdefghijklmnopqrstuvwxyz0123456789-") ==
-             (size_t)(zEnd - z);
+  return 0;
 }
 
 /*----------------------------------------------------------------- files ----*/
@@ -254,7 +254,7 @@ static void sweepPages(ReportSite *p) {
 /* The pages to which the overview leads. Its first table, of what is wrong, only repeats
 ** links. */
 static void findPages(ReportSite *p) {
-  const ReportRun *pOverview = p->pOverview;
+  ReportRun *pOverview = p->pOverview;
   i64 i;
   int k;
   for (k = 1; k < pOverview->nTable; k++) {
@@ -263,6 +263,7 @@ static void findPages(ReportSite *p) {
       if (pTable->azLink[i] != 0) addPage(p, pTable->azLink[i]);
     }
   }
+  bxErrMove(p->pErr, &pOverview->err);
   if (p->n > 0) qsort(p->a, (size_t)p->n, sizeof(*p->a), comparePages);
 }
 
@@ -332,7 +333,6 @@ static void refuseReader(BxCall *p, BxStmts *pHome) {
 void bxReportSite(BxCall *p) {
   BxStmts *pHome = bxDomainSchema(p->bx, "core", &p->err);
   ReportSite site = {0};
-  i64 i;
   site.pCall = p;
   site.pErr = &p->err;
   site.zFolder = bxText(p->aArg[0], "folder", 4000, 0, &p->err);
@@ -342,10 +342,6 @@ void bxReportSite(BxCall *p) {
     writeSite(&site, pHome, bxArg(p, 1));
   }
   bxReportClose(site.pOverview);
-  for (i = 0; i < site.n; i++) {
-    sqlite3_free(site.a[i].zLink);
-    sqlite3_free(site.a[i].zName);
-  }
   sqlite3_free(site.a);
   bxFail(&p->err, sqlite3_str_errcode(site.pWritten), "out of memory");
   if (p->err.rc == SQLITE_OK) {

@@ -123,7 +123,7 @@ static void jsonParts(ReportRun *p, ReportItem *pItem, int bText) {
   sqlite3_str *pOut = p->pOut;
   int bHas = pItem->bBodies && p->opt.eBodies != REPORT_NONE, i;
   i64 k;
-  if (bText && bHas && pItem->nPart > 0) bxReportReadAgain(p, pItem);
+  if (bText && bHas && pItem->nPart > 0) bxReportBodies(p, pItem, 0);
   bxReportPut(pOut, ",\"parts\":[");
   for (i = 0; i < pItem->nPart && p->err.rc == SQLITE_OK; i++) {
     const ReportPart *pPart = &pItem->aPart[i];
@@ -403,7 +403,7 @@ static void htmlBlock(ReportRun *p) {
     if (pItem->nOwn == 0) continue;
     if (iBlock >= 0 && pItem->iBlock != iBlock) break;
     iBlock = pItem->iBlock;
-    bxReportReadAgain(p, pItem);
+    bxReportBodies(p, pItem, 0);
     for (iPart = 0; iPart < pItem->nPart && p->err.rc == SQLITE_OK; iPart++) {
       const ReportPart *pPart = &pItem->aPart[iPart];
       for (i = 0, iAt = 0; i < pPart->nPiece; i++) {
