@@ -128,7 +128,8 @@ def masked(mean, agents, calls, limit, rows=talks, why=""):
 
 
 TWO_PAGES = ("A push writes two pages, that of the agent with the newest text, and that of the "
-             "exchange; a plain INSERT of a small body writes little more.")
+             "exchange; a plain INSERT of a small body writes little more. Two rows of plain tables "
+             "that are overwritten take 0.8 of its time, and 0.72 of its bytes.")
 
 
 def talk_ways(mean, agents, cold, journal):
@@ -237,7 +238,8 @@ def talk_reads(mean, agents, one, fifty, rows=talks):
          for label, ddl, column in (("ring", RING, "seq"), ("plain", PLAIN, "id"))
          for how, whole in (("one row", False), ("50 rows", True))},
         [("ring, one row", "plain, one row", one), ("ring, 50 rows", "plain, 50 rows", fifty)],
-        why="A body is put together from the chunks of its conversation, each with its hash.")
+        why="A body is put together from the chunks of its conversation, each with its hash. A plain "
+        "row of 25 KB takes 4 us, as much as a query of a virtual table with two tables behind it.")
 
 
 def ring_ways(mean):
@@ -336,8 +338,8 @@ def kill_switch(name, rows, limit, packed=None):
         "them, as the kill switch does. SQLite then writes every page of a deleted row again. The last "
         "side moves them into a table with the columns and indexes of the archive, without triggers.",
         why="The copy does a part of the work: the kill switch also empties the "
-        "ring, pins and proves each row, and keeps the indexes of the archive. Evidence is "
-        "packed by a later write.",
+        "ring, pins and proves each row, and keeps the indexes of the archive: a plain move into "
+        "these takes most of it. Evidence is packed by a later write.",
     )
 
 
