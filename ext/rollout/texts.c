@@ -292,6 +292,7 @@ static void tellResult(RolloutDerive *p, const BxPlace *pPlace,
   if ((zCall == 0 && iCall < 0) ||
       (iNode < 0 && (az[BX_PLACE_RESULT] != 0 || iCall >= 0))) {
     sqlite3_free(zCall);
+    sqlite3_free(zPath);
     return;
   }
   if (iNode >= 0) {

@@ -261,6 +261,11 @@ const Operation aRolloutOperation[] = {
         "{\"name\":\"a\"},\"steps\":[{\"step_id\":1,\"source\":\"user\","
         "\"message\":\"hi\"}]}', NULL, 1000)",
         0},
+    {"import of a result without an id", ROLLOUT, 0,
+        "SELECT rollout_import('{\"type\":\"user\",\"sessionId\":\"s\","
+        "\"message\":{\"role\":\"user\",\"content\":[{\"type\":"
+        "\"tool_result\",\"content\":\"a\"}]}}', NULL, 1000)",
+        0},
     {"import of spans", ROLLOUT, 0,
         "SELECT rollout_import(" SPANS ", NULL, 1000)", 0},
     {"import of log records", ROLLOUT, 0,
