@@ -177,15 +177,15 @@ static void roomSay(const Making *m, BxErr *pErr) {
 
 /* Gives back what is removed already. Returns whether there was something. */
 static int roomTend(BxStmts *p, i64 mHas, BxErr *pErr) {
-  int i, bDone = 0;
-  for (i = 0; i < p->bx->nDomain && !bDone && pErr->rc == SQLITE_OK; i++) {
+  i64 nDone = 0;
+  int i;
+  for (i = 0; i < p->bx->nDomain && !nDone && pErr->rc == SQLITE_OK; i++) {
     const BxFileLimit *pRoom = roomOf(p, mHas, i);
     if (pRoom == 0 || pRoom->zTend == 0) continue;
-    bDone = bxQueryIntInner(
-                p, pRoom->zTend, pErr, "ti", p->zDb, p->room.nSize) != 0;
+    nDone = bxQueryIntInner(p, pRoom->zTend, pErr, "ti", p->zDb, p->room.nSize);
   }
-  p->room.bSwept = bDone && p->room.nSize > 1;
-  return bDone;
+  p->room.bSwept = nDone > 1;
+  return nDone > 0;
 }
 
 /* What blackbox may remove beyond its share. */
@@ -272,7 +272,8 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   nGrown = nOver - p->room.nOver;
   p->room.bWaits = bPush && nGrown > 0 && !p->room.bWaits;
   if (p->room.bWaits) bMore = 0;
-  for (nRow = bPush ? 1 : nRow + 2; nOver > 0 && bMore && nRow > 0; nRow--) {
+  for (nRow = bPush ? 1 : nRow + 2;
+       nOver > 0 && bMore && !p->room.bSwept && nRow > 0; nRow--) {
     nChange = sqlite3_total_changes(p->bx->db);
     p->room.bAgain = 0;
     bxQueryIntInner(p, zTry, &err, "t", p->zDb);

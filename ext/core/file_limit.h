@@ -20,7 +20,7 @@ struct BxFileLimit {
   const char *zHas, *zOldest;
   const char *zRemove; /* the DELETE of rowid ?1 */
   /* Or a call, with schema ?1 and a size of 1 (with a push) to 4, that gives back some of
-  ** what is removed already, and returns whether it has. */
+  ** what is removed already, and returns whether it has; 2: that was dear. */
   const char *zTend;
 };
 

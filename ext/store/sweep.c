@@ -294,8 +294,8 @@ void bxStoreSweep(BxCall *p) {
 
 const BxFileLimit bxStoreFileLimit = {.zTend = "SELECT store_tend(?1, ?2)"};
 
-/* A small part of that, of size 1 to 4: returns 1 if it did anything. The smallest
-** writes no pack again. */
+/* A small part of that, of size 1 to 4: returns 1 if it did anything, 2 if to a pack. The
+** smallest writes no pack again. */
 void bxStoreTend(BxCall *p) {
   static const char zNext[] =
       "SELECT coalesce((SELECT '[' || group_concat(text) || ']' FROM (SELECT"
@@ -315,6 +315,6 @@ void bxStoreTend(BxCall *p) {
       nSize > 1 ? -SWEEP_THIN : -2 * SWEEP_THIN);
   if (bxStep(pStmt, &p->err)) zSwept = bxColumnCopy(pStmt, 0, &p->err);
   bxReset(pStmt, &p->err);
-  bxReturnInt(p, zSwept != 0);
+  bxReturnInt(p, zSwept == 0 ? 0 : zSwept[1] == '-' && nSize > 1 ? 2 : 1);
   sweepAll(pStore, zSwept, nSize, &p->err);
 }
