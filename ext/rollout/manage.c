@@ -202,10 +202,10 @@ void bxRolloutCreate(BxCall *p) {
   RolloutHead head;
   sqlite3_value *pTtl = bxArg(p, 2);
   const char *zInstructions, *zMeta;
-  char *zOwned = 0;
+  char *zOwned = 0, *zMasked;
   sqlite3_stmt *pStmt;
   BxStmts *pHome;
-  i64 iNow, iExpire = 0;
+  i64 iNow, iExpire = 0, n;
   if (bxArg(p, 0)) bxRolloutId(p->aArg[0], zId, &p->err);
   iNow = bxTime(bxArg(p, 4), "now", &p->err);
   if (pTtl != 0) iExpire = readTtl(pTtl, iNow, &p->err);
@@ -221,6 +221,8 @@ void bxRolloutCreate(BxCall *p) {
   if (zInstructions != 0) {
     zMeta = zOwned = instruct(pHome, zMeta, zInstructions, &p->err);
   }
+  n = zMeta != 0 ? (i64)strlen(zMeta) : 0;
+  zMasked = bxRolloutMask(pHome, &zMeta, &n, &p->err);
   pStmt = bxStmt(pHome, zCreate, &p->err);
   bxBind(pStmt, &p->err, "tint", zId, iNow, zMeta);
   if (iExpire == PERMANENT) {
@@ -229,8 +231,9 @@ void bxRolloutCreate(BxCall *p) {
     bxBind(pStmt, &p->err, "--i", iExpire);
   }
   bxStmtRun(pStmt, &p->err);
-  sqlite3_free(zOwned);
   bxRolloutCatchUp(pHome, 0, &p->err);
+  bxRolloutMaskEnd(pHome, zMasked);
+  sqlite3_free(zOwned);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   if (p->err.rc == SQLITE_OK) bxReturnText(p, sqlite3_mprintf("%s", zId));
 }

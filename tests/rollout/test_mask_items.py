@@ -89,6 +89,19 @@ def test_an_item_of_the_conversations_own_format_is_masked(db):
 
 
 @pytest.mark.all_domains
+@pytest.mark.parametrize("sql", ("SELECT rollout_create(?1, ?2, NULL, ?3)", "SELECT rollout_create(?1, NULL, NULL, ?4)",
+                                 "SELECT rollout_create(?1, ?2)"))
+def test_what_a_conversation_is_created_with_is_masked(db, sql):
+    mask(db)
+    meta = {"cwd": "/x", "title": f"use {KEY}"}
+    values = (ID, f"mind {KEY}", json.dumps(meta), json.dumps({**meta, "instructions": f"mind {KEY}"}))
+    one(db, sql, *values[:int(max(filter(str.isdigit, sql)))])
+    assert json.loads(one(db, "SELECT payload FROM rollout_items"))["instructions"] == f"mind {SHOWN}"
+    assert one(db, "SELECT title FROM rollouts") == (f"use {SHOWN}" if "NULL" in sql else None)
+    assert KEY not in everything(db) and problems(db) == []
+
+
+@pytest.mark.all_domains
 def test_changed_rules_are_used_at_once(db, path):
     mask(db)
     create(db)

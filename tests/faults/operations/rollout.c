@@ -171,6 +171,10 @@ const Operation aRolloutOperation[] = {
         "\"payload\":{\"type\":\"user_message\",\"password\":\"hunter2\"}}]',"
         " 3000)",
         0},
+    {"create what is masked", MASKED, 0,
+        "SELECT rollout_create(" OLD ", 'password=hunter2', 'permanent', NULL, "
+        "1000)",
+        0},
     {"import that is masked", MASKED, 0,
         "SELECT rollout_import('{\"password\":\"hunter2\"}', NULL, 3000, "
         "'unknown')",
