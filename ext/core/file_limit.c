@@ -124,7 +124,7 @@ static i64 roomOldest(Making *m, BxDomainData *pSlot, const BxFileLimit *pRoom,
   }
   pStmt = bxStmt(m->p, pRoom->zOldest, pErr);
   bxBind(pStmt, pErr, "ii", pSlot->iRoom, (i64)ROOM_LOOK);
-  while (nByte < nWant && bxStep(pStmt, pErr)) {
+  while (nByte < nWant && n < m->p->room.nMost && bxStep(pStmt, pErr)) {
     i64 iRow = sqlite3_column_int64(pStmt, 0);
     if (pRoom == m->p->room.pNew && iRow >= m->p->room.iNew &&
         iRow <= m->p->room.iNewLast) {
@@ -149,6 +149,7 @@ static i64 roomOldest(Making *m, BxDomainData *pSlot, const BxFileLimit *pRoom,
   if (n > 0) roomNote(m->p, pRoom, 1, pErr);
   for (i = 0; i < n; i++) roomRemove(m, pRoom, aRow[i], pErr);
   if (n > 0) roomNote(m->p, pRoom, 0, pErr);
+  m->p->room.nMost -= m->nGone - nGone;
   m->p->room.bAgain = nLook == ROOM_LOOK && nByte < nWant;
   if (nLook == ROOM_LOOK && m->nGone == nGone) {
     pSlot->iRoom = iAt > pSlot->iRoom ? iAt : pSlot->iRoom + 1;
@@ -262,6 +263,7 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   if (p == 0) return;
   p->room.nSize = bPush ? 1 : 4;
   p->room.bSwept = 0;
+  if (p->room.nMost == 0) p->room.nMost = BX_MAX_TIME;
   if (bPush) nRow = 1;
   if (pErr->rc != SQLITE_OK || (p->room.nLeft -= nRow) > 0) {
     p->room.pNew = 0;
@@ -273,7 +275,8 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   p->room.bWaits = bPush && nGrown > 0 && !p->room.bWaits;
   if (p->room.bWaits) bMore = 0;
   for (nRow = bPush ? 1 : nRow + 2;
-       nOver > 0 && bMore && !p->room.bSwept && nRow > 0; nRow--) {
+       nOver > 0 && bMore && !p->room.bSwept && nRow > 0 && p->room.nMost > 0;
+       nRow--) {
     nChange = sqlite3_total_changes(p->bx->db);
     p->room.bAgain = 0;
     bxQueryIntInner(p, zTry, &err, "t", p->zDb);
@@ -288,6 +291,17 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   if ((bAlone && !bxIsWriting(p->bx)) || bxErrMayIgnore(p, &err))
     bxErrClear(&err);
   bxErrMove(pErr, &err);
+}
+
+i64 bxFileLimitTrim(BxStmts *p, i64 nMost, int bRow, BxErr *pErr) {
+  i64 nGone;
+  if (nMost <= 0 || pErr->rc != SQLITE_OK) return 0;
+  bxFileLimitNow(p);
+  p->room.nMost = nMost;
+  bxFileLimitTend(p, nMost / ROOM_LOOK, bRow, pErr);
+  nGone = nMost - p->room.nMost;
+  p->room.nMost = 0;
+  return nGone;
 }
 
 /* Adds rows of a domain from the oldest on. Returns the bytes of them. */

@@ -33,6 +33,8 @@ void bxFileLimitWrote(
     BxStmts *p, const BxFileLimit *pRoom, i64 iFirst, i64 iLast);
 /* The next call of it looks, and no row is new. */
 void bxFileLimitNow(BxStmts *p);
+/* Both, for nMost rows at most; returns how many went, of all domains. */
+i64 bxFileLimitTrim(BxStmts *p, i64 nMost, int bRow, BxErr *pErr);
 /* The bytes that the file has above its limit; 0 or less: none. */
 i64 bxFileLimitExcess(BxStmts *p, BxErr *pErr);
 void bxFileLimitCall(BxCall *p); /* blackbox_room(schema) */

@@ -95,6 +95,7 @@ struct BxStmts {
     int bWaits; /* the next push removes a row, and not the last one */
     i64 nSize;  /* 1: it removes one row at most */
     i64 nOver;  /* what it has found */
+    i64 nMost;  /* as many rows may still go; 0: no matter how many */
     const BxFileLimit
         *pNew; /* of these, the rows that were written last: they stay */
     i64 iNew, iNewLast;

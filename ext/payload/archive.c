@@ -346,21 +346,14 @@ static void returnCleanup(BxCall *p, BxStmts *pHome, const Removed *pGone,
              nKept, nRefused, bMore ? "true" : "false"));
 }
 
-/* Removes what is due for the limit of the file. */
+/* Removes what is due for the limit of the file, of all domains. */
 static void trimFile(BxCall *p, BxStmts *pHome, i64 nLimit, Removed *pOut) {
-  static const char zRow[] =
-      "SELECT sum(rows) FROM main.blackbox__open WHERE"
-      " domain = 'payload' AND rule = 'payload.file_bytes'";
   static const char zByte[] =
-      "SELECT sum(bytes) FROM main.blackbox__open WHERE"
-      " domain = 'payload' AND rule = 'payload.file_bytes'";
-  i64 nRow = bxQueryInt(pHome, zRow, &p->err, "");
+      "SELECT sum(bytes) FROM main.blackbox__open WHERE minute > 0";
   i64 nByte = bxQueryInt(pHome, zByte, &p->err, "");
   assert(pOut->nRow >= 0);
-  if (nLimit <= 0 || p->err.rc != SQLITE_OK) return;
-  bxFileLimitNow(pHome);
-  bxFileLimitTend(pHome, nLimit / 100, p->pCtx == 0, &p->err);
-  pOut->nFile = bxQueryInt(pHome, zRow, &p->err, "") - nRow;
+  pOut->nFile = bxFileLimitTrim(pHome, nLimit, p->pCtx == 0, &p->err);
+  if (pOut->nFile == 0) return;
   pOut->nRow += pOut->nFile;
   pOut->nByte += bxQueryInt(pHome, zByte, &p->err, "") - nByte;
 }

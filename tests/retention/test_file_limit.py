@@ -285,6 +285,33 @@ def test_the_archive_goes_first_then_the_cache_then_what_has_expired(path):
     assert problems(db) == []
 
 
+def test_a_clean_up_counts_what_goes_of_every_domain_up_to_its_limit_and_says_if_more_is_due(path):
+    db = domains(path)
+    db.execute("UPDATE blackbox_settings SET value = 0 WHERE name = ?", (LIMIT,))
+    for pragma in "PRAGMA auto_vacuum = 0", "VACUUM":  # so that no free pages are more
+        db.execute(pragma)
+    fill(db, 20)
+    for i in range(1000):
+        db.execute(CACHE, (f"u{i}", json.dumps("x" * 3000), None)).fetchall()
+    old = int(time.time() * 1000) - 3 * DAY
+    item = json.dumps({"type": "event_msg",
+                       "payload": {"type": "agent_message", "message": "m" * 60000}})
+    for i in range(40):
+        name = f"5973b6c0-94b8-487b-a530-2aeb6098a{i:03}"
+        one(db, "SELECT rollout_create(?, NULL, 1, NULL, ?)", name, old)
+        one(db, "SELECT rollout_append(?, ?, ?)", name, item, old)
+    db.execute("UPDATE blackbox_settings SET value = ? WHERE name = ?", (MB, LIMIT))
+    count = "SELECT " + " + ".join(f"(SELECT count(*) FROM {table})" for table in (
+        "event_payloads", "cache_items", "rollouts"))
+    calls = []
+    while not calls or calls[-1]["more"]:
+        before, taken = one(db, count), one(db, "SELECT sum(bytes) FROM retention_log") or 0
+        calls.append(json.loads(one(db, "SELECT payload_cleanup(NULL, NULL, 70)")))
+        assert calls[-1]["rows"] == before - one(db, count) <= 70
+        assert calls[-1]["bytes"] == one(db, "SELECT sum(bytes) FROM retention_log") - taken
+    assert used(db) <= MB and len(calls) > 10 and one(db, "SELECT count(*) FROM rollouts") < 40
+
+
 def test_the_sweep_removes_what_the_plan_lists(path):
     db = domains(path)
     db.execute("UPDATE blackbox_settings SET value = 0 WHERE name = ?", (LIMIT,))
