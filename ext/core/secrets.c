@@ -104,9 +104,9 @@ static unsigned hashOf(const BxSecrets *p, const char *z) {
   return SECRET_HASH(h);
 }
 
-/* Two characters in any case: a place in aSkip. */
-static unsigned blockOf(char c, char cNext) {
-  return ((c & 127u) | 32u) << 7 | (cNext & 127u) | 32u;
+/* Five bits of each of three characters: those before, and the next one. */
+static unsigned threeOf(unsigned h, char c) {
+  return (h << 5 | (c & 31u)) & (SECRET_THREES - 1);
 }
 
 /* Something may begin with these characters. */
@@ -114,9 +114,8 @@ static unsigned indexAnchor(BxSecrets *p, const char *z) {
   unsigned h = hashOf(p, z);
   p->aMay[SECRET_HEAD(h)] |= (unsigned char)SECRET_BIT(h);
   if (p->nFirst == 3) {
-    unsigned char *pSkip = &p->aSkip[blockOf(z[0], z[1])];
-    if (*pSkip > 1) *pSkip = 1;
-    p->aSkip[blockOf(z[1], z[2])] = 0;
+    unsigned hThree = threeOf(threeOf(threeOf(0, z[0]), z[1]), z[2]);
+    p->aThree[hThree >> 3] |= (unsigned char)(1 << (hThree & 7));
   }
   return h;
 }
@@ -129,7 +128,7 @@ static void indexRules(BxSecrets *p) {
     if (p->a[i].nAnchor < p->nFirst) p->nFirst = p->a[i].nAnchor;
   }
   memset(p->aMay, 0, sizeof(p->aMay));
-  memset(p->aSkip, 2, sizeof(p->aSkip));
+  memset(p->aThree, 0, sizeof(p->aThree));
   for (i = 0; i < SECRET_HEADS; i++) p->aHead[i] = -1;
   for (i = 0; i < p->n; i++) {
     unsigned h = indexAnchor(p, p->a[i].zAnchor);
@@ -735,19 +734,20 @@ static int mayBegin(const BxSecrets *p, const char *z, i64 i) {
   return p->aMay[SECRET_HEAD(h)] & SECRET_BIT(h);
 }
 
-/* The next place from i on at which an anchor may begin. The second and the third
-** character tell how far the next place is at least, as in the algorithm of Wu and Manber:
-** 0 if an anchor has them there, 1 if they begin one, else 2. */
+/* The next place from i on at which an anchor may begin. A bit for each three characters
+** tells it for most, and does not wait for the place before. */
 static i64 nextAnchor(const BxSecrets *p, const char *z, i64 i, i64 n) {
+  unsigned h;
   assert(i >= 0);
   if (p->nFirst < 3) {
     while (i + 3 <= n && !mayBegin(p, z, i)) i++;
     return i;
   }
-  while (i + 3 <= n) {
-    int nSkip = p->aSkip[blockOf(z[i + 1], z[i + 2])];
-    if (nSkip == 0 && mayBegin(p, z, i)) break;
-    i += nSkip > 0 ? nSkip : 1;
+  if (i + 3 > n) return i;
+  h = threeOf(threeOf(0, z[i]), z[i + 1]);
+  for (; i + 3 <= n; i++) {
+    h = threeOf(h, z[i + 2]);
+    if (p->aThree[h >> 3] >> (h & 7) & 1 && mayBegin(p, z, i)) break;
   }
   return i;
 }

@@ -9,15 +9,15 @@
 
 typedef struct BxSecret BxSecret;
 #define SECRET_HEADS 4096
-#define SECRET_BLOCKS 16384
+#define SECRET_THREES 32768
 
 typedef struct BxSecrets {
   BxSecret *a; /* the rules */
   i64 n, nAlloc;
   int nFirst;                /* characters of an anchor by which it is found */
   short aHead[SECRET_HEADS]; /* the rules whose anchors begin alike; or -1 */
-  unsigned char aMay[SECRET_HEADS];   /* bits of the hashes that anchors have */
-  unsigned char aSkip[SECRET_BLOCKS]; /* see nextAnchor() */
+  unsigned char aMay[SECRET_HEADS]; /* bits of the hashes that anchors have */
+  unsigned char aThree[SECRET_THREES / 8]; /* see nextAnchor() */
 } BxSecrets;
 
 /* Adds the rules of a profile. */
