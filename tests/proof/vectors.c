@@ -84,7 +84,7 @@ static void a_stored_tree_has_the_same_frontier(void **state) {
     BxErr err = {SQLITE_OK, 0};
     Frontier tip;
     MerkleHash root;
-    bxMerkleFrontier(&tree, i, &tip, &err);
+    bxMerkleFrontier(&tree, 0, i, &tip, &err);
     root = bxFrontierRoot(&tip);
     isHash(&root, azRoot[i]);
   }
