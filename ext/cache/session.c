@@ -346,11 +346,26 @@ static int applyRule(
   return (int)bMore;
 }
 
+/* How many rows two rules of one table leave, as they are held. */
+static i64 countHeld(
+    BxStmts *pHome, const BxDue aRule[2], const i64 aCut[2], BxErr *pErr) {
+  char *zSql = bxPrintf(pErr,
+      "SELECT count(*) FROM main.%s WHERE EXISTS (SELECT 1 FROM"
+      " main.retention__holds) AND ((%s < ?1 AND %s AND (%s) = 'held') OR"
+      " (%s < ?2 AND %s AND (%s) = 'held'))",
+      aRule->zTable, aRule[0].zAt, aRule[0].zWhere, aRule[0].zBlocked,
+      aRule[1].zAt, aRule[1].zWhere, aRule[1].zBlocked);
+  i64 n = zSql ? bxQueryIntOnce(pHome, zSql, pErr, "ii", aCut[0], aCut[1]) : 0;
+  sqlite3_free(zSql);
+  return n;
+}
+
 /* Applies two rules, each with its own time. The limit (-1: none) counts
 ** sessions (bSessions) or items, of both rules together. */
 static void cleanUp(BxCall *p, BxStmts *pHome, const BxDue aRule[2],
     const i64 aCut[2], i64 nLimit, int bSessions) {
   CacheCounts was, is;
+  char zHeld[40];
   int i, bMore = 0;
   assert(nLimit == -1 || nLimit > 0 || p->err.rc != SQLITE_OK);
   bxCacheWriteAccesses(pHome, &p->err); /* what was read is not idle */
@@ -361,11 +376,16 @@ static void cleanUp(BxCall *p, BxStmts *pHome, const BxDue aRule[2],
         pHome, &aRule[i], aCut[i], nLimit < 0 ? -1 : nLimit - nGone, &p->err);
     is = cacheCount(pHome, &p->err);
   }
+  if (!bMore) {
+    sqlite3_snprintf(sizeof zHeld, zHeld, "{\"held\":%lld}",
+        countHeld(pHome, aRule, aCut, &p->err));
+  }
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(p, sqlite3_mprintf("{\"sessions\":%lld,\"items\":%lld,"
-                                    "\"bytes\":%lld,\"more\":%s}",
+                                    "\"bytes\":%lld,\"left\":%s,\"more\":%s}",
                         was.nSession - is.nSession, was.nItem - is.nItem,
-                        was.nByte - is.nByte, bMore ? "true" : "false"));
+                        was.nByte - is.nByte, bMore ? "null" : zHeld,
+                        bMore ? "true" : "false"));
   }
   bxCacheExplain(p, azCacheNoArg);
 }

@@ -405,13 +405,13 @@ def test_sessions_that_nobody_reads_go_and_the_others_stay(db, how):
         exact(db)
         return
     clean = "SELECT cache_cleanup_orphans(?,?,?)"
-    nothing = {"sessions": 0, "items": 0, "bytes": 0, "more": False}
+    nothing = {"sessions": 0, "items": 0, "bytes": 0, "left": {"held": 0}, "more": False}
     assert json.loads(one(db, clean, None, T0 + DAY, None)) == nothing
     read(db, k, A, T0 + 50)  # reading keeps a session from becoming an orphan
     assert json.loads(one(db, clean, None, T0 + DAY + 2, None)) == {
-        "sessions": 1, "items": 1, "bytes": 20, "more": False}
+        "sessions": 1, "items": 1, "bytes": 20, "left": {"held": 0}, "more": False}
     assert json.loads(one(db, clean, 0, T0 + DAY + 2, 1)) == {
-        "sessions": 1, "items": 1, "bytes": 10, "more": False}
+        "sessions": 1, "items": 1, "bytes": 10, "left": {"held": 0}, "more": False}
     assert rows(db, "SELECT session_id FROM cache_sessions") == [(C,)]  # tool results stay
     assert one(db, "SELECT sum(rows) FROM retention_log WHERE rule = 'idle'") == 2
     exact(db)
@@ -425,9 +425,9 @@ def test_items_that_are_too_old_go_and_tool_results_stay(db):
     assert json.loads(one(db, clean, None, T0 + 40 * DAY, None))["items"] == 0
     one(db, "SELECT cache_use_preset('recycle')")
     assert json.loads(one(db, clean, None, T0 + 30 * DAY + 3, None)) == {
-        "sessions": 0, "items": 2, "bytes": 20, "more": False}
+        "sessions": 0, "items": 2, "bytes": 20, "left": {"held": 0}, "more": False}
     assert json.loads(one(db, clean, 1, T0 + 30 * DAY, 2)) == {
-        "sessions": 0, "items": 2, "bytes": 20, "more": True}
+        "sessions": 0, "items": 2, "bytes": 20, "left": None, "more": True}
     assert rows(db, "SELECT task_id FROM cache_items ORDER BY 1") == [
         ("task0000",), ("task0005",)]
     assert rows(db, "SELECT rule, sum(rows), sum(bytes) FROM retention_log GROUP BY 1") == [

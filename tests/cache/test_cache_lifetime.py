@@ -11,7 +11,7 @@ from conftest import ROOT, one, rows
 
 DAY = 86_400_000
 TOOL = '{"kind": "tool_result"}'
-NOTHING = {"sessions": 0, "items": 0, "bytes": 0, "more": False}
+NOTHING = {"sessions": 0, "items": 0, "bytes": 0, "left": {"held": 0}, "more": False}
 
 
 def stats(db, *args):
@@ -137,9 +137,9 @@ def test_the_limit_of_a_clean_up_is_for_both_rules(db):
     clean = "SELECT cache_cleanup_outdated(1,?,?)"
     now = T0 + DAY + 2  # two of them are old, three have expired
     assert json.loads(one(db, clean, now, 3)) == {
-        "sessions": 0, "items": 3, "bytes": 30, "more": True}
+        "sessions": 0, "items": 3, "bytes": 30, "left": None, "more": True}
     assert json.loads(one(db, clean, now, 3)) == {
-        "sessions": 0, "items": 2, "bytes": 20, "more": False}
+        "sessions": 0, "items": 2, "bytes": 20, "left": {"held": 0}, "more": False}
     assert rows(db, "SELECT rule, rows FROM retention_log ORDER BY 1") == [
         ("age", 2), ("expired", 3)]
     exact(db)
@@ -263,6 +263,21 @@ def test_an_underscore_in_a_part_is_refused_with_a_hint(db):
     with pytest.raises(sqlite3.IntegrityError, match="the last two without _, got 's_a_b_c'; use -"):
         one(db, "SELECT cache_write('s','a_b','c','1','d')")
     one(db, "SELECT cache_write('s',replace('a_b','_','-'),'c','1','d')")
+
+
+@pytest.mark.parametrize("call", ["cache_cleanup_orphans", "cache_cleanup_outdated"])
+def test_a_clean_up_says_how_many_it_left_as_they_are_held(db, call):
+    one(db, "SELECT blackbox_install('main', 'retention')")
+    setting(db, "strict_session_ids", 0)
+    for i in range(5):
+        one(db, "SELECT cache_write(?, 't', 'u', '1', 'd', NULL, ?)", f"s{i}", T0)
+        if i < 2:
+            one(db, "SELECT retention_hold('session', ?, 'case', 'ann', 'why')", f"s{i}")
+    clean = f"SELECT {call}(1, ?, 2)"
+    for expected in ({"items": 2, "more": True, "left": None},
+                     {"items": 1, "more": False, "left": {"held": 2}}):
+        done = json.loads(one(db, clean, T0 + 9 * DAY))
+        assert {name: done[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("call", ["cache_cleanup_orphans", "cache_cleanup_outdated"])

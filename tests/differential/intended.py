@@ -342,6 +342,9 @@ TRANSLATIONS = [
         r"SELECT payload_cleanup\(([^()]*)\)", r"SELECT payload_cleanup(\1) ->> '$.rows'",
         "it returns what it has done"),
     Translation(
+        r"SELECT (cache_cleanup_\w+\([^()]*\))", r"SELECT json_remove(\1, '$.left')",
+        "it returns what stays, too"),
+    Translation(
         r"SELECT retention_sweep\(([^()]*)\)", r"SELECT json_remove(retention_sweep(\1), '$.left')",
         "it returns what stays, too"),
     Translation(
