@@ -190,18 +190,66 @@ static char *outcomeOf(const char *z, int bError, char **pzSaid, BxErr *pErr) {
   return !bError ? 0 : bxPrintf(pErr, *z ? "error: %s" : "error", z);
 }
 
-/* Notes what a provider answered in place of the model, if it is an error. */
+/* What the JSON at z, an element of it or its response has as its error: "error: " and what
+** it says. NULL if there is none. */
+static char *failureIn(const char *z, i64 n, BxErr *pErr) {
+  BxTree tree = {0};
+  char *zError = 0, *zSaid;
+  int i = 0, iOf, k;
+  if (bxTreeRead(&tree, z, n, 0, 0, pErr) == 0) tree.n = 0;
+  if (tree.n > 0 && BX_TREE_KIND(&tree, 0) == '[') i = 1;
+  for (; i < tree.n && zError == 0; i = tree.a[i].iNext) {
+    sqlite3_str *pSaid;
+    iOf = firstMember(&tree, i, "response");
+    if (iOf < 0 || BX_TREE_KIND(&tree, iOf) != '{') iOf = i;
+    k = firstMember(&tree, iOf, "error");
+    if (k < 0 || strchr("{\"", BX_TREE_KIND(&tree, k)) == 0) {
+      k = firstMember(&tree, iOf, "type");
+      if (k < 0 || !bxTreeIs(&tree, k, "error", 5)) continue;
+      k = iOf;
+    }
+    if (BX_TREE_KIND(&tree, k) == '{') {
+      k = firstMember(&tree, k, "message text type code");
+    }
+    pSaid = sqlite3_str_new(0);
+    if (k >= 0) sayNode(&tree, k, pSaid, pErr);
+    zSaid = bxStrFinish(pSaid, pErr);
+    zError = bxPrintf(pErr, zSaid ? "error: %s" : "error", zSaid);
+    sqlite3_free(zSaid);
+  }
+  bxTreeFree(&tree);
+  return zError;
+}
+
+/* Notes what a provider answered in place of the model, or after some of it: the whole
+** body, or one of its lines, is an error. What a model says of one is none. */
 static void readFailure(ReportRun *p, ReportItem *pItem, const char *z) {
-  const char *zAt = strstr(z, "event: error");
-  char *zSaid = 0, *zError;
+  const char *zLine = bxJsonSkipSpace(z), *zAt = zLine, *zNext;
+  char *zError = 0;
   if (p->err.rc != SQLITE_OK || pItem->zError != 0) return;
-  if (zAt != 0) zAt = strstr(zAt, "{\"");
-  zError = outcomeOf(zAt ? zAt : z, 0, &zSaid, &p->err);
+  if (sqlite3_strnicmp(zLine, "error:", 6) == 0 ||
+      sqlite3_strnicmp(zLine, "error code:", 11) == 0) {
+    sqlite3_str *pSaid = sqlite3_str_new(0);
+    say(pSaid, zLine, (i64)strlen(zLine));
+    zError = bxStrFinish(pSaid, &p->err);
+  } else if (strchr("{[", *zLine) != 0 && strstr(zLine, "\"error\"") != 0) {
+    zError = failureIn(zLine, (i64)strlen(zLine), &p->err);
+  }
+  while (zError == 0 && (zAt = strstr(zAt, "\"error\"")) != 0) {
+    while ((zNext = memchr(zLine, '\n', (size_t)(zAt - zLine))) != 0)
+      zLine = zNext + 1;
+    zNext = strchr(zAt, '\n');
+    zAt = strncmp(zLine, "data:", 5) == 0 ? bxJsonSkipSpace(zLine + 5) : zLine;
+    if (*zAt == '{') {
+      zError = failureIn(zAt, zNext ? zNext - zAt : (i64)strlen(zAt), &p->err);
+    }
+    if (zNext == 0) break;
+    zAt = zNext;
+  }
   if (zError != 0) {
     pItem->zError = bxReportClean(p, zError, (i64)strlen(zError), 0);
   }
   sqlite3_free(zError);
-  sqlite3_free(zSaid);
 }
 
 /* Notes that the item calls, under this id. */

@@ -546,15 +546,37 @@ def test_what_a_provider_and_the_meta_say_is_an_error(db):
             ('{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}', None),
             ('event: error\ndata: {"type":"error","error":{"message":"too long"}}\n\n', None),
             ('{"error":"model not found"}', None), (None, '{"status":429,"error":"rate"}'), (None, '{"status":500}'),
-            (None, '{"error":"ECONNRESET"}'), ("fine", '{"status":200}'), ('{"error":null,"content":[]}', "{}")]):
+            (None, '{"error":"ECONNRESET"}'), ("fine", '{"status":200}'), ('{"error":null,"content":[]}', "{}"),
+            ("fine", '{"status":"ok"}'), ("fine", '{"status":"completed","error":""}'), ("fine", '{"error":false}'),
+            ("fine", '{"error":[]}'), (None, '{"status":"error","error":"x"}'), (None, '{"status":"503 Busy"}')]):
         db.execute("INSERT INTO ring(agent_id, event_id, request_body, response_body, meta, timestamp)"
                    " VALUES('a', ?, '{}', ?, ?, ?)", (f"e{i}", response, meta, 1000 + i))
     fire(db)
     assert [item.get("error") for item in as_json(db, "kill_switch", "k")["items"]] == [
         "error: Overloaded", "error: too long", "error: model not found", "HTTP 429: rate", "HTTP 500",
-        "error: ECONNRESET", None, None]
+        "error: ECONNRESET", *6 * [None], "error: x", "HTTP 503"]
     made = page(db, "kill_switch", "k")
-    assert sum("bad" in a.get("class", "") for tag, a in made.tags if tag == "tr") == 6
+    assert sum("bad" in a.get("class", "") for tag, a in made.tags if tag == "tr") == 8
+
+
+@pytest.mark.parametrize("response, error", [
+    ('data: {"choices":[{"delta":{"content":"hi"}}]}\n\ndata: {"error":{"message":"boom","code":500}}\n\n', "error: boom"),
+    ('data: {"choices":[{"delta":{}}]}\r\n\r\ndata: {"id":"x","error":{"code":502}}\r\n\r\n', "error: 502"),
+    ('event: response.created\ndata: {"response":{"error":null}}\n\nevent: response.failed\n'
+     'data: {"type":"response.failed","response":{"error":{"code":"c","message":"boom"}}}\n\n', "error: boom"),
+    ('event: error\ndata: {"type":"error","code":"c","message":"boom"}\n\n', "error: boom"),
+    ('{"response":"half of"}\n{"error":"the runner stopped"}\n', "error: the runner stopped"),
+    ('[{"candidates":[]},{"error":{"code":503,"message":"overloaded"}}]', "error: overloaded"),
+    ('{"response":"","error":"boom"}', "error: boom"), ("Error: no route\nto host", "Error: no route …"),
+    ('data: {"response":{"error":null,"output":[{"type":"mcp_call","error":"bad"}]}}\n\n', None),
+    ('{"choices":[{"message":{"role":"assistant","content":"It exited with code 1."}}]}', None),
+    ('{"type":"message","role":"assistant","content":[{"type":"text","text":"Exit code 2 {\\"error\\":{}}"}]}', None),
+    ('data: {"choices":[{"delta":{"content":"Exit code 2"}}]}\n\n', None), ("Errors are handled", None)])
+def test_an_error_in_a_stream_is_one_and_what_a_model_says_of_errors_is_none(db, response, error):
+    ring(db)
+    push(db, "e1", '{"messages":[{"role":"user","content":"go"}]}', response, time=1000)
+    fire(db)
+    assert as_json(db, "kill_switch", "k")["items"][0].get("error") == error
 
 
 def test_only_calls_with_the_same_result_repeat(db):

@@ -6,8 +6,9 @@
 -- How an exchange failed, by its meta; NULL: it did not.
 --: failed
 CASE WHEN NOT coalesce(json_valid(meta), 0) THEN NULL
- WHEN meta ->> '$.status' >= 400 THEN 'HTTP ' || (meta ->> '$.status') || coalesce(': ' || (meta ->> '$.error'), '')
- ELSE 'error: ' || (meta ->> '$.error') END
+ WHEN CAST(meta ->> '$.status' AS INTEGER) >= 400 THEN 'HTTP ' || CAST(meta ->> '$.status' AS INTEGER)
+  || coalesce(': ' || nullif(meta ->> '$.error', ''), '')
+ WHEN meta ->> '$.error' NOT IN ('', 0, '[]', '{}') THEN 'error: ' || (meta ->> '$.error') END
 --: meta
 ,
 --+ failed
