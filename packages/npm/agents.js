@@ -86,7 +86,9 @@ export class BlackboxSession {
       this.#start();
       this.#sql(
         `INSERT INTO rollout_items(rollout, type, payload)
-         SELECT ?, value ->> 'type', value -> 'payload' FROM json_each(?)`,
+         SELECT g.rollout, j.value ->> 'type', j.value -> 'payload' FROM (SELECT ? AS rollout, ? AS items) AS g,
+           json_each(CASE (SELECT value FROM blackbox_settings WHERE name = 'rollout.secrets')
+             WHEN 'mask' THEN blackbox_mask(g.items) ELSE g.items END) AS j`,
       ).run(this.#rollout, items);
       // what lists show of the items is derived by a call
       this.#sql("SELECT rollout_append(?, '[]')").get(this.#rollout);

@@ -185,6 +185,16 @@ test("every item is kept, whatever the policy says", async () => {
   assert.deepEqual(rows(db, "SELECT * FROM rollout_drops"), []);
 });
 
+test("what the policy drops is masked as what it keeps", async () => {
+  const { db, session: s } = session();
+  db.exec(`SELECT blackbox_install('main', 'report');
+    UPDATE blackbox_settings SET value = 'mask' WHERE name = 'rollout.secrets'`);
+  const key = `sk-ant-api03-${"a1B2c3D4".repeat(4)}`;
+  await s.addItems([user(key), { type: "of tomorrow", text: key }]);
+  const shown = "[masked: Anthropic key]";
+  assert.deepEqual(await s.getItems(), [user(shown), { type: "of tomorrow", text: shown }]);
+});
+
 test("what the SDK alone writes is kept by rollout_append(), and what Codex does not keep is not", async () => {
   const db = open();
   new BlackboxSpanExporter(db); // it has installed the domain already
