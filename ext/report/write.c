@@ -509,6 +509,7 @@ static int writeMarkdown(ReportRun *p) {
   bxReportPut(
       pOut, "\n\n| %s | %m |\n|---|---|\n", p->pKind->zTitle, p->zShown);
   for (n = 0; n < p->nFact; n++) {
+    if (strcmp(p->aFact[n].zName, p->pKind->zTitle) == 0) continue;
     bxReportPut(pOut, "| %s | %w |\n", p->aFact[n].zName, p->aFact[n].zValue,
         p->aFact[n].eType);
   }

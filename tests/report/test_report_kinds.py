@@ -579,6 +579,15 @@ def test_an_error_in_a_stream_is_one_and_what_a_model_says_of_errors_is_none(db,
     assert as_json(db, "kill_switch", "k")["items"][0].get("error") == error
 
 
+def test_markdown_says_once_what_it_is_of(db):
+    ring(db)
+    push(db, "e1", '{"messages":[{"role":"user","content":"go"}]}', "done", time=1000)
+    fire(db)
+    for kind, key, name in ("kill_switch", "k", "Kill switch"), ("agent", "a", "Agent"):
+        made = one(db, "SELECT blackbox_report(?, ?, '{\"format\":\"md\"}')", kind, key)
+        assert made.count(f"| {name} | {key} |") == 1
+
+
 def test_only_calls_with_the_same_result_repeat(db):
     """Two answers "ok" are no repeat, nor is a call whose result is another one."""
     ring(db)
