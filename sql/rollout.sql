@@ -178,7 +178,7 @@ BEGIN
     WHEN last_sequence >= 4294967295
     THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: it has 4294967296 items; fork it')
     WHEN no IS NULL
-    THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: INSERT it INTO rollouts, or rollout_create()') END e
+    THEN RAISE(ABORT, 'RolloutNotFoundError: Rollout not found: INSERT INTO rollouts(id) begins it') END e
   FROM (SELECT 1) LEFT JOIN rollout__heads ON id = lower(NEW.rollout_id);
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT id, at, NEW.type, NEW.payload

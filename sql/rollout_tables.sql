@@ -85,16 +85,17 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 BEFORE DELETE ON rollout__heads
 BEGIN
-  UPDATE rollout__act SET texts = iif((SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id),
-    RAISE(ABORT, 'HeldError: a hold keeps this conversation; see retention_holds'), max(texts, coalesce((SELECT max(n) FROM rollout__texts), 0)));
+  UPDATE rollout__act SET texts = max(texts, coalesce((SELECT max(n) FROM rollout__texts), 0));
   INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER), 'rollout', coalesce(rule, 'manual'), 1,
+  SELECT CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER), 'rollout',
+    iif((SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id),
+      RAISE(ABORT, 'HeldError: a hold keeps this conversation; see retention_holds'), coalesce((SELECT rule FROM rollout__act), 'manual')), 1,
     (SELECT sum(coalesce((SELECT bytes FROM rollout__packed AS p WHERE text = substr(payload, 13, 20) + 0 AND p.id = d.id), length(CAST(payload AS BLOB)), 0))
       FROM rollout__data AS d WHERE id = OLD.no << 32 OR id IN (
           SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d ON d.id BETWEEN (owner << 32) + max(first, coalesce(
             (SELECT max(last) + 1 FROM rollout__segments AS o WHERE o.owner = s.owner AND o.rollout <> OLD.no), 0)) AND (owner << 32) + last
           WHERE s.rollout = OLD.no)),
-    OLD.created, OLD.updated FROM rollout__act;
+    OLD.created, OLD.updated;
   DELETE FROM rollout__data WHERE id = OLD.no << 32 OR id IN (
     SELECT d.id FROM rollout__segments AS s CROSS JOIN rollout__data AS d ON d.id BETWEEN (owner << 32) + max(first, coalesce(
       (SELECT max(last) + 1 FROM rollout__segments AS o WHERE o.owner = s.owner AND o.rollout <> OLD.no), 0)) AND (owner << 32) + last

@@ -68,9 +68,8 @@ static void readRules(Masking *p, BxStmts *pOn, BxErr *pErr) {
   bxMaskFree(p);
   p->pFrom = pErr->rc == SQLITE_OK ? pFrom : 0;
   p->iData = iData;
-  p->bKeep =
-      sqlite3_get_autocommit(pOn->bx->db) ||
-      pOn->bx->bAlone; /* else ROLLBACK may undo them */
+  p->bKeep = sqlite3_get_autocommit(pOn->bx->db) ||
+             pOn->bx->bAlone; /* else ROLLBACK may undo them */
   if (p->pFrom != 0) bxSecretsRead(&p->rules, pFrom, "keys", &err);
   if (err.rc == SQLITE_ERROR || err.rc == SQLITE_CONSTRAINT) bxErrClear(&err);
   if (err.rc != SQLITE_OK) {
@@ -182,15 +181,15 @@ MaskMode bxMaskMode(BxStmts *p, const char *zSetting, BxErr *pErr) {
   return (MaskMode)bxQueryInt(p, zMode, pErr, "t", zSetting);
 }
 
-char *bxMaskText(
-    Masking *p, BxStmts *pOn, const char *z, i64 n, i64 *pnOut, BxErr *pErr) {
+char *bxMaskText(Masking *p, BxStmts *pOn, const char *zSetting, const char *z,
+    i64 n, i64 *pnOut, BxErr *pErr) {
   char *zOut = 0;
   readRules(p, pOn, pErr);
   if (pErr->rc == SQLITE_OK && p->rules.n == 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "NotFoundError: rollout.secrets is mask, and no rule of "
-        "blackbox_secrets is enabled; install the domain report, or set "
-        "rollout.secrets to keep");
+        "NotFoundError: %s is mask, and no rule of blackbox_secrets is "
+        "enabled; install the domain report, or set %s to keep",
+        zSetting, zSetting);
   }
   bxSecretsMask(&p->rules, z, n, 0, &zOut, pnOut, pErr);
   return zOut;

@@ -265,9 +265,8 @@ static const Made aMade[] = {
         "%s\nAFTER INSERT ON event_payloads WHEN %s\nBEGIN\n"
         "  UPDATE event_payloads SET id = "
         "printf('%%08x-%%04x-4%%03x-%%04x-%%012x', "
-        "random() & 4294967295, random() & 65535, random() & 4095, 32768 | "
-        "(random() & "
-        "16383), random() & 281474976710655)\n   WHERE rowid = "
+        "random() & 4294967295, random() & 65535, random() & 4095, random() "
+        "& 16383 | 32768, random() & 281474976710655)\n   WHERE rowid = "
         "NEW.rowid;\nEND"},
 };
 

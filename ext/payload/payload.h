@@ -35,7 +35,7 @@ i64 bxPinsSave(BxStmts *p, const char *zEvent, i64 iLast, sqlite3_stmt *pRows,
     sqlite3_stmt *pSave, BxErr *pErr);
 #define EVIDENCE_ID                                                            \
   "printf('%08x-%04x-7%03x-%04x-%012x', unixepoch() * 1000 >> 16,"             \
-  " unixepoch() * 1000 & 65535, random() & 4095, 32768 | (random() & 16383),"  \
+  " unixepoch() * 1000 & 65535, random() & 4095, random() & 16383 | 32768,"  \
   " random() & 281474976710655)"
 #define EVIDENCE_THERE                                                         \
   " ON CONFLICT DO UPDATE SET purpose = 'evidence', pinned = 1,"               \

@@ -205,7 +205,7 @@ char *bxRolloutMask(BxStmts *pHome, const char **pz, i64 *pn, BxErr *pErr) {
     if (p != 0) p->masking.pFrom = 0; /* nobody notes changes until then */
     return 0;
   }
-  z = bxMaskText(&p->masking, pHome, *pz, *pn, pn, pErr);
+  z = bxMaskText(&p->masking, pHome, "rollout.secrets", *pz, *pn, pn, pErr);
   if (z != 0) *pz = z;
   return z;
 }

@@ -251,7 +251,7 @@ def test_uninstall_of_a_domain_takes_its_settings_alone(db, domain):
 
 def test_there_are_few_settings_and_each_is_described(db):
     found = rows(db, 'SELECT name, value, "default", range, meaning FROM blackbox_settings')
-    assert 0 < len(found) <= 28
+    assert 0 < len(found) <= 29
     for name, value, default, kind, meaning in found:
         assert value == default and kind and meaning
         db.execute("UPDATE blackbox_settings SET value = \"default\" WHERE name = ?", (name,))

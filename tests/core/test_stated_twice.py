@@ -48,13 +48,12 @@ def found(path, pattern):
     # The bytes of a payload, and of the type of an item.
     [("ext/rollout/rollout.h", r"ROLLOUT_MAX_PAYLOAD (\d+)"),
      ("ext/rollout/import.h", r"item of more than (\d+) bytes"),
-     ("sql/rollout_tables.sql", r"JSON text of at most (\d+) bytes"),
+     ("sql/rollout_tables.sql", r"and a payload at most (\d+)"),
      ("sql/rollout_tables.sql", r"AS BLOB\)\) <= (\d+)")],
     [("ext/rollout/rollout.h", r"ROLLOUT_MAX_NAME (\d+)"),
      ("ext/rollout/append.c", r"has no type of 1 to (\d+) bytes"),
-     ("sql/rollout_tables.sql", r"a type is text of 1 to (\d+) bytes"),
+     ("sql/rollout_tables.sql", r"a type has 1 to (\d+) bytes"),
      ("sql/rollout_tables.sql", r"length\(CAST\(type AS BLOB\)\) BETWEEN 1 AND (\d+)"),
-     ("sql/rollout.sql", r"a type has 1 to (\d+) bytes"),
      ("sql/rollout.sql", r"substr\(NEW.type, 1, (\d+)\)")],
     # The settings of a buffer.
     [("ext/evidence/store.c", r"max_size_bytes \(1000 to (\d+)\)"),
