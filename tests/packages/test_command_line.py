@@ -157,7 +157,8 @@ def test_an_agent_that_was_started_again_is_not_red(run, file):
 def test_a_call_without_an_answer_is_open(run, file):
     """It still runs, or its program was killed in the middle of it."""
     db = connect(file)
-    db.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('billing', 'b2', '{\"prompt\":\"go\"}')")
+    db.execute("INSERT INTO ring(agent_id, event_id, request_body, timestamp) "
+               "VALUES('billing', 'b2', '{\"prompt\":\"go\"}', ?)", (int(time.time() * 1000) + 1000,))
     db.close()
     assert [row["state"] for row in objects(run("top", "--json"))] == ["stopped", "open"]
 
