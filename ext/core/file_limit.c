@@ -247,9 +247,11 @@ void bxFileLimitWrote(
   p->room.iNewLast = iLast;
 }
 
-void bxFileLimitNow(BxStmts *p) {
+void bxFileLimitUndone(BxStmts *p) {
   p->room.nLeft = 0;
   p->room.pNew = 0;
+  p->room.bWaits = 0;
+  p->room.nOver = 0;
 }
 
 void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
@@ -294,14 +296,14 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
 }
 
 i64 bxFileLimitTrim(BxStmts *p, i64 nMost, int bRow, BxErr *pErr) {
-  i64 nGone;
   if (nMost <= 0 || pErr->rc != SQLITE_OK) return 0;
-  bxFileLimitNow(p);
+  p->room.nLeft = 0;
+  p->room.pNew = 0;
   p->room.nMost = nMost;
   bxFileLimitTend(p, nMost / ROOM_LOOK, bRow, pErr);
-  nGone = nMost - p->room.nMost;
+  nMost -= p->room.nMost;
   p->room.nMost = 0;
-  return nGone;
+  return nMost;
 }
 
 /* Adds rows of a domain from the oldest on. Returns the bytes of them. */

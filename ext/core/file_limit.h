@@ -31,8 +31,8 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr);
 /* Before it: rows iFirst to iLast have just been written, and stay. */
 void bxFileLimitWrote(
     BxStmts *p, const BxFileLimit *pRoom, i64 iFirst, i64 iLast);
-/* The next call of it looks, and no row is new. */
-void bxFileLimitNow(BxStmts *p);
+/* After a write that is undone: the next call looks as if it were the first. */
+void bxFileLimitUndone(BxStmts *p);
 /* Both, for nMost rows at most; returns how many went, of all domains. */
 i64 bxFileLimitTrim(BxStmts *p, i64 nMost, int bRow, BxErr *pErr);
 /* The bytes that the file has above its limit; 0 or less: none. */

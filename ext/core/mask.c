@@ -72,9 +72,7 @@ static void readRules(Masking *p, BxStmts *pOn, BxErr *pErr) {
              pOn->bx->bAlone; /* else ROLLBACK may undo them */
   if (p->pFrom != 0) bxSecretsRead(&p->rules, pFrom, "keys", &err);
   if (err.rc == SQLITE_ERROR || err.rc == SQLITE_CONSTRAINT) bxErrClear(&err);
-  if (err.rc != SQLITE_OK) {
-    bxMaskFree(p);
-  }
+  if (err.rc != SQLITE_OK) bxMaskFree(p);
   bxErrMove(pErr, &err);
 }
 

@@ -29,8 +29,8 @@ void bxMaskEnd(BxStmts *pOn, sqlite3_stmt *pStmt);
 /* A setting of p's schema. */
 typedef enum { MASK_KEEP, MASK_MASK, MASK_DROP } MaskMode;
 MaskMode bxMaskMode(BxStmts *p, const char *zSetting, BxErr *pErr);
-/* By a setting: what stands in the place of n bytes, which a NUL follows, to sqlite3_free(), of *pnOut
-** bytes; NULL: nothing was found. Without rules it is an error. */
+/* By a setting: what stands in the place of n bytes, which a NUL follows, of *pnOut
+** bytes, to sqlite3_free(); NULL: nothing was found. Without rules it is an error. */
 char *bxMaskText(Masking *p, BxStmts *pOn, const char *zSetting, const char *z,
     i64 n, i64 *pnOut, BxErr *pErr);
 /* After the write: what it has changed are no rules. */

@@ -63,7 +63,8 @@ typedef struct SecretValue {
 
 /*-------------------------------------------------------------- rules ----*/
 
-/* One row, and one of its anchors: name, kind, anchors, before, after, least, holds, ends, keeps, bits, line. */
+/* One row, and one of its anchors: name, kind, anchors, before, after, least, holds,
+** ends, keeps, bits, line. */
 static void readSecret(
     BxSecret *p, sqlite3_stmt *pStmt, const char *zAnchor, int n, BxErr *pErr) {
   static const char *const azSecretKind[] = {

@@ -331,9 +331,7 @@ void bxTendUndone(Bx *bx) {
   BxStmts *pSchema;
   if (p != 0) p->anQuiet[0] = p->anQuiet[1] = 0;
   for (pSchema = bx->pStmts; pSchema != 0; pSchema = pSchema->pNext) {
-    bxFileLimitNow(pSchema);
-    pSchema->room.bWaits = 0;
-    pSchema->room.nOver = 0;
+    bxFileLimitUndone(pSchema);
   }
 }
 

@@ -177,8 +177,9 @@ void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr);
 /* What a pack is written for: it becomes small; a write of one row does it, and is not to
 ** take long; and more will follow. */
 enum { PACK_SMALL, PACK_QUICK, PACK_OPEN };
-/* Writes the bytes of a pack, or adds those from iFrom on. *pnKept grows by what they take. *ppZip: a context of zstd, or NULL at first;
-** bxZstdFree() frees it. Returns the new token. */
+/* Writes the bytes of a pack, or adds those from iFrom on. *pnKept grows by what they
+** take. *ppZip: a context of zstd, or NULL at first; bxZstdFree() frees it. Returns the
+** new token. */
 i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
     i64 iFrom, int eFor, i64 *pnKept, BxErr *pErr);
 void bxZstdFree(void *pZip);
