@@ -28,6 +28,8 @@ SQLITE_EXTENSION_INIT3
 #define ROOM_LOOK 100
 #define ROOM_SHARE 4
 #define ROOM_STEP 64
+#define ROOM_ROWS 16 /* rows that go at most for each row that was written */
+#define ROOM_FEW 6   /* the write does nothing else beside it if more have gone */
 #define ROOM_AGAIN 600000 /* ms after which kept rows are looked at again */
 #define LIMIT_SETTING "blackbox.max_file_bytes"
 
@@ -261,16 +263,17 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
   int bAlone = !bRow && p != 0 && sqlite3_get_autocommit(p->bx->db);
   int nChange, bMore = 1, bPush = nRow < 0;
   BxErr err = {SQLITE_OK, 0};
-  i64 nLimit, nOver, nGrown;
+  i64 nLimit, nOver, nGrown, nMost;
   if (p == 0) return;
   p->room.nSize = bPush ? 1 : 4;
   p->room.bSwept = 0;
-  if (p->room.nMost == 0) p->room.nMost = BX_MAX_TIME;
   if (bPush) nRow = 1;
   if (pErr->rc != SQLITE_OK || (p->room.nLeft -= nRow) > 0) {
     p->room.pNew = 0;
     return;
   }
+  nMost = p->room.nMost > 0 ? 0 : ROOM_ROWS * nRow;
+  p->room.nMost += nMost;
   nLimit = roomLimit(p, &err);
   nOver = roomOver(p, nLimit, &err);
   nGrown = nOver - p->room.nOver;
@@ -285,6 +288,10 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
     bMore = err.rc == SQLITE_OK &&
             (p->room.bAgain || nChange != sqlite3_total_changes(p->bx->db));
     if (!bPush) nOver = roomOver(p, nLimit, &err);
+  }
+  if (nMost > 0) {
+    if (nMost - p->room.nMost > ROOM_FEW) p->room.bSwept = 1;
+    p->room.nMost = 0;
   }
   p->room.pNew = 0;
   if (nGrown < 4096) nGrown = 4096; /* a page */

@@ -91,7 +91,7 @@ struct BxStmts {
     i64 nLeft,
         nStep;  /* rows until bxFileLimitTend() looks at the file, of so many */
     int bAgain; /* it has seen rows that stay alone */
-    int bSwept; /* it has given back what was removed, by a dear step */
+    int bSwept; /* this write has done a dear step for it */
     int bWaits; /* the next push removes a row, and not the last one */
     i64 nSize;  /* 1: it removes one row at most */
     i64 nOver;  /* what it has found */

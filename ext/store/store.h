@@ -111,7 +111,7 @@ void bxManifestAdd(Manifest *p, i64 iPack, i64 iPiece, BxErr *pErr);
 /* read.c */
 /* Most bytes of pieces in a pack; and in one to which a few rows are added. */
 #define STORE_PACK_BYTES 262144
-#define STORE_FEW_BYTES 122880
+#define STORE_FEW_BYTES 106496
 /* A pack is compressed in blocks of so many bytes. */
 #define STORE_BLOCK_BYTES 65536
 /* A number of pieces: all those of a pack. */

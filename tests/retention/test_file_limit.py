@@ -169,13 +169,13 @@ def test_a_row_is_not_what_its_own_write_removes(path, mode, sql):
     fill(db, 20)
     one(db, "SELECT payload_flush()")
     db.execute("UPDATE blackbox_settings SET value = 4096 WHERE name = ?", (LIMIT,))
-    for i in range(3):  # the oldest row of the file
+    for i, most in enumerate((8, 4, 4)):  # the oldest row of the file; 16 go with each
         db.close()
         db = connect(path)
         db.execute(sql, (f"h{i}",)).fetchall()
         one(db, "SELECT payload_flush()")
         ids = {key for key, in rows(db, "SELECT event_id FROM event_payloads")}
-        assert f"h{i}" in ids and len(ids) < 4
+        assert f"h{i}" in ids and len(ids) < most
     assert problems(db) == []
 
 
