@@ -282,6 +282,13 @@ sqlite3_stmt *bxPrepareSql(sqlite3 *db, const char *zSql, BxErr *pErr) {
   return pStmt;
 }
 
+sqlite3_stmt *bxPrepareOwned(sqlite3 *db, char *zOwned, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  if (bxCheckMem(zOwned, pErr)) pStmt = bxPrepareSql(db, zOwned, pErr);
+  sqlite3_free(zOwned);
+  return pStmt;
+}
+
 int bxCanPrepare(Bx *bx, char *zOwned, BxErr *pErr) {
   sqlite3_stmt *pStmt = 0;
   int rc;

@@ -139,6 +139,8 @@ void bxStmtGive(BxStmts *p, const char *zTemplate, sqlite3_stmt *pStmt);
 void bxStmtDone(Bx *bx, sqlite3_stmt *pStmt);
 /* Prepares SQL that is not a template. The caller finalizes the statement. */
 sqlite3_stmt *bxPrepareSql(sqlite3 *db, const char *zSql, BxErr *pErr);
+/* The same, and frees the SQL. */
+sqlite3_stmt *bxPrepareOwned(sqlite3 *db, char *zOwned, BxErr *pErr);
 /* Whether the tables that SQL names exist. Frees the SQL, and does not run it.
 */
 int bxCanPrepare(Bx *bx, char *zOwned, BxErr *pErr);

@@ -167,6 +167,25 @@ sqlite3_stmt *bxVtabNames(BxStmts *p, const char *zModule, BxErr *pErr) {
   return pStmt;
 }
 
+BxVtab *bxVtabNext(BxVtabWalk *p, BxErr *pErr) {
+  BxVtab *pVtab = 0;
+  assert(p->pModule != 0 || p->pNames == 0);
+  if (p->pModule == 0) p->pModule = p->p->bx->aModule;
+  while (pVtab == 0 && p->pModule->zName != 0) {
+    if (p->pNames == 0) p->pNames = bxVtabNames(p->p, p->pModule->zName, pErr);
+    if (bxStep(p->pNames, pErr)) {
+      const char *zName = bxColumnText(p->pNames, 0, pErr);
+      if (zName == 0) continue;
+      pVtab = bxVtabIn(p->p->bx, p->pModule->zName, p->p->zDb, zName, pErr);
+    } else {
+      sqlite3_finalize(p->pNames);
+      p->pNames = 0;
+      p->pModule++;
+    }
+  }
+  return pVtab;
+}
+
 int bxIsColumn(const char *zName, const char *zColumns) {
   size_t n = strlen(zName);
   const char *z = zColumns;

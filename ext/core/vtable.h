@@ -56,6 +56,14 @@ BxVtab *bxVtabIn(Bx *bx, const char *zModule, const char *zDb,
 */
 BxVtab *bxVtabFind(
     Bx *bx, const char *zModule, sqlite3_value *pName, BxErr *pErr);
+/* The virtual tables of p's schema, one after the other. A walk begins as {p, 0, 0} and
+** ends when this returns NULL: not before, as a query is open. */
+typedef struct BxVtabWalk {
+  BxStmts *p;
+  const BxModule *pModule;
+  sqlite3_stmt *pNames;
+} BxVtabWalk;
+BxVtab *bxVtabNext(BxVtabWalk *p, BxErr *pErr);
 /* A query of the names of tables in p's schema that seem to belong to the
 ** module according to their text; the caller finalizes it. bxVtabIn() confirms
 ** it. */

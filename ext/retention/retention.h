@@ -18,16 +18,12 @@ enum {
   RULE_DOMAIN,
   RULE_TABLE,
   RULE_REASON,
-  RULE_FROM,    /* the due view or the table, quoted, with its schema */
-  RULE_KEY,     /* unique */
-  RULE_BYTES,   /* of a row */
-  RULE_AT,      /* its time */
-  RULE_BLOCKED, /* NULL, or why the row stays */
-  RULE_FREE,    /* whether that is NULL */
-  RULE_DUE,     /* whether it is due, of a pinned row too */
+  RULE_FROM, /* the due view or the table, with its schema */
+  RULE_KEY,  /* unique */
+  RULE_ROWS, /* a query: the rows that are due; k, bytes, at, blocked (NULL, or why
+             ** the row stays), free (whether that is NULL) */
   RULE_PROBLEM, /* why the rule cannot be applied, or NULL */
-  RULE_ROWS, /* a query: the rows that are due; k, bytes, at, blocked, free */
-  RULE_KEYS, /* of the rows that the sweep removes next: literals, with commas */
+  RULE_CHOSEN,  /* after FROM: of RULE_ROWS those that the sweep removes next */
   RULE_TEXTS
 };
 
@@ -35,17 +31,17 @@ enum {
 typedef struct RetentionRule {
   char *az[RULE_TEXTS];
   const char *zNote; /* see BxDue; NULL: no note */
-  int bOwn;          /* the sweep writes the receipt: no trigger does */
-  i64 nAge;          /* milliseconds from its time until a row is due */
-  i64 nPicked;       /* rows that the sweep removes next */
-  i64 nGone, nByte;  /* that it has removed */
-  int bStuck;        /* its rows stay: it is not tried again */
+  int eOwn;    /* the sweep writes the receipt: no trigger does. 2: it names a
+                     ** table */
+  i64 nAge;    /* milliseconds from its time until a row is due */
+  i64 nPicked; /* rows that the sweep removes next */
+  i64 nGone, nByte; /* that it has removed */
+  int bStuck;       /* its rows stay: it is not tried again */
 } RetentionRule;
 
 typedef struct RetentionRules {
   RetentionRule *a;
-  int n;
-  i64 nAlloc;
+  i64 n, nAlloc;
 } RetentionRules;
 
 /* rule.c */
@@ -53,12 +49,14 @@ typedef struct RetentionRules {
 ** bxRetentionFree(). */
 void bxRetentionRead(RetentionRules *pRules, BxStmts *p, i64 iNow, BxErr *pErr);
 void bxRetentionFree(RetentionRules *pRules);
-/* A query, printed from zForm, of the table "rows": the due rows of all rules that can be
-** applied, with the rest of the SELECT of each rule, which is freed. Its columns are i
-** (the rule's place), domain, tbl, rule, age, reason, stuck, k, bytes, at, due, blocked,
+/* Sets a text of a rule. */
+void bxRetentionSet(RetentionRule *pRule, int i, char *zOwned, BxErr *pErr);
+/* A query, the template zSelect, of the table "rows": the due rows of all rules that can be
+** applied, with the rest of the SELECT of each rule. Both texts are freed. Its columns are
+** i (the rule's place), domain, tbl, rule, reason, stuck, k, bytes, at, due, blocked,
 ** free. */
 sqlite3_stmt *bxRetentionRows(const RetentionRules *pRules, BxStmts *p,
-    BxErr *pErr, char *zRest, const char *zForm, ...);
+    char *zRest, char *zSelect, BxErr *pErr);
 /* Lists rules that cannot be applied. */
 void bxRetentionCheck(BxStmts *p, BxProblems *pOut);
 /* The query of retention_plan(). */

@@ -32,53 +32,43 @@ typedef struct SweepRun {
 ** now is not removed, even if the removal of others ends that: an expired item can be
 ** what keeps its session. */
 static void chooseBatch(SweepRun *pRun, BxErr *pErr) {
-  i64 n = pRun->nLeft < SWEEP_BATCH ? pRun->nLeft : SWEEP_BATCH;
-  sqlite3_stmt *pStmt = bxRetentionRows(&pRun->rules, pRun->p, pErr,
+  i64 n = pRun->nLeft < SWEEP_BATCH ? pRun->nLeft : SWEEP_BATCH, i;
+  sqlite3_stmt *pStmt = bxRetentionRows(&pRun->rules, pRun->p,
       sqlite3_mprintf("WHERE free AND NOT stuck ORDER BY at, k COLLATE BINARY"
                       " LIMIT %lld",
           n + 1),
-      "SELECT i, count(*) FILTER (WHERE r <= %lld), group_concat(quote(k))"
-      " FILTER (WHERE r <= %lld), max(r) > %lld FROM (SELECT i, k, row_number()"
-      " OVER (ORDER BY due, rule, k COLLATE BINARY) AS r FROM rows)"
-      " WHERE r <= %lld GROUP BY i",
-      n, n, n, n + 1);
-  int i;
+      sqlite3_mprintf(
+          "SELECT i, count(*) FILTER (WHERE r <= %lld), group_concat(quote(k))"
+          " FILTER (WHERE r <= %lld), max(r) > %lld FROM (SELECT i, k,"
+          " row_number() OVER (ORDER BY due, rule, k COLLATE BINARY) AS r FROM"
+          " rows) WHERE r <= %lld + 1 GROUP BY i",
+          n, n, n, n),
+      pErr);
   assert(pRun->nLeft > 0);
   for (i = 0; i < pRun->rules.n; i++) pRun->rules.a[i].nPicked = 0;
   pRun->bMore = 0;
   while (bxStep(pStmt, pErr)) {
     RetentionRule *pRule = &pRun->rules.a[sqlite3_column_int(pStmt, 0)];
     pRule->nPicked = sqlite3_column_int64(pStmt, 1);
-    sqlite3_free(pRule->az[RULE_KEYS]);
-    pRule->az[RULE_KEYS] = bxColumnCopy(pStmt, 2, pErr);
+    bxRetentionSet(pRule, RULE_CHOSEN,
+        sqlite3_mprintf("(%s) WHERE free AND k IN (%s)", pRule->az[RULE_ROWS],
+            bxColumnText(pStmt, 2, pErr)),
+        pErr);
     pRun->bMore |= sqlite3_column_int(pStmt, 3);
   }
   sqlite3_finalize(pStmt);
 }
 
-/* Figures of the chosen rows that exist. */
-typedef struct Figures {
-  i64 nRow, nByte, iOldest, iNewest;
-} Figures;
-
-static Figures measure(BxStmts *p, const RetentionRule *pRule, BxErr *pErr) {
-  Figures figures = {0, 0, 0, 0};
-  char *zSql = bxPrintf(pErr,
-      "SELECT count(*), sum(bytes), min(at), max(at) FROM (%s) WHERE free AND k"
-      " IN (%s)",
-      pRule->az[RULE_ROWS], pRule->az[RULE_KEYS]);
-  sqlite3_stmt *pStmt = zSql ? bxPrepareSql(p->bx->db, zSql, pErr) : 0;
-  assert(pErr->rc != SQLITE_OK ||
-         (pRule->az[RULE_ROWS] != 0 && pRule->az[RULE_KEYS] != 0));
-  sqlite3_free(zSql);
-  if (bxStep(pStmt, pErr)) {
-    figures.nRow = sqlite3_column_int64(pStmt, 0);
-    figures.nByte = sqlite3_column_int64(pStmt, 1);
-    figures.iOldest = sqlite3_column_int64(pStmt, 2);
-    figures.iNewest = sqlite3_column_int64(pStmt, 3);
-  }
+/* Of the chosen rows that exist: how many, their bytes, the oldest and the newest. */
+static void measure(
+    BxStmts *p, const RetentionRule *pRule, i64 a[4], BxErr *pErr) {
+  sqlite3_stmt *pStmt = bxPrepareOwned(p->bx->db,
+      sqlite3_mprintf("SELECT count(*), sum(bytes), min(at), max(at) FROM %s",
+          pRule->az[RULE_CHOSEN]),
+      pErr);
+  int i, bRow = bxStep(pStmt, pErr);
+  for (i = 0; i < 4; i++) a[i] = bRow ? sqlite3_column_int64(pStmt, i) : 0;
   sqlite3_finalize(pStmt);
-  return figures;
 }
 
 /* Records that a rule was not applied. */
@@ -96,16 +86,17 @@ static void removeChosen(BxStmts *p, RetentionRule *pRule, BxErr *pErr) {
       "INSERT INTO main.blackbox__log(at, domain, detail, actor, rows, bytes,"
       " oldest, newest, salt)"
       " VALUES(?1, ?2, ?3, 'retention_sweep', ?4, ?5, ?1 - ?6, ?7 - ?6, NULL)";
-  char **az = pRule->az, *zSql;
-  Figures was = measure(p, pRule, pErr), left;
+  char **az = pRule->az;
+  i64 was[4], left[4];
   BxErr err = {SQLITE_OK, 0};
   sqlite3_stmt *pStmt;
-  assert(pRule->nPicked > 0);
-  if (pErr->rc != SQLITE_OK || was.nRow == 0) return; /* gone with others */
-  zSql = bxPrintf(pErr, "DELETE FROM %s WHERE %s AND %s AND %s IN (%s)",
-      az[RULE_FROM], az[RULE_DUE], az[RULE_FREE], az[RULE_KEY], az[RULE_KEYS]);
-  pStmt = zSql ? bxPrepareSql(p->bx->db, zSql, pErr) : 0;
-  sqlite3_free(zSql);
+  assert(pRule->nPicked > 0 && az[RULE_PROBLEM] == 0);
+  measure(p, pRule, was, pErr);
+  if (pErr->rc != SQLITE_OK || was[0] == 0) return; /* gone with others */
+  pStmt = bxPrepareOwned(p->bx->db,
+      sqlite3_mprintf("DELETE FROM %s WHERE %s IN (SELECT k FROM %s)",
+          az[RULE_FROM], az[RULE_KEY], az[RULE_CHOSEN]),
+      pErr);
   if (pRule->zNote != 0) {
     bxStmtExec(p, pRule->zNote, pErr, "t", strchr(az[RULE_RULE], '.') + 1);
   }
@@ -117,15 +108,14 @@ static void removeChosen(BxStmts *p, RetentionRule *pRule, BxErr *pErr) {
   }
   bxErrMove(pErr, &err);
   if (pRule->zNote != 0) bxStmtExec(p, pRule->zNote, pErr, "n");
-  left = measure(p, pRule, pErr);
-  pRule->bStuck |= left.nRow > 0; /* a trigger of the user kept them */
-  if (pRule->bOwn && was.nRow > left.nRow) {
+  measure(p, pRule, left, pErr);
+  pRule->bStuck |= left[0] > 0; /* a trigger of the user kept them */
+  if (pRule->eOwn && was[0] > left[0]) {
     bxStmtExec(p, zReceipt, pErr, "ittiiii", bxNow(), az[RULE_DOMAIN],
-        az[RULE_RULE], was.nRow - left.nRow, was.nByte - left.nByte,
-        was.iOldest, was.iNewest);
+        az[RULE_RULE], was[0] - left[0], was[1] - left[1], was[2], was[3]);
   }
-  pRule->nGone += was.nRow - left.nRow;
-  pRule->nByte += was.nByte - left.nByte;
+  pRule->nGone += was[0] - left[0];
+  pRule->nByte += was[1] - left[1];
 }
 
 /* Removes what is chosen, and chooses again as long as there are more rows. */
@@ -150,42 +140,36 @@ static void sweep(SweepRun *pRun, BxErr *pErr) {
 ** left: how many rows stay that are due, and why. If more are due, nobody has looked at
 ** all of them: then it is null. */
 static void returnSweep(BxCall *p, SweepRun *pRun) {
+  static const char zLeft[] =
+      "(SELECT json_group_object(why, n) FROM (SELECT coalesce(blocked,"
+      " 'refused') AS why, count(*) AS n FROM rows GROUP BY why))";
   sqlite3_str *pBy = sqlite3_str_new(p->bx->db);
-  i64 nGone = 0, nByte = 0;
-  sqlite3_stmt *pLeft = 0;
-  char *zByRule, *zLeft = 0;
-  int i, bMore;
-  assert(pRun->rules.n >= 0);
+  i64 nGone = 0, nByte = 0, i;
+  sqlite3_stmt *pStmt;
+  char *zByRule;
+  int bMore;
   for (i = 0; i < pRun->rules.n; i++) {
     const RetentionRule *pRule = &pRun->rules.a[i];
-    const char *zRule = pRule->az[RULE_RULE];
     if (pRule->nGone == 0) continue;
-    if (nGone > 0) sqlite3_str_appendchar(pBy, 1, ',');
-    bxJsonAppend(pBy, zRule, (int)strlen(zRule));
+    sqlite3_str_appendall(pBy, nGone > 0 ? "," : "{");
+    bxJsonAppend(pBy, pRule->az[RULE_RULE], (int)strlen(pRule->az[RULE_RULE]));
     sqlite3_str_appendf(pBy, ":%lld", pRule->nGone);
     nGone += pRule->nGone;
     nByte += pRule->nByte;
   }
-  zByRule = bxStrFinish(pBy, &p->err);
   bMore = pRun->bMore && nGone > 0;
-  if (!bMore) {
-    pLeft = bxRetentionRows(&pRun->rules, pRun->p, &p->err,
-        sqlite3_mprintf("WHERE NOT free OR stuck"),
-        "SELECT json_group_object(why, n) FROM (SELECT coalesce(blocked,"
-        " 'refused') AS why, count(*) AS n FROM rows GROUP BY why)");
-  }
-  if (pLeft != 0 && bxStep(pLeft, &p->err)) {
-    zLeft = bxColumnCopy(pLeft, 0, &p->err);
-  }
-  sqlite3_finalize(pLeft);
-  if (p->err.rc == SQLITE_OK) {
-    bxReturnJson(
-        p, sqlite3_mprintf("{\"removed\":%lld,\"bytes\":%lld,\"byRule\":{%s},"
-                           "\"left\":%s,\"more\":%s}",
-               nGone, nByte, zByRule ? zByRule : "", zLeft ? zLeft : "null",
-               bMore ? "true" : "false"));
-  }
-  sqlite3_free(zLeft);
+  sqlite3_str_appendall(pBy, nGone > 0 ? "}" : "{}");
+  zByRule = bxStrFinish(pBy, &p->err);
+  pStmt = bxRetentionRows(&pRun->rules, pRun->p,
+      sqlite3_mprintf("WHERE NOT free OR stuck"),
+      sqlite3_mprintf(
+          "SELECT json_object('removed', %lld, 'bytes', %lld, 'byRule',"
+          " json(?1), 'left', json(%s), 'more', json('%s'))",
+          nGone, nByte, bMore ? "'null'" : zLeft, bMore ? "true" : "false"),
+      &p->err);
+  bxBind(pStmt, &p->err, "t", zByRule);
+  if (bxStep(pStmt, &p->err)) bxReturnJson(p, bxColumnCopy(pStmt, 0, &p->err));
+  sqlite3_finalize(pStmt);
   sqlite3_free(zByRule);
 }
 
