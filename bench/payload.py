@@ -290,56 +290,71 @@ def bounds():
 def kill_switch(name, rows, limit, packed=None):
     columns = "agent_id, event_id, request_body, response_body, timestamp"
     copy = f"INSERT INTO copied({columns}) SELECT {columns} FROM t WHERE agent_id = ?"
-    pack = "UPDATE blackbox_settings SET value = 1 WHERE name = 'payload.pack'"
+    archive = (
+        "INSERT INTO event_payloads(event_id, agent_id, request_body, response_body, size_bytes,"
+        " purpose, pinned, kill_switch_event_id) SELECT event_id, agent_id, request_body,"
+        " response_body, size_bytes, 'evidence', 1, 'k' || ?1 FROM t WHERE agent_id = ?1")
+    delete = "DELETE FROM t WHERE agent_id = ?"
+    pull = "SELECT payload_kill_switch('t', ?1, 'k' || ?1)"
+    source = PLAIN.replace("INTEGER);", "INTEGER, size_bytes INTEGER); CREATE INDEX t_agent ON t(agent_id);")
+    sized = ("UPDATE t SET size_bytes = length(CAST(request_body AS BLOB))"
+             " + length(CAST(response_body AS BLOB))")
+    indexed = source + like("event_payloads")
+    pinned = indexed + like("blackbox__log", "payload__pins", "blackbox__leaves")
+    pins = (
+        "INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)"
+        " SELECT 'payload', 'pin', id, event_id, agent_id, kill_switch_event_id"
+        " FROM event_payloads WHERE kill_switch_event_id = 'k' || ?",
+        "INSERT INTO payload__pins SELECT subject, n FROM blackbox__log WHERE agent_id = ?",
+        "INSERT INTO blackbox__leaves SELECT n, randomblob(32), n FROM blackbox__log WHERE agent_id = ?")
 
     def side(ddl, *statements, before=""):
         def run_side(folder):
             db = filled(folder / "kill.db", ddl,
                         ((*row[:4], None) for row in itertools.islice(rows(), 520)))
             db.execute(before)
+            checkpoint(db)
 
             def run():
                 for i in range(10):
-                    db.execute("BEGIN")
+                    if len(statements) > 1:
+                        db.execute("BEGIN")
                     for sql in statements:
                         db.execute(sql, (f"agent-{i:05d}",)).fetchall()
-                    db.execute("COMMIT")
+                    if len(statements) > 1:
+                        db.execute("COMMIT")
 
             seconds = timed(run)
             db.close()
             return seconds
         return run_side
 
-    source = PLAIN + "CREATE INDEX t_agent ON t(agent_id);" + PLAIN.replace("}t(", "}copied(")
-    indexed = PLAIN + "CREATE INDEX t_agent ON t(agent_id);" + like("event_payloads")
-    same = (
-        "INSERT INTO event_payloads(id, event_id, agent_id, request_body, response_body, purpose,"
-        " pinned, kill_switch_event_id, size_bytes) SELECT lower(hex(randomblob(16))), event_id,"
-        " agent_id, request_body, response_body, 'evidence', 1, 'k' || ?1,"
-        " length(request_body) + length(response_body) FROM t WHERE agent_id = ?1")
-    pull = "SELECT payload_kill_switch('t', ?1, 'k' || ?1)"
     sides = {
         "kill switch": side(RING, pull),
-        "INSERT..SELECT": side(source, copy),
-        "INSERT..SELECT, DELETE": side(source, copy, "DELETE FROM t WHERE agent_id = ?"),
-        "with the indexes, DELETE": side(indexed, same, "DELETE FROM t WHERE agent_id = ?"),
+        "INSERT..SELECT": side(indexed, archive, before=sized),
+        "and DELETE": side(indexed, archive, delete, before=sized),
+        "and a log, pins and leaves": side(pinned, archive, *pins, delete, before=sized),
+        "without indexes": side(source + PLAIN.replace("}t(", "}copied("), copy),
     }
     if packed:
-        sides["kill switch, payload.pack"] = side(RING, pull, before=pack)
+        sides["kill switch, payload.pack"] = side(
+            RING, pull,
+            before="UPDATE blackbox_settings SET value = 1 WHERE name = 'payload.pack'")
     return Case(
         f"kill switch, 50 rows of {name}",
         sides,
-        [("kill switch", "INSERT..SELECT", limit), ("kill switch", "INSERT..SELECT, DELETE", None),
-         ("kill switch", "with the indexes, DELETE", None)]
+        [("kill switch", "INSERT..SELECT", limit)]
+        + [("kill switch", other, None) for other in list(sides)[2:5]]
+        + [("and a log, pins and leaves", "INSERT..SELECT", None)]
         + ([("kill switch, payload.pack", "INSERT..SELECT", packed)] if packed else []),
         rounds=7,
-        note="Ten agents in turn, with SECURE_DELETE. The INSERT..SELECT copies the rows of one "
-        "plain table into another without indexes, and empties nothing; with the DELETE it moves "
-        "them, as the kill switch does. SQLite then writes every page of a deleted row again. The last "
-        "side moves them into a table with the columns and indexes of the archive, without triggers.",
-        why="The copy does a part of the work: the kill switch also empties the "
-        "ring, pins and proves each row, and keeps the indexes of the archive: a plain move into "
-        "these takes most of it. Evidence is packed by a later write.",
+        note="Ten agents in turn, with SECURE_DELETE. The INSERT..SELECT copies the rows of one plain "
+        "table into another with the columns and indexes of event_payloads, and empties nothing. "
+        "With the DELETE it moves them, as the kill switch does: SQLite then writes every page of a "
+        "deleted row again. The next side also has a row of the log, of the pins and of the leaves "
+        "for each, without a hash. The last has no indexes.",
+        why="The copy does a part of the work: the kill switch also empties the ring, and gives each "
+        "row three others, in the log, in its tree and among the pins, and hashes both bodies.",
     )
 
 

@@ -121,14 +121,15 @@ CREATE TABLE IF NOT EXISTS main.payload__packed(
 -- up to this rowid were looked at, to pack them. kept_ms, since, max_bytes: the settings.
 -- wake: no row is due before this time. rid, ms: the row that is inserted, and its time; NULL:
 -- it is to be pinned; rid is also that of a row whose size payload_update writes. work: the time, while rows go; or 'bulk' while the module removes many, or
--- the rule by which it does. till: rows before this time are due. due: how many of them
--- still go; below -900: none, as something may refuse.
+-- the rule by which it does. till: rows before this time are due; or the id of a kill switch
+-- as a blob, while the module writes rows of it that it has checked, and pins. due: how many
+-- rows still go; below -900: none, as something may refuse.
 CREATE TABLE IF NOT EXISTS main.payload__state(
   one INTEGER PRIMARY KEY,
   bytes, packed, share, pack, kept_ms, since, max_bytes, wake, rid, ms, work, till, due
 );
-INSERT INTO main.payload__state(one, bytes, packed, share, pack, wake, work, due)
-VALUES (1, 0, 0, 1, 0, 0, 0, 0) ON CONFLICT (one) DO NOTHING;
+INSERT INTO main.payload__state(one, bytes, packed, share, pack, wake, work, till, due)
+VALUES (1, 0, 0, 1, 0, 0, 0, 0, 0) ON CONFLICT (one) DO NOTHING;
 
 ------------------------------------------------------------------- views --
 
@@ -180,7 +181,7 @@ END;
 -- take a row unseen. So it is refused. The size is written before the sum is, because
 -- payload_work asks for it.
 CREATE TRIGGER IF NOT EXISTS main.payload_insert
-AFTER INSERT ON event_payloads
+AFTER INSERT ON event_payloads WHEN (SELECT till FROM payload__state) IS NOT CAST(NEW.kill_switch_event_id AS BLOB)
 BEGIN
   UPDATE event_payloads
      SET size_bytes = length(CAST(ifnull(request_body, '') || ifnull(response_body, '') AS BLOB))
@@ -205,7 +206,7 @@ BEGIN
          pack = min(pack, NEW.rowid - 1)
    WHERE one = 1 AND (NEW.size_bytes OR pack >= NEW.rowid OR NEW.created_ms + kept_ms < wake);
   UPDATE payload__state
-     SET work = unixepoch() * 1000 * (wake <= unixepoch() * 1000 OR bytes > max_bytes), rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, NULL)
+     SET work = unixepoch() * 1000 * (NEW.purpose = 'archive' AND wake <= unixepoch() * 1000 OR bytes > max_bytes), rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, NULL)
    WHERE one = 1 AND (wake <= unixepoch() * 1000 OR bytes > max_bytes OR NEW.pinned IS NOT 0 OR NEW.purpose <> 'archive');
 END;
 
@@ -453,7 +454,7 @@ UPDATE main.event_payloads SET pinned = 1
 UPDATE main.payload__state
    SET bytes = (SELECT coalesce(sum(size_bytes), 0) FROM main.event_payloads WHERE purpose = 'archive' AND pinned = 0),
        packed = (SELECT coalesce(sum(bytes), 0) FROM main.payload__packed WHERE text > 0),
-       wake = 0;
+       wake = 0, till = 0;
 
 INSERT INTO main.retention_rules(rule, domain, setting, unit_ms, "table")
 VALUES ('payload.age', 'payload', 'payload.retention_days', 86400000, 'event_payloads'),

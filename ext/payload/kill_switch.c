@@ -50,11 +50,12 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
 /* Whether the archive refuses a row of the ring, as what had one of its keys was
 ** erased. Such a row stays in the ring. */
 /* clang-format off */
-#define IS_REFUSED                                                                \
+#define IS_REFUSED                                                             \
+  "(EXISTS (SELECT 1 FROM main.retention__in_force) AND "                      \
   "EXISTS (SELECT 1 FROM main.retention__holds AS r"                           \
-  "  WHERE r.kind = 'erased event' AND r.\"key\" = s.event_id"                        \
+  "  WHERE r.kind = 'erased event' AND r.\"key\" = s.event_id"                 \
   "  UNION ALL SELECT 1 FROM main.retention__holds AS r"                       \
-  "  WHERE r.kind = 'erased agent' AND r.\"key\" = s.agent_id)"
+  "  WHERE r.kind = 'erased agent' AND r.\"key\" = s.agent_id))"
 /* Whether a hold keeps it in the ring as well. */
 #define NOT_HELD " AND NOT (" RING_HELD ")"
 
@@ -90,12 +91,21 @@ static BxStmts *savingOf(Ring *p, const BxStmts *pArchive, BxErr *pErr) {
   ", meta, strftime("                                                          \
   "    '%Y-%m-%dT%H:%M:%fZ', timestamp / 1000.0, 'unixepoch')" ROWS(schema)    \
   EVIDENCE_THERE
+/* The same where nothing is evidence of this kill switch, and with all that is saved. */
+#define MOVE(schema)                                                           \
+  "SELECT id, event_id, agent_id, " RING_REQUEST ", " RING_RESPONSE            \
+  ", timestamp, meta, EXISTS (SELECT 1 FROM main.event_payloads AS a"          \
+  " INDEXED BY idx_payloads_event_id WHERE a.event_id = s.event_id)"           \
+  " FROM (SELECT id AS i FROM " schema ".@_slots WHERE id BETWEEN ?2 AND ?3"   \
+  "  ORDER BY seq LIMIT -1) CROSS JOIN " schema ".@_slots AS s ON s.id = i"
 #define OF_AGENT(schema)                                                       \
   " FROM " schema ".@_slots AS s WHERE id BETWEEN ?1 AND ?2"
 /* clang-format on */
 
 static const char zFindMain[] = FIND("main");
 static const char zFindTemp[] = FIND("temp");
+static const char zMoveMain[] = MOVE("main");
+static const char zMoveTemp[] = MOVE("temp");
 static const char zSave[] = SAVE("main");
 static const char zSaveTemp[] = SAVE("temp");
 /* What is skipped, which the log is told, and what is taken out. */
@@ -123,9 +133,16 @@ static i64 save(Ring *p, BxStmts *pArchive, const char *zEvent, i64 iLast,
   i64 bHas = bxQueryInt(pArchive, zHas, pErr, "t", zEvent);
   BxStmts *pSaving = savingOf(p, pArchive, pErr);
   int bTemp = pSaving == &p->saving;
-  sqlite3_stmt *pRows = bxStmt(pSaving, bTemp ? zFindTemp : zFindMain, pErr);
-  sqlite3_stmt *pSave = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
+  sqlite3_stmt *pRows, *pSave;
   assert(iFirst <= iEnd || pErr->rc != SQLITE_OK);
+  if (!bHas && iFirst < iEnd && bxPinsAlone(pArchive, pErr)) {
+    pRows = bxStmt(pSaving, bTemp ? zMoveTemp : zMoveMain, pErr);
+    bxBodyUse(p, pRows, pErr);
+    bxBind(pRows, pErr, "-ii", iFirst, iEnd);
+    return bxPinsMove(pArchive, zEvent, pRows, pErr);
+  }
+  pRows = bxStmt(pSaving, bTemp ? zFindTemp : zFindMain, pErr);
+  pSave = bxStmt(pSaving, bTemp ? zSaveTemp : zSave, pErr);
   bxBodyUse(p, pRows, pErr);
   bxBodyUse(p, pSave, pErr);
   bxBind(pRows, pErr, "tii-i", zEvent, iFirst, iEnd, bHas);

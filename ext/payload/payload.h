@@ -33,6 +33,14 @@ i64 bxPinsLast(BxStmts *p, BxErr *pErr);
 ** pinned, after row iLast of the log. */
 i64 bxPinsSave(BxStmts *p, const char *zEvent, i64 iLast, sqlite3_stmt *pRows,
     sqlite3_stmt *pSave, BxErr *pErr);
+/* Whether nobody else has a trigger or a unique index on event_payloads, and nothing is
+** held or refused. */
+int bxPinsAlone(BxStmts *p, BxErr *pErr);
+/* The same if they are alone, and nothing is evidence of this kill switch. The columns of
+** pRows from 1 on: event_id, agent_id, both bodies, the time, meta, and whether the archive
+** has rows of the event. */
+i64 bxPinsMove(
+    BxStmts *p, const char *zEvent, sqlite3_stmt *pRows, BxErr *pErr);
 #define EVIDENCE_ID                                                            \
   "printf('%08x-%04x-7%03x-%04x-%012x', unixepoch() * 1000 >> 16,"             \
   " unixepoch() * 1000 & 65535, random() & 4095, random() & 16383 | 32768,"  \
@@ -100,6 +108,8 @@ typedef struct Queue {
   i64 iPush;               /* the time of a push that carries clean-up */
   int anQuiet[2], nTurn;   /* nor for so many writes; those that had one */
   i64 iRetry;              /* no flush by itself before this time */
+  BxStmts *pAlone;         /* bxPinsAlone() has looked at this schema, */
+  i64 iAlone, bAlone;      /* of that version */
   char *zFailed;           /* message of the last flush, if it failed */
   Masking masking;         /* also of rings */
 } Queue;

@@ -8,14 +8,24 @@
 ** looked for among the 64 newest rows of the event. Among equal rows the nearest in
 ** time is used, and only once. All are found first, so that one statement writes: an
 ** INSERT, which becomes an UPDATE where an id is there.
+**
+** Where nobody else can have a say in it (bxPinsAlone) the rows of a ring are written one
+** after the other instead, and pinned without the triggers: SQLite would keep a copy of all bodies for a statement that
+** fires triggers, and the triggers write each row a second time.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
 
-/* The ids of these rows, a JSON object by the first column of pRows (a number); the
-** others are event_id, agent_id, both bodies, and the time. */
-static char *archivedRows(
-    BxStmts *p, sqlite3_stmt *pRows, i64 *pnRow, BxErr *pErr) {
+/* Rows of the archive that become evidence: by rowid. */
+typedef struct Used {
+  i64 *a, n, nAlloc;
+} Used;
+
+/* The id of an archived row with the exchange that pRow is on, whose columns from 1 on
+** are event_id, agent_id, both bodies, and the time. NULL if there is none. To be read
+** before *ppLike is reset. */
+static const char *archivedRow(BxStmts *p, sqlite3_stmt *pRow, Used *pUsed,
+    sqlite3_stmt **ppLike, BxErr *pErr) {
   static const char zLike[] =
       "SELECT e.rowid, e.id FROM (SELECT rowid AS rid FROM main.event_payloads"
       "  INDEXED BY idx_payloads_event_id WHERE event_id = ?1"
@@ -31,34 +41,142 @@ static char *archivedRows(
                " AND store_text(request_body) IS ?3 AND "
                "store_text(response_body) IS ?4"
                " ORDER BY abs(created_ms - ?5)";
-  sqlite3_stmt *pLike = bxStmt(p, zLike, pErr);
+  sqlite3_stmt *pLike = *ppLike = bxStmt(p, zLike, pErr);
+  assert(pUsed->n <= pUsed->nAlloc);
+  bxBind(pLike, pErr, "vvvvv", sqlite3_column_value(pRow, 1),
+      sqlite3_column_value(pRow, 2), sqlite3_column_value(pRow, 3),
+      sqlite3_column_value(pRow, 4), sqlite3_column_value(pRow, 5));
+  while (bxStep(pLike, pErr)) {
+    i64 i = 0, iRow = sqlite3_column_int64(pLike, 0), *piUsed;
+    const char *zId = bxColumnText(pLike, 1, pErr);
+    while (i < pUsed->n && pUsed->a[i] != iRow) i++;
+    if (i < pUsed->n || zId == 0) continue;
+    piUsed =
+        bxArrayAdd(&pUsed->a, &pUsed->n, &pUsed->nAlloc, sizeof(*piUsed), pErr);
+    if (piUsed == 0) break;
+    *piUsed = iRow;
+    return zId;
+  }
+  return 0;
+}
+
+/* The ids of these rows, a JSON object by the first column of pRows (a number). */
+static char *archivedRows(
+    BxStmts *p, sqlite3_stmt *pRows, i64 *pnRow, BxErr *pErr) {
   sqlite3_str *pIds = sqlite3_str_new(p->bx->db);
-  i64 *aUsed = 0, nUsed = 0, nAlloc = 0;
+  sqlite3_stmt *pLike;
+  Used used = {0, 0, 0};
   assert(*pnRow == 0);
   while (bxStep(pRows, pErr)) {
-    int bFound = 0;
+    const char *zId = archivedRow(p, pRows, &used, &pLike, pErr);
     ++*pnRow;
-    bxBind(pLike, pErr, "vvvvv", sqlite3_column_value(pRows, 1),
-        sqlite3_column_value(pRows, 2), sqlite3_column_value(pRows, 3),
-        sqlite3_column_value(pRows, 4), sqlite3_column_value(pRows, 5));
-    while (!bFound && bxStep(pLike, pErr)) {
-      i64 i = 0, iRow = sqlite3_column_int64(pLike, 0), *piUsed;
-      const char *zId = bxColumnText(pLike, 1, pErr);
-      while (i < nUsed && aUsed[i] != iRow) i++;
-      if (i < nUsed || zId == 0) continue;
-      bFound = 1;
-      piUsed = bxArrayAdd(&aUsed, &nUsed, &nAlloc, sizeof(*piUsed), pErr);
-      if (piUsed != 0) *piUsed = iRow;
-      sqlite3_str_appendf(pIds, "%c\"%lld\":", nUsed > 1 ? ',' : '{',
+    if (zId != 0) {
+      sqlite3_str_appendf(pIds, "%c\"%lld\":", used.n > 1 ? ',' : '{',
           sqlite3_column_int64(pRows, 0));
       bxJsonAppend(pIds, zId, sqlite3_column_bytes(pLike, 1));
     }
     bxReset(pLike, pErr);
   }
   bxReset(pRows, pErr);
-  sqlite3_free(aUsed);
-  sqlite3_str_appendall(pIds, nUsed > 0 ? "}" : "{}");
+  sqlite3_free(used.a);
+  sqlite3_str_appendall(pIds, used.n > 0 ? "}" : "{}");
   return bxStrFinish(pIds, pErr);
+}
+
+int bxPinsAlone(BxStmts *p, BxErr *pErr) {
+  static const char zOurs[] =
+      "SELECT max(type = 'table' AND sql LIKE '%)STORED)') AND"
+      " max(type = 'trigger' AND name NOT LIKE 'payload\\_%' ESCAPE '\\' OR"
+      " type = 'index' AND sql LIKE '%unique%') = 0 FROM main.sqlite_schema"
+      " WHERE tbl_name LIKE 'event\\_payloads' ESCAPE '\\'";
+  static const char zNow[] =
+      "SELECT NOT EXISTS (SELECT 1 FROM temp.sqlite_schema WHERE tbl_name LIKE"
+      " 'event\\_payloads' ESCAPE '\\') AND NOT EXISTS (SELECT 1 FROM"
+      " main.retention__in_force)";
+  Queue *pQueue = bxDomainData(p->bx, "payload")->p;
+  i64 iSchema = bxSchemaVersion(p, pErr);
+  if (pQueue->pAlone != p || pQueue->iAlone != iSchema) {
+    pQueue->bAlone = bxQueryInt(p, zOurs, pErr, "") != 0;
+    pQueue->pAlone = pErr->rc == SQLITE_OK ? p : 0;
+    pQueue->iAlone = iSchema;
+  }
+  return pQueue->bAlone && bxQueryInt(p, zNow, pErr, "");
+}
+
+/* The guard of an INSERT trusts rows of this kill switch; NULL: none. */
+static void trust(BxStmts *p, const char *zEvent, BxErr *pErr) {
+  static const char zTrust[] =
+      "UPDATE main.payload__state SET till = ifnull(CAST(?1 AS BLOB), 0)"
+      " WHERE one = 1";
+  bxStmtExec(p, zTrust, pErr, "t", zEvent);
+}
+
+/* Writes the exchange that pRow is on, and pins it. (What a blob is, a reference of
+** another row perhaps, is for the guard.) */
+static void saveRow(BxStmts *p, const char *zEvent, sqlite3_stmt *pRow,
+    Used *pUsed, BxErr *pErr) {
+  static const char zBecomes[] =
+      "UPDATE main.event_payloads SET purpose = 'evidence', pinned = 1,"
+      " kill_switch_event_id = ?2, created_at = ?3, meta = ifnull(meta, ?4)"
+      " WHERE id = ?1";
+  static const char zWrite[] =
+      "INSERT INTO main.event_payloads(id, kill_switch_event_id, created_at,"
+      " meta, event_id, agent_id, request_body, response_body, size_bytes,"
+      " purpose, pinned)"
+      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'evidence', 1)";
+  static const char zLog[] =
+      "INSERT INTO main.blackbox__log(domain, kind, subject, event_id, "
+      "agent_id, kill_switch_event_id) VALUES('payload', 'pin', ?1, ?2, ?3, "
+      "?4)";
+  static const char zPin[] =
+      "INSERT INTO main.payload__pins VALUES(?1, last_insert_rowid())";
+  enum { EVENT = 1, AGENT, REQUEST, RESPONSE, TIME, META, THERE };
+  sqlite3_value *pRequest = sqlite3_column_value(pRow, REQUEST);
+  sqlite3_value *pResponse = sqlite3_column_value(pRow, RESPONSE);
+  int bBlob = sqlite3_value_type(pRequest) == SQLITE_BLOB ||
+              sqlite3_value_type(pResponse) == SQLITE_BLOB;
+  sqlite3_stmt *pLike = 0;
+  char zId[37], zTime[25];
+  const char *zWas = 0;
+  assert(sqlite3_data_count(pRow) == THERE + 1 && zEvent[0] != 0);
+  if (sqlite3_column_int(pRow, THERE)) {
+    zWas = archivedRow(p, pRow, pUsed, &pLike, pErr);
+  }
+  bxIso(sqlite3_column_int64(pRow, TIME), zTime);
+  if (zWas != 0) { /* the triggers pin it */
+    bxStmtExec(p, zBecomes, pErr, "tttv", zWas, zEvent, zTime,
+        sqlite3_column_value(pRow, META));
+    bxReset(pLike, pErr);
+    return;
+  }
+  bxReset(pLike, pErr);
+  bxTimeUuid(bxNow(), zId);
+  if (bBlob) trust(p, 0, pErr);
+  bxStmtExec(p, zWrite, pErr, "tttvvvvvi", zId, zEvent, zTime,
+      sqlite3_column_value(pRow, META), sqlite3_column_value(pRow, EVENT),
+      sqlite3_column_value(pRow, AGENT), pRequest, pResponse,
+      bxBytes(pRequest) + bxBytes(pResponse));
+  if (bBlob) {
+    trust(p, zEvent, pErr);
+    return;
+  }
+  assert(sqlite3_changes(p->bx->db) == 1 || pErr->rc != SQLITE_OK);
+  bxStmtExec(p, zLog, pErr, "tvvt", zId, sqlite3_column_value(pRow, EVENT),
+      sqlite3_column_value(pRow, AGENT), zEvent);
+  bxStmtExec(p, zPin, pErr, "t", zId);
+}
+
+i64 bxPinsMove(
+    BxStmts *p, const char *zEvent, sqlite3_stmt *pRows, BxErr *pErr) {
+  Used used = {0, 0, 0};
+  i64 nRow = 0;
+  assert(zEvent != 0);
+  trust(p, zEvent, pErr);
+  for (; bxStep(pRows, pErr); nRow++) saveRow(p, zEvent, pRows, &used, pErr);
+  bxReset(pRows, pErr);
+  trust(p, 0, pErr);
+  sqlite3_free(used.a);
+  return nRow;
 }
 
 i64 bxPinsLast(BxStmts *p, BxErr *pErr) {

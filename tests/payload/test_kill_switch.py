@@ -633,3 +633,58 @@ def test_evidence_is_saved_though_a_table_of_core_was_dropped(db, table, call, b
     assert table in told, told
     if table == "blackbox__log":
         assert "was removed" in told and "schema of core had been damaged" in told
+
+
+# ---- rows that the module pins itself
+
+
+def steps(db, sql):
+    """Hundreds of operations of a statement."""
+    counted = []
+    db.set_progress_handler(lambda: counted.append(1), 100)
+    db.execute(sql)
+    db.set_progress_handler(None, 0)
+    return len(counted)
+
+
+def test_evidence_does_not_look_for_rows_that_are_due(db):
+    insert = ("INSERT INTO event_payloads(event_id, agent_id, purpose, kill_switch_event_id)"
+              " VALUES('e', 'a', 'evidence', 'k')")
+    db.execute("UPDATE payload__state SET wake = 9e15")
+    quiet = steps(db, insert)
+    db.execute("UPDATE payload__state SET wake = 0")
+    assert steps(db, insert) <= quiet + 2
+
+
+@pytest.mark.parametrize("mine", [None, "AFTER INSERT", "BEFORE INSERT"])
+def test_all_of_them_are_pinned_whoever_has_a_trigger(ring, mine):
+    """After it, evidence of plain SQL with the same id is pinned as before."""
+    fill(ring, 5)
+    if mine:
+        ring.execute(f"CREATE TEMP TRIGGER mine {mine} ON main.event_payloads BEGIN SELECT 1; END")
+    assert one(ring, CALL, "a", "k") == 5
+    ring.execute("INSERT INTO event_payloads(event_id, agent_id, purpose, kill_switch_event_id)"
+                 " VALUES('e', 'a', 'evidence', 'k')")
+    assert one(ring, "SELECT count(*) FROM payload_pins WHERE kill_switch_event_id = 'k'") == 6
+    assert one(ring, "SELECT count(*) FROM blackbox_log WHERE kind = 'pin'") == 6
+    ring.execute("DROP TRIGGER IF EXISTS mine")
+    one(ring, "SELECT proof_head()")
+    assert rows(ring, "SELECT * FROM blackbox_check") == []
+
+
+def test_a_blob_that_is_the_reference_of_another_row_is_refused(ring):
+    ring.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose, request_body)"
+                 " VALUES('p', 'e', 'a', 'archive', ?)", ("text " * 1000,))
+    one(ring, "SELECT blackbox_install('main', 'store')")
+    one(ring, "SELECT payload_pack()")
+    reference = one(ring, "SELECT request_body FROM event_payloads WHERE id = 'p'")
+    assert isinstance(reference, bytes)
+    push(ring, "a", "e1", b"\x00blob", None)
+    push(ring, "a", "e2", "text", None)
+    assert one(ring, CALL, "a", "k1") == 2
+    push(ring, "a", "e3", reference, None)
+    push(ring, "a", "e4", "text", None)
+    with pytest.raises(sqlite3.IntegrityError, match="ValidationError"):
+        ring.execute(CALL, ("a", "k2")).fetchall()
+    assert one(ring, "SELECT count(*) FROM ring WHERE agent_id = 'a'") == 2
+    assert rows(ring, "SELECT * FROM blackbox_check") == []
