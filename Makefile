@@ -204,15 +204,19 @@ oracle: | build/need.build
 	  $(MAKE) -C $(ORACLE_AT) > build/oracle/log; \
 	else echo 'No commit $(ORACLE): tests/differential is skipped.'; fi
 
+# Compiling the Python of the tests takes a quarter of a minute: it is kept.
+PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/build/pycache' \
+  $(PYTHON) -m pytest -q
+
 check: test
 test: $(MODULE) $(TEST_BIN) build/weigh oracle
 	@$(NEED) test
-	$(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
+	$(PYTEST) $(PARALLEL) tests $(TESTARGS)
 
 test-full: $(MODULE) $(TEST_BIN) build/weigh oracle
 	@$(NEED) test
 	@rm -rf build/oracle/used
-	BLACKBOX_FULL=1 $(PYTHON) -m pytest -q $(PARALLEL) tests $(TESTARGS)
+	BLACKBOX_FULL=1 $(PYTEST) $(PARALLEL) tests $(TESTARGS)
 	$(if $(TESTARGS),,$(PYTHON) tests/differential/intended.py)
 
 # The Python tests, with each SQLite library in turn.

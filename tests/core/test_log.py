@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import connect, one, protects, rows, some
+from conftest import connect, install_into, one, protects, rows, some
 
 pytestmark = pytest.mark.skipif(protects(), reason="this SQLite protects the tables of the log")
 ARCHIVE = "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('x', 'b', 'archive')"
@@ -21,10 +21,10 @@ UNPIN = ("INSERT INTO blackbox__log(domain, kind, subject, actor, reason) VALUES
 
 
 @pytest.fixture(scope="module")
-def original(installed, tmp_path_factory):
+def original(tmp_path_factory):
     """A file with three exchanges that a kill switch pinned, and a receipt."""
     path = tmp_path_factory.mktemp("original") / "test.db"
-    shutil.copyfile(installed, path)
+    install_into(path, domains="payload,retention,store")
     db = connect(path)
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     db.execute("INSERT INTO ring(agent_id, event_id, request_body, response_body) VALUES"

@@ -13,6 +13,7 @@ from conftest import MODULE, ROOT, some
 from test_space import PUSH, WRITES, exchanges
 
 START = 1_780_000_000_000
+WARM = 30  # writes of the connection that counts, before one is counted
 QUICK, DAILY = 10, 8_640_000  # milliseconds between writes; so that ten go each day
 KEPT = ("payload.retention_days", 365), ("blackbox.max_file_bytes", 1_500_000)
 WEEK = (("payload.retention_days", 7),)
@@ -74,7 +75,8 @@ def jobs(folder, sql, step, pack, settings, warm, count, before):
     then.add(at, "PRAGMA synchronous = OFF")
     for n, exchange in enumerate(exchanges(warm + count)):
         at += step
-        then.add(at, sql, *exchange, counts=int(n >= warm))
+        into = first if n < warm - WARM else then
+        into.add(at, sql, *exchange, counts=int(n >= warm))
     first.end()
     then.end()
 

@@ -17,6 +17,9 @@ WRITES = {"row": "INSERT INTO payload_queue(event_id, agent_id, request_body, re
           "call": "SELECT payload_queue(?, ?, ?, ?)"}
 PUSH = "INSERT INTO ring(event_id, agent_id, request_body, response_body) VALUES(?, ?, ?, ?)"
 
+make = random.Random(0)
+WORDS = ["".join(make.choices("abcdefghij", k=make.randint(2, 8))) for _ in range(50_000)]
+
 
 def installed(path, pack, *settings):
     db = connect(path)
@@ -33,8 +36,8 @@ def exchanges(count, seed=1):
     said = {}
 
     def words(n):
-        return " ".join("".join(make.choices("abcdefghij", k=make.randint(2, 8)))
-                        for _ in range(n // 6))
+        return " ".join(make.choices(WORDS, k=n // 6))
+
     for i in range(count):
         agent = f"a{make.randrange(10)}"
         before = said.get(agent, "")
