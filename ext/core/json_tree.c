@@ -158,20 +158,17 @@ static const char *readOpening(TreeReader *p, const char *z, int *pbDone) {
   return z;
 }
 
-/* After an element of an array: those above the bound leave no nodes. */
-static void countElement(TreeReader *p) {
-  BxTree *pTree = p->pTree;
-  int *pn = &p->aMany[p->nDepth - 1];
-  if (++*pn == pTree->nMost) p->aEnd[p->nDepth - 1] = pTree->n;
-  if (*pn > pTree->nMost) pTree->n = p->aEnd[p->nDepth - 1];
-}
-
 /* From the end of a value to the next one, or to where nOpen values are open. */
 static const char *readBetween(TreeReader *p, const char *z, int nOpen) {
+  BxTree *pTree = p->pTree;
   assert(nOpen >= 0 && nOpen <= p->nDepth);
   while (z != 0 && p->nDepth > nOpen) {
-    int bObject = BX_TREE_KIND(p->pTree, p->aOpen[p->nDepth - 1]) == '{';
-    if (!bObject && p->pTree->nMost > 0) countElement(p);
+    int iDeep = p->nDepth - 1;
+    int bObject = BX_TREE_KIND(pTree, p->aOpen[iDeep]) == '{';
+    if (!bObject && pTree->nMost > 0) { /* those above it leave no nodes */
+      if (++p->aMany[iDeep] == pTree->nMost) p->aEnd[iDeep] = pTree->n;
+      if (p->aMany[iDeep] > pTree->nMost) pTree->n = p->aEnd[iDeep];
+    }
     z = skipSpace(z);
     if (*z == ',' && bObject) {
       z = treeKey(p, z + 1);

@@ -188,6 +188,13 @@ typedef struct RingPush {
 #define RING_IDLE_DAYS "-3"
 #define RING_IS_FORMAT "-4"
 #define RING_BYTES "-5"
+/* Of the agents that left: how many, their sums, and their latest push. */
+#define RING_LEFT "-6"
+#define RING_LEFT_GIVEN "-7"
+#define RING_LEFT_ROLLED "-8"
+#define RING_LEFT_CLEARED "-9"
+#define RING_LEFT_SAVED "-10"
+#define RING_LEFT_LATEST "-11"
 #define RING_SETTING(id) "(SELECT body FROM main.@_texts WHERE id = " id ")"
 /* aValue: window, max_bytes, idle_days */
 void bxRingCreate(Ring *p, const i64 aValue[3], BxErr *pErr);

@@ -99,13 +99,15 @@ static int nextAgent(
 /* An agent without rows leaves, with a receipt. */
 static void leave(Ring *p, i64 iNo, BxErr *pErr) {
   static const char zReceipt[] =
-      "INSERT INTO main.@_texts SELECT column1, CASE column1 WHEN -6 THEN 1 "
-      "WHEN -7 THEN given WHEN -8 THEN rolled WHEN -9 THEN cleared "
-      "ELSE saved END FROM main.@_agents, "
-      "(VALUES(-6), (-7), (-8), (-9), (-10)) WHERE no = ?1 "
+      "INSERT INTO main.@_texts SELECT column1, CASE column1 WHEN " RING_LEFT
+      " THEN 1 WHEN " RING_LEFT_GIVEN " THEN given WHEN " RING_LEFT_ROLLED
+      " THEN rolled WHEN " RING_LEFT_CLEARED " THEN cleared ELSE saved END "
+      "FROM main.@_agents, (VALUES(" RING_LEFT "), (" RING_LEFT_GIVEN
+      "), (" RING_LEFT_ROLLED "), (" RING_LEFT_CLEARED "), (" RING_LEFT_SAVED
+      ")) WHERE no = ?1 "
       "ON CONFLICT(id) DO UPDATE SET body = body + excluded.body";
   static const char zUntil[] =
-      "INSERT INTO main.@_texts SELECT -11, abs(at) "
+      "INSERT INTO main.@_texts SELECT " RING_LEFT_LATEST ", abs(at) "
       "FROM main.@_agents WHERE no = ?1 AND at <> 0 "
       "ON CONFLICT(id) DO UPDATE SET body = max(body, excluded.body)";
   static const char zAgent[] = "DELETE FROM main.@_agents WHERE no = ?1";

@@ -3,12 +3,11 @@
 ** what happened, as one page, or as many.
 **
 ** A report is made in three steps. A kind (kill_switch, agent ...) says in SQL what
-** the facts, tables and items are (page/report.sql). Then all
-** items are read once, one at a time: what is to be masked is masked, and it is
-** found which parts of their bodies are new (item.c, dedup.c). Then the text
-** is written piece by piece, for which the bodies are read again (html.c, json.c,
-** So there is never more than one item in memory, besides what
-** is known of all items.
+** the facts, tables and items are (kind.c, page/report.sql). Then all items are read
+** once, one at a time: what is to be masked is masked, and it is found which parts of
+** their bodies are new (item.c, dedup.c). Then the text is written piece by piece, for
+** which the bodies are read again (write.c). So there is never more than one item in
+** memory, besides what is known of all items.
 */
 #ifndef REPORT_H
 #define REPORT_H

@@ -58,12 +58,6 @@ static void putArgs(sqlite3_str *pOut, const ExportCall *pCall) {
   }
 }
 
-static void putIso(sqlite3_str *pOut, i64 iTime) {
-  char zIso[25];
-  bxIso(iTime, zIso);
-  sqlite3_str_appendf(pOut, "\"%s\"", zIso);
-}
-
 static i64 inputOf(const ExportStep *p) {
   return p->nFresh + p->nWrite + p->nRead;
 }
@@ -114,11 +108,12 @@ static void putResults(const Transcript *p, const ExportStep *pStep) {
 static void putAtifStep(
     const Transcript *p, const ExportStep *pStep, i64 iStep) {
   sqlite3_str *pOut = p->pOut;
+  char zIso[25];
   i64 i;
   assert(pStep->iCall + pStep->nCall <= p->nCall);
-  sqlite3_str_appendf(
-      pOut, "%s{\"step_id\":%lld,\"timestamp\":", iStep > 1 ? "," : "", iStep);
-  putIso(pOut, pStep->iTime);
+  bxIso(pStep->iTime, zIso);
+  sqlite3_str_appendf(pOut, "%s{\"step_id\":%lld,\"timestamp\":\"%s\"",
+      iStep > 1 ? "," : "", iStep, zIso);
   putMember(pOut, "source", azSaidBy[pStep->eSource]);
   if (pStep->eSource == EXPORT_AGENT) {
     putMember(pOut, "model_name", pStep->zModel);
@@ -371,14 +366,6 @@ static const char *providerOf(const Transcript *p, const char *zModel) {
   return p->az[EXPORT_PROVIDER] ? p->az[EXPORT_PROVIDER] : p->az[EXPORT_FORMAT];
 }
 
-static void putUsage(Transcript *p, const ExportStep *pStep) {
-  putCount(p->pOut, "input_tokens", inputOf(pStep));
-  putCount(p->pOut, "output_tokens", pStep->nOutput);
-  putCount(p->pOut, "cache_read.input_tokens", pStep->nRead);
-  putCount(p->pOut, "cache_write.input_tokens", pStep->nWrite);
-  putCount(p->pOut, "reasoning.output_tokens", pStep->nReasoning);
-}
-
 static void putSpans(Transcript *p) {
   i64 i, j, iFrom = p->nStep > 0 ? p->aStep[0].iTime : 0, n = 1;
   for (i = 0; i < p->nStep && p->pErr->rc == SQLITE_OK; i++) {
@@ -397,7 +384,11 @@ static void putSpans(Transcript *p) {
     putAttribute(
         p->pOut, "gen_ai.system_instructions", n > 2 ? 0 : p->zPromptJson);
     putAttribute(p->pOut, "gen_ai.tool.definitions", n > 2 ? 0 : p->zFlatTools);
-    putUsage(p, pStep);
+    putCount(p->pOut, "input_tokens", inputOf(pStep));
+    putCount(p->pOut, "output_tokens", pStep->nOutput);
+    putCount(p->pOut, "cache_read.input_tokens", pStep->nRead);
+    putCount(p->pOut, "cache_write.input_tokens", pStep->nWrite);
+    putCount(p->pOut, "reasoning.output_tokens", pStep->nReasoning);
     endSpan(p, 0);
     iFrom = pStep->iTime;
     for (j = pStep->iCall; j < pStep->iCall + pStep->nCall; j++) {

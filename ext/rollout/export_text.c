@@ -99,14 +99,6 @@ static void putLine(sqlite3_str *pOut, const char *z, int nMax, int bHtml) {
   if (*z != 0) sqlite3_str_appendall(pOut, " ...");
 }
 
-/* Ends the line, if it is not ended. */
-static void endLine(sqlite3_str *pOut) {
-  int n = sqlite3_str_length(pOut);
-  if (n > 0 && sqlite3_str_value(pOut)[n - 1] != '\n') {
-    sqlite3_str_appendchar(pOut, 1, '\n');
-  }
-}
-
 /* A text as code, between fences that are longer than those in it. */
 static void putFence(sqlite3_str *pOut, const char *zLanguage, const char *z) {
   const char *zAt = z;
@@ -117,8 +109,8 @@ static void putFence(sqlite3_str *pOut, const char *zLanguage, const char *z) {
     zAt += n;
   }
   sqlite3_str_appendchar(pOut, nFence, '`');
-  sqlite3_str_appendf(pOut, "%s\n%s", zLanguage, z);
-  endLine(pOut);
+  sqlite3_str_appendf(pOut, "%s\n%s%s", zLanguage, z,
+      *z && z[strlen(z) - 1] != '\n' ? "\n" : "");
   sqlite3_str_appendchar(pOut, nFence, '`');
   sqlite3_str_appendall(pOut, "\n\n");
 }

@@ -138,10 +138,6 @@ static char *makeMeta(Import *p, ImportSession *pPart) {
 
 /*--------------------------------------------------------------- writing ----*/
 
-static void reportId(ImportReport *p, const char *zId) {
-  if (p->nId++ >= MAX_IDS) return;
-  sqlite3_str_appendf(p->pIds, "%s\"%s\"", p->nId > 1 ? "," : "", zId);
-}
 /* The session_meta of a new part that the file does not have. */
 static void putMadeMeta(Import *p, ImportSession *pPart) {
   RolloutItem *pItem = pPart->work.aItem;
@@ -200,7 +196,10 @@ void bxImportPartsPut(Import *p) {
     int bHas = pWork->head.no > 0 || pWork->nItem > 0;
     bxImportSessionPause(pPart);
     putMadeMeta(p, pPart);
-    if (bHas || (i == 0 && !p->bStore)) reportId(p->pReport, pWork->zId);
+    if ((bHas || (i == 0 && !p->bStore)) && p->pReport->nId++ < MAX_IDS) {
+      sqlite3_str_appendf(p->pReport->pIds, "%s\"%s\"",
+          p->pReport->nId > 1 ? "," : "", pWork->zId);
+    }
     if (!bHas) continue;
     bAny = 1;
     bxRolloutDrop(

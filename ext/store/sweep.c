@@ -23,6 +23,7 @@ SQLITE_EXTENSION_INIT3
 #define SWEEP_TEXTS 1000 /* the default limit */
 #define TEND_TEXTS 2     /* of a part of size 1 */
 #define SWEEP_SLICE 16   /* pieces */
+#define SWEEP_THIN_SQL "(1 << 48)"
 #define SWEEP_THIN ((i64)1 << 48)
 
 typedef struct Sweep {
@@ -131,8 +132,9 @@ static void removePack(Sweep *s, List *pList) {
       "DELETE FROM main.store__packs WHERE pack = ?1",
       "DELETE FROM main.store__uses WHERE pack = ?1",
       "UPDATE main.store__state SET open = 0 WHERE open = ?1",
-      "DELETE FROM main.store_dropped WHERE text IN (-?1, -?1 - (1 << 48))"
-      " OR (text < (-2) << 48 AND -text & ((1 << 48) - 1) = ?1)"};
+      "DELETE FROM main.store_dropped WHERE text IN (-?1, -?1 - " SWEEP_THIN_SQL
+      ") OR (text < -2 * " SWEEP_THIN_SQL " AND -text & (" SWEEP_THIN_SQL
+      " - 1) = ?1)"};
   i64 i, iPack = pList->iPack;
   s->nKept -= pList->nStored +
               bxQueryInt(s->p,
