@@ -208,12 +208,17 @@ oracle: | build/need.build
 PYTEST = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX='$(CURDIR)/build/pycache' \
   $(PYTHON) -m pytest -q
 
+# What the tests run is built on all cores.
+CORES = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN))
+tested: | build/need.test
+	@$(MAKE) --no-print-directory $(CORES) $(MODULE) $(TEST_BIN) build/weigh oracle
+
 check: test
-test: $(MODULE) $(TEST_BIN) build/weigh oracle
+test: tested
 	@$(NEED) test
 	$(PYTEST) $(PARALLEL) tests $(TESTARGS)
 
-test-full: $(MODULE) $(TEST_BIN) build/weigh oracle
+test-full: tested
 	@$(NEED) test
 	@rm -rf build/oracle/used
 	BLACKBOX_FULL=1 $(PYTEST) $(PARALLEL) tests $(TESTARGS)
@@ -397,6 +402,6 @@ lint:
 clean:
 	rm -rf build dist $(MODULE)
 
-.PHONY: all libs released amalgamation static oracle test test-full check test-versions \
+.PHONY: all libs released amalgamation static oracle tested test test-full check test-versions \
   test-hosts test-cluster test-browser test-packages test-newest fuzz demo bench weigh install \
   uninstall dist help format lint clean
