@@ -27,11 +27,13 @@ def connect():
     return db
 
 
-def link(name):
-    """The page that says most about something."""
-    counts = {page: len(re.findall(rf"\b{re.escape(name)}\b", text)) for page, text in TEXTS.items()}
+def link(name, arguments=None):
+    """The page that describes a function with these arguments, or says most about something."""
+    call = f"`{name}({arguments})`"
+    counts = {page: (call in text, f"- {call}" in text, len(re.findall(rf"\b{re.escape(name)}\b", text)))
+              for page, text in TEXTS.items()}
     page = max(counts, key=lambda page: (counts[page], page))
-    return f"[{page[:-3]}]({page})" if counts[page] else ""
+    return f"[{page[:-3]}]({page})" if counts[page][2] else ""
 
 
 def signature(name, least, most):
@@ -56,8 +58,9 @@ def functions(source):
     body = source[source.index("aFunctions[] = {"):]
     for name, least, most, flags in re.findall(
             r'\{"([a-z_]+)", (\d+), (\d+),\s+([A-Z_ |]+),', body[:body.index("\n};")]):
-        yield [f"`{name}({signature(name, int(least), int(most))})`",
-               "writes" if re.search("WRITE|OWN|ACT|ONE", flags) else "reads", link(name)]
+        arguments = signature(name, int(least), int(most))
+        yield [f"`{name}({arguments})`", "writes" if re.search("WRITE|OWN|ACT|ONE", flags) else "reads",
+               link(name, arguments)]
 
 
 def tables_of_functions(db, source):
@@ -81,12 +84,14 @@ def objects(db):
 def errors():
     """Each name with the first message that has it, and says something."""
     found = {}
-    for pattern, message in [("ext/*/*.c", r'"([A-Z][a-z]+[A-Za-z]*Error): ((?:[^"]|"\s+")*)'),
+    for pattern, message in [("ext/*/*.c", r'"([A-Z][a-z]+[A-Za-z]*Error): ((?:\\.|[^"\\]|"\s+")*)'),
+                             ("sql/*.sql", r'"([A-Z][a-z]+[A-Za-z]*Error): ([^"]*)'),
                              ("sql/*.sql", r"'([A-Z][a-z]+[A-Za-z]*Error): ((?:[^']|'\s+')*)")]:
         for path in sorted(ROOT.glob(pattern)):
             for name, text in re.findall(message, path.read_text()):
-                if not text.startswith("%s;"):
-                    found.setdefault(name, re.sub(r"[\"']\s+[\"']", "", text).replace("\n", " "))
+                text = re.sub(r"[\"']\s+[\"']", "", text).replace("\n", " ").replace('\\"', '"')
+                if found.get(name, "%s;").startswith("%s;"):
+                    found[name] = text
     for name in sorted(found):
         text = re.sub(r"%[.*a-zA-Z0-9]*[a-zA-Z]", "...", found[name]).split(";")[0].replace("|", ",")
         yield [f"`{name}`", text, link(name)]
