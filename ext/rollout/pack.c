@@ -145,22 +145,19 @@ static int unpackItem(BxStmts *p, i64 iText, BxErr *pErr) {
       "UPDATE main.rollout__data SET id = id, payload = " ROLLOUT_TEXT(
           "payload") " WHERE id = (SELECT id FROM main.rollout__packed WHERE "
                      "text = ?1)";
-  static const char zAnnounce[] =
-      "UPDATE main.rollout__packed SET bytes = -bytes WHERE text = ?1";
   static const char zDone[] =
       "DELETE FROM main.rollout__packed WHERE text = ?1";
   int bDone;
   BxErr err = {SQLITE_OK, 0};
   assert(iText > 0);
-  bxStmtExec(p, zAnnounce, pErr, "i", iText);
-  if (pErr->rc == SQLITE_OK) bxStmtExec(p, zText, &err, "i", iText);
+  bxStmtExec(p, zText, &err, "i", iText);
   bDone = err.rc == SQLITE_OK && sqlite3_changes(p->bx->db) > 0;
   if (bxErrMayIgnore(p, &err)) {
     if (err.rc != SQLITE_CORRUPT_VTAB) logUnpacked(p, err.zMsg, pErr);
     bxErrClear(&err);
   }
   bxErrMove(pErr, &err);
-  bxStmtExec(p, bDone ? zDone : zAnnounce, pErr, "i", iText);
+  if (bDone) bxStmtExec(p, zDone, pErr, "i", iText);
   return bDone;
 }
 

@@ -225,15 +225,21 @@ def test_a_redaction_takes_the_text_away(full):
 def test_only_the_reference_that_was_put_there_is_admitted(full, path, module):
     db = full if module else sqlite3.connect(path)
     take = "(SELECT payload FROM rollout__data WHERE id & 4294967295 = 5)"
-    for sql in (f"UPDATE rollout__data SET payload = {take} WHERE id & 4294967295 = 6",
-                f"UPDATE rollout__data SET payload = {take} WHERE id & 4294967295 = 0",
-                "UPDATE rollout__data SET payload = x'b1627802' WHERE id & 4294967295 = 6",
-                "UPDATE rollout__data SET payload = x'7b7d' WHERE id & 4294967295 = 6",
+    for sql in ("UPDATE rollout__data SET payload = x'7b7d' WHERE id & 4294967295 = 6",
                 f"UPDATE rollout_items SET payload = {take} WHERE sequence = 6",
                 "INSERT INTO rollout_log(rollout_id, type, payload)"
                 f" SELECT '{ID}', 'event_msg', {take}"):
         with pytest.raises(sqlite3.Error, match="InvalidItemError|MisuseError"):
             db.execute(sql)
+    assert problems(full) == []
+    for reference in take, "x'b1627802'":  # who writes blackbox's own table is found
+        for sequence in 0, 6:
+            db.execute("SAVEPOINT s")
+            db.execute(f"UPDATE rollout__data SET payload = {reference} WHERE id & 4294967295 = {sequence}")
+            if module:
+                assert problems(full) != []
+            db.execute("ROLLBACK TO s")
+            db.execute("RELEASE s")
     assert problems(full) == []
 
 
