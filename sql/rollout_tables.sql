@@ -191,7 +191,7 @@ BEGIN
   FROM (SELECT coalesce(OLD.payload, '', '', '', '', '', '') AS p LIMIT 1)
   WHERE no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__texts SET file = NULL WHERE id = +NEW.id AND file IS NOT NULL AND instr(NEW.payload, file) = 0;
-  INSERT OR IGNORE INTO rollout__due VALUES (NEW.id), (NEW.id + 1);
+  INSERT OR IGNORE INTO rollout__marks(id) VALUES (-NEW.id), (-NEW.id - 1);
   UPDATE rollout__about SET first_user_message = NULL
   WHERE prompt_id = NEW.id AND no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
   UPDATE rollout__about
@@ -208,7 +208,8 @@ END;
 -- it is found from the newest mark back, and is mostly the newest itself. (SQLite appends
 -- to a table with increasing ids faster than to any index.)
 --
--- id      of the item; of a turn, of the one with which it begins
+-- id      of the item; of a turn, of the one with which it begins. Below 0: -id is that of an
+--         item whose texts are read again, because it or the one before it was redacted
 -- kind    'turn', 'compaction' or 'rollback'
 -- number  of a turn; of a rollback the sequence from which on it takes back
 CREATE TABLE IF NOT EXISTS main.rollout__marks(id INTEGER PRIMARY KEY, kind, number);
@@ -216,7 +217,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__marks(id INTEGER PRIMARY KEY, kind, num
 -------------------------------------------------------------------- texts
 
 -- What items say: messages, calls of tools, and results. The text itself is read from the
--- payload. Rows of what is redacted are read again: rollout__due.
+-- payload. Rows of what is redacted are read again: rollout__marks.
 --
 -- n         not used again: the search knows a text by it
 -- id        of the item; at is its time
@@ -232,8 +233,6 @@ CREATE TABLE IF NOT EXISTS main.rollout__texts(
 CREATE INDEX IF NOT EXISTS main.rollout_text ON rollout__texts(id);
 
 CREATE INDEX IF NOT EXISTS main.rollout_call ON rollout__texts(at, is_error) WHERE tool IS NOT NULL;
-
-CREATE TABLE IF NOT EXISTS main.rollout__due(id INTEGER PRIMARY KEY);
 
 CREATE VIEW IF NOT EXISTS main.rollout__said AS
 SELECT n, CASE json_type(p, place)

@@ -450,7 +450,7 @@ static const char zSearch[] =
     "CROSS JOIN main.rollout__texts AS c ON c.id = k.id AND c.n >= k.n "
     "AND c.tool = k.tool WHERE k.n = " CALL_OF_T " "
     "AND (c.n = k.n OR c.role = 'file'))) "
-    "AND t.id NOT IN (SELECT id FROM main.rollout__due) "
+    "AND NOT EXISTS (SELECT 1 FROM main.rollout__marks WHERE id = -t.id) "
     "ORDER BY rollout_fts.rowid DESC LIMIT " CANDIDATES ") AS f "
     "JOIN main.rollout__heads AS h ON h.no = (SELECT min(s.rollout) "
     "FROM main.rollout__segments AS s JOIN main.rollout__heads AS live "
@@ -543,9 +543,8 @@ static int lookFor(BxStmts *p, const char *zTexts, const char *zAsk,
 void bxRolloutSearchCheck(BxStmts *p, BxProblems *pOut) {
 #define SAID_WHERE                                                             \
   "SELECT n, text FROM main.rollout__said WHERE text <> '' AND n IN (SELECT "  \
-  "n "                                                                         \
-  "FROM main.rollout__texts WHERE id NOT IN (SELECT id FROM "                  \
-  "main.rollout__due) "
+  "n FROM main.rollout__texts AS t WHERE NOT EXISTS (SELECT 1 FROM "           \
+  "main.rollout__marks WHERE id = -t.id) "
   static const char zOutside[] =
       SAID_WHERE "AND n NOT IN (SELECT id FROM main.rollout_fts_docsize))";
   static const char zSome[] = SAID_WHERE

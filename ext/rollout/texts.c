@@ -606,13 +606,14 @@ static void putAgain(BxStmts *pHome, i64 id, i64 iTime, const char *zType,
 
 void bxRolloutTextsPut(RolloutDerive *p, BxErr *pErr) {
   static const char zAnyDue[] =
-      "SELECT EXISTS (SELECT 1 FROM main.rollout__due)";
+      "SELECT EXISTS (SELECT 1 FROM main.rollout__marks WHERE id < 0)";
   static const char zDue[] =
-      "SELECT d.id, d.timestamp, d.type, d.payload FROM main.rollout__due AS u "
-      "CROSS JOIN main.rollout__items AS d ON d.id = u.id "
+      "SELECT d.id, d.timestamp, d.type, d.payload FROM main.rollout__marks AS "
+      "u CROSS JOIN main.rollout__items AS d ON d.id = -u.id "
       "LEFT JOIN main.rollout__heads AS h ON h.no = d.id >> 32 "
-      "WHERE h.behind IS NULL OR h.behind > d.id & 4294967295";
-  static const char zNotDue[] = "DELETE FROM main.rollout__due";
+      "WHERE u.id < 0 AND (h.behind IS NULL OR h.behind > d.id & 4294967295) "
+      "ORDER BY u.id DESC";
+  static const char zNotDue[] = "DELETE FROM main.rollout__marks WHERE id < 0";
   sqlite3_stmt *pRow;
   if (p->pRules == 0) return;
   if (p->nText > 0) putTexts(p, pErr);
@@ -638,8 +639,9 @@ i64 bxRolloutTextsDiffer(RolloutDerive *p, i64 iLast, BxErr *pErr) {
       "FROM main.rollout__texts WHERE id BETWEEN ?1 << 32 AND (?1 << 32) + ?2 "
       "ORDER BY id, n";
   static const char zExcused[] =
-      "SELECT (?1 << 32) + ?2 IN (SELECT id FROM main.rollout__due) OR (SELECT "
-      "changed FROM main.rollout__data WHERE id = (?1 << 32) + ?2)";
+      "SELECT EXISTS (SELECT 1 FROM main.rollout__marks WHERE id = "
+      "-((?1 << 32) + ?2)) OR (SELECT changed FROM main.rollout__data "
+      "WHERE id = (?1 << 32) + ?2)";
   sqlite3_stmt *pRow = bxStmt(p->pHome, zRows, pErr);
   i64 i = 0, iFound = -1;
   int bRow;

@@ -377,7 +377,7 @@ def test_search_goes_by_who_said_it_and_follows_redaction_of_one(searched):
                "WHERE sequence = 1")
     derive(db)
     assert found() == [1, 3, 4]
-    assert rows(db, "SELECT * FROM rollout__due") == []
+    assert rows(db, "SELECT * FROM rollout__marks WHERE id < 0") == []
 
 
 def test_a_cleanup_makes_the_index_anew_when_most_of_it_is_gone(searched):
