@@ -213,7 +213,7 @@ static const BxDomain aDomain[] = {
         .zFaults = bxSqlStoreCheck,
         .zSize =
             "SELECT texts AS rows, kept_bytes AS bytes FROM main.store__state",
-        .zGuarded = ",store__texts,store__packs,store__uses,store__pieces,"
+        .zGuarded = ",store__texts,store__packs,store__pieces,"
                     "store__state,",
         .xLeave = bxStoreLeave},
     {.zName = "report", .zTable = "blackbox_secrets", .zSql = bxSqlReport},

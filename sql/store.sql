@@ -7,9 +7,9 @@
 -- has references: the module has the statements for it (BxBodies).
 --
 -- Tables  store__texts    one row for each packed value: where its pieces are
---         store__packs    pieces, about 256 KB of them together, compressed by zstd
---         store__uses     for each pack the length, the uses and the key of each
---                        piece
+--         store__packs    pieces, about 256 KB of them together, compressed by zstd;
+--                        and for each pack the length, the uses and the key of each
+--                        piece, in a row with the number below 0
 --         store__pieces   where the piece with a given hash is
 --         store__state    one row: totals
 -- Views   store_stats    texts, pieces, packs, bytes
@@ -27,7 +27,7 @@
 -- dropped and dropped_bytes: texts that wait for the sweep, with their full length.
 CREATE VIEW IF NOT EXISTS main.store_stats AS
 SELECT s.texts - d.n AS texts, s.text_bytes - d.b AS text_bytes,
-       (SELECT count(*) FROM store__packs) AS packs, s.pieces AS pieces,
+       (SELECT count(*) FROM store__packs WHERE pack > 0) AS packs, s.pieces AS pieces,
        s.piece_bytes AS piece_bytes, s.kept_bytes AS kept_bytes,
        d.n AS dropped, d.b AS dropped_bytes
   FROM store__state AS s,
@@ -42,16 +42,12 @@ CREATE TABLE IF NOT EXISTS main.store__texts(
   recipe BLOB NOT NULL
 );
 
--- token is another number each time that the data is written.
+-- token is another number each time that the data is written. The row of a list has the
+-- number -pack and the token 0.
 CREATE TABLE IF NOT EXISTS main.store__packs(
   pack  INTEGER PRIMARY KEY,
   token INTEGER NOT NULL,
   data  BLOB NOT NULL
-);
-
-CREATE TABLE IF NOT EXISTS main.store__uses(
-  pack INTEGER PRIMARY KEY,
-  list BLOB NOT NULL
 );
 
 -- key: the first eight bytes of the hash. place: the pack * 65536 + the number of

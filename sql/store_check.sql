@@ -8,13 +8,9 @@ SELECT 'store__state', 'its totals are not those of the texts, packs and lists'
        (SELECT count(*) AS n, coalesce(sum(bytes), 0) AS b,
                coalesce(sum(length(recipe)), 0) AS k FROM main.store__texts) AS t,
        (SELECT coalesce(sum(length(data)), 0) AS k FROM main.store__packs) AS p,
-       (SELECT coalesce(sum(length(list)), 0) AS k FROM main.store__uses) AS l,
        (SELECT count(*) AS n FROM main.store__pieces) AS x
- WHERE (s.texts, s.text_bytes, s.kept_bytes) IS NOT (t.n, t.b, t.k + p.k + l.k)
+ WHERE (s.texts, s.text_bytes, s.kept_bytes) IS NOT (t.n, t.b, t.k + p.k)
     OR s.pieces < x.n
 UNION ALL
-SELECT 'store__uses', 'pack ' || pack || ' has no list of its pieces'
-  FROM main.store__packs WHERE pack NOT IN (SELECT pack FROM main.store__uses)
-UNION ALL
-SELECT 'store__uses', 'the list of pack ' || pack || ' has no pack'
-  FROM main.store__uses WHERE pack NOT IN (SELECT pack FROM main.store__packs)
+SELECT 'store__packs', iif(pack > 0, 'pack ' || pack || ' has no list of its pieces', 'the list of pack ' || -pack || ' has no pack')
+  FROM main.store__packs WHERE -pack NOT IN (SELECT pack FROM main.store__packs)

@@ -226,14 +226,15 @@ void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
   sqlite3_stmt *pStmt;
   i64 i, k;
   if (!bxQueryNumber(p,
-          "SELECT EXISTS (SELECT 1 FROM main.store__uses) OR EXISTS "
-          "(SELECT 1 FROM main.store__texts)",
+          "SELECT EXISTS (SELECT 1 FROM main.store__packs WHERE pack < 0)"
+          " OR EXISTS (SELECT 1 FROM main.store__texts)",
           &c.err)) {
     bxProblemError(pOut, "store__state", &c.err);
     return;
   }
-  pStmt =
-      bxPrepare(p, "SELECT pack FROM main.store__uses ORDER BY pack", &c.err);
+  pStmt = bxPrepare(p,
+      "SELECT -pack FROM main.store__packs WHERE pack < 0 ORDER BY pack DESC",
+      &c.err);
   while (bxStep(pStmt, &c.err)) checkPack(&c, sqlite3_column_int64(pStmt, 0));
   sqlite3_finalize(pStmt);
   checkStored(&c);
@@ -242,7 +243,7 @@ void bxStoreCheck(BxStmts *p, BxProblems *pOut) {
     for (k = 0; pOne->aUse != 0 && k < pOne->list.n; k++) {
       if (pOne->aUse[k] == pOne->list.a[k].nUse) continue;
       if (c.nProblem++ >= BX_MAX_PROBLEMS) break;
-      bxProblem(pOut, "store__uses",
+      bxProblem(pOut, "store__packs",
           "piece %lld of pack %lld has %u uses, and its list says %u", k,
           pOne->list.iPack, (unsigned)pOne->aUse[k],
           (unsigned)pOne->list.a[k].nUse);

@@ -201,7 +201,7 @@ void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
     if (z == 0 || nByte > STORE_PIECE_MAX || nUse > UINT32_MAX ||
         p->n == 65536) {
       bxFail(pErr, SQLITE_CORRUPT_VTAB,
-          "CorruptedDataError: the list of pack %lld in store__uses is "
+          "CorruptedDataError: the list of pack %lld in store__packs is "
           "damaged; blackbox_check names the rows concerned",
           p->iPack);
       return;

@@ -113,8 +113,8 @@ static void failPack(BxStmts *p, i64 iPack, const char *zWhy, BxErr *pErr) {
 
 void bxListRead(BxStmts *p, i64 iPack, List *pOut, BxErr *pErr) {
   sqlite3_stmt *pStmt = bxStmt(p,
-      "SELECT list, (SELECT token FROM main.store__packs WHERE pack = ?1)"
-      " FROM main.store__uses WHERE pack = ?1",
+      "SELECT data, (SELECT token FROM main.store__packs WHERE pack = ?1)"
+      " FROM main.store__packs WHERE pack = -?1",
       pErr);
   int bThere;
   memset(pOut, 0, sizeof(*pOut));
@@ -272,7 +272,7 @@ const unsigned char *bxPackChunk(const Pack *p, i64 iPiece, i64 nByte) {
 
 void bxListChanged(i64 iPack, BxErr *pErr) {
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
-      "CorruptedDataError: the list of pack %lld in store__uses was changed "
+      "CorruptedDataError: the list of pack %lld in store__packs was changed "
       "without its pack; SELECT * FROM blackbox_check names the rows concerned",
       iPack);
 }

@@ -129,8 +129,7 @@ static void removeKeys(Sweep *s, const List *pList, i64 iFrom, i64 iTo) {
 /* Removes a pack of which nothing is left. Nobody finds its pieces any more. */
 static void removePack(Sweep *s, List *pList) {
   static const char *const azRemove[] = {
-      "DELETE FROM main.store__packs WHERE pack = ?1",
-      "DELETE FROM main.store__uses WHERE pack = ?1",
+      "DELETE FROM main.store__packs WHERE pack IN (?1, -?1)",
       "UPDATE main.store__state SET open = 0 WHERE open = ?1",
       "DELETE FROM main.store_dropped WHERE text IN (-?1, -?1 - " SWEEP_THIN_SQL
       ") OR (text < -2 * " SWEEP_THIN_SQL " AND -text & (" SWEEP_THIN_SQL
@@ -144,7 +143,7 @@ static void removePack(Sweep *s, List *pList) {
     s->nPiece += pList->a[i].nByte > 0;
     s->nPieceByte += pList->a[i].nByte;
   }
-  for (i = 0; i < 4; i++) bxStmtExec(s->p, azRemove[i], s->pErr, "i", iPack);
+  for (i = 0; i < 3; i++) bxStmtExec(s->p, azRemove[i], s->pErr, "i", iPack);
   pList->bChanged = 0;
 }
 
@@ -192,7 +191,7 @@ static void cleanPack(Sweep *s, List *pList) {
 /* A pack of store_dropped, whose entry goes. It may have gone with its texts, or be in use
 ** again. */
 static void sweepPack(Sweep *s, i64 iDropped) {
-  static const char zHas[] = "SELECT 1 FROM main.store__uses WHERE pack = ?1";
+  static const char zHas[] = "SELECT 1 FROM main.store__packs WHERE pack = -?1";
   static const char zNext[] =
       "UPDATE OR REPLACE main.store_dropped SET text = ?2 WHERE text = ?1";
   i64 iPack = -iDropped & (SWEEP_THIN - 1), iSlice = -iDropped / SWEEP_THIN - 2;

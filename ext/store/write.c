@@ -103,8 +103,8 @@ void bxListWrite(BxStmts *p, List *pList, i64 *pnKept, BxErr *pErr) {
   assert(pList->iPack > 0);
   bxListEncode(pList, &bytes, pErr);
   bxStmtExec(p,
-      "INSERT INTO main.store__uses(pack, list) VALUES(?1, ?2)"
-      " ON CONFLICT(pack) DO UPDATE SET list = excluded.list",
+      "INSERT INTO main.store__packs(pack, token, data) VALUES(-?1, 0, ?2)"
+      " ON CONFLICT(pack) DO UPDATE SET data = excluded.data",
       pErr, "ix", pList->iPack, bytes.a, bytes.n);
   if (pErr->rc == SQLITE_OK) {
     *pnKept += bytes.n - pList->nStored;
@@ -642,7 +642,7 @@ static void beginWriter(
   metBegin(w, pErr);
   bxStoreCount(p, 0, 0, 0, 0, 0, pErr); /* the first statement must write */
   pStmt = bxStmt(p,
-      "SELECT next, open, (SELECT max(pack) FROM main.store__uses)"
+      "SELECT next, open, (SELECT -min(pack) FROM main.store__packs)"
       " FROM main.store__state",
       pErr);
   if (bxStep(pStmt, pErr)) {

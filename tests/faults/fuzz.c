@@ -508,7 +508,6 @@ static void begin(void) {
   findBlobs('p', "store__texts", "mark");
   findBlobs('p', "store__texts", "recipe");
   findBlobs('p', "store__packs", "data");
-  findBlobs('p', "store__uses", "list");
   findBlobs('t', "blackbox__tree", "frontier");
   findBlobs('t', "blackbox__leaves", "hash");
   findBlobs('t', "blackbox__log", "salt");

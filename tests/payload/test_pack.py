@@ -553,7 +553,7 @@ def test_the_room_of_a_pack_may_be_damaged(db, path, change):
     bodies = {f"e{i}": words(i, 1500) + str(i) for i in range(40)}
     for i, (event, body) in enumerate(bodies.items()):
         if i == 20:
-            by_hand(path, f"UPDATE store__packs SET data = CAST({change} AS BLOB)")
+            by_hand(path, f"UPDATE store__packs SET data = CAST({change} AS BLOB) WHERE pack > 0")
             db = connect(path)
         one(db, "SELECT payload_queue(?, 'a', ?, NULL)", event, body)
     found = {}

@@ -356,7 +356,7 @@ def test_other_connections(full, path, pragma):
 
 
 def test_damage_is_named(full):
-    full.execute("UPDATE store__packs SET data = substr(data, 1, length(data) - 40)")
+    full.execute("UPDATE store__packs SET data = substr(data, 1, length(data) - 40) WHERE pack > 0")
     with pytest.raises(sqlite3.Error, match="CorruptedDataError: pack 1"):
         texts(full, ID)
     with pytest.raises(sqlite3.Error, match="CorruptedDataError"):

@@ -305,7 +305,7 @@ def test_only_the_beginning_of_a_pack_is_needed_for_a_text_that_is_there(notes, 
     pack(notes)
     assert stats(notes)["packs"] == 1
     by_hand(path, "UPDATE store__packs SET data ="
-                  " CAST(substr(data, 1, 190000) || zeroblob(200) || substr(data, 190201) AS BLOB)")
+                  " CAST(substr(data, 1, 190000) || zeroblob(200) || substr(data, 190201) AS BLOB) WHERE pack > 0")
     for ids in (0, 1), (1, 0):
         db = connect(path)
         for id in ids:
@@ -322,7 +322,7 @@ def test_bytes_that_changed_where_nothing_else_tells_name_their_pack(notes, path
         add(notes, id, noise(id, 100_000))
     pack(notes)
     by_hand(path, "UPDATE store__packs SET data ="
-                  " CAST(substr(data, 1, 5000) || zeroblob(9) || substr(data, 5010) AS BLOB)")
+                  " CAST(substr(data, 1, 5000) || zeroblob(9) || substr(data, 5010) AS BLOB) WHERE pack > 0")
     db = connect(path)
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: pack 1 .* is damaged; the"
                                                     " rows concerned: '0', '1'; all others"):
@@ -380,7 +380,7 @@ def test_a_piece_is_not_taken_from_a_place_that_has_other_bytes(notes, path):
 
 
 def change_list(path, hex):
-    by_hand(path, f"UPDATE store__uses SET list = x'{hex}'")
+    by_hand(path, f"UPDATE store__packs SET data = x'{hex}' WHERE pack < 0")
 
 
 def test_a_list_that_is_longer_than_the_pack_that_was_read_is_found(notes, path):
@@ -389,7 +389,7 @@ def test_a_list_that_is_longer_than_the_pack_that_was_read_is_found(notes, path)
     assert texts(notes) == [(1, noise(1, 400), None)]
     change_list(path, "9003010000" * 300)
     told = [problem for _, _, problem in rows(notes, "SELECT * FROM blackbox_check")]
-    assert any("the list of pack 1 in store__uses was changed without" in t for t in told)
+    assert any("the list of pack 1 in store__packs was changed without" in t for t in told)
     add(notes, 2, noise(2, 3000) + noise(1, 400))
     with pytest.raises(sqlite3.DatabaseError, match="CorruptedDataError: the list of pack 1"):
         erase(notes, 1)
@@ -437,9 +437,9 @@ def test_a_trigger_that_reads_packs_does_not_disturb_a_sweep(notes):
     ("UPDATE store__texts SET recipe = x'0302007f'", "names pieces"),
     ("UPDATE store__texts SET recipe = x'05'", "recipe"),
     ("UPDATE store__texts SET mark = x'0000000000000000'", "another hash"),
-    ("UPDATE store__uses SET list = x'ff'", "list of pack"),
-    ("DELETE FROM store__packs", "missing|no pack"),
-    ("DELETE FROM store__uses", "has no list"),
+    ("UPDATE store__packs SET data = x'ff' WHERE pack < 0", "list of pack"),
+    ("DELETE FROM store__packs WHERE pack > 0", "missing|no pack"),
+    ("DELETE FROM store__packs WHERE pack < 0", "has no list"),
     ("DELETE FROM store__texts", "lacks"),
     ("UPDATE store__state SET texts = 7", "totals"),
     ("DELETE FROM payload__packed WHERE text = 1; DELETE FROM store_dropped", "named by no reference"),
