@@ -435,3 +435,17 @@ def test_a_report_shows_what_is_packed(db):
     assert words(3, 900)[:40] in str(before)
     pack(db)
     assert report() == before
+
+
+def test_a_list_reads_no_text_that_is_packed(db):
+    """Only who asks for session_meta waits for it: without the packs the rest of a row is there."""
+    one(db, "SELECT rollout_create(?, NULL, NULL, ?)", ID,
+        json.dumps({"id": ID, "title": "t", "cwd": "/w", "instructions": words(1, 900)}))
+    assert pack(db)["rows"] == 1
+    columns = [name for _, name, *_ in rows(db, "PRAGMA table_info(rollouts)") if name != "session_meta"]
+    before = rows(db, f"SELECT {', '.join(columns)} FROM rollouts")
+    db.execute("DELETE FROM store__packs")
+    assert rows(db, f"SELECT {', '.join(columns)} FROM rollouts") == before
+    assert ("t", "/w") == (before[0][columns.index("title")], before[0][columns.index("cwd")])
+    with pytest.raises(sqlite3.Error, match="CorruptedDataError"):
+        db.execute("SELECT * FROM rollouts").fetchall()
