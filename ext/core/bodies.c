@@ -25,7 +25,9 @@ void bxNeedStore(BxStmts *p, BxErr *pErr) {
 char *bxPackKeys(BxStmts *p, const char *zDomain, const char *zPack,
     const char *zKeys, BxErr *pErr) {
   char zRule[32];
-  char *zSaid = bxQueryTextInner(p, zPack, pErr, "tt", zKeys, p->zDb), *zWhy;
+  char *zSaid =
+      bxQueryTextHow(p, zPack, BX_QUERY_INNER, pErr, "tt", zKeys, p->zDb);
+  char *zWhy;
   assert(zKeys != 0 || pErr->rc != SQLITE_OK);
   if (zSaid != 0 && strstr(zSaid, "\"left\":0,") == 0) {
     sqlite3_snprintf((int)sizeof(zRule), zRule, "%s.pack", zDomain);

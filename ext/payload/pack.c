@@ -165,18 +165,16 @@ void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {
 /* Looks at some rows, and packs those that are not packed. Returns whether it has. */
 static int tendRows(BxStmts *p, BxErr *pErr) {
   static const char zLook[] =
-      "SELECT json_group_array(id) FILTER (WHERE id IS NOT NULL), max(rid),"
-      " count(id), (max(rid) = (SELECT max(rowid) FROM"
-      " main.event_payloads)) FROM (SELECT rid, iif(size_bytes >= 512 AND NOT "
-      "EXISTS"
-      " (SELECT 1 FROM" BX_PACKED_OF(
-          "u") "), id, NULL) AS id FROM (SELECT rowid AS"
-               " rid, id, size_bytes, request_body, response_body FROM"
-               " main.event_payloads WHERE rowid > (SELECT pack FROM"
-               " main.payload__state) ORDER BY rowid LIMIT ?1 + ((SELECT "
-               "max(rowid)"
-               " FROM main.event_payloads) > (SELECT pack + 4 FROM"
-               " main.payload__state))) AS u)";
+      "SELECT json_group_array(id) FILTER (WHERE id NOTNULL), max(rid),"
+      " count(id), max(rid) = (SELECT max(rowid) FROM main.event_payloads)"
+      " FROM (SELECT rowid AS rid, iif(size_bytes >= 512 AND NOT EXISTS (SELECT"
+      " 1 FROM" BX_PACKED_OF(
+          "u") "), id, NULL) AS id FROM main.event_payloads"
+               " AS u WHERE rowid > (SELECT pack FROM main.payload__state) "
+               "ORDER BY"
+               " rowid LIMIT ?1 + ((SELECT max(rowid) FROM "
+               "main.event_payloads) >"
+               " (SELECT pack + 4 FROM main.payload__state)))";
   static const char *const azPack[] = {
       "SELECT store_pack(?1, ?2, 1)", "SELECT store_pack(?1, ?2, 2)"};
   sqlite3_stmt *pStmt;
