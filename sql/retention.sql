@@ -4,11 +4,10 @@
 --
 -- The rules and the log are in core.sql, and each domain says what its rules remove. This file runs after core.sql, any number of times.
 --
--- Views   retention_holds     the holds in force. INSERT places a hold, or lengthens
---                             it; UPDATE lengthens or releases it
+-- Views   retention_holds     the holds in force. INSERT makes a step: it places, lengthens
+--                             or releases a hold. UPDATE lengthens or releases one
 --         retention_hold_log  one row for each step: a hold was placed or lengthened
 --                             ('hold'), or released ('release')
---         retention__step     INSERT makes a step
 --         retention_erasures  one row for each erasure: who, when, why, how much.
 --                             Not what: a digest stands for the key
 --         retention_refusals  rules that could not be applied, and why
@@ -50,10 +49,6 @@ SELECT n AS step, at, substr(subject, 1, instr(subject, ':') - 1) AS kind,
   FROM blackbox__log
  WHERE domain = 'retention' AND kind IN ('hold', 'release');
 
-CREATE VIEW IF NOT EXISTS main.retention__step AS
-SELECT kind, "key", owner, until, '' AS actor, '' AS reason, 0 AS released, found
-  FROM retention__in_force WHERE 0;
-
 -- digest is the SHA-256 of the salt, the kind and the key, as hexadecimal digits
 -- with a line feed between them. Somebody who has the key can prove with it that
 -- the key was erased; from the digest nobody learns the key. Until the time in
@@ -77,10 +72,12 @@ SELECT max(n) AS id, max(at) AS at, domain, subject AS rule, reason AS message,
  WHERE kind = 'refusal'
  GROUP BY domain, subject, reason;
 
-CREATE TRIGGER IF NOT EXISTS main.retention__step_insert
-INSTEAD OF INSERT ON retention__step
+CREATE TRIGGER IF NOT EXISTS main.retention_holds_insert
+INSTEAD OF INSERT ON retention_holds
 BEGIN
   SELECT CASE
+    WHEN NEW.at IS NOT NULL OR (NEW.released IN (0, 1)) IS 0 OR (NEW.found IN (0, 1)) IS 0
+    THEN RAISE(ABORT, 'ValidationError: only kind, key, owner, actor, reason, until and released can be set; omit the other columns')
     WHEN (NEW.kind IN ('agent', 'event', 'kill_switch', 'rollout', 'session', 'evidence', 'buffer')) IS NOT 1
     THEN RAISE(ABORT, 'ValidationError: kind must be agent, event, kill_switch, rollout, session, evidence or buffer')
     WHEN typeof(NEW."key") <> 'text' OR instr(NEW."key", char(0)) OR length(CAST(NEW."key" AS BLOB)) NOT BETWEEN 1 AND 1100
@@ -91,37 +88,27 @@ BEGIN
            WHERE typeof(said) <> 'text' OR instr(said, char(0)) OR said GLOB '*[' || controls || ']*'
               OR (unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599) IS NOT 0)
     THEN RAISE(ABORT, 'ValidationError: owner, actor and reason must be visible text without control characters; a reason may have tabs and line ends')
-    WHEN NEW.until IS NOT NULL AND NOT NEW.released AND (typeof(NEW.until) <> 'integer' OR NEW.until > 253402300799999
+    WHEN NEW.until IS NOT NULL AND (typeof(NEW.until) <> 'integer' OR NEW.until > 253402300799999
       OR NEW.until <= (julianday('now') - 2440587.5) * 86400000.0)
     THEN RAISE(ABORT, 'ValidationError: until must be a time in the future in milliseconds since 1970 UTC, or NULL for a hold without an end')
-    WHEN (SELECT iif(NEW.released, 0, NOT coalesce(NEW.until IS NULL OR NEW.until >= until, 0)) FROM retention__in_force
-           WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner)
+    WHEN NEW.released IS NOT 1 AND owner NOTNULL AND NOT coalesce(NEW.until IS NULL OR NEW.until >= until, 0)
     THEN RAISE(ABORT, 'HeldError: a hold can be lengthened and not shortened; give a later until, or NULL for no end')
-    WHEN NEW.released AND NOT EXISTS (SELECT 1 FROM retention__in_force WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner)
-    THEN RAISE(ABORT, 'NotFoundError: this owner has no hold on that; SELECT kind, key, owner FROM retention_holds lists the holds') END e;
+    WHEN NEW.released AND owner IS NULL
+    THEN RAISE(ABORT, 'NotFoundError: this owner has no hold on that; SELECT kind, key, owner FROM retention_holds lists the holds') END e
+    FROM (SELECT iif(NEW.kind IN ('rollout', 'buffer'), lower(NEW."key"), NEW."key") AS k)
+    LEFT JOIN retention__in_force ON kind = NEW.kind AND "key" = k AND owner = NEW.owner;
   INSERT INTO blackbox__log(domain, kind, subject, actor, reason, detail)
-  VALUES ('retention', iif(NEW.released, 'release', 'hold'), NEW.kind || ':' || NEW."key",
+  VALUES ('retention', iif(NEW.released, 'release', 'hold'),
+          NEW.kind || ':' || iif(NEW.kind IN ('rollout', 'buffer'), lower(NEW."key"), NEW."key"),
           NEW.actor, NEW.reason,
           '{"owner":"' || replace(replace(NEW.owner, '\', '\\'), '"', '\"') || '","until":' ||
           coalesce(NEW.until, 'null') || ',"found":' || coalesce(NEW.found, 'null') || '}');
-  DELETE FROM retention__in_force
-   WHERE kind = NEW.kind AND "key" = NEW."key" AND owner = NEW.owner AND NEW.released;
   INSERT INTO retention__in_force(kind, "key", owner, until, step, found)
-  SELECT NEW.kind, NEW."key", NEW.owner, NEW.until, last_insert_rowid(), NEW.found
-   WHERE NOT NEW.released
+  VALUES (NEW.kind, iif(NEW.kind IN ('rollout', 'buffer'), lower(NEW."key"), NEW."key"),
+          NEW.owner, NEW.until, last_insert_rowid(), NEW.found)
   ON CONFLICT (kind, "key", owner) DO UPDATE
      SET until = excluded.until, step = excluded.step, found = excluded.found;
-END;
-
-CREATE TRIGGER IF NOT EXISTS main.retention_holds_insert
-INSTEAD OF INSERT ON retention_holds
-BEGIN
-  SELECT RAISE(ABORT, 'ValidationError: only kind, key, owner, actor, reason and until can be set; omit the other columns') e
-   WHERE NEW.at IS NOT NULL OR coalesce(NEW.released, 0) IS NOT 0
-      OR (NEW.found IN (0, 1)) IS 0;
-  INSERT INTO retention__step(kind, "key", owner, until, actor, reason, released, found)
-  VALUES (NEW.kind, iif(NEW.kind IN ('rollout', 'buffer'), lower(NEW."key"), NEW."key"),
-          NEW.owner, NEW.until, NEW.actor, NEW.reason, 0, NEW.found);
+  DELETE FROM retention__in_force WHERE kind = NEW.kind AND step = last_insert_rowid() AND NEW.released;
 END;
 
 -- The reason must be a new one: it is that of this step.
@@ -134,7 +121,7 @@ BEGIN
     THEN RAISE(ABORT, 'HeldError: only until and released of a hold can be changed, with the actor and the reason; place another hold')
     WHEN NEW.reason IS OLD.reason
     THEN RAISE(ABORT, 'ValidationError: to lengthen or release a hold, tell who does it and why: SET actor = ..., reason = ..., with a reason that is not that of the step before') END e;
-  INSERT INTO retention__step(kind, "key", owner, until, actor, reason, released, found)
+  INSERT INTO retention_holds(kind, "key", owner, until, actor, reason, released, found)
   VALUES (OLD.kind, OLD."key", OLD.owner, iif(NEW.released, NULL, NEW.until), NEW.actor,
           NEW.reason, NEW.released, OLD.found);
 END;

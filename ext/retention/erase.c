@@ -110,16 +110,6 @@ static int hasNeedle(const Erasure *p, sqlite3_stmt *pRow, int i) {
   return iForm < p->nForm;
 }
 
-const char *bxRetentionColumn(const char *zKinds, const char *zKind, int *pn) {
-  size_t nKind = strlen(zKind);
-  for (; *zKinds; zKinds = strchr(zKinds, ',') + 1) {
-    if (strncmp(zKinds, zKind, nKind) != 0 || zKinds[nKind] != '=') continue;
-    *pn = (int)strcspn(zKinds + nKind + 1, ",");
-    return zKinds + nKind + 1;
-  }
-  return 0;
-}
-
 /* Which rows of a part are looked at, to sqlite3_free(): those of the key, or all to look
 ** for a text; NULL if the part has none of that kind. bWhole: it is a virtual table, and
 ** the kind is its name. */
@@ -363,23 +353,15 @@ static void erasePart(
 
 /* The virtual tables of a schema. Of the kind buffer, that with this name goes. */
 static void eraseVtabs(Erasure *p, BxStmts *pSchema) {
-  const BxModule *pModule;
+  BxVtabWalk walk = {pSchema, 0, 0};
+  BxVtab *pVtab;
   int bWhole = strcmp(p->zKind, "buffer") == 0;
-  for (pModule = pSchema->bx->aModule; pModule->zName != 0; pModule++) {
-    sqlite3_stmt *pStmt = bxVtabNames(pSchema, pModule->zName, p->pErr);
-    while (bxStep(pStmt, p->pErr)) {
-      const char *zName = bxColumnText(pStmt, 0, p->pErr);
-      const BxRecords *pPart = pModule->aRecords;
-      BxVtab *pVtab = 0;
-      if (zName && (!bWhole || sqlite3_stricmp(zName, p->zKey) == 0)) {
-        pVtab =
-            bxVtabIn(pSchema->bx, pModule->zName, pSchema->zDb, zName, p->pErr);
-      }
-      for (; pVtab != 0 && pPart->zTable != 0; pPart++) {
-        erasePart(p, &pVtab->stmts, pPart, bWhole);
-      }
+  while ((pVtab = bxVtabNext(&walk, p->pErr)) != 0) {
+    const BxRecords *pPart = pVtab->pModule->aRecords;
+    if (bWhole && sqlite3_stricmp(pVtab->stmts.zTable, p->zKey) != 0) continue;
+    for (; pPart->zTable != 0; pPart++) {
+      erasePart(p, &pVtab->stmts, pPart, bWhole);
     }
-    sqlite3_finalize(pStmt);
   }
 }
 
@@ -453,50 +435,6 @@ static char *formsOf(Erasure *p) {
   return z;
 }
 
-int bxRetentionOptions(
-    BxStmts *p, sqlite3_value *pVal, const char *zNames, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT coalesce(CASE WHEN json_valid(?1) THEN CASE WHEN json_type(?1)"
-      " = 'object' AND NOT EXISTS (SELECT 1 FROM json_each(?1) WHERE instr(?2,"
-      " ',' || key || ',') = 0 OR type NOT IN ('true', 'false')) THEN coalesce("
-      "?1 ->> 'unpin', 0) + 2 * coalesce(?1 ->> 'remember', 0) END END, -1)";
-  i64 n = pVal ? bxQueryInt(p, zSql, pErr, "vt", pVal, zNames) : 0;
-  if (n >= 0) return (int)n;
-  if (strstr(zNames, "unpin") != 0) {
-    bxRefuse(pErr,
-        "ValidationError: options must be a JSON object whose members are "
-        "unpin and remember, true or false, got %s; omit it, or pass "
-        "'{\"unpin\":true}'",
-        pVal);
-  } else {
-    bxRefuse(pErr,
-        "ValidationError: options must be a JSON object whose member is "
-        "remember, true or false, got %s; omit it, or pass "
-        "'{\"remember\":true}'",
-        pVal);
-  }
-  return 0;
-}
-
-/* Nothing hides in the actor and in the reason. */
-void bxRetentionVisible(
-    BxStmts *p, const char *zActor, const char *zReason, BxErr *pErr) {
-  static const char zSql[] =
-      "SELECT name FROM main.retention__clock, (SELECT 'actor' AS name,"
-      " ?1 AS said, char(1, 45, 31, 127, 45, 159) AS controls UNION ALL"
-      " SELECT 'reason', ?2, char(1, 45, 8, 11, 12, 14, 45, 31, 127, 45, 159))"
-      " WHERE said GLOB '*[' || controls || ']*' OR"
-      " (unicode(ltrim(said, unseen)) BETWEEN 917504 AND 921599) IS NOT 0";
-  char *z = bxQueryText(p, zSql, pErr, "tt", zActor, zReason);
-  if (z != 0) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: %s must be visible text without control characters; "
-        "a reason may have tabs and line ends",
-        z);
-  }
-  sqlite3_free(z);
-}
-
 /* What the statements and the search look for. */
 static void readForms(Erasure *p) {
   static const char zEach[] =
@@ -533,25 +471,17 @@ static void freeErasure(Erasure *p) {
 }
 
 static void readCall(BxCall *pCall, Erasure *p) {
-  static const char zKinds[] =
-      "agent,event,kill_switch,rollout,session,buffer,text";
+  const char *az[4];
   int eOption;
-  p->zKind = bxText(pCall->aArg[0], "kind", 100, 0, p->pErr);
-  if (p->zKind != 0 && !bxIsColumn(p->zKind, zKinds)) {
-    bxRefuse(p->pErr,
-        "ValidationError: kind must be agent, event, kill_switch, rollout, "
-        "session, buffer or text, got %s",
-        pCall->aArg[0]);
-  }
-  p->zKey = bxText(pCall->aArg[1], "key", 100000, 0, p->pErr);
-  p->zActor = bxText(pCall->aArg[2], "actor", 1024, 0, p->pErr);
-  p->zReason = bxText(pCall->aArg[3], "reason", 65536, 0, p->pErr);
-  p->pHome = bxDomainSchema(pCall->bx, "retention", p->pErr);
+  p->pHome = bxRetentionAct(pCall, "retention",
+      "agent, event, kill_switch, rollout, session, buffer or text", 4, az);
   if (p->pErr->rc != SQLITE_OK) return;
-  bxLogBegin(p->pHome, p->pErr);
-  bxRetentionVisible(p->pHome, p->zActor, p->zReason, p->pErr);
-  eOption = bxRetentionOptions(
-      p->pHome, bxArg(pCall, 4), ",unpin,remember,", p->pErr);
+  p->zKind = az[0];
+  p->zKey = az[1];
+  p->zActor = az[2];
+  p->zReason = az[3];
+  eOption =
+      bxRetentionOptions(p->pHome, bxArg(pCall, 4), "unpin remember", p->pErr);
   p->bUnpin = eOption & 1;
   p->bRemember = eOption >> 1;
   readForms(p);
@@ -565,21 +495,14 @@ static void readCall(BxCall *pCall, Erasure *p) {
 
 void bxRetentionRefuseHeld(BxStmts *p, const char *zKind, const char *zKey,
     const char *zDone, BxErr *pErr) {
-  char *zOwners = bxQueryText(p,
-      "SELECT group_concat(owner, ', ') FROM main.retention__holds WHERE "
-      "kind = ?1 AND \"key\" = iif(?1 IN ('buffer', 'rollout'), lower(?2), ?2)",
-      pErr, "tt", zKind, zKey);
-  if (zOwners != 0) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "HeldError: %s %s is held by %s, and nothing was %s; end the hold "
-        "with retention_release() first",
-        zKind, zKey, zOwners, zDone);
-  }
-  sqlite3_free(zOwners);
-}
-
-static void refuseHeld(Erasure *p) {
-  bxRetentionRefuseHeld(p->pHome, p->zKind, p->zKey, "erased", p->pErr);
+  static const char zHolders[] =
+      "SELECT 'HeldError: ' || ?1 || ' ' || ?2 || ' is held by ' ||"
+      " group_concat(owner, ', ') || ', and nothing was ' || ?3 || '; end the"
+      " hold with retention_release() first' FROM main.retention__holds WHERE"
+      " kind = ?1 AND \"key\" = iif(?1 IN ('buffer', 'rollout'), lower(?2), "
+      "?2)";
+  bxRetentionRefuse(
+      pErr, bxQueryText(p, zHolders, pErr, "ttt", zKind, zKey, zDone));
 }
 
 /* What a buffer has in the overflow goes through the buffer, so they come
@@ -717,7 +640,7 @@ static void eraseConversations(Erasure *p) {
     p->zWhat = (char *)bxColumnText(pRow, 0, p->pErr);
     p->zKey = p->zWhat;
     p->nRow = p->nByte = p->nHeld = 0;
-    refuseHeld(p);
+    bxRetentionRefuseHeld(p->pHome, p->zKind, p->zKey, "erased", p->pErr);
     eraseSecurely(p);
     record(p);
     p->nRow += nRow;
@@ -745,7 +668,7 @@ void bxRetentionErase(BxCall *pCall) {
     if (nDay > 0 && !p->bText && strcmp(p->zKind, "buffer") != 0) {
       p->iUntil = p->iNow + nDay * BX_MS_PER_DAY;
     }
-    refuseHeld(p);
+    bxRetentionRefuseHeld(p->pHome, p->zKind, p->zKey, "erased", p->pErr);
     eraseSecurely(p);
     eraseConversations(p);
     if (p->nRow == 0 && p->nHeld == 0 && !p->bRemember) {

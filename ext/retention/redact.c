@@ -70,17 +70,10 @@ typedef void EachTexts(
 
 static void eachVtabTexts(
     BxStmts *pSchema, EachTexts *x, void *pArg, BxErr *pErr) {
-  const BxModule *pModule;
-  for (pModule = pSchema->bx->aModule; pModule->zName != 0; pModule++) {
-    sqlite3_stmt *pStmt = bxVtabNames(pSchema, pModule->zName, pErr);
-    while (bxStep(pStmt, pErr)) {
-      const char *zName = bxColumnText(pStmt, 0, pErr);
-      BxVtab *p = zName ? bxVtabIn(pSchema->bx, pModule->zName, pSchema->zDb,
-                              zName, pErr)
-                        : 0;
-      if (p != 0) x(pArg, &p->stmts, 0, pModule->pTexts);
-    }
-    sqlite3_finalize(pStmt);
+  BxVtabWalk walk = {pSchema, 0, 0};
+  BxVtab *p;
+  while ((p = bxVtabNext(&walk, pErr)) != 0) {
+    x(pArg, &p->stmts, 0, p->pModule->pTexts);
   }
 }
 
@@ -407,23 +400,16 @@ static void redactTexts(
 }
 
 static void readRedaction(BxCall *pCall, Redaction *p) {
-  static const char zKinds[] =
-      "agent,event,kill_switch,evidence,rollout,session";
-  p->zKind = bxText(pCall->aArg[0], "kind", 100, 0, p->pErr);
-  if (p->zKind != 0 && !bxIsColumn(p->zKind, zKinds)) {
-    bxRefuse(p->pErr,
-        "ValidationError: kind must be agent, event, kill_switch, evidence, "
-        "rollout or session, got %s; of a ring or a buffer use "
-        "blackbox_erase()",
-        pCall->aArg[0]);
-  }
-  p->zKey = bxText(pCall->aArg[1], "key", 100000, 0, p->pErr);
-  p->zActor = bxText(pCall->aArg[2], "actor", 1024, 0, p->pErr);
-  p->zReason = bxText(pCall->aArg[3], "reason", 65536, 0, p->pErr);
-  p->pHome = bxDomainSchema(pCall->bx, "report", p->pErr);
+  const char *az[4];
+  p->pHome = bxRetentionAct(pCall, "report",
+      "agent, event, kill_switch, evidence, rollout or session; of a ring or a "
+      "buffer use blackbox_erase()",
+      4, az);
   if (p->pErr->rc != SQLITE_OK) return;
-  bxLogBegin(p->pHome, p->pErr);
-  bxRetentionVisible(p->pHome, p->zActor, p->zReason, p->pErr);
+  p->zKind = az[0];
+  p->zKey = az[1];
+  p->zActor = az[2];
+  p->zReason = az[3];
   bxRetentionRefuseHeld(p->pHome, p->zKind, p->zKey, "redacted", p->pErr);
   bxSecretsRead(&p->rules, p->pHome, "keys", p->pErr);
   bxLogProve(p->pHome, BX_LOG_MOST, p->pErr); /* the pins that will end */

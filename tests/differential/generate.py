@@ -533,8 +533,8 @@ class Generator(random.Random):
             *[("SELECT retention_sweep(?)", self.of(1, 10, 1000))] * 2,
             ("SELECT retention_sweep(?, ?)", self.number(), START + 70 * DAY),
             ("SELECT rule, key, bytes, at, blocked_by FROM retention_plan(?)", START + 40 * DAY),
-            ("SELECT part, rows, bytes, due_rows, due_bytes FROM retention_report(0, ?) "
-             "WHERE part NOT IN ('file', 'free', 'wal')", START + 40 * DAY),
+            ("SELECT part, rows, bytes, due_rows, due_bytes FROM retention_report "
+             "WHERE now = ? AND part NOT IN ('file', 'free', 'wal')", START + 40 * DAY),
             ("SELECT retention_confirm_clock()",),
             ("INSERT INTO blackbox_call(command, arguments) VALUES(?, ?)", self.of(
                 "retention_sweep", "payload_cleanup", "rollout_cleanup_expired"), arguments),

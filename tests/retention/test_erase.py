@@ -728,7 +728,7 @@ def test_a_session_is_the_conversation_that_its_program_names_so(bob):
         with pytest.raises(sqlite3.Error, match="HeldError"):
             bob.execute(wrong).fetchall()
     assert one(bob, "SELECT retention_release('session', 'bob', 'case', 'ann', 'closed')") == 0
-    with pytest.raises(sqlite3.Error, match="NotFoundError: case has no hold on session bob"):
+    with pytest.raises(sqlite3.Error, match="NotFoundError.*case on session bob"):
         one(bob, "SELECT retention_release('session', 'bob', 'case', 'ann', 'closed')")
     certificate = erase(bob, "session", "bob")
     assert parts(certificate)["rollouts"] == 1
@@ -770,7 +770,7 @@ def test_what_finds_nothing_says_so_unless_it_is_to_be_remembered(full, kind):
     assert erase(full, kind, "nobody")["rows"] == 0
     assert one(full, "SELECT retention_hold(?, 'nobody', 'case', 'ann', 'why', NULL, "
                "'{\"remember\":true}')", kind) == 1
-    with pytest.raises(sqlite3.Error, match="whose member is remember, true or false, got '1'"):
+    with pytest.raises(sqlite3.Error, match="whose members are remember and.* true or false, got '1'"):
         one(full, "SELECT retention_hold(?, 'nobody', 'case', 'ann', 'why', NULL, '1')", kind)
 
 

@@ -188,6 +188,20 @@ def test_rows_place_lengthen_and_release(full):
         ("release", None, "cleo", "closed")]
 
 
+@pytest.mark.parametrize("module", [True, False])
+def test_an_insert_releases_with_a_reason_of_its_own(full, path, module):
+    hold(full, "rollout", ID, "case-1")
+    hold(full, "rollout", ID, "case-2")
+    db = connect(path) if module else sqlite3.connect(path, isolation_level=None)
+    db.execute("INSERT INTO retention_holds(kind, key, owner, actor, reason, released) "
+               "VALUES('rollout', ?, 'case-1', 'ann', 'closed', 1)", (ID.upper(),))
+    assert rows(full, "SELECT owner FROM retention_holds") == [("case-2",)]
+    assert rows(full, "SELECT act, until, actor, reason, found FROM retention_hold_log "
+                "WHERE owner = 'case-1' ORDER BY step DESC LIMIT 1") == [
+        ("release", None, "ann", "closed", None)]
+    assert check(full) == []
+
+
 def test_calls_as_rows_place_and_release(full):
     full.execute("INSERT INTO blackbox_call(command, arguments) VALUES('retention_hold', "
                  "'[\"event\",\"e1\",\"case-1\",\"ann\",\"asked\"]')")
@@ -210,7 +224,7 @@ def test_a_hold_cannot_be_shortened(full, until):
             call()
     hold(full, "agent", "a", until=LATER)  # the same
     hold(full, "agent", "a")
-    with pytest.raises(sqlite3.IntegrityError, match="HeldError: case-1 holds agent a without"):
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError.*case-1 on agent a"):
         hold(full, "agent", "a", until=LATER)
 
 
@@ -256,7 +270,7 @@ def test_a_hold_says_what_is_wrong_with_it(full, kind, key, owner, until, said):
 
 
 def test_a_release_of_what_is_not_held_is_an_error(full):
-    with pytest.raises(sqlite3.Error, match="NotFoundError: case-1 has no hold on agent a"):
+    with pytest.raises(sqlite3.Error, match="NotFoundError.*case-1 on agent a"):
         release(full, "agent", "a")
     hold(full, "agent", "a", "case-2")
     with pytest.raises(sqlite3.Error, match="NotFoundError"):
@@ -278,7 +292,9 @@ RECORDS = [
     "INSERT INTO retention_holds(kind, key, owner, actor, reason, at) "
     "VALUES('agent', 'z', 'o', 'x', 'y', 5)",
     "INSERT INTO retention_holds(kind, key, owner, actor, reason, released) "
-    "VALUES('agent', 'a', 'case-1', 'x', 'y', 1)",
+    "VALUES('agent', 'a', 'case-3', 'x', 'y', 1)",
+    "INSERT INTO retention_holds(kind, key, owner, actor, released) "
+    "VALUES('agent', 'a', 'case-1', 'x', 1)",
     "INSERT INTO retention_holds(kind, key, owner, actor, reason, found) "
     "VALUES('agent', 'z', 'o', 'x', 'y', 'x')",
 ]
@@ -367,7 +383,7 @@ def test_a_hold_is_part_of_its_transaction(full, path, end, kept):
     ("DROP TRIGGER rollout_heads_delete", "rollout_heads_delete"),
     ("DROP TRIGGER cache_delete", "cache_delete"),
     ("DROP TRIGGER evidence_pinned_delete", "evidence_pinned_delete"),
-    ("DROP TRIGGER retention__step_insert", "retention__step_insert"),
+    ("DROP TRIGGER retention_holds_insert", "retention_holds_insert"),
     ("CREATE TRIGGER mine INSTEAD OF INSERT ON retention_holds BEGIN "
      "SELECT RAISE(IGNORE); END", "retention_holds")])
 def test_check_finds_what_was_done_behind_the_guards(full, path, damage, object):

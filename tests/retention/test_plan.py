@@ -161,9 +161,9 @@ def test_a_view_of_the_user_can_have_a_condition(db):
 
 @pytest.mark.parametrize("change, problem", [
     ({"table": "nowhere"}, "there is no table 'nowhere'"),
-    ({"key": "nokey"}, "'notes' has no unique column 'nokey'"),
+    ({"key": "nokey"}, "no table 'notes' with a unique column 'nokey'"),
     ({"time": "notime"}, "no such column: notes.notime"),
-    ({"key": "body"}, "'notes' has no unique column 'body'"),
+    ({"key": "body"}, "no table 'notes' with a unique column 'body'"),
     ({"table": "EVENT_payloads"}, "belongs to blackbox"),
     ({"table": "ring_slots", "key": "slot", "time": "timestamp"}, "belongs to blackbox"),
     ({"table": "ring_slots", "key": "id", "time": "timestamp"}, "belongs to blackbox"),

@@ -186,7 +186,7 @@ def test_idle_sessions_with_a_tool_result_go_by_a_rule_of_their_own(db):
         ("cache.abandoned", OTHER, 6, "cache.max_idle_days = 30", "held"),
         ("cache.idle", SESSION, 6, "cache.idle_ms = 86400000", "tool_result"),
         ("cache.idle", OTHER, 6, "cache.idle_ms = 86400000", "tool_result")]
-    report = "SELECT due_rows, due_bytes FROM retention_report(0, ?) WHERE part = 'cache'"
+    report = "SELECT due_rows, due_bytes FROM retention_report(?) WHERE part = 'cache'"
     assert rows(db, report, now) == [(1, 6)]
     assert sweep(db, 10, now) == {
         "removed": 1, "bytes": 6, "byRule": {"cache.abandoned": 1},
@@ -229,18 +229,18 @@ def test_a_rule_whose_table_is_gone_is_refused_and_stops_no_other(db):
     own_rule(db)
     own_rule(db, rule="gone", table="nowhere")
     assert sweep(db)["byRule"] == {"mine": 1}
-    assert refusals(db) == [("gone", "there is no table 'nowhere'", 1)]
+    assert refusals(db) == [("gone", "there is no table 'nowhere' with a unique column 'id'", 1)]
     db.execute("CREATE TABLE nowhere(id INTEGER PRIMARY KEY, at, body)")
     sweep(db)
-    assert refusals(db) == [("gone", "there is no table 'nowhere'", 1)]
+    assert refusals(db) == [("gone", "there is no table 'nowhere' with a unique column 'id'", 1)]
 
 
 def test_a_refusal_is_written_once_a_day_and_another_one_at_once(db, path):
     own_rule(db, rule="gone", table="nowhere")
     for _ in range(3):
         sweep(db)
-    assert refusals(db) == [("gone", "there is no table 'nowhere'", 1)]
-    db.execute("CREATE TABLE nowhere(other)")
+    assert refusals(db) == [("gone", "there is no table 'nowhere' with a unique column 'id'", 1)]
+    db.execute("CREATE TABLE nowhere(id INTEGER PRIMARY KEY)")
     sweep(db)
     assert [r[2] for r in refusals(db)] == [1, 1]
     db.execute("DROP TABLE nowhere")
