@@ -624,50 +624,57 @@ void bxPayloadUnpin(BxCall *p) {
 
 /*------------------------------------------------------------- figures ----*/
 
+/* clang-format off */
 /* The bytes of archive rows without a pin are kept; their number is that of all rows, of
 ** which SQLite counts the entries of the smallest index, without the others. So only
 ** what is pinned is read row by row, and of the others the older or the newer part: if
-** the row in the middle has expired, those that have not are counted. */
+** the row in the middle has expired, those that have not are counted. Each part is counted
+** up to COUNTED: what has expired is then at least so many. */
+#define COUNTED "10000"
+#define COUNT_OF(part)                                                         \
+  "(SELECT count(*) FROM (" part " LIMIT " COUNTED " + 1))"
+#define ROWS_AT(when)                                                          \
+  "SELECT 1 FROM main.event_payloads INDEXED BY payload_by_age, cut"           \
+  " WHERE purpose = 'archive' AND pinned = 0 AND created_ms " when
+static const char zStats[] =
+    "WITH cut(at) AS (SELECT ?1 - 86400000 * value FROM main.blackbox_settings"
+    "   WHERE name = 'payload.retention_days'),"
+    " kept AS MATERIALIZED (SELECT coalesce(sum(n), 0) AS n,"
+    "   coalesce(sum(n) FILTER (WHERE purpose = 'evidence'), 0) AS evidence,"
+    "   coalesce(sum(n) FILTER (WHERE pinned), 0) AS pinned,"
+    "   coalesce(sum(b) FILTER (WHERE purpose = 'archive'), 0) AS archive_bytes,"
+    "   coalesce(sum(b) FILTER (WHERE purpose = 'evidence'), 0) AS bytes"
+    "   FROM (SELECT purpose, pinned, count(*) AS n, sum(size_bytes) AS b"
+    "     FROM main.event_payloads INDEXED BY payload_by_age WHERE (purpose ="
+    "     'archive' AND pinned = 1) OR purpose = 'evidence' GROUP BY purpose, pinned)),"
+    " total(n) AS MATERIALIZED (SELECT count(*) FROM main.event_payloads),"
+    " middle(old) AS MATERIALIZED (SELECT coalesce((SELECT created_ms FROM"
+    "   main.event_payloads WHERE rowid >= (SELECT max(rowid) / 2 FROM"
+    "   main.event_payloads) LIMIT 1) < at, 0) FROM cut),"
+    " part(old, n) AS MATERIALIZED (SELECT old, iif(old, " COUNT_OF(
+      ROWS_AT("IS NULL") " UNION ALL " ROWS_AT(">= at")) ", "
+      COUNT_OF(ROWS_AT("< at")) ") FROM middle),"
+    " expired(n, known) AS MATERIALIZED (SELECT CASE WHEN NOT old THEN p.n"
+    "   WHEN p.n <= " COUNTED " THEN t.n - k.n - p.n"
+    "   ELSE " COUNT_OF(ROWS_AT("< at")) " END, old AND p.n <= " COUNTED
+    "   FROM part AS p, total AS t, kept AS k) "
+    "SELECT json_object("
+    "  'enabled', json((SELECT CASE value WHEN 1 THEN 'true' ELSE 'false' END"
+    "    FROM main.blackbox_settings WHERE name = 'payload.enabled')),"
+    "  'archive', t.n - k.evidence, 'evidence', k.evidence, 'pinned', k.pinned,"
+    "  'archiveBytes', (SELECT bytes FROM main.payload__state) + k.archive_bytes,"
+    "  'evidenceBytes', k.bytes,"
+    "  'expired', iif(known, e.n, min(e.n, " COUNTED ")),"
+    "  'expiredMore', json(iif(known OR e.n <= " COUNTED ", 'false', 'true')),"
+    "  'queueMode', (SELECT value FROM main.blackbox_settings"
+    "    WHERE name = 'payload.queue_mode'),"
+    "  'waiting', ?2, 'waitingBytes', ?3, 'waitingOf', 'this connection',"
+    "  'totalSize', (SELECT page_count FROM pragma_page_count(?4)) *"
+    "    (SELECT page_size FROM pragma_page_size(?4)))"
+    "  FROM kept AS k, total AS t, expired AS e";
+/* clang-format on */
+
 void bxPayloadStats(BxCall *p) {
-#define CUT_OFF                                                                \
-  "?1 - 86400000 * (SELECT value FROM main.blackbox_settings"                  \
-  " WHERE name = 'payload.retention_days')"
-#define COUNT_OF(when)                                                         \
-  " (SELECT count(*) FROM main.event_payloads INDEXED BY payload_by_age"       \
-  " WHERE purpose = 'archive' AND pinned = 0 AND created_ms " when ")"
-  static const char zSql[] =
-      "SELECT json_object("
-      "  'enabled', json((SELECT CASE value WHEN 1 THEN 'true' ELSE 'false' END"
-      "    FROM main.blackbox_settings WHERE name = 'payload.enabled')),"
-      "  'archive', (SELECT count(*) FROM main.event_payloads) -"
-      "    coalesce(sum(k.n) FILTER (WHERE purpose = 'evidence'), 0),"
-      "  'evidence', coalesce(sum(k.n) FILTER (WHERE purpose = 'evidence'), 0),"
-      "  'pinned', coalesce(sum(k.n) FILTER (WHERE pinned), 0),"
-      "  'archiveBytes', (SELECT bytes FROM main.payload__state) +"
-      "    coalesce(sum(k.b) FILTER (WHERE purpose = 'archive'), 0),"
-      "  'evidenceBytes', coalesce(sum(k.b) FILTER (WHERE purpose = "
-      "'evidence'), 0),"
-      "  'expired', iif((SELECT created_ms FROM main.event_payloads WHERE rowid"
-      "    >= (SELECT max(rowid) / 2 FROM main.event_payloads) LIMIT 1) "
-      "< " CUT_OFF
-      "    , (SELECT count(*) FROM main.event_payloads) - coalesce(sum(k.n), 0)"
-      "    -" COUNT_OF("IS NULL") "-" COUNT_OF(">= " CUT_OFF) "," COUNT_OF(
-          "< " CUT_OFF) "),"
-                        "  'queueMode', (SELECT value FROM "
-                        "main.blackbox_settings"
-                        "    WHERE name = 'payload.queue_mode'),"
-                        "  'waiting', ?2, 'waitingBytes', ?3, 'waitingOf', "
-                        "'this "
-                        "connection',"
-                        "  'totalSize', (SELECT page_count FROM "
-                        "pragma_page_count(?4)) *"
-                        "    (SELECT page_size FROM pragma_page_size(?4)))"
-                        "  FROM (SELECT purpose, pinned, count(*) AS n, "
-                        "sum(size_bytes) AS b"
-                        "    FROM main.event_payloads INDEXED BY payload_by_age"
-                        "    WHERE (purpose = 'archive' AND pinned = 1) OR "
-                        "purpose = 'evidence'"
-                        "    GROUP BY purpose, pinned) AS k";
   BxStmts *pHome = bxDomainSchema(p->bx, "payload", &p->err);
   sqlite3_stmt *pWaiting;
   char *z;
@@ -680,7 +687,7 @@ void bxPayloadStats(BxCall *p) {
   }
   sqlite3_finalize(pWaiting);
   z = bxQueryText(
-      pHome, zSql, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
+      pHome, zStats, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
   if (z != 0) bxReturnJson(p, z);
 }
 

@@ -290,7 +290,7 @@ class Generator(random.Random):
             ("SELECT payload_pack(?)", self.of(1000)),
             ("SELECT store_sweep()",), ("DELETE FROM event_payloads WHERE id = ?", self.row()),
             ("SELECT request_body FROM payload_rows WHERE id = ?", self.row()),
-            ("SELECT json_remove(payload_stats(), '$.unhashed', '$.totalSize')",),
+            ("SELECT json_remove(payload_stats(), '$.unhashed', '$.totalSize', '$.expiredMore')",),
             ("SELECT created_ms FROM payload_rows WHERE agent_id = ? AND created_ms BETWEEN ? "
              "AND ? ORDER BY created_ms", self.agent(), START - 9 * DAY, START),
             ("SELECT created_ms FROM payload_rows WHERE event_id = ? ORDER BY created_ms DESC",

@@ -475,7 +475,7 @@ def test_stats_count_rows_bytes_and_pins(archive):
     zero = stats()
     assert zero.pop("totalSize") > 0
     assert zero == {"enabled": False, "archive": 0, "evidence": 0, "pinned": 0,
-                    "archiveBytes": 0, "evidenceBytes": 0, "expired": 0,
+                    "archiveBytes": 0, "evidenceBytes": 0, "expired": 0, "expiredMore": False,
                     "waiting": 0, "waitingBytes": 0, "queueMode": "durable",
                     "waitingOf": "this connection"}
     now = int(time.time() * 1000)
@@ -492,7 +492,7 @@ def test_stats_count_rows_bytes_and_pins(archive):
     assert found.pop("totalSize") == one(archive, "PRAGMA page_count") \
         * one(archive, "PRAGMA page_size")
     assert found == {"enabled": True, "archive": 3, "evidence": 2, "pinned": 2,
-                     "archiveBytes": 17, "evidenceBytes": 20, "expired": 1,
+                     "archiveBytes": 17, "evidenceBytes": 20, "expired": 1, "expiredMore": False,
                      "waiting": 1, "waitingBytes": 4, "queueMode": "memory",
                      "waitingOf": "this connection"}
     assert one(archive, "SELECT json_extract(payload_stats(), '$.archive')") == 3
@@ -514,6 +514,25 @@ def test_stats_count_what_has_expired_where_fewer_rows_are(archive, expired):
     archive.set_progress_handler(lambda: steps.append(1), 10)
     assert one(archive, "SELECT payload_stats() ->> '$.expired'") == (expired and 3000 + expired)
     assert len(steps) < 300
+
+
+@pytest.mark.parametrize("old, new, expired, more", [
+    (10_000, 10_100, 10_000, False), (10_001, 10_100, 10_000, True), (10_200, 10_001, 10_000, True),
+    (10_200, 10_000, 10_200, False)])
+def test_stats_count_ten_thousand_rows_that_have_expired_or_have_not(
+        archive, old, new, expired, more):
+    archive.execute("UPDATE blackbox_settings SET value = 4e12 WHERE name = 'payload.history_until'")
+    archive.executemany(
+        "INSERT INTO event_payloads(event_id, agent_id, purpose, created_at)"
+        " WITH c(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM c WHERE i < ?)"
+        " SELECT 'e', 'a', 'archive', ? FROM c",
+        [(old, stamp(int(time.time() * 1000) - 9 * DAY)), (new, stamp(int(time.time() * 1000)))])
+    stats = json.loads(one(archive, "SELECT payload_stats()"))
+    assert (stats["archive"], stats["expired"], stats["expiredMore"]) == (old + new, expired, more)
+    steps = []
+    archive.set_progress_handler(lambda: steps.append(1), 1000)
+    one(archive, "SELECT payload_stats()")
+    assert len(steps) < 250
 
 
 def test_db_size_has_what_is_free_inside_and_the_wal(archive, path):
