@@ -127,8 +127,8 @@ def fresh(file):
     db = sqlite3.connect(file, isolation_level=None)
     db.enable_load_extension(True)
     db.load_extension(str(MODULE))
-    db.execute("PRAGMA journal_mode = WAL").fetchone()
     db.execute("SELECT blackbox_install('main', 'all')").fetchone()
+    db.execute("PRAGMA journal_mode = WAL").fetchone()
     return db
 
 

@@ -289,6 +289,7 @@ void bxFileLimitTend(BxStmts *p, i64 nRow, int bRow, BxErr *pErr) {
             (p->room.bAgain || nChange != sqlite3_total_changes(p->bx->db));
     if (!bPush) nOver = roomOver(p, nLimit, &err);
   }
+  assert(p->room.nMost >= 0); /* no more rows have gone than may */
   if (nMost > 0) {
     if (nMost - p->room.nMost > ROOM_FEW) p->room.bSwept = 1;
     p->room.nMost = 0;

@@ -686,6 +686,7 @@ void bxPayloadStats(BxCall *p) {
     nByte = sqlite3_column_int64(pWaiting, 1);
   }
   sqlite3_finalize(pWaiting);
+  assert(nRow >= 0 && nByte >= 0);
   z = bxQueryText(
       pHome, zStats, &p->err, "iiit", bxNow(), nRow, nByte, pHome->zDb);
   if (z != 0) bxReturnJson(p, z);

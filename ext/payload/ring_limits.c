@@ -121,6 +121,11 @@ void bxRingMakeRoom(
     Ring *p, RingAgent *pSelf, i64 nMore, i64 iKeep, BxErr *pErr) {
   static const char zBytes[] =
       "SELECT ifnull(" RING_SETTING(RING_BYTES) ", -1)";
+  /* What holds on agents keep: the others have max_bytes for themselves. */
+  static const char zHeldAgents[] =
+      "SELECT sum(bytes + iif(no = ?1, ?2, 0)) FROM main.@_agents WHERE"
+      " agent_id IN (SELECT \"key\" FROM main.retention__holds WHERE kind ="
+      " 'agent')";
   static const char zLast[] =
       "SELECT max(ifnull(max(at), 0), -ifnull(min(at), 0)) "
       "FROM main.@_agents";
@@ -141,6 +146,10 @@ void bxRingMakeRoom(
     room.nOver = checked(p, bxQueryInt(&p->base.stmts, zBytes, pErr, ""),
                      ROLL_NUMBER, "_texts", pErr) +
                  nMore - p->nMaxByte;
+    if (p->mWatch & RING_HOLDS) {
+      room.nOver -= bxQueryInt(
+          &p->base.stmts, zHeldAgents, pErr, "ii", pSelf->iNo, nMore);
+    }
   }
   iTime = -iIdle; /* agents without rows come first */
   while (p->nIdleDay > 0 && nLeave > 0 && room.nRow > 0 && nAgent-- > 0 &&

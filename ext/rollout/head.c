@@ -199,9 +199,11 @@ RolloutMemory *bxRolloutMemory(Bx *bx, BxErr *pErr) {
 
 char *bxRolloutMask(BxStmts *pHome, const char **pz, i64 *pn, BxErr *pErr) {
   RolloutMemory *p = pHome ? bxRolloutMemory(pHome->bx, pErr) : 0;
+  const RolloutRules *pRules =
+      p != 0 && *pz != 0 ? bxRolloutRules(pHome, 0, pErr) : 0;
   char *z = 0;
-  if (p == 0 || *pz == 0 || pErr->rc != SQLITE_OK ||
-      !bxMaskMode(pHome, "rollout.secrets", pErr)) {
+  assert(*pn >= 0);
+  if (pRules == 0 || pErr->rc != SQLITE_OK || !pRules->bMask) {
     if (p != 0) p->masking.pFrom = 0; /* nobody notes changes until then */
     return 0;
   }

@@ -6,6 +6,7 @@
 ** sql/rollout.sql do the rest. A fork, a clean-up and a rebuild are made here.
 */
 #include "rollout.h"
+#include "../core/log.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
@@ -312,7 +313,15 @@ void bxRolloutCleanup(BxCall *p) {
       "DELETE FROM main.rollout__heads WHERE id IN (SELECT id FROM "
       "main.rollout__heads WHERE expires_at < ?1 AND NOT " HELD_ROLLOUT
       " ORDER BY expires_at, id LIMIT ?2)";
+  static const char zHolds[] =
+      "SELECT EXISTS (SELECT 1 FROM main.retention__in_force)";
+  /* (The plan lists them, too, with what a sweep would remove.) */
+  static const char zLeft[] =
+      "SELECT n || ' expired conversations are held, and stay' FROM (SELECT"
+      " count(*) AS n FROM main.rollout__heads WHERE expires_at < ?1 AND"
+      " " HELD_ROLLOUT ") WHERE n > 0";
   BxStmts *pHome;
+  char *zWhy = 0;
   i64 nGone, iNow;
   i64 nMax = bxLimit(p, 1, -1);
   pHome = bxRolloutSchema(p->bx, &p->err);
@@ -323,6 +332,13 @@ void bxRolloutCleanup(BxCall *p) {
   bxStmtExec(pHome, zDelete, &p->err, "ii", iNow, nMax);
   nGone = sqlite3_changes(p->bx->db);
   bxStmtExec(pHome, zNoteRule, &p->err, "n");
+  assert(nGone >= 0);
+  if (bxQueryInt(pHome, zHolds, &p->err, "")) {
+    zWhy = bxQueryText(pHome, zLeft, &p->err, "i", iNow);
+  }
+  if (zWhy != 0)
+    bxLogRefusal(pHome, "rollout", "rollout.expired", zWhy, &p->err);
+  sqlite3_free(zWhy);
   bxRolloutSearchCleanup(pHome, &p->err);
   /* (A row inside a transaction could not be rolled back.) */
   if (p->pCtx != 0 || sqlite3_get_autocommit(p->bx->db)) {

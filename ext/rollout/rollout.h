@@ -242,6 +242,7 @@ typedef struct RolloutRules {
   i64 iPlaces; /* anything */
   int bImport; /* those are among them that only an import needs */
   int bSearch; /* there is an index of the texts */
+  int bMask;   /* rollout.secrets is mask */
   BxPlaces places;
   RolloutFormat *aFormat;
   i64 nFormat, nFormatAlloc;

@@ -108,13 +108,15 @@ static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
 }
 
 const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
-  static const char zAct[] = "SELECT places, search FROM main.rollout__act";
+  static const char zAct[] =
+      "SELECT places, search, (SELECT value FROM main.blackbox_settings WHERE"
+      " name = 'rollout.secrets') = 'mask' FROM main.rollout__act";
   RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
   RolloutRules *p = pErr->rc == SQLITE_OK ? pMemory->pRules : 0;
   const Bx *bx = pHome->bx;
   i64 iData = bxDataVersion(pHome, pErr), iPlaces, nSolid;
   sqlite3_stmt *pRow;
-  int bSearch, bKnown;
+  int bSearch, bMask, bKnown;
   if (pErr->rc != SQLITE_OK) return 0;
   if (p == 0) p = pMemory->pRules = bxZalloc(sizeof(*p), pErr);
   if (p == 0) return 0;
@@ -132,6 +134,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
     bxStep(pRow, pErr);
     iPlaces = sqlite3_column_int64(pRow, 0);
     bSearch = sqlite3_column_int64(pRow, 1) > 0;
+    bMask = sqlite3_column_int(pRow, 2);
     bxReset(pRow, pErr);
     /* those that are kept stay: a caller further up may use them */
     if (pErr->rc != SQLITE_OK) return 0;
@@ -148,6 +151,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
     p->pHome = pHome;
     p->iPlaces = iPlaces;
     p->bSearch = bSearch;
+    p->bMask = bMask;
     p->bImport = bImport;
   }
   p->iCall = bx->iCall;

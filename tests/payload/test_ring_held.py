@@ -142,13 +142,32 @@ def test_the_first_push_of_an_agent_is_noted_in_a_ring_that_takes_the_name_of_an
 
 @pytest.mark.parametrize("begin", ["", "BEGIN"])
 @pytest.mark.parametrize("before", [0, 500])
-def test_a_bound_below_what_is_held_takes_the_rest(held, begin, before):
+def test_a_bound_below_what_is_held_is_for_the_rest(held, begin, before):
     held.execute("INSERT INTO ring(ring, value) VALUES('max_bytes', ?)", (before,))
     held.execute(begin)
     held.execute("CREATE TABLE other(x)")
     held.execute("INSERT INTO ring(ring, value) VALUES('max_bytes', 1)")
     assert held.in_transaction == bool(begin)
-    assert rows(held, "SELECT event_id FROM ring") == [("e1",), ("e2",)]
+    assert rows(held, "SELECT event_id FROM ring") == [("e1",), ("e2",), ("e3",)]
     held.execute("INSERT INTO ring(agent_id, event_id, request_body) VALUES('b', 'e6', 'more')")
     assert rows(held, "SELECT event_id FROM ring") == [("e1",), ("e2",), ("e6",)]
     assert problems(held) == [("holds keep exchanges of 2 bytes, more than max_bytes",)]
+
+
+def test_what_holds_on_agents_keep_leaves_max_bytes_to_the_others(held):
+    held.execute("INSERT INTO ring(ring, value) VALUES('max_bytes', 40)")
+    one(held, "SELECT retention_hold('agent', 'a', 'case 8', 'ann', 'asked again')")
+    push = "INSERT INTO ring(agent_id, event_id, request_body) VALUES(?, ?, ?)"
+    for i in range(9):
+        held.execute(push, ("a", f"h{i}", "x" * 100))
+        held.execute(push, (f"o{i % 4}", f"n{i}", "y" * 10))
+    assert one(held, "SELECT count(*) FROM ring WHERE agent_id = 'a'") == 11
+    assert rows(held, "SELECT event_id FROM ring WHERE agent_id <> 'a' ORDER BY event_id") == [
+        ("n4",), ("n6",), ("n7",), ("n8",)]  # that of the agent that pushed longest ago goes
+    assert rows(held, "SELECT kind FROM blackbox_log WHERE kind = 'passed_over'") == []
+    assert ("holds keep exchanges of 902 bytes, more than max_bytes",) in problems(held)
+    for owner in "case 7", "case 8":
+        one(held, "SELECT retention_release('agent', 'a', ?, 'ann', 'done')", owner)
+    for i in range(9):
+        held.execute(push, ("o1", f"m{i}", "y" * 10))
+    assert one(held, "SELECT sum(size_bytes) FROM ring") <= 40

@@ -64,7 +64,10 @@ def test_clean_ups_skip_what_is_held_and_their_lists_say_so(full):
     one(full, "INSERT INTO blackbox_settings(name, value) VALUES('cache.max_age_days', 1)")
     assert one(full, "SELECT payload_cleanup(1) ->> '$.rows'") == 0
     assert one(full, "SELECT payload_clear_archive()") == 0
-    assert one(full, "SELECT rollout_cleanup_expired()") == 0
+    for _ in range(2):
+        assert one(full, "SELECT rollout_cleanup_expired()") == 0
+    assert rows(full, "SELECT rule, message, times FROM retention_refusals") == [
+        ("rollout.expired", "1 expired conversations are held, and stay", 1)]
     assert contents(full) == before
     assert rows(full, "SELECT key, blocked_by FROM retention_plan WHERE rule = 'payload.age'"
                 " ORDER BY key") == [
