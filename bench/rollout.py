@@ -242,9 +242,10 @@ def search_case(items):
          ("INSERTs, and their texts in FTS5", "INSERTs", None),
          ("rollout_append", "INSERTs, and their payloads in FTS5", 1)],
         rounds=9,
-        note="The index has the words of what users, assistants and tools said.",
-        why="FTS5 writes a segment of its index for each append: its words, in order, and two "
-            "records that say where they are.")
+        note="The index has the words of what users, assistants and tools said. An append puts "
+             "8 texts into it together; the other sides put each at once.",
+        why="An append writes what it reads from an item, and the words of its texts take FTS5 as "
+            "long as two INSERTs.")
 
 
 def kinds_case(items):

@@ -2,14 +2,14 @@
 -- runs it and fills the index, and blackbox_install() does not, because it needs FTS5. It needs
 -- the tables of rollout.sql.
 --
--- The module puts words there as they are searched (ext/rollout/search.c); rowid is n, and whole
--- has the words that are split in text. Nothing is taken out: a text that is gone has no row in
+-- The module puts words there as they are searched (ext/rollout/search.c), of several texts at
+-- once; rowid is n, and whole has the words that are split in text. Nothing is taken out: a text that is gone has no row in
 -- rollout__texts. rollout_cleanup_expired() makes the index anew when more are gone than are left.
 -- No trigger writes here, so that a connection without FTS5 can write everything else.
 CREATE VIRTUAL TABLE IF NOT EXISTS main.rollout_fts
 USING fts5(text, whole, content = '', tokenize = 'unicode61 remove_diacritics 2');
 
--- Each append writes a segment: 16 of them are merged at once, which is a sixth less to write
+-- Each batch of texts is a segment: 16 of them are merged at once, which is a sixth less to write
 -- than by the default, and reads that look in a few more are not slower.
 INSERT INTO main.rollout_fts(rollout_fts, rank) VALUES ('automerge', 16);
 

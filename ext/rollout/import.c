@@ -181,7 +181,7 @@ static void addItem(Import *p, ImportSession *pPart, const RolloutLine *pLine,
     payload.z = zOwned;
   }
   p->nHeld++;
-  if (zOwned != 0 || p->pRules->bSearch) p->nHeldByte += payload.n;
+  if (zOwned != 0) p->nHeldByte += payload.n;
   if (p->pJson != 0 && (pWork->head.no > 0 || pWork->nItem > 0)) {
     bxRolloutDeriveWrite(&pWork->tale, pWork->head.iLast + 1 + pWork->nItem,
         iTime, pLine->zType, p->pJson);

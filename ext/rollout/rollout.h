@@ -316,7 +316,7 @@ typedef struct RolloutText {
   const char *zRole; /* NULL: no row, but what is known of a call */
   BxKind eKind;
   BxSource eSource;
-  char *z;          /* the text, as long as it is needed ... */
+  char *z;          /* the text, until it is told ... */
   sqlite3_uint64 h; /* ... and its hash; 0: none */
   char *zPlace, *zCall, *zTool, *zFile;
   const char *zPart;
@@ -360,6 +360,7 @@ typedef struct RolloutDerive {
   int bTexts; /* texts are wanted */
   RolloutText *aText;
   i64 nText, nTextAlloc, iTextFrom; /* the first item that was told, or -1 */
+  i64 nTextByte;                    /* of those that were told */
   int bStored; /* the items are in the database: this is the key of one */
   i64 iKey, iPromptKey;
   i64 nTurnOld, nMarkOld; /* those that other conversations own */
@@ -406,11 +407,13 @@ void bxRolloutTextsPut(RolloutDerive *p, BxErr *pErr);
 void bxRolloutTextsFree(RolloutDerive *p);
 /* The first item whose texts differ in the database, or -1. */
 i64 bxRolloutTextsDiffer(RolloutDerive *p, i64 iLast, BxErr *pErr);
-/* The strings in a text that is JSON, a line each, or else the text, to
-** sqlite3_free(). */
-char *bxRolloutStrings(const char *z, BxErr *pErr);
-/* search.c: puts a text into the index. One that is damaged is told in the log. */
-void bxRolloutIndex(BxStmts *pHome, i64 n, const char *z, BxErr *pErr);
+/* The text at a place of a payload, whose JSON is its strings, a line each, to
+** sqlite3_free(), or NULL. */
+char *bxRolloutSaid(BxTree *pTree, const char *z, i64 n, const char *zPlace,
+    const char *zPart, BxErr *pErr);
+/* search.c: puts the texts that wait into the index, if they are many, after some of so
+** many bytes up to number nLast. An index that is damaged is told in the log. */
+void bxRolloutIndex(BxStmts *pHome, i64 nLast, i64 nByte, BxErr *pErr);
 /* Makes the index anew, if there is one in which more is dead than alive. */
 void bxRolloutSearchCleanup(BxStmts *pHome, BxErr *pErr);
 /* Marks from i to n as JSON: [[sequence, first], ...]. */

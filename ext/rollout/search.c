@@ -3,10 +3,14 @@
 ** the texts of rollout__texts: messages, calls of tools, and results.
 **
 ** rollout_search_install() makes the index rollout_fts, of FTS5, and fills it. It has
-** no copy of the texts, only their words, and rowid is n of rollout__texts. It is
-** written as the texts are. What is deleted or redacted stays in it until it is made
-** anew, and is not found, because its row is gone. It is made anew by the same call, by an
-** erasure, and by rollout_cleanup_expired() when more texts are gone than are left.
+** no copy of the texts, only their words, and rowid is n of rollout__texts. FTS5 writes a
+** segment for each transaction, which takes longer than the words of one text: so the
+** newest texts, those above the highest rowid of the index, wait until they are
+** MOST_WAITING, or have MOST_BYTES, and are put into it together. A search puts those
+** that wait into an index in memory. What is deleted or redacted stays in the index until
+** it is made anew, and is not found, because its row is gone. It is made anew by the same
+** call, by an erasure, and by rollout_cleanup_expired() when more texts are gone than are
+** left.
 **
 ** Words are split before FTS5 sees them: fooBar is "foo bar", and each Chinese,
 ** Japanese or Korean character is a word. What a user asks for is split in the same
@@ -112,33 +116,70 @@ static i64 appendWords(
   return nWord;
 }
 
-/* The words of a text, and those that are split as they are, to sqlite3_free(). */
-static char *wordsOf(const char *z, char **pzWhole, BxErr *pErr) {
+/* (SQL) Texts, for wordsOf(). */
+#define TEXTS                                                                  \
+  "SELECT t.n, t.place, t.part, d.payload FROM main.rollout__texts AS t "      \
+  "CROSS JOIN main.rollout__items AS d ON d.id = t.id WHERE "
+
+/* The words of the text in a row, and those that are split as they are, to
+** sqlite3_free(); NULL if it has none. */
+static char *wordsOf(
+    sqlite3_stmt *pText, BxTree *pTree, char **pzWhole, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0), *pWhole = sqlite3_str_new(0);
-  char *zOwned = 0;
-  if (z != 0 && (*z == '{' || *z == '['))
-    z = zOwned = bxRolloutStrings(z, pErr);
+  const char *zPlace = bxColumnText(pText, 1, pErr);
+  const char *zPart = bxColumnText(pText, 2, pErr);
+  const char *zPayload = bxColumnText(pText, 3, pErr);
+  char *z = zPlace != 0 && zPayload != 0
+                ? bxRolloutSaid(pTree, zPayload, sqlite3_column_bytes(pText, 3),
+                      zPlace, zPart, pErr)
+                : 0;
   if (z != 0) appendWords(pOut, pWhole, z, (i64)strlen(z));
-  sqlite3_free(zOwned);
+  sqlite3_free(z);
   *pzWhole = bxStrFinish(pWhole, pErr);
   return bxStrFinish(pOut, pErr);
 }
 
-static void putWords(BxStmts *pHome, i64 n, const char *z, BxErr *pErr) {
-  static const char zPut[] = "INSERT INTO main.rollout_fts(rowid, text, whole) "
-                             "VALUES (?1, ?2, ?3)";
-  char *zEntire, *zWords = wordsOf(z, &zEntire, pErr);
-  assert(n > 0 && z != 0);
-  bxStmtExec(pHome, zPut, pErr, "itt", n, zWords, zEntire);
-  sqlite3_free(zWords);
-  sqlite3_free(zEntire);
+/* The texts that wait: (SQL) those above the highest rowid of the index. */
+#define MOST_WAITING "8"
+#define MOST_BYTES 16384
+#define MANY_TEXTS 16
+#define DONE "coalesce((SELECT max(id) FROM main.rollout_fts_docsize), 0)"
+static const char zWaiting[] = TEXTS "t.n > " DONE;
+
+/* Puts the words of texts into an index by a statement of it. Returns their number. */
+static i64 putWords(sqlite3_stmt *pText, sqlite3_stmt *pPut, BxErr *pErr) {
+  BxTree tree = {0};
+  i64 nText = 0;
+  while (bxStep(pText, pErr)) {
+    char *zEntire, *zWords = wordsOf(pText, &tree, &zEntire, pErr);
+    if (zWords != 0) {
+      i64 n = sqlite3_column_int64(pText, 0);
+      bxBind(pPut, pErr, "itt", n, zWords, zEntire);
+      bxStmtRun(pPut, pErr);
+      nText++;
+    }
+    sqlite3_free(zWords);
+    sqlite3_free(zEntire);
+  }
+  bxTreeFree(&tree);
+  return nText;
 }
 
-void bxRolloutIndex(BxStmts *pHome, i64 n, const char *z, BxErr *pErr) {
+static const char zPut[] = "INSERT INTO main.rollout_fts(rowid, text, whole) "
+                           "VALUES (?1, ?2, ?3)";
+
+void bxRolloutIndex(BxStmts *pHome, i64 nLast, i64 nByte, BxErr *pErr) {
   static const char zDamaged[] = "UPDATE main.rollout__act SET search = -1";
+  static const char zMany[] = "SELECT ?1 - " DONE " >= " MOST_WAITING;
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
-  putWords(pHome, n, z, &err);
+  if (nByte >= MOST_BYTES || bxQueryInt(pHome, zMany, &err, "i", nLast)) {
+    const char *const azSql[] = {zWaiting, zPut};
+    sqlite3_stmt *apStmt[2];
+    bxStmtSet(pHome, azSql, 2, apStmt, &err);
+    putWords(apStmt[0], apStmt[1], &err);
+    bxReset(apStmt[0], &err);
+  }
   if (err.rc != SQLITE_OK && bxErrMayIgnore(pHome, &err)) {
     bxLogRefusal(pHome, "rollout", "rollout.search", err.zMsg, pErr);
     bxStmtExec(pHome, zDamaged, pErr, "");
@@ -332,18 +373,15 @@ static const char zEmpty[] =
 static i64 fill(BxStmts *pHome, BxErr *pErr) {
   static const char zGone[] = "UPDATE main.rollout__act SET search = 1 + " LAST
                               " - (SELECT count(*) FROM main.rollout__texts)";
-  static const char zTexts[] =
-      "SELECT s.n, s.text FROM main.rollout__said AS s WHERE s.text <> ''";
-  sqlite3_stmt *pRow;
-  i64 n = 0;
+  sqlite3_stmt *pRow, *pPut;
+  i64 n;
   bxExec(pHome, zEmpty, pErr);
   bxExec(pHome, zGone, pErr);
-  pRow = bxPrepare(pHome, zTexts, pErr);
-  for (; bxStep(pRow, pErr); n++) {
-    const char *z = bxColumnText(pRow, 1, pErr);
-    if (z != 0) putWords(pHome, sqlite3_column_int64(pRow, 0), z, pErr);
-  }
+  pRow = bxPrepare(pHome, zWaiting, pErr);
+  pPut = bxPrepare(pHome, zPut, pErr);
+  n = putWords(pRow, pPut, pErr);
   sqlite3_finalize(pRow);
+  sqlite3_finalize(pPut);
   return n;
 }
 
@@ -436,10 +474,12 @@ static const char zSearch[] =
     "SELECT f.*, h.id AS id, h.updated AS updated FROM ("
     "SELECT t.n AS n, t.id >> 32 AS owner, t.id & 4294967295 AS sequence, "
     "t.at AS at, t.role AS role, t.tool AS tool, t.file AS file, "
-    "rank AS score FROM main.rollout_fts "
-    "CROSS JOIN main.rollout__texts AS t ON t.n = rollout_fts.rowid "
-    "WHERE rollout_fts MATCH ?1 "
-    "AND (?5 IS NULL OR t.at >= ?5) AND (?6 IS NULL OR t.at <= ?6) "
+    "w.score AS score FROM (SELECT value ->> 0 AS n, value ->> 1 AS score "
+    "FROM json_each(?11) UNION ALL SELECT * FROM (SELECT rowid, rank "
+    "FROM main.rollout_fts WHERE rollout_fts MATCH ?1 "
+    "ORDER BY rowid DESC LIMIT -1)) AS w "
+    "CROSS JOIN main.rollout__texts AS t ON t.n = w.n "
+    "WHERE (?5 IS NULL OR t.at >= ?5) AND (?6 IS NULL OR t.at <= ?6) "
     "AND (?7 IS NULL OR (SELECT a.cwd = rtrim(?7, '/') OR substr(a.cwd, 1, "
     "length(rtrim(?7, '/')) + 1) = rtrim(?7, '/') || '/' "
     "FROM main.rollout__about AS a WHERE a.no = t.id >> 32)) "
@@ -451,13 +491,56 @@ static const char zSearch[] =
     "AND c.tool = k.tool WHERE k.n = " CALL_OF_T " "
     "AND (c.n = k.n OR c.role = 'file'))) "
     "AND NOT EXISTS (SELECT 1 FROM main.rollout__marks WHERE id = -t.id) "
-    "ORDER BY rollout_fts.rowid DESC LIMIT " CANDIDATES ") AS f "
+    "LIMIT " CANDIDATES ") AS f "
     "JOIN main.rollout__heads AS h ON h.no = (SELECT min(s.rollout) "
     "FROM main.rollout__segments AS s JOIN main.rollout__heads AS live "
     "ON live.no = s.rollout WHERE s.owner = f.owner AND f.sequence "
     "BETWEEN s.first AND s.last AND (live.expires_at IS NULL OR "
     "live.expires_at >= ?4)) "
     "ORDER BY f.score, h.updated DESC, f.sequence LIMIT ?3) AS b";
+
+/* The texts that wait and that a query finds, as [[n, score], ...], the newest first, to
+** sqlite3_free(). They are ranked by the number of all texts and their mean length, as
+** the index has counted them in its first block, once these are many. */
+static char *waitingFor(BxStmts *p, const char *zAsk, BxErr *pErr) {
+  static const char zCounts[] =
+      "SELECT block FROM main.rollout_fts_data WHERE id = 1";
+  static const char *const azOwn[] = {bxSqlRolloutSearch,
+      "INSERT INTO rollout_fts(rowid, text, whole) VALUES (?1, ?2, ?3)",
+      "UPDATE rollout_fts_data SET block = ?1 WHERE id = 1",
+      "SELECT json_group_array(json_array(rowid, rank)) FROM (SELECT rowid, "
+      "rank FROM rollout_fts WHERE rollout_fts MATCH ?1 ORDER BY rowid DESC)"};
+  sqlite3_stmt *pText = bxPrepare(p, zWaiting, pErr), *apOwn[4] = {0};
+  sqlite3_stmt *pCounts = bxPrepare(p, zCounts, pErr);
+  sqlite3 *db = 0;
+  char *zFound = 0;
+  int i;
+  if (bxStep(pText, pErr)) {
+    int rc = sqlite3_open_v2(
+        ":memory:", &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, 0);
+    sqlite3_reset(pText);
+    if (rc != SQLITE_OK) bxFail(pErr, rc, "%s", sqlite3_errstr(rc));
+    for (i = 0; i < 4; i++) {
+      apOwn[i] = bxPrepareSql(db, azOwn[i], pErr);
+      if (i == 0) bxStmtRun(apOwn[i], pErr);
+    }
+    putWords(pText, apOwn[1], pErr);
+    if (bxStep(pCounts, pErr)) {
+      const unsigned char *a = sqlite3_column_blob(pCounts, 0);
+      if (a != 0 && *a > MANY_TEXTS) { /* or the first byte of more */
+        bxBind(apOwn[2], pErr, "v", sqlite3_column_value(pCounts, 0));
+        bxStmtRun(apOwn[2], pErr);
+      }
+    }
+    bxBind(apOwn[3], pErr, "t", zAsk);
+    if (bxStep(apOwn[3], pErr)) zFound = bxColumnCopy(apOwn[3], 0, pErr);
+    for (i = 0; i < 4; i++) sqlite3_finalize(apOwn[i]);
+    sqlite3_close(db);
+  }
+  sqlite3_finalize(pText);
+  sqlite3_finalize(pCounts);
+  return zFound;
+}
 
 sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   static const char zFinds[] =
@@ -468,6 +551,7 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   BxStmts *p = bxRolloutSchema(bx, pErr);
   RolloutAsk ask = {0};
   char *zAsk = z != 0 ? askFor(&ask, z, pErr) : 0;
+  char *zWaits;
   sqlite3_stmt *pStmt;
   if (ask.nWord > MOST_WORDS) {
     bxFail(pErr, SQLITE_CONSTRAINT,
@@ -493,11 +577,13 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
   }
   /* what FTS5 does not understand is said here, and not at the first row */
   bxQueryInt(p, zFinds, pErr, "t", zAsk);
+  zWaits = p ? waitingFor(p, zAsk, pErr) : 0;
   pStmt = bxPrepare(p, zSearch, pErr);
   bxRolloutExplain(pErr, "SearchError: Search failed: ");
-  bxBind(pStmt, pErr, "cciivvvvvv", zAsk, ask.zFirst, nRow, bxNow(), apArg[2],
-      apArg[3], apArg[4], apArg[5], apArg[6], apArg[7]);
+  bxBind(pStmt, pErr, "cciivvvvvvc", zAsk, ask.zFirst, nRow, bxNow(), apArg[2],
+      apArg[3], apArg[4], apArg[5], apArg[6], apArg[7], zWaits);
   sqlite3_free(zAsk);
+  sqlite3_free(zWaits);
   sqlite3_free(ask.zFirst);
   return pStmt;
 }
@@ -511,11 +597,11 @@ sqlite3_stmt *bxRolloutSearch(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
 static int lookFor(BxStmts *p, const char *zTexts, const char *zAsk,
     BxProblems *pOut, BxErr *pErr) {
   sqlite3_stmt *pRow = bxPrepare(p, zTexts, pErr);
+  BxTree tree = {0};
   int bFound = 1;
   while (bFound && bxStep(pRow, pErr)) {
     i64 n = sqlite3_column_int64(pRow, 0);
-    char *zEntire;
-    char *zWords = wordsOf(bxColumnText(pRow, 1, pErr), &zEntire, pErr);
+    char *zEntire, *zWords = wordsOf(pRow, &tree, &zEntire, pErr);
     char *z = zWords, *zWord;
     /* the first word of which FTS5 has the same idea */
     while (z != 0 && *z != 0 && (*z & 0x80) != 0) {
@@ -537,18 +623,20 @@ static int lookFor(BxStmts *p, const char *zTexts, const char *zAsk,
     sqlite3_free(zEntire);
   }
   sqlite3_finalize(pRow);
+  bxTreeFree(&tree);
   return bFound;
 }
 
 void bxRolloutSearchCheck(BxStmts *p, BxProblems *pOut) {
-#define SAID_WHERE                                                             \
-  "SELECT n, text FROM main.rollout__said WHERE text <> '' AND n IN (SELECT "  \
-  "n FROM main.rollout__texts AS t WHERE NOT EXISTS (SELECT 1 FROM "           \
-  "main.rollout__marks WHERE id = -t.id) "
-  static const char zOutside[] =
-      SAID_WHERE "AND n NOT IN (SELECT id FROM main.rollout_fts_docsize))";
-  static const char zSome[] = SAID_WHERE
-      "AND n % (SELECT 1 + max(n) / 64 FROM main.rollout__texts) = 0)";
+#define NOT_DUE                                                                \
+  TEXTS "NOT EXISTS (SELECT 1 FROM main.rollout__marks WHERE id = -t.id) "
+  static const char zOutside[] = NOT_DUE
+      "AND t.n NOT IN (SELECT id FROM main.rollout_fts_docsize) AND t.n <= "
+      "max(" DONE ", (SELECT max(n) FROM main.rollout__texts) - " MOST_WAITING
+      ")";
+  static const char zSome[] =
+      NOT_DUE "AND t.n % (SELECT 1 + max(n) / 64 FROM main.rollout__texts) = 0 "
+              "AND t.n <= " DONE;
   static const char zFinds[] =
       "SELECT count(*) FROM main.rollout_fts WHERE rollout_fts MATCH ?1 "
       "AND rowid = ?2";

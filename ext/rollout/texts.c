@@ -104,13 +104,22 @@ static char *stringsOf(const BxTree *p, int iNode, BxErr *pErr) {
   return bxStrFinish(pOut, pErr);
 }
 
-char *bxRolloutStrings(const char *z, BxErr *pErr) {
-  BxTree tree = {0};
-  char *zOut = bxTreeRead(&tree, z, (i64)strlen(z), 0, 0, pErr) != 0
-                   ? stringsOf(&tree, 0, pErr)
-                   : bxPrintf(pErr, "%s", z);
-  bxTreeFree(&tree);
-  return zOut;
+char *bxRolloutSaid(BxTree *pTree, const char *z, i64 n, const char *zPlace,
+    const char *zPart, BxErr *pErr) {
+  int i = bxTreeRead(pTree, z, n, 0, 0, pErr) != 0
+              ? bxPathFind(pTree, 0, 0, zPlace)
+              : -1;
+  char *zText = i < 0 ? 0 : bxRolloutTextOf(pTree, i, zPart, pErr), *zStrings;
+  if (i < 0 || (zText != 0 && *zText != '{' && *zText != '[')) return zText;
+  if (zText != 0) {
+    i = 0;
+    if (bxTreeRead(pTree, zText, (i64)strlen(zText), 0, 0, pErr) == 0) {
+      return zText;
+    }
+  }
+  zStrings = stringsOf(pTree, i, pErr);
+  sqlite3_free(zText);
+  return zStrings;
 }
 
 /* Whether a result says that its call has failed: 1 or 0, or -1 if it says nothing.
@@ -481,11 +490,12 @@ void bxRolloutTell(RolloutDerive *p, const char *zType,
 
 void bxRolloutTextsTold(RolloutDerive *p) {
   i64 i;
-  for (i = p->nText - 1; !p->pRules->bSearch && i >= 0; i--) {
-    if (p->aText[i].bRead) break;
-    p->aText[i].bRead = 1;
-    sqlite3_free(p->aText[i].z);
-    p->aText[i].z = 0;
+  for (i = p->nText - 1; i >= 0 && !p->aText[i].bRead; i--) {
+    RolloutText *a = &p->aText[i];
+    if (a->z != 0 && !a->bTold) p->nTextByte += (i64)strlen(a->z);
+    sqlite3_free(a->z);
+    a->z = 0;
+    a->bRead = 1;
   }
 }
 
@@ -553,12 +563,7 @@ static void putTexts(RolloutDerive *p, BxErr *pErr) {
     const RolloutText *a = &p->aText[i];
     i64 iKey = bxRolloutKey(p->no, a->iSequence);
     if (a->bTold) continue;
-    if (a->n > 0) {
-      putRow(p, a, pErr);
-      if (p->pRules->bSearch && a->z != 0) {
-        bxRolloutIndex(p->pHome, a->n, a->z, pErr);
-      }
-    }
+    if (a->n > 0) putRow(p, a, pErr);
     if (a->bWithout) {
       i64 iFrom = a->iSequence > TEXTS_BACK ? iKey - TEXTS_BACK : p->no << 32;
       i64 *pn;
@@ -573,6 +578,7 @@ static void putTexts(RolloutDerive *p, BxErr *pErr) {
     }
   }
   sqlite3_free(calls.a);
+  if (p->pRules->bSearch) bxRolloutIndex(p->pHome, n, p->nTextByte, pErr);
 }
 
 /* Reads an item again that was redacted. What its calls have from their results

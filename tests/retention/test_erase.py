@@ -259,7 +259,7 @@ def test_no_part_of_a_text_is_left_in_the_search_index(db, kind):
         one(db, "SELECT rollout_create(?, NULL, 'permanent')", id)
         one(db, "SELECT rollout_append(?, ?)", id, json.dumps(
             [{"type": "event_msg", "payload": {"type": "user_message", "message":
-              "Ω7Ж and more" if id == ID else "something else"}}]))
+              "Ω7Ж and more" if id == ID else "something else"}}] * 8))
 
     def found():
         return one(db, "SELECT count(*) FROM rollout_fts_data WHERE instr(block, ?)",
@@ -267,7 +267,7 @@ def test_no_part_of_a_text_is_left_in_the_search_index(db, kind):
     assert found() > 0
     erase(db, kind, ID if kind == "rollout" else "Ω7Ж and")
     assert found() == 0
-    assert rows(db, "SELECT rollout FROM rollout_search('something')") == [(FORK,)]
+    assert rows(db, "SELECT DISTINCT rollout FROM rollout_search('something')") == [(FORK,)]
 
 
 def test_sums_of_calls_lose_the_name_of_a_model(db):

@@ -8,7 +8,7 @@ import pytest
 
 from rollout_helpers import ID, OTHER, THIRD, append, create, derive, event, lines, load, message
 from rollout_helpers import user, well
-from conftest import connect, one, rows
+from conftest import MODULE, connect, one, rows
 
 @pytest.fixture
 def searched(db):
@@ -313,13 +313,65 @@ def test_search_has_the_same_however_an_item_came(searched):
     imported = {"type": "session_meta", "payload": {"id": OTHER, "timestamp": "x"}}
     load(db, lines(imported, *items))
     words = ("twice", "other", "tool", "image", "of a tool")
-    told = [find(db, word, 1000) for word in words]
-    assert sum(len(t) for t in told) > 20
+
+    def told():
+        return [sorted(find(db, word, 1000)) for word in words]
+    before = told()
+    assert sum(len(t) for t in before) > 20
     one(db, "SELECT rollout_search_install()")
-    assert [find(db, word, 1000) for word in words] == told
+    assert told() == before
     one(db, "SELECT rollout_rebuild()")
-    assert [find(db, word, 1000) for word in words] == told
+    assert told() == before
     well(db)
+
+
+def indexed(db):
+    return one(db, "SELECT count(*) FROM rollout_fts_docsize")
+
+
+def test_the_newest_texts_wait_for_the_index_and_are_found(searched, path):
+    db = searched
+    create(db)
+    reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    reader.enable_load_extension(True)
+    reader.load_extension(MODULE)
+    for i in range(1, 41):
+        db.execute("BEGIN" if i % 3 else "SELECT 1")
+        append(db, ID, user(f"needle number{i} camelCase"))
+        before = db.total_changes
+        assert [f[1] for f in find(db, f"number{i}")] == [i] == [f[1] for f in find(db, f"needle camelcase number{i}")]
+        assert find(db, "needle NOT camel") == [] and len(find(db, "needle", 100)) == i
+        assert db.total_changes == before
+        if db.in_transaction:
+            db.execute("COMMIT")
+        assert len(find(reader, "need*", 100)) == i
+        assert indexed(db) == i // 8 * 8
+        well(db)
+    append(db, ID, user("tail " * 4000))
+    assert indexed(db) == 41
+    append(db, ID, user("short"))
+    db.execute("BEGIN")
+    append(db, ID, *[user(f"taken{i} back") for i in range(9)])
+    assert indexed(db) == 51 and len(find(db, "back")) == 9
+    db.execute("ROLLBACK")
+    assert indexed(db) == 41 and find(db, "back") == [] and len(find(db, "short")) == 1
+    one(db, "SELECT rollout_delete(?)", ID)
+    assert find(db, "short") == [] == find(db, "needle")
+    create(db, OTHER)
+    append(db, OTHER, user("after"))
+    assert len(find(db, "after")) == 1
+    well(db)
+    reader.close()
+
+
+def test_texts_that_wait_are_ranked_among_the_others(searched):
+    db = searched
+    create(db)
+    append(db, ID, *[user(f"much hay, and more hay {i}") for i in range(100)], user("needle " + "in hay " * 40))
+    append(db, ID, user("one needle"), user("hay"), user("needle " + "hay " * 80))
+    best = rows(db, "SELECT sequence, rank FROM rollout_search('needle')")
+    assert [n for n, _ in best] == [102, 101, 104] and best == sorted(best, key=lambda r: r[1]) and best[-1][1] < -.5
+    assert [f[1] for f in find(db, "hay", 1)] in ([103], [104])
 
 
 def test_search_follows_redaction_and_expiry(searched):
@@ -545,7 +597,8 @@ def test_an_index_that_cannot_be_written_is_told_in_the_log(searched, path):
         bare.execute("DELETE FROM rollout_fts_config")
     bare.close()
     db = connect(path)
-    assert append(db, ID, user("one"), user("two")) == 2
+    assert append(db, ID, user("one")) == 1
+    assert append(db, ID, *[user("two")] * 8) == 8
     assert one(db, "SELECT count(*) FROM blackbox_log "
                "WHERE kind = 'refusal' AND subject = 'rollout.search'") == 1
     assert ("rollout_fts", "a text could not be put into it; SELECT rollout_search_install() makes the index "

@@ -405,6 +405,11 @@ const Operation aRolloutOperation[] = {
         0},
     {"append what is searched", ROLLOUT "SELECT rollout_search_install();", 0,
         APPEND(SAID "," DROPPED "," USER), 0},
+    {"append as many as are put into the index",
+        ROLLOUT "SELECT rollout_search_install();" APPEND(SAID), 0,
+        APPEND(SAID "," USER "," SAID "," USER "," SAID "," USER "," SAID
+                    "," USER),
+        0},
     {"append a call and its result", ROLLOUT "SELECT rollout_search_install();",
         0, APPEND(TOOL "," TOLD), 0},
     {"append the result of an earlier call",
@@ -421,6 +426,10 @@ const Operation aRolloutOperation[] = {
         "SELECT * FROM rollout_tool_calls; SELECT * FROM rollout_messages; "
         "SELECT * FROM rollout_search('code OR \"b c\"', 5, 1, 9000, NULL, "
         "'tool', 'apply_patch', 'a.c')",
+        0},
+    {"search what waits for the index",
+        ROLLOUT "SELECT rollout_search_install();" APPEND(TOOL "," TOLD), 0,
+        "SELECT rollout, sequence, snippet, rank FROM rollout_search('code')",
         0},
     {"search no more", ROLLOUT "SELECT rollout_search_install();", 0,
         "SELECT rollout_search_remove()", 0},
