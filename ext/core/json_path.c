@@ -57,14 +57,6 @@ int bxPathFind(const BxTree *p, int iTop, int iHere, const char *zPaths) {
   return iNode;
 }
 
-char *bxTreeString(const BxTree *p, int iNode, BxErr *pErr) {
-  sqlite3_str *pOut = sqlite3_str_new(0);
-  char *z;
-  bxTreeText(p, iNode, pOut);
-  z = bxStrFinish(pOut, pErr);
-  return z != 0 || pErr->rc != SQLITE_OK ? z : bxPrintf(pErr, "");
-}
-
 /*----------------------------------------------------------- conditions ----*/
 
 void bxFoldName(char *z) {

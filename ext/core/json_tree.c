@@ -357,10 +357,36 @@ static void appendContent(
 }
 
 void bxTreeText(const BxTree *p, int iNode, sqlite3_str *pOut) {
-  const char *z = p->z + p->a[iNode].iAt;
+  const char *z = p->z + p->a[iNode].iAt + 1;
+  int n = p->a[iNode].nByte - 2;
+  char zRoom[1000], *zEnd;
   assert(iNode >= 0 && iNode < p->n);
-  assert(*z == '"');
-  appendContent(pOut, z + 1, z + p->a[iNode].nByte - 1, 0);
+  assert(z[-1] == '"');
+  if (n <= (int)sizeof(zRoom)) {
+    zEnd = bxTreeDecode(zRoom, z, n);
+    n = (int)(zEnd - zRoom);
+    if (memchr(zRoom, 0, (size_t)n) == 0) {
+      sqlite3_str_append(pOut, zRoom, n);
+      return;
+    }
+  }
+  appendContent(pOut, z, z + p->a[iNode].nByte - 2, 0);
+}
+
+char *bxTreeString(const BxTree *p, int iNode, BxErr *pErr) {
+  const char *z = p->z + p->a[iNode].iAt + 1;
+  int n = p->a[iNode].nByte - 2;
+  char *zOut = bxCheckMem(sqlite3_malloc64((sqlite3_uint64)n + 1), pErr);
+  sqlite3_str *pOut;
+  assert(iNode >= 0 && iNode < p->n && n >= 0);
+  if (zOut == 0) return 0;
+  n = (int)(bxTreeDecode(zOut, z, n) - zOut);
+  zOut[n] = 0;
+  if (memchr(zOut, 0, (size_t)n) == 0) return zOut;
+  sqlite3_free(zOut);
+  pOut = sqlite3_str_new(0);
+  bxTreeText(p, iNode, pOut);
+  return bxStrFinish(pOut, pErr);
 }
 
 /* (A text with escapes equals only one of ASCII.) */

@@ -79,9 +79,13 @@ static void readPart(const RolloutDerive *p, const char *zKey,
   if (bxRolloutWord(pTree, i, zName) > 0) bxFoldName(zName);
 }
 
-/* Tests a reading with the parts that are known of an item: -1 if it does not
-** fit, 1 if it does, 0 if the payload must be read. */
-static int testParts(const RolloutDerive *p, BxTest test) {
+void bxRolloutReadParts(RolloutDerive *p, const RolloutJson *pJson) {
+  p->pJson = pJson;
+  readPart(p, "type", p->zPayloadType);
+  readPart(p, "role", p->zRole);
+}
+
+int bxRolloutTestParts(const RolloutDerive *p, BxTest test) {
   const BxCondition *pTest = p->pRules->places.aCondition + test.i;
   const BxCondition *pEnd = pTest + test.n;
   int eResult = 1;
@@ -324,14 +328,12 @@ void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
     bxRolloutTell(p, zType, pJson, iSequence, iTime);
     bxRolloutTextsTold(p);
   }
-  p->pJson = pJson;
+  if (!p->bTexts) bxRolloutReadParts(p, pJson);
   p->iTime = iTime;
-  readPart(p, "type", p->zPayloadType);
-  readPart(p, "role", p->zRole);
   i = bxRolloutPlacesOf(p, zType, zSpelled, &iEnd);
   for (; i < iEnd && p->pErr->rc == SQLITE_OK; i++) {
     const BxPlace *pPlace = &p->pRules->places.a[i];
-    int eFits = testParts(p, pPlace->test);
+    int eFits = bxRolloutTestParts(p, pPlace->test);
     /* what is said counts once, whatever ways there are to read it; how lines of
     ** text begin is for an import */
     if (eFits < 0 || mTold >> pPlace->eKind & 1) continue;

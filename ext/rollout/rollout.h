@@ -360,8 +360,9 @@ typedef struct RolloutDerive {
   int bTexts; /* texts are wanted */
   RolloutText *aText;
   i64 nText, nTextAlloc, iTextFrom; /* the first item that was told, or -1 */
-  i64 nTextByte;                    /* of those that were told */
-  int bStored; /* the items are in the database: this is the key of one */
+  int bBefore;   /* the texts of the item before it were asked for */
+  i64 nTextByte; /* of those that were told */
+  int bStored;   /* the items are in the database: this is the key of one */
   i64 iKey, iPromptKey;
   i64 nTurnOld, nMarkOld; /* those that other conversations own */
   char zPayloadType[ROLLOUT_MAX_NAME + 1]; /* as it is compared, or "" */
@@ -397,7 +398,13 @@ void bxRolloutDerivePending(
 i64 bxRolloutPlacesOf(const RolloutDerive *p, const char *zType,
     char z[ROLLOUT_MAX_NAME + 1], i64 *piEnd);
 
-/* texts.c: takes the texts of an item. */
+/* Reads the parts of a payload by which most readings are told apart. */
+void bxRolloutReadParts(RolloutDerive *p, const RolloutJson *pJson);
+/* Tests a reading with these parts: -1 if it does not fit, 1 if it does, 0 if the payload
+** must be read. */
+int bxRolloutTestParts(const RolloutDerive *p, BxTest test);
+
+/* texts.c: takes the texts of an item, and reads its parts. */
 void bxRolloutTell(RolloutDerive *p, const char *zType,
     const RolloutJson *pJson, i64 iSequence, i64 iTime);
 /* Gives them back, once nobody needs more than their hashes. */
@@ -409,7 +416,7 @@ void bxRolloutTextsFree(RolloutDerive *p);
 i64 bxRolloutTextsDiffer(RolloutDerive *p, i64 iLast, BxErr *pErr);
 /* The text at a place of a payload, whose JSON is its strings, a line each, to
 ** sqlite3_free(), or NULL. */
-char *bxRolloutSaid(BxTree *pTree, const char *z, i64 n, const char *zPlace,
+char *bxRolloutSaid(BxTree *pTree, const char *z, i64 n, const char *zAt,
     const char *zPart, BxErr *pErr);
 /* search.c: puts the texts that wait into the index, if they are many, after some of so
 ** many bytes up to number nLast. An index that is damaged is told in the log. */

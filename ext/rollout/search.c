@@ -126,12 +126,12 @@ static i64 appendWords(
 static char *wordsOf(
     sqlite3_stmt *pText, BxTree *pTree, char **pzWhole, BxErr *pErr) {
   sqlite3_str *pOut = sqlite3_str_new(0), *pWhole = sqlite3_str_new(0);
-  const char *zPlace = bxColumnText(pText, 1, pErr);
+  const char *zAt = bxColumnText(pText, 1, pErr);
   const char *zPart = bxColumnText(pText, 2, pErr);
   const char *zPayload = bxColumnText(pText, 3, pErr);
-  char *z = zPlace != 0 && zPayload != 0
+  char *z = zAt != 0 && zPayload != 0
                 ? bxRolloutSaid(pTree, zPayload, sqlite3_column_bytes(pText, 3),
-                      zPlace, zPart, pErr)
+                      zAt, zPart, pErr)
                 : 0;
   if (z != 0) appendWords(pOut, pWhole, z, (i64)strlen(z));
   sqlite3_free(z);
@@ -165,8 +165,9 @@ static i64 putWords(sqlite3_stmt *pText, sqlite3_stmt *pPut, BxErr *pErr) {
   return nText;
 }
 
-static const char zPut[] = "INSERT INTO main.rollout_fts(rowid, text, whole) "
-                           "VALUES (?1, ?2, ?3)";
+static const char zPutWords[] =
+    "INSERT INTO main.rollout_fts(rowid, text, whole) "
+    "VALUES (?1, ?2, ?3)";
 
 void bxRolloutIndex(BxStmts *pHome, i64 nLast, i64 nByte, BxErr *pErr) {
   static const char zDamaged[] = "UPDATE main.rollout__act SET search = -1";
@@ -174,7 +175,7 @@ void bxRolloutIndex(BxStmts *pHome, i64 nLast, i64 nByte, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   if (pErr->rc != SQLITE_OK) return;
   if (nByte >= MOST_BYTES || bxQueryInt(pHome, zMany, &err, "i", nLast)) {
-    const char *const azSql[] = {zWaiting, zPut};
+    const char *const azSql[] = {zWaiting, zPutWords};
     sqlite3_stmt *apStmt[2];
     bxStmtSet(pHome, azSql, 2, apStmt, &err);
     putWords(apStmt[0], apStmt[1], &err);
@@ -378,7 +379,7 @@ static i64 fill(BxStmts *pHome, BxErr *pErr) {
   bxExec(pHome, zEmpty, pErr);
   bxExec(pHome, zGone, pErr);
   pRow = bxPrepare(pHome, zWaiting, pErr);
-  pPut = bxPrepare(pHome, zPut, pErr);
+  pPut = bxPrepare(pHome, zPutWords, pErr);
   n = putWords(pRow, pPut, pErr);
   sqlite3_finalize(pRow);
   sqlite3_finalize(pPut);

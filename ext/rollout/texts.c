@@ -104,10 +104,10 @@ static char *stringsOf(const BxTree *p, int iNode, BxErr *pErr) {
   return bxStrFinish(pOut, pErr);
 }
 
-char *bxRolloutSaid(BxTree *pTree, const char *z, i64 n, const char *zPlace,
+char *bxRolloutSaid(BxTree *pTree, const char *z, i64 n, const char *zAt,
     const char *zPart, BxErr *pErr) {
   int i = bxTreeRead(pTree, z, n, 0, 0, pErr) != 0
-              ? bxPathFind(pTree, 0, 0, zPlace)
+              ? bxPathFind(pTree, 0, 0, zAt)
               : -1;
   char *zText = i < 0 ? 0 : bxRolloutTextOf(pTree, i, zPart, pErr), *zStrings;
   if (i < 0 || (zText != 0 && *zText != '{' && *zText != '[')) return zText;
@@ -389,6 +389,33 @@ static void tellParts(RolloutDerive *p, const BxPlace *pPlace,
 
 /*---------------------------------------------------------------- messages ----*/
 
+static void tell(RolloutDerive *p, const char *zType, const RolloutJson *pJson,
+    i64 iSequence, i64 iTime);
+
+/* Takes the texts of the item before the first one, if that has a place in another source
+** than this one. */
+static void tellBefore(RolloutDerive *p, const BxPlace *pPlace) {
+  static const char zItem[] =
+      "SELECT type, payload FROM main.rollout__items WHERE id = ?1";
+  RolloutJson json = {{0}, 0};
+  sqlite3_stmt *pRow = bxStmt(p->pHome, zItem, p->pErr);
+  char zSpelled[ROLLOUT_MAX_NAME + 1];
+  p->bBefore = 1;
+  bxBind(pRow, p->pErr, "i", (p->no << 32) + p->iTextFrom - 1);
+  if (bxStep(pRow, p->pErr)) {
+    const char *zType = bxColumnText(pRow, 0, p->pErr), *z;
+    i64 iEnd = 0, i = zType ? bxRolloutPlacesOf(p, zType, zSpelled, &iEnd) : 0;
+    while (i < iEnd && p->pRules->places.a[i].eSource == pPlace->eSource) i++;
+    z = i < iEnd ? bxColumnText(pRow, 1, p->pErr) : 0;
+    if (z != 0 && bxTreeRead(&json.tree, z, sqlite3_column_bytes(pRow, 1), 0, 0,
+                      p->pErr) != 0) {
+      tell(p, zType, &json, p->iTextFrom - 1, 0);
+    }
+  }
+  bxReset(pRow, p->pErr);
+  bxTreeFree(&json.tree);
+}
+
 /* Takes what was said. Some recorders write a message twice in a row, as an item and
 ** as an event: the second one repeats it. */
 static void tellSaid(RolloutDerive *p, const BxPlace *pPlace,
@@ -402,6 +429,10 @@ static void tellSaid(RolloutDerive *p, const BxPlace *pPlace,
   int bTold = 0;
   RolloutText *a;
   i64 i;
+  if (z != 0 && p->no > 0 && iSequence == p->iTextFrom && !p->bBefore) {
+    tellBefore(p, pPlace);
+    bxRolloutReadParts(p, pJson);
+  }
   for (i = p->nText - 1; z != 0 && i >= 0; i--) {
     a = &p->aText[i];
     if (a->iSequence < iSequence - 1) break;
@@ -430,11 +461,15 @@ static void tell(RolloutDerive *p, const char *zType, const RolloutJson *pJson,
   i64 iEnd, iFirst = bxRolloutPlacesOf(p, zType, zSpelled, &iEnd), i;
   i64 nBefore = p->nText;
   unsigned mKind = 1u << BX_KIND_CALL;
+  bxRolloutReadParts(p, pJson);
   for (;;) {
     for (i = iFirst; i < iEnd; i++) {
       const BxPlace *pPlace = &p->pRules->places.a[i];
-      if (!(mKind >> pPlace->eKind & 1) || p->pErr->rc != SQLITE_OK ||
-          !bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr)) {
+      int eFits = !(mKind >> pPlace->eKind & 1) || p->pErr->rc != SQLITE_OK
+                      ? -1
+                      : bxRolloutTestParts(p, pPlace->test);
+      if (eFits < 0 || (eFits == 0 && !bxRolloutFits(p->pRules, pPlace->test,
+                                          pJson, p->pErr))) {
         continue;
       }
       if (pPlace->eKind <= BX_KIND_RESULT) {
@@ -458,33 +493,10 @@ static void tell(RolloutDerive *p, const char *zType, const RolloutJson *pJson,
   }
 }
 
-/* Takes the texts of the item before the first one. */
-static void tellBefore(RolloutDerive *p, i64 iSequence) {
-  static const char zItem[] =
-      "SELECT type, payload FROM main.rollout__items WHERE id = ?1";
-  RolloutJson json = {{0}, 0};
-  sqlite3_stmt *pRow = bxStmt(p->pHome, zItem, p->pErr);
-  bxBind(pRow, p->pErr, "i", (p->no << 32) + iSequence - 1);
-  if (bxStep(pRow, p->pErr)) {
-    const char *zType = bxColumnText(pRow, 0, p->pErr);
-    const char *z = bxColumnText(pRow, 1, p->pErr);
-    if (zType != 0 && z != 0 &&
-        bxTreeRead(
-            &json.tree, z, sqlite3_column_bytes(pRow, 1), 0, 0, p->pErr) != 0) {
-      tell(p, zType, &json, iSequence - 1, 0);
-    }
-  }
-  bxReset(pRow, p->pErr);
-  bxTreeFree(&json.tree);
-}
-
 void bxRolloutTell(RolloutDerive *p, const char *zType,
     const RolloutJson *pJson, i64 iSequence, i64 iTime) {
   assert(p->bTexts && p->pRules != 0);
-  if (p->iTextFrom < 0) {
-    p->iTextFrom = iSequence;
-    if (p->no > 0) tellBefore(p, iSequence);
-  }
+  if (p->iTextFrom < 0) p->iTextFrom = iSequence;
   tell(p, zType, pJson, iSequence, iTime);
 }
 
