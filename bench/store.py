@@ -9,7 +9,10 @@ import random
 import shutil
 import statistics
 
-from run import Case, checkpoint, connect, exchanges, installed, limit, once, prose, recorded, timed
+from payload import talks
+from run import Case, checkpoint, connect, exchanges, installed, like, limit, once, prose, recorded
+from run import plain as unguarded
+from run import timed
 
 PACK = "SELECT payload_pack(1000000)"
 
@@ -97,6 +100,39 @@ def queued(packs, mean=False):
             " VALUES(?, ?, ?, ?)", row)) for row in rows][400:]
         return statistics.mean(took) if mean else statistics.median(took)
     return side
+
+
+def written(packs, rows):
+    """Rows that stay, of which the first 100 are not counted; packs is None: plain INSERTs."""
+    def side(where):
+        db = (unguarded if packs is None else installed)(where / "written.db")
+        if packs is None:
+            db.executescript(like("event_payloads"))
+            sql = ("INSERT INTO event_payloads(agent_id, event_id, request_body, response_body,"
+                   " size_bytes, purpose) VALUES(?, ?, ?, ?, ?, 'archive')")
+        else:
+            for name, value in ("enabled", 1), ("pack", packs):
+                db.execute("UPDATE blackbox_settings SET value = ? WHERE name = 'payload.' || ?",
+                           (value, name))
+            sql = ("INSERT INTO payload_queue(agent_id, event_id, request_body, response_body)"
+                   " VALUES(?, ?, ?, ?)")
+        took = []
+        for *row, _ in itertools.islice(rows(), 300):
+            if packs is None:
+                row.append(len(row[2].encode()) + len((row[3] or "").encode()))
+            took.append(timed(lambda: db.execute(sql, row)))
+        return statistics.mean(took[100:])
+    return side
+
+
+def packed_write(name, rows):
+    return Case(f"a row of {name} is queued, and packed when it is written",
+                {"packs": written(1, rows), "does not pack": written(0, rows),
+                 "plain INSERT": written(None, rows)},
+                [("packs", "plain INSERT", 1.4), ("does not pack", "plain INSERT", None)],
+                note="The mean of 200, in autocommit.",
+                why="The row is written with its bodies, and again with references; the store"
+                    " writes a text, its pieces and their pack beside it.")
 
 
 def zstd_each(where):
@@ -204,6 +240,8 @@ def cases():
              {"packs": queued(1), "plain": queued(0), "packs, the mean": queued(1, mean=True)},
              [("packs", "plain", 2.0), ("packs, the mean", "plain", None)],
              note="Each row is packed when it is written, or with the next one."),
+        packed_write("a conversation of 25 KB", lambda: talks(10, 25_000)),
+        packed_write("the mix of a recording", lambda: exchanges(10)),
         Case("a random body of about 25 KB is read",
              {"packed": random_bodies(packed, "store_text(request_body)"),
               "plain": random_bodies(plain, "request_body"), "300 us": limit(300e-6)},
