@@ -190,8 +190,8 @@ BEGIN
   UPDATE OR ABORT cache_sessions SET kept_size = kept_size - OLD.data_size, kept_count = kept_count - 1
   WHERE session_id = OLD.session_id;
   UPDATE cache_state SET bytes = bytes - OLD.data_size WHERE one = 1;
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest)
-  VALUES (CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER), 'cache', ifnull((SELECT iif(rule < 3, 'evict', rule) FROM cache_state), 'manual'),
+  INSERT INTO retention_log(domain, rule, rows, bytes, oldest)
+  VALUES ('cache', ifnull((SELECT iif(rule < 3, 'evict', rule) FROM cache_state), 'manual'),
     1, OLD.data_size, OLD.timestamp);
 END;
 

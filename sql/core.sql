@@ -58,8 +58,8 @@ SELECT NULL, seen, 'core', 'clock', 'trusted', NULL, NULL, NULL, NULL, was, seen
   FROM retention__clock WHERE was;
 
 -- The receipts. That of a minute which is not over has the number that it would get.
--- INSERT adds a removal to the receipt of its rule and minute; if newest is NULL, it is
--- the same as oldest.
+-- INSERT adds a removal to the receipt of its rule and minute; that of the rule 'bulk' has the
+-- minute 0. If at is NULL, it is now, and if newest is NULL, it is the same as oldest.
 CREATE VIEW IF NOT EXISTS main.retention_log AS
 SELECT n AS id, at, domain, subject AS rule, actor, rows, bytes, oldest, newest,
        iif(ifnull(detail, actor) IS NULL, at / 60000, NULL) AS minute
@@ -200,7 +200,9 @@ CREATE TRIGGER IF NOT EXISTS main.retention_log_insert
 INSTEAD OF INSERT ON retention_log
 BEGIN
   INSERT INTO blackbox__open
-  VALUES (NEW.domain, NEW.rule, ifnull(NEW.minute, NEW.at / 60000), NEW.at, NEW.rows,
+  VALUES (NEW.domain, NEW.rule,
+          iif(NEW.rule = 'bulk', 0, coalesce(NEW.minute, NEW.at / 60000, unixepoch() / 60)),
+          ifnull(NEW.at, round(julianday('now') * 864e5 - 210866760e6)), NEW.rows,
           NEW.bytes, NEW.oldest, ifnull(NEW.newest, NEW.oldest))
   ON CONFLICT DO UPDATE
      SET at = excluded.at, rows = rows + NEW.rows, bytes = bytes + NEW.bytes,

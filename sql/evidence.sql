@@ -109,8 +109,8 @@ BEGIN
      SET rows = rows - 1,
          bytes = bytes - OLD.action_bytes - OLD.screenshot_bytes - 100
    WHERE owner = OLD.owner;
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest)
-  VALUES (CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER), 'evidence', CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans' ELSE 'manual' END,
+  INSERT INTO retention_log(domain, rule, rows, bytes, oldest)
+  VALUES ('evidence', CASE OLD.released WHEN 1 THEN 'released' WHEN 2 THEN 'evidence.orphans' ELSE 'manual' END,
           1, OLD.action_bytes + OLD.screenshot_bytes + 100, OLD.timestamp);
 END;
 

@@ -27,7 +27,7 @@ SELECT 'event_payloads',
        ' is not the length of its bodies'
   FROM main.event_payloads AS e
  WHERE size_bytes IS NOT coalesce(length(CAST(request_body AS BLOB)), 0) + coalesce(length(CAST(response_body AS BLOB)), 0)
-       + coalesce((SELECT sum((bytes - length(reference)) * ((reference IS request_body) + (reference IS response_body)))
+       + coalesce((SELECT sum((bytes - length(ref)) * ((ref IS request_body) + (ref IS response_body)))
                      FROM main.payload__packed AS p
                     WHERE text IN (substr(request_body, 37, 20) + 0, substr(response_body, 37, 20) + 0) AND p."key" = e.id), 0)
 UNION ALL
@@ -37,7 +37,7 @@ SELECT 'event_payloads', 'meta of row ' || coalesce(id, 'without id') || ' is no
 UNION ALL
 SELECT 'payload__state', 'differs from the settings; UPDATE blackbox_settings SET value = value'
  WHERE NOT EXISTS (SELECT 1 FROM main.payload__state AS s
-                    WHERE work = 0 AND (kept_ms, since, max_bytes) IS (
+                    WHERE work = 0 AND (kept_ms, since, cap) IS (
                           SELECT 86400000 * max(iif(name = 'payload.retention_days', value, NULL)),
                   max(iif(name = 'payload.history_until', iif(value > 0, value, -9e15), NULL)),
                   max(iif(name = 'payload.max_bytes', iif(value > 0, value, 9e15), NULL))
@@ -53,7 +53,7 @@ UNION ALL
 SELECT 'payload__packed', 'row ' || "key" || ' has not the reference that is listed'
   FROM main.payload__packed AS p
  WHERE NOT EXISTS (SELECT 1 FROM main.event_payloads AS e
-                    WHERE e.id = p."key" AND p.reference IN (request_body, response_body))
+                    WHERE e.id = p."key" AND p.ref IN (request_body, response_body))
 UNION ALL
 SELECT 'payload_agents', 'agent ' || subject || ' was stopped, and started without payload_agent_log'
   FROM main.blackbox__log AS l

@@ -32,16 +32,13 @@ UPDATE main.blackbox__probe SET hit = 0;
 -- span cannot reach.
 CREATE TABLE IF NOT EXISTS main.payload_rules(
   rule TEXT PRIMARY KEY,
-  enabled INTEGER NOT NULL CHECK (enabled IN (0, 1)),
-  level TEXT NOT NULL CHECK (level IN ('stop', 'alert')),
-  threshold NUMERIC NOT NULL CHECK (threshold > 0 AND threshold < 9e15),
-  span INTEGER NOT NULL CHECK (span BETWEEN 1 AND 100),
-  pause_ms INTEGER CHECK (pause_ms BETWEEN 1 AND 9e15),
-  meaning TEXT,
-  CONSTRAINT "ValidationError: no rule of this name is known"
-  CHECK (instr(' no_progress same_error errors repeat budget_tokens budget_calls budget_cost ', ' ' || rule || ' ')),
+  enabled INTEGER, level, threshold NUMERIC, span INTEGER, pause_ms INTEGER, meaning,
+  CONSTRAINT "ValidationError: no such rule, or a value out of range"
+  CHECK ((instr(' no_progress same_error errors repeat budget_tokens budget_calls budget_cost ', ' ' || rule || ' ')
+          AND enabled IN (0, 1) AND level IN ('stop', 'alert') AND threshold > 0 AND threshold < 9e15
+          AND span BETWEEN 1 AND 100 AND ifnull(pause_ms, 1) BETWEEN 1 AND 9e15) IS TRUE),
   CONSTRAINT "ValidationError: a rule cannot reach a threshold above its span"
-  CHECK (substr(rule, 1, 6) = 'budget' OR threshold <= span)
+  CHECK (rule GLOB 'budget*' OR threshold <= span)
 ) WITHOUT ROWID;
 
 INSERT INTO main.payload_rules(rule, enabled, level, threshold, span, pause_ms, meaning)
@@ -81,7 +78,7 @@ CREATE TABLE IF NOT EXISTS main.payload_agents(
 CREATE TABLE IF NOT EXISTS main.payload_verdicts(
   id INTEGER PRIMARY KEY,
   at, ring, agent_id, rule, level,
-  count NUMERIC, threshold NUMERIC,
+  count, threshold,
   tool, turn, thing, seqs, tokens, sentence, action,
   kill_switch_event_id, evidence
 );
@@ -91,11 +88,10 @@ CREATE TABLE IF NOT EXISTS main.payload_verdicts(
 CREATE TABLE IF NOT EXISTS main.payload_allows(
   id INTEGER PRIMARY KEY,
   at DEFAULT (unixepoch() * 1000),
-  agent_id TEXT, rule TEXT, tool TEXT,
+  agent_id TEXT, rule, tool TEXT,
   until INTEGER CHECK (until < 9e18),
   actor, reason,
-  CONSTRAINT "ValidationError: no rule of this name is known; SELECT rule FROM payload_rules"
-  CHECK (instr(' no_progress same_error errors repeat budget_tokens budget_calls budget_cost ', ' ' || rule || ' ')),
-  CONSTRAINT "ValidationError: to allow something, give actor and reason as text"
-  CHECK ((min(trim(actor), trim(reason)) > '' AND max(actor, reason) < x'') IS TRUE)
+  CONSTRAINT "ValidationError: rule must be of payload_rules, actor and reason text"
+  CHECK ((instr(' no_progress same_error errors repeat budget_tokens budget_calls budget_cost ', ' ' || ifnull(rule, 'errors') || ' ')
+          AND min(trim(actor), trim(reason)) > '' AND max(actor, reason) < x'') IS TRUE)
 );

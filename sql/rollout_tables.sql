@@ -57,12 +57,11 @@ BEGIN
   VALUES (NEW.no, 0, iif((SELECT 1 FROM retention__holds WHERE kind = 'erased rollout' AND "key" = NEW.id),
     RAISE(ABORT, 'ErasedError: this conversation was erased; use another id'),
     NEW.no), 4294967295);
-  UPDATE retention__clock
-  SET seen = max(seen, unixepoch() * 1000), due = 3600000, was = iif(due > 6912e5, seen, was)
-  WHERE one = 1 AND abs(unixepoch() * 1000 - seen - due + 432e5) > 432e5
-    AND unixepoch() * 1000 - seen - due <= min(due * 23, 6048e5);
   UPDATE retention__clock SET due = unixepoch() * 1000 - seen + 86400000
   WHERE unixepoch() * 1000 - seen - due > min(due * 23, 6048e5);
+  UPDATE retention__clock
+  SET seen = max(seen, unixepoch() * 1000), due = 3600000, was = iif(due > 6912e5, seen, was)
+  WHERE one = 1 AND abs(unixepoch() * 1000 - seen - due + 432e5) > 432e5;
   UPDATE rollout__act SET rule = 'rollout.expired'
   WHERE coalesce(NEW.expires_at, NEW.created) >= unixepoch() * 1000 - 60000
     AND (SELECT 1 FROM rollout__heads, retention__clock
@@ -86,8 +85,8 @@ CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 BEFORE DELETE ON rollout__heads
 BEGIN
   UPDATE rollout__act SET texts = max(texts, coalesce((SELECT max(n) FROM rollout__texts), 0));
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest, newest)
-  SELECT CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER), 'rollout',
+  INSERT INTO retention_log(domain, rule, rows, bytes, oldest, newest)
+  SELECT 'rollout',
     iif((SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id),
       RAISE(ABORT, 'HeldError: a hold keeps this conversation; see retention_holds'), coalesce((SELECT rule FROM rollout__act), 'manual')), 1,
     (SELECT sum(coalesce((SELECT bytes FROM rollout__packed AS p WHERE text = substr(payload, 13, 20) + 0 AND p.id = d.id), length(CAST(payload AS BLOB)), 0))

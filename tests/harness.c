@@ -237,7 +237,7 @@ static void appendSchema(sqlite3_str *pOut, sqlite3 *db, const char *zDb) {
     /* When clean-up runs next is beside the record. */
     zSql = sqlite3_mprintf("SELECT %s FROM \"%w\".\"%w\"",
         strcmp(zTable, "payload__state") == 0
-            ? "bytes, packed, share, kept_ms, since, max_bytes"
+            ? "bytes, packed, share, kept_ms, since, cap"
             : "*",
         zDb, zTable);
     appendRows(pOut, db, zTable, zSql);

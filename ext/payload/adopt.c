@@ -100,7 +100,7 @@ static void refuse(BxStmts *p, BxErr *pErr) {
 
 /* Adds created_ms, as the text of the table has it, but not stored. */
 static void addTime(BxStmts *p, BxErr *pErr) {
-  const char *z = strstr(bxSqlPayload, "created_ms INTEGER GENERATED");
+  const char *z = strstr(bxSqlPayload, "created_ms INTEGER AS");
   const char *zEnd = z ? strstr(z, "STORED") : 0;
   char *zSql;
   assert(zEnd != 0);
@@ -215,7 +215,7 @@ typedef struct Made {
   "     FROM pragma_table_info" TABLE ") = 1"                                  \
   "   ORDER BY name) WHERE condition IS NOT NULL"
 
-/* Deletes what REPLACE would take: see payload_insert_replace. */
+/* Deletes what REPLACE would take: see payload_replace. */
 #define REPLACE(more)                                                          \
   "BEGIN\n"                                                                    \
   "  INSERT INTO payload__held(rid) SELECT rowid FROM event_payloads\n"        \

@@ -35,7 +35,7 @@ const BxBodies bxPayloadBodies = {
     .zTable = "event_payloads",
     .zRow = "SELECT request_body, response_body FROM main.event_payloads"
             " WHERE id = ?1",
-    .zRefer = "INSERT INTO main.payload__packed(text, \"key\", reference,"
+    .zRefer = "INSERT INTO main.payload__packed(text, \"key\", ref,"
               " bytes) VALUES(?2, CAST(?1 AS TEXT), ?3, ?4)",
     .zCount = "UPDATE main.payload__state SET packed = packed + ?2"
               " WHERE one = 1 AND ?1 NOTNULL",
@@ -46,14 +46,14 @@ const BxBodies bxPayloadBodies = {
     .zInPlace = "UPDATE main.event_payloads SET"
                 " request_body = ?2, response_body = ?3 WHERE id = ?1",
     .zStays = "DELETE FROM main.payload__packed WHERE text >= ?2 AND"
-              " \"key\" = ?1 AND reference NOT IN (SELECT body FROM (SELECT "
+              " \"key\" = ?1 AND ref NOT IN (SELECT body FROM (SELECT "
               "request_body AS body"
               " FROM main.event_payloads WHERE id = ?1 UNION ALL SELECT"
               " response_body FROM main.event_payloads WHERE id = ?1) WHERE"
               " body NOTNULL)",
     .zNamed =
-        "SELECT reference, \"key\" FROM main.payload__packed WHERE text = ?1",
-    .zAll = "SELECT reference, \"key\" FROM main.payload__packed",
+        "SELECT ref, \"key\" FROM main.payload__packed WHERE text = ?1",
+    .zAll = "SELECT ref, \"key\" FROM main.payload__packed",
     .zOrdered = "(SELECT rowid AS row FROM main.event_payloads AS u ORDER BY"
                 " max(" BX_NUMBER_IN("u.request_body") ", " BX_NUMBER_IN(
                     "u.response_body") "), rowid LIMIT -1) AS o CROSS JOIN ",
@@ -213,7 +213,7 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
       " main.store_dropped WHERE text > 0 LIMIT 1 OFFSET iif(?1 = 2, 1, 7))"
       " OR EXISTS (SELECT 1 FROM main.store_dropped WHERE text <"
       " (-1 - (?1 = 2)) << 48) THEN 2"
-      " WHEN ?1 = 2 THEN iif(wake <= ?2 OR bytes > max_bytes, 4, NULL)"
+      " WHEN ?1 = 2 THEN iif(wake <= ?2 OR bytes > cap, 4, NULL)"
       " WHEN EXISTS (SELECT 1 FROM main.blackbox__open LIMIT 1 OFFSET 5)"
       " THEN 3 WHEN packs THEN 1 END FROM (SELECT *, (SELECT max(rowid) FROM"
       " main.event_payloads) > pack AND (SELECT value FROM"
@@ -235,7 +235,7 @@ static i64 tendJob(BxStmts *p, i64 eTurn, BxErr *pErr) {
 static void tendDue(BxStmts *p, BxErr *pErr) {
   static const char zState[] =
       "SELECT ?1 NOT BETWEEN seen AND seen + 43200000,"
-      " ?1 > seen + 604800000, bytes <= max_bytes,"
+      " ?1 > seen + 604800000, bytes <= cap,"
       " NOT EXISTS (SELECT 1 FROM main.retention__in_force) AND"
       " min(?2 + kept_ms, seen + 604800000) >= ?1, (SELECT rowid FROM"
       " main.event_payloads INDEXED BY payload_by_age WHERE purpose = 'archive'"
@@ -371,16 +371,16 @@ void bxTend(BxStmts *pHome, i64 nRow, int bRow, BxErr *pErr) {
 static int unpackRow(BxStmts *p, i64 iText, const char *zId, BxErr *pErr) {
   static const char zAnnounce[] =
       "INSERT INTO main.payload__packed SELECT -column1, id, text, "
-      "length(text) FROM"
+      "length(CAST(text AS BLOB)) FROM"
       " (SELECT column1, id, iif(column1 = 1, request_body, response_body) AS"
       " body, store_text(iif(column1 = 1, request_body, response_body)) AS text"
       " FROM main.event_payloads, (VALUES(1), (2)) WHERE id = ?1)"
       " WHERE text IS NOT body";
   static const char zReplace[] =
       "UPDATE main.event_payloads SET rowid = rowid,"
-      " request_body = coalesce((SELECT reference FROM main.payload__packed"
+      " request_body = coalesce((SELECT ref FROM main.payload__packed"
       "  WHERE text = -1), request_body),"
-      " response_body = coalesce((SELECT reference FROM main.payload__packed"
+      " response_body = coalesce((SELECT ref FROM main.payload__packed"
       "  WHERE text = -2), response_body) WHERE id = ?1";
   static const char zForget[] =
       "DELETE FROM main.payload__packed WHERE text < 0";

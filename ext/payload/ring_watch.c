@@ -250,8 +250,8 @@ static void raiseVerdict(Watched *p, const Finding *pFinding, BxErr *pErr) {
   static const char zSql[] =
       "INSERT INTO main.payload_verdicts(at, ring, agent_id, rule, level, "
       "count, threshold, tool, turn, thing, seqs, tokens, sentence, action, "
-      "kill_switch_event_id, evidence) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
-      "?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+      "kill_switch_event_id, evidence) VALUES(?1, ?2, ?3, ?4, ?5, CAST(?6 AS NUMERIC), "
+      "CAST(?7 AS NUMERIC), ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
   const Rule *pRule = &p->pRules->a[pFinding->eRule];
   const Track *pTrack = p->pTrack;
   const Step *pStep = TRACK_STEP(pTrack, pFinding->aStep[0]);

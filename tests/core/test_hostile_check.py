@@ -26,12 +26,12 @@ def without(db, *guards):
 
 
 def forge_body(db):
-    with without(db, "payload_update_guard", "payload_update_mark"):
+    with without(db, "payload_guard", "payload_mark"):
         db.execute("UPDATE event_payloads SET request_body = 'Q' WHERE id = 'victim'")
 
 
 def forge_time(db):
-    with without(db, "payload_update_guard", "payload_update_mark"):
+    with without(db, "payload_guard", "payload_mark"):
         db.execute("UPDATE event_payloads SET created_at = '2026-01-01 00:00:01' "
                    "WHERE id = 'pinned'")
 
@@ -42,7 +42,7 @@ def remove(db):
 
 
 def unpin_in_place(db):
-    with without(db, "payload_update_guard", "payload_update_mark"):
+    with without(db, "payload_guard", "payload_mark"):
         db.execute("UPDATE event_payloads SET pinned = 0 WHERE id = 'victim'")
 
 
@@ -63,7 +63,7 @@ def make_pins_again(db):
     db.execute("DROP TABLE payload__pins")
     with pytest.raises(sqlite3.Error, match="no such table|PinnedError"):
         db.execute("DELETE FROM event_payloads WHERE id = 'victim'")
-    with without(db, "payload_update_guard", "payload_update_mark"):
+    with without(db, "payload_guard", "payload_mark"):
         db.executescript("CREATE TABLE payload__pins(id PRIMARY KEY, n);"
                          "UPDATE event_payloads SET pinned = 0, purpose = 'archive';"
                          "DROP TABLE payload__pins")

@@ -22,7 +22,7 @@ def test_who_unpins_and_why_can_be_seen(fresh, code, column):
             db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
                        "VALUES('victim', :actor, :reason)", record)
         else:
-            with pytest.raises(sqlite3.IntegrityError, match="must be visible text"):
+            with pytest.raises(sqlite3.IntegrityError, match="visible text"):
                 db.execute("INSERT INTO payload_unpins(payload_id, actor, reason) "
                            "VALUES('victim', :actor, :reason)", record)
         if db.in_transaction:

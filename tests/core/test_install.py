@@ -109,13 +109,13 @@ REPAIRS = "SELECT domain, subject, detail FROM blackbox_log WHERE kind = 'repair
 def test_the_log_tells_what_an_install_made_anew(db):
     db.execute("DROP TRIGGER payload_delete_guard")
     db.execute("DROP VIEW payload_pins")
-    db.execute("DROP TRIGGER payload_unpins_insert")
-    db.execute("CREATE TRIGGER payload_unpins_insert INSTEAD OF INSERT ON payload_unpins "
+    db.execute("DROP TRIGGER payload_unpin")
+    db.execute("CREATE TRIGGER payload_unpin INSTEAD OF INSERT ON payload_unpins "
                "BEGIN SELECT 1; END")
     db.execute("DROP TRIGGER cache_insert")
     told = [
         ("payload", "schema of payload", '{"missing":"trigger payload_delete_guard, view '
-         'payload_pins","changed":"trigger payload_unpins_insert"}'),
+         'payload_pins","changed":"trigger payload_unpin"}'),
         ("cache", "schema of cache", '{"missing":"trigger cache_insert","changed":""}')]
     for _ in range(2):
         one(db, "SELECT blackbox_install()")

@@ -63,7 +63,7 @@ def renamed(db):
 
 
 def unguarded(db):
-    for name in ("payload_delete_guard", "payload_update_guard"):
+    for name in ("payload_delete_guard", "payload_guard"):
         db.execute(f"DROP TRIGGER {name}")
     db.execute("CREATE TEMP TRIGGER t BEFORE UPDATE ON main.event_payloads BEGIN "
                "SELECT 1; END")
@@ -118,7 +118,7 @@ def blanked(db):
             None if gone else bytes.fromhex(field["salt"]),
             bytes.fromhex(field["hash"]) if gone else None))
     db.execute("UPDATE blackbox__log SET salt = x'' WHERE n = 1")
-    db.execute("DROP TRIGGER payload_update_guard")
+    db.execute("DROP TRIGGER payload_guard")
     db.execute("UPDATE event_payloads SET response_body = NULL WHERE event_id = 'e1'")
     one(db, "SELECT blackbox_install()")
 

@@ -132,7 +132,7 @@ def test_what_is_set_is_in_force_at_once(place, how):
     for name, value, sql, says in (
             ("payload.retention_days", 3, "SELECT kept_ms FROM {}payload__state", 3 * 86400000),
             ("payload.history_until", 7, "SELECT since FROM {}payload__state", 7),
-            ("payload.max_bytes", 99, "SELECT max_bytes FROM {}payload__state", 99),
+            ("payload.max_bytes", 99, "SELECT cap FROM {}payload__state", 99),
             ("cache.total_quota_bytes", 9, "SELECT total_quota FROM {}cache__limits", 9)):
         before = one(place.db, sql.format(prefix))
         place.set(how, name, value)

@@ -415,7 +415,7 @@ TRANSLATIONS = [
         r"SELECT json_set(json_remove(\1, '$.erasure', '$.salt', '$.digest'), '$.then', "
         r"'PRAGMA wal_checkpoint(TRUNCATE); VACUUM')", "the steps are in another order"),
     Translation(
-        r"^DROP TRIGGER payload_update_check\b", "DROP TRIGGER payload_update_guard",
+        r"^DROP TRIGGER payload_update_check\b", "DROP TRIGGER payload_guard",
         "another trigger guards a row"),
     Translation(
         r"^DROP TRIGGER blackbox_settings_update\b", "DROP TRIGGER blackbox_settings_insert",

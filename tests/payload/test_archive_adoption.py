@@ -270,7 +270,7 @@ def test_adoption_by_the_plain_sql_files(path):
         before = content(db)
     db.close()
     made = (ROOT / "sql" / "payload.sql").read_text()
-    created_ms = re.search(r"(created_ms +INTEGER GENERATED.*?) STORED", made, re.S)[1]
+    created_ms = re.search(r"(created_ms +INTEGER AS.*?) STORED", made, re.S)[1]
     with sqlite3.connect(path) as db:
         db.execute("ALTER TABLE event_payloads ADD meta TEXT")
         db.execute(f"ALTER TABLE event_payloads ADD {created_ms}")

@@ -31,7 +31,7 @@ def receipts(db, schema=""):
 
 
 def counted(db, schema=""):
-    return rows(db, f"SELECT bytes, max_bytes FROM {schema}payload__state")
+    return rows(db, f"SELECT bytes, cap FROM {schema}payload__state")
 
 
 def whole(db, schema=""):
@@ -197,7 +197,7 @@ def test_a_write_goes_on_if_no_room_can_be_made_and_the_log_says_it(plain, refus
     plain.execute(MORE[write])
     plain.execute(MORE["an insert"].replace("'p9'", "'p10'"))
     assert {"p0", "p1", "p10"} < set(ids(plain)) and one(
-        plain, "SELECT bytes > max_bytes FROM payload__state")
+        plain, "SELECT bytes > cap FROM payload__state")
     assert rows(plain, "SELECT domain, rule, rows, bytes"
                 " FROM retention_log") == [("payload", "payload.bytes refused", 0, 0)]
     assert whole(plain)
@@ -279,7 +279,7 @@ def test_the_sum_is_exact_whatever_is_done(plain, seed, recursive):
             plain, "SELECT coalesce(sum(size_bytes), 0) FROM event_payloads"
             " WHERE purpose = 'archive' AND pinned = 0"), step
     put(plain, "last", 1, 59)
-    assert one(plain, "SELECT bytes <= max_bytes FROM payload__state")
+    assert one(plain, "SELECT bytes <= cap FROM payload__state")
     assert whole(plain) and done > 100
 
 

@@ -238,6 +238,22 @@ def test_the_check_names_another_text_that_was_put_into_a_pinned_row(full, path)
     assert "the row that it pins" in told, told
 
 
+LENGTH = "length(CAST(ifnull(request_body, '') || ifnull(response_body, '') AS BLOB))"
+
+
+@pytest.mark.parametrize("which", ["a0", "e1", "held"])
+def test_the_size_of_a_packed_row_is_not_that_of_its_reference(full, which):
+    if which == "held":
+        one(full, "SELECT retention_hold('event', event_id, 'case', 'ann', 'why') FROM event_payloads WHERE id = 'b2'")
+        which = "b2"
+    sizes = rows(full, "SELECT id, size_bytes FROM event_payloads ORDER BY id")
+    for where in "", f" WHERE id = '{which}'":
+        with pytest.raises(sqlite3.Error, match="size_bytes is the length of both bodies"):
+            full.execute(f"UPDATE event_payloads SET size_bytes = {LENGTH}{where}")
+    full.execute("UPDATE event_payloads SET size_bytes = size_bytes")
+    assert rows(full, "SELECT id, size_bytes FROM event_payloads ORDER BY id") == sizes
+
+
 def test_unpinned_rows_may_change_and_their_texts_go(full):
     reference = one(full, "SELECT request_body FROM event_payloads WHERE id = 'a0'")
     full.execute("UPDATE event_payloads SET response_body = 'longer' WHERE id = 'a0'")
@@ -274,7 +290,7 @@ def test_a_reference_is_in_one_row_only(full, path, sql, module):
     before = shown(full)
     db = full if module else sqlite3.connect(path, isolation_level=None)
     for id in "a1", "e1":
-        with pytest.raises(sqlite3.IntegrityError, match="ValidationError: this body is a ref"):
+        with pytest.raises(sqlite3.IntegrityError, match="ValidationError: this body refers to another row"):
             db.execute(sql.format(id))
     assert shown(full) == before
     whole(full)

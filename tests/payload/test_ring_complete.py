@@ -201,7 +201,7 @@ def test_evidence_that_was_completed_and_then_altered_is_found(db, path):
     kill(db)
     db.execute(COMPLETE, ("late", META, "a", "e1"))
     healthy(db)
-    db.execute("DROP TRIGGER payload_update_guard")
+    db.execute("DROP TRIGGER payload_guard")
     db.execute("UPDATE event_payloads SET response_body = 'kate' WHERE event_id = 'e1'")
     assert [row[0] for row in rows(db, "SELECT problem FROM proof_verify")] != []
 

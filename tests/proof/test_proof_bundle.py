@@ -153,7 +153,7 @@ def test_a_bundle_that_is_longer_than_a_value_is_read_by_lines(fired):
 
 
 def test_a_row_that_was_altered_makes_no_bundle(fired):
-    fired.execute("DROP TRIGGER payload_update_guard")
+    fired.execute("DROP TRIGGER payload_guard")
     fired.execute("UPDATE event_payloads SET request_body = 'x' WHERE event_id = 'a1'")
     with pytest.raises(Exception, match="CorruptedDataError: row 2 of the log"):
         bundle(fired)

@@ -89,7 +89,7 @@ def test_an_erasure_that_does_not_say_by_whom_is_none(db):
 def test_no_field_of_pinned_evidence_is_erased(db):
     evidence(db)
     head(db)
-    db.execute("DROP TRIGGER payload_update_guard")
+    db.execute("DROP TRIGGER payload_guard")
     erase(db, 1, "row.request_body", "agent_id")
     db.execute("UPDATE event_payloads SET request_body = NULL")
     assert [p[2] for p in problems(db)] == [1]

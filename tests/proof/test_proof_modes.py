@@ -101,7 +101,7 @@ def test_the_commands_of_the_manual_work(db, path, tmp_path):
     """As they stand there, one after the other."""
     evidence(db, 2)
     write(db, 300)
-    db.execute("DROP TRIGGER payload_update_guard")
+    db.execute("DROP TRIGGER payload_guard")
     db.execute("UPDATE event_payloads SET kill_switch_event_id = 'incident-7'")
     one(db, "SELECT blackbox_install()")
     db.close()

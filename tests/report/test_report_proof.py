@@ -89,7 +89,7 @@ def test_what_is_masked_cannot_be_recomputed_nor_guessed_and_the_page_says_so(pr
 
 
 def test_a_row_that_was_altered_is_told(proven):
-    proven.execute("DROP TRIGGER payload_update_guard")
+    proven.execute("DROP TRIGGER payload_guard")
     proven.execute("UPDATE event_payloads SET response_body = 'x' WHERE event_id = 'e3'")
     items = page(proven, "kill_switch", "k").report["items"]
     assert [item["leaf"]["state"] for item in items] == ["whole", "redacted", "altered"]

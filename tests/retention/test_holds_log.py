@@ -117,7 +117,7 @@ def test_evidence_that_was_unpinned_is_still_held(held):
     one(held, HOLD, "kill_switch", "k")
     one(held, "SELECT payload_unpin('h1', 'Ann', 'closed')")
     assert told(held) == ""
-    without_holds(held, "DROP TRIGGER payload_update_guard; "
+    without_holds(held, "DROP TRIGGER payload_guard; "
                   "UPDATE event_payloads SET created_at = '2020-01-01' WHERE id = 'h1'")
     one(held, "SELECT blackbox_install()")
     assert "row h1 of event_payloads was changed" in told(held)
@@ -231,8 +231,8 @@ def test_digests_of_a_large_hold_are_taken_in_steps(held):
 def test_rows_with_lower_numbers_than_before_have_digests_as_well(held):
     """As a copy of the file by .dump may give them."""
     one(held, HOLD, "agent", "a")
-    guard = one(held, "SELECT sql FROM sqlite_schema WHERE name = 'payload_update_guard'")
-    held.execute("DROP TRIGGER payload_update_guard")
+    guard = one(held, "SELECT sql FROM sqlite_schema WHERE name = 'payload_guard'")
+    held.execute("DROP TRIGGER payload_guard")
     held.execute("UPDATE event_payloads SET rowid = rowid + 1000")
     one(held, "SELECT payload_cleanup()")
     held.execute("UPDATE event_payloads SET rowid = rowid - 900")

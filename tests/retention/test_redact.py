@@ -217,7 +217,7 @@ def test_pinned_evidence_is_pinned_anew_and_the_log_keeps_its_digest(full):
 def test_a_redacted_row_that_is_changed_behind_the_guards_is_found(full, path):
     redact(full, "evidence", "p3")
     one(full, "SELECT proof_head()")
-    full.execute("DROP TRIGGER payload_update_guard")
+    full.execute("DROP TRIGGER payload_guard")
     full.execute("UPDATE event_payloads SET request_body = 'other' WHERE id = 'p3'")
     assert any("was altered" in problem[2] for problem in problems(full))
 
