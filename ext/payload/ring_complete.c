@@ -123,6 +123,7 @@ static void completeRow(
     bxBind(apStmt[0], pErr, "i-vi", iSlot, pDone->pMeta, nByte);
     bxBodyBind(apStmt[0], 2, &response, pDone->pResponse, pErr);
     bxStmtRun(apStmt[0], pErr);
+    bxWriteNote(p->base.stmts.bx, pErr);
     bxBodyPage(p, apStmt[1], 2, pErr);
     bxBind(apStmt[1], pErr, "i", pAgent->iNo);
     if (pAgent->iTurn != 0) bxBind(apStmt[1], pErr, "--i", pAgent->iTurn);

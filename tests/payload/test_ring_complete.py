@@ -338,3 +338,19 @@ def test_a_rule_never_refuses_a_completion(main):
     main.execute(COMPLETE, ("late", None, "a", "e1"))
     assert rows(main, "SELECT response_body FROM ring") == [("late",)]
     assert one(main, "SELECT count(*) FROM blackbox_log WHERE kind = 'passed_over'") == 1
+
+
+def test_a_completion_that_fails_after_its_slot_leaves_nothing(main):
+    request(main, body="x" * 3000)
+    main.execute("CREATE TABLE notes(x)")
+    main.execute("CREATE TRIGGER theirs BEFORE UPDATE OF page ON ring_agents "
+                 "BEGIN SELECT RAISE(ABORT, 'no'); END")
+    for begin in ("", "BEGIN"):
+        if begin:
+            main.execute(begin)
+            main.execute("INSERT INTO notes VALUES(1)")
+        with pytest.raises(sqlite3.OperationalError, match="no"):
+            main.execute(COMPLETE, ("y" * 400, None, "a", "e1"))
+        assert not main.in_transaction  # SQLite rolled it back, and said so
+        assert rows(main, "SELECT response_body, size_bytes FROM ring") == [(None, 3000)]
+        assert rows(main, "SELECT * FROM notes") == []
