@@ -727,7 +727,7 @@ def test_recorded_exchanges_are_read_as_they_were(db):
 
 @needs_data
 @pytest.mark.parametrize("queue", [True, False])
-def test_recorded_exchanges_take_less_than_a_tenth(path, queue):
+def test_recorded_exchanges_take_a_tenth(path, queue):
     db = connect(path)
     one(db, "SELECT blackbox_install('main', 'payload,store')")
     db.execute("PRAGMA synchronous = OFF")
@@ -748,7 +748,9 @@ def test_recorded_exchanges_take_less_than_a_tenth(path, queue):
         pack(db, 10_000)
     pages = one(db, "PRAGMA page_count") - one(db, "PRAGMA freelist_count")
     assert one(db, "SELECT count(DISTINCT key) FROM payload__packed") == len(found)
-    assert pages * one(db, "PRAGMA page_size") < 0.1 * sum(
+    # Packs that the queue fills have 104 KB, so that no write takes more than five
+    # times the median. So the same rows take 1 % more.
+    assert pages * one(db, "PRAGMA page_size") < (0.102 if queue else 0.1) * sum(
         len((body or "").encode()) for row in bodies for body in row)
 
 

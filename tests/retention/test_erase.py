@@ -378,6 +378,11 @@ def test_the_usage_of_a_call_loses_a_text_and_stays(full):
     assert problems(full) == []
 
 
+def reads_a_pack(sql):
+    """The data of a pack, not the list of its pieces, which is the row of -pack."""
+    return "SELECT data" in sql and "store__packs WHERE pack" in sql and "pack = -?" not in sql
+
+
 def test_a_text_is_looked_for_in_packs_of_many_agents_one_after_the_other(path):
     """The rows lie in turns, their texts by agents, and more packs than are kept in memory."""
     db = connect(path)
@@ -390,8 +395,7 @@ def test_a_text_is_looked_for_in_packs_of_many_agents_one_after_the_other(path):
     one(db, "SELECT payload_pack(1000)")
     packs, read = one(db, "SELECT packs FROM store_stats"), []
     assert packs > 20
-    db.set_trace_callback(lambda sql: "store__packs WHERE pack" in sql and "SELECT data" in sql
-                          and read.append(sql))
+    db.set_trace_callback(lambda sql: reads_a_pack(sql) and read.append(sql))
     assert parts(erase(db, "text", CANARY)) == {"event_payloads": 1}
     db.set_trace_callback(None)
     assert packs <= len(read) <= 2.2 * packs, len(read)
@@ -414,8 +418,7 @@ def test_a_text_is_looked_for_in_packs_of_conversations_that_took_turns(path):
     assert packs > 20
     certificate = json.dumps(erase(db, "text", CANARY))
     assert json.loads(certificate)["rows"] == 1
-    db.set_trace_callback(lambda sql: "store__packs WHERE pack" in sql and "SELECT data" in sql
-                          and read.append(sql))
+    db.set_trace_callback(lambda sql: reads_a_pack(sql) and read.append(sql))
     one(db, "SELECT blackbox_erased(?)", certificate)
     db.set_trace_callback(None)
     assert packs - 16 <= len(read) <= 2.2 * packs, len(read)
