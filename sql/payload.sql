@@ -294,8 +294,9 @@ BEGIN
     THEN RAISE(ABORT, 'ValidationError: pinned must be 0 or 1')
     WHEN OLD.pinned AND NEW.pinned IS NOT 1 AND (SELECT 1 FROM payload__pins WHERE id = OLD.id)
     THEN RAISE(ABORT, 'PinnedError: a pinned row cannot be changed; see payload_unpins')
-    WHEN NEW.size_bytes IS NOT OLD.size_bytes AND rid IS NOT NEW.rowid AND (last_insert_rowid() <> NEW.rowid
-      OR NEW.size_bytes IS NOT ifnull(length(CAST(NEW.request_body AS BLOB)), 0) + ifnull(length(CAST(NEW.response_body AS BLOB)), 0))
+    WHEN NEW.size_bytes IS NOT OLD.size_bytes AND rid IS NOT NEW.rowid
+     AND (last_insert_rowid() <> NEW.rowid AND (NEW.request_body >= x'' OR NEW.response_body >= x'')
+      OR NEW.size_bytes IS NOT length(CAST(ifnull(NEW.request_body, '') || ifnull(NEW.response_body, '') AS BLOB)))
     THEN RAISE(ABORT, 'ValidationError: size_bytes is the length of both bodies; omit it') ELSE 1 END;
 END;
 

@@ -78,7 +78,7 @@ CREATE TABLE IF NOT EXISTS main.payload_agents(
 CREATE TABLE IF NOT EXISTS main.payload_verdicts(
   id INTEGER PRIMARY KEY,
   at, ring, agent_id, rule, level,
-  count, threshold,
+  count NUMERIC, threshold NUMERIC,
   tool, turn, thing, seqs, tokens, sentence, action,
   kill_switch_event_id, evidence
 );

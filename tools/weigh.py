@@ -50,7 +50,7 @@ FIGURES = {
     "objects beside core: store": (5, None),
     "objects beside core: report": (2, None),
     "bytes of text: core": (8_000, 8_000),
-    "bytes of text beside core: payload": (16_000, 16_000),
+    "bytes of text beside core: payload": (16_100, 16_000),
     "bytes of text beside core: cache": (10_000, 10_000),
     "bytes of text beside core: evidence": (5_000, 5_000),
     "bytes of text beside core: rollout": (20_500, 14_000),

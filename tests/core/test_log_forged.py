@@ -190,9 +190,9 @@ def test_a_packed_body_that_has_the_reference_of_another_is_found(kept):
                      " VALUES(?, 'p', 'b', ?, 'evidence')", (f"p{i}", f"lorem {i} " * 900))
     one(kept, "SELECT payload_pack()")
     assert found(kept) == []
-    behind(kept, "UPDATE event_payloads SET request_body = (SELECT reference FROM payload__packed"
+    behind(kept, "UPDATE event_payloads SET request_body = (SELECT ref FROM payload__packed"
            " WHERE key = 'p1') WHERE id = 'p0'",
-           "UPDATE payload__packed SET reference = (SELECT reference FROM payload__packed"
+           "UPDATE payload__packed SET ref = (SELECT ref FROM payload__packed"
            " WHERE key = 'p1') WHERE key = 'p0'")
     assert any("was altered" in told for told in found(kept))
 

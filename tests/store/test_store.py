@@ -461,7 +461,7 @@ def test_a_reference_that_was_changed_is_found_by_its_row(notes):
     pack(notes)
     one_, two = [row[0] for row in notes.execute("SELECT a FROM notes ORDER BY id")]
     forged = one_[:12] + two[12:36] + one_[36:]
-    notes.execute("UPDATE payload__packed SET reference = ? WHERE key = '1'", (forged,))
+    notes.execute("UPDATE payload__packed SET ref = ? WHERE key = '1'", (forged,))
     notes.execute("UPDATE event_payloads SET request_body = ? WHERE id = 1", (forged,))
     told = [problem for _, _, problem in rows(notes, "SELECT * FROM blackbox_check")]
     assert told == ["a reference in row '1' names a text that has another hash"]

@@ -247,7 +247,7 @@ const Operation aPayloadOperation[] = {
         0},
     {"limit the bytes of the archive", ARCHIVE, 0, ARCHIVE_LIMIT("6"), 0},
     {"clean up the archive beyond its bytes",
-        ARCHIVE ARCHIVE_LIMIT("9") "UPDATE payload__state SET max_bytes = 3;",
+        ARCHIVE ARCHIVE_LIMIT("9") "UPDATE payload__state SET cap = 3;",
         0, "SELECT payload_cleanup(36500)", 0},
     {"delete archive rows", ARCHIVE, 0,
         "DELETE FROM event_payloads WHERE purpose = 'archive'", 0},
