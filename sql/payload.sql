@@ -214,7 +214,7 @@ BEGIN
          pack = min(pack, NEW.rowid - 1)
    WHERE one = 1 AND (NEW.size_bytes OR pack >= NEW.rowid OR NEW.created_ms + kept_ms < wake);
   UPDATE payload__state
-     SET work = unixepoch() * 1000 * (NEW.purpose = 'archive' AND wake <= unixepoch() * 1000 OR bytes > cap), rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, NULL)
+     SET work = unixepoch() * 1000 * (wake <= unixepoch() * 1000 OR bytes > cap), rid = NEW.rowid, ms = iif(NEW.purpose = 'archive' AND NEW.pinned = 0, NEW.created_ms, NULL)
    WHERE one = 1 AND (wake <= unixepoch() * 1000 OR bytes > cap OR NEW.pinned IS NOT 0 OR NEW.purpose <> 'archive');
 END;
 

@@ -638,24 +638,6 @@ def test_evidence_is_saved_though_a_table_of_core_was_dropped(db, table, call, b
 # ---- rows that the module pins itself
 
 
-def steps(db, sql):
-    """Hundreds of operations of a statement."""
-    counted = []
-    db.set_progress_handler(lambda: counted.append(1), 100)
-    db.execute(sql)
-    db.set_progress_handler(None, 0)
-    return len(counted)
-
-
-def test_evidence_does_not_look_for_rows_that_are_due(db):
-    insert = ("INSERT INTO event_payloads(event_id, agent_id, purpose, kill_switch_event_id)"
-              " VALUES('e', 'a', 'evidence', 'k')")
-    db.execute("UPDATE payload__state SET wake = 9e15")
-    quiet = steps(db, insert)
-    db.execute("UPDATE payload__state SET wake = 0")
-    assert steps(db, insert) <= quiet + 2
-
-
 @pytest.mark.parametrize("mine", [None, "AFTER INSERT", "BEFORE INSERT"])
 def test_all_of_them_are_pinned_whoever_has_a_trigger(ring, mine):
     """After it, evidence of plain SQL with the same id is pinned as before."""

@@ -98,6 +98,7 @@ def test_reading_writes_nothing(db):
     "SELECT retention_sweep()", "SELECT payload_cleanup()", "SELECT cache_cleanup_orphans()",
     "SELECT rollout_cleanup_expired()",
     "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('e', 'a', 'archive')",
+    "INSERT INTO event_payloads(event_id, agent_id, purpose) VALUES('e', 'a', 'evidence')",
     "INSERT INTO event_payloads(event_id, agent_id, purpose, created_at) "
     "VALUES('e', 'a', 'archive', '2020-01-01')",
 ])
