@@ -322,8 +322,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
-  INSERT INTO retention_log(domain, rule, rows, bytes, oldest)
-  VALUES ('payload',
+  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest)
+  VALUES (CAST((julianday('now') - 2440587.5) * 864e5 AS INT), 'payload',
           (SELECT CASE WHEN work > '' THEN work WHEN work = 0 THEN 'manual' WHEN OLD.created_ms < till THEN 'payload.age' ELSE 'payload.bytes' END e
              FROM payload__state), 1, OLD.size_bytes, OLD.created_ms);
   UPDATE payload__state SET bytes = bytes - (OLD.purpose IS 'archive') * OLD.size_bytes, due = due - 1 WHERE one = 1;

@@ -50,7 +50,7 @@ FIGURES = {
     "objects beside core: store": (5, None),
     "objects beside core: report": (2, None),
     "bytes of text: core": (8_000, 8_000),
-    "bytes of text beside core: payload": (16_100, 16_000),
+    "bytes of text beside core: payload": (16_150, 16_000),
     "bytes of text beside core: cache": (10_000, 10_000),
     "bytes of text beside core: evidence": (5_000, 5_000),
     "bytes of text beside core: rollout": (20_500, 14_000),
@@ -62,7 +62,7 @@ FIGURES = {
     "bytes of an empty file: all, a ring": (532_480, 400_000),
     # A page of 4 KB for each table and index, and the text of the schema.
     "bytes of an empty file, without its rows: all, a ring": (401_408, None),
-    "opcodes of INSERT: archive": (2_100, 2_100),
+    "opcodes of INSERT: archive": (2_104, 2_100),
     "opcodes of INSERT: rollout_log": (800, 800),
     "opcodes of INSERT: cache": (1_200, 1_200),
     "INSERT prepared anew, time of plain's: archive": (None, 20),
