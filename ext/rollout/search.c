@@ -506,8 +506,7 @@ static const char zSearch[] =
 static char *waitingFor(BxStmts *p, const char *zAsk, BxErr *pErr) {
   static const char zCounts[] =
       "SELECT block FROM main.rollout_fts_data WHERE id = 1";
-  static const char *const azOwn[] = {bxSqlRolloutSearch,
-      "INSERT INTO rollout_fts(rowid, text, whole) VALUES (?1, ?2, ?3)",
+  static const char *const azOwn[] = {bxSqlRolloutSearch, zPutWords,
       "UPDATE rollout_fts_data SET block = ?1 WHERE id = 1",
       "SELECT json_group_array(json_array(rowid, rank)) FROM (SELECT rowid, "
       "rank FROM rollout_fts WHERE rollout_fts MATCH ?1 ORDER BY rowid DESC)"};
