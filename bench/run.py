@@ -1,11 +1,12 @@
-"""run.py [word ...]: runs the measurements and writes RESULTS.md.
+"""run.py [--rounds=N] [word ...]: runs the measurements and writes RESULTS.md.
 
 Each module <domain>.py in this folder has a function cases(), which returns a
 list of Case. All sides of a case run in turn, A B C A B C ..., in this
 process, and a ratio is taken within each turn, so that a machine that changes
 its speed changes both sides. What is printed is the median of the ratios.
 With words, only the cases run whose title contains one of them, or whose file
-has that name, and RESULTS.md is left alone.
+has that name, and RESULTS.md is left alone. --rounds limits how many times
+the sides of a case run.
 
 A file has every domain installed, unless it stands for what people use in
 place of blackbox: that is `plain`, and is opened without the module. All have
@@ -25,6 +26,7 @@ import random
 import shutil
 import sqlite3
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -382,12 +384,26 @@ def table(case, ratios, medians):
     return lines
 
 
-def main(words):
+def commit():
+    """Which commit of the module was measured, as the page says it."""
+    git = ["git", "-C", str(ROOT)]
+    if not (ROOT / ".git").exists() or not shutil.which("git"):
+        return "outside of a repository"
+    run = functools.partial(subprocess.run, capture_output=True, text=True)
+    name = run([*git, "rev-parse", "--short=8", "HEAD"]).stdout.strip()
+    changed = run([*git, "status", "--porcelain", "--untracked-files=no"]).stdout
+    return f"at commit {name}" + (" and changes to it" if changed else "")
+
+
+def main(arguments):
+    words = [word for word in arguments if not word.startswith("--rounds=")]
+    limit = min([int(word.partition("=")[2]) for word in arguments
+                 if word not in words], default=None)
     secure, = sqlite3.connect(":memory:").execute("PRAGMA secure_delete").fetchone()
     head = [
         "# Results",
         "",
-        "Written by `make bench`. A ratio below 1 means that the side named first "
+        f"Written by `make bench` {commit()}. A ratio below 1 means that the side named first "
         "is faster. Each ratio is the median of interleaved runs. Absolute times "
         "are those of one machine on one day, and are only a rough guide.",
         "",
@@ -411,6 +427,7 @@ def main(words):
         if cases:
             page += [f"## {path.stem}", ""]
         for case in cases:
+            case.rounds = min(case.rounds, limit or case.rounds)
             ratios, medians = case.run()
             lines = table(case, ratios, medians)
             print("\n".join(lines), flush=True)
