@@ -220,6 +220,10 @@ static int readArguments(
           n);
     }
   }
+  if (bxErrContains(pErr, "malformed JSON")) {
+    bxErrPrefix(pErr, "ValidationError: arguments must be a JSON array, as in "
+                      "'[\"ring\", 7]': ");
+  }
   sqlite3_finalize(pStmt);
   return n;
 }

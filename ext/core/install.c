@@ -270,6 +270,16 @@ static int isWanted(
              bxQueryIntOnce(p, zKnown, pErr, "t", pDomain->zName) != 0);
 }
 
+/* The names of all domains, with commas between them, to sqlite3_free(). */
+static char *domainNames(Bx *bx, BxErr *pErr) {
+  sqlite3_str *pOut = sqlite3_str_new(bx->db);
+  int i;
+  for (i = 0; i < bx->nDomain; i++) {
+    sqlite3_str_appendf(pOut, "%s%s", i > 0 ? ", " : "", bx->aDomain[i].zName);
+  }
+  return bxStrFinish(pOut, pErr);
+}
+
 /* Every word of the list must be a domain. (The proof is a part of core.) */
 static void checkList(Bx *bx, const char *zList, BxErr *pErr) {
   const char *z = zList;
@@ -279,10 +289,12 @@ static void checkList(Bx *bx, const char *zList, BxErr *pErr) {
     size_t n = strcspn(z, " ,");
     sqlite3_snprintf(sizeof(zWord), zWord, "%.*s", (int)n, z);
     if (bxDomainOf(bx, zWord) == 0 && strcmp(zWord, "proof") != 0) {
+      char *zNames = domainNames(bx, pErr);
       bxFail(pErr, SQLITE_ERROR,
-          "ValidationError: there is no domain %.*Q; name some of the domains "
-          "that blackbox_debug() lists, or 'all'",
-          (int)n, z);
+          "ValidationError: there is no domain %.*Q; name some of %s, with "
+          "commas between them, or 'all'",
+          (int)n, z, zNames);
+      sqlite3_free(zNames);
     }
     z += n;
   }

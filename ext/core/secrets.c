@@ -172,9 +172,9 @@ void bxSecretsRead(
   sqlite3_finalize(pStmt);
   if (pErr->rc == SQLITE_OK && p->n == nBefore) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "NotFoundError: redact names the profile %Q, of which blackbox_secrets "
-        "has no rows that are enabled; SELECT DISTINCT profile FROM "
-        "blackbox_secrets lists them, and 'none' masks nothing",
+        "NotFoundError: the profile %Q has no enabled rule in "
+        "blackbox_secrets; SELECT DISTINCT profile FROM blackbox_secrets WHERE "
+        "enabled lists the profiles that have one",
         zProfile);
   }
   if (pErr->rc != SQLITE_OK) return;

@@ -192,8 +192,7 @@ void bxEvPrune(BxCall *pCall) {
 
 void bxEvPruneScreenshots(BxCall *pCall) {
   EvState before, after;
-  i64 n = bxInt(pCall->aArg[1], "number of screenshots to keep", 0, MAX_ROWS,
-      &pCall->err);
+  i64 n = bxInt(pCall->aArg[1], "n", 0, MAX_ROWS, &pCall->err);
   if (pCall->err.rc != SQLITE_OK) return;
   act(pCall, SHOTS, n, &before, &after);
   bxReturnInt(pCall, before.nScreenshot - after.nScreenshot);

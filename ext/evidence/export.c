@@ -349,7 +349,7 @@ static EvBuffer *export(
   EvBuffer *p;
   i64 bPrune = 0;
   memset(pOut, 0, sizeof(*pOut));
-  *piNow = bxTime(bxArg(pCall, 2), "exportedAt", pErr);
+  *piNow = bxTime(bxArg(pCall, 2), "now", pErr);
   if (bxArg(pCall, 1)) bPrune = bxInt(pCall->aArg[1], "prune", 0, 1, pErr);
   p = bxEvFind(pCall);
   if (p == 0 || pErr->rc != SQLITE_OK) return 0;

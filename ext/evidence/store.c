@@ -111,8 +111,9 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
   while (i < SETTINGS && sqlite3_stricmp(zName, aSetting[i].zName) != 0) i++;
   if (i == SETTINGS) {
     bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: there is no setting %Q; the settings are %s", zName,
-        zAllowed);
+        "ValidationError: there is no command or setting %Q; the command is "
+        "'sweep', and the settings are %s",
+        zName, zAllowed);
     return;
   }
   if (i == SET_POLICY) {
@@ -128,11 +129,14 @@ void bxEvSet(EvBuffer *p, const char *zName, sqlite3_value *pVal, BxErr *pErr) {
             (!aSetting[i].bWhole || r == (double)(i64)r);
   }
   if (!bGood) {
-    char *zShown = bxShow(pVal);
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "ValidationError: %s cannot be %s; allowed are %s", zName,
-        zShown ? zShown : "that", zAllowed);
-    sqlite3_free(zShown);
+    char *zRule =
+        i == SET_POLICY
+            ? bxPrintf(pErr, "'keep-all', 'keep-last-n' or 'confidence-based'")
+            : bxPrintf(pErr, "a %s from %.15g to %.15g",
+                  aSetting[i].bWhole ? "whole number" : "number",
+                  aSetting[i].rLow, aSetting[i].rHigh);
+    if (zRule != 0) bxRefuseArg(pErr, zName, zRule, pVal);
+    sqlite3_free(zRule);
     return;
   }
   bxEvLoadState(p, &state, pErr);

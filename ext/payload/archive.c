@@ -139,8 +139,7 @@ const BxFileLimit bxPayloadFileLimit = {.pDue = &bxPayloadDue[1],
 /* Removes the oldest rows beyond payload.max_bytes. */
 static void trimArchive(
     BxStmts *pHome, i64 nLimit, Removed *pOut, BxErr *pErr) {
-  static const char zBeyond[] =
-      "SELECT bytes - cap FROM main.payload__state";
+  static const char zBeyond[] = "SELECT bytes - cap FROM main.payload__state";
   /* (A sum over a window: as many as needed, and no more.) */
   static const char zRows[] =
       "SELECT rowid FROM (SELECT rowid, sum(size_bytes) OVER (ORDER BY"
@@ -303,13 +302,11 @@ static void returnCleanup(BxCall *p, BxStmts *pHome, const Removed *pGone,
                " WHERE " HELD_PAYLOAD("e");
   static const char zMore[] =
       "SELECT EXISTS (SELECT 1" DUE("0") "AND NOT " HELD_PAYLOAD(
-          "e") ") OR (bytes > cap AND EXISTS (SELECT 1 " REMOVABLE_ROWS
-               "))"
+          "e") ") OR (bytes > cap AND EXISTS (SELECT 1 " REMOVABLE_ROWS "))"
                " FROM main.payload__state";
   static const char zDropped[] =
       "SELECT EXISTS (SELECT 1 FROM main.store_dropped WHERE text > 0)";
-  static const char zBeyond[] =
-      "SELECT bytes > cap FROM main.payload__state";
+  static const char zBeyond[] = "SELECT bytes > cap FROM main.payload__state";
   Pages is = countPages(pHome, &p->err);
   i64 nSize = bxQueryNumber(pHome, "PRAGMA main.page_size", &p->err);
   i64 nFreed = was.nAll - was.nFree - (is.nAll - is.nFree);
@@ -613,6 +610,12 @@ void bxPayloadUnpin(BxCall *p) {
   if (p->err.rc != SQLITE_OK) return;
   bxLogBegin(pHome, &p->err);
   bxStmtExec(pHome, zSql, &p->err, "ttt", zId, zActor, zReason);
+  if (bxErrIs(&p->err, "NotFoundError")) {
+    bxErrReword(&p->err,
+        sqlite3_mprintf("NotFoundError: no row with the id %Q is pinned; SELECT"
+                        " id FROM payload_pins lists those that are",
+            zId));
+  }
   if (bxPinsHold(pHome, zId, &p->err)) {
     bxFail(&p->err, SQLITE_ERROR,
         "MisuseError: a trigger on payload_unpins prevents row %s from being "

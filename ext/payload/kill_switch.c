@@ -161,7 +161,7 @@ static i64 fire(Ring *p, BxStmts *pArchive, const char *zAgent,
   bxRingAgent(p, zAgent, &agent, pErr);
   if (agent.iNo == 0) {
     bxFail(pErr, SQLITE_ERROR,
-        "NotFoundError: ring %s has never seen agent %s; SELECT agent_id FROM "
+        "NotFoundError: ring %Q has never seen agent %Q; SELECT agent_id FROM "
         "\"%w_agents\" lists those that it knows",
         p->base.stmts.zTable, zAgent, p->base.stmts.zTable);
   }

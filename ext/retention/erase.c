@@ -673,7 +673,7 @@ void bxRetentionErase(BxCall *pCall) {
     eraseConversations(p);
     if (p->nRow == 0 && p->nHeld == 0 && !p->bRemember) {
       bxFail(p->pErr, SQLITE_CONSTRAINT,
-          "NotFoundError: there is nothing of %s %s, and nothing was erased; "
+          "NotFoundError: there is nothing of %s %Q, and nothing was erased; "
           "to refuse it all the same, pass '{\"remember\":true}' as fifth "
           "argument",
           p->zKind, p->zKey);

@@ -12,15 +12,15 @@ SQLITE_EXTENSION_INIT3
 
 /*---------------------------------------------------------- arguments ----*/
 
-/* Whether a word is one of "agent, event or text", up to a semicolon. */
+/* Whether a word is one of "agent, event or text", up to a parenthesis. */
 static int isKindIn(const char *zKind, const char *zKinds) {
   size_t n = strlen(zKind);
-  while (*zKinds != 0 && *zKinds != ';') {
-    size_t nWord = strcspn(zKinds, ",; ");
+  while (*zKinds != 0 && *zKinds != '(') {
+    size_t nWord = strcspn(zKinds, ", ");
     if (nWord == n && strncmp(zKinds, zKind, n) == 0) break;
     zKinds += nWord + strspn(zKinds + nWord, ", ");
   }
-  return *zKinds != 0 && *zKinds != ';' && strcmp(zKind, "or") != 0;
+  return *zKinds != 0 && *zKinds != '(' && strcmp(zKind, "or") != 0;
 }
 
 void bxRetentionRefuse(BxErr *pErr, char *zOwned) {
@@ -71,9 +71,9 @@ int bxRetentionOptions(
   i64 n = pVal ? bxQueryInt(p, zSql, pErr, "vt", pVal, zNames) : 0;
   if (n >= 0) return (int)n;
   bxRefuse(pErr,
-      "ValidationError: options must be a JSON object whose members are "
-      "remember and, in an erasure, unpin, true or false, got %s; omit it, or "
-      "pass '{\"remember\":true}'",
+      "ValidationError: options must be a JSON object with the member "
+      "remember, for an erasure also unpin, each true or false, got %s; omit "
+      "it, or pass '{\"remember\":true}'",
       pVal);
   return 0;
 }
@@ -168,9 +168,12 @@ static i64 makeStep(BxStmts *p, const char *const az[5], int bRelease,
   assert(!bRelease || !bFound);
   bxStmtExec(p, zHoldStep, pErr, "tttttiii", az[0], az[1], az[2], az[3], az[4],
       (i64)bRelease, (i64)bFound, iUntil);
-  if ((pErr->rc & 0xff) == SQLITE_CONSTRAINT) {
-    bxErrReword(pErr, sqlite3_mprintf("%s (the hold of %s on %s %s)",
-                          pErr->zMsg, az[2], az[0], az[1]));
+  if ((pErr->rc & 0xff) == SQLITE_CONSTRAINT && pErr->zMsg != 0) {
+    const char *zThen = strchr(pErr->zMsg, ';');
+    if (zThen == 0) zThen = "";
+    bxErrReword(pErr, sqlite3_mprintf("%.*s (the hold of %Q on %s %Q)%s",
+                          (int)(strlen(pErr->zMsg) - strlen(zThen)), pErr->zMsg,
+                          az[2], az[0], az[1], zThen));
   }
   return bxQueryInt(p, zOwners, pErr, "tt", az[0], az[1]);
 }
@@ -195,7 +198,7 @@ void bxRetentionStep(BxCall *p) {
   if (p->err.rc != SQLITE_OK) return;
   if (!bRelease) {
     if (bxArg(p, 5) != 0) {
-      iUntil = bxInt(p->aArg[5], "until, the milliseconds since 1970 UTC",
+      iUntil = bxInt(p->aArg[5], "until, a time in milliseconds after now,",
           bxNow() + 1, BX_MAX_TIME, &p->err);
     }
     bRemember = bxRetentionOptions(pHome, bxArg(p, 6), "remember", &p->err);
@@ -211,7 +214,7 @@ void bxRetentionStep(BxCall *p) {
   bFound = !bRelease && isFound(pHome, az[0], az[1], &p->err);
   if (!bRelease && nOwner < 0 && !bFound && !bRemember) {
     bxFail(&p->err, SQLITE_CONSTRAINT,
-        "NotFoundError: there is no %s %s, and nothing is held; to hold what "
+        "NotFoundError: there is no %s %Q, and nothing is held; to hold what "
         "comes later, pass '{\"remember\":true}' as seventh argument",
         az[0], az[1]);
   }

@@ -402,8 +402,8 @@ static void redactTexts(
 static void readRedaction(BxCall *pCall, Redaction *p) {
   const char *az[4];
   p->pHome = bxRetentionAct(pCall, "report",
-      "agent, event, kill_switch, evidence, rollout or session; of a ring or a "
-      "buffer use blackbox_erase()",
+      "agent, event, kill_switch, evidence, rollout or session (a ring or a "
+      "buffer can only be erased, by blackbox_erase())",
       4, az);
   if (p->pErr->rc != SQLITE_OK) return;
   p->zKind = az[0];
@@ -442,7 +442,7 @@ void bxRetentionRedact(BxCall *pCall) {
     bxRetentionOverwriteEnd(p->pHome, eBefore);
     if (p->nThere == 0) {
       bxFail(p->pErr, SQLITE_CONSTRAINT,
-          "NotFoundError: there is nothing of %s %s; blackbox_find_secrets() "
+          "NotFoundError: there is nothing of %s %Q; blackbox_find_secrets() "
           "lists what can be redacted",
           p->zKind, p->zKey);
     }

@@ -105,7 +105,7 @@ DIFFERENCES = [
         "a ring has the column meta"),
     Difference(
         r"kill_switch", r"^(\(0,\)|columns payload_kill_switch.*|\d changes.*)$",
-        r"NotFoundError: ring \w+ has never seen agent ", "an agent that a ring does not know"),
+        r"NotFoundError: ring '\w+' has never seen agent ", "an agent that a ring does not know"),
     Difference(
         r"^SELECT evidence_prune_for_approval\(", r'"problems":\[', r'"problems":\[',
         "problems stand in the order of the rows"),

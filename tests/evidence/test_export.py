@@ -57,7 +57,7 @@ def test_exports_of_an_empty_buffer_and_bad_arguments(rec):
     assert out["actions"] == out["puppeteerSteps"] == [] and out["sizeBytes"] == 0
     assert flow(rec) == {"title": "rec", "steps": []}
     for sql, message in [("SELECT evidence_export('rec', 2)", "prune must be"),
-                         ("SELECT evidence_export('rec', 0, 'now')", "exportedAt must be"),
+                         ("SELECT evidence_export('rec', 0, 'now')", "now must be"),
                          ("SELECT evidence_export('none')", "NotFoundError"),
                          ("SELECT evidence_export(NULL)", "table name must be")]:
         with pytest.raises(sqlite3.Error, match=message):

@@ -120,7 +120,7 @@ def test_a_kill_switch_for_an_agent_that_the_ring_has_never_seen_says_so(db):
                 "INSERT OR IGNORE INTO ring(ring, agent_id, event_id)"
                 " VALUES('kill_switch', 'A', 'k')"):
         with pytest.raises(sqlite3.OperationalError,
-                           match="NotFoundError: ring ring has never seen agent A"):
+                           match="NotFoundError: ring 'ring' has never seen agent 'A'"):
             db.execute(sql).fetchall()
     assert one(db, "SELECT count(*) FROM blackbox_log") == 0
     assert one(db, "SELECT payload_kill_switch('ring', 'a', 'k')") == 1

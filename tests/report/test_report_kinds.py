@@ -451,7 +451,7 @@ def test_recorded_exchanges_are_whole_and_take_less(db):
     ("kill_switch", "k", '{"bodies":1}', "bodies must be shared, all or none, got 1"),
     ("kill_switch", "k", '{"items":-1}', "items must be a whole number from 0 to"),
     ("kill_switch", "k", '{"bytes":"a"}', "bytes must be a whole number from 0 to"),
-    ("kill_switch", "k", '{"redact":7.5}', "NotFoundError: redact names the profile '7.5'"),
+    ("kill_switch", "k", '{"redact":7.5}', "NotFoundError: the profile '7.5' has no enabled rule"),
     ("kill_switch", "k", None, "NotFoundError: there is no kill switch 'k'"),
     ("agent", "k", None, "NotFoundError: there is no agent 'k'"),
     ("rollout", "k", None, "NotFoundError: there is no conversation 'k'"),

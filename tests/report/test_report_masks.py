@@ -160,7 +160,7 @@ def test_the_page_says_what_was_masked_and_how_often(db):
 
 def test_a_profile_without_rows_is_refused(db):
     one_exchange(db, "q", "r")
-    with pytest.raises(sqlite3.IntegrityError, match="NotFoundError: redact names the profile 'x'"):
+    with pytest.raises(sqlite3.IntegrityError, match="NotFoundError: the profile 'x' has no enabled rule"):
         page(db, "kill_switch", "k", redact="x")
 
 
@@ -213,7 +213,7 @@ def test_a_rule_may_be_disabled_and_stays_so(masks):
     one(masks, "SELECT blackbox_install('main', 'report')")
     assert masked(masks, text) == ("[masked: Anthropic key] password: hunter22", {"Anthropic key": 1})
     masks.execute("UPDATE blackbox_secrets SET enabled = 0")
-    with pytest.raises(sqlite3.IntegrityError, match="no rows that are enabled"):
+    with pytest.raises(sqlite3.IntegrityError, match="no enabled rule"):
         masked(masks, text)
 
 

@@ -227,7 +227,7 @@ def test_a_hold_cannot_be_shortened(full, until):
             call()
     hold(full, "agent", "a", until=LATER)  # the same
     hold(full, "agent", "a")
-    with pytest.raises(sqlite3.IntegrityError, match="HeldError.*case-1 on agent a"):
+    with pytest.raises(sqlite3.IntegrityError, match="HeldError.*'case-1' on agent 'a'"):
         hold(full, "agent", "a", until=LATER)
 
 
@@ -273,7 +273,7 @@ def test_a_hold_says_what_is_wrong_with_it(full, kind, key, owner, until, said):
 
 
 def test_a_release_of_what_is_not_held_is_an_error(full):
-    with pytest.raises(sqlite3.Error, match="NotFoundError.*case-1 on agent a"):
+    with pytest.raises(sqlite3.Error, match="NotFoundError.*'case-1' on agent 'a'"):
         release(full, "agent", "a")
     hold(full, "agent", "a", "case-2")
     with pytest.raises(sqlite3.Error, match="NotFoundError"):

@@ -412,7 +412,7 @@ def test_it_works_in_a_schema_with_a_quoted_name(tmp_path, trusted):
 @pytest.mark.parametrize("arguments, wrong", [
     (("buffer", "ring", "ann", "why"), "ValidationError: kind must be agent, event, .* got 'buffer'"),
     (("text", "secret", "ann", "why"), "ValidationError: kind must be"),
-    (("agent", "nobody", "ann", "why"), "NotFoundError: there is nothing of agent nobody"),
+    (("agent", "nobody", "ann", "why"), "NotFoundError: there is nothing of agent 'nobody'"),
     (("agent", None, "ann", "why"), "ValidationError: key"),
     (("agent", "a", "", "why"), "ValidationError: actor"),
     (("agent", "a", "ann", None), "ValidationError: reason"),
