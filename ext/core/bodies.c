@@ -1,6 +1,9 @@
 /*
-** bodies.c: what the domains have in common that keep texts in the body store
-** (BxBodies): whether it is there, and calls of store_pack().
+** bodies.c: what the domains share that keep texts in the body store.
+**
+** Such a domain describes its columns as BxBodies (domain.h). Here is whether a
+** schema has the store, the call of store_pack(), and the JSON that a pack
+** function returns.
 */
 #include "core.h"
 #include "vtable.h"

@@ -1,5 +1,10 @@
 /*
-** command.h: functions, and the table blackbox_call.
+** command.h: the functions of SQL, and the table blackbox_call.
+**
+** A function is a BxFunction in the list of ext/blackbox.c. Its flags say what
+** command.c does around a call: a savepoint for BX_WRITE, leaves of the log for
+** BX_LOGS. A row that is inserted into blackbox_call is the same call (BxCall)
+** without a context for its result.
 */
 #ifndef BX_COMMAND_H
 #define BX_COMMAND_H

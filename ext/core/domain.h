@@ -1,5 +1,17 @@
 /*
-** domain.h: the description of a domain.
+** domain.h: what core must know of a domain, as data.
+**
+** Core names no domain. ext/blackbox.c passes it an array of BxDomain, of which
+** core itself is the first element. Most members are texts of SQL, so that an
+** erasure, a redaction, a sweep and a packing are each one loop over all domains:
+**
+**   BxDomain   its tables, its checks, and what it is asked to do
+**     BxRecords  the tables that an erasure and a hold look into
+**     BxTexts    the columns in which keys and passwords may be
+**     BxDue      what a rule of retention_rules removes
+**     BxBodies   the columns whose texts the body store may have
+**
+** A pointer that is NULL means that the domain has none of it.
 */
 #ifndef BX_DOMAIN_H
 #define BX_DOMAIN_H

@@ -1,5 +1,5 @@
 /*
-** install.c: blackbox_install([schema[, domains]]), version and debug.
+** install.c: blackbox_install([schema[, domains]]).
 **
 ** The schema of each domain is the text of sql/<domain>.sql, which only creates
 ** what is missing. A domain that already equals that text (model.c) is not

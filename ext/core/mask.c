@@ -1,18 +1,21 @@
 /*
-** mask.c: the setting payload.secrets: what a ring, the queue and the functions of the
-** archive write of bodies in which the rules of blackbox_secrets find something. And
-** rollout.secrets, of what is appended to conversations or imported: keep or mask.
+** mask.c: masks secrets before a text is written.
+**
+** The setting payload.secrets says what a ring, the queue and the functions of the
+** archive write of a body in which a rule of blackbox_secrets finds something.
+** rollout.secrets says the same of items of conversations, without drop.
 **
 **   keep   the body as it came
 **   mask   [masked: NAME] in the place of each secret
 **   drop   {"dropped":"sha256:...","bytes":25012,"found":["OpenAI key"]}
 **
-** The rules are those of the schema that is written, or of the one that has the domain
-** report. They are read again after anything else has changed something. Where there are
-** none, nobody can tell what is a secret, and each body is dropped.
+** The rules are those of the schema that is written, or else of the schema that has
+** the domain report. They are read again after any other change of the connection or
+** the file. If no rule is enabled, nobody can tell what is a secret: every body is
+** dropped.
 **
-** Most requests begin as the one before, so that is kept in memory, for some agents, and
-** only what is new is looked at.
+** Most requests begin as the one before. So the last request of some agents is
+** kept in memory, and only what is new in the next one is searched.
 */
 #include "mask.h"
 #include "schema.h"

@@ -7,7 +7,7 @@
 **   overflow.c  the second tier of a buffer in temp
 **   store.c     writes and reads rows, and changes settings
 **   check.c     what blackbox_check() finds
-**   commands.c       the functions that prune, clear, flush and count
+**   commands.c  the functions that prune, clear, flush and count
 **   export.c    the recording as JSON: to save, to replay
 **   buffer.c    the methods of the virtual table
 **

@@ -1,6 +1,10 @@
 /*
-** exchange.h: what a request to a model and its response say: tool calls, their
-** results, texts, tokens.
+** exchange.h: what an exchange says: tool calls, their results, texts, tokens.
+**
+** Formats are the rows of blackbox_places that tell where a body has these things
+** (format.c). An Exchange is what they find in a request and its response, in the
+** order of the text (exchange.c). Its texts point into the bodies where they have
+** no escapes (texts.c), so the bodies must outlive it.
 */
 #ifndef BX_EXCHANGE_H
 #define BX_EXCHANGE_H

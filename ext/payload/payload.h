@@ -1,6 +1,21 @@
 /*
-** payload.h: the payload domain: rings, the archive of exchanges and its queue,
-** pinned evidence, and the kill switch.
+** payload.h: what the files of the payload domain share.
+**
+** An exchange is a request and its response. It goes this way:
+**
+**   INSERT INTO ring    a slot of the ring (ring*.c)
+**      | kill switch    (kill_switch.c, pins.c)
+**      v
+**   event_payloads with the purpose evidence: pinned
+**
+**   payload_queue()     a row that waits (queue.c), in mode memory
+**      | flush
+**      v
+**   event_payloads with the purpose archive: rules remove it (archive.c)
+**
+** Both kinds of rows may be packed (pack.c). The rules are in sql/payload.sql, so
+** they hold without this code. What looks for loops is declared in watch.h, what
+** reads a body in exchange.h.
 */
 #ifndef BX_PAYLOAD_H
 #define BX_PAYLOAD_H
@@ -43,7 +58,7 @@ i64 bxPinsMove(
     BxStmts *p, const char *zEvent, sqlite3_stmt *pRows, BxErr *pErr);
 #define EVIDENCE_ID                                                            \
   "printf('%08x-%04x-7%03x-%04x-%012x', unixepoch() * 1000 >> 16,"             \
-  " unixepoch() * 1000 & 65535, random() & 4095, random() & 16383 | 32768,"  \
+  " unixepoch() * 1000 & 65535, random() & 4095, random() & 16383 | 32768,"    \
   " random() & 281474976710655)"
 #define EVIDENCE_THERE                                                         \
   " ON CONFLICT DO UPDATE SET purpose = 'evidence', pinned = 1,"               \

@@ -1,17 +1,21 @@
 /*
-** pins.c: exchanges are saved as evidence, and it is made sure that they are pinned.
-** The triggers of sql/payload.sql pin rows, and the log has a row for each pin. A
-** trigger of the user on event_payloads may keep a row from being saved.
+** pins.c: saves exchanges as evidence, and makes sure that each is pinned.
 **
-** An exchange that is in the archive is not stored twice: its row becomes the
-** evidence, with the time that is given, unless a hold keeps the row as it is. The row is
-** looked for among the 64 newest rows of the event. Among equal rows the nearest in
-** time is used, and only once. All are found first, so that one statement writes: an
-** INSERT, which becomes an UPDATE where an id is there.
+**   what is there                            what is written
+**   no such row in the archive               an INSERT, which the guards pin
+**   an archive row of the same exchange      its UPDATE to evidence, unless a hold
+**                                            keeps the row as it is
+**   evidence of the same kill switch         nothing
 **
-** Where nobody else can have a say in it (bxPinsAlone) the rows of a ring are written one
-** after the other instead, and pinned without the triggers: SQLite would keep a copy of all bodies for a statement that
-** fires triggers, and the triggers write each row a second time.
+** The archive row is looked for among the 64 newest rows of the event. Among equal
+** rows the nearest in time is used, and only once. All are found first, so that one
+** statement writes: an INSERT that becomes an UPDATE where the id is there. A
+** trigger of the user may keep a row from being saved: then the call fails.
+**
+** If nobody else has a trigger or a unique index on the table (bxPinsAlone), the rows
+** of a ring are written one after the other, and pinned without triggers. For a
+** statement that fires triggers SQLite would copy all bodies, and the triggers would
+** write each row a second time.
 */
 #include "payload.h"
 SQLITE_EXTENSION_INIT3

@@ -1,5 +1,14 @@
 /*
-** ring_body.c: the bodies of a ring, which share text: ring_log.c has their layout.
+** ring_body.c: writes a body into the log of its agent, and reads it again.
+**
+** ring_log.c has the layout of the log. A new request is compared with the heads
+** of the log, the newest requests of up to four conversations. The head with the
+** longest common beginning becomes its parent: only the bytes after that
+** beginning are written. To read a body, its chain is followed from the root on.
+**
+** The heads of the agents that pushed last, and the last bodies that were read,
+** stay in memory. They are used only while the sum in the agent's row is that of
+** the text in memory, so a rollback or another connection does no harm.
 */
 #include "ring_body.h"
 SQLITE_EXTENSION_INIT3

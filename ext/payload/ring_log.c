@@ -1,41 +1,45 @@
 /*
-** ring_log.c: the logs that the bodies of a ring are in.
+** ring_log.c: the body log: the bytes in which an agent's bodies are.
 **
-** A request of a conversation repeats the one before. So each agent has a log of
-** bytes, into which a body is written as what is new in it: a record.
+** A request of a conversation repeats the one before it. So each agent has a log,
+** and a body is written into it as a record of what is new:
 **
 **   record: own, back [, shared] (varints), then own bytes
 **
-** back is how many bytes before this record its parent begins; 0: it has none. The body is the first
-** shared bytes of its parent's body, then its own. A record is the parent of one
-** other at most, and a chain has at most DEPTH records. The parents of new records are the heads:
-** the newest requests of up to four conversations. A request that shares less than
-** a quarter with each of them begins a chain.
+** back is the distance in bytes from this record back to its parent; 0 means that
+** it has no parent. The body is the first shared bytes of its parent's body, and
+** then the own bytes. A record is the parent of one other at most, and a chain has
+** at most DEPTH records. The heads are the newest requests of up to four
+** conversations: they can be the parents of new records. A request that shares
+** less than a quarter with each of them begins a chain.
 **
 **   log:  | freed | chunk | chunk | ... | chunk | open |
 **                 first                         end of the log
 **
-** A chunk is CHUNK bytes of the log. It is a row of @_texts, whose id is no << 32 |
-** place, with 8 more bytes: bxHashMix(bxHashOf(chunk), number of the chunk). What comes after the last chunk is open: it
-** is in the agent's row, in column page, so that most pushes write only there:
+** A chunk is CHUNK bytes of the log. It is a row of @_texts with the id
+** no << 32 | place, followed by 8 bytes: bxHashMix(bxHashOf(chunk), its number).
+** The bytes after the last chunk are the open chunk. It is in the column page of
+** the agent's row, so that most pushes write only there:
 **
-**   page: hash, number of the open chunk, its bytes, chunks before it, places, runs,
-**         { place, chunks }, heads, { end of the log - at, bytes, at - root,
-**         depth, hash of its beginning, sum }, open bytes, zeros
+**   page: hash, number of the open chunk, its bytes, chunks before it, places,
+**         runs, { place, chunks }, heads, { end of the log - at, bytes,
+**         at - root, depth, hash of its beginning, sum }, open bytes, zeros
 **
-** hash and sum have 8 bytes, the hash of a beginning 4, the other numbers are varints: 7 bits in a byte,
-** the lowest first. The hash is of all after it without the zeros; a sum is of a body, so that
-** a connection knows whether it has that in memory. Chunks of one size are
-** overwritten in place: when all exchanges have left a chunk, its place is free. A run says which places
-** the chunks after one another have. New places are made only if none is free.
+** hash and sum have 8 bytes, the hash of a beginning 4. All other numbers are
+** varints: 7 bits in a byte, the lowest first. The hash covers all that follows
+** it except the zeros. A sum is that of a body, by which a connection knows
+** whether it has the body in memory.
 **
-** What a slot has in place of a body: a number, NULL, or a text is the body itself;
-** a blob begins with a byte: 0 and a blob; or 1 for a text, 2 for a blob, and then
-** at, bytes, root (varints): where its record is, its length, and where its chain begins.
+** Chunks have one size, and are overwritten in place: when all exchanges have left
+** a chunk, its place is free. A run is a number of chunks whose places follow each
+** other. A new place is made only if none is free.
 **
-** What is dead (records, and ends of them, that no exchange needs) is filled with
-** zeros when an exchange is deleted, and with secure_delete also some pushes after
-** exchanges rolled out.
+** What a slot has in place of a body: a number, NULL or a text is the body itself.
+** A blob begins with a byte. After 0 comes a blob that is the body. After 1 (a
+** text) or 2 (a blob) come at, bytes, root (varints): where its record is, its
+** length, and where its chain begins.
+**
+** What no exchange needs is filled with zeros: see ring_scrub.c.
 */
 #include "ring_body.h"
 SQLITE_EXTENSION_INIT3

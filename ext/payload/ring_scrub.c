@@ -1,5 +1,13 @@
 /*
-** ring_scrub.c: what no exchange of a ring needs is filled with zeros.
+** ring_scrub.c: fills with zeros what no exchange of a ring needs any more.
+**
+** When an exchange is deleted, its agent is noted. When the transaction ends
+** (bxBodySync), the log of each agent that was noted is cleaned: every byte
+** that no chain of a slot reaches becomes zero, and so does every free place. If
+** the agent has no slots left, its log is deleted. What rolls out is overwritten
+** by later pushes; with secure_delete, one push in about nWindow cleans as well.
+**
+** A damaged log is not cleaned: nobody can tell what its exchanges need.
 */
 #include "ring_body.h"
 SQLITE_EXTENSION_INIT3

@@ -1,5 +1,15 @@
 /*
-** watch.h: the calls of an agent, and the rules that look at them.
+** watch.h: the steps of an agent, and the rules that look at them.
+**
+** A push with payload.on_loop takes this way:
+**
+**   exchange.c   reads calls, results and texts from the bodies
+**   track.c      makes steps of what is new in them
+**   steps.c      keeps the steps: with the exchange, and in memory
+**   rules.c      asks each rule what it sees in the steps
+**   ring_watch.c writes the verdict, and pulls the kill switch
+**
+** payload_loops() and payload_backtest() (loops.c) ask the same rules.
 */
 #ifndef BX_WATCH_H
 #define BX_WATCH_H

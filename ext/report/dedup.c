@@ -4,11 +4,11 @@
 ** A request repeats what was said before, and adds to it. So a body is cut into
 ** spans: at the members of its JSON object and at the elements of their arrays;
 ** other text, at ends of lines. A span that was seen before is not kept again:
-** the body names the place where it is. SeenPieces that follow each other there are one
+** the body names the place where it is. Spans that follow each other there are one
 ** piece. A body that would need more than SPAN_PIECES pieces is kept whole again,
 ** so that a long conversation does not name more and more pieces.
 **
-** SeenPieces are told apart by their SHA-256: what was recorded may be made to deceive,
+** Spans are told apart by their SHA-256. What was recorded may be made to deceive,
 ** and must not be able to show one text in place of another.
 */
 #include "report.h"

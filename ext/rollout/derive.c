@@ -1,9 +1,16 @@
 /*
-** derive.c: what new items of a conversation say: turns, rollbacks, compactions,
-** and what lists show.
+** derive.c: what follows from the items of a conversation: turns, rollbacks,
+** compactions, usage, messages, and what lists show.
 **
-** An append and an import tell the items that they write. Items of plain SQL are
-** told by the next call that writes; a call that reads tells them in memory.
+**   an append or an import      derives the items that it writes, at once
+**   a plain INSERT              leaves them: items from some sequence on are
+**                               not derived yet
+**   the next call that writes   derives these: all of its own conversation, and
+**                               at most CATCH_UP items of others
+**   a call that reads           derives them in memory, and writes nothing
+**
+** Items are derived in their order, each once. So what is stored is always that of
+** a beginning of the conversation, and check.c can compare it.
 */
 #include "rollout.h"
 SQLITE_EXTENSION_INIT3

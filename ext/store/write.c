@@ -1,26 +1,33 @@
 /*
-** write.c: store_pack(keys[, schema[, few[, table]]]): packs the values of rows of a table
-** that uses the store (BxBodies), of the first one or that which is named. keys is a JSON
-** array of the keys of the rows. Each value is replaced by a reference. Returns JSON: rows and texts that were
-** packed, their bytes, the bytes that the store grew by, how many rows stay as they
-** are because something refuses the change, and why the first of them does.
+** write.c: store_pack(keys[, schema[, few[, table]]]): moves values of rows into
+** the body store.
 **
-** The pieces that were met are remembered, with their bytes. Most of a text is
-** usually a part of the one before, and then comparing the bytes is all that is
-** done for it: neither cutting nor hashing. What is new is hashed, looked up in
-** store__pieces, and compared with the bytes of the piece that was found; what is new
-** to the store is added to the pack that has room.
+** keys is a JSON array of the keys of rows. The table is that of a domain that uses
+** the store (BxBodies): the first one, or the one named. Each value is replaced by a
+** reference. The result is JSON: the rows and texts that were packed, their bytes,
+** the bytes that the store grew by, how many rows stay as they are because something
+** refuses the change, and why the first of them does.
+**
+**   value -> pieces (format.c) -> a piece that is known: one more use of it
+**                                 a piece that is new: added to the open pack
+**         -> recipe: the ranges of pieces that make up the text
+**         -> reference: its hash and its number
+**
+** Pieces that were met are remembered with their bytes. Most of a text is usually a
+** part of the one before, and then comparing bytes is all that is done for it. What
+** is new is hashed, looked up in store__pieces, and compared with the bytes of the
+** piece that was found. What is new to the store goes to the pack that has room.
 **
 ** The lists of the packs are changed in memory and written at the end, or when too
 ** many are held (settle()). New pieces are written in the order of their keys when
 ** what was met is forgotten.
 **
-** With "few", which is not NULL, and 2 if the rows are the newest ones, packs have
-** STORE_FEW_BYTES, and a connection keeps what it has met, and the bytes of the pack
-** that has room. A piece is as it was met if its pack has the same token: a rollback, a
-** sweep or another connection changes that. What is new is compressed for itself and
-** added to the data of the pack, which has room for it (addRoom). One that is nearly
-** full is compressed as a whole: then no row is packed, and the result is NULL.
+** If few is not NULL (2: the rows are the newest ones), packs have STORE_FEW_BYTES,
+** and the connection keeps what it has met and the bytes of the pack with room. A
+** piece is as it was met if its pack has the same token: a rollback, a sweep or
+** another connection changes that. What is new is compressed for itself and added to
+** the data of the pack (addRoom). A pack that is nearly full is compressed as a
+** whole: that call packs no row, and its result is NULL.
 */
 #include "store.h"
 SQLITE_EXTENSION_INIT3

@@ -83,6 +83,20 @@ def test_a_folder_includes_only_itself_and_core(folder):
             assert header.parent.name in (folder, "core") or header.name == "blackbox.h", path
 
 
+def test_architecture_names_each_file_once():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    for folder in sorted(path for path in (ROOT / "ext").iterdir() if path.is_dir()):
+        table = text.split(f"file of `ext/{folder.name}/` |")[1].split("\n\n")[0]
+        named = re.findall(r"`(\w+)` \| [^|\n]*\|$", table, re.M)
+        assert sorted(named) == sorted({path.stem for path in folder.glob("*.[ch]")})
+
+
+def test_the_glossary_has_one_line_for_each_word():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    words = re.findall(r"^\| ([a-z][^|]*) \|", text.split("## Glossary")[1].split("\n## ")[0], re.M)
+    assert words[1:] == sorted(set(words[1:])) and len(words) > 60
+
+
 def test_every_exported_symbol_begins_with_bx():
     objects = [str(path) for path in (ROOT / "build").glob("*/*.o")
                if path.parent.name in ("core", "payload", "evidence", "rollout", "cache")]

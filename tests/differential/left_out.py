@@ -26,6 +26,7 @@ LEFT_OUT = [
             r"rollout_(heads|forks|cleanup|rebuilds|imports|act|about|segments|turns|frames|due))$|"
             r"\bcannot modify rollout_heads|\bcache_access\.(hits|used_at)$",
             "the cache and rollout have fewer inner objects, and fewer ways in"),
+    LeftOut(r"\nNotFoundError: the profile '\w+' has no enabled rule", "the message fits blackbox_mask(), too"),
     LeftOut(r"\bInvalidKeyFormatError: session_id, task_id and turn_id must be ",
             "one message for the parts of a key"),
     LeftOut(r"\nno such (table|view): (\w+\.)?(payload_prices|rollout_prices|rollout_days|"
