@@ -1,22 +1,26 @@
 /*
-** file_limit.c: blackbox.max_file_bytes, the limit of the pages in use of a file.
+** file_limit.c: blackbox.max_file_bytes, the limit of the pages of a file in use.
 **
-** Each row and each call of the module that writes looks afterwards (bxFileLimitTend): at least
-** after ROOM_STEP rows of a connection, and after each row when the file is near its limit.
-** If it is above, about as many bytes go as it is above, of the first domain that has
-** some, the oldest rows first. With a push one row goes, or with the next one, if the file
-** has grown: that one writes less. It looks at ROOM_LOOK rows at most, for each row that was
-** written. Packed texts become free pages only when the store is swept: so that goes
-** before, and nothing else is removed meanwhile.
+** After a row that it has written, the module looks whether the file is above the
+** limit (bxFileLimitTend): at each row if the file is near the limit, otherwise at every
+** ROOM_STEP-th row of a connection. Then about as many bytes go as there are too many:
 **
-** The share of blackbox: the rows that it may remove stay while they take less than a
-** ROOM_SHARE-th of the limit, however large the tables of others are. What they take is
-** known from the sums that are kept, about.
+**   texts that nothing refers to   swept first, as only then their pages are free;
+**                                  nothing else goes meanwhile
+**   rows of the domains            of the first domain that has some, the oldest
+**                                  first; ROOM_LOOK rows at most are looked at for
+**                                  each row that was written
+**   with a push                    one row; if the file has grown, the next push
+**                                  removes it, as that one writes less
 **
-** All of it runs inside an INSERT that inserts nothing, for which SQLite makes a
-** savepoint also where the module cannot: in xUpdate. A row that a hold keeps, or whose
-** removal fails, is passed over, and the log says so once a day. The rows that the write
-** has just written stay, however old their times are: it has acknowledged them.
+** The rows that blackbox may remove stay while they take less than a ROOM_SHARE-th
+** of the limit, however large the tables of others are. What they take is estimated
+** from the sums that are kept.
+**
+** All of it runs inside an INSERT that inserts nothing. SQLite makes a savepoint for
+** that also where the module cannot: in xUpdate. A row that a hold keeps, or whose
+** removal fails, is passed over, and the log says so once a day. The rows that the
+** write has just written stay, however old their times are: they are acknowledged.
 */
 #include "core.h"
 #include "log.h"

@@ -1,28 +1,29 @@
 /*
 ** log_fold.c: receipts older than 30 days become one for each day and rule.
 **
-** A step looks at up to 512 rows, or so many as are asked for, from blackbox__tree.fold on. Of each rule and day
-** that it finds there, it adds up the receipts, writes one row with the sums at the
-** end of the log, and deletes them. Their leaves are in a range of blackbox__folded
-** from then on. The sum of the next step for that day folds that of this one, too.
+** A step begins at row blackbox__tree.fold, and looks at up to 512 rows, or at as many
+** as the caller asks for. For each rule and day that it finds it adds up the receipts,
+** writes one row with the sums at the end of the log, and deletes the receipts. From
+** then on their leaves are in a range of blackbox__folded. The next step for that day
+** folds the sum of this one, too.
 **
 **   the log   1 2 3 [4 ......... 1443] 1444  ...  90000
 **                     folded                      the sum: {"day": .., "leaves": 1440}
 **
-** A receipt has its rule in detail and no subject; a sum has it as subject, under which
-** the next step finds it. "leaves" counts the leaves for which a sum stands: all of
-** them together are those of blackbox__folded. Each range has what its last leaf is
-** made of (kept, and the digest of its fields): kept must be what it was before the
-** range, or a row in it was no receipt (log.c).
+** A receipt has its rule in detail, and no subject. A sum has the rule as its subject,
+** by which the next step finds it. "leaves" is how many leaves a sum stands for; all
+** sums together stand for the leaves of blackbox__folded. Each range has what its last
+** leaf is made of: kept, and the digest of its fields. kept must be what it was before
+** the range; otherwise a row in it was no receipt (log_leaf.c).
 **
-** Of 256 leaves that have a node, those of folded rows are deleted, if few others are
-** left. What these others need of them stays as nodes (log_tree.c). A write that carries a
-** small step along does that in steps of their own: it hashes half a tile at most.
+** When few others are left of 256 leaves that have a node, the leaves of folded rows
+** are deleted. What the others need of them stays as nodes (log_tree.c). A write that
+** carries a small step along does this in steps of their own: half a tile at most.
 **
-** A step that fails is passed over, and one with a row that is not what its leaf says:
-** its receipts stay.
+** A step that fails is passed over. So is a step with a row that is not what its leaf
+** says: its receipts stay.
 **
-** A row has its leaf before it is folded. Other rows never are. The last row of the
+** A row has its leaf before it is folded. Only receipts are folded. The last row of the
 ** log stays, as the sums come after it: its number must not be used again.
 */
 #include "core.h"

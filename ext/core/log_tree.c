@@ -3,17 +3,18 @@
 **
 **   blackbox__tree    one row: the name of the log, the number of leaves, and the
 **                     hashes of the complete subtrees of which the root is made
-**   blackbox__leaves  the hash of each leaf. And of each 256 leaves that are complete, of
-**                     each 256 of these, and so on, under a number less than 0. A
-**                     subtree between two levels is hashed from those of the level below
-**                     Under -size: that proof_head() has returned a head of that size
+**   blackbox__leaves  leaf >= 0       the hash of that leaf
+**                     -size           proof_head() has returned a head of that size
+**                     below -(2^40)   a node: the hash of 256 complete leaves, of 256
+**                                     such nodes, and so on (bxLogNodeKey())
 **
-** Where receipts were folded, leaves may be gone. Of such 256 leaves the nodes have
-** what the other rows and the heads need that end among them: the hashes beside the
-** way from the root to a leaf.
+** A subtree between two levels of nodes is hashed from the level below. Where receipts
+** were folded, leaves may be gone. Then further nodes have what the other rows of such
+** 256 leaves need, and the heads that end among them: the hashes beside the path from
+** a leaf to the root.
 **
 ** Leaves and nodes are written before the row of the tree, with which they count. If
-** that row does not say what the leaves say, who writes goes on after the last leaf.
+** that row does not say what the leaves say, a writer goes on after the last leaf.
 */
 #include "core.h"
 #include "log.h"

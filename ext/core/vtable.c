@@ -1,7 +1,10 @@
 /*
-** vtable.c: what the virtual tables of blackbox have in common: their list for
-** the connection, in which payload_kill_switch('ring', ...) finds the ring, and
-** the arguments of CREATE.
+** vtable.c: what the virtual tables of blackbox have in common.
+**
+** A BxVtab is a virtual table in one connection. The connection has a list of them, in
+** which payload_kill_switch('ring', ...) finds the ring. The tables that a virtual table
+** owns are made, renamed and dropped here, from the SQL of its module, in which "@"
+** stands for its name. The arguments of CREATE are read here, too.
 */
 #include "core.h"
 #include "model.h"

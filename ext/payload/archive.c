@@ -1,6 +1,11 @@
 /*
-** archive.c: functions on event_payloads, whose rules are in sql/payload.sql:
-** clean-up, evidence from JSON, unpinning and figures.
+** archive.c: the functions on event_payloads: clean-up, evidence from JSON, unpins and
+** figures. The rules are in sql/payload.sql.
+**
+** A clean-up deletes row by row, so that a trigger or a foreign key of the user can
+** refuse one row without stopping the others. All rows of one rule get one receipt:
+** while payload__state.work is 'bulk', the triggers add up what goes (blackbox__open),
+** and the receipt is written from these sums at the end.
 */
 #include "payload.h"
 #include "../core/file_limit.h"

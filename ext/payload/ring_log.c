@@ -8,8 +8,8 @@
 **
 ** back is the distance in bytes from this record back to its parent; 0 means that
 ** it has no parent. The body is the first shared bytes of its parent's body, and
-** then the own bytes. A record is the parent of one other at most, and a chain has
-** at most DEPTH records. The heads are the newest requests of up to four
+** then the own bytes. A record is the parent of one other at most, and at most DEPTH
+** records follow the first one of a chain. The heads are the newest requests of up to four
 ** conversations: they can be the parents of new records. A request that shares
 ** less than a quarter with each of them begins a chain.
 **
@@ -25,8 +25,8 @@
 **         runs, { place, chunks }, heads, { end of the log - at, bytes,
 **         at - root, depth, hash of its beginning, sum }, open bytes, zeros
 **
-** hash and sum have 8 bytes, the hash of a beginning 4. All other numbers are
-** varints: 7 bits in a byte, the lowest first. The hash covers all that follows
+** hash and sum have 8 bytes. All other numbers are varints: 7 bits in a byte, the
+** lowest first. The hash covers all that follows
 ** it except the zeros. A sum is that of a body, by which a connection knows
 ** whether it has the body in memory.
 **

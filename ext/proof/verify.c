@@ -1,14 +1,19 @@
 /*
 ** verify.c: proof_verify([head]), and what blackbox_check() lists about the log.
 **
-** Leaves, rows of the log and folded ranges are read side by side, once, in their
-** order. Each row is hashed again and compared with its leaf. The tree is built
-** again and compared with the nodes and the frontier. A row that is not there must
-** be folded, and so must one whose leaf is not there; a node stands for that. All folded leaves together must be as many as the sums say.
+** Leaves, rows of the log and folded ranges are read side by side, once, in their order:
 **
-** While a pin is in force, the row that it is on is a part of its leaf. When it has
-** ended, the leaf cannot be made again, and stands for it. A pin is in force until
-** the log unpins the same subject, and so long the domain must have it in its table of
+**   row and leaf         the row is hashed again and compared with its leaf
+**   leaf without row     the row must be folded
+**   row without leaf     it waits for its leaf
+**   neither              both must be folded; a node stands for them
+**
+** The tree is built again and compared with the nodes and the frontier. The folded
+** leaves must be as many as the sums say.
+**
+** While a pin is in force, the row that it pins is a part of its leaf. When the pin has
+** ended, the leaf cannot be computed again, and counts as it is. A pin is in force until
+** the log unpins the same subject. Until then the domain must have it in its table of
 ** pins.
 **
 ** With a head, the tree of the head must be the beginning of the log, and only the

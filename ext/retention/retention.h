@@ -1,7 +1,10 @@
 /*
-** retention.h: what is built on the rules of all domains: the plan and
-** the sweep. The rules are rows of retention_rules in sql/core.sql. And what no rule
-** and nobody else may remove: holds; and the opposite, an erasure.
+** retention.h: what works on all domains: the plan and the sweep (rule.c), holds
+** (hold.c), erasures (erase.c) and redactions (redact.c).
+**
+** They go through the descriptions of core/domain.h: BxDue for rules, BxRecords for
+** holds and erasures, BxTexts for redactions. The rules are rows of retention_rules
+** (sql/core.sql).
 */
 #ifndef BX_RETENTION_H
 #define BX_RETENTION_H

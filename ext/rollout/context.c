@@ -3,12 +3,11 @@
 ** conversation; rollout_orphans(id): the calls without a result, and the results
 ** without a call, in it. A provider refuses a history with such items.
 **
-** The conversations of other programs than Codex are read by messages.c.
-**
-** That is the replacement history of the newest compaction, item by item, and
-** the response items, compactions and content replacements after it, without
-** what rollbacks took back. Compactions and rollbacks are in rollout__marks once
-** their items are derived, so that no search is needed.
+** For Codex this is the replacement history of the newest compaction, item by item,
+** and after it the response items, compactions and content replacements, without what
+** rollbacks took back. Compactions and rollbacks are in rollout__marks once their items
+** are derived, so that no search is needed. The conversations of other programs are
+** read by messages.c.
 **
 ** A call takes several statements. All of them use the head that the first one
 ** read, and items never move, so what another connection appends meanwhile is
