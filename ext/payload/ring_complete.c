@@ -149,8 +149,8 @@ static void complete(
     completeRow(p, iSlot, pAgent, pDone, pErr);
   } else if (!bDone) {
     bxFail(pErr, SQLITE_ERROR,
-        "NotFoundError: neither ring %s nor the evidence has an exchange of "
-        "agent %s and event %s without a response; an exchange is completed "
+        "NotFoundError: neither ring %Q nor the evidence has an exchange of "
+        "agent %Q and event %Q without a response; an exchange is completed "
         "once, after its request was inserted",
         p->base.stmts.zTable, pDone->zAgent,
         (const char *)sqlite3_value_text(pDone->pEvent));
@@ -180,7 +180,7 @@ void bxRingCompleteSlot(Ring *p, i64 iSlot, RingPush *pDone, BxErr *pErr) {
     } else if (bxQueryInt(&p->base.stmts, zSeq, pErr, "i", iOpen) < iSeq) {
       bxFail(pErr, SQLITE_CONSTRAINT,
           "ReadOnlyError: a recorded exchange cannot be changed, and exchange "
-          "%lld of agent %s has its response; add AND response_body IS NULL",
+          "%lld of agent %Q has its response; add AND response_body IS NULL",
           iSeq, pDone->zAgent);
     }
   }

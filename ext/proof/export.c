@@ -268,9 +268,9 @@ void bxProofOf(BxCall *p) {
   n = rowOf(p, &log, zKind);
   if (n <= 0 || n > log.now.n) {
     bxRefuse(&p->err,
-        "NotFoundError: the log has no such row with a leaf, %s; SELECT * FROM "
-        "blackbox_log lists the rows, and SELECT proof_head() takes in what "
-        "waits",
+        "NotFoundError: the log has no leaf for the key %s; SELECT * FROM "
+        "blackbox_log lists the rows, and SELECT proof_head() gives a leaf to "
+        "each",
         p->aArg[1]);
   }
   if (p->err.rc == SQLITE_OK) {

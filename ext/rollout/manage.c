@@ -180,7 +180,7 @@ static char *instruct(
   if (z == 0) {
     bxFail(pErr, SQLITE_CONSTRAINT,
         "InvalidSessionMetaError: Invalid session meta: it has other "
-        "instructions than the argument");
+        "instructions than the argument; give them once");
   }
   return z;
 }
