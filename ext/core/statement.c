@@ -8,9 +8,9 @@
 **     disconnects these objects before it tests whether statements are open.
 **   - A host may finalize all statements of its connection at any time, kept
 **     ones among them. So a kept statement is looked up in SQLite's list of
-**     statements before each use, and before it is finalized. While a function
-**     or xUpdate runs (bxCallBegin()), once is enough: nobody can finalize all
-**     statements then, because the statement that called it is one of them.
+**     statements before each use, and before it is finalized. While a function,
+**     xUpdate or xFilter runs (bxCallBegin()), once is enough: nobody can finalize
+**     all statements then, because the statement that called it is one of them.
 */
 #include "core.h"
 SQLITE_EXTENSION_INIT3

@@ -172,6 +172,7 @@ static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   TableCursor *p = (TableCursor *)pCursor;
   const TableAux *pDef = &((TableVtab *)pCursor->pVtab)->def;
   BxErr err = {SQLITE_OK, 0};
+  i64 iOuter = bxCallBegin(pDef->bx);
   int i, iArgv = 0;
   (void)idxStr, (void)argc;
   tableClear(p);
@@ -183,16 +184,15 @@ static int tableFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
     iArgv++;
   }
   assert(iArgv == argc);
-  if (err.rc != SQLITE_OK) {
-  } else if (pDef->pDef->pRows != 0) {
+  if (err.rc == SQLITE_OK && pDef->pDef->pRows != 0) {
     p->pState = pDef->pDef->pRows->xOpen(pDef->bx, p->apArg, &err);
-  } else {
+  } else if (err.rc == SQLITE_OK) {
     p->pStmt = pDef->pDef->xOpen(pDef->bx, p->apArg, &err);
   }
+  bxCallEnd(pDef->bx, iOuter);
   p->iRow = -1;
   p->bEof = 1;
-  if (err.rc == SQLITE_OK) return tableNext(pCursor);
-  return bxErrVtab(&err, pCursor->pVtab);
+  return err.rc ? bxErrVtab(&err, pCursor->pVtab) : tableNext(pCursor);
 }
 
 static int tableEof(sqlite3_vtab_cursor *pCursor) {
