@@ -5,7 +5,7 @@
 **                     hashes of the complete subtrees of which the root is made
 **   blackbox__leaves  leaf >= 0       the hash of that leaf
 **                     -size           proof_head() has returned a head of that size
-**                     below -(2^40)   a node: the hash of 256 complete leaves, of 256
+**                     <= -(2^40)      a node: the hash of 256 complete leaves, of 256
 **                                     such nodes, and so on (bxLogNodeKey())
 **
 ** A subtree between two levels of nodes is hashed from the level below. Where receipts
