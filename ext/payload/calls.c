@@ -1,8 +1,9 @@
 /*
-** calls.c: what an exchange says, as SQL: the table-valued payload_calls() and
-** payload_usage(), and the functions payload_prompt() and payload_tools().
-** exchange.c reads it, with the formats of the schema that has the payload
-** domain.
+** calls.c: what an exchange says, as SQL: the tables payload_calls and payload_usage,
+** and the functions payload_prompt() and payload_tools().
+**
+** exchange.c reads the exchange, with the formats of the schema that has the payload
+** domain. A connection keeps these formats until something else has changed.
 */
 #include "exchange.h"
 #include "payload.h"

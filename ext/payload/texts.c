@@ -1,6 +1,9 @@
 /*
-** texts.c: the texts of an exchange. What a body has without escapes is not
-** copied.
+** texts.c: the texts of an exchange, and the canonical form of arguments.
+**
+** A Text points into the body if the body has it without escapes. Otherwise it is
+** decoded into memory of its own. Arguments are compared by a hash of their canonical
+** form: JSON without white space, its keys sorted.
 */
 #include "reader.h"
 SQLITE_EXTENSION_INIT3

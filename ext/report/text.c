@@ -1,6 +1,8 @@
 /*
-** text.c: how values are written. Nothing that was recorded can become markup, or
-** change how the text around it is read.
+** text.c: writes values into a page, into Markdown and into JSON.
+**
+** Invariant: nothing that was recorded can become markup, end a script or a code
+** block, or change how the text around it is read.
 */
 #include "report.h"
 SQLITE_EXTENSION_INIT3

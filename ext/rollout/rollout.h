@@ -1,7 +1,17 @@
 /*
 ** rollout.h: what the files of the rollout domain share. The rules are in
-** sql/rollout.sql. The C code checks arguments, writes with as few statements
-** as possible, and adds values to the messages of the rules.
+** sql/rollout.sql. The C code checks arguments, writes with as few statements as
+** possible, and adds values to the messages of the rules.
+**
+**   rollout__heads      a row for each conversation: its number (no), its counters
+**   rollout__data       a row for each item; its key is no << 32 | sequence of the
+**                       conversation that owns it
+**   rollout__segments   which ranges of items, of which owners, a conversation shows:
+**                       one row for its own, and one for each that a fork shares
+**
+**   append.c, import*.c -> batch.c -> rollout__data
+**                                  -> derive.c, texts.c, usage.c: what follows from it
+**   read.c, context.c, messages.c, export*.c <- the segments of a conversation
 */
 #ifndef BX_ROLLOUT_H
 #define BX_ROLLOUT_H

@@ -777,6 +777,9 @@ void bxStorePack(BxCall *p) {
     nRow += packRow(&w, sqlite3_column_value(pKeys, 0));
   }
   bxReset(pKeys, &p->err);
+  if (bxErrContains(&p->err, "malformed JSON")) {
+    bxErrPrefix(&p->err, "ValidationError: keys must be a JSON array: ");
+  }
   settle(&w);
   bxStmtExec(pStore,
       "UPDATE main.store__state SET texts = texts + ?1 - next, next = ?1,"

@@ -582,7 +582,7 @@ def test_copies_of_the_file_read_the_same(notes, tmp_path):
 
 
 @pytest.mark.parametrize("sql, told", [
-    ("store_pack('oops')", "malformed JSON"),
+    ("store_pack('oops')", "ValidationError: keys must be a JSON array: malformed JSON"),
     ("store_pack('[]', 'nowhere')", "NotInstalledError: schema nowhere"),
     ("store_sweep(0)", "ValidationError: limit"),
     ("store_sweep('x')", "ValidationError: limit"),
