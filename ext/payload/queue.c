@@ -11,50 +11,52 @@
 #include "payload.h"
 SQLITE_EXTENSION_INIT3
 
-#include <string.h>
-
 /* clang-format off */
 #define FROM " FROM temp.payload__waiting WHERE "
 #define SETTING(name) "(SELECT value FROM main.blackbox_settings WHERE name = 'payload." name "')"
 
 /* home, file: the schema of the archive. staged: when the row came. */
-static const char zQueueTable[] =
-    "CREATE TEMP TABLE payload__waiting(n INTEGER PRIMARY KEY, home, file, staged, ms, bytes,"
-    " id NOT NULL, created_at, event_id, agent_id, request_body, response_body)";
+#define QUEUED "created_at, id, size_bytes, event_id, agent_id, request_body, response_body"
+static const char zQueueTable[] = "CREATE TEMP TABLE payload__waiting(n INTEGER PRIMARY KEY, "
+    QUEUED ", home NOT NULL, file, staged, ms)";
 
 /* A receipt for rows that leave the queue, and their DELETE. */
 #define LEAVE(rule, which)                                                                     \
-  "INSERT INTO main.retention_log(at, domain, rule, rows, bytes, oldest, newest)"             \
-  " SELECT " BX_CLOCK ", 'payload', " rule ","  \
-  " * FROM (SELECT count(*) AS n, sum(bytes), min(ms), max(ms)" FROM which ") WHERE n > 0",    \
-  "DELETE" FROM which
+  "INSERT INTO main.retention_log(domain, rule, rows, bytes, oldest, newest) SELECT 'payload', " \
+  rule ", * FROM (SELECT count(*) AS n, sum(size_bytes), min(ms), max(ms)" FROM which ")"       \
+  " WHERE n > 0", "DELETE" FROM which
 
-/* What waits for the schema of the first row. What was erased meanwhile stays out of the
-** archive. Rows that are older than payload.retention_days are history, which stays. */
-#define FIRST "home = (SELECT home FROM temp.payload__waiting LIMIT 1)"
+/* What waits for the schema of the first row, up to row ?1. What was erased meanwhile stays
+** out of the archive. Rows that are older than payload.retention_days are history, which stays. */
+#define FIRST "n <= ?1 AND home = (SELECT home FROM temp.payload__waiting LIMIT 1)"
 static const char *const azFlush[] = {
     LEAVE("'erased'", FIRST " AND EXISTS (SELECT 1 FROM main.retention__holds AS r"
     "  WHERE (r.kind, r.\"key\") IN (VALUES ('erased agent', agent_id), ('erased event', event_id)))"),
     "UPDATE main.blackbox_settings SET value = h.at FROM (SELECT max(1, max(ms)) AS at" FROM
     FIRST " AND ms < (julianday('now') - 2440587.5 - " SETTING("retention_days") ") * 86400000.0)"
     " AS h WHERE name = 'payload.history_until' AND value < h.at",
-    "INSERT INTO main.event_payloads(id, event_id, agent_id, request_body, response_body,"
-    "  size_bytes, purpose, created_at) SELECT id, event_id, agent_id, request_body,"
-    "  response_body, bytes, 'archive', created_at" FROM FIRST " ON CONFLICT (id) DO NOTHING"};
+    "INSERT INTO main.event_payloads(" QUEUED ", purpose) SELECT " QUEUED ", 'archive'"
+    FROM FIRST " ON CONFLICT (id) DO NOTHING", "DELETE" FROM FIRST};
 
 /* The settings that Queue has, in its order; and what writes a row, or lets it wait. */
 static const char zQueueSettings[] = "SELECT " SETTING("enabled") ", " SETTING("on_disabled")
     " = 'ignore', " SETTING("queue_mode") " = 'memory', " SETTING("retention_days")
     " * 86400000, " SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
     SETTING("max_bytes") ", CASE " SETTING("secrets") " WHEN 'mask' THEN 1 WHEN 'drop' THEN 2 ELSE 0 END";
-static const char zQueueStore[] =
-    "INSERT INTO main.event_payloads(created_at, id, size_bytes, event_id, agent_id, request_body,"
-    "  response_body, purpose) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 'archive')";
-static const char zQueueWait[] =
-    "INSERT INTO temp.payload__waiting(created_at, id, bytes, event_id, agent_id, request_body,"
-    "  response_body, home, file, staged, ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11";
+static const char zQueueStore[] = "INSERT INTO main.event_payloads(" QUEUED ", purpose)"
+    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 'archive')";
+static const char zQueueWait[] = "INSERT INTO temp.payload__waiting(" QUEUED ", home, file,"
+    " staged, ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11";
 static const char zQueueHistory[] = "UPDATE main.blackbox_settings SET value = max(1, ?1)"
     " WHERE name = 'payload.history_until' AND value < max(1, ?1)";
+static const char zQueueState[] = "SELECT count(*), ifnull(sum(size_bytes), 0), min(staged), %Q,"
+    " 'this connection' FROM %s";
+static const char zDisabled[] = "ArchiveDisabledError: payload.enabled is 0 in schema %s, and"
+    " nothing was stored; UPDATE \"%w\".blackbox_settings SET value = 1 WHERE name ="
+    " 'payload.enabled' to enable the archive, or set 'payload.on_disabled' to 'ignore' to make"
+    " such calls return 0";
+static const char zTooLarge[] = "QuotaExceededError: the bodies have %lld bytes, but"
+    " payload.max_bytes, the limit of the whole archive, is %lld; store less, or set a higher limit";
 /* clang-format on */
 
 #define queueOf(bx) ((Queue *)bxDomainData(bx, "payload")->p)
@@ -82,18 +84,16 @@ void bxQueueFailed(Queue *p, const BxErr *pErr, i64 *piRetry) {
 ** queues meanwhile stays. Returns how many. */
 static i64 flush(Queue *p, int bPart, BxErr *pErr) {
   BxStmts *pHome;
-  i64 nRow = 0, iLast;
-  int i;
-  assert(bPart == 0 || bPart == 1);
+  i64 nRow = 0, iLast, i;
   if (!bPart) bxSavepoint(p->bx, "payload_flush", pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   pHome = homeOf(p->bx, 1, BX_MAX_TIME, pErr);
   iLast = pHome ? bxQueryInt(pHome, "SELECT max(n)" FROM "1", pErr, "") : 0;
   p->iRetry = BX_MAX_TIME;
   while (pHome != 0) {
-    for (i = 0; i < 4; i++) bxStmtExec(pHome, azFlush[i], pErr, "");
+    for (i = 0; i < 4; i++) bxStmtExec(pHome, azFlush[i], pErr, "i", iLast);
     nRow += sqlite3_changes(p->bx->db);
-    bxStmtExec(pHome, "DELETE" FROM FIRST " AND n <= ?1", pErr, "i", iLast);
+    bxStmtExec(pHome, azFlush[4], pErr, "i", iLast);
     pHome = homeOf(p->bx, 1, iLast, pErr);
   }
   if (!bPart) bxRelease(p->bx, pErr);
@@ -133,15 +133,16 @@ static void readSettings(Queue *p, BxStmts *pHome, BxErr *pErr) {
   bxErrMove(pErr, &err);
 }
 
-/* Writes a row, or lets it wait. (An INSERT..SELECT into a table with NOT NULL begins a
-** savepoint in temp: SQLite takes rows back if the statement around xUpdate fails.) */
+/* Writes a row, with what payload.secrets makes of the bodies, or lets it wait. (An
+** INSERT..SELECT into a table with NOT NULL begins a savepoint in temp: SQLite takes rows
+** back if the statement around xUpdate fails.) */
 static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
-    i64 nByte, int bRow, BxErr *pErr) {
+    int bRow, BxErr *pErr) {
+  sqlite3_value *apVal[] = {aVal[0], aVal[1], aVal[2], aVal[3]};
   int bOld = !p->bMemory && iTime < bxNow() - p->nKept;
-  sqlite3_stmt *pStmt;
+  sqlite3_stmt *pStmt, *pMasked = 0;
   char zId[37], zTime[25];
   assert(iTime >= 0 && iTime <= BX_MAX_TIME);
-  assert(nByte >= 0);
   bxTimeUuid(iTime, zId);
   bxIso(iTime, zTime);
   if (p->bMemory && !hasTable(p->bx)) {
@@ -151,31 +152,22 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
   }
   if (bOld && !bRow) bxSavepoint(p->bx, "payload_queue", pErr);
   if (pErr->rc != SQLITE_OK) return;
+  if (p->eSecrets != 0) {
+    pMasked = bxMask(&p->masking, pHome, p->eSecrets == 2, 0,
+        (const char *)sqlite3_value_text(aVal[1]), apVal + 2, 2, pErr);
+  }
   bxRequireKnownFormat(p->bx, pErr); /* not after it, as the row may stay */
   pStmt = bxStmt(pHome, p->bMemory ? zQueueWait : zQueueStore, pErr);
-  bxBind(pStmt, pErr, p->bMemory ? "ttissssttii" : "ttissss", zTime, zId, nByte,
-      aVal[0], aVal[1], aVal[2], aVal[3], pHome->zDb,
-      sqlite3_db_filename(p->bx->db, pHome->zDb), bxNow(), iTime);
+  bxBind(pStmt, pErr, p->bMemory ? "ttissssttii" : "ttissss", zTime, zId,
+      bxBytes(apVal[2]) + bxBytes(apVal[3]), apVal[0], apVal[1], apVal[2],
+      apVal[3], pHome->zDb, sqlite3_db_filename(p->bx->db, pHome->zDb), bxNow(),
+      iTime);
   bxStmtRun(pStmt, pErr);
   bxWriteNote(p->bx, pErr);
-  if (bOld) bxStmtExec(pHome, zQueueHistory, pErr, "i", iTime);
-  if (bOld && !bRow) bxRelease(p->bx, pErr);
-}
-
-/* The same with what payload.secrets makes of the bodies. */
-static void storeMasked(Queue *p, BxStmts *pHome, sqlite3_value **aVal,
-    i64 iTime, i64 nByte, int bRow, BxErr *pErr) {
-  sqlite3_value *apVal[] = {aVal[0], aVal[1], aVal[2], aVal[3]};
-  sqlite3_stmt *pMasked = 0;
-  if (p->eSecrets != 0) {
-    const char *zAgent = (const char *)sqlite3_value_text(aVal[1]);
-    pMasked = bxMask(
-        &p->masking, pHome, p->eSecrets == 2, 0, zAgent, apVal + 2, 2, pErr);
-  }
-  if (pMasked != 0) nByte = bxBytes(apVal[2]) + bxBytes(apVal[3]);
-  if (pErr->rc == SQLITE_OK) store(p, pHome, apVal, iTime, nByte, bRow, pErr);
   bxMaskEnd(pHome, pMasked);
   bxMaskLooked(&p->masking, pHome);
+  if (bOld) bxStmtExec(pHome, zQueueHistory, pErr, "i", iTime);
+  if (bOld && !bRow) bxRelease(p->bx, pErr);
 }
 
 /* Takes a row. Returns 0 if the archive is disabled, and that is to be ignored. */
@@ -188,23 +180,13 @@ static int put(Queue *p, sqlite3_value **aVal, int n, int bRow, BxErr *pErr) {
   bxText(aVal[1], "agent_id", 1024, 0, pErr);
   if (pErr->rc == SQLITE_OK) readSettings(p, pHome, pErr);
   if (pErr->rc != SQLITE_OK || (!p->bEnabled && p->bIgnore)) return 0;
-  if (!p->bEnabled) {
-    bxFail(pErr, SQLITE_ERROR,
-        "ArchiveDisabledError: payload.enabled is 0 in schema %s, and nothing "
-        "was stored; UPDATE \"%w\".blackbox_settings SET value = 1 WHERE name "
-        "= 'payload.enabled' to enable the archive, or set "
-        "'payload.on_disabled' to 'ignore' to make such calls return 0",
-        pHome->zDb, pHome->zDb);
-  } else if (p->nArchive > 0 && nByte > p->nArchive) {
-    bxFail(pErr, SQLITE_CONSTRAINT,
-        "QuotaExceededError: the bodies have %lld bytes, but "
-        "payload.max_bytes, the limit of the whole archive, is %lld; store "
-        "less, or set a higher limit",
-        nByte, p->nArchive);
-  }
+  if (!p->bEnabled)
+    bxFail(pErr, SQLITE_ERROR, zDisabled, pHome->zDb, pHome->zDb);
+  else if (p->nArchive > 0 && nByte > p->nArchive)
+    bxFail(pErr, SQLITE_CONSTRAINT, zTooLarge, nByte, p->nArchive);
   if (pErr->rc != SQLITE_OK) return 0;
   if (p->nRow > 0 && !p->bMemory) flushQuietly(p, bRow, pErr);
-  storeMasked(p, pHome, aVal, iTime, nByte, bRow, pErr);
+  store(p, pHome, aVal, iTime, bRow, pErr);
   if (!p->bMemory) {
     bxTend(pHome, 1, bRow, pErr);
   } else {
@@ -235,28 +217,25 @@ void bxQueueFlush(BxStmts *pHome, BxErr *pErr) {
   flush(queueOf(pHome->bx), 1, pErr);
 }
 
-/* clang-format off */
 sqlite3_stmt *bxPayloadWaiting(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  sqlite3_stmt *pStmt = bxPrepareSql(bx->db, hasTable(bx)
-      ? "SELECT count(*), ifnull(sum(bytes), 0), min(staged), ?1, 'this connection'" FROM "1"
-      : "SELECT 0, 0, NULL, ?1, 'this connection'", pErr);
+  const char *zFrom = hasTable(bx) ? "temp.payload__waiting"
+                                   : "(SELECT 0 size_bytes, 0 staged WHERE 0)";
   (void)apArg;
-  bxBind(pStmt, pErr, "c", queueOf(bx)->zFailed);
-  return pStmt;
+  return bxPrepareOwned(
+      bx->db, sqlite3_mprintf(zQueueState, queueOf(bx)->zFailed, zFrom), pErr);
 }
 
 sqlite3_stmt *bxQueueRows(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
-  (void)apArg; /* sorted, so that it reads what waits when it begins */
-  return bxPrepareSql(bx->db, hasTable(bx)
-      ? "SELECT event_id, agent_id, request_body, response_body, ms, bytes, id, created_at, n"
-        FROM "1 ORDER BY +n"
-      : "SELECT 1 WHERE 0", pErr);
+  static const char zSql[] = /* sorted: it reads what waits when it begins */
+      "SELECT event_id, agent_id, request_body, response_body, ms, size_bytes,"
+      " id, created_at, n" FROM "1 ORDER BY +n";
+  (void)apArg;
+  return bxPrepareSql(bx->db, hasTable(bx) ? zSql : "SELECT 1 WHERE 0", pErr);
 }
-/* clang-format on */
 
 void bxQueueWrite(Bx *bx, int argc, sqlite3_value **argv, BxErr *pErr) {
   static const char *const azDrop[] = {/* the first as in store() */
-      "INSERT INTO temp.payload__waiting(id) SELECT 1 WHERE ?1 < 0",
+      "INSERT INTO temp.payload__waiting(home) SELECT 1 WHERE ?1 < 0",
       LEAVE("'payload.queue'", "n = ?1")};
   i64 n = sqlite3_value_int64(argv[0]);
   int i;
@@ -313,9 +292,7 @@ int bxQueueRegister(Bx *bx) {
   BxDomainData *pSlot = bxDomainData(bx, "payload");
   Queue *p = sqlite3_malloc64(sizeof(*p));
   if (p == 0) return SQLITE_NOMEM;
-  memset(p, 0, sizeof(*p));
-  p->bx = bx;
-  p->iLast = bxNow();
+  *p = (Queue){.bx = bx, .iLast = bxNow()};
   pSlot->p = p;
   pSlot->xFree = queueFree;
   pSlot->xClosing = queueClosing;
