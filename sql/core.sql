@@ -140,7 +140,7 @@ END;
 CREATE TABLE IF NOT EXISTS main.blackbox__log(
   n       INTEGER PRIMARY KEY CHECK (n > 0),
   at      INTEGER NOT NULL
-    DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)),
+    DEFAULT (round(julianday('now') * 864e5 - 210866760e6)),
   domain TEXT, kind TEXT, subject TEXT, actor TEXT, reason TEXT, rows INTEGER, bytes INTEGER,
   oldest INTEGER, newest INTEGER, detail TEXT, agent_id TEXT, event_id TEXT,
   kill_switch_event_id TEXT,

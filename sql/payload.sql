@@ -245,7 +245,7 @@ BEGIN
       AND (NEW.request_body IS request_body COLLATE BINARY OR NEW.request_body IN (
         SELECT ref FROM payload__packed
          WHERE text IN (-1, substr(NEW.request_body, 37) + 0) AND key = id AND ref IS NOT response_body))
-      AND (NEW.response_body IS response_body COLLATE BINARY OR (pinned AND response_body IS NULL) OR NEW.response_body IN (
+      AND (NEW.response_body IS response_body COLLATE BINARY OR pinned AND response_body IS NULL OR NEW.response_body IN (
         SELECT ref FROM payload__packed
          WHERE text IN (-2, substr(NEW.response_body, 37) + 0) AND key = id AND ref IS NOT request_body))) IS NOT 1
     THEN iif(pinned = 0, RAISE(ABORT, 'HeldError: a hold keeps this row; see retention_holds'),
@@ -277,7 +277,7 @@ BEGIN
                                length(CAST(body AS BLOB)), 0)) e
              FROM (SELECT request_body body UNION ALL SELECT response_body))
    WHERE rowid = NEW.rowid AND iif((event_id, agent_id, created_at) IS NOT (OLD.event_id, OLD.agent_id, OLD.created_at)
-      AND (event_id > '' AND event_id < x'' AND agent_id > '' AND agent_id < x'' AND created_ms NOTNULL) IS NOT 1,
+      AND (min(event_id, agent_id) > '' AND max(event_id, agent_id) < x'' AND created_ms NOTNULL) IS NOT 1,
      RAISE(ABORT, 'ValidationError: event_id and agent_id must be non-empty text, created_at must be a date'), 1);
 END;
 
@@ -302,7 +302,7 @@ END;
 
 CREATE TRIGGER IF NOT EXISTS main.payload_pin
 AFTER UPDATE OF id, pinned ON event_payloads
-WHEN NEW.pinned AND NEW.id NOTNULL AND NOT EXISTS (SELECT 1 FROM payload__pins WHERE id = NEW.id)
+WHEN NEW.pinned AND NEW.id NOTNULL AND (SELECT 1 FROM payload__pins WHERE id = NEW.id) IS NULL
 BEGIN
   INSERT INTO blackbox__log(domain, kind, subject, event_id, agent_id, kill_switch_event_id)
   VALUES ('payload', 'pin', NEW.id, NEW.event_id, NEW.agent_id, NEW.kill_switch_event_id);
@@ -322,8 +322,8 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.payload_delete
 AFTER DELETE ON event_payloads
 BEGIN
-  INSERT INTO retention_log(at, domain, rule, rows, bytes, oldest)
-  VALUES (CAST((julianday('now') - 2440587.5) * 864e5 AS INT), 'payload',
+  INSERT INTO retention_log(domain, rule, rows, bytes, oldest)
+  VALUES ('payload',
           (SELECT CASE WHEN work > '' THEN work WHEN work = 0 THEN 'manual' WHEN OLD.created_ms < till THEN 'payload.age' ELSE 'payload.bytes' END e
              FROM payload__state), 1, OLD.size_bytes, OLD.created_ms);
   UPDATE payload__state SET bytes = bytes - (OLD.purpose IS 'archive') * OLD.size_bytes, due = due - 1 WHERE one = 1;
@@ -335,7 +335,7 @@ END;
 -- of one that goes if it is due; and NULL for a row that goes if the statement is a REPLACE.
 CREATE TRIGGER IF NOT EXISTS main.payload_leaving
 INSTEAD OF INSERT ON payload__held
-WHEN NEW.at IS NULL OR (SELECT 1 FROM payload__state WHERE bytes > cap OR (due > 0 AND NEW.at < till))
+WHEN NEW.at IS NULL OR (SELECT 1 FROM payload__state WHERE bytes > cap OR due > 0 AND NEW.at < till)
 BEGIN
   UPDATE blackbox__probe SET hit = 0 WHERE one = (NEW.at IS NULL);
   INSERT OR IGNORE INTO blackbox__probe SELECT 1, 1 WHERE NEW.at IS NULL;
@@ -350,7 +350,7 @@ CREATE TRIGGER IF NOT EXISTS main.payload_unpacked
 AFTER DELETE ON payload__packed WHEN OLD.text > 0
 BEGIN
   UPDATE payload__state SET packed = packed - OLD.bytes WHERE one = 1;
-  INSERT INTO store_dropped(text) VALUES (OLD.text) ON CONFLICT DO NOTHING;
+  INSERT INTO store_dropped VALUES (OLD.text) ON CONFLICT DO NOTHING;
 END;
 
 ------------------------------------------------------- what is due goes --
@@ -378,15 +378,14 @@ BEGIN
                      tbl_name LIKE 'event_payloads' AND name NOT GLOB 'payload_*' AND sql LIKE '%trigger%delete%'))
    WHERE one = iif(ms NOTNULL AND (SELECT size_bytes FROM event_payloads WHERE rowid = rid) > cap,
      RAISE(ABORT, 'QuotaExceededError: this row has more bytes than payload.max_bytes'), 1);
-  INSERT INTO payload__held(rid, at)
+  INSERT INTO payload__held
   SELECT rowid, created_ms FROM event_payloads INDEXED BY payload_by_age
    WHERE purpose = 'archive' AND pinned = 0 AND created_ms > iif(NEW.bytes > NEW.cap, -9e15, NEW.since)
-     AND (rowid <> NEW.rid OR NOT EXISTS (SELECT 1 FROM retention__in_force))
+     AND (rowid <> NEW.rid OR (SELECT 1 FROM retention__in_force) IS NULL)
    ORDER BY created_ms
    LIMIT (SELECT iif(due < 0, 0, iif((SELECT 1 FROM retention__in_force) OR bytes - cap > (
               SELECT size_bytes FROM event_payloads INDEXED BY payload_by_age
-               WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15
-               ORDER BY created_ms LIMIT 1), 100, 3)) e FROM payload__state);
+               WHERE purpose = 'archive' AND pinned = 0 AND created_ms > -9e15 LIMIT 1), 100, 3)) e FROM payload__state);
   UPDATE payload__state
      SET work = 0, rid = NULL, wake = iif(till < 0 OR due IN (0, 1), wake, work + 3600000) WHERE one = 1;
   INSERT INTO retention_log(domain, minute, rule, rows, bytes)

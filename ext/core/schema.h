@@ -61,7 +61,8 @@ void bxClockTick(BxStmts *p, BxErr *pErr);
 i64 bxTrustedTime(BxStmts *p, int bWrite, BxErr *pErr);
 
 /* SQL: the clock of the machine, as in the log. */
-#define BX_CLOCK "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)"
+#define BX_CLOCK                                                               \
+  "CAST(round(julianday('now') * 864e5 - 210866760e6) AS INTEGER)"
 
 /* Whether triggers or tables of others could refuse the DELETE of a row of a table, or of
 ** the domain of a rule, such as cache.idle. A write removes nothing then by the rule,

@@ -429,9 +429,8 @@ void bxEvOverflowSweep(EvBuffer *p, EvState *pState, BxErr *pErr) {
   const char *const azSql[] = {
       "UPDATE over.evidence__overflow SET pinned = 0, released = 1" MARKED("1"),
       "DELETE FROM over.evidence__overflow" MARKED("1"),
-      "INSERT INTO over.retention_log(at, domain, rule, rows, bytes, oldest)"
-      " SELECT CAST(round((julianday('now') - 2440587.5) * 864e5) AS INTEGER),"
-      " 'evidence', 'released', 0,"
+      "INSERT INTO over.retention_log(domain, rule, rows, bytes, oldest)"
+      " SELECT 'evidence', 'released', 0,"
       " screenshot_bytes, timestamp FROM over.evidence__overflow" MARKED("0"),
       "UPDATE over.evidence__overflow SET screenshot_bytes = 0,"
       " screenshot = NULL" MARKED("0"),

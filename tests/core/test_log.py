@@ -573,3 +573,21 @@ def test_a_trigger_of_yours_notes_what_it_removes(db):
                    " VALUES(60000, 'user', 'mine', 1, 10, ?, ?)", (number, number + 5))
     assert rows(db, "SELECT at, domain, rule, rows, bytes, oldest, newest FROM retention_log") == [
         (60000, "user", "mine", 2, 20, 1, 7)]
+
+
+def test_the_time_of_a_row_is_that_of_its_statement(db):
+    """To the millisecond, also where the Julian day of SQLite is a little less than the time."""
+    for i in range(40):
+        db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose)"
+                   " VALUES(?, 'e', 'a', 'evidence')", (f"p{i}",))
+        assert one(db, "SELECT l.at - p.created_ms FROM event_payloads p JOIN blackbox_log l"
+                   " ON l.subject = p.id WHERE p.id = ?", f"p{i}") == 0
+    db.execute("CREATE TABLE times(ms)")
+    db.execute("CREATE TRIGGER times AFTER DELETE ON event_payloads BEGIN"
+               " INSERT INTO times VALUES(strftime('%s', 'now') * 1000"
+               " + substr(strftime('%f', 'now'), 4)); END")
+    for i in range(40):
+        db.execute("INSERT INTO event_payloads(id, event_id, agent_id, purpose)"
+                   " VALUES('r', 'e', 'a', 'archive')")
+        db.execute("DELETE FROM event_payloads WHERE id = 'r'")
+        assert one(db, "SELECT max(at) - (SELECT max(ms) FROM times) FROM blackbox__open") == 0
