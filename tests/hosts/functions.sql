@@ -44,3 +44,12 @@ SELECT evidence_clear('rec');
 SELECT agent_id, given, rolled, rows, cleared, saved FROM ring_agents ORDER BY agent_id;
 
 SELECT object, problem FROM blackbox_check;
+
+UPDATE blackbox_settings SET value = iif(name = 'payload.enabled', 1, 'memory')
+ WHERE name IN ('payload.enabled', 'payload.queue_mode');
+
+SELECT payload_queue('w1', 'support', 'asked at the end', 'answered');
+
+SELECT payload_queue('w2', 'support', 'asked at the end', 'answered');
+
+SELECT rows > 0 FROM payload_waiting;

@@ -4,12 +4,15 @@
 
 Each program of tests/hosts/programs runs rows.sql, in which every change is a row, and functions.sql, which does the
 same through functions, on one new file. It prints the version of its SQLite, and then what rows.expected and
-functions.expected say. A host that is not installed is skipped, with the reason. `make test-hosts` installs them.
+functions.expected say. What waits in the queue at the end is in the file when the host has closed its connection. A
+host that is not installed is skipped, with the reason. `make test-hosts` installs them.
 """
+import contextlib
 import os
 import pathlib
 import shlex
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -261,6 +264,9 @@ def drive(host, folder):
     command, env = host(folder)
     code, told = run(*command, folder / "flight.db", *(HERE / f"{name}.sql" for name in SCENARIOS), env=env)
     assert code == 0, told
+    with contextlib.closing(sqlite3.connect(folder / "flight.db")) as db:
+        closed = db.execute("SELECT event_id FROM event_payloads WHERE event_id GLOB 'w?' ORDER BY 1").fetchall()
+    assert closed == [("w1",), ("w2",)], "closing has not written what waited"
     version, _, lines = told.partition("\n")
     return version, lines
 

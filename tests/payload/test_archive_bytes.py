@@ -142,6 +142,35 @@ def test_a_write_removes_at_most_100_rows(plain):
     assert receipts(plain) == [("payload.bytes", 251, 5000)] and whole(plain)
 
 
+def test_a_limit_and_room_cost_the_same_however_much_is_stored(plain):
+    """In VM steps. Room takes at most three INSERTs for a row that goes, and a few steps."""
+    def steps(work, *args):
+        count = []
+        plain.set_progress_handler(lambda: count.append(1), 1)
+        work(plain, *args)
+        plain.set_progress_handler(None, 0)
+        return len(count)
+
+    def costs(first, last):
+        for i in range(first, last):
+            put(plain, f"p{i:05}", 10, i)
+        insert = steps(put, f"q{last}", 10, last)
+        lower = steps(limit, counted(plain)[0][0])
+        one_goes = steps(put, f"r{last}", 10, last)
+        assert counted(plain)[0][0] == counted(plain)[0][1]
+        limit(plain, counted(plain)[0][0] - 200)
+        many_go = steps(put, f"s{last}", 10, last)
+        assert receipts(plain)[0][1] == 22
+        plain.execute("DELETE FROM blackbox__open")
+        limit(plain, 0)
+        assert one_goes - insert < 3.2 * insert and many_go - insert < 21 * 3 * insert
+        return insert, lower, one_goes, many_go
+
+    plain.execute("UPDATE blackbox_settings SET value = 365 WHERE name = 'payload.retention_days'")
+    put(plain, "first", 10)
+    assert costs(0, 200) == costs(200, 3000)
+
+
 def test_a_lower_limit_makes_room_and_0_or_a_delete_ends_it(plain):
     for i in range(5):
         put(plain, f"p{i}", 100, i)

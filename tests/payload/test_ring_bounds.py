@@ -1,4 +1,4 @@
-"""The bounds of a whole ring: max_bytes and idle_days."""
+"""The bounds of a whole ring: max_bytes and idle_days; and when a push reads settings."""
 import sqlite3
 
 import pytest
@@ -204,3 +204,44 @@ def test_a_failed_statement_takes_its_room_back(db):
     assert events(db, "ring") == ["e0"]
     db.execute("COMMIT")
     whole(db)
+
+
+def test_settings_are_read_when_others_have_written_or_this_connection(db, path):
+    """And otherwise once, however many rows are pushed, in transactions or outside."""
+    other = sqlite3.connect(path, isolation_level=None)
+    db.execute("CREATE TABLE notes(a)")
+    make(db, "")
+    db.execute("UPDATE blackbox_settings SET value = 'record' WHERE name = 'payload.on_loop'")
+    said = []
+
+    def reads(*acts):
+        said.clear()
+        db.set_trace_callback(said.append)
+        for act in acts:
+            act()
+        db.set_trace_callback(None)
+        return sum("'payload.on_loop'" in sql for sql in said), \
+            sum("payload_rules" in sql for sql in said)
+
+    def one_push():
+        push(db, "a", "e")
+
+    def begin():
+        db.execute("BEGIN")
+
+    def commit():
+        db.execute("COMMIT")
+
+    def note():
+        db.execute("INSERT INTO notes VALUES(1)")
+
+    def foreign_note():
+        other.execute("INSERT INTO notes VALUES(1)")
+
+    assert reads(one_push)[0] == 1
+    assert reads(one_push, one_push, begin, one_push, one_push, commit, one_push) == (0, 0)
+    assert reads(note, one_push, one_push)[0] == 1
+    assert reads(begin, one_push, note, one_push, one_push, commit)[0] == 1
+    assert reads(one_push, foreign_note, one_push, one_push)[0] == 1
+    assert reads(begin, one_push, one_push, commit) == (0, 0)
+    other.close()
