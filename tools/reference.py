@@ -13,8 +13,12 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md"))
-         if page.name not in ("reference.md", "cookbook.md", "night.md", "guarantees.md")]
+         if page.name not in ("reference.md", "tutorial.md", "cookbook.md", "night.md", "guarantees.md")]
 TEXTS = {page.name: page.read_text() for page in PAGES}
+# Names whose page does not follow from how they begin.
+HOMES = {"ring": "payload", "event_payloads": "payload", "buffer": "evidence", "rollouts": "rollout",
+         "blackbox_log": "proof", "blackbox_places": "detection", "blackbox_prices": "rollout",
+         "blackbox_secrets": "report"}
 
 
 def connect():
@@ -28,12 +32,13 @@ def connect():
 
 
 def link(name, arguments=None):
-    """The page that describes a function with these arguments, or says most about something."""
+    """The page that describes a function with these arguments, or that of its domain, or says most about it."""
     call = f"`{name}({arguments})`"
-    counts = {page: (call in text, f"- {call}" in text, len(re.findall(rf"\b{re.escape(name)}\b", text)))
-              for page, text in TEXTS.items()}
-    page = max(counts, key=lambda page: (counts[page], page))
-    return f"[{page[:-3]}]({page})" if counts[page][2] else ""
+    home = HOMES.get(name, name.split("_")[0].replace("blackbox", "core")) + ".md"
+    counts = {page: len(re.findall(rf"\b{re.escape(name)}\b", text)) for page, text in TEXTS.items()}
+    page = max(counts, key=lambda page: (call in TEXTS[page], f"- {call}" in TEXTS[page],
+                                         page == home and counts[page] > 0, counts[page], page))
+    return f"[{page[:-3]}]({page})" if counts[page] else ""
 
 
 def signature(name, least, most):
