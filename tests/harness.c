@@ -355,9 +355,13 @@ static const Operation *operation(int i, const char **pzDomain) {
   return 0;
 }
 
+/* The parts are blocks, so that a process installs few domains. */
 const Operation *chosenOperation(int i) {
   const char *zDomain;
-  return operation(i * nPart + iPart, &zDomain);
+  int nAll = 0;
+  while (operation(nAll, &zDomain) != 0) nAll++;
+  i += nAll * iPart / nPart;
+  return i < nAll * (iPart + 1) / nPart ? operation(i, &zDomain) : 0;
 }
 
 const Operation *anyOperation(int i) {

@@ -137,7 +137,7 @@ LOSSES = [
     "DROP TRIGGER payload_delete_guard; DELETE FROM blackbox_domains"]
 
 
-@pytest.mark.parametrize("loss", some(LOSSES, 3))
+@pytest.mark.parametrize("loss", some(LOSSES, 5))
 def test_what_check_advises_to_install_is_in_the_log_afterwards(db, loss):
     db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
     db.execute("CREATE VIRTUAL TABLE rec USING evidence_buffer")
@@ -200,7 +200,7 @@ MADE = [
 ]
 
 
-@pytest.mark.parametrize("table, where", MADE)
+@pytest.mark.parametrize("table, where", some(MADE))
 def test_check_finds_rows_that_are_gone_and_install_brings_them_back(
     db, table, where
 ):
@@ -242,9 +242,9 @@ def test_changes_that_the_user_may_make_are_not_reported(db):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
-@pytest.mark.parametrize("table", [
+@pytest.mark.parametrize("table", some([
     "blackbox_domains", "payload__state", "cache_state", "evidence_owners", "rollout__act",
-    "retention_rules"])
+    "retention_rules"]))
 def test_check_sees_a_table_that_was_dropped_and_install_makes_it(db, table):
     select = f"SELECT * FROM {table}".replace("* FROM rollout", "id, rule FROM rollout")
     made = rows(db, select)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from conftest import one
+from conftest import FULL, one
 
 PATHS = (
     "$.networkData", "$.evidence.network", "$.visionData.rawOcrResult",
@@ -37,13 +37,13 @@ def test_slim_removes_the_same_as_json_remove(db, seed):
     dice = random.Random(seed)
     remove = f"SELECT json_remove(?{''.join(f', {p!r}' for p in PATHS)})"
     changed = 0
-    for _ in range(1500):
+    for _ in range(1500 if FULL else 400):
         text = value(dice, 6)
         slim = one(db, "SELECT evidence_slim(?)", text)
         assert one(db, "SELECT json(?)", slim) == one(db, remove, text), text
         assert one(db, "SELECT evidence_slim(?)", slim) == slim
         changed += json.loads(slim) != json.loads(text)
-    assert changed > 100
+    assert changed > 40
 
 
 @pytest.mark.parametrize("text", [

@@ -200,7 +200,7 @@ static int addCases(const Operation *pOp, int iOperation,
     p->bBegin = i & 1;
     /* a queued row waits outside the transaction */
     if (p->bBegin && pOp->flags & (OP_ALONE | OP_STAGES | OP_MARKS)) continue;
-    if (!isPicked(i, iOperation, 55)) continue;
+    if (!isPicked(i, iOperation, 80)) continue;
     snprintf(p->zName, sizeof(p->zName), "%s: %s%s%s%s", pOp->zName,
         i & 4 ? "full" : "i/o", p->bSticky ? " from there on" : "",
         p->bBegin ? ", in BEGIN" : "", p->bWal ? ", wal" : "");

@@ -69,9 +69,10 @@ static const char *const azUse[] = {
 };
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
+/* In the quick run without the last line, which takes longer than all others. */
 static void useAll(sqlite3 *db) {
-  int i;
-  for (i = 0; i < COUNT(azUse); i++) must(db, azUse[i]);
+  int i, n = COUNT(azUse) - !isFull();
+  for (i = 0; i < n; i++) must(db, azUse[i]);
 }
 
 static int finalizeAll(sqlite3 *db) {

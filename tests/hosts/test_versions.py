@@ -1,12 +1,12 @@
-"""A part of `make test-versions`: defensive mode with two versions that many hosts have, and
-files that one version writes and another reads. A version that cannot be fetched is skipped,
-with the reason."""
+"""A part of `make test-versions`: defensive mode with the newest version, and with one that many
+hosts have if BLACKBOX_FULL is set, and files that one version writes and another reads. A version
+that cannot be fetched is skipped, with the reason."""
 import sys
 
 import pytest
 
 import versions
-from conftest import MODULE, some
+from conftest import FULL, MODULE, some
 
 PART = ["tests/hosts/test_reopen.py", "tests/hosts/test_loading.py",
         *some(["tests/core/test_refused_calls.py", "tests/evidence/test_buffer.py",
@@ -17,8 +17,8 @@ PART = ["tests/hosts/test_reopen.py", "tests/hosts/test_loading.py",
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="builds libraries for Linux")
-@pytest.mark.parametrize("version", ["3.46.0", max(
-    versions.LIBRARIES, key=lambda v: tuple(map(int, v.split("."))))])
+@pytest.mark.parametrize("version", some([max(
+    versions.LIBRARIES, key=lambda v: tuple(map(int, v.split(".")))), "3.46.0"]))
 def test_the_tests_pass_on_another_version_of_sqlite(version):
     try:
         code, told = versions.test(version, True, PART)
@@ -58,8 +58,8 @@ assert db.execute("SELECT * FROM blackbox_check").fetchall() == []
 
 @pytest.mark.skipif(sys.platform != "linux", reason="builds libraries for Linux")
 @pytest.mark.parametrize("writer, reader", [
-    ("3.38.2", "3.46.0"), ("3.46.0", "3.38.2"), ("3.38.2", "3.54.1"),
-    ("3.54.1", "3.38.2")])
+    ("3.38.2", "3.54.1"), ("3.54.1", "3.38.2"),
+    *[("3.38.2", "3.46.0"), ("3.46.0", "3.38.2")] * FULL])
 def test_a_file_of_one_version_is_cleaned_up_by_another(tmp_path, writer, reader):
     for version, act in ((writer, WRITE), (reader, CLEAN_UP)):
         try:
