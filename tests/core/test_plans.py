@@ -29,6 +29,20 @@ def test_no_view_has_an_automatic_index(db):
     assert not found
 
 
+OF_A_CONVERSATION = ["rollout_items", "rollout_log", "rollout_messages", "rollout_tool_calls"]
+OF_AN_ITEM = {"rollout_items": "sequence", "rollout_messages": "n", "rollout_tool_calls": "n"}
+JOINS = [f"rollouts AS a JOIN {view} AS b ON b.{key} = a.id" for view in OF_A_CONVERSATION
+         for key in ["rollout_id" if view == "rollout_log" else "rollout"]]
+JOINS += [f"{one} AS a JOIN {other} AS b ON b.rollout = a.rollout AND b.{OF_AN_ITEM[other]} = a.{n}"
+          for one, n in OF_AN_ITEM.items() for other in OF_AN_ITEM if other != one]
+
+
+@pytest.mark.parametrize("join", JOINS)
+def test_views_that_are_joined_copy_no_payloads(db, join):
+    plan = rows(db, f"EXPLAIN QUERY PLAN SELECT a.*, b.* FROM {join}")
+    assert not [row[3] for row in plan if "AUTOMATIC" in row[3] or "MATERIALIZE" in row[3]]
+
+
 def steps(db, sql, *args):
     """How many steps of SQLite's machine a statement takes, in hundreds."""
     count = 0
