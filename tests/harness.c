@@ -188,9 +188,12 @@ static int isFresh(const char *zTable, const char *zColumn) {
          strcmp(zColumn, "id") == 0;
 }
 
-/* The subject of a pin is the new id of its row. */
+/* The subject of a pin is the new id of its row, and the key of a reference may be. */
 static const char *shown(const char *zTable, const char *zVal) {
-  if (zVal == 0 || strcmp(zTable, "blackbox__log") != 0) return zVal;
+  if (zVal == 0 || (strcmp(zTable, "blackbox__log") != 0 &&
+                       strcmp(zTable, "payload__packed") != 0)) {
+    return zVal;
+  }
   return strlen(zVal) == 36 && zVal[8] == '-' ? "an id" : zVal;
 }
 

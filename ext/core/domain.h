@@ -103,6 +103,26 @@ typedef struct BxBodies {
   int bShort; /* references are short (ext/store/format.c) */
 } BxBodies;
 
+/* The reference to a text that was packed, which nothing has announced yet. */
+typedef struct BxPackedText {
+  i64 iText, nByte; /* nByte: of the text */
+  int nRef;         /* 0: it was not packed */
+  unsigned char aRef[56];
+} BxPackedText;
+
+/* Texts that are packed before a table has them: columns iColumn and iColumn + 1 of the
+** rows of a query, but of those with a blob there, or whose column iSkip is true.
+** store_pack() takes a pointer to it (BX_PACK_ROWS) in place of keys, adds both texts
+** of each row to aText, and steps to the end. The caller frees aText. */
+#define BX_PACK_ROWS "blackbox_pack_rows"
+typedef struct BxPackRows {
+  sqlite3_stmt *pRows;
+  int iColumn, iSkip;
+  BxPackedText *aText;
+  i64 nText, nAlloc;
+  int bSkipped; /* some rows */
+} BxPackRows;
+
 /* Whether a schema has the body store; an error if it has not. */
 int bxHasStore(BxStmts *p);
 void bxNeedStore(BxStmts *p, BxErr *pErr);

@@ -178,11 +178,16 @@ static void takeRows(BxLog *pLog, i64 nMost, BxErr *pErr) {
   bxBind(pStmt, pErr, "ii", pLog->now.n, nMost);
   bxDigestTwo("", 0, "", 0, none.a);
   while (bxStep(pStmt, pErr)) {
+    i64 n = sqlite3_column_int64(pStmt, 0);
+    const MerkleHash *pKnown = bxLogKnownFields(pLog->p, n);
     BxLeaf leaf;
-    if (isAhead(pLog, sqlite3_column_int64(pStmt, 0))) break;
-    while (pLog->now.n + 1 < sqlite3_column_int64(pStmt, 0) &&
-           pErr->rc == SQLITE_OK) {
+    if (isAhead(pLog, n)) break;
+    while (pLog->now.n + 1 < n && pErr->rc == SQLITE_OK) {
       bxLogAddLeaf(pLog, &none, 1, pErr);
+    }
+    if (pKnown != 0) {
+      bxLogAddLeaf(pLog, pKnown, 1, pErr);
+      continue;
     }
     bxLogLeaf(pLog->p, pStmt, 0, &leaf, pErr);
     bxLogAddLeaf(pLog, &leaf.fields, leaf.bKept, pErr);

@@ -122,6 +122,19 @@ enum {
 ** on the row that is pinned, if it is on one at all. */
 void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
     BxLeaf *pOut, BxErr *pErr);
+/* Leaves of rows of the log that the call has made when it wrote them, so that the rows
+** that are pinned need not be read again: n rows from iFirst on. Bx.pKnown is that of
+** the call that runs. */
+typedef struct BxLogKnown {
+  BxStmts *p;
+  i64 iFirst, n, nAlloc;
+  MerkleHash *aFields;
+} BxLogKnown;
+/* Makes the leaf of row n, which comes next, if the call has a BxLogKnown. pPinned: see
+** bxLogLeaf(). */
+void bxLogKnow(BxStmts *p, i64 n, sqlite3_stmt *pPinned, BxErr *pErr);
+/* The fields of row n; NULL if they are not known. */
+const MerkleHash *bxLogKnownFields(BxStmts *p, i64 n);
 /* The domain whose row this row of the log pins, or NULL. */
 const BxDomain *bxLogPins(BxStmts *p, sqlite3_stmt *pRow, BxErr *pErr);
 /* The same for row n. Returns 0 if there is none. pShown: NULL, or gets the fields with

@@ -256,6 +256,40 @@ void bxLogLeaf(BxStmts *p, sqlite3_stmt *pRow, sqlite3_stmt *pPinned,
   makeLeaf(p, pRow, pPinned, pOut, pErr);
 }
 
+static const char zLogRow[] =
+    "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n = ?1";
+
+void bxLogKnow(BxStmts *p, i64 n, sqlite3_stmt *pPinned, BxErr *pErr) {
+  BxLogKnown *pKnown = p->bx->pKnown;
+  BxErr err = {SQLITE_OK, 0}; /* then the row is read when it gets its leaf */
+  sqlite3_stmt *pRow;
+  int bRow;
+  MerkleHash *pFields;
+  BxLeaf leaf;
+  if (pKnown == 0 || pErr->rc != SQLITE_OK) return;
+  if (pKnown->n == 0) pKnown->iFirst = n;
+  if (pKnown->n == 0) pKnown->p = p;
+  if (pKnown->p != p || n != pKnown->iFirst + pKnown->n) return;
+  pRow = bxStmt(p, zLogRow, &err);
+  bxBind(pRow, &err, "i", n);
+  bRow = bxStep(pRow, &err);
+  if (bRow) bxLogLeaf(p, pRow, pPinned, &leaf, &err);
+  bxReset(pRow, &err);
+  if (bRow && err.rc == SQLITE_OK) {
+    pFields = bxArrayAdd(
+        &pKnown->aFields, &pKnown->n, &pKnown->nAlloc, sizeof(*pFields), pErr);
+    if (pFields != 0) *pFields = leaf.fields;
+  }
+  bxErrBeside(p, pErr, &err);
+}
+
+const MerkleHash *bxLogKnownFields(BxStmts *p, i64 n) {
+  const BxLogKnown *pKnown = p->bx->pKnown;
+  if (pKnown == 0 || pKnown->p != p || n < pKnown->iFirst) return 0;
+  return n < pKnown->iFirst + pKnown->n ? &pKnown->aFields[n - pKnown->iFirst]
+                                        : 0;
+}
+
 i64 bxLogKept(BxStmts *p, i64 iLeaf, BxErr *pErr) {
   static const char zKept[] =
       "SELECT kept FROM main.blackbox__leaves WHERE leaf = ?1 UNION ALL "
@@ -272,9 +306,7 @@ int bxLogIsLeaf(
 
 int bxLogLeafOf(
     BxStmts *p, i64 n, BxLeaf *pOut, sqlite3_str *pShown, BxErr *pErr) {
-  static const char zRow[] =
-      "SELECT " BX_LOG_COLUMNS " FROM main.blackbox__log WHERE n = ?1";
-  sqlite3_stmt *pStmt = bxStmt(p, zRow, pErr);
+  sqlite3_stmt *pStmt = bxStmt(p, zLogRow, pErr);
   int bRow;
   bxBind(pStmt, pErr, "i", n);
   bRow = bxStep(pStmt, pErr);

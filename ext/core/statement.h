@@ -48,11 +48,12 @@ struct Bx {
   const struct BxFunction *aFunction;
   int nDomain; /* entries in aDomain and aSlot */
   const BxDomain *aDomain;
-  BxDomainData *aSlot; /* after this structure */
-  char *zUse;          /* schema chosen by blackbox_use(), or NULL */
-  BxStmts *pStmts;     /* one for each schema in use */
-  BxVtab *pVtabs;      /* the connected virtual tables of blackbox */
-  BxVtab *pGone;       /* those that went while a call runs */
+  BxDomainData *aSlot;       /* after this structure */
+  char *zUse;                /* schema chosen by blackbox_use(), or NULL */
+  BxStmts *pStmts;           /* one for each schema in use */
+  struct BxLogKnown *pKnown; /* see log.h; NULL: none */
+  BxVtab *pVtabs;            /* the connected virtual tables of blackbox */
+  BxVtab *pGone;             /* those that went while a call runs */
   void (*xFreeGone)(Bx *);
   const BxModule *aModule;   /* their modules; ends with a NULL name */
   sqlite3_uint64 aJson[256]; /* hashes of texts that were found to be JSON */

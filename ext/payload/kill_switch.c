@@ -13,6 +13,7 @@
 ** file gone first, a crash in between would lose both copies.
 */
 #include "payload.h"
+#include "../core/log.h"
 SQLITE_EXTENSION_INIT3
 
 #include <string.h>
@@ -214,6 +215,8 @@ static void logSwitch(const Ring *p, BxStmts *pArchive, const char *zAgent,
 
 static i64 pullSwitch(Ring *p, const char *zAgent, const char *zEvent,
     const RingPuller *pPuller, BxErr *pErr) {
+  Bx *bx = p->base.stmts.bx;
+  BxLogKnown known = {0, 0, 0, 0, 0}, *pBefore = bx->pKnown;
   BxStmts *pArchive;
   i64 nSaved, iLast;
   assert(
@@ -224,12 +227,15 @@ static i64 pullSwitch(Ring *p, const char *zAgent, const char *zEvent,
   bxLogBegin(pArchive, pErr);
   bxLogRemake(pArchive, pErr);
   iLast = bxPinsLast(pArchive, pErr);
+  bx->pKnown = &known;
   nSaved = fire(p, pArchive, zAgent, zEvent, iLast, pErr);
   if (bxLogRemake(pArchive, pErr)) {
     nSaved = fire(p, pArchive, zAgent, zEvent, iLast, pErr);
   }
   logSwitch(p, pArchive, zAgent, zEvent, pPuller, nSaved, iLast, pErr);
-  bxLogProveAll(pArchive->bx, pErr);
+  bxLogProveAll(bx, pErr);
+  bx->pKnown = pBefore;
+  sqlite3_free(known.aFields);
   return nSaved;
 }
 

@@ -51,8 +51,7 @@ const BxBodies bxPayloadBodies = {
               " FROM main.event_payloads WHERE id = ?1 UNION ALL SELECT"
               " response_body FROM main.event_payloads WHERE id = ?1) WHERE"
               " body NOTNULL)",
-    .zNamed =
-        "SELECT ref, \"key\" FROM main.payload__packed WHERE text = ?1",
+    .zNamed = "SELECT ref, \"key\" FROM main.payload__packed WHERE text = ?1",
     .zAll = "SELECT ref, \"key\" FROM main.payload__packed",
     .zOrdered = "(SELECT rowid AS row FROM main.event_payloads AS u ORDER BY"
                 " max(" BX_NUMBER_IN("u.request_body") ", " BX_NUMBER_IN(
@@ -149,6 +148,47 @@ void bxPayloadPack(BxCall *p) {
 void bxPackSome(BxStmts *p, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK || !bxSettingInt(p, "payload.pack", pErr)) return;
   sqlite3_free(packRows(p, 0, CLEANUP_ROWS, pErr));
+}
+
+void bxPackNew(BxStmts *p, BxPackRows *pRows, BxErr *pErr) {
+  static const char zPack[] = /* a savepoint, as for payload_tend() */
+      "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
+      " WHERE store_pack(?1, ?2, 1) IS NULL";
+  static const char zPacks[] = "SELECT value = 1 FROM main.blackbox_settings "
+                               "WHERE name = 'payload.pack'";
+  static const char zBehind[] = "SELECT EXISTS (SELECT 1 FROM"
+                                " main.event_payloads WHERE rowid > (SELECT"
+                                " pack FROM main.payload__state))";
+  sqlite3_stmt *pStmt;
+  BxErr err = {SQLITE_OK, 0};
+  int bPacks = pErr->rc == SQLITE_OK && bxQueryInt(p, zPacks, &err, "");
+  bxErrBeside(p, pErr, &err); /* a setting may be missing */
+  if (!bPacks || !bxHasStore(p)) return;
+  pRows->bSkipped = bxQueryInt(p, zBehind, pErr, "") != 0;
+  pStmt = bxStmt(p, zPack, pErr);
+  if (pErr->rc != SQLITE_OK) return;
+  sqlite3_bind_pointer(pStmt, 1, pRows, BX_PACK_ROWS, 0);
+  bxQueryIntInner(p, zPack, &err, "-t", p->zDb);
+  sqlite3_reset(pRows->pRows);
+  if (err.rc != SQLITE_OK) pRows->nText = 0;
+  if (bxErrMayIgnore(p, &err)) {
+    bxLogRefusal(p, "payload", "payload.pack", err.zMsg, pErr);
+    bxErrClear(&err);
+  }
+  bxErrMove(pErr, &err);
+}
+
+void bxPackNewDone(BxStmts *p, BxPackRows *pRows, BxErr *pErr) {
+  static const char zNewest[] = "SELECT max(rowid) FROM main.event_payloads";
+  i64 i, nByte = 0;
+  for (i = 0; i < pRows->nText; i++) {
+    if (pRows->aText[i].nRef > 0) nByte += pRows->aText[i].nByte;
+  }
+  sqlite3_free(pRows->aText);
+  pRows->aText = 0;
+  if (nByte == 0) return;
+  bxStmtExec(p, bxPayloadBodies.zCount, pErr, "ii", (i64)1, nByte);
+  noteShare(p, pRows->bSkipped ? 0 : bxQueryInt(p, zNewest, pErr, ""), pErr);
 }
 
 void bxPackSweep(BxStmts *p, i64 nLimit, BxErr *pErr) {

@@ -91,6 +91,11 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
                         " AND p.\"key\" = " e ".id"
 /* With the setting payload.pack: packs a small number of rows. */
 void bxPackSome(BxStmts *p, BxErr *pErr);
+/* With payload.pack: packs texts that rows of the archive will refer to. If the store
+** refuses that there are none, and the log has why. When the rows are there:
+** bxPackNewDone() counts, and frees the memory. */
+void bxPackNew(BxStmts *p, BxPackRows *pRows, BxErr *pErr);
+void bxPackNewDone(BxStmts *p, BxPackRows *pRows, BxErr *pErr);
 /* After so many rows were written, or one push (-1 - its time): small jobs of clean-up, one for
 ** each, unless none was due a few writes ago. An error is passed over if what was
 ** written stays; in autocommit, and without bRow, it is committed. */

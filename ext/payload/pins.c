@@ -16,8 +16,11 @@
 ** of a ring are written one after the other, and pinned without triggers. For a
 ** statement that fires triggers SQLite would copy all bodies, and the triggers would
 ** write each row a second time.
+** With payload.pack their bodies are packed before, and only the references are
+** written. The leaf of a pin is made with the pin, from the values that are written.
 */
 #include "payload.h"
+#include "../core/log.h"
 SQLITE_EXTENSION_INIT3
 
 /* Rows of the archive that become evidence: by rowid. */
@@ -107,6 +110,59 @@ int bxPinsAlone(BxStmts *p, BxErr *pErr) {
   return pQueue->bAlone && bxQueryInt(p, zNow, pErr, "");
 }
 
+/* The columns of the rows of a ring. */
+enum {
+  MOVED_EVENT = 1,
+  MOVED_AGENT,
+  MOVED_REQUEST,
+  MOVED_RESPONSE,
+  MOVED_TIME,
+  MOVED_META,
+  MOVED_THERE
+};
+
+/* Announces the references of a row, and binds them for it. */
+static void bindPacked(BxStmts *p, const char *zId, const BxPackedText *aText,
+    sqlite3_stmt *pWrite, int iParam, BxErr *pErr) {
+  int i;
+  for (i = 0; i < 2 && aText != 0 && pErr->rc == SQLITE_OK; i++) {
+    if (aText[i].nRef == 0) continue;
+    bxStmtExec(p, bxPayloadBodies.zRefer, pErr, "tixi", zId, aText[i].iText,
+        aText[i].aRef, (i64)aText[i].nRef, aText[i].nByte);
+    bxFailDb(pErr, p->bx->db,
+        sqlite3_bind_blob(
+            pWrite, iParam + i, aText[i].aRef, aText[i].nRef, SQLITE_STATIC));
+  }
+}
+
+/* Makes the leaf of the pin that is the newest row of the log. (What the table would
+** have as another type is read from there.) */
+static void knowPin(BxStmts *p, const char *zId, const char *zEvent,
+    const char *zTime, sqlite3_stmt *pRow, BxErr *pErr) {
+  static const char zPinned[] = /* as zPayloadLogged */
+      "SELECT 0, 0, ?1 AS \"row.agent_id\", ?2 AS \"row.created_at\","
+      " ?3 AS \"row.event_id\", ?4 AS \"row.id\","
+      " ?5 AS \"row.kill_switch_event_id\", ?6 AS \"row.meta\","
+      " 'evidence' AS \"row.purpose\", ?7 AS \"row.request_body\","
+      " ?8 AS \"row.response_body\"";
+  sqlite3_stmt *pPinned;
+  int i;
+  for (i = MOVED_EVENT; i <= MOVED_META; i++) {
+    int eType = sqlite3_column_type(pRow, i);
+    if (i != MOVED_TIME && eType != SQLITE_TEXT && eType != SQLITE_NULL) return;
+  }
+  pPinned = bxStmt(p, zPinned, pErr);
+  bxBind(pPinned, pErr, "ststtsss", sqlite3_column_value(pRow, MOVED_AGENT),
+      zTime, sqlite3_column_value(pRow, MOVED_EVENT), zId, zEvent,
+      sqlite3_column_value(pRow, MOVED_META),
+      sqlite3_column_value(pRow, MOVED_REQUEST),
+      sqlite3_column_value(pRow, MOVED_RESPONSE));
+  if (bxStep(pPinned, pErr)) {
+    bxLogKnow(p, sqlite3_last_insert_rowid(p->bx->db), pPinned, pErr);
+  }
+  bxReset(pPinned, pErr);
+}
+
 /* The guard of an INSERT trusts rows of this kill switch; NULL: none. */
 static void trust(BxStmts *p, const char *zEvent, BxErr *pErr) {
   static const char zTrust[] =
@@ -118,7 +174,7 @@ static void trust(BxStmts *p, const char *zEvent, BxErr *pErr) {
 /* Writes the exchange that pRow is on, and pins it. (What a blob is, a reference of
 ** another row perhaps, is for the guard.) */
 static void saveRow(BxStmts *p, const char *zEvent, sqlite3_stmt *pRow,
-    Used *pUsed, BxErr *pErr) {
+    const BxPackedText *aText, Used *pUsed, BxErr *pErr) {
   static const char zBecomes[] =
       "UPDATE main.event_payloads SET purpose = 'evidence', pinned = 1,"
       " kill_switch_event_id = ?2, created_at = ?3, meta = ifnull(meta, ?4)"
@@ -134,51 +190,66 @@ static void saveRow(BxStmts *p, const char *zEvent, sqlite3_stmt *pRow,
       "?4)";
   static const char zPin[] =
       "INSERT INTO main.payload__pins VALUES(?1, last_insert_rowid())";
-  enum { EVENT = 1, AGENT, REQUEST, RESPONSE, TIME, META, THERE };
-  sqlite3_value *pRequest = sqlite3_column_value(pRow, REQUEST);
-  sqlite3_value *pResponse = sqlite3_column_value(pRow, RESPONSE);
+  sqlite3_value *pRequest = sqlite3_column_value(pRow, MOVED_REQUEST);
+  sqlite3_value *pResponse = sqlite3_column_value(pRow, MOVED_RESPONSE);
   int bBlob = sqlite3_value_type(pRequest) == SQLITE_BLOB ||
               sqlite3_value_type(pResponse) == SQLITE_BLOB;
-  sqlite3_stmt *pLike = 0;
+  sqlite3_stmt *pLike = 0, *pWrite;
   char zId[37], zTime[25];
   const char *zWas = 0;
-  assert(sqlite3_data_count(pRow) == THERE + 1 && zEvent[0] != 0);
-  if (sqlite3_column_int(pRow, THERE)) {
+  assert(sqlite3_data_count(pRow) == MOVED_THERE + 1 && zEvent[0] != 0);
+  if (sqlite3_column_int(pRow, MOVED_THERE)) {
     zWas = archivedRow(p, pRow, pUsed, &pLike, pErr);
   }
-  bxIso(sqlite3_column_int64(pRow, TIME), zTime);
+  bxIso(sqlite3_column_int64(pRow, MOVED_TIME), zTime);
   if (zWas != 0) { /* the triggers pin it */
     bxStmtExec(p, zBecomes, pErr, "tttv", zWas, zEvent, zTime,
-        sqlite3_column_value(pRow, META));
+        sqlite3_column_value(pRow, MOVED_META));
     bxReset(pLike, pErr);
     return;
   }
   bxReset(pLike, pErr);
   bxTimeUuid(bxNow(), zId);
   if (bBlob) trust(p, 0, pErr);
-  bxStmtExec(p, zWrite, pErr, "tttvvvvvi", zId, zEvent, zTime,
-      sqlite3_column_value(pRow, META), sqlite3_column_value(pRow, EVENT),
-      sqlite3_column_value(pRow, AGENT), pRequest, pResponse,
+  pWrite = bxStmt(p, zWrite, pErr);
+  bxBind(pWrite, pErr, "tttvvvssi", zId, zEvent, zTime,
+      sqlite3_column_value(pRow, MOVED_META),
+      sqlite3_column_value(pRow, MOVED_EVENT),
+      sqlite3_column_value(pRow, MOVED_AGENT), pRequest, pResponse,
       bxBytes(pRequest) + bxBytes(pResponse));
+  bindPacked(p, zId, aText, pWrite, 7, pErr);
+  bxStmtRun(pWrite, pErr);
+  bxWriteNote(p->bx, pErr);
   if (bBlob) {
     trust(p, zEvent, pErr);
     return;
   }
   assert(sqlite3_changes(p->bx->db) == 1 || pErr->rc != SQLITE_OK);
-  bxStmtExec(p, zLog, pErr, "tvvt", zId, sqlite3_column_value(pRow, EVENT),
-      sqlite3_column_value(pRow, AGENT), zEvent);
+  bxStmtExec(p, zLog, pErr, "tvvt", zId,
+      sqlite3_column_value(pRow, MOVED_EVENT),
+      sqlite3_column_value(pRow, MOVED_AGENT), zEvent);
   bxStmtExec(p, zPin, pErr, "t", zId);
+  knowPin(p, zId, zEvent, zTime, pRow, pErr);
 }
 
 i64 bxPinsMove(
     BxStmts *p, const char *zEvent, sqlite3_stmt *pRows, BxErr *pErr) {
   Used used = {0, 0, 0};
+  BxPackRows pack = {
+      .pRows = pRows, .iColumn = MOVED_REQUEST, .iSkip = MOVED_THERE};
+  const BxPackedText *aText = 0;
   i64 nRow = 0;
   assert(zEvent != 0);
+  if (p->bx->pKnown != 0) p->bx->pKnown->n = 0;
+  bxPackNew(p, &pack, pErr);
   trust(p, zEvent, pErr);
-  for (; bxStep(pRows, pErr); nRow++) saveRow(p, zEvent, pRows, &used, pErr);
+  for (; bxStep(pRows, pErr); nRow++) {
+    aText = 2 * nRow < pack.nText ? &pack.aText[2 * nRow] : 0;
+    saveRow(p, zEvent, pRows, aText, &used, pErr);
+  }
   bxReset(pRows, pErr);
   trust(p, 0, pErr);
+  bxPackNewDone(p, &pack, pErr);
   sqlite3_free(used.a);
   return nRow;
 }

@@ -6,7 +6,8 @@
 ** the store (BxBodies): the first one, or the one named. Each value is replaced by a
 ** reference. The result is JSON: the rows and texts that were packed, their bytes,
 ** the bytes that the store grew by, how many rows stay as they are because something
-** refuses the change, and why the first of them does.
+** refuses the change, and why the first of them does. In place of keys it takes the
+** texts of a query (BxPackRows), which no row has yet: no reference is announced.
 **
 **   value -> pieces (format.c) -> a piece that is known: one more use of it
 **                                 a piece that is new: added to the open pack
@@ -85,6 +86,7 @@ typedef struct Writer {
   const BxBodies *pBodies;
   Seen *pMet, own;
   int bFew, bNewest; /* some rows; they are the newest ones */
+  int bBatch;        /* more of them, which are not there yet */
   i64 nPackMost;
   NewPiece *aNew; /* pieces that are not written yet */
   i64 nNew, nNewAlloc;
@@ -283,14 +285,14 @@ static List *listOf(Writer *w, const Known *p) {
 }
 
 /* Writes the bytes of the open pack: those that are new, or with bWhole all, so that
-** they are compressed together. */
+** they are compressed together. (A batch has enough of them for that.) */
 static void writeOpen(Writer *w, int bWhole) {
   Seen *pMet = w->pMet;
-  i64 iFrom = bWhole || !w->bFew ? 0 : pMet->nOpenDone, iToken;
+  i64 iFrom = (bWhole && !w->bBatch) || !w->bFew ? 0 : pMet->nOpenDone, iToken;
   int i;
   assert(w->pOpen == 0 || w->pMet->nOpenDone <= w->pMet->open.n);
   if (w->pOpen == 0 ||
-      (pMet->nOpenDone == pMet->open.n && !(bWhole && w->bFew))) {
+      (pMet->nOpenDone == pMet->open.n && (!bWhole || !w->bFew || w->bBatch))) {
     return;
   }
   iToken = bxPackWrite(w->p, w->pOpen->iPack, w->ppZip, &pMet->open, iFrom,
@@ -363,7 +365,7 @@ static void closeOpen(Writer *w) {
 /* Compressing a pack as a whole takes some times what a few rows take. So a call does it
 ** alone when the pack is nearly full, and returns 1. */
 static int closeFull(Writer *w) {
-  if (!w->bFew) return 0;
+  if (!w->bFew || w->bBatch) return 0;
   resumeOpen(w);
   if (w->pOpen == 0 || w->pErr->rc != SQLITE_OK ||
       w->pMet->open.n < STORE_FEW_BYTES - STORE_PIECE_MAX) {
@@ -682,27 +684,61 @@ static int isPackable(Bx *bx, sqlite3_value *pVal, BxErr *pErr) {
   return !bFound;
 }
 
-/* Packs a value of a row, announces its reference, and binds that. Returns its
-** length. */
-static i64 packValue(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
-    sqlite3_stmt *pInto, int iParam) {
+/* Packs a value. */
+static void packValue(Writer *w, sqlite3_value *pVal, BxPackedText *pOut) {
   int eType = sqlite3_value_type(pVal);
   const void *z = eType == SQLITE_TEXT ? (const void *)sqlite3_value_text(pVal)
                                        : sqlite3_value_blob(pVal);
-  i64 n = sqlite3_value_bytes(pVal);
-  unsigned char aRef[STORE_REF_MAX];
   Ref ref;
-  int nRef;
-  if (bxCheckMem((void *)z, w->pErr) == 0) return 0;
-  packText(w, z, n, eType, &ref);
-  if (w->pErr->rc != SQLITE_OK) return 0;
+  pOut->nRef = 0;
+  pOut->nByte = sqlite3_value_bytes(pVal);
+  assert(sizeof(pOut->aRef) >= STORE_REF_MAX);
+  if (bxCheckMem((void *)z, w->pErr) == 0) return;
+  packText(w, z, pOut->nByte, eType, &ref);
+  if (w->pErr->rc != SQLITE_OK) return;
   ref.nHash = w->pBodies->bShort ? STORE_MARK : STORE_HASH;
-  nRef = bxRefWrite(&ref, aRef);
-  bxStmtExec(w->p, w->pBodies->zRefer, w->pErr, "vixi", pKey, ref.iText, aRef,
-      (i64)nRef, n);
+  pOut->iText = ref.iText;
+  pOut->nRef = bxRefWrite(&ref, pOut->aRef);
+}
+
+/* The same for a row of a table: announces the reference, and binds it. Returns the
+** length of the text. */
+static i64 packInto(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
+    sqlite3_stmt *pInto, int iParam) {
+  BxPackedText text;
+  packValue(w, pVal, &text);
+  if (w->pErr->rc != SQLITE_OK) return 0;
+  bxStmtExec(w->p, w->pBodies->zRefer, w->pErr, "vixi", pKey, text.iText,
+      text.aRef, (i64)text.nRef, text.nByte);
   bxFailDb(w->pErr, w->p->bx->db,
-      sqlite3_bind_blob(pInto, iParam, aRef, nRef, SQLITE_TRANSIENT));
-  return n;
+      sqlite3_bind_blob(pInto, iParam, text.aRef, text.nRef, SQLITE_TRANSIENT));
+  return text.nByte;
+}
+
+/* Packs texts that no table has yet. */
+static void packQuery(Writer *w, BxPackRows *p) {
+  int i;
+  while (bxStep(p->pRows, w->pErr)) {
+    sqlite3_value *apVal[2];
+    int bSkip = sqlite3_column_int(p->pRows, p->iSkip);
+    for (i = 0; i < 2; i++) {
+      apVal[i] = sqlite3_column_value(p->pRows, p->iColumn + i);
+      if (sqlite3_value_type(apVal[i]) == SQLITE_BLOB) bSkip = 1;
+    }
+    p->bSkipped |= bSkip;
+    for (i = 0; i < 2; i++) {
+      BxPackedText *pText =
+          bxArrayAdd(&p->aText, &p->nText, &p->nAlloc, sizeof(*pText), w->pErr);
+      if (pText == 0) break;
+      memset(pText, 0, sizeof(*pText));
+      if (!bSkip && sqlite3_value_type(apVal[i]) == SQLITE_TEXT &&
+          sqlite3_value_bytes(apVal[i]) >= STORE_MIN_BYTES) {
+        packValue(w, apVal[i], pText);
+        w->nText++;
+        w->nByte += pText->nByte;
+      }
+    }
+  }
 }
 
 /* Packs the values of a row. Returns whether it did. If a trigger of somebody refuses
@@ -723,7 +759,7 @@ static int packRow(Writer *w, sqlite3_value *pKey) {
       sqlite3_value *pVal = sqlite3_column_value(pFrom, i);
       if (w->pErr->rc != SQLITE_OK) break;
       if (isPackable(w->p->bx, pVal, w->pErr)) {
-        nByte += packValue(w, pKey, pVal, pInto, i + 2);
+        nByte += packInto(w, pKey, pVal, pInto, i + 2);
       } else {
         bxFailDb(w->pErr, w->p->bx->db, sqlite3_bind_value(pInto, i + 2, pVal));
       }
@@ -760,6 +796,7 @@ void bxStorePack(BxCall *p) {
   static const char zSaid[] =
       "SELECT json_object('rows', ?1, 'texts', ?2, 'rawBytes', ?3, 'keptBytes',"
       " ?4, 'left', ?5, 'why', ?6)";
+  BxPackRows *pRows = sqlite3_value_pointer(p->aArg[0], BX_PACK_ROWS);
   BxStmts *pStore;
   sqlite3_stmt *pKeys;
   Writer w;
@@ -770,7 +807,9 @@ void bxStorePack(BxCall *p) {
   if (pStore == 0) return;
   beginWriter(&w, pStore, bxArg(p, 2) != 0, bxArg(p, 3), &p->err);
   w.bNewest = bxArg(p, 2) != 0 && sqlite3_value_int(p->aArg[2]) == 2;
+  w.bBatch = pRows != 0;
   bClosed = closeFull(&w);
+  if (pRows != 0) packQuery(&w, pRows);
   pKeys = bxStmt(pStore, "SELECT value FROM json_each(?1)", &p->err);
   bxBind(pKeys, &p->err, "v", p->aArg[0]);
   while (!bClosed && bxStep(pKeys, &p->err)) {

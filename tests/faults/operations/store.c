@@ -37,6 +37,14 @@
   "  SELECT 'f' || value, 'a', " LONG("5") " || value, 'archive'"              \
                                            "  FROM json_each('[1,2,3]');"
 
+/* An agent whose kill switch packs. */
+#define SPOKEN                                                                 \
+  "UPDATE blackbox_settings SET value = 1 WHERE name = 'payload.pack';"        \
+  "CREATE VIRTUAL TABLE talk USING payload_ring;"                              \
+  "INSERT INTO talk(agent_id, event_id, request_body, response_body)"          \
+  "  SELECT 'a', 'e' || value, " LONG("5") " || value, 'r' || value"           \
+                                           "  FROM json_each('[1,2,3]');"
+
 /* A pack with 151,199 bytes, to which rows are added, is nearly full. */
 #define NEARLY_FULL                                                            \
   "INSERT INTO event_payloads(id, event_id, agent_id, purpose, request_body)"  \
@@ -74,5 +82,11 @@ const Operation aStoreOperation[] = {
         "INSERT INTO payload_queue(event_id, agent_id, request_body)"
         "  VALUES('w9', 'a', " LONG("3") ")",
         OP_STAGES | OP_CARRIES},
+    {"kill switch packs", SPOKEN, 0,
+        "SELECT payload_kill_switch('talk', 'a', 'k')", 0},
+    {"kill switch packs as a row", SPOKEN, 0,
+        "INSERT INTO talk(talk, agent_id, event_id)"
+        "  VALUES('kill_switch', 'a', 'k')",
+        0},
     {0, 0, 0, 0, 0},
 };
