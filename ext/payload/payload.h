@@ -161,7 +161,6 @@ typedef struct Ring {
   int bFiring;                     /* its kill switch is running */
   int bWatching;                   /* its rules are asked */
   char *zBefore;  /* its name before a rename in this transaction, or NULL */
-  int bRolled;    /* the last push has cleared its log */
   BxStmts saving; /* statements on the archive, if the ring is in temp */
   int mWatch;     /* what is on; 0: nothing */
   /* When all that was read: the counts of changes by this connection and by others,
@@ -321,8 +320,9 @@ void bxBodyBind(sqlite3_stmt *pStmt, int i, const RingBody *pBody,
     sqlite3_value *pVal, BxErr *pErr);
 /* Binds the column page of the loaded log, which the caller writes. */
 void bxBodyPage(Ring *p, sqlite3_stmt *pStmt, int iParam, BxErr *pErr);
-/* With secure_delete, fills what rolled out with zeros, from time to time. */
-void bxBodyRolled(Ring *p, i64 iSeq, BxErr *pErr);
+/* With secure_delete, fills some of what rolled out with zeros, in the loaded log, to which
+** the newest push of the agent has added at most nNew bytes. */
+void bxBodySweep(Ring *p, const RingAgent *pAgent, i64 nNew, BxErr *pErr);
 /* The agent has no exchange any more. */
 void bxBodyClear(Ring *p, i64 iNo, BxErr *pErr);
 /* Fills with zeros what its exchanges do not need. */

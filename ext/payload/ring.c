@@ -569,11 +569,10 @@ static void runCommand(Ring *p, sqlite3_value **aCol, BxErr *pErr) {
   }
 }
 
-/* A push carries clean-up of the archive beside it, unless it has cleared its log. */
+/* A push carries clean-up of the archive beside it. */
 static void tendBeside(Ring *p, i64 iTime, BxErr *pErr) {
   const BxStmts *pOwn = &p->base.stmts;
   if (pErr->rc != SQLITE_OK || sqlite3_stricmp(pOwn->zDb, "temp") == 0) return;
-  if (p->bRolled) return;
   bxTend(bxSchema(pOwn->bx, pOwn->zDb, pErr), -1 - iTime, 1, pErr);
   bxRingLooked(p); /* it changes no rule and no agent of a ring */
 }

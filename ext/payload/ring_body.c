@@ -371,6 +371,7 @@ void bxBodyAppend(Ring *p, sqlite3_value *pVal, const RingShared *pShared,
   zEnd = bxBodyPut(zEnd, (sqlite3_uint64)(n - nShared));
   if (iHead >= 0) {
     const BodyHead *pParent = &pLog->aHead[iHead];
+    bxBodyNeed(&pLog->sweep, pParent, nShared);
     head.iRoot = pParent->iRoot;
     head.nDepth = pParent->nDepth + 1;
     head.sum = pParent->sum;

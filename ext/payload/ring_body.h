@@ -37,6 +37,17 @@ typedef struct BodyHead {
   sqlite3_uint64 hStart, sum;
 } BodyHead;
 
+/* How far a log is swept: see ring_scrub.c. What is not used is 0. */
+typedef struct BodySweep {
+  i64 iSeq; /* the next exchange to look at */
+  i64 iAt;  /* what is before it is still to be looked at, and to be cleared */
+  i64 iPlace; /* the same of the places */
+  i64 nNeed;  /* used of these, one for each chain that goes on after iAt: */
+  struct {
+    i64 iAt, iRoot, n; /* a record, and how much its body is needed; 0: all */
+  } aNeed[HEADS];
+} BodySweep;
+
 typedef struct BodyLog {
   i64 iNo;         /* the agent; 0: none is loaded */
   i64 iOpen;       /* number of the open chunk */
@@ -46,6 +57,7 @@ typedef struct BodyLog {
   i64 nRun, nHead, /* used of these: */
       aRun[RUNS][2];
   BodyHead aHead[HEADS];
+  BodySweep sweep;
   i64 nPage; /* bytes of its column page */
   i64 iPin;  /* a root that is being written */
   unsigned char aOpen[CHUNK];
@@ -125,6 +137,8 @@ int bxBodyRef(const void *pBlob, i64 n, BodyRef *pOut);
 int bxBodyRefOf(sqlite3_stmt *pStmt, int i, BodyRef *pOut);
 void bxBodyWrite(Ring *p, const unsigned char *z, i64 n, BxErr *pErr);
 void bxBodyDropHead(BodyLog *p, i64 i);
+/* ring_scrub.c: a record gets a child, which shares n bytes of its body. */
+void bxBodyNeed(BodySweep *p, const BodyHead *pHead, i64 n);
 /* The chunks before position iFirst are free. Their heads go. */
 void bxBodyFreeBefore(BodyLog *p, i64 iFirst);
 

@@ -23,12 +23,13 @@
 **
 **   page: hash, number of the open chunk, its bytes, chunks before it, places,
 **         runs, { place, chunks }, heads, { end of the log - at, bytes,
-**         at - root, depth, hash of its beginning, sum }, open bytes, zeros
+**         at - root, depth, hash of its beginning, sum }, open bytes, sweep, zeros
 **
 ** hash and sum have 8 bytes. All other numbers are varints: 7 bits in a byte, the
 ** lowest first. The hash covers all that follows
 ** it except the zeros. A sum is that of a body, by which a connection knows
-** whether it has the body in memory.
+** whether it has the body in memory. The sweep (ring_scrub.c) is nothing, or
+** 1 + records, number, position, place, { at, root, bytes }.
 **
 ** Chunks have one size, and are overwritten in place: when all exchanges have left
 ** a chunk, its place is free. A run is a number of chunks whose places follow each
@@ -185,10 +186,43 @@ static const unsigned char *readLists(
   return z;
 }
 
+/* Returns where it ends, or NULL. */
+static const unsigned char *readSweep(
+    BodySweep *p, const unsigned char *z, const unsigned char *zEnd) {
+  i64 i;
+  if (z == zEnd || *z == 0) return z;
+  z = bxBodyGet(z, zEnd, 1 + HEADS, &p->nNeed);
+  p->nNeed--;
+  z = bxBodyGet(z, zEnd, (i64)1 << 62, &p->iSeq);
+  z = bxBodyGet(z, zEnd, POSITION_MOST, &p->iAt);
+  z = bxBodyGet(z, zEnd, (i64)1 << 31, &p->iPlace);
+  for (i = 0; i < p->nNeed; i++) {
+    z = bxBodyGet(z, zEnd, POSITION_MOST, &p->aNeed[i].iAt);
+    z = bxBodyGet(z, zEnd, p->aNeed[i].iAt, &p->aNeed[i].iRoot);
+    z = bxBodyGet(z, zEnd, (i64)1 << 31, &p->aNeed[i].n);
+  }
+  return z;
+}
+
+static unsigned char *putSweep(const BodySweep *p, unsigned char *z) {
+  i64 i;
+  if (p->iSeq + p->iAt + p->iPlace == 0) return z;
+  z = bxBodyPut(z, (sqlite3_uint64)(1 + p->nNeed));
+  z = bxBodyPut(z, (sqlite3_uint64)p->iSeq);
+  z = bxBodyPut(z, (sqlite3_uint64)p->iAt);
+  z = bxBodyPut(z, (sqlite3_uint64)p->iPlace);
+  for (i = 0; i < p->nNeed; i++) {
+    z = bxBodyPut(z, (sqlite3_uint64)p->aNeed[i].iAt);
+    z = bxBodyPut(z, (sqlite3_uint64)p->aNeed[i].iRoot);
+    z = bxBodyPut(z, (sqlite3_uint64)p->aNeed[i].n);
+  }
+  return z;
+}
+
 void bxBodyBegin(
     Ring *p, i64 iNo, sqlite3_stmt *pStmt, int iColumn, BxErr *pErr) {
   RingBodies *pB = bxBodyMemory(p, pErr);
-  const unsigned char *zPage, *z, *zEnd = 0;
+  const unsigned char *zPage, *z, *zOpen, *zEnd = 0;
   sqlite3_uint64 hash = 0;
   BodyLog *pLog;
   if (pB == 0 || pErr->rc != SQLITE_OK) return;
@@ -217,12 +251,15 @@ void bxBodyBegin(
   z = bxBodyGet(z, zEnd, pLog->iOpen, &pLog->nLive);
   z = bxBodyGet(z, zEnd, (i64)1 << 31, &pLog->nPlace);
   if (z != 0) z = readLists(pLog, z, zEnd);
-  if (z == 0 || zEnd - z < pLog->nOpen || pLog->nPage > PAGE_MOST ||
-      hash != bxBodyHash(zPage + 8, z + pLog->nOpen - zPage - 8)) {
+  zOpen = z;
+  if (z != 0 && zEnd - z < pLog->nOpen) z = 0;
+  if (z != 0) z = readSweep(&pLog->sweep, z + pLog->nOpen, zEnd);
+  if (z == 0 || pLog->nPage > PAGE_MOST ||
+      hash != bxBodyHash(zPage + 8, z - zPage - 8)) {
     bxRingCorrupt(p, pErr, "_agents");
     return;
   }
-  memcpy(pLog->aOpen, z, (size_t)pLog->nOpen);
+  memcpy(pLog->aOpen, zOpen, (size_t)pLog->nOpen);
   pLog->iNo = iNo;
 }
 
@@ -285,7 +322,7 @@ void bxBodyPage(Ring *p, sqlite3_stmt *pStmt, int iParam, BxErr *pErr) {
     z += 8;
   }
   memcpy(z, pLog->aOpen, (size_t)pLog->nOpen);
-  z += pLog->nOpen;
+  z = putSweep(&pLog->sweep, z + pLog->nOpen);
   pB->hPage = bxBodyHash(pB->aPage + 8, z - pB->aPage - 8);
   memcpy(pB->aPage, &pB->hPage, 8);
   assert(z - pB->aPage <= PAGE_MOST);

@@ -5,7 +5,19 @@
 ** (bxBodySync), the log of each agent that was noted is cleaned: every byte
 ** that no chain of a slot reaches becomes zero, and so does every free place. If
 ** the agent has no slots left, its log is deleted. What rolls out is overwritten
-** by later pushes; with secure_delete, one push in about nWindow cleans as well.
+** by later pushes; with secure_delete, they also sweep: each clears a fixed amount.
+**
+** How far a sweep is stands in the agent's page, so any connection goes on with it. It
+** goes from the end of the log to its beginning, in three parts:
+**
+**   iSeq > 0    It looks at the exchanges, the newest first. iAt is where those that it
+**               has seen begin. aNeed has the first record of each of their chains that
+**               begins before iAt: at most HEADS, as those were heads at iAt. A push
+**               whose parent is before iAt adds that (bxBodyNeed).
+**   iAt > 0     No exchange is before iAt. Of what is there, only parents of what comes
+**               after it are needed: aNeed has the next one of each chain. The rest is
+**               cleared. No head is before iAt, so a push changes nothing of this.
+**   iPlace > 0  Places before iPlace that no chunk has are cleared, if there are many.
 **
 ** A damaged log is not cleaned: nobody can tell what its exchanges need.
 */
@@ -133,24 +145,25 @@ static void clearLog(Ring *p, i64 iFrom, i64 iTo, i64 *piDirty, BxErr *pErr) {
   }
 }
 
-/* Fills the places with zeros that no chunk has. */
-static void clearPlaces(Ring *p, BxErr *pErr) {
+/* Fills the places from iFrom to iTo with zeros that no chunk has. */
+static void clearPlaces(Ring *p, i64 iFrom, i64 iTo, BxErr *pErr) {
   static const char zSql[] =
       "UPDATE main.@_texts SET body = zeroblob(length(body)) WHERE id BETWEEN "
       "?1 AND ?2 AND body <> zeroblob(length(body))";
   const BodyLog *pLog = &p->pBodies->log;
-  i64 i, iFrom = 0;
-  assert(p->pBodies->log.nRun <= RUNS);
-  while (iFrom < pLog->nPlace && pErr->rc == SQLITE_OK) {
-    i64 iTo = pLog->nPlace, iNext = pLog->nPlace;
+  i64 i;
+  assert(pLog->nRun <= RUNS && iFrom >= 0);
+  while (iFrom < iTo && pErr->rc == SQLITE_OK) {
+    i64 iEnd = iTo, iNext = iTo;
     for (i = 0; i < pLog->nRun; i++) { /* the next run */
-      if (pLog->aRun[i][0] < iFrom || pLog->aRun[i][0] >= iTo) continue;
-      iTo = pLog->aRun[i][0];
-      iNext = iTo + pLog->aRun[i][1];
+      i64 iRun = pLog->aRun[i][0], iAfter = iRun + pLog->aRun[i][1];
+      if (iAfter <= iFrom || iRun >= iEnd) continue;
+      iEnd = iRun;
+      iNext = iAfter;
     }
-    if (iFrom < iTo) {
+    if (iFrom < iEnd) {
       bxStmtExec(&p->base.stmts, zSql, pErr, "ii", pLog->iNo << 32 | iFrom,
-          pLog->iNo << 32 | (iTo - 1));
+          pLog->iNo << 32 | (iEnd - 1));
     }
     iFrom = iNext;
   }
@@ -166,6 +179,7 @@ static void scrub(Ring *p, BxErr *pErr) {
   i64 i, iFrom = bxBodyEnd(pLog), iDirty = -1;
   int bDamaged;
   if (pErr->rc != SQLITE_OK) return;
+  memset(&pLog->sweep, 0, sizeof(pLog->sweep));
   findSpans(p, &spans, &err);
   bDamaged = (err.rc & 0xff) == SQLITE_CORRUPT;
   if (bDamaged) bxErrClear(&err);
@@ -184,18 +198,190 @@ static void scrub(Ring *p, BxErr *pErr) {
   sqlite3_free(spans.a);
 }
 
-void bxBodyRolled(Ring *p, i64 iSeq, BxErr *pErr) {
-  const BodyLog *pLog = &p->pBodies->log;
-  p->bRolled = 0;
-  if (pErr->rc != SQLITE_OK || bxBodyEnd(pLog) == 0) return;
-  if (iSeq % (p->nWindow + 2) != 0 ||
-      bxQueryInt(&p->base.stmts, "PRAGMA main.secure_delete", pErr, "") != 1)
+/*--------------------------------------------------------------- sweep ----*/
+
+#define SLOTS_LOOKED 4 /* that a push looks at */
+#define CHUNKS_LOOKED 3
+#define PLACES_LOOKED 6
+
+static void dropNeed(BodySweep *p, i64 i) {
+  assert(i >= 0 && i < p->nNeed);
+  p->aNeed[i] = p->aNeed[--p->nNeed];
+}
+
+/* Of a chain that begins at iRoot, no record is needed that is not before iAt: or only n
+** bytes of the one there. */
+static void setNeed(BodySweep *p, i64 iAt, i64 iRoot, i64 n) {
+  i64 i = 0;
+  assert(iRoot <= iAt && n >= 0);
+  while (i < p->nNeed && p->aNeed[i].iRoot != iRoot) i++;
+  if (i == HEADS) { /* damage */
+    memset(p, 0, sizeof(*p));
     return;
-  p->bRolled = 1;
-  scrub(p, pErr);
+  }
+  if (i == p->nNeed) p->nNeed++;
+  p->aNeed[i].iAt = iAt;
+  p->aNeed[i].iRoot = iRoot;
+  p->aNeed[i].n = n;
+}
+
+void bxBodyNeed(BodySweep *p, const BodyHead *pHead, i64 n) {
+  if (p->iSeq == 0 || pHead->iAt >= p->iAt) return;
+  setNeed(p, pHead->iAt, pHead->iRoot, n);
+}
+
+/* Looks at an exchange. Returns 0 if it is damaged. */
+static int lookAt(BodySweep *p, sqlite3_stmt *pStmt) {
+  BodyRef ref;
+  i64 i;
+  if (!bxBodyRefOf(pStmt, 0, &ref)) {
+    if (bxBodyRefOf(pStmt, 1, &ref) && ref.iAt < p->iAt) p->iAt = ref.iAt;
+    return 1;
+  }
+  if (ref.iAt >= p->iAt) return 0;
+  p->iAt = ref.iAt;
+  for (i = 0; i < p->nNeed; i++) {
+    if (p->aNeed[i].iRoot >= ref.iAt) dropNeed(p, i--);
+  }
+  if (ref.iRoot < ref.iAt) setNeed(p, ref.iAt, ref.iRoot, 0);
+  return 1;
+}
+
+/* Looks at the next exchanges. After the last one, what is before all of them may go,
+** but for what their chains need. */
+static void sweepSlots(Ring *p, const RingAgent *pAgent, BxErr *pErr) {
+  static const char zSql[] =
+      "SELECT request_body, response_body FROM main.@_slots WHERE id BETWEEN "
+      "?1 AND ?2 ORDER BY id DESC";
+  BodyLog *pLog = &p->pBodies->log;
+  BodySweep *pSweep = &pLog->sweep;
+  i64 iLast = pSweep->iSeq, iFirst = iLast - SLOTS_LOOKED + 1, i;
+  i64 iOldest = pAgent->nGiven - pAgent->nWindow + 1;
+  sqlite3_stmt *pStmt;
+  int bWhole = 1;
+  assert(pLog->iNo == pAgent->iNo && iLast > 0);
+  if (iFirst < iLast - iLast % pAgent->nWindow) {
+    iFirst = iLast - iLast % pAgent->nWindow;
+  }
+  if (iFirst < iOldest) iFirst = iOldest;
+  if (iFirst < 1) iFirst = 1;
+  pSweep->iSeq = iFirst - 1;
+  if (iFirst <= iLast) {
+    pStmt = bxStmt(&p->base.stmts, zSql, pErr);
+    bxBind(pStmt, pErr, "ii", RING_AT(pAgent, iFirst), RING_AT(pAgent, iLast));
+    while (bWhole && bxStep(pStmt, pErr)) bWhole = lookAt(pSweep, pStmt);
+    bxReset(pStmt, pErr);
+    if (!bWhole) memset(pSweep, 0, sizeof(*pSweep));
+    if (iFirst > iOldest && iFirst > 1) return;
+  }
+  pSweep->iSeq = 0;
+  for (i = 0; i < pLog->nHead; i++) {
+    if (pLog->aHead[i].iAt < pSweep->iAt) bxBodyDropHead(pLog, i--);
+  }
+}
+
+/* The next record that is needed, which is the last one; -1: there is none. */
+static i64 lastNeed(BodySweep *p, i64 iFirst) {
+  i64 i, iLast = -1;
+  assert(p->nNeed <= HEADS);
+  for (i = 0; i < p->nNeed; i++) {
+    if (p->aNeed[i].iAt < iFirst) {
+      dropNeed(p, i--);
+    } else if (iLast < 0 || p->aNeed[i].iAt > p->aNeed[iLast].iAt) {
+      iLast = i;
+    }
+  }
+  return iLast;
+}
+
+/* Of a record that is needed its parent is needed too. */
+static void needParent(BodySweep *p, i64 i, const BodyRecord *pRecord) {
+  i64 n = p->aNeed[i].n;
+  assert(pRecord->iParent < p->aNeed[i].iAt);
+  if (n == 0 || n > pRecord->nShared) n = pRecord->nShared;
+  if (pRecord->iParent < 0 || n == 0) {
+    dropNeed(p, i);
+  } else {
+    p->aNeed[i].iAt = pRecord->iParent;
+    p->aNeed[i].n = n;
+  }
+}
+
+/* Clears what is before position iAt of the sweep: at most nChunk chunks. */
+static void sweepChunks(Ring *p, i64 nChunk, BxErr *pErr) {
+  BodyLog *pLog = &p->pBodies->log;
+  BodySweep *pSweep = &pLog->sweep;
+  i64 iDirty = -1, i, iEnd, iFrom, iFirst;
+  assert(pSweep->iSeq == 0 && pSweep->iAt > 0);
+  while (nChunk-- > 0 && pErr->rc == SQLITE_OK) {
+    BodyRecord record;
+    iFirst = (pLog->iOpen - pLog->nLive) * CHUNK;
+    if (pSweep->iAt <= iFirst) break;
+    i = lastNeed(pSweep, iFirst);
+    if (i < 0) {
+      bxBodyFreeBefore(pLog, pSweep->iAt);
+      iFirst = (pLog->iOpen - pLog->nLive) * CHUNK;
+      clearLog(p, iFirst, pSweep->iAt, &iDirty, pErr);
+      pSweep->iAt = iFirst;
+      break;
+    }
+    if (iDirty - pSweep->aNeed[i].iAt / CHUNK >= CHUNKS_KEPT) {
+      putDirty(p, &iDirty, pErr);
+    }
+    bxBodyRecord(p, pSweep->aNeed[i].iAt, &record, pErr);
+    if (pErr->rc != SQLITE_OK) break;
+    if (pSweep->aNeed[i].iAt >= pSweep->iAt) {
+      needParent(pSweep, i, &record);
+      continue;
+    }
+    iEnd = record.iOwn;
+    if (pSweep->aNeed[i].n > record.nShared) {
+      iEnd += pSweep->aNeed[i].n - record.nShared;
+    }
+    if (iEnd > pSweep->iAt || iEnd > record.iOwn + record.nOwn) {
+      bxBodyDamaged(p, pErr);
+      break;
+    }
+    iFrom = (pSweep->iAt - 1) / CHUNK * CHUNK;
+    if (iFrom < iEnd) iFrom = iEnd;
+    clearLog(p, iFrom, pSweep->iAt, &iDirty, pErr);
+    pSweep->iAt = iFrom;
+    if (iFrom > iEnd) continue;
+    pSweep->iAt = pSweep->aNeed[i].iAt;
+    needParent(pSweep, i, &record);
+  }
+  putDirty(p, &iDirty, pErr);
+  if (pSweep->iAt > (pLog->iOpen - pLog->nLive) * CHUNK) return;
+  pSweep->iAt = pSweep->nNeed = 0;
   /* the next pushes overwrite some places */
-  if (pLog->nPlace > 2 * pLog->nLive + 8) clearPlaces(p, pErr);
-  bxBodyStore(p, pErr);
+  if (pLog->nPlace > 2 * pLog->nLive + 8) pSweep->iPlace = pLog->nPlace;
+}
+
+void bxBodySweep(Ring *p, const RingAgent *pAgent, i64 nNew, BxErr *pErr) {
+  BodyLog *pLog = &p->pBodies->log;
+  BodySweep *pSweep = &pLog->sweep;
+  BxErr err = {SQLITE_OK, 0};
+  if (pErr->rc != SQLITE_OK || bxBodyEnd(pLog) == 0) return;
+  p->pBodies->nChange = -1;
+  if (pSweep->iSeq > 0) {
+    sweepSlots(p, pAgent, &err);
+  } else if (pSweep->iAt > 0) {
+    sweepChunks(p, CHUNKS_LOOKED + 2 * (nNew / CHUNK), &err);
+  } else if (pSweep->iPlace > 0) {
+    i64 iTo = pSweep->iPlace;
+    pSweep->iPlace = iTo > PLACES_LOOKED ? iTo - PLACES_LOOKED : 0;
+    clearPlaces(p, pSweep->iPlace, iTo, &err);
+  } else if (pAgent->nGiven % (pAgent->nWindow / 2 + 16) == 0 &&
+             bxQueryInt(
+                 &p->base.stmts, "PRAGMA main.secure_delete", &err, "") == 1) {
+    pSweep->iSeq = pAgent->nGiven;
+    pSweep->iAt = bxBodyEnd(pLog);
+  }
+  if ((err.rc & 0xff) == SQLITE_CORRUPT) { /* see scrub() */
+    bxErrClear(&err);
+    memset(pSweep, 0, sizeof(*pSweep));
+  }
+  bxErrMove(pErr, &err);
 }
 
 void bxBodyClear(Ring *p, i64 iNo, BxErr *pErr) {
@@ -222,7 +408,7 @@ void bxBodyScrub(Ring *p, i64 iNo, BxErr *pErr) {
   bxErrMove(pErr, &err);
   if (pLog == 0 || bxBodyEnd(pLog) == 0) return;
   scrub(p, pErr);
-  clearPlaces(p, pErr);
+  clearPlaces(p, 0, pLog->nPlace, pErr);
   bxBodyStore(p, pErr);
 }
 

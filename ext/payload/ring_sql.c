@@ -427,6 +427,7 @@ static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
   bxBodyAgain(p, pNext->iNo, pNext->bNew, pErr);
   bxBodyAppend(p, pPush->pRequest, &shared, &request, pErr);
   bxBodyAppend(p, pPush->pResponse, 0, &response, pErr);
+  bxBodySweep(p, pNext, pPush->nByte - shared.n, pErr);
   bxBind(
       apStmt[1], pErr, "i-iii", pNext->iNo, (i64)bTaken, pPush->nByte, iSlot);
   if (azSql[1] != zPushed) bxBind(apStmt[1], pErr, "-----i", pNext->iTurn);
@@ -442,7 +443,6 @@ static void putExchange(Ring *p, RingAgent *pNext, const RingPush *pPush,
   bxBodyBind(apStmt[0], 9, &response, pPush->pResponse, pErr);
   bxRingBindSteps(pWatched, apStmt[0], 10);
   bxStmtRun(apStmt[0], pErr);
-  bxBodyRolled(p, pNext->nGiven, pErr);
   if (bBound) countRing(p, nMore, pErr);
   if (pErr->rc == SQLITE_OK && isAlone(p) && !pNext->bKept) {
     pNext->bNew = 0;

@@ -335,6 +335,45 @@ def test_what_rolled_out_is_cleared_by_pushes(ring):
     assert b"<said a" not in texts(ring)
 
 
+def in_the_log(db):
+    """All bytes of the log, without the places that are free."""
+    page = one(db, "SELECT page FROM ring_agents")
+    if page is None:
+        return b""
+    places = ring_reader.Log(db, "ring", 1, page).places
+    return page + b"".join(one(db, "SELECT body FROM ring_texts WHERE id = ?", 1 << 32 | place)
+                           for place in places.values())
+
+
+@pytest.mark.parametrize("window, talks, size", [(3, 6, 300), (5, 1, 4000), (20, 4, 900), (40, 2, 2000)])
+def test_what_rolled_out_is_gone_two_windows_later(path, window, talks, size):
+    """Each connection makes three pushes: none of them has time for a sweep of its own."""
+    dice, said, gone = random.Random(window), [""] * talks, {}
+    for n in range(1, 4 * window + 150):
+        if n % 3 == 1:
+            db = connect(path)
+            db.execute("PRAGMA secure_delete=1")
+            if n == 1:
+                db.execute(f"CREATE VIRTUAL TABLE ring USING payload_ring(window={window})")
+        k = dice.randrange(talks)
+        if dice.random() < 0.1 or len(said[k]) > 20 * size:
+            said[k] = said[k][:len(said[k]) // dice.randrange(1, 9)] if dice.random() < 0.5 else ""
+        said[k] += f"<said {n}>" + "".join(dice.choices("abc ", k=dice.randrange(size)))
+        push(db, "a", f"e{n}", said[k] if dice.random() < 0.9 else f"<said {n}>",
+             f"<answer {n}>" + "x" * dice.randrange(size), n)
+        if n % 5 and n > 30:
+            continue
+        needed = "".join(f"{row}" for row in rows(db, "SELECT request_body, response_body FROM ring"))
+        found = in_the_log(db)
+        for i in range(1, n - window + 1):
+            for mark in f"<said {i}>", f"<answer {i}>":
+                if mark in needed:
+                    gone.pop(mark, None)
+                elif n - gone.setdefault(mark, n) > 2 * window + 40:
+                    assert mark.encode() not in found, (mark, n)
+    assert len(gone) > 5 * window and rows(db, "SELECT * FROM blackbox_check") == []
+
+
 def test_an_agent_without_exchanges_has_no_texts(ring):
     talk(ring, 9)
     talk(ring, 9, agent="b")

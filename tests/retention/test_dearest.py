@@ -26,6 +26,7 @@ CASES = {
     "packed rows that stay": (QUEUED, QUICK, 1, WEEK, 30, 300, 0),
     "rows of a full file": (QUEUED, QUICK, 0, KEPT, 60, 200, 600),
     "packed rows of a full file": (QUEUED, QUICK, 1, KEPT, 60, 200, 2500),
+    "pushes into a ring alone": (PUSH, QUICK, 0, (), 40, 400, 0),
     "pushes into a full file": (PUSH, QUICK, 0, KEPT, 60, 200, 600),
     "pushes into a full file that packs": (PUSH, QUICK, 1, KEPT, 60, 200, 2500),
 }
@@ -65,6 +66,7 @@ def jobs(folder, sql, step, pack, settings, warm, count, before):
     at = START
     first.add(at, "SELECT blackbox_install('main', 'payload,store,retention')")
     first.add(at, "PRAGMA synchronous = OFF")
+    first.add(at, "PRAGMA secure_delete = ON")
     for name, value in ("payload.enabled", 1), ("payload.pack", pack), *settings:
         first.add(at, "UPDATE blackbox_settings SET value = ? WHERE name = ?", value, name)
     first.add(at, "UPDATE retention__clock SET seen = unixepoch() * 1000")
@@ -73,6 +75,7 @@ def jobs(folder, sql, step, pack, settings, warm, count, before):
         at += 1000
         first.add(at, QUEUED, *exchange)
     then.add(at, "PRAGMA synchronous = OFF")
+    then.add(at, "PRAGMA secure_delete = ON")
     for n, exchange in enumerate(exchanges(warm + count)):
         at += step
         into = first if n < warm - WARM else then

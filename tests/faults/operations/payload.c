@@ -1,6 +1,13 @@
 /* payload.c: the operations of the domain payload: see operations.h. */
 #include "operations.h"
 
+/* Exchanges of which each one goes on with the one before. */
+#define LONG_PUSHES(first, last)                                               \
+  "WITH RECURSIVE n(i) AS (SELECT " #first " UNION ALL SELECT i + 1 FROM n "   \
+  "WHERE i < " #last ") INSERT INTO r2(agent_id, event_id, timestamp, "        \
+  "request_body, response_body) SELECT 'a', i, i, printf('%.*c', 300 * i, "    \
+  "'q'), printf('%.*c', 3000, 'r') FROM n;"
+
 const Operation aPayloadOperation[] = {
     {"install mends a guard", "DROP TRIGGER payload_delete_guard;", 0,
         "SELECT blackbox_install()", 0},
@@ -32,6 +39,11 @@ const Operation aPayloadOperation[] = {
         "INSERT INTO ring(ring, value) "
         "VALUES('window', 5);",
         0, PUSH("ring", "a", "e9"), 0},
+    {"pushes that sweep what rolled out",
+        "PRAGMA secure_delete = 1;"
+        "CREATE VIRTUAL TABLE r2 USING payload_ring(window=2);" LONG_PUSHES(
+            1, 17),
+        0, LONG_PUSHES(18, 21), 0},
     {"push of several", 0, 0,
         "INSERT INTO ring(agent_id, event_id, timestamp) VALUES('a','x1',1),"
         "('d','x2',2),('a','x3',3),('b','x4',4)",
@@ -247,8 +259,8 @@ const Operation aPayloadOperation[] = {
         0},
     {"limit the bytes of the archive", ARCHIVE, 0, ARCHIVE_LIMIT("6"), 0},
     {"clean up the archive beyond its bytes",
-        ARCHIVE ARCHIVE_LIMIT("9") "UPDATE payload__state SET cap = 3;",
-        0, "SELECT payload_cleanup(36500)", 0},
+        ARCHIVE ARCHIVE_LIMIT("9") "UPDATE payload__state SET cap = 3;", 0,
+        "SELECT payload_cleanup(36500)", 0},
     {"delete archive rows", ARCHIVE, 0,
         "DELETE FROM event_payloads WHERE purpose = 'archive'", 0},
     {"figures", ARCHIVE, 0,
