@@ -22,6 +22,7 @@ import { SCHEMA } from "./langgraph_tables.js";
 
 const DAY = 86400000;
 const SHORT = 100; // characters of a text that stands in the checkpoint itself
+const SENDS_INSIDE = /^\{"v":[4-9]/; // how a checkpoint begins that has what its step sends
 const VERSIONS =
   "SELECT versions FROM langgraph_checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?";
 
@@ -117,7 +118,8 @@ export class BlackboxSaver extends BaseCheckpointSaver {
       row,
       values: row.versions === "{}" ? [] : this.#all(values, row.versions, ...key),
       writes: this.#all(writes, ...key, row.checkpoint_id),
-      sends: row.parent_id === null ? [] : this.#all(sends, ...key, row.parent_id),
+      sends: row.parent_id === null || (typeof row.value === "string" && SENDS_INSIDE.test(row.value))
+        ? [] : this.#all(sends, ...key, row.parent_id),
     };
   }
 
