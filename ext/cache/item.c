@@ -217,7 +217,9 @@ void bxCacheWrite(BxCall *p) {
 
 /*------------------------------------------------------------- update ----*/
 
-static void cacheUpdateItem(BxCall *p) {
+void bxCacheUpdate(BxCall *p) {
+  static const char *const azArg[] = {"storage_key", "data", "description",
+      "custom_metadata", "session_id", "timestamp", "expires_at", 0};
   BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
   const char *zData = cacheText(p, 1, "data", 0);
@@ -232,14 +234,7 @@ static void cacheUpdateItem(BxCall *p) {
   if (!returnRow(p, pHome, pStmt) && p->err.rc == SQLITE_OK) {
     bxCacheNotFound(pHome, p->aArg[0], bxArg(p, 4), &p->err);
   }
-}
-
-void bxCacheUpdate(BxCall *p) {
-  static const char *const azArg[] = {"storage_key", "data", "description",
-      "custom_metadata", "session_id", "timestamp", "expires_at", 0};
-  cacheUpdateItem(p);
-  bxFileLimitTend(
-      bxDomainSchema(p->bx, "cache", &p->err), 1, p->pCtx == 0, &p->err);
+  bxFileLimitTend(pHome, 1, p->pCtx == 0, &p->err);
   bxCacheExplain(p, azArg);
 }
 
@@ -305,7 +300,8 @@ static char *cachedItem(sqlite3 *db, sqlite3_stmt *pItem, BxErr *pErr) {
   return bxStrFinish(pOut, pErr);
 }
 
-static void cacheReadItem(BxCall *p) {
+void bxCacheRead(BxCall *p) {
+  static const char *const azArg[] = {"storage_key", "session_id", "now", 0};
   BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
@@ -336,17 +332,13 @@ static void cacheReadItem(BxCall *p) {
   } else {
     sqlite3_free(zItem);
   }
-}
-
-void bxCacheRead(BxCall *p) {
-  static const char *const azArg[] = {"storage_key", "session_id", "now", 0};
-  cacheReadItem(p);
   bxCacheExplain(p, azArg);
 }
 
 /*------------------------------------------------------------- delete ----*/
 
-static void cacheDeleteItem(BxCall *p) {
+void bxCacheDelete(BxCall *p) {
+  static const char *const azArg[] = {"storage_key", "session_id", "now", 0};
   BxStmts *pHome = bxDomainSchema(p->bx, "cache", &p->err);
   const char *zKey = bxCacheKey(bxArg(p, 0), "storage_key", 0, &p->err);
   const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
@@ -362,10 +354,5 @@ static void cacheDeleteItem(BxCall *p) {
   if (bGone) bxStmtExec(pHome, zCacheTouch, &p->err, "ti", zOwner, iNow);
   sqlite3_free(zOwner);
   bxReturnInt(p, bGone);
-}
-
-void bxCacheDelete(BxCall *p) {
-  static const char *const azArg[] = {"storage_key", "session_id", "now", 0};
-  cacheDeleteItem(p);
   bxCacheExplain(p, azArg);
 }

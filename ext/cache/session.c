@@ -328,22 +328,20 @@ static int applyRule(
   static const char zMore[] =
       "SELECT EXISTS (SELECT 1 FROM main.%s WHERE %s < ?1 AND %s AND %s)";
   const char *z = pDue->zTable;
-  char *zSql = bxPrintf(pErr, zDelete, z, pDue->zKey, pDue->zKey, z, pDue->zAt,
-      pDue->zWhere, pDue->zFree, pDue->zAt);
-  sqlite3_stmt *pStmt = zSql ? bxPrepare(pHome, zSql, pErr) : 0;
-  i64 bMore = 0;
+  sqlite3_stmt *pStmt = bxPrepareMade(pHome,
+      bxPrintf(pErr, zDelete, z, pDue->zKey, pDue->zKey, z, pDue->zAt,
+          pDue->zWhere, pDue->zFree, pDue->zAt),
+      pErr);
   assert(strncmp(pDue->zRule, "cache.", 6) == 0);
   assert(pDue->zNote == bxCacheRule);
-  sqlite3_free(zSql);
   bxStmtExec(pHome, pDue->zNote, pErr, "t", strchr(pDue->zRule, '.') + 1);
   bxBind(pStmt, pErr, "ii", iCut, nLimit);
   bxStmtRun(pStmt, pErr);
   sqlite3_finalize(pStmt);
   bxStmtExec(pHome, pDue->zNote, pErr, "n");
-  zSql = bxPrintf(pErr, zMore, z, pDue->zAt, pDue->zWhere, pDue->zFree);
-  if (zSql != 0) bMore = bxQueryIntOnce(pHome, zSql, pErr, "i", iCut);
-  sqlite3_free(zSql);
-  return (int)bMore;
+  return (int)bxQueryIntMade(pHome,
+      bxPrintf(pErr, zMore, z, pDue->zAt, pDue->zWhere, pDue->zFree), pErr, "i",
+      iCut);
 }
 
 /* How many rows two rules of one table leave, as they are held. */
@@ -355,9 +353,7 @@ static i64 countHeld(
       " (%s < ?2 AND %s AND (%s) = 'held'))",
       aRule->zTable, aRule[0].zAt, aRule[0].zWhere, aRule[0].zBlocked,
       aRule[1].zAt, aRule[1].zWhere, aRule[1].zBlocked);
-  i64 n = zSql ? bxQueryIntOnce(pHome, zSql, pErr, "ii", aCut[0], aCut[1]) : 0;
-  sqlite3_free(zSql);
-  return n;
+  return bxQueryIntMade(pHome, zSql, pErr, "ii", aCut[0], aCut[1]);
 }
 
 /* Applies two rules, each with its own time. The limit (-1: none) counts

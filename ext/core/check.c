@@ -265,11 +265,9 @@ static void checkVtabs(BxStmts *p, const BxModule *pModule, BxProblems *pOut) {
     BxErr err = {SQLITE_OK, 0};
     const char *zName = bxColumnText(pStmt, 0, &pOut->err);
     BxVtab *pVtab = 0;
-    char *zSql;
     if (zName == 0) break;
-    zSql = bxPrintf(&err, "SELECT 1 FROM \"%w\".\"%w\"", p->zDb, zName);
-    sqlite3_finalize(bxPrepareSql(p->bx->db, zSql, &err));
-    sqlite3_free(zSql);
+    sqlite3_finalize(bxPrepareOwned(p->bx->db,
+        bxPrintf(&err, "SELECT 1 FROM \"%w\".\"%w\"", p->zDb, zName), &err));
     if (err.rc == SQLITE_OK) {
       pVtab = bxVtabIn(p->bx, pModule->zName, p->zDb, zName, &err);
     }

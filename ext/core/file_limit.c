@@ -33,7 +33,7 @@ SQLITE_EXTENSION_INIT3
 #define ROOM_SHARE 4
 #define ROOM_STEP 64
 #define ROOM_ROWS 16 /* rows that go at most for each row that was written */
-#define ROOM_FEW 6   /* the write does nothing else beside it if more have gone */
+#define ROOM_FEW 6 /* the write does nothing else beside it if more have gone */
 #define ROOM_AGAIN 600000 /* ms after which kept rows are looked at again */
 #define LIMIT_SETTING "blackbox.max_file_bytes"
 
@@ -327,7 +327,7 @@ static i64 roomReach(BxStmts *p, const BxFileLimit *pRoom, i64 nWant, i64 *piAt,
       " COLLATE BINARY",
       pDue->zAt, pDue->zKey, pRoom->zTakes, pDue->zTable, pRoom->zIndexed,
       pDue->zWhere, pDue->zFree, pDue->zAt, pDue->zKey);
-  sqlite3_stmt *pStmt = zSql ? bxPrepare(p, zSql, pErr) : 0;
+  sqlite3_stmt *pStmt = bxPrepareMade(p, zSql, pErr);
   i64 nByte = 0;
   sqlite3_free(*pzKey);
   *pzKey = 0;
@@ -338,7 +338,6 @@ static i64 roomReach(BxStmts *p, const BxFileLimit *pRoom, i64 nWant, i64 *piAt,
     nByte += sqlite3_column_int64(pStmt, 2);
   }
   sqlite3_finalize(pStmt);
-  sqlite3_free(zSql);
   return nByte;
 }
 

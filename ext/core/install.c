@@ -92,12 +92,12 @@ static char *faultyRows(
   char *zRows = 0;
   int bWhole = 1;
   if (pDomain->zFaults != 0) {
-    char *zSql = bxPrintf(&err,
-        "SELECT group_concat(DISTINCT object) FROM (%s)"
-        " WHERE instr(problem, 'run blackbox_install()')",
-        pDomain->zFaults);
-    if (zSql != 0) zRows = bxQueryText(p, zSql, &err, "");
-    sqlite3_free(zSql);
+    zRows = bxQueryTextMade(p,
+        bxPrintf(&err,
+            "SELECT group_concat(DISTINCT object) FROM (%s)"
+            " WHERE instr(problem, 'run blackbox_install()')",
+            pDomain->zFaults),
+        &err, "");
   }
   *pbFaults = zRows != 0;
   if (pDomain == p->bx->aDomain) bWhole = bxSettingsCheck(p, 0, &err);

@@ -25,17 +25,15 @@ int bxSchemaHasDomain(
 
 char *bxSessionConversations(BxStmts *p, const char *zSession, BxErr *pErr) {
   const BxDomain *pDomain = p->bx->aDomain;
-  char *zSql, *z;
   assert(zSession != 0 || pErr->rc != SQLITE_OK);
   while (pDomain->zSession == 0) pDomain++;
   if (!bxSchemaHasDomain(p->bx, p->zDb, pDomain->zName, pErr)) {
     return bxPrintf(pErr, "[]");
   }
-  zSql = bxPrintf(
-      pErr, "SELECT json_group_array(id) FROM (%s)", pDomain->zSession);
-  z = zSql ? bxQueryText(p, zSql, pErr, "t", zSession) : 0;
-  sqlite3_free(zSql);
-  return z;
+  return bxQueryTextMade(p,
+      bxPrintf(
+          pErr, "SELECT json_group_array(id) FROM (%s)", pDomain->zSession),
+      pErr, "t", zSession);
 }
 
 void bxRefuseOldTable(Bx *bx, const char *zDb, const char *zTable,

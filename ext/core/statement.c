@@ -311,6 +311,13 @@ sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   return pStmt;
 }
 
+sqlite3_stmt *bxPrepareMade(BxStmts *p, char *zOwned, BxErr *pErr) {
+  sqlite3_stmt *pStmt = 0;
+  if (bxCheckMem(zOwned, pErr)) pStmt = bxPrepare(p, zOwned, pErr);
+  sqlite3_free(zOwned);
+  return pStmt;
+}
+
 /* Binds a value without a copy of its text or blob. */
 static int bindInPlace(sqlite3_stmt *pStmt, int i, sqlite3_value *pVal) {
   int eType = sqlite3_value_type(pVal);
@@ -427,7 +434,8 @@ static i64 firstValue(BxStmts *p, const char *zTemplate, int eHow, char **pz,
   sqlite3_stmt *pStmt = eHow & BX_QUERY_ONCE ? bxPrepare(p, zTemplate, pErr)
                                              : bxStmt(p, zTemplate, pErr);
   i64 n = 0;
-  assert((eHow & ~(BX_QUERY_ONCE | BX_QUERY_INNER)) == 0);
+  assert(!(eHow & BX_QUERY_OWNED) || eHow & BX_QUERY_ONCE);
+  if (eHow & BX_QUERY_OWNED) sqlite3_free((char *)zTemplate);
   bindAll(pStmt, pErr, zTypes, ap);
   if (eHow & BX_QUERY_INNER && pErr->rc == SQLITE_OK) p->bx->bInner = 1;
   if (bxStep(pStmt, pErr)) {

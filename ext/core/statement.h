@@ -147,6 +147,8 @@ sqlite3_stmt *bxPrepareOwned(sqlite3 *db, char *zOwned, BxErr *pErr);
 int bxCanPrepare(Bx *bx, char *zOwned, BxErr *pErr);
 /* Prepares a statement that the caller finalizes. For cursors and rare SQL. */
 sqlite3_stmt *bxPrepare(BxStmts *p, const char *zTemplate, BxErr *pErr);
+/* The same, and frees the template. */
+sqlite3_stmt *bxPrepareMade(BxStmts *p, char *zOwned, BxErr *pErr);
 /*
 ** Binds parameters 1, 2, ... by one letter each: i an i64; d a double; t a const char*
 ** (NULL binds NULL; must exist until the statement is done); c a copy of one;
@@ -176,6 +178,7 @@ void bxStmtExec(
 /* a function in it that changes data becomes a part of the caller's savepoint: the
 ** caller must fail if it fails */
 #define BX_QUERY_INNER 2
+#define BX_QUERY_OWNED 4 /* frees the template */
 i64 bxQueryNumberHow(BxStmts *p, const char *zTemplate, int eHow, BxErr *pErr,
     const char *zTypes, ...);
 char *bxQueryTextHow(BxStmts *p, const char *zTemplate, int eHow, BxErr *pErr,
@@ -186,6 +189,10 @@ char *bxQueryTextHow(BxStmts *p, const char *zTemplate, int eHow, BxErr *pErr,
 #define bxQueryIntOnce(p, z, ...)                                              \
   bxQueryNumberHow(p, z, BX_QUERY_ONCE, __VA_ARGS__)
 #define bxQueryNumber(p, z, pErr) bxQueryIntOnce(p, z, pErr, "")
+#define bxQueryIntMade(p, z, ...)                                              \
+  bxQueryNumberHow(p, z, BX_QUERY_ONCE | BX_QUERY_OWNED, __VA_ARGS__)
+#define bxQueryTextMade(p, z, ...)                                             \
+  bxQueryTextHow(p, z, BX_QUERY_ONCE | BX_QUERY_OWNED, __VA_ARGS__)
 #define bxQueryText(p, z, ...) bxQueryTextHow(p, z, BX_QUERY_ONCE, __VA_ARGS__)
 #define bxQueryTextInner(p, z, ...)                                            \
   bxQueryTextHow(p, z, BX_QUERY_ONCE | BX_QUERY_INNER, __VA_ARGS__)

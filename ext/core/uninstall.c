@@ -91,10 +91,8 @@ static void nameDomain(Leaving *p) {
 }
 
 static i64 countRows(BxStmts *p, const char *zTable, BxErr *pErr) {
-  char *zSql = bxPrintf(pErr, "SELECT count(*) FROM main.\"%w\"", zTable);
-  i64 n = bxQueryNumber(p, zSql, pErr);
-  sqlite3_free(zSql);
-  return n;
+  return bxQueryIntMade(
+      p, bxPrintf(pErr, "SELECT count(*) FROM main.\"%w\"", zTable), pErr, "");
 }
 
 /* SQL: whether a table of found has data of the user. An install creates again what the
@@ -194,14 +192,12 @@ static void refusePinned(Leaving *p) {
   for (; pPart != 0 && pPart->zTable != 0; pPart++) {
     for (i = 0; i < 2; i++) {
       const char *zWhich = i == 0 ? pPart->zPinned : pPart->zHolds;
-      char *zSql;
-      i64 n = 0;
+      i64 n;
       if (zWhich == 0 || (i == 1 && strncmp(pPart->zTable, "main.", 5) != 0)) {
         continue;
       }
-      zSql = bxPrintf(p->pErr, azCount[i], pPart->zTable, zWhich);
-      if (zSql != 0) n = bxQueryNumber(p->p, zSql, p->pErr);
-      sqlite3_free(zSql);
+      n = bxQueryIntMade(p->p,
+          bxPrintf(p->pErr, azCount[i], pPart->zTable, zWhich), p->pErr, "");
       if (n > 0) {
         bxFail(p->pErr, SQLITE_CONSTRAINT, azRefuse[i], p->p->zDb, n,
             pPart->zName);

@@ -107,12 +107,11 @@ int bxTableExists(Bx *bx, const char *zDb, const char *zName) {
 ** statement on it makes SQLite connect the table. */
 static int connectTable(
     Bx *bx, const char *zDb, const char *zName, BxErr *pErr) {
-  char *zSql = bxPrintf(pErr, "SELECT 1 FROM \"%w\".\"%w\"", zDb, zName);
   BxErr err = {SQLITE_OK, 0};
   int bWorks;
-  if (zSql == 0) return 0;
-  sqlite3_finalize(bxPrepareSql(bx->db, zSql, &err));
-  sqlite3_free(zSql);
+  if (pErr->rc != SQLITE_OK) return 0;
+  sqlite3_finalize(bxPrepareOwned(
+      bx->db, bxPrintf(&err, "SELECT 1 FROM \"%w\".\"%w\"", zDb, zName), &err));
   bWorks = err.rc == SQLITE_OK;
   if (err.rc == SQLITE_ERROR && !bxTableExists(bx, zDb, zName)) {
     bxErrClear(&err); /* there is none */

@@ -372,14 +372,12 @@ static int bufferFilter(sqlite3_vtab_cursor *pCursor, int idxNum,
   EvCursor *p = (EvCursor *)pCursor;
   EvBuffer *pBuffer = (EvBuffer *)pCursor->pVtab;
   BxErr err = {SQLITE_OK, 0};
-  char *zSql = bxCheckMem(planText(idxNum, 1), &err);
   int i;
   (void)idxStr;
   endScan(p);
   assert(!(idxNum & TIME_EQ) || !(idxNum & (TIME_LOW | TIME_HIGH)));
   bxEvExpectKnown(pBuffer, &err);
-  p->pScan = bxPrepare(pBuffer->pOn, zSql, &err);
-  sqlite3_free(zSql);
+  p->pScan = bxPrepareMade(pBuffer->pOn, planText(idxNum, 1), &err);
   for (i = 0; i < argc && err.rc == SQLITE_OK; i++) {
     bxFailDb(&err, pBuffer->pOn->bx->db,
         sqlite3_bind_value(p->pScan, i + 1, argv[i]));

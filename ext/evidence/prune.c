@@ -155,6 +155,18 @@ static double chooseEvidence(EvBuffer *p, const char *zSql, i64 iSpared,
 
 #define EV_NO_LIMIT ((i64)1 << 60)
 
+/* Removes what a choice has, and frees it: the screenshots (bShot), or the rows. */
+static void dropChosen(EvBuffer *p, EvState *pState, EvChoice *pChosen,
+    int bShot, int bLater, EvReceipt *pReceipt, BxErr *pErr) {
+  i64 i;
+  assert(pChosen->nRow >= 0 && (bShot || !bLater));
+  for (i = 0; i < pChosen->nRow && pErr->rc == SQLITE_OK; i++) {
+    if (bShot) removeShot(p, pState, &pChosen->aRow[i], bLater, pReceipt, pErr);
+    if (!bShot) removeRow(p, pState, &pChosen->aRow[i], pReceipt, pErr);
+  }
+  sqlite3_free(pChosen->aRow);
+}
+
 double bxEvExcess(const EvState *pState, i64 nComing) {
   double rSize = (double)(pState->nBytes + nComing);
   assert(nComing >= 0);
@@ -171,46 +183,35 @@ void bxEvRemovePruned(EvBuffer *p, EvState *pState, const char *zRule,
   rNeed = chooseEvidence(
       p, zSureShots, iSpared, EV_NO_LIMIT, rNeed, 1, &shots, pErr);
   chooseEvidence(p, zOldRows, iSpared, EV_NO_LIMIT, rNeed, 0, &chosen, pErr);
-  for (i = 0; i < shots.nRow && pErr->rc == SQLITE_OK; i++) {
-    removeShot(p, pState, &shots.aRow[i], 0, &receipt, pErr);
-  }
-  for (i = 0; i < chosen.nRow && pErr->rc == SQLITE_OK; i++) {
+  dropChosen(p, pState, &shots, 1, 0, &receipt, pErr);
+  for (i = 0; i < chosen.nRow; i++) {
     chosen.aRow[i].nShot = 0; /* all screenshots were chosen before */
-    removeRow(p, pState, &chosen.aRow[i], &receipt, pErr);
   }
+  dropChosen(p, pState, &chosen, 0, 0, &receipt, pErr);
   pState->nRemoved += receipt.nRow;
   bxEvNote(p, &receipt, pErr);
-  sqlite3_free(shots.aRow);
-  sqlite3_free(chosen.aRow);
 }
 
 void bxEvRemoveShots(EvBuffer *p, EvState *pState, const char *zRule, i64 nKeep,
     int bLater, BxErr *pErr) {
   EvReceipt receipt = {zRule, 0, 0, 0, 0, 0};
   EvChoice chosen = {0, 0, 0};
-  i64 i, nMost = pState->nFree - nKeep;
+  i64 nMost = pState->nFree - nKeep;
   assert(nKeep >= 0);
   if (pErr->rc != SQLITE_OK || nMost <= 0) return;
   chooseEvidence(p, pState->bRated ? zOldShots : zSureShots, 0, nMost, 1e300, 1,
       &chosen, pErr);
-  for (i = 0; i < chosen.nRow && pErr->rc == SQLITE_OK; i++) {
-    removeShot(p, pState, &chosen.aRow[i], bLater, &receipt, pErr);
-  }
+  dropChosen(p, pState, &chosen, 1, bLater, &receipt, pErr);
   bxEvNote(p, &receipt, pErr);
-  sqlite3_free(chosen.aRow);
 }
 
 void bxEvRemoveAll(EvBuffer *p, EvState *pState, BxErr *pErr) {
   EvReceipt receipt = {"clear", 0, 0, 0, 0, 0};
   EvChoice chosen = {0, 0, 0};
-  i64 i;
   chooseEvidence(p, zOldRows, 0, EV_NO_LIMIT, 1e300, 0, &chosen, pErr);
-  for (i = 0; i < chosen.nRow && pErr->rc == SQLITE_OK; i++) {
-    removeRow(p, pState, &chosen.aRow[i], &receipt, pErr);
-  }
+  dropChosen(p, pState, &chosen, 0, 0, &receipt, pErr);
   pState->nRemoved = 0;
   bxEvNote(p, &receipt, pErr);
-  sqlite3_free(chosen.aRow);
 }
 
 void bxEvRemoveOne(

@@ -479,7 +479,7 @@ static i64 askPins(
   sqlite3_stmt *pStmt;
   i64 nSum = 0;
   if (zSql == 0) return 0;
-  pStmt = bxPrepare(p->p, zSql, &err);
+  pStmt = bxPrepareMade(p->p, zSql, &err);
   bxBind(pStmt, &err, "i", p->iFrom);
   while (bxStep(pStmt, &err)) {
     i64 n = sqlite3_column_int64(pStmt, 0);
@@ -489,7 +489,6 @@ static i64 askPins(
         p, n > 0 && n <= p->log.now.n ? n - 1 : -1, n, zWhat, pDomain->zPins);
   }
   sqlite3_finalize(pStmt);
-  sqlite3_free(zSql);
   bxErrMoveBut(p->pErr, &err, "no such table");
   return nSum;
 }
