@@ -169,7 +169,8 @@ def test_a_limit_and_room_cost_the_same_however_much_is_stored(plain):
 
     plain.execute("UPDATE blackbox_settings SET value = 365 WHERE name = 'payload.retention_days'")
     put(plain, "first", 10)
-    assert costs(0, 200) == costs(200, 3000)
+    few = costs(0, 200)
+    assert all(abs(a - b) < 5 for a, b in zip(few, costs(200, 3000)))
 
 
 def test_a_lower_limit_makes_room_and_0_or_a_delete_ends_it(plain):
