@@ -9,8 +9,11 @@
 CREATE VIRTUAL TABLE IF NOT EXISTS main.rollout_fts
 USING fts5(text, whole, content = '', tokenize = 'unicode61 remove_diacritics 2');
 
--- Each batch of texts is a segment: 16 of them are merged at once, which is a sixth less to write
--- than by the default, and reads that look in a few more are not slower.
-INSERT INTO main.rollout_fts(rollout_fts, rank) VALUES ('automerge', 16);
+-- Each batch of texts is a segment, and 16 of them are merged. The module does it in steps of a
+-- few pages, so that no append takes long; small pages make the steps short.
+INSERT INTO main.rollout_fts(rollout_fts, rank) VALUES ('automerge', 0);
+INSERT INTO main.rollout_fts(rollout_fts, rank) VALUES ('usermerge', 16);
+INSERT INTO main.rollout_fts(rollout_fts, rank) VALUES ('crisismerge', 64);
+INSERT INTO main.rollout_fts(rollout_fts, rank) VALUES ('pgsz', 2000);
 
 UPDATE main.rollout__act SET search = 1;

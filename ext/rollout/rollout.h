@@ -183,6 +183,7 @@ typedef struct RolloutMemory {
   i64 nShut, nShutAlloc;
   struct RolloutRules *pRules;
   Masking masking;
+  i64 nWaitByte; /* of the texts that wait for the index, as far as they are known */
 } RolloutMemory;
 
 RolloutMemory *bxRolloutMemory(Bx *bx, BxErr *pErr);
@@ -430,7 +431,8 @@ char *bxRolloutSaid(BxTree *pTree, const char *z, i64 n, const char *zAt,
     const char *zPart, BxErr *pErr);
 /* search.c: puts the texts that wait into the index, if they are many, after some of so
 ** many bytes up to number nLast. An index that is damaged is told in the log. */
-void bxRolloutIndex(BxStmts *pHome, i64 nLast, i64 nByte, BxErr *pErr);
+void bxRolloutIndex(
+    BxStmts *pHome, i64 nLast, i64 nText, i64 nByte, BxErr *pErr);
 /* Makes the index anew, if there is one in which more is dead than alive. */
 void bxRolloutSearchCleanup(BxStmts *pHome, BxErr *pErr);
 /* Marks from i to n as JSON: [[sequence, first], ...]. */

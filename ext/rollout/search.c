@@ -6,7 +6,8 @@
 ** no copy of the texts, only their words, and rowid is n of rollout__texts. FTS5 writes a
 ** segment for each transaction, which takes longer than the words of one text: so the
 ** newest texts, those above the highest rowid of the index, wait until they are
-** MOST_WAITING, or have MOST_BYTES, and are put into it together. A search puts those
+** MOST_WAITING, or have MOST_BYTES, and are put into it together. Segments are merged a
+** few pages at a time, so that no append takes much longer than others. A search puts those
 ** that wait into an index in memory. What is deleted or redacted stays in the index until
 ** it is made anew, and is not found, because its row is gone. It is made anew by the same
 ** call, by an erasure, and by rollout_cleanup_expired() when more texts are gone than are
@@ -140,8 +141,12 @@ static char *wordsOf(
 }
 
 /* The texts that wait: (SQL) those above the highest rowid of the index. */
-#define MOST_WAITING "8"
-#define MOST_BYTES 16384
+#define MOST_WAITING 8
+#define MOST_BYTES 8192
+/* Each batch begins with a step of merging the segments of others, of so many pages and
+** one more for so many bytes of the append. */
+#define MERGE_PAGES 3
+#define MERGE_BYTES 4096
 #define MANY_TEXTS 16
 #define DONE "coalesce((SELECT max(id) FROM main.rollout_fts_docsize), 0)"
 static const char zWaiting[] = TEXTS "t.n > " DONE;
@@ -169,12 +174,24 @@ static const char zPutWords[] =
     "INSERT INTO main.rollout_fts(rowid, text, whole) "
     "VALUES (?1, ?2, ?3)";
 
-void bxRolloutIndex(BxStmts *pHome, i64 nLast, i64 nByte, BxErr *pErr) {
+void bxRolloutIndex(
+    BxStmts *pHome, i64 nLast, i64 nText, i64 nByte, BxErr *pErr) {
   static const char zDamaged[] = "UPDATE main.rollout__act SET search = -1";
-  static const char zMany[] = "SELECT ?1 - " DONE " >= " MOST_WAITING;
+  static const char zWait[] = "SELECT ?1 - " DONE;
+  static const char zMerge[] =
+      "INSERT INTO main.rollout_fts(rollout_fts, rank) "
+      "VALUES ('merge', ?1)";
+  RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
   BxErr err = {SQLITE_OK, 0};
+  i64 nWait;
   if (pErr->rc != SQLITE_OK) return;
-  if (nByte >= MOST_BYTES || bxQueryInt(pHome, zMany, &err, "i", nLast)) {
+  assert(nText >= 0 && nByte >= 0);
+  nWait = bxQueryInt(pHome, zWait, &err, "i", nLast);
+  pMemory->nWaitByte = nWait > nText ? pMemory->nWaitByte + nByte : nByte;
+  if (nWait <= nText) {
+    bxStmtExec(pHome, zMerge, &err, "i", MERGE_PAGES + nByte / MERGE_BYTES);
+  }
+  if (nWait >= MOST_WAITING || pMemory->nWaitByte >= MOST_BYTES) {
     const char *const azSql[] = {zWaiting, zPutWords};
     sqlite3_stmt *apStmt[2];
     bxStmtSet(pHome, azSql, 2, apStmt, &err);
@@ -632,8 +649,7 @@ void bxRolloutSearchCheck(BxStmts *p, BxProblems *pOut) {
   TEXTS "NOT EXISTS (SELECT 1 FROM main.rollout__marks WHERE id = -t.id) "
   static const char zOutside[] = NOT_DUE
       "AND t.n NOT IN (SELECT id FROM main.rollout_fts_docsize) AND t.n <= "
-      "max(" DONE ", (SELECT max(n) FROM main.rollout__texts) - " MOST_WAITING
-      ")";
+      "max(" DONE ", (SELECT max(n) FROM main.rollout__texts) - 8)";
   static const char zSome[] =
       NOT_DUE "AND t.n % (SELECT 1 + max(n) / 64 FROM main.rollout__texts) = 0 "
               "AND t.n <= " DONE;

@@ -565,7 +565,7 @@ static void putTexts(RolloutDerive *p, BxErr *pErr) {
       "SELECT n FROM main.rollout__texts WHERE id BETWEEN ?1 AND ?2 "
       "AND call = ?3 AND role = 'call' ORDER BY id DESC, n DESC LIMIT 1)";
   RolloutMap calls = {0};
-  i64 i, n = bxQueryInt(p->pHome, zLast, pErr, "");
+  i64 i, nOld = bxQueryInt(p->pHome, zLast, pErr, ""), n = nOld;
   int nLate = 0;
   for (i = 0; i < p->nText; i++) {
     RolloutText *a = &p->aText[i];
@@ -590,7 +590,8 @@ static void putTexts(RolloutDerive *p, BxErr *pErr) {
     }
   }
   sqlite3_free(calls.a);
-  if (p->pRules->bSearch) bxRolloutIndex(p->pHome, n, p->nTextByte, pErr);
+  if (p->pRules->bSearch)
+    bxRolloutIndex(p->pHome, n, n - nOld, p->nTextByte, pErr);
 }
 
 /* Reads an item again that was redacted. What its calls have from their results

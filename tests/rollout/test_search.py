@@ -347,14 +347,16 @@ def test_the_newest_texts_wait_for_the_index_and_are_found(searched, path):
         assert len(find(reader, "need*", 100)) == i
         assert indexed(db) == i // 8 * 8
         well(db)
-    append(db, ID, user("tail " * 4000))
-    assert indexed(db) == 41
+    append(db, ID, user("tail " * 1000))
+    assert indexed(db) == 40
+    append(db, ID, user("tail " * 700))
+    assert indexed(db) == 42
     append(db, ID, user("short"))
     db.execute("BEGIN")
     append(db, ID, *[user(f"taken{i} back") for i in range(9)])
-    assert indexed(db) == 51 and len(find(db, "back")) == 9
+    assert indexed(db) == 52 and len(find(db, "back")) == 9
     db.execute("ROLLBACK")
-    assert indexed(db) == 41 and find(db, "back") == [] and len(find(db, "short")) == 1
+    assert indexed(db) == 42 and find(db, "back") == [] and len(find(db, "short")) == 1
     one(db, "SELECT rollout_delete(?)", ID)
     assert find(db, "short") == [] == find(db, "needle")
     create(db, OTHER)
@@ -362,6 +364,22 @@ def test_the_newest_texts_wait_for_the_index_and_are_found(searched, path):
     assert len(find(db, "after")) == 1
     well(db)
     reader.close()
+
+
+def test_segments_are_merged_a_few_pages_at_a_time(searched):
+    db = searched
+    create(db)
+    segments = []
+    for i in range(600):
+        append(db, ID, user(f"needle number{i} {'and'.join(str(i * j) for j in range(99))} " * 2))
+        segments.append(one(db, "SELECT count(DISTINCT segid) FROM rollout_fts_idx"))
+    assert 16 < max(segments) < 40 and max(a - b for a, b in zip(segments, segments[1:])) <= 16
+    assert [f[1] for f in find(db, "number7", 9)] == [8] and len(find(db, "needle", 999)) == 600
+    for _ in range(20):
+        append(db, ID, user("short"), user("text " * 900))
+        append(db, ID, *[user(f"many{i}") for i in range(9)])
+    assert indexed(db) == 600 + 40 + 180
+    well(db)
 
 
 def test_texts_that_wait_are_ranked_among_the_others(searched):
