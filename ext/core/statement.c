@@ -22,7 +22,8 @@ struct BxStmt {
   const char *zTemplate; /* its key */
   char *zSql;            /* the text after bxExpand() */
   sqlite3_stmt *pStmt;   /* NULL if it is not prepared, or was finalized */
-  int bFound;            /* in SQLite's list, when findKept() last read it */
+  int bFound; /* in SQLite's list, when findKept() last read it ... */
+  int bSame;  /* ... and it has the text */
 };
 
 /* A statement that fails has changed something only by RAISE(FAIL). A function that
@@ -133,10 +134,9 @@ static void findKept(BxStmts *p) {
     for (k = 0, i = iNext; k < p->nStmt; k++) {
       if (--i < 0) i = p->nStmt - 1;
       if (p->aStmt[i].pStmt != pHost) continue;
-      if (strcmp(sqlite3_sql(pHost), p->aStmt[i].zSql) == 0) {
-        p->aStmt[i].bFound = 1;
-        nLost--;
-      }
+      p->aStmt[i].bFound = 1;
+      p->aStmt[i].bSame = 0;
+      nLost--;
       iNext = i;
       break;
     }
@@ -146,7 +146,16 @@ static void findKept(BxStmts *p) {
   }
 }
 
+/* Forgets a statement of the host that took the place of the kept one. (Texts are long:
+** those that nobody uses are not compared.) */
+static void compareKept(struct BxStmt *pEntry) {
+  if (pEntry->pStmt == 0 || pEntry->bSame) return;
+  pEntry->bSame = strcmp(sqlite3_sql(pEntry->pStmt), pEntry->zSql) == 0;
+  if (!pEntry->bSame) pEntry->pStmt = 0;
+}
+
 static void finalizeEntry(struct BxStmt *pEntry) {
+  compareKept(pEntry);
   sqlite3_finalize(pEntry->pStmt);
   pEntry->pStmt = 0;
 }
@@ -188,9 +197,16 @@ static int findEntry(BxStmts *p, const char *zTemplate, BxErr *pErr) {
 static sqlite3_stmt *readyEntry(
     const BxStmts *p, struct BxStmt *pEntry, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
+  compareKept(pEntry);
   if (pEntry->pStmt == 0) {
-    int rc = sqlite3_prepare_v3(p->bx->db, pEntry->zSql, -1,
-        SQLITE_PREPARE_PERSISTENT, &pEntry->pStmt, 0);
+    int i, rc = sqlite3_prepare_v3(p->bx->db, pEntry->zSql, -1,
+               SQLITE_PREPARE_PERSISTENT, &pEntry->pStmt, 0);
+    for (i = 0; i < p->nStmt; i++) { /* one that was not compared is gone */
+      if (&p->aStmt[i] != pEntry && p->aStmt[i].pStmt == pEntry->pStmt) {
+        p->aStmt[i].pStmt = 0;
+      }
+    }
+    pEntry->bSame = 1;
     bxFailDb(pErr, p->bx->db, rc);
   } else if (sqlite3_stmt_busy(pEntry->pStmt)) {
     bxFail(pErr, SQLITE_MISUSE,
@@ -256,6 +272,7 @@ void bxStmtGive(BxStmts *p, const char *zTemplate, sqlite3_stmt *pStmt) {
   sqlite3_reset(pStmt);
   sqlite3_clear_bindings(pStmt);
   p->aStmt[i].pStmt = pStmt;
+  p->aStmt[i].bSame = 1;
 }
 
 void bxStmtDone(Bx *bx, sqlite3_stmt *pStmt) {

@@ -114,7 +114,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
   RolloutRules *p = pErr->rc == SQLITE_OK ? pMemory->pRules : 0;
   const Bx *bx = pHome->bx;
-  i64 iData = bxDataVersion(pHome, pErr), iPlaces, nSolid;
+  i64 iData, iPlaces, nSolid;
   sqlite3_stmt *pRow;
   int bSearch, bMask, bKnown;
   if (pErr->rc != SQLITE_OK) return 0;
@@ -125,6 +125,8 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
       p->bImport >= bImport) {
     return p;
   }
+  iData = bxDataVersion(pHome, pErr);
+  if (pErr->rc != SQLITE_OK) return 0;
   bKnown = p->pHome == pHome && p->bSolid && p->nSeen == bx->nForeign &&
            p->iData == iData;
   nSolid = bx->bClean ? bx->nForeign : p->nSolid;
