@@ -13,7 +13,7 @@ from conftest import DATA, MODULE, ROOT
 from pair import ORACLE, needs_oracle
 
 pytestmark = needs_oracle
-SAMPLE = 0 if os.environ.get("BLACKBOX_FULL") else 10  # tests of a domain; 0 is all
+SAMPLE = 0 if os.environ.get("BLACKBOX_FULL") else 16  # tests of a domain; 0 is all
 # Those of proof are left out: the log has other leaves, and another tree. So are those of store:
 # each has a table of the user that uses it, which no longer can.
 DOMAINS = ["cache", "core", "evidence", "payload", "report", "retention", "rollout"]
