@@ -75,7 +75,7 @@ FIGURES = {
     "INSERT prepared anew, instructions of plain's: cache": (None, None),
     "INSERT prepared anew, instructions: archive": (3_370_000, None),
     "INSERT prepared anew, instructions: rollout_log": (1_190_000, None),
-    "INSERT prepared anew, instructions: cache": (2_510_000, None),
+    "INSERT prepared anew, instructions: cache": (2_550_000, None),
     "INSERT prepared once, time of plain's: archive, autocommit": (None, 1.2),
     "INSERT prepared once, time of plain's: archive, 100 a transaction": (None, 1.5),
     "INSERT prepared once, time of AgentGazer's: archive, autocommit": (None, 1.2),
