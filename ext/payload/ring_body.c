@@ -343,7 +343,7 @@ void bxBodyAgain(Ring *p, i64 iNo, int bNew, BxErr *pErr) {
 
 void bxBodyAppend(Ring *p, sqlite3_value *pVal, const RingShared *pShared,
     RingBody *pOut, BxErr *pErr) {
-  BodyLog *pLog = &p->pBodies->log;
+  BodyLog *pLog;
   int eType = sqlite3_value_type(pVal);
   int iHead = pShared != 0 ? pShared->iHead : -1;
   const unsigned char *z = 0;
@@ -352,6 +352,7 @@ void bxBodyAppend(Ring *p, sqlite3_value *pVal, const RingShared *pShared,
   i64 n, nShared = iHead >= 0 ? pShared->n : 0;
   pOut->n = -1;
   if (pErr->rc != SQLITE_OK) return;
+  pLog = &p->pBodies->log;
   if (eType != SQLITE_TEXT && eType != SQLITE_BLOB) return;
   n = sqlite3_value_bytes(pVal);
   z = sqlite3_value_blob(pVal); /* of a text, without a copy that ends with 0 */
