@@ -291,10 +291,12 @@ void bxBodyOpen(Ring *p, i64 iNo, BxErr *pErr) {
 void bxBodyPage(Ring *p, sqlite3_stmt *pStmt, int iParam, BxErr *pErr) {
   static const int aSize[] = {480, 1000, 2000, PAGE_MOST};
   RingBodies *pB = p->pBodies;
-  BodyLog *pLog = &pB->log;
-  unsigned char *z = pB->aPage + 8;
+  BodyLog *pLog;
+  unsigned char *z;
   i64 i, iEnd;
   if (pErr->rc != SQLITE_OK) return; /* the log may be half written */
+  pLog = &pB->log;
+  z = pB->aPage + 8;
   assert(pLog->iNo > 0);
   iEnd = bxBodyEnd(pLog);
   if (iEnd == 0) {

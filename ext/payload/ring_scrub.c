@@ -358,10 +358,13 @@ static void sweepChunks(Ring *p, i64 nChunk, BxErr *pErr) {
 }
 
 void bxBodySweep(Ring *p, const RingAgent *pAgent, i64 nNew, BxErr *pErr) {
-  BodyLog *pLog = &p->pBodies->log;
-  BodySweep *pSweep = &pLog->sweep;
+  BodyLog *pLog;
+  BodySweep *pSweep;
   BxErr err = {SQLITE_OK, 0};
-  if (pErr->rc != SQLITE_OK || bxBodyEnd(pLog) == 0) return;
+  if (pErr->rc != SQLITE_OK) return;
+  pLog = &p->pBodies->log;
+  if (bxBodyEnd(pLog) == 0) return;
+  pSweep = &pLog->sweep;
   p->pBodies->nChange = -1;
   if (pSweep->iSeq > 0) {
     sweepSlots(p, pAgent, &err);
