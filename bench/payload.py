@@ -154,7 +154,10 @@ def talk_ways(mean, agents, cold, journal):
          for how, way in (("two connections", ("WAL", 2)), ("rollback journal", ("DELETE", 1)))},
         [("ring, two connections", "plain, two connections", cold),
          ("ring, rollback journal", "plain, rollback journal", journal)],
-        note="A connection that was not the last to push reads the newest texts of an agent again.")
+        note="A connection that was not the last to push reads the newest texts of an agent again.",
+        why="To read a text again is to put it together from its chunks, each with its hash. A "
+        "rollback journal gets the old content of each page that changes: two for a push; a plain "
+        "INSERT adds pages, which have none.")
 
 
 def megabytes(n):
@@ -568,7 +571,7 @@ def cases():
         talk_case(250_000, 4, 100, 0.2),
         talk_case(25_000, 16, 800, 0.2, per=100),
         talk_case(25_000, 16, 800, 1.15, rows=strangers, why=TWO_PAGES),
-        masked(25_000, 16, 800, 1.25),
+        masked(25_000, 16, 800, 1.25, why="The rules look through what is new in the bodies."),
         masked(25_000, 16, 800, None, rows=strangers),
         talk_ways(25_000, 16, 0.55, 1.0),
         talk_ways(250_000, 4, 0.35, 0.75),

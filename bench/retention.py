@@ -90,7 +90,8 @@ def held_case(title, kind, script, sql, key):
     return Case(f"{title} is written, with 10,000 holds on others",
                 {"holds": writes(holds + script, sql, keyed(key), per=500),
                  "none": writes(script, sql, keyed(key), per=500)},
-                [("holds", "none", 1.1)], rounds=9)
+                [("holds", "none", 1.1)], rounds=9,
+                why="Where there are holds, each write looks its agent or conversation up in them.")
 
 
 def cases():
