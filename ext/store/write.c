@@ -284,17 +284,14 @@ static List *listOf(Writer *w, const Known *p) {
   return pList != 0 && pList->iToken == p->iToken ? pList : 0;
 }
 
-/* Writes the bytes of the open pack: those that are new, or with bWhole all, so that
-** they are compressed together. (A batch has enough of them for that.) */
+/* Writes the bytes of the open pack. With bWhole nothing is added to it later, and what
+** some rows have added is compressed anew, together. (A batch adds enough of it.) */
 static void writeOpen(Writer *w, int bWhole) {
   Seen *pMet = w->pMet;
-  i64 iFrom = (bWhole && !w->bBatch) || !w->bFew ? 0 : pMet->nOpenDone, iToken;
-  int i;
+  int bAnew = bWhole && w->bFew && !w->bBatch, i;
+  i64 iFrom = bAnew || !w->bFew ? 0 : pMet->nOpenDone, iToken;
   assert(w->pOpen == 0 || w->pMet->nOpenDone <= w->pMet->open.n);
-  if (w->pOpen == 0 ||
-      (pMet->nOpenDone == pMet->open.n && (!bWhole || !w->bFew || w->bBatch))) {
-    return;
-  }
+  if (w->pOpen == 0 || (pMet->nOpenDone == pMet->open.n && !bAnew)) return;
   iToken = bxPackWrite(w->p, w->pOpen->iPack, w->ppZip, &pMet->open, iFrom,
       !w->bFew ? PACK_SMALL
       : bWhole ? PACK_QUICK
