@@ -161,8 +161,11 @@ static void dropChosen(EvBuffer *p, EvState *pState, EvChoice *pChosen,
   i64 i;
   assert(pChosen->nRow >= 0 && (bShot || !bLater));
   for (i = 0; i < pChosen->nRow && pErr->rc == SQLITE_OK; i++) {
-    if (bShot) removeShot(p, pState, &pChosen->aRow[i], bLater, pReceipt, pErr);
-    if (!bShot) removeRow(p, pState, &pChosen->aRow[i], pReceipt, pErr);
+    if (bShot) {
+      removeShot(p, pState, &pChosen->aRow[i], bLater, pReceipt, pErr);
+    } else {
+      removeRow(p, pState, &pChosen->aRow[i], pReceipt, pErr);
+    }
   }
   sqlite3_free(pChosen->aRow);
 }

@@ -154,14 +154,13 @@ void bxPackNew(BxStmts *p, BxPackRows *pRows, BxErr *pErr) {
   static const char zPack[] = /* a savepoint, as for payload_tend() */
       "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
       " WHERE store_pack(?1, ?2, 1) IS NULL";
-  static const char zPacks[] = "SELECT value = 1 FROM main.blackbox_settings "
-                               "WHERE name = 'payload.pack'";
   static const char zBehind[] = "SELECT EXISTS (SELECT 1 FROM"
                                 " main.event_payloads WHERE rowid > (SELECT"
                                 " pack FROM main.payload__state))";
   sqlite3_stmt *pStmt;
   BxErr err = {SQLITE_OK, 0};
-  int bPacks = pErr->rc == SQLITE_OK && bxQueryInt(p, zPacks, &err, "");
+  int bPacks =
+      pErr->rc == SQLITE_OK && bxSettingInt(p, "payload.pack", &err) != 0;
   bxErrBeside(p, pErr, &err); /* a setting may be missing */
   if (!bPacks || !bxHasStore(p)) return;
   pRows->bSkipped = bxQueryInt(p, zBehind, pErr, "") != 0;

@@ -140,6 +140,9 @@ static char *wordsOf(
   return bxStrFinish(pOut, pErr);
 }
 
+#define NUMBER_QUOTED(n) #n
+#define NUMBER_TEXT(n) NUMBER_QUOTED(n) /* of a number that is a macro */
+
 /* The texts that wait: (SQL) those above the highest rowid of the index. */
 #define MOST_WAITING 8
 #define MOST_BYTES 8192
@@ -649,7 +652,8 @@ void bxRolloutSearchCheck(BxStmts *p, BxProblems *pOut) {
   TEXTS "NOT EXISTS (SELECT 1 FROM main.rollout__marks WHERE id = -t.id) "
   static const char zOutside[] = NOT_DUE
       "AND t.n NOT IN (SELECT id FROM main.rollout_fts_docsize) AND t.n <= "
-      "max(" DONE ", (SELECT max(n) FROM main.rollout__texts) - 8)";
+      "max(" DONE ", (SELECT max(n) FROM main.rollout__texts) - " NUMBER_TEXT(
+          MOST_WAITING) ")";
   static const char zSome[] =
       NOT_DUE "AND t.n % (SELECT 1 + max(n) / 64 FROM main.rollout__texts) = 0 "
               "AND t.n <= " DONE;
