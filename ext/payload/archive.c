@@ -28,15 +28,13 @@ typedef struct Removed {
 static void removeEach(
     BxStmts *p, const char *zRows, i64 i1, i64 i2, Removed *pOut, BxErr *pErr) {
   static const char zOne[] = "DELETE FROM main.event_payloads WHERE rowid = ?1";
-  char *zSql =
-      bxPrintf(pErr, "SELECT json_group_array(rowid) FROM (%s)", zRows);
-  sqlite3_stmt *pStmt = zSql ? bxPrepare(p, zSql, pErr) : 0;
+  sqlite3_stmt *pStmt = bxPrepareMade(p,
+      bxPrintf(pErr, "SELECT json_group_array(rowid) FROM (%s)", zRows), pErr);
   char *zAll = 0;
   assert(pErr->rc != SQLITE_OK || !pOut->bWhole);
   bxBind(pStmt, pErr, &"ii"[2 - sqlite3_bind_parameter_count(pStmt)], i1, i2);
   if (bxStep(pStmt, pErr)) zAll = bxColumnCopy(pStmt, 0, pErr);
   sqlite3_finalize(pStmt);
-  sqlite3_free(zSql);
   if (zAll == 0) return;
   pStmt = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)", zAll, pErr);
   while (bxStep(pStmt, pErr)) {
@@ -77,11 +75,10 @@ static void removeRows(BxStmts *p, const char *zRows, i64 i1, i64 i2,
   sqlite3_stmt *pStmt;
   assert(zRule != 0 && zActor != 0);
   bxStmtExec(p, zBegin, pErr, "");
-  pStmt = zSql ? bxPrepare(p, zSql, pErr) : 0;
+  pStmt = bxPrepareMade(p, zSql, pErr);
   bxBind(pStmt, pErr, &"ii"[2 - sqlite3_bind_parameter_count(pStmt)], i1, i2);
   if (pErr->rc == SQLITE_OK) bxStep(pStmt, &err);
   sqlite3_finalize(pStmt);
-  sqlite3_free(zSql);
   if (!pOut->bWhole && bxErrMayIgnore(p, &err)) {
     bxErrClear(&err);
     removeEach(p, zRows, i1, i2, pOut, pErr);

@@ -64,16 +64,13 @@ static sqlite3_stmt *prepareErase(
     Erasure *p, BxStmts *pOn, const char *zForm, ...) {
   const char *azValue[] = {
       p->zWhat, p->zActor, p->zReason, p->zRows, p->bText ? "1" : 0};
-  sqlite3_stmt *pStmt = 0;
+  sqlite3_stmt *pStmt;
   va_list ap;
-  char *zSql;
   int i;
   if (p->pErr->rc != SQLITE_OK) return 0;
   va_start(ap, zForm);
-  zSql = bxCheckMem(sqlite3_vmprintf(zForm, ap), p->pErr);
+  pStmt = bxPrepareMade(pOn, sqlite3_vmprintf(zForm, ap), p->pErr);
   va_end(ap);
-  if (zSql != 0) pStmt = bxPrepare(pOn, zSql, p->pErr);
-  sqlite3_free(zSql);
   for (i = pStmt ? sqlite3_bind_parameter_count(pStmt) : 0; i > 0; i--) {
     bxFailDb(p->pErr, p->pHome->bx->db,
         sqlite3_bind_text(pStmt, i, azValue[i - 1], -1, SQLITE_STATIC));

@@ -101,7 +101,7 @@ sqlite3_stmt *bxRetentionConversations(
 /* Whether a table with records has the key. */
 static int hasKey(BxStmts *p, const BxRecords *pPart, const char *zKind,
     const char *zKey, BxErr *pErr) {
-  int n, bHas;
+  int n;
   const char *z = bxRetentionColumn(pPart->zKinds, zKind, &n);
   char *zSql;
   if (z == 0) return 0;
@@ -109,9 +109,7 @@ static int hasKey(BxStmts *p, const BxRecords *pPart, const char *zKind,
       "SELECT EXISTS (SELECT 1 FROM %s AS t WHERE t.%.*s = "
       "iif(?2 = 'rollout', lower(?1), ?1))",
       pPart->zTable, n, z);
-  bHas = zSql && bxQueryIntOnce(p, zSql, pErr, "tt", zKey, zKind) != 0;
-  sqlite3_free(zSql);
-  return bHas;
+  return bxQueryIntMade(p, zSql, pErr, "tt", zKey, zKind) != 0;
 }
 
 /* Whether the thing is there: in the first table of a domain that has the kind, a table

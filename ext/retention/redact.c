@@ -364,8 +364,7 @@ static void redactTexts(
                      : "0",
       pTexts->zHolds ? pTexts->zHolds : "", pTexts->zHolds ? ")" : "",
       pTexts->zColumns, pTexts->zFrom, n, zWhich);
-  pStmt = zSql != 0 ? bxPrepare(pOn, zSql, p->pErr) : 0;
-  sqlite3_free(zSql);
+  pStmt = bxPrepareMade(pOn, zSql, p->pErr);
   bxBind(pStmt, p->pErr, "t", p->zKey);
   while (bxStep(pStmt, p->pErr)) {
     p->nThere++;
@@ -384,10 +383,13 @@ static void redactTexts(
     nRow = 0;
   }
   addRows(p->pMasked, pTexts->zName, nRow);
-  zSql = bxPrintf(p->pErr, "SELECT %s, %s, %s FROM %s AS t WHERE t.no = ?1",
-      pTexts->zKey, pTexts->zRow, pTexts->zColumns, pTexts->zFrom);
-  pStmt = zSql != 0 && nRow > 0 ? bxPrepare(pOn, zSql, p->pErr) : 0;
-  sqlite3_free(zSql);
+  pStmt = nRow == 0 ? 0
+                    : bxPrepareMade(pOn,
+                          bxPrintf(p->pErr,
+                              "SELECT %s, %s, %s FROM %s AS t WHERE t.no = ?1",
+                              pTexts->zKey, pTexts->zRow, pTexts->zColumns,
+                              pTexts->zFrom),
+                          p->pErr);
   for (i = 0; i < nRow && p->pErr->rc == SQLITE_OK; i++) {
     bxBind(pStmt, p->pErr, "i", aRow[i]);
     if (bxStep(pStmt, p->pErr))
