@@ -43,7 +43,7 @@
 UPDATE main.blackbox__probe SET hit = 2;
 INSERT INTO main.blackbox_settings(name, value, "default", range, meaning)
 SELECT column1, column2, column2, column3, column4 FROM (VALUES
-  ('payload.pack', 0, '0 to 1', 'whether queue flushes and clean-ups pack bodies into the body store'),
+  ('payload.pack', 0, '0 to 1', 'whether the queue, kill switches and clean-ups pack bodies into the body store'),
   ('payload.enabled', 0, '0 to 1', 'whether payload_queue() stores anything'),
   ('payload.on_disabled', 'error', 'error, ignore', 'what payload_queue() does while payload.enabled is 0'),
   ('payload.retention_days', 7, '1 to 365', 'days that an archive row is kept'),

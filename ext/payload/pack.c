@@ -150,31 +150,50 @@ void bxPackSome(BxStmts *p, BxErr *pErr) {
   sqlite3_free(packRows(p, 0, CLEANUP_ROWS, pErr));
 }
 
-void bxPackNew(BxStmts *p, BxPackRows *pRows, BxErr *pErr) {
+int bxPackIsOn(BxStmts *p, BxErr *pErr) {
+  BxErr err = {SQLITE_OK, 0};
+  int bPacks = pErr->rc == SQLITE_OK && bxHasStore(p) &&
+               bxSettingInt(p, "payload.pack", &err) != 0;
+  bxErrBeside(p, pErr, &err); /* a setting may be missing */
+  return bPacks;
+}
+
+void bxPackNew(BxStmts *p, BxPackRows *pRows, int eFew, BxErr *pErr) {
   static const char zPack[] = /* a savepoint, as for payload_tend() */
       "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
-      " WHERE store_pack(?1, ?2, 1) IS NULL";
+      " WHERE store_pack(?1, ?2, ?3) < ''"; /* never */
   static const char zBehind[] = "SELECT EXISTS (SELECT 1 FROM"
                                 " main.event_payloads WHERE rowid > (SELECT"
                                 " pack FROM main.payload__state))";
+  Queue *pQueue = bxDomainData(p->bx, "payload")->p;
   sqlite3_stmt *pStmt;
   BxErr err = {SQLITE_OK, 0};
-  int bPacks =
-      pErr->rc == SQLITE_OK && bxSettingInt(p, "payload.pack", &err) != 0;
-  bxErrBeside(p, pErr, &err); /* a setting may be missing */
-  if (!bPacks || !bxHasStore(p)) return;
   pRows->bSkipped = bxQueryInt(p, zBehind, pErr, "") != 0;
   pStmt = bxStmt(p, zPack, pErr);
   if (pErr->rc != SQLITE_OK) return;
   sqlite3_bind_pointer(pStmt, 1, pRows, BX_PACK_ROWS, 0);
-  bxQueryIntInner(p, zPack, &err, "-t", p->zDb);
+  bxQueryIntInner(p, zPack, &err, "-ti", p->zDb, (i64)eFew);
   sqlite3_reset(pRows->pRows);
   if (err.rc != SQLITE_OK) pRows->nText = 0;
   if (bxErrMayIgnore(p, &err)) {
-    bxLogRefusal(p, "payload", "payload.pack", err.zMsg, pErr);
+    if (eFew == 1) bxLogRefusal(p, "payload", "payload.pack", err.zMsg, pErr);
+    if (eFew == 2) bxQueueFailed(pQueue, &err, &pQueue->iTend);
     bxErrClear(&err);
   }
   bxErrMove(pErr, &err);
+}
+
+void bxPackBind(BxStmts *p, const char *zId, const BxPackedText *aText,
+    sqlite3_stmt *pWrite, int iParam, BxErr *pErr) {
+  int i;
+  for (i = 0; i < 2 && aText != 0 && pErr->rc == SQLITE_OK; i++) {
+    if (aText[i].nRef == 0) continue;
+    bxStmtExec(p, bxPayloadBodies.zRefer, pErr, "tixi", zId, aText[i].iText,
+        aText[i].aRef, (i64)aText[i].nRef, aText[i].nByte);
+    bxFailDb(pErr, p->bx->db,
+        sqlite3_bind_blob(
+            pWrite, iParam + i, aText[i].aRef, aText[i].nRef, SQLITE_STATIC));
+  }
 }
 
 void bxPackNewDone(BxStmts *p, BxPackRows *pRows, BxErr *pErr) {

@@ -91,10 +91,15 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
                         " AND p.\"key\" = " e ".id"
 /* With the setting payload.pack: packs a small number of rows. */
 void bxPackSome(BxStmts *p, BxErr *pErr);
-/* With payload.pack: packs texts that rows of the archive will refer to. If the store
-** refuses that there are none, and the log has why. When the rows are there:
-** bxPackNewDone() counts, and frees the memory. */
-void bxPackNew(BxStmts *p, BxPackRows *pRows, BxErr *pErr);
+/* Whether payload.pack is 1, and there is the store. */
+int bxPackIsOn(BxStmts *p, BxErr *pErr);
+/* Packs texts that rows of the archive will refer to. If the store refuses that there
+** are none, and the log has why. eFew as of store_pack(): with 2, a row of the queue, it may
+** close a pack instead, and payload_waiting has why it fails. bxPackBind() announces those of a row, and binds them for it; when the rows are
+** there bxPackNewDone() counts, and frees the memory. */
+void bxPackNew(BxStmts *p, BxPackRows *pRows, int eFew, BxErr *pErr);
+void bxPackBind(BxStmts *p, const char *zId, const BxPackedText *aText,
+    sqlite3_stmt *pWrite, int iParam, BxErr *pErr);
 void bxPackNewDone(BxStmts *p, BxPackRows *pRows, BxErr *pErr);
 /* After so many rows were written, or one push (-1 - its time): small jobs of clean-up, one for
 ** each, unless none was due a few writes ago. An error is passed over if what was
@@ -121,7 +126,8 @@ void bxPayloadImportHar(BxCall *p);
 typedef struct Queue {
   Bx *bx;
   /* the settings of schema pKnown, in the order of the query */
-  i64 bEnabled, bIgnore, bMemory, nKept, nBatch, nInterval, nArchive, eSecrets;
+  i64 bEnabled, bIgnore, bMemory, nKept, nBatch, nInterval, nArchive, eSecrets,
+      bPack;
   BxStmts *pKnown;
   i64 nRow, iFirst, iLast; /* that wait; when their time began; the last came */
   i64 iTend;               /* no clean-up before this time, */

@@ -121,20 +121,6 @@ enum {
   MOVED_THERE
 };
 
-/* Announces the references of a row, and binds them for it. */
-static void bindPacked(BxStmts *p, const char *zId, const BxPackedText *aText,
-    sqlite3_stmt *pWrite, int iParam, BxErr *pErr) {
-  int i;
-  for (i = 0; i < 2 && aText != 0 && pErr->rc == SQLITE_OK; i++) {
-    if (aText[i].nRef == 0) continue;
-    bxStmtExec(p, bxPayloadBodies.zRefer, pErr, "tixi", zId, aText[i].iText,
-        aText[i].aRef, (i64)aText[i].nRef, aText[i].nByte);
-    bxFailDb(pErr, p->bx->db,
-        sqlite3_bind_blob(
-            pWrite, iParam + i, aText[i].aRef, aText[i].nRef, SQLITE_STATIC));
-  }
-}
-
 /* Makes the leaf of the pin that is the newest row of the log. (What the table would
 ** have as another type is read from there.) */
 static void knowPin(BxStmts *p, const char *zId, const char *zEvent,
@@ -217,7 +203,7 @@ static void saveRow(BxStmts *p, const char *zEvent, sqlite3_stmt *pRow,
       sqlite3_column_value(pRow, MOVED_EVENT),
       sqlite3_column_value(pRow, MOVED_AGENT), pRequest, pResponse,
       bxBytes(pRequest) + bxBytes(pResponse));
-  bindPacked(p, zId, aText, pWrite, 7, pErr);
+  bxPackBind(p, zId, aText, pWrite, 7, pErr);
   bxStmtRun(pWrite, pErr);
   bxWriteNote(p->bx, pErr);
   if (bBlob) {
@@ -241,7 +227,7 @@ i64 bxPinsMove(
   i64 nRow = 0;
   assert(zEvent != 0);
   if (p->bx->pKnown != 0) p->bx->pKnown->n = 0;
-  bxPackNew(p, &pack, pErr);
+  if (bxPackIsOn(p, pErr)) bxPackNew(p, &pack, 1, pErr);
   trust(p, zEvent, pErr);
   for (; bxStep(pRows, pErr); nRow++) {
     aText = 2 * nRow < pack.nText ? &pack.aText[2 * nRow] : 0;

@@ -42,7 +42,8 @@ static const char *const azFlush[] = {
 static const char zQueueSettings[] = "SELECT " SETTING("enabled") ", " SETTING("on_disabled")
     " = 'ignore', " SETTING("queue_mode") " = 'memory', " SETTING("retention_days")
     " * 86400000, " SETTING("flush_batch_size") ", " SETTING("flush_interval_ms") ", "
-    SETTING("max_bytes") ", CASE " SETTING("secrets") " WHEN 'mask' THEN 1 WHEN 'drop' THEN 2 ELSE 0 END";
+    SETTING("max_bytes") ", CASE " SETTING("secrets") " WHEN 'mask' THEN 1 WHEN 'drop' THEN 2 ELSE 0 END, "
+    SETTING("pack");
 static const char zQueueStore[] = "INSERT INTO main.event_payloads(" QUEUED ", purpose)"
     " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 'archive')";
 static const char zQueueWait[] = "INSERT INTO temp.payload__waiting(" QUEUED ", home, file,"
@@ -125,12 +126,54 @@ static void readSettings(Queue *p, BxStmts *pHome, BxErr *pErr) {
   if (!bWaits && !sqlite3_get_autocommit(p->bx->db)) bxLock(pHome, &err);
   pStmt = bxStmt(pHome, zQueueSettings, &err);
   if (bxStep(pStmt, &err)) {
-    for (i = 0; i < 8; i++) (&p->bEnabled)[i] = sqlite3_column_int64(pStmt, i);
+    for (i = 0; i < 9; i++) (&p->bEnabled)[i] = sqlite3_column_int64(pStmt, i);
     p->pKnown = pHome;
   }
   bxReset(pStmt, &err);
   if (bWaits && (err.rc & 0xff) == SQLITE_BUSY) bxErrClear(&err);
   bxErrMove(pErr, &err);
+}
+
+/* Whether the bodies of a row may be packed before it is written. (A blob is for the
+** guard. What is short is not packed. After an error it waits as bxTend() does.) */
+static int packsFirst(
+    Queue *p, BxStmts *pHome, sqlite3_value **apBody, int bRow) {
+  return !p->bMemory && p->bPack && bxHasStore(pHome) && bxNow() >= p->iTend &&
+         sqlite3_value_type(apBody[0]) != SQLITE_BLOB &&
+         sqlite3_value_type(apBody[1]) != SQLITE_BLOB &&
+         bxBytes(apBody[0]) + bxBytes(apBody[1]) >= 512 &&
+         (bRow || !bxIsWriting(p->bx));
+}
+
+/* Packs the bodies of a row, and runs the INSERT of it. The store's work comes first, so
+** payload_insert, which would take it for a guard's, is told to stand aside, and what it
+** does is done here. */
+static void storePacked(Queue *p, BxStmts *pHome, sqlite3_stmt *pWrite,
+    const char *zId, sqlite3_value **apBody, i64 iTime, BxErr *pErr) {
+  static const char zBodies[] = "SELECT ?1, ?2, 0";
+  static const char zAside[] =
+      "UPDATE main.payload__state SET till = NULL WHERE one = 1";
+  static const char zThere[] =
+      "UPDATE main.payload__state SET till = 0, bytes = bytes + ?1,"
+      " wake = min(wake, ?2 + kept_ms), pack = min(pack, ?3 - 1) WHERE one = 1";
+  static const char zDue[] =
+      "UPDATE main.payload__state SET work = ?3, rid = ?2, ms = ?1"
+      " WHERE one = 1 AND (wake <= ?3 OR bytes > cap)";
+  BxPackRows pack = {.pRows = bxStmt(pHome, zBodies, pErr), .iSkip = 2};
+  i64 iRow;
+  bxBind(pack.pRows, pErr, "ss", apBody[0], apBody[1]);
+  bxStmtExec(pHome, zAside, pErr, "");
+  bxPackNew(pHome, &pack, 2, pErr);
+  if (pack.nText == 0) p->anQuiet[0] = 1; /* the next write packs it */
+  bxPackBind(pHome, zId, pack.nText > 0 ? pack.aText : 0, pWrite, 6, pErr);
+  bxStmtRun(pWrite, pErr);
+  bxWriteNote(p->bx, pErr);
+  iRow = sqlite3_last_insert_rowid(p->bx->db);
+  bxStmtExec(pHome, zThere, pErr, "iii",
+      bxBytes(apBody[0]) + bxBytes(apBody[1]), iTime, iRow);
+  bxStmtExec(pHome, zDue, pErr, "iii", iTime, iRow, bxNow());
+  bxPackNewDone(pHome, &pack, pErr);
+  bxReset(pack.pRows, pErr);
 }
 
 /* Writes a row, with what payload.secrets makes of the bodies, or lets it wait. (An
@@ -140,6 +183,7 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
     int bRow, BxErr *pErr) {
   sqlite3_value *apVal[] = {aVal[0], aVal[1], aVal[2], aVal[3]};
   int bOld = !p->bMemory && iTime < bxNow() - p->nKept;
+  int bPacks = packsFirst(p, pHome, aVal + 2, bRow);
   sqlite3_stmt *pStmt, *pMasked = 0;
   char zId[37], zTime[25];
   assert(iTime >= 0 && iTime <= BX_MAX_TIME);
@@ -150,8 +194,10 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
     sqlite3_exec(p->bx->db, "PRAGMA temp.journal_mode=MEMORY", 0, 0, 0);
     bxExec(pHome, zQueueTable, pErr);
   }
-  if (bOld && !bRow) bxSavepoint(p->bx, "payload_queue", pErr);
+  if ((bOld || bPacks) && !bRow) bxSavepoint(p->bx, "payload_queue", pErr);
   if (pErr->rc != SQLITE_OK) return;
+  if (bPacks)
+    bxLock(pHome, pErr); /* so that nobody makes a trigger meanwhile */
   if (p->eSecrets != 0) {
     pMasked = bxMask(&p->masking, pHome, p->eSecrets == 2, 0,
         (const char *)sqlite3_value_text(aVal[1]), apVal + 2, 2, pErr);
@@ -162,12 +208,17 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
       bxBytes(apVal[2]) + bxBytes(apVal[3]), apVal[0], apVal[1], apVal[2],
       apVal[3], pHome->zDb, sqlite3_db_filename(p->bx->db, pHome->zDb), bxNow(),
       iTime);
-  bxStmtRun(pStmt, pErr);
-  bxWriteNote(p->bx, pErr);
+  if (bPacks && bxPinsAlone(pHome, pErr)) {
+    storePacked(p, pHome, pStmt, zId, apVal + 2, iTime, pErr);
+  } else {
+    bxStmtRun(pStmt, pErr);
+    bxWriteNote(p->bx, pErr);
+    if (p->bPack) p->anQuiet[0] = 0;
+  }
   bxMaskEnd(pHome, pMasked);
   bxMaskLooked(&p->masking, pHome);
   if (bOld) bxStmtExec(pHome, zQueueHistory, pErr, "i", iTime);
-  if (bOld && !bRow) bxRelease(p->bx, pErr);
+  if ((bOld || bPacks) && !bRow) bxRelease(p->bx, pErr);
 }
 
 /* Takes a row. Returns 0 if the archive is disabled, and that is to be ignored. */

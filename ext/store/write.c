@@ -804,9 +804,9 @@ void bxStorePack(BxCall *p) {
   if (pStore == 0) return;
   beginWriter(&w, pStore, bxArg(p, 2) != 0, bxArg(p, 3), &p->err);
   w.bNewest = bxArg(p, 2) != 0 && sqlite3_value_int(p->aArg[2]) == 2;
-  w.bBatch = pRows != 0;
+  w.bBatch = pRows != 0 && !w.bNewest;
   bClosed = closeFull(&w);
-  if (pRows != 0) packQuery(&w, pRows);
+  if (pRows != 0 && !bClosed) packQuery(&w, pRows);
   pKeys = bxStmt(pStore, "SELECT value FROM json_each(?1)", &p->err);
   bxBind(pKeys, &p->err, "v", p->aArg[0]);
   while (!bClosed && bxStep(pKeys, &p->err)) {

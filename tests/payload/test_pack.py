@@ -542,6 +542,43 @@ def test_the_setting_packs_a_few_rows_with_each_flush(db, mode):
     whole(db)
 
 
+@pytest.mark.parametrize("begin", [False, True])
+@pytest.mark.parametrize("how", ["SELECT payload_queue(?, 'a', ?, ?)",
+    "INSERT INTO payload_queue(event_id, agent_id, request_body, response_body) VALUES(?, 'a', ?, ?)"])
+def test_a_queued_row_is_packed_before_it_is_written(db, how, begin):
+    bodies = {f"e{i}": (words(1, 2000 + 100 * i), words(2, 90 + i)) for i in range(4)}
+    kept = "SELECT bytes, packed, pack, till FROM payload__state"
+    for name, value in ("enabled", 1), ("pack", 1), ("retention_days", 1):
+        setting(db, name, value)
+    for end in "ROLLBACK", "COMMIT":
+        before = rows(db, kept), one(db, "SELECT count(*) FROM store__texts")
+        db.execute("BEGIN") if begin else None
+        for event, both in bodies.items():
+            db.execute(how, (event, *both)).fetchall()
+            assert len(packed(db)) == one(db, "SELECT count(*) FROM event_payloads")
+        db.execute(end) if begin else None
+        if begin and end == "ROLLBACK":
+            assert (rows(db, kept), one(db, "SELECT count(*) FROM store__texts")) == before
+        elif not begin:
+            break
+    n = sum(len(body) for both in bodies.values() for body in both)
+    short = sum(len(response) for _, response in bodies.values() if len(response) < 128)
+    assert rows(db, kept) == [(n, n - short, 4, 0)]
+    reference = one(db, "SELECT request_body FROM event_payloads")
+    with pytest.raises(sqlite3.Error, match="ValidationError: this body refers to another row"):
+        db.execute(how, ("of another", reference, "x" * 900)).fetchall()
+    db.execute("CREATE TABLE seen(body)")
+    db.execute("CREATE TRIGGER sees BEFORE INSERT ON event_payloads BEGIN"
+               " INSERT INTO seen VALUES(NEW.request_body); END")
+    db.execute(how, ("seen", words(3, 900), None)).fetchall()
+    assert rows(db, "SELECT body FROM seen") == [(words(3, 900),)]
+    assert len(packed(db)) == 5
+    assert dict(rows(db, "SELECT event_id, request_body FROM payload_rows WHERE event_id <> 'seen'")) == {
+        event: request for event, (request, _) in bodies.items()}
+    db.execute("DROP TRIGGER sees")
+    whole(db)
+
+
 @pytest.mark.parametrize("others", [1, 2])
 def test_a_pack_that_is_written_to_keeps_its_size(db, path, others):
     """So that SQLite writes only the pages in which it differs. Connections take turns."""
