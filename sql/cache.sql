@@ -147,7 +147,7 @@ BEGIN
   WHEN NEW.grown > 0 AND data_size > max_item THEN RAISE(ABORT, 'DataTooLargeError: data is larger than cache.max_item_bytes; split it')
   WHEN typeof(description) <> 'text' OR length(description) NOT BETWEEN 1 AND max_description THEN
     RAISE(ABORT, 'ValidationError: description must be 1 to cache.max_description characters; say what it holds')
-  WHEN strict_ids AND (session_id NOT GLOB 'conv_????????-????-????-????-????????????' OR length(task_id) <> 8 OR length(turn_id) <> 8 OR trim(storage_key, '0123456789abcdef-_ghijklmnopqrstuvwxyz') <> '' OR length(replace(replace(storage_key, '-', ''), '_', '')) <> 52) THEN
+  WHEN strict_ids AND (session_id NOT GLOB 'conv_????????-????-????-????-????????????' OR length(task_id) <> 8 OR length(turn_id) <> 8 OR storage_key GLOB '*[^-0-9_a-z]*' OR length(replace(replace(storage_key, '-', ''), '_', '')) <> 52) THEN
     RAISE(ABORT, 'InvalidKeyFormatError: session_id, task_id and turn_id must be conv_ and 8-4-4-4-12, 8 and 8 characters of a-z and 0-9; see cache.strict_session_ids')
   END FROM cache_items, cache__limits WHERE id = NEW.item;
   INSERT INTO cache_sessions(session_id, kept_size, kept_count, created_at, last_accessed_at)

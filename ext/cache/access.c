@@ -249,17 +249,23 @@ static int marksPassed(i64 iThen, i64 iNow, i64 nInterval) {
   return iNow - iThen >= nInterval || iNow < iThen;
 }
 
-void bxCacheAccess(BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked,
-    i64 nInterval, BxErr *pErr) {
+i64 bxCacheSinceMarks(Bx *bx, i64 iNow) {
+  const CacheMarks *p = marksOf(bx);
+  return p != 0 ? iNow - p->iTried : 0;
+}
+
+int bxCacheAccess(BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked,
+    i64 nInterval) {
   CacheMarks *p = marksOf(pHome->bx);
-  if (p == 0) return;
+  if (p == 0 || zSession == 0) return 0;
   if (p->nMark > 0 && strcmp(p->zDb, pHome->zDb) != 0) marksEmpty(p);
-  if (p->nMark == 0 && !marksBegin(p, pHome)) return;
+  if (p->nMark == 0 && !marksBegin(p, pHome)) return 0;
   marksNote(p, zSession, iNow);
-  if (!marksPassed(p->iTried, iNow, nInterval)) return;
-  if (iNow - iMarked >= nInterval || p->nMark == MAX_MARKS ||
-      marksPassed(p->iFirst, iNow, nInterval)) {
-    p->iTried = iNow;
-    bxCacheWriteAccesses(pHome, pErr);
+  if (!marksPassed(p->iTried, iNow, nInterval)) return 0;
+  if (iNow - iMarked < nInterval && p->nMark < MAX_MARKS &&
+      !marksPassed(p->iFirst, iNow, nInterval)) {
+    return 0;
   }
+  p->iTried = iNow;
+  return 1;
 }

@@ -21,12 +21,14 @@ void bxCacheDelete(BxCall *p); /* cache_delete() */
 
 /* access.c: the marks of reads */
 /*
-** Notes that the session was read. iMarked is the time of its last mark. Writes the
-** notes if nInterval milliseconds have passed. This neither waits nor fails, unless
-** SQLite rolls back the host's transaction.
+** Notes that the session was read. iMarked is the time of its last mark; it does not
+** matter if bxCacheSinceMarks() is from 0 to nInterval - 1. Returns whether the notes
+** are to be written, once no statement reads: nInterval milliseconds have passed.
 */
-void bxCacheAccess(BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked,
-    i64 nInterval, BxErr *pErr);
+int bxCacheAccess(
+    BxStmts *pHome, const char *zSession, i64 iNow, i64 iMarked, i64 nInterval);
+/* Since when this connection wrote no marks, or tried to. */
+i64 bxCacheSinceMarks(Bx *bx, i64 iNow);
 /* What this connection knows of items that expire: none before iUntil, as long as it
 ** has made nChange changes. */
 typedef struct CacheNextExpiry {
@@ -36,7 +38,8 @@ typedef struct CacheNextExpiry {
 } CacheNextExpiry;
 /* NULL: out of memory. */
 CacheNextExpiry *bxCacheNextExpiry(Bx *bx);
-/* Writes the notes now. */
+/* Writes the notes now. This neither waits nor fails, unless SQLite rolls back the
+** host's transaction. */
 void bxCacheWriteAccesses(BxStmts *pHome, BxErr *pErr);
 
 /* session.c: sessions and their quotas */

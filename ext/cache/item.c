@@ -67,14 +67,15 @@ static const char zCacheUpdate[] =
     " WHERE storage_key = ?1 AND (?3 IS NULL OR session_id = ?3)"
     LIVING_AT("?6") " RETURNING " CACHE_METADATA ", id";
 
+/* The time of the last mark of the session is needed only if none was written for the
+** interval: ?4 is since when. */
 static const char zCacheRead[] =
     "SELECT storage_key, data, description, session_id, task_id, turn_id,"
-    " custom_metadata, timestamp, data_size,"
-    " (SELECT last_accessed_at FROM main.cache_sessions AS s"
-    " WHERE s.session_id = i.session_id),"
-    " (SELECT value FROM main.blackbox_settings"
-    " WHERE name = 'cache.mark_interval_ms')"
-    " FROM main.cache_items AS i"
+    " custom_metadata, timestamp, data_size, m.value,"
+    " CASE WHEN ?4 NOT BETWEEN 0 AND m.value - 1 THEN (SELECT last_accessed_at"
+    " FROM main.cache_sessions AS s WHERE s.session_id = i.session_id) END"
+    " FROM main.cache_items AS i LEFT JOIN main.blackbox_settings AS m"
+    " ON m.name = 'cache.mark_interval_ms'"
     " WHERE storage_key = ?1 AND (?2 IS NULL OR session_id = ?2)"
     LIVING_AT("?3");
 /* clang-format on */
@@ -89,8 +90,8 @@ enum {
   ITEM_METADATA,
   ITEM_TIMESTAMP,
   ITEM_SIZE,
-  ITEM_MARKED,
-  ITEM_INTERVAL
+  ITEM_INTERVAL,
+  ITEM_MARKED
 };
 
 /* A deletion counts as an access of the session. */
@@ -240,64 +241,82 @@ void bxCacheUpdate(BxCall *p) {
 
 /*--------------------------------------------------------------- read ----*/
 
-static int cacheIsDamaged(
-    BxStmts *pHome, sqlite3_stmt *pItem, int iText, BxErr *pErr) {
-  const char *z = bxColumnText(pItem, iText, pErr);
-  int n = sqlite3_column_bytes(pItem, iText);
-  return z != 0 && !bxIsJsonCached(pHome->bx, z, n, pErr) &&
-         pErr->rc == SQLITE_OK;
+typedef struct CacheText {
+  const char *z; /* NULL: the column is NULL */
+  int n;
+} CacheText;
+
+/* Reads the texts of a row. (The data as a blob: SQLite would copy a long text to end it
+** with a zero.) */
+static void cacheItemTexts(sqlite3_stmt *pItem, CacheText a[], BxErr *pErr) {
+  int i;
+  for (i = ITEM_KEY; i <= ITEM_METADATA && pErr->rc == SQLITE_OK; i++) {
+    int bText = i == ITEM_DATA && sqlite3_column_type(pItem, i) == SQLITE_TEXT;
+    a[i].z = bText ? sqlite3_column_blob(pItem, i)
+                   : (const char *)sqlite3_column_text(pItem, i);
+    a[i].n = sqlite3_column_bytes(pItem, i);
+    if (a[i].z != 0) continue;
+    if (bText) a[i].z = "";
+    if (!bText && sqlite3_column_type(pItem, i) != SQLITE_NULL) {
+      bxFail(pErr, SQLITE_NOMEM, "out of memory");
+    }
+  }
+}
+
+static int cacheIsDamaged(Bx *bx, const CacheText *p, BxErr *pErr) {
+  return !bxIsJsonCached(bx, p->z, p->n, pErr) && pErr->rc == SQLITE_OK;
 }
 
 /* Refuses a row whose data or custom metadata is not JSON. */
 static void cacheCheckItem(
-    BxStmts *pHome, sqlite3_stmt *pItem, const char *zKey, BxErr *pErr) {
-  int bData = sqlite3_column_type(pItem, ITEM_DATA) == SQLITE_NULL ||
-              cacheIsDamaged(pHome, pItem, ITEM_DATA, pErr);
-  assert(zKey != 0);
-  if (!bData && !cacheIsDamaged(pHome, pItem, ITEM_METADATA, pErr)) return;
+    Bx *bx, const CacheText a[], const char *zKey, BxErr *pErr) {
+  const CacheText *p = &a[ITEM_DATA];
+  if (pErr->rc != SQLITE_OK) return;
+  if (p->z != 0 && !cacheIsDamaged(bx, p, pErr)) {
+    p = &a[ITEM_METADATA];
+    if (p->z == 0 || !cacheIsDamaged(bx, p, pErr)) return;
+  }
   bxFail(pErr, SQLITE_CORRUPT_VTAB,
       "CorruptedDataError: %s of item %Q is not JSON (%d bytes); the other "
       "items can be read; remove this item with cache_delete() and write it "
       "again",
-      bData ? "data" : "custom_metadata", zKey,
-      sqlite3_column_bytes(pItem, bData ? ITEM_DATA : ITEM_METADATA));
-}
-
-/* Adds a column, as text, or as the JSON that it is. */
-static void addColumn(sqlite3_str *pOut, const char *zName, sqlite3_stmt *pItem,
-    int iCol, int bJson, BxErr *pErr) {
-  const char *z = bxColumnText(pItem, iCol, pErr);
-  int n = sqlite3_column_bytes(pItem, iCol);
-  assert(iCol >= ITEM_KEY && iCol <= ITEM_METADATA);
-  sqlite3_str_appendall(pOut, zName);
-  if (z == 0) return;
-  if (bJson) sqlite3_str_append(pOut, z, n);
-  if (!bJson) bxJsonAppend(pOut, z, n);
+      p == &a[ITEM_DATA] ? "data" : "custom_metadata", zKey, p->n);
 }
 
 /* The CachedItem of the row, or NULL. */
-static char *cachedItem(sqlite3 *db, sqlite3_stmt *pItem, BxErr *pErr) {
-  sqlite3_str *pOut = sqlite3_str_new(0);
-  addColumn(pOut, "{\"storageKey\":", pItem, ITEM_KEY, 0, pErr);
-  addColumn(pOut, ",\"data\":", pItem, ITEM_DATA, 1, pErr);
-  addColumn(pOut, ",\"description\":", pItem, ITEM_DESCRIPTION, 0, pErr);
-  sqlite3_str_appendf(pOut, ",\"timestamp\":%lld,\"dataSize\":%lld",
-      sqlite3_column_int64(pItem, ITEM_TIMESTAMP),
-      sqlite3_column_int64(pItem, ITEM_SIZE));
-  addColumn(pOut, ",\"sessionId\":", pItem, ITEM_SESSION, 0, pErr);
-  addColumn(pOut, ",\"taskId\":", pItem, ITEM_TASK, 0, pErr);
-  addColumn(pOut, ",\"turnId\":", pItem, ITEM_TURN, 0, pErr);
-  if (sqlite3_column_type(pItem, ITEM_METADATA) != SQLITE_NULL) {
-    addColumn(pOut, ",\"customMetadata\":", pItem, ITEM_METADATA, 1, pErr);
+static char *cachedItem(
+    sqlite3 *db, const CacheText a[], i64 iTimestamp, i64 nSize, BxErr *pErr) {
+  static const char *const azName[] = {
+      "{\"storageKey\":", ",\"data\":", ",\"description\":", ",\"sessionId\":",
+      ",\"taskId\":", ",\"turnId\":", ",\"customMetadata\":"};
+  char *zItem, *z;
+  i64 n = 250; /* the names and the numbers */
+  int i;
+  if (pErr->rc != SQLITE_OK) return 0;
+  for (i = ITEM_KEY; i <= ITEM_METADATA; i++) n += (i64)a[i].n * BX_JSON_ROOM;
+  n -= (i64)a[ITEM_DATA].n * (BX_JSON_ROOM - 1); /* these stay as they are */
+  z = zItem = bxCheckMem(sqlite3_malloc64((sqlite3_uint64)n), pErr);
+  if (z == 0) return 0;
+  for (i = ITEM_KEY; i <= ITEM_METADATA; i++) {
+    size_t nName = strlen(azName[i]), nText = (size_t)a[i].n;
+    int bJson = i == ITEM_DATA || i == ITEM_METADATA;
+    if (i == ITEM_METADATA && a[i].z == 0) break;
+    z = (char *)memcpy(z, azName[i], nName) + nName;
+    if (bJson) z = (char *)memcpy(z, a[i].z, nText) + nText;
+    if (!bJson && a[i].z != 0) z = bxJsonWrite(z, a[i].z, a[i].n);
+    if (i != ITEM_DESCRIPTION) continue;
+    sqlite3_snprintf(
+        80, z, ",\"timestamp\":%lld,\"dataSize\":%lld", iTimestamp, nSize);
+    z += strlen(z);
   }
-  sqlite3_str_appendall(pOut, "}");
-  if (sqlite3_str_length(pOut) > sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) {
+  memcpy(z, "}", 2);
+  if (z - zItem >= sqlite3_limit(db, SQLITE_LIMIT_LENGTH, -1)) {
     bxFail(pErr, SQLITE_TOOBIG,
         "DataTooLargeError: item %Q is longer than the longest string of this "
         "connection; increase its SQLITE_LIMIT_LENGTH",
-        sqlite3_column_text(pItem, ITEM_KEY));
+        a[ITEM_KEY].z);
   }
-  return bxStrFinish(pOut, pErr);
+  return zItem;
 }
 
 void bxCacheRead(BxCall *p) {
@@ -307,26 +326,29 @@ void bxCacheRead(BxCall *p) {
   const char *zSession = bxCacheKey(bxArg(p, 1), "session_id", 1, &p->err);
   i64 iNow = bxTime(bxArg(p, 2), "now", &p->err);
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRead, &p->err);
-  char *zItem = 0, *zOwner = 0;
-  i64 iMarked = 0, nInterval = 0;
-  int bFound;
-  bxBind(pStmt, &p->err, "tti", zKey, zSession, iNow);
+  i64 nSince = bxCacheSinceMarks(p->bx, iNow);
+  CacheText a[ITEM_METADATA + 1] = {{0, 0}};
+  char *zItem = 0;
+  int bFound, bMark = 0;
+  bxBind(pStmt, &p->err, "ttii", zKey, zSession, iNow, nSince);
   bFound = bxStep(pStmt, &p->err);
   if (bFound) {
-    cacheCheckItem(pHome, pStmt, zKey, &p->err);
-    if (p->err.rc == SQLITE_OK) zItem = cachedItem(p->bx->db, pStmt, &p->err);
-    zOwner = bxColumnCopy(pStmt, ITEM_SESSION, &p->err);
-    iMarked = sqlite3_column_int64(pStmt, ITEM_MARKED);
-    nInterval = sqlite3_column_int64(pStmt, ITEM_INTERVAL);
+    cacheItemTexts(pStmt, a, &p->err);
+    cacheCheckItem(p->bx, a, zKey, &p->err);
+    zItem =
+        cachedItem(p->bx->db, a, sqlite3_column_int64(pStmt, ITEM_TIMESTAMP),
+            sqlite3_column_int64(pStmt, ITEM_SIZE), &p->err);
+    if (p->err.rc == SQLITE_OK) {
+      bMark = bxCacheAccess(pHome, a[ITEM_SESSION].z, iNow,
+          sqlite3_column_int64(pStmt, ITEM_MARKED),
+          sqlite3_column_int64(pStmt, ITEM_INTERVAL));
+    }
   }
   bxReset(pStmt, &p->err);
   if (!bFound && p->err.rc == SQLITE_OK) {
     bxCacheNotFound(pHome, p->aArg[0], bxArg(p, 1), &p->err);
   }
-  if (p->err.rc == SQLITE_OK) {
-    bxCacheAccess(pHome, zOwner, iNow, iMarked, nInterval, &p->err);
-  }
-  sqlite3_free(zOwner);
+  if (bMark) bxCacheWriteAccesses(pHome, &p->err);
   if (p->err.rc == SQLITE_OK) {
     bxReturnJson(p, zItem);
   } else {

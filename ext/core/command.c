@@ -44,8 +44,8 @@ void bxReturnInt(BxCall *p, i64 iVal) {
 
 void bxReturnText(BxCall *p, char *zOwned) {
   if (bxCheckMem(zOwned, &p->err) != 0 && p->pCtx != 0) {
-    sqlite3_result_text64(
-        p->pCtx, zOwned, strlen(zOwned), sqlite3_free, SQLITE_UTF8);
+    /* (-1: SQLite then knows that it ends with a zero, and makes no copy.) */
+    sqlite3_result_text(p->pCtx, zOwned, -1, sqlite3_free);
   } else {
     sqlite3_free(zOwned);
   }

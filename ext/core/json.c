@@ -243,17 +243,27 @@ int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
 
 /*---------------------------------------------------------------- seen ----*/
 
+/* Four places for each remainder; the oldest gives way. */
+static sqlite3_uint64 *jsonSeenAt(Bx *bx, sqlite3_uint64 h) {
+  return &bx->aJson[(h >> 58) * 4];
+}
+
+static void rememberHash(Bx *bx, sqlite3_uint64 h) {
+  sqlite3_uint64 *a = jsonSeenAt(bx, h);
+  memmove(&a[1], a, 3 * sizeof(*a));
+  a[0] = h;
+}
+
 void bxJsonRemember(Bx *bx, const char *z, i64 n) {
-  sqlite3_uint64 h = bxHashOf(z, n);
-  bx->aJson[h >> 56] = h;
+  rememberHash(bx, bxHashOf(z, n));
 }
 
 int bxIsJsonCached(Bx *bx, const char *z, i64 n, BxErr *pErr) {
   sqlite3_uint64 h = bxHashOf(z, n);
-  if (bx->aJson[h >> 56] != h) {
-    if (!bxIsJson(bx, z, n, pErr)) return 0;
-    bx->aJson[h >> 56] = h;
-  }
+  const sqlite3_uint64 *a = jsonSeenAt(bx, h);
+  if (a[0] == h || a[1] == h || a[2] == h || a[3] == h) return 1;
+  if (!bxIsJson(bx, z, n, pErr)) return 0;
+  rememberHash(bx, h);
   return 1;
 }
 
