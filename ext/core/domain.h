@@ -111,13 +111,15 @@ typedef struct BxPackedText {
 } BxPackedText;
 
 /* Texts that are packed before a table has them: columns iColumn and iColumn + 1 of the
-** rows of a query, but of those with a blob there, or whose column iSkip is true.
-** store_pack() takes a pointer to it (BX_PACK_ROWS) in place of keys, adds both texts
-** of each row to aText, and steps to the end. The caller frees aText. */
+** rows of a query, but of those with a blob there, or whose column iSkip is true; or
+** apVal, those of one row, if there is no query. store_pack() takes a pointer to it
+** (BX_PACK_ROWS) in place of keys, adds both texts of each row to aText, and steps to the
+** end. It returns NULL. The caller frees aText. */
 #define BX_PACK_ROWS "blackbox_pack_rows"
 typedef struct BxPackRows {
   sqlite3_stmt *pRows;
   int iColumn, iSkip;
+  sqlite3_value **apVal;
   BxPackedText *aText;
   i64 nText, nAlloc;
   int bSkipped; /* some rows */

@@ -58,13 +58,12 @@ const BxBodies bxPayloadBodies = {
                     "u.response_body") "), rowid LIMIT -1) AS o CROSS JOIN ",
 };
 
-/* What the store takes for a byte of its texts: blackbox.max_file_bytes counts it. And
-** up to which row it was looked for rows to pack; 0: as before. */
+/* What the store takes for a byte. And up to which row it was looked for rows to pack;
+** 0: as before. */
 static void noteShare(BxStmts *p, i64 iLooked, BxErr *pErr) {
   static const char zShare[] =
-      "UPDATE main.payload__state SET share = (SELECT coalesce(1.0 *"
-      " kept_bytes / nullif(text_bytes, 0), 1) FROM main.store__state),"
-      " pack = iif(?1, ?1, pack) WHERE one = 1";
+      "UPDATE main.payload__state SET share = " BX_STORE_SHARE
+      ", pack = iif(?1, ?1, pack) WHERE one = 1";
   if (bxHasStore(p)) bxStmtExec(p, zShare, pErr, "i", iLooked);
 }
 
@@ -161,14 +160,14 @@ int bxPackIsOn(BxStmts *p, BxErr *pErr) {
 void bxPackNew(BxStmts *p, BxPackRows *pRows, int eFew, BxErr *pErr) {
   static const char zPack[] = /* a savepoint, as for payload_tend() */
       "INSERT INTO main.blackbox__open(domain, rule, minute) SELECT '', '', 0"
-      " WHERE store_pack(?1, ?2, ?3) < ''"; /* never */
+      " WHERE store_pack(?1, ?2, ?3)"; /* it returns NULL */
   static const char zBehind[] = "SELECT EXISTS (SELECT 1 FROM"
                                 " main.event_payloads WHERE rowid > (SELECT"
                                 " pack FROM main.payload__state))";
   Queue *pQueue = bxDomainData(p->bx, "payload")->p;
   sqlite3_stmt *pStmt;
   BxErr err = {SQLITE_OK, 0};
-  pRows->bSkipped = bxQueryInt(p, zBehind, pErr, "") != 0;
+  if (eFew == 1) pRows->bSkipped = bxQueryInt(p, zBehind, pErr, "") != 0;
   pStmt = bxStmt(p, zPack, pErr);
   if (pErr->rc != SQLITE_OK) return;
   sqlite3_bind_pointer(pStmt, 1, pRows, BX_PACK_ROWS, 0);

@@ -89,6 +89,10 @@ void bxPayloadCheckHeld(BxStmts *p, i64 iFrom,
       e ".request_body") ", " BX_NUMBER_IN(e                                   \
       ".response_body") ")"                                                    \
                         " AND p.\"key\" = " e ".id"
+/* What the store takes for a byte of its texts: blackbox.max_file_bytes counts it. */
+#define BX_STORE_SHARE                                                         \
+  "(SELECT coalesce(1.0 * kept_bytes / nullif(text_bytes, 0), 1)"              \
+  " FROM main.store__state)"
 /* With the setting payload.pack: packs a small number of rows. */
 void bxPackSome(BxStmts *p, BxErr *pErr);
 /* Whether payload.pack is 1, and there is the store. */

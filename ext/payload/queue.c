@@ -150,30 +150,33 @@ static int packsFirst(
 ** does is done here. */
 static void storePacked(Queue *p, BxStmts *pHome, sqlite3_stmt *pWrite,
     const char *zId, sqlite3_value **apBody, i64 iTime, BxErr *pErr) {
-  static const char zBodies[] = "SELECT ?1, ?2, 0";
   static const char zAside[] =
       "UPDATE main.payload__state SET till = NULL WHERE one = 1";
-  static const char zThere[] =
+  static const char zThere[] = /* and what bxPackNewDone() does */
       "UPDATE main.payload__state SET till = 0, bytes = bytes + ?1,"
-      " wake = min(wake, ?2 + kept_ms), pack = min(pack, ?3 - 1) WHERE one = 1";
+      " wake = min(wake, ?2 + kept_ms), packed = packed + ?4,"
+      " pack = iif(?4 AND pack >= ?3 - 1, ?3, min(pack, ?3 - 1)),"
+      " share = " BX_STORE_SHARE " WHERE one = 1";
   static const char zDue[] =
       "UPDATE main.payload__state SET work = ?3, rid = ?2, ms = ?1"
       " WHERE one = 1 AND (wake <= ?3 OR bytes > cap)";
-  BxPackRows pack = {.pRows = bxStmt(pHome, zBodies, pErr), .iSkip = 2};
-  i64 iRow;
-  bxBind(pack.pRows, pErr, "ss", apBody[0], apBody[1]);
+  BxPackRows pack = {.apVal = apBody};
+  i64 iRow, nPacked = 0;
+  int i;
   bxStmtExec(pHome, zAside, pErr, "");
   bxPackNew(pHome, &pack, 2, pErr);
   if (pack.nText == 0) p->anQuiet[0] = 1; /* the next write packs it */
-  bxPackBind(pHome, zId, pack.nText > 0 ? pack.aText : 0, pWrite, 6, pErr);
+  for (i = 0; i < pack.nText; i++) {
+    if (pack.aText[i].nRef > 0) nPacked += pack.aText[i].nByte;
+  }
+  bxPackBind(pHome, zId, nPacked > 0 ? pack.aText : 0, pWrite, 6, pErr);
   bxStmtRun(pWrite, pErr);
   bxWriteNote(p->bx, pErr);
   iRow = sqlite3_last_insert_rowid(p->bx->db);
-  bxStmtExec(pHome, zThere, pErr, "iii",
-      bxBytes(apBody[0]) + bxBytes(apBody[1]), iTime, iRow);
+  bxStmtExec(pHome, zThere, pErr, "iiii",
+      bxBytes(apBody[0]) + bxBytes(apBody[1]), iTime, iRow, nPacked);
   bxStmtExec(pHome, zDue, pErr, "iii", iTime, iRow, bxNow());
-  bxPackNewDone(pHome, &pack, pErr);
-  bxReset(pack.pRows, pErr);
+  sqlite3_free(pack.aText);
 }
 
 /* Writes a row, with what payload.secrets makes of the bodies, or lets it wait. (An

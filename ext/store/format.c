@@ -161,12 +161,10 @@ i64 bxStoreSearch(const void *a, i64 n, size_t nOne, i64 iKey) {
   return iLow;
 }
 
-static void bytesVarint(Bytes *p, uint64_t u, BxErr *pErr) {
-  unsigned char a[10];
-  int n = 0;
-  for (; u >= 0x80; u >>= 7) a[n++] = (unsigned char)(u | 0x80);
-  a[n++] = (unsigned char)u;
-  bxBytesAdd(p, a, n, pErr);
+/* There must be room for ten bytes. */
+static void bytesVarint(Bytes *p, uint64_t u) {
+  for (; u >= 0x80; u >>= 7) p->a[p->n++] = (unsigned char)(u | 0x80);
+  p->a[p->n++] = (unsigned char)u;
 }
 
 /* Reads a number at *pz, and moves it on. 0 with *pz NULL after the end. */
@@ -215,14 +213,14 @@ void bxListDecode(List *p, const unsigned char *z, i64 n, BxErr *pErr) {
 }
 
 void bxListEncode(const List *p, Bytes *pOut, BxErr *pErr) {
-  i64 i;
+  i64 i; /* a piece has 5 + 5 + 2 bytes at most */
+  if (!bxBytesRoom(pOut, pOut->n + 12 * p->n, pErr)) return;
   for (i = 0; i < p->n; i++) {
-    unsigned char aKey[2] = {
-        (unsigned char)(p->a[i].uKey >> 8), (unsigned char)p->a[i].uKey};
-    bytesVarint(pOut, p->a[i].nByte, pErr);
+    bytesVarint(pOut, p->a[i].nByte);
     if (p->a[i].nByte == 0) continue;
-    bytesVarint(pOut, p->a[i].nUse, pErr);
-    bxBytesAdd(pOut, aKey, 2, pErr);
+    bytesVarint(pOut, p->a[i].nUse);
+    pOut->a[pOut->n++] = (unsigned char)(p->a[i].uKey >> 8);
+    pOut->a[pOut->n++] = (unsigned char)p->a[i].uKey;
   }
 }
 
@@ -264,16 +262,16 @@ void bxManifestDecode(Manifest *p, const unsigned char *z, i64 n, BxErr *pErr) {
 }
 
 void bxManifestEncode(const Manifest *p, Bytes *pOut, BxErr *pErr) {
-  unsigned char c = (unsigned char)p->eType;
   i64 i, iPack = 0;
   assert(p->eType == SQLITE_TEXT || p->eType == SQLITE_BLOB);
-  bxBytesAdd(pOut, &c, 1, pErr);
+  if (!bxBytesRoom(pOut, pOut->n + 1 + 30 * p->n, pErr)) return;
+  pOut->a[pOut->n++] = (unsigned char)p->eType;
   for (i = 0; i < p->n; i++) {
     i64 d = p->a[i].iPack - iPack;
     uint64_t u = d < 0 ? (uint64_t)(-d - 1) << 1 | 1 : (uint64_t)d << 1;
-    bytesVarint(pOut, u, pErr);
-    bytesVarint(pOut, (uint64_t)p->a[i].iFirst, pErr);
-    bytesVarint(pOut, (uint64_t)p->a[i].nPiece, pErr);
+    bytesVarint(pOut, u);
+    bytesVarint(pOut, (uint64_t)p->a[i].iFirst);
+    bytesVarint(pOut, (uint64_t)p->a[i].nPiece);
     iPack = p->a[i].iPack;
   }
 }

@@ -6,8 +6,8 @@
 ** the store (BxBodies): the first one, or the one named. Each value is replaced by a
 ** reference. The result is JSON: the rows and texts that were packed, their bytes,
 ** the bytes that the store grew by, how many rows stay as they are because something
-** refuses the change, and why the first of them does. In place of keys it takes the
-** texts of a query (BxPackRows), which no row has yet: no reference is announced.
+** refuses the change, and why the first of them does. In place of keys it takes texts
+** that no row has yet (BxPackRows): no reference is announced, and it returns NULL.
 **
 **   value -> pieces (format.c) -> a piece that is known: one more use of it
 **                                 a piece that is new: added to the open pack
@@ -211,6 +211,7 @@ i64 bxPackWrite(BxStmts *p, i64 iPack, void **ppZip, const Bytes *pBytes,
     if (z == 0 && nOld > 0) bxCheckMem(0, pErr);
     if (iFrom > 0 && pErr->rc == SQLITE_OK) {
       nRoom = roomLeft(z, nOld);
+      bxBytesRoom(&out, nOld + frame.n + ROOM_BYTES, pErr);
       bxBytesAdd(&out, z, nOld - nRoom, pErr);
     }
   }
@@ -712,29 +713,32 @@ static i64 packInto(Writer *w, sqlite3_value *pKey, sqlite3_value *pVal,
   return text.nByte;
 }
 
-/* Packs texts that no table has yet. */
-static void packQuery(Writer *w, BxPackRows *p) {
+/* Packs both texts of a row that no table has yet. */
+static void packPair(
+    Writer *w, BxPackRows *p, sqlite3_value **apVal, int bSkip) {
   int i;
-  while (bxStep(p->pRows, w->pErr)) {
-    sqlite3_value *apVal[2];
-    int bSkip = sqlite3_column_int(p->pRows, p->iSkip);
-    for (i = 0; i < 2; i++) {
-      apVal[i] = sqlite3_column_value(p->pRows, p->iColumn + i);
-      if (sqlite3_value_type(apVal[i]) == SQLITE_BLOB) bSkip = 1;
+  for (i = 0; i < 2; i++) {
+    if (sqlite3_value_type(apVal[i]) == SQLITE_BLOB) bSkip = 1;
+  }
+  p->bSkipped |= bSkip;
+  for (i = 0; i < 2; i++) {
+    BxPackedText *pText =
+        bxArrayAdd(&p->aText, &p->nText, &p->nAlloc, sizeof(*pText), w->pErr);
+    if (pText == 0) break;
+    memset(pText, 0, sizeof(*pText));
+    if (!bSkip && sqlite3_value_type(apVal[i]) == SQLITE_TEXT &&
+        sqlite3_value_bytes(apVal[i]) >= STORE_MIN_BYTES) {
+      packValue(w, apVal[i], pText);
     }
-    p->bSkipped |= bSkip;
-    for (i = 0; i < 2; i++) {
-      BxPackedText *pText =
-          bxArrayAdd(&p->aText, &p->nText, &p->nAlloc, sizeof(*pText), w->pErr);
-      if (pText == 0) break;
-      memset(pText, 0, sizeof(*pText));
-      if (!bSkip && sqlite3_value_type(apVal[i]) == SQLITE_TEXT &&
-          sqlite3_value_bytes(apVal[i]) >= STORE_MIN_BYTES) {
-        packValue(w, apVal[i], pText);
-        w->nText++;
-        w->nByte += pText->nByte;
-      }
-    }
+  }
+}
+
+static void packNew(Writer *w, BxPackRows *p) {
+  if (p->pRows == 0) packPair(w, p, p->apVal, 0);
+  while (p->pRows != 0 && bxStep(p->pRows, w->pErr)) {
+    sqlite3_value *apVal[] = {sqlite3_column_value(p->pRows, p->iColumn),
+        sqlite3_column_value(p->pRows, p->iColumn + 1)};
+    packPair(w, p, apVal, sqlite3_column_int(p->pRows, p->iSkip));
   }
 }
 
@@ -795,21 +799,26 @@ void bxStorePack(BxCall *p) {
       " ?4, 'left', ?5, 'why', ?6)";
   BxPackRows *pRows = sqlite3_value_pointer(p->aArg[0], BX_PACK_ROWS);
   BxStmts *pStore;
-  sqlite3_stmt *pKeys;
+  sqlite3_stmt *pKeys = 0;
   Writer w;
   i64 nRow = 0;
-  int bClosed;
+  int bRows;
   bxRefuseInTransaction(p);
   pStore = bxStoreSchema(p->bx, bxArg(p, 1), &p->err);
   if (pStore == 0) return;
   beginWriter(&w, pStore, bxArg(p, 2) != 0, bxArg(p, 3), &p->err);
   w.bNewest = bxArg(p, 2) != 0 && sqlite3_value_int(p->aArg[2]) == 2;
   w.bBatch = pRows != 0 && !w.bNewest;
-  bClosed = closeFull(&w);
-  if (pRows != 0 && !bClosed) packQuery(&w, pRows);
-  pKeys = bxStmt(pStore, "SELECT value FROM json_each(?1)", &p->err);
-  bxBind(pKeys, &p->err, "v", p->aArg[0]);
-  while (!bClosed && bxStep(pKeys, &p->err)) {
+  bRows = !closeFull(&w);
+  if (bRows && pRows != 0) {
+    packNew(&w, pRows);
+    bRows = 0;
+  }
+  if (bRows) {
+    pKeys = bxStmt(pStore, "SELECT value FROM json_each(?1)", &p->err);
+    bxBind(pKeys, &p->err, "v", p->aArg[0]);
+  }
+  while (bRows && bxStep(pKeys, &p->err)) {
     nRow += packRow(&w, sqlite3_column_value(pKeys, 0));
   }
   bxReset(pKeys, &p->err);
@@ -823,7 +832,7 @@ void bxStorePack(BxCall *p) {
       " piece_bytes = piece_bytes + ?5, kept_bytes = kept_bytes + ?6",
       &p->err, "iiiiii", w.iNextText, w.pOpen ? w.pOpen->iPack : w.iOpenSaid,
       w.nTextByte, w.nPiece, w.nPieceByte, w.nKept);
-  if (p->err.rc == SQLITE_OK && !bClosed) {
+  if (p->err.rc == SQLITE_OK && bRows) {
     pKeys = bxStmt(pStore, zSaid, &p->err);
     bxBind(pKeys, &p->err, "iiiiit", nRow, w.nText, w.nByte, w.nKept, w.nLeft,
         w.zWhy);
