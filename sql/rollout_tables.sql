@@ -231,7 +231,7 @@ CREATE TABLE IF NOT EXISTS main.rollout__texts(
 
 CREATE INDEX IF NOT EXISTS main.rollout_text ON rollout__texts(id);
 
-CREATE INDEX IF NOT EXISTS main.rollout_call ON rollout__texts(at, is_error) WHERE tool IS NOT NULL;
+CREATE INDEX IF NOT EXISTS main.rollout_call ON rollout__texts(at) WHERE tool IS NOT NULL;
 
 CREATE VIEW IF NOT EXISTS main.rollout__said AS
 SELECT n, CASE json_type(p, place)

@@ -34,11 +34,13 @@ static int stepInto(
   return -1;
 }
 
-int bxPathFind(const BxTree *p, int iTop, int iHere, const char *zPaths) {
+int bxPathFindAt(const BxTree *p, int iTop, int iHere, const char *zPaths,
+    const char **pzAt) {
   const char *z = zPaths;
   int iNode = -1;
   assert(iTop < p->n && iHere < p->n);
   while (z != 0) {
+    *pzAt = z;
     iNode = *z == '$' ? iTop : *z == '.' ? iHere : -1;
     z += *z == '$';
     while (*z != 0 && *z != '|' && *z != '=' && iNode >= 0) {
@@ -55,6 +57,11 @@ int bxPathFind(const BxTree *p, int iTop, int iHere, const char *zPaths) {
     if (z != 0) z++;
   }
   return iNode;
+}
+
+int bxPathFind(const BxTree *p, int iTop, int iHere, const char *zPaths) {
+  const char *zAt;
+  return bxPathFindAt(p, iTop, iHere, zPaths, &zAt);
 }
 
 /*----------------------------------------------------------- conditions ----*/

@@ -120,6 +120,9 @@ int bxConditionHolds(
 ** iTop on if it begins with $, or else from iHere on; -1 if there is none. It ends
 ** at a '='. NULL is nowhere. */
 int bxPathFind(const BxTree *p, int iTop, int iHere, const char *zPaths);
+/* The same, and where in zPaths that path begins. */
+int bxPathFindAt(const BxTree *p, int iTop, int iHere, const char *zPaths,
+    const char **pzAt);
 /* What a string represents, to sqlite3_free(). */
 char *bxTreeString(const BxTree *p, int iNode, BxErr *pErr);
 /* Whether n bytes equal a name, in either spelling: some_name, SomeName. */

@@ -12,6 +12,9 @@ SQLITE_EXTENSION_INIT3
 
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 /* As in json.c: SQLite before 3.45 has other limits. */
 #define TREE_DEPTH 960
@@ -311,16 +314,26 @@ static char *putUtf8(char *z, int c) {
 }
 
 char *bxTreeDecode(char *zOut, const char *z, int n) {
-  const char *zEnd = z + n;
+  const char *zEnd = z + n, *zFirst = memchr(z, '\\', (size_t)n);
+  size_t nPlain = zFirst != 0 ? (size_t)(zFirst - z) : (size_t)n;
   assert(n >= 0);
-  while (z < zEnd) {
-    const char *zEscape = memchr(z, '\\', (size_t)(zEnd - z));
-    size_t nPlain = (size_t)((zEscape != 0 ? zEscape : zEnd) - z);
+  memcpy(zOut, z, nPlain);
+  zOut += nPlain;
+  for (z += nPlain; z < zEnd;) {
     int c;
-    memcpy(zOut, z, nPlain);
-    zOut += nPlain;
-    if (zEscape == 0) break;
-    z = zEscape;
+#ifdef __SSE2__ /* what is written is never longer than what was read */
+    while (zEnd - z >= 16) {
+      __m128i x = _mm_loadu_si128((const __m128i *)(const void *)z);
+      int m = _mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8('\\')));
+      int i = m != 0 ? __builtin_ctz((unsigned)m) : 16;
+      _mm_storeu_si128((__m128i *)(void *)zOut, x);
+      zOut += i;
+      z += i;
+      if (m != 0) break;
+    }
+#endif
+    while (z < zEnd && *z != '\\') *zOut++ = *z++;
+    if (z == zEnd) break;
     c = readEscape(&z);
     if (c < 0x80) {
       *zOut++ = (char)c;
@@ -359,18 +372,18 @@ static void appendContent(
 void bxTreeText(const BxTree *p, int iNode, sqlite3_str *pOut) {
   const char *z = p->z + p->a[iNode].iAt + 1;
   int n = p->a[iNode].nByte - 2;
-  char zRoom[1000], *zEnd;
+  char zRoom[1000], *zText = zRoom;
+  int bDone = 0;
   assert(iNode >= 0 && iNode < p->n);
   assert(z[-1] == '"');
-  if (n <= (int)sizeof(zRoom)) {
-    zEnd = bxTreeDecode(zRoom, z, n);
-    n = (int)(zEnd - zRoom);
-    if (memchr(zRoom, 0, (size_t)n) == 0) {
-      sqlite3_str_append(pOut, zRoom, n);
-      return;
-    }
+  if (n > (int)sizeof(zRoom)) zText = sqlite3_malloc64((sqlite3_uint64)n);
+  if (zText != 0) {
+    n = (int)(bxTreeDecode(zText, z, n) - zText);
+    bDone = memchr(zText, 0, (size_t)n) == 0;
+    if (bDone) sqlite3_str_append(pOut, zText, n);
+    if (zText != zRoom) sqlite3_free(zText);
   }
-  appendContent(pOut, z, z + p->a[iNode].nByte - 2, 0);
+  if (!bDone) appendContent(pOut, z, z + p->a[iNode].nByte - 2, 0);
 }
 
 char *bxTreeString(const BxTree *p, int iNode, BxErr *pErr) {

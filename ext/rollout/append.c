@@ -187,11 +187,24 @@ static void readAll(Append *p, const char *z, const char *zEnd) {
   if (z != zEnd) badJson(p);
 }
 
+/* Notes at the end of a call what the next one need not ask for. */
+static void noteIdle(
+    RolloutMemory *pMemory, const BxCall *p, const RolloutWork *pWork) {
+  const RolloutDerive *pTale = &pWork->tale;
+  int bIdle = p->err.rc == SQLITE_OK && p->pCtx != 0 && !pTale->bBusy &&
+              (pTale->bIdle || (p->bx->bClean && pWork->nItem > 0));
+  assert(pTale->pHome != 0);
+  pMemory->nIdle = bIdle ? sqlite3_total_changes(p->bx->db) : -1;
+  pMemory->iNewest = p->bx->bAlone ? pTale->iNewest : -1; /* it stays */
+}
+
 void bxRolloutAppend(BxCall *p) {
   Append append;
   RolloutWork *pWork = &append.work;
   const char *zItems;
+  RolloutMemory *pMemory = 0;
   char *zMasked = 0;
+  int nChange;
   i64 n;
   memset(&append, 0, sizeof(append));
   append.pErr = &p->err;
@@ -206,6 +219,11 @@ void bxRolloutAppend(BxCall *p) {
     bxRolloutOwnRead(&append.own, append.pHome, pWork->head.no, &p->err);
   }
   bxRolloutWorkBegin(pWork, append.pHome, &p->err);
+  if (p->err.rc == SQLITE_OK) pMemory = bxRolloutMemory(p->bx, &p->err);
+  if (pMemory != 0 && pWork->tale.pRules->bIdle) {
+    pWork->tale.bIdle = 1;
+    pWork->tale.iNewest = pMemory->iNewest;
+  }
   n = zItems != 0 ? sqlite3_value_bytes(p->aArg[1]) : 0;
   zMasked = bxRolloutMask(append.pHome, &zItems, &n, &p->err);
   if (p->err.rc == SQLITE_OK) readAll(&append, zItems, zItems + n);
@@ -213,8 +231,11 @@ void bxRolloutAppend(BxCall *p) {
   if (pWork->head.bAnyBehind) bxRolloutCatchUp(append.pHome, 0, &p->err);
   if (p->err.rc == SQLITE_OK) {
     bxReturnInt(p, pWork->nItem);
+    nChange = sqlite3_total_changes(p->bx->db);
     bxFileLimitTend(append.pHome, pWork->nItem, p->pCtx == 0, &p->err);
+    pWork->tale.bBusy |= nChange != sqlite3_total_changes(p->bx->db);
   }
+  if (pMemory != 0) noteIdle(pMemory, p, pWork);
   bxRolloutExplain(&p->err, "WriteError: Write failed: ");
   bxRolloutWorkEnd(pWork);
   bxRolloutOwnFree(&append.own);

@@ -240,5 +240,5 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
         p->aDrop[i].zPayloadType, p->aDrop[i].nItem, p->aDrop[i].nByte);
   }
   i = head.iBehind >= 0 ? head.iBehind : iFirst;
-  bxRolloutPackSome(pHome, head.no, i, iFirst + p->nItem - 1, pErr);
+  bxRolloutPackSome(pTale, i, iFirst + p->nItem - 1, pErr);
 }

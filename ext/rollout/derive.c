@@ -26,7 +26,7 @@ void bxRolloutDeriveBegin(
   p->no = pHead->no;
   p->nTurn = pHead->nTurn;
   p->iUser = pHead->no > 0 ? pHead->iUser : -1;
-  p->iReview = p->iPrompt = p->iPromptKey = p->iTextFrom = -1;
+  p->iReview = p->iPrompt = p->iPromptKey = p->iTextFrom = p->iNewest = -1;
   p->bHasPrompt = pHead->no > 0 && pHead->nTurn > 0;
   p->pRules = pErr->rc == SQLITE_OK ? bxRolloutRules(pHome, 0, pErr) : 0;
 }
@@ -39,6 +39,7 @@ void bxRolloutDeriveEnd(RolloutDerive *p) {
   sqlite3_free(p->zPrompt);
   sqlite3_free(p->aTurn);
   sqlite3_free(p->aMark);
+  sqlite3_free(p->apFit);
   bxRolloutUsageFree(p);
   bxTreeFree(&p->json.tree);
 }
@@ -86,13 +87,9 @@ static void readPart(const RolloutDerive *p, const char *zKey,
   if (bxRolloutWord(pTree, i, zName) > 0) bxFoldName(zName);
 }
 
-void bxRolloutReadParts(RolloutDerive *p, const RolloutJson *pJson) {
-  p->pJson = pJson;
-  readPart(p, "type", p->zPayloadType);
-  readPart(p, "role", p->zRole);
-}
-
-int bxRolloutTestParts(const RolloutDerive *p, BxTest test) {
+/* Tests a reading with these parts: -1 if it does not fit, 1 if it does, 0 if the payload
+** must be read. */
+static int testParts(const RolloutDerive *p, BxTest test) {
   const BxCondition *pTest = p->pRules->places.aCondition + test.i;
   const BxCondition *pEnd = pTest + test.n;
   int eResult = 1;
@@ -110,6 +107,28 @@ int bxRolloutTestParts(const RolloutDerive *p, BxTest test) {
     }
   }
   return eResult;
+}
+
+void bxRolloutReadItem(
+    RolloutDerive *p, const char *zType, const RolloutJson *pJson) {
+  i64 iEnd, i = bxRolloutPlacesOf(p, zType, p->zSpelled, &iEnd);
+  p->pJson = pJson;
+  p->nFit = 0;
+  readPart(p, "type", p->zPayloadType);
+  readPart(p, "role", p->zRole);
+  for (; i < iEnd && p->pErr->rc == SQLITE_OK; i++) {
+    const BxPlace *pPlace = &p->pRules->places.a[i], **pp;
+    int eFits = testParts(p, pPlace->test);
+    /* how lines of text begin is for an import */
+    if (eFits < 0 || pPlace->eKind == BX_KIND_LINE ||
+        pPlace->eKind == BX_KIND_START ||
+        (eFits == 0 &&
+            !bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr))) {
+      continue;
+    }
+    pp = bxArrayAdd(&p->apFit, &p->nFit, &p->nFitAlloc, sizeof(*pp), p->pErr);
+    if (pp != 0) *pp = pPlace;
+  }
 }
 
 /*---------------------------------------------------------------- turns ----*/
@@ -210,17 +229,13 @@ static void prompt(RolloutDerive *p, const char *z, i64 iSequence) {
   if (z != 0) p->zPrompt = bxPrintf(p->pErr, "%.*s", PROMPT_BYTES, z);
 }
 
-/* Takes a user's message, which begins a turn, unless it is the one that began the
-** last turn, written again: from another source, soon after a review began, or with
-** the id that it had. Frees zOwned. */
-static void tellUser(RolloutDerive *p, char *zOwned, int bEvent,
-    sqlite3_uint64 hId, i64 iSequence) {
-  sqlite3_uint64 hash = hashUser(zOwned);
+/* Takes a user's message with this hash, which begins a turn, unless it is the one that
+** began the last turn, written again: from another source, soon after a review began, or
+** with the id that it had. */
+static void tellUser(RolloutDerive *p, const char *z, sqlite3_uint64 hash,
+    int bEvent, sqlite3_uint64 hId, i64 iSequence) {
   assert(iSequence >= 0 && p->pRules != 0);
-  if (bxRolloutIsPreamble(p->pRules, zOwned)) {
-    sqlite3_free(zOwned);
-    return;
-  }
+  if (bxRolloutIsPreamble(p->pRules, z)) return;
   if (p->eLast == 0) {
     p->eLast = -1;
     if (p->no > 0 && p->nTurn > 0) findLast(p);
@@ -229,13 +244,11 @@ static void tellUser(RolloutDerive *p, char *zOwned, int bEvent,
       (p->bLastEvent != bEvent || (hId != 0 && hId == p->hLastId) ||
           (p->iReview >= 0 && p->iReview >= iSequence - 20)) &&
       hash == p->hLast) {
-    sqlite3_free(zOwned);
     return;
   }
-  prompt(p, zOwned, iSequence);
+  prompt(p, z, iSequence);
   addMark(
       &p->aTurn, &p->nTurnNew, &p->nTurnAlloc, iSequence, p->nTurn++, p->pErr);
-  sqlite3_free(zOwned);
   p->hLast = hash;
   p->hLastId = hId;
   p->bLastEvent = bEvent;
@@ -293,16 +306,32 @@ static void tellMarks(RolloutDerive *p, i64 iSequence, const char *zSpelled) {
 
 /*---------------------------------------------------------------- items ----*/
 
-/* Takes a value that a reading has found; frees it. */
-static void tellFact(
-    RolloutDerive *p, const BxPlace *pPlace, char *zOwned, i64 iSequence) {
+/* The text of the item that was just told from a place; NULL if there is none. */
+static const RolloutText *textFrom(
+    const RolloutDerive *p, const BxPlace *pPlace, i64 iSequence) {
+  i64 i = p->nText - 1;
+  assert(pPlace != 0 && iSequence >= 0);
+  while (i >= 0 && p->aText[i].iSequence == iSequence &&
+         p->aText[i].pPlace != pPlace) {
+    i--;
+  }
+  return i >= 0 && p->aText[i].iSequence == iSequence ? &p->aText[i] : 0;
+}
+
+/* Takes the value at a place. */
+static void tellFact(RolloutDerive *p, const BxPlace *pPlace, i64 iSequence) {
+  const RolloutText *pTold = textFrom(p, pPlace, iSequence);
+  const char *zPath;
+  char *zOwned = pTold ? 0 : bxRolloutValue(pPlace, p->pJson, &zPath, p->pErr);
   assert(pPlace->eKind < BX_KINDS);
   switch (pPlace->eKind) {
     case BX_KIND_USER:
       if (p->iUser < 0) p->iUser = iSequence;
-      tellUser(p, zOwned, pPlace->eSource == BX_SOURCE_EVENT,
-          hashId(p->pJson, pPlace), iSequence);
-      return;
+      tellUser(p, pTold ? pTold->z : zOwned,
+          pTold ? pTold->h : hashUser(zOwned),
+          pPlace->eSource == BX_SOURCE_EVENT, hashId(p->pJson, pPlace),
+          iSequence);
+      break;
     case BX_KIND_GOAL:
       if (p->iUser < 0) p->iUser = iSequence;
       prompt(p, zOwned, iSequence);
@@ -323,39 +352,30 @@ static void tellFact(
 
 void bxRolloutDeriveWrite(RolloutDerive *p, i64 iSequence, i64 iTime,
     const char *zType, const RolloutJson *pJson) {
-  unsigned mTold = 1u << BX_KIND_LINE | 1u << BX_KIND_START |
-                   1u << BX_KIND_ASSISTANT | 1u << BX_KIND_TOOL |
+  unsigned mTold = 1u << BX_KIND_ASSISTANT | 1u << BX_KIND_TOOL |
                    1u << BX_KIND_CALL | 1u << BX_KIND_RESULT;
-  const char *zPath;
-  char zSpelled[ROLLOUT_MAX_NAME + 1];
-  i64 i, iEnd;
+  i64 i;
   assert(iSequence >= 0 && iSequence <= ROLLOUT_LAST);
   if (p->pErr->rc != SQLITE_OK) return;
   if (p->bTexts) {
     bxRolloutTell(p, zType, pJson, iSequence, iTime);
-    bxRolloutTextsTold(p);
+  } else {
+    bxRolloutReadItem(p, zType, pJson);
   }
-  if (!p->bTexts) bxRolloutReadParts(p, pJson);
   p->iTime = iTime;
-  i = bxRolloutPlacesOf(p, zType, zSpelled, &iEnd);
-  for (; i < iEnd && p->pErr->rc == SQLITE_OK; i++) {
-    const BxPlace *pPlace = &p->pRules->places.a[i];
-    int eFits = bxRolloutTestParts(p, pPlace->test);
-    /* what is said counts once, whatever ways there are to read it; how lines of
-    ** text begin is for an import */
-    if (eFits < 0 || mTold >> pPlace->eKind & 1) continue;
-    if (eFits == 0 && !bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr)) {
-      continue;
-    }
+  for (i = 0; i < p->nFit && p->pErr->rc == SQLITE_OK; i++) {
+    const BxPlace *pPlace = p->apFit[i];
+    /* what is said counts once, whatever ways there are to read it */
+    if (mTold >> pPlace->eKind & 1) continue;
     if (pPlace->eKind == BX_KIND_USAGE) {
       bxRolloutDeriveUsage(p, pPlace, iSequence);
     } else {
-      tellFact(
-          p, pPlace, bxRolloutValue(pPlace, pJson, &zPath, p->pErr), iSequence);
+      tellFact(p, pPlace, iSequence);
     }
     mTold |= 1u << pPlace->eKind;
   }
-  tellMarks(p, iSequence, zSpelled);
+  tellMarks(p, iSequence, p->zSpelled);
+  if (p->bTexts) bxRolloutTextsTold(p);
 }
 
 /*-------------------------------------------------------------- writing ----*/
@@ -539,7 +559,7 @@ static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
   bxRolloutPutAbout(pHome, pHead->no, pErr);
   bxRolloutDeriveItem(&tale, pErr);
   bxRolloutTextsPut(&tale, pErr);
-  bxRolloutPackSome(pHome, pHead->no, pHead->iBehind, iTo, pErr);
+  bxRolloutPackSome(&tale, pHead->iBehind, iTo, pErr);
   pHead->nTurn = tale.nTurn;
   pHead->iUser = tale.iUser;
   pHead->iBehind = iTo < pHead->iLast ? iTo + 1 : -1;

@@ -50,10 +50,6 @@ BxStmts *bxRolloutSchema(Bx *bx, BxErr *pErr) {
   return bxDomainSchema(bx, "rollout", pErr);
 }
 
-/* This changes nothing. It takes the write lock before anything is read, so
-** that the busy timeout applies. (RETURNING would build a table.) */
-static const char zTouchHead[] =
-    "UPDATE main.rollout__heads SET status = status WHERE no = -1";
 static const char zFind[] =
     "SELECT no, last_sequence, expires_at, turns, coalesce(user_sequence, -1), "
     "updated, coalesce(behind, -1), EXISTS (SELECT 1 FROM "
@@ -67,7 +63,7 @@ int bxRolloutFind(
   memset(pHead, 0, sizeof(*pHead));
   pHead->iLast = pHead->iUser = pHead->iBehind = -1;
   if (p == 0) return 0;
-  if (bWrite) bxStmtExec(p, zTouchHead, pErr, "");
+  if (bWrite) bxLock(p, pErr); /* now, so that the busy timeout applies */
   pStmt = bxStmt(p, zFind, pErr);
   bxBind(pStmt, pErr, "t", zId);
   bFound = bxStep(pStmt, pErr);

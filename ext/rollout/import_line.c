@@ -187,6 +187,6 @@ void bxRolloutReadLine(BxStmts *pHome, const RolloutFormat *pFormat,
   if (!p->bWhole) pJson->iTop = iPayload;
   p->payload = bxRolloutSpanOf(pTree, pJson->iTop);
   p->nUsual = p->payload.z - zWhole;
-  p->bUsual =
-      !p->bWhole && bPlain && isUsual(p, pTree, iTime, zWhole, p->nUsual);
+  p->bUsual = !p->bWhole && bPlain && !pFormat->bGiven &&
+              isUsual(p, pTree, iTime, zWhole, p->nUsual);
 }

@@ -105,7 +105,8 @@ static void tryItems(BxStmts *p, const char *zSql, i64 iFirst, i64 iLast,
   bxErrMove(pErr, &err);
 }
 
-void bxRolloutPackSome(BxStmts *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr) {
+void bxRolloutPackSome(
+    RolloutDerive *pTale, i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zPackItems[] =
       "INSERT INTO main.rollout__packed(text) SELECT 0 FROM (SELECT"
       " json_group_array(id) AS keys, count(*) AS n FROM " ITEMS_UNPACKED
@@ -118,17 +119,22 @@ void bxRolloutPackSome(BxStmts *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr) {
   static const char zTend[] =
       "INSERT INTO main.rollout__packed(text) SELECT ?2 + ?3"
       " WHERE store_tend(?1) IS NULL";
+  BxStmts *p = pTale->pHome;
   int bFew = iLast - iFirst + 1 < PACK_BLOCK;
   assert(iFirst >= 0);
   if (pErr->rc != SQLITE_OK || iLast < iFirst || !bxHasStore(p)) return;
-  if (bxQueryInt(p, zDropped, pErr, "")) tryItems(p, zTend, 0, 0, 0, pErr);
+  if (!pTale->bIdle && bxQueryInt(p, zDropped, pErr, "")) {
+    tryItems(p, zTend, 0, 0, 0, pErr);
+    pTale->bBusy = 1;
+  }
   if (bFew) { /* whole blocks, of which the newest was just completed */
     iFirst -= iFirst % PACK_BLOCK;
     iLast -= (iLast + 1) % PACK_BLOCK;
   }
-  if (iLast < iFirst || !bxSettingInt(p, "rollout.pack", pErr)) return;
-  tryItems(p, zPackItems, bxRolloutKey(no, iFirst), bxRolloutKey(no, iLast),
-      bFew, pErr);
+  if (iLast < iFirst || pTale->pRules == 0 || !pTale->pRules->bPack) return;
+  tryItems(p, zPackItems, bxRolloutKey(pTale->no, iFirst),
+      bxRolloutKey(pTale->no, iLast), bFew, pErr);
+  pTale->bBusy = 1;
 }
 
 void bxRolloutSweep(BxStmts *p, BxErr *pErr) {

@@ -183,6 +183,10 @@ typedef struct RolloutMemory {
   i64 nShut, nShutAlloc;
   struct RolloutRules *pRules;
   Masking masking;
+  /* While sqlite3_total_changes() is still nIdle, nothing waits that an append does beside
+  ** its record. This was read when nothing could be rolled back. (-1: ask.) */
+  int nIdle;
+  i64 iNewest; /* and then the newest text has this number; -1: ask */
   i64 nWaitByte; /* of the texts that wait for the index, as far as they are known */
 } RolloutMemory;
 
@@ -254,7 +258,10 @@ typedef struct RolloutRules {
   int bImport; /* those are among them that only an import needs */
   int bSearch; /* there is an index of the texts */
   int bMask;   /* rollout.secrets is mask */
+  int bPack;   /* rollout.pack */
+  int bIdle;   /* when the call began, nothing waited: see RolloutMemory */
   BxPlaces places;
+  char aPreamble[256]; /* the bytes with which a preamble begins */
   RolloutFormat *aFormat;
   i64 nFormat, nFormatAlloc;
   sqlite3_uint64 hFormat;       /* tells whether they are the same */
@@ -326,11 +333,10 @@ typedef struct RolloutText {
   i64 n, iSequence, iTime;
   const char *zRole; /* NULL: no row, but what is known of a call */
   BxKind eKind;
-  BxSource eSource;
-  char *z;          /* the text, until it is told ... */
-  sqlite3_uint64 h; /* ... and its hash; 0: none */
+  const BxPlace *pPlace; /* of what was said */
+  char *z;               /* the text, until it is told ... */
+  sqlite3_uint64 h;      /* ... and its hash; 0: none */
   char *zPlace, *zCall, *zTool, *zFile;
-  const char *zPart;
   int bRead; /* its text was given back */
   int bTold; /* no row: the item before it says the same, or is not new */
   int bEdits;
@@ -352,6 +358,9 @@ typedef struct RolloutDerive {
   BxStmts *pHome;
   const RolloutRules *pRules;
   BxErr *pErr;
+  int bIdle;   /* nothing waits that TextsPut() and PackSome() do; or */
+  int bBusy;   /* something waited */
+  i64 iNewest; /* the number of the newest text, or -1 */
   i64 no;
   i64 nTurn, iUser; /* as in RolloutHead, after these items */
   i64 iReview;      /* where the newest review begins, or -1 if not known */
@@ -375,9 +384,12 @@ typedef struct RolloutDerive {
   i64 nTextByte; /* of those that were told */
   int bStored;   /* the items are in the database: this is the key of one */
   i64 iKey, iPromptKey;
-  i64 nTurnOld, nMarkOld; /* those that other conversations own */
-  char zPayloadType[ROLLOUT_MAX_NAME + 1]; /* as it is compared, or "" */
+  i64 nTurnOld, nMarkOld;              /* those that other conversations own */
+  char zSpelled[ROLLOUT_MAX_NAME + 1]; /* the item's type as it is compared, */
+  char zPayloadType[ROLLOUT_MAX_NAME + 1]; /* and those of its payload, or "" */
   char zRole[ROLLOUT_MAX_NAME + 1];
+  const BxPlace **apFit; /* the places that are for it */
+  i64 nFit, nFitAlloc;
   RolloutJson json;         /* for payloads that are read here */
   const RolloutJson *pJson; /* the payload of the item ... */
   i64 iTime;                /* ... and its time */
@@ -409,11 +421,9 @@ void bxRolloutDerivePending(
 i64 bxRolloutPlacesOf(const RolloutDerive *p, const char *zType,
     char z[ROLLOUT_MAX_NAME + 1], i64 *piEnd);
 
-/* Reads the parts of a payload by which most readings are told apart. */
-void bxRolloutReadParts(RolloutDerive *p, const RolloutJson *pJson);
-/* Tests a reading with these parts: -1 if it does not fit, 1 if it does, 0 if the payload
-** must be read. */
-int bxRolloutTestParts(const RolloutDerive *p, BxTest test);
+/* Reads what an item is, and finds the places that are for it. */
+void bxRolloutReadItem(
+    RolloutDerive *p, const char *zType, const RolloutJson *pJson);
 
 /* texts.c: takes the texts of an item, and reads its parts. */
 void bxRolloutTell(RolloutDerive *p, const char *zType,
@@ -613,7 +623,7 @@ void bxRolloutUnpack(BxCall *p);
 void bxRolloutSweep(BxStmts *p, BxErr *pErr);
 /* Packs items of a conversation that were just written, if rollout.pack says so, and
 ** sweeps a little. */
-void bxRolloutPackSome(BxStmts *p, i64 no, i64 iFirst, i64 iLast, BxErr *pErr);
+void bxRolloutPackSome(RolloutDerive *p, i64 iFirst, i64 iLast, BxErr *pErr);
 /* check.c */
 void bxRolloutCheck(BxStmts *p, BxProblems *pOut);
 /* flush.c */

@@ -110,13 +110,15 @@ static void readFormats(RolloutRules *p, BxStmts *pHome, BxErr *pErr) {
 const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   static const char zAct[] =
       "SELECT places, search, (SELECT value FROM main.blackbox_settings WHERE"
-      " name = 'rollout.secrets') = 'mask' FROM main.rollout__act";
+      " name = 'rollout.secrets') = 'mask', (SELECT value FROM"
+      " main.blackbox_settings WHERE name = 'rollout.pack') "
+      "FROM main.rollout__act";
   RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
   RolloutRules *p = pErr->rc == SQLITE_OK ? pMemory->pRules : 0;
   const Bx *bx = pHome->bx;
-  i64 iData, iPlaces, nSolid;
+  i64 iData, iPlaces, nSolid, i;
   sqlite3_stmt *pRow;
-  int bSearch, bMask, bKnown;
+  int bSearch, bMask, bPack, bKnown;
   if (pErr->rc != SQLITE_OK) return 0;
   if (p == 0) p = pMemory->pRules = bxZalloc(sizeof(*p), pErr);
   if (p == 0) return 0;
@@ -130,13 +132,17 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   bKnown = p->pHome == pHome && p->bSolid && p->nSeen == bx->nForeign &&
            p->iData == iData;
   nSolid = bx->bClean ? bx->nForeign : p->nSolid;
-  if (!bKnown) forgetAnswers(p);
+  if (!bKnown) {
+    forgetAnswers(p);
+    pMemory->nIdle = -1;
+  }
   if (!bKnown || p->bImport < bImport) {
     pRow = bxStmt(pHome, zAct, pErr);
     bxStep(pRow, pErr);
     iPlaces = sqlite3_column_int64(pRow, 0);
     bSearch = sqlite3_column_int64(pRow, 1) > 0;
     bMask = sqlite3_column_int(pRow, 2);
+    bPack = sqlite3_column_int(pRow, 3);
     bxReset(pRow, pErr);
     /* those that are kept stay: a caller further up may use them */
     if (pErr->rc != SQLITE_OK) return 0;
@@ -144,6 +150,12 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
         p->bImport || bImport) {
       freeRules(p);
       bxPlacesRead(&p->places, pHome, 1, ~0u, pErr);
+      for (i = 0; i < p->places.n; i++) {
+        const char *zAt = p->places.a[i].az[BX_PLACE_AT];
+        if (p->places.a[i].eKind == BX_KIND_PREAMBLE && zAt != 0) {
+          p->aPreamble[(unsigned char)*zAt] = 1;
+        }
+      }
       if (bImport) readFormats(p, pHome, pErr);
     }
     if (pErr->rc != SQLITE_OK) {
@@ -154,6 +166,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
     p->iPlaces = iPlaces;
     p->bSearch = bSearch;
     p->bMask = bMask;
+    p->bPack = bPack;
     p->bImport = bImport;
   }
   p->iCall = bx->iCall;
@@ -161,6 +174,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   p->bSolid = nSolid == bx->nForeign;
   p->nSeen = bx->nForeign;
   p->iData = iData;
+  p->bIdle = bKnown && pMemory->nIdle == bx->nTotal;
   return p;
 }
 
@@ -253,16 +267,30 @@ static int isImageTag(const char *z, i64 n) {
          memchr(z, '>', (size_t)n) == z + n - 1;
 }
 
-/* Appends a text after a newline, unless it is the first one. */
-static void addOne(sqlite3_str *pOut, int *pbAny, const BxTree *p, int i) {
-  if (*pbAny) sqlite3_str_appendchar(pOut, 1, '\n');
-  bxTreeText(p, i, pOut);
-  *pbAny = 1;
+/* Texts, each on its line. Mostly there is one, and nothing is joined. */
+typedef struct RolloutParts {
+  const BxTree *p;
+  int iFirst;        /* the node of the first, or -1 */
+  sqlite3_str *pOut; /* once there are two */
+} RolloutParts;
+
+static void addOne(RolloutParts *pParts, int i) {
+  if (pParts->iFirst < 0) {
+    pParts->iFirst = i;
+    return;
+  }
+  if (pParts->pOut == 0) {
+    pParts->pOut = sqlite3_str_new(0);
+    bxTreeText(pParts->p, pParts->iFirst, pParts->pOut);
+  }
+  sqlite3_str_appendchar(pParts->pOut, 1, '\n');
+  bxTreeText(pParts->p, i, pParts->pOut);
 }
 
-/* Appends the text of a part, or its texts, unless a model only thought it. */
-static void addPartText(sqlite3_str *pOut, int *pbAny, const BxTree *p,
-    int iPart, const char *zPart, BxErr *pErr) {
+/* Adds the text of a part, or its texts, unless a model only thought it. */
+static void addPartText(
+    RolloutParts *pParts, int iPart, const char *zPart, BxErr *pErr) {
+  const BxTree *p = pParts->p;
   int iText = bxTreeMember(p, iPart, zPart, (int)strlen(zPart)), i;
   int iThought = bxTreeMember(p, iPart, "thought", 7);
   int iType = bxTreeMember(p, iPart, "type", 4);
@@ -277,7 +305,7 @@ static void addPartText(sqlite3_str *pOut, int *pbAny, const BxTree *p,
     for (i = iText + 1; i < p->a[iText].iNext; i = p->a[i].iNext) {
       int iInner = bxTreeMember(p, i, "text", 4);
       if (iInner >= 0 && BX_TREE_KIND(p, iInner) == '"') {
-        addOne(pOut, pbAny, p, iInner);
+        addOne(pParts, iInner);
       }
     }
   }
@@ -288,23 +316,21 @@ static void addPartText(sqlite3_str *pOut, int *pbAny, const BxTree *p,
     sqlite3_free(z);
     if (bTag) return;
   }
-  addOne(pOut, pbAny, p, iText);
+  addOne(pParts, iText);
 }
 
 char *bxRolloutTextOf(
     const BxTree *p, int iNode, const char *zPart, BxErr *pErr) {
   char cKind = iNode < 0 ? 0 : BX_TREE_KIND(p, iNode);
-  sqlite3_str *pOut;
-  char *z;
-  int i, bAny = 0;
+  RolloutParts parts = {p, -1, 0};
+  int i;
   if (cKind == '"') return bxTreeString(p, iNode, pErr);
   if (cKind != '[') return 0;
-  pOut = sqlite3_str_new(0);
   for (i = iNode + 1; i < p->a[iNode].iNext; i = p->a[i].iNext) {
-    addPartText(pOut, &bAny, p, i, zPart ? zPart : "text", pErr);
+    addPartText(&parts, i, zPart ? zPart : "text", pErr);
   }
-  z = bxStrFinish(pOut, pErr);
-  return z == 0 && bAny ? bxPrintf(pErr, "") : z;
+  if (parts.pOut != 0) return bxStrFinish(parts.pOut, pErr);
+  return parts.iFirst < 0 ? 0 : bxTreeString(p, parts.iFirst, pErr);
 }
 
 char *bxRolloutValue(const BxPlace *pPlace, const RolloutJson *pJson,
@@ -323,7 +349,8 @@ char *bxRolloutValue(const BxPlace *pPlace, const RolloutJson *pJson,
 
 int bxRolloutIsPreamble(const RolloutRules *p, const char *z) {
   i64 i;
-  for (i = 0; z != 0 && i < p->places.n; i++) {
+  if (z == 0 || !p->aPreamble[(unsigned char)*z]) return 0;
+  for (i = 0; i < p->places.n; i++) {
     const char *zAt = p->places.a[i].az[BX_PLACE_AT];
     if (p->places.a[i].eKind == BX_KIND_PREAMBLE && *z == *zAt &&
         strncmp(z, zAt, strlen(zAt)) == 0) {

@@ -60,20 +60,18 @@ static RolloutText *newText(
 ** sqlite3_free(): those that begin with a dot go on from zHere. */
 static int resolve(const RolloutJson *pJson, int iHere, const char *zHere,
     const char *zPaths, char **pzPath, BxErr *pErr) {
-  while (zPaths != 0) {
-    int n = (int)strcspn(zPaths, "|=");
-    char *z = bxPrintf(pErr, "%.*s", n, zPaths);
-    int iNode = z ? bxPathFind(&pJson->tree, pJson->iTop, iHere, z) : -1;
-    if (iNode >= 0 && BX_TREE_KIND(&pJson->tree, iNode) != 'n') {
-      *pzPath = *z == '$' ? z : bxPrintf(pErr, "%s%s", zHere, z);
-      if (*pzPath != z) sqlite3_free(z);
-      return iNode;
-    }
-    sqlite3_free(z);
-    zPaths = strchr(zPaths, '|');
-    if (zPaths != 0) zPaths++;
-  }
-  return -1;
+  const char *zAt = 0;
+  size_t nHere, nAt;
+  int iNode = bxPathFindAt(&pJson->tree, pJson->iTop, iHere, zPaths, &zAt);
+  if (iNode < 0 || BX_TREE_KIND(&pJson->tree, iNode) == 'n') return -1;
+  if (*zAt == '$') zHere = "";
+  nHere = strlen(zHere);
+  nAt = strcspn(zAt, "|=");
+  *pzPath = bxZalloc(nHere + nAt + 1, pErr);
+  if (*pzPath == 0) return -1;
+  memcpy(*pzPath, zHere, nHere);
+  memcpy(*pzPath + nHere, zAt, nAt);
+  return iNode;
 }
 
 static char *stringAt(
@@ -122,6 +120,21 @@ char *bxRolloutSaid(BxTree *pTree, const char *z, i64 n, const char *zAt,
   return zStrings;
 }
 
+/* What follows the first of some words in a text, if that is among its first 1,000
+** bytes, or NULL. They have an x, which is rare. */
+static const char *afterCode(const char *zText, const char *zCode) {
+  const i64 iRare = strchr(zCode, 'x') - zCode, nText = (i64)strlen(zText);
+  const char *z = zText + iRare, *zEnd = zText + 1000 + iRare;
+  assert(iRare >= 0 && iRare < (i64)strlen(zCode));
+  if (zText + nText < zEnd) zEnd = zText + nText;
+  for (; z < zEnd && (z = memchr(z, 'x', (size_t)(zEnd - z))) != 0; z++) {
+    if (strncmp(z - iRare, zCode, strlen(zCode)) == 0) {
+      return z - iRare + strlen(zCode);
+    }
+  }
+  return 0;
+}
+
 /* Whether a result says that its call has failed: 1 or 0, or -1 if it says nothing.
 ** A text, such as an error, says so, and so does a code that is not 0. */
 static int readError(
@@ -143,11 +156,8 @@ static int readError(
     }
   }
   for (i = 0; eError < 1 && zText != 0 && i < 3; i++) {
-    z = strstr(zText, azCode[i]);
-    if (z != 0 && z - zText < 1000) {
-      z += strlen(azCode[i]);
-      eError = *z != '0';
-    }
+    z = afterCode(zText, azCode[i]);
+    if (z != 0) eError = *z != '0';
   }
   return eError;
 }
@@ -418,7 +428,7 @@ static void tellBefore(RolloutDerive *p, const BxPlace *pPlace) {
 
 /* Takes what was said. Some recorders write a message twice in a row, as an item and
 ** as an event: the second one repeats it. */
-static void tellSaid(RolloutDerive *p, const BxPlace *pPlace,
+static void tellSaid(RolloutDerive *p, const char *zType, const BxPlace *pPlace,
     const RolloutJson *pJson, i64 iSequence, i64 iTime) {
   const char *zPaths, *zRole = pPlace->eKind == BX_KIND_USER ? "user"
                                : pPlace->eKind == BX_KIND_ASSISTANT
@@ -431,15 +441,15 @@ static void tellSaid(RolloutDerive *p, const BxPlace *pPlace,
   i64 i;
   if (z != 0 && p->no > 0 && iSequence == p->iTextFrom && !p->bBefore) {
     tellBefore(p, pPlace);
-    bxRolloutReadParts(p, pJson);
+    bxRolloutReadItem(p, zType, pJson);
   }
   for (i = p->nText - 1; z != 0 && i >= 0; i--) {
     a = &p->aText[i];
     if (a->iSequence < iSequence - 1) break;
-    bTold |= a->h == hash &&
-             (a->iSequence < iSequence ? a->eKind == pPlace->eKind &&
-                                             a->eSource != pPlace->eSource
-                                       : !a->bTold);
+    bTold |= a->h == hash && (a->iSequence < iSequence
+                                     ? a->eKind == pPlace->eKind &&
+                                           a->pPlace->eSource != pPlace->eSource
+                                     : !a->bTold);
   }
   a = z == 0 || *z == 0 ? 0 : newText(p, zRole, iSequence, iTime);
   if (a == 0) {
@@ -447,35 +457,26 @@ static void tellSaid(RolloutDerive *p, const BxPlace *pPlace,
     return;
   }
   a->eKind = pPlace->eKind;
-  a->eSource = pPlace->eSource;
+  a->pPlace = pPlace;
   a->z = z;
   a->h = hash;
   a->bTold |= bTold;
-  a->zPart = pPlace->az[BX_PLACE_PART];
   resolve(pJson, pJson->iTop, "", zPaths, &a->zPlace, p->pErr);
 }
 
 static void tell(RolloutDerive *p, const char *zType, const RolloutJson *pJson,
     i64 iSequence, i64 iTime) {
-  char zSpelled[ROLLOUT_MAX_NAME + 1];
-  i64 iEnd, iFirst = bxRolloutPlacesOf(p, zType, zSpelled, &iEnd), i;
-  i64 nBefore = p->nText;
+  i64 i, nBefore = p->nText;
   unsigned mKind = 1u << BX_KIND_CALL;
-  bxRolloutReadParts(p, pJson);
+  bxRolloutReadItem(p, zType, pJson);
   for (;;) {
-    for (i = iFirst; i < iEnd; i++) {
-      const BxPlace *pPlace = &p->pRules->places.a[i];
-      int eFits = !(mKind >> pPlace->eKind & 1) || p->pErr->rc != SQLITE_OK
-                      ? -1
-                      : bxRolloutTestParts(p, pPlace->test);
-      if (eFits < 0 || (eFits == 0 && !bxRolloutFits(p->pRules, pPlace->test,
-                                          pJson, p->pErr))) {
-        continue;
-      }
+    for (i = 0; i < p->nFit && p->pErr->rc == SQLITE_OK; i++) {
+      const BxPlace *pPlace = p->apFit[i];
+      if (!(mKind >> pPlace->eKind & 1)) continue;
       if (pPlace->eKind <= BX_KIND_RESULT) {
         tellParts(p, pPlace, pJson, iSequence, iTime);
       } else {
-        tellSaid(p, pPlace, pJson, iSequence, iTime);
+        tellSaid(p, zType, pPlace, pJson, iSequence, iTime);
       }
     }
     if (mKind == 1u << BX_KIND_CALL) {
@@ -513,15 +514,24 @@ void bxRolloutTextsTold(RolloutDerive *p) {
 
 /*----------------------------------------------------------------- writing ----*/
 
-static void putRow(RolloutDerive *p, const RolloutText *a, BxErr *pErr) {
-  static const char zPut[] =
-      "INSERT INTO main.rollout__texts(n, id, role, place, at, part, call, "
-      "tool, file, edits, is_error, took, result) VALUES (?1, ?2, ?3, ?4, ?5, "
-      "nullif(?6, 'text'), ?7, ?8, ?9, nullif(?10, 0), ?11, ?12, ?13)";
-  sqlite3_stmt *pStmt = bxStmt(p->pHome, zPut, pErr);
-  bxBind(pStmt, pErr, "iittitttti", a->n, bxRolloutKey(p->no, a->iSequence),
-      a->zRole, a->zPlace, a->iTime, a->zPart, a->bWithout ? 0 : a->zCall,
-      a->zTool, a->zFile, (i64)a->bEdits);
+/* (While rows are written, no code of the host runs that could finalize the
+** statement.) */
+static void putRow(
+    RolloutDerive *p, sqlite3_stmt *pStmt, const RolloutText *a, BxErr *pErr) {
+  const char *zPart = a->pPlace ? a->pPlace->az[BX_PLACE_PART] : 0;
+  if (pErr->rc != SQLITE_OK) return;
+  sqlite3_bind_int64(pStmt, 1, a->n);
+  sqlite3_bind_int64(pStmt, 2, bxRolloutKey(p->no, a->iSequence));
+  sqlite3_bind_text(pStmt, 3, a->zRole, -1, SQLITE_STATIC);
+  sqlite3_bind_int64(pStmt, 5, a->iTime);
+  bxBind(pStmt, pErr, "---t", a->zPlace);
+  if (zPart != 0 && strcmp(zPart, "text") != 0) {
+    bxBind(pStmt, pErr, "-----t", zPart);
+  }
+  if (a->zTool != 0) {
+    bxBind(pStmt, pErr, "------ttti", a->zCall, a->zTool, a->zFile,
+        (i64)a->bEdits);
+  }
   if (a->eKind == BX_KIND_CALL && a->eError >= 0) {
     bxBind(pStmt, pErr, "----------ii", (i64)a->eError, a->nTook);
   }
@@ -556,6 +566,10 @@ static void olderCalls(RolloutDerive *p, RolloutMap *pCalls, BxErr *pErr) {
 
 /* Writes the texts that are new. */
 static void putTexts(RolloutDerive *p, BxErr *pErr) {
+  static const char zPut[] =
+      "INSERT INTO main.rollout__texts(n, id, role, place, at, part, call, "
+      "tool, file, edits, is_error, took, result) VALUES (?1, ?2, ?3, ?4, ?5, "
+      "?6, ?7, ?8, ?9, nullif(?10, 0), ?11, ?12, ?13)";
   static const char zLast[] =
       "SELECT max(texts, coalesce((SELECT max(n) FROM main.rollout__texts), 0))"
       " FROM main.rollout__act";
@@ -565,7 +579,10 @@ static void putTexts(RolloutDerive *p, BxErr *pErr) {
       "SELECT n FROM main.rollout__texts WHERE id BETWEEN ?1 AND ?2 "
       "AND call = ?3 AND role = 'call' ORDER BY id DESC, n DESC LIMIT 1)";
   RolloutMap calls = {0};
-  i64 i, nOld = bxQueryInt(p->pHome, zLast, pErr, ""), n = nOld;
+  sqlite3_stmt *pPut = 0;
+  i64 i, nOld = p->iNewest >= 0 ? p->iNewest
+                                : bxQueryInt(p->pHome, zLast, pErr, "");
+  i64 n = nOld;
   int nLate = 0;
   for (i = 0; i < p->nText; i++) {
     RolloutText *a = &p->aText[i];
@@ -575,7 +592,8 @@ static void putTexts(RolloutDerive *p, BxErr *pErr) {
     const RolloutText *a = &p->aText[i];
     i64 iKey = bxRolloutKey(p->no, a->iSequence);
     if (a->bTold) continue;
-    if (a->n > 0) putRow(p, a, pErr);
+    if (a->n > 0 && pPut == 0) pPut = bxStmt(p->pHome, zPut, pErr);
+    if (a->n > 0) putRow(p, pPut, a, pErr);
     if (a->bWithout) {
       i64 iFrom = a->iSequence > TEXTS_BACK ? iKey - TEXTS_BACK : p->no << 32;
       i64 *pn;
@@ -589,6 +607,7 @@ static void putTexts(RolloutDerive *p, BxErr *pErr) {
           a->n > 0 ? (i64)a->eError : a->iTime, a->iTime);
     }
   }
+  p->iNewest = n;
   sqlite3_free(calls.a);
   if (p->pRules->bSearch)
     bxRolloutIndex(p->pHome, n, n - nOld, p->nTextByte, pErr);
@@ -636,7 +655,8 @@ void bxRolloutTextsPut(RolloutDerive *p, BxErr *pErr) {
   sqlite3_stmt *pRow;
   if (p->pRules == 0) return;
   if (p->nText > 0) putTexts(p, pErr);
-  if (!bxQueryInt(p->pHome, zAnyDue, pErr, "")) return;
+  if (p->bIdle || !bxQueryInt(p->pHome, zAnyDue, pErr, "")) return;
+  p->bBusy = 1;
   pRow = bxStmt(p->pHome, zDue, pErr);
   while (bxStep(pRow, pErr)) {
     const char *zType = bxColumnText(pRow, 2, pErr);

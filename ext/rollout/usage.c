@@ -92,15 +92,17 @@ void bxRolloutDeriveUsage(
   *a = usage;
 }
 
+#define PUT_CALL                                                               \
+  "INSERT INTO main.rollout_calls(id, call, at, model, input_fresh, "          \
+  "cache_write, cache_read, output, reasoning, cost, format, "                 \
+  "cache_write_1h) "                                                           \
+  "VALUES (?1, coalesce(?2, '#' || ?1), ?12, coalesce(?3, "                    \
+  "(SELECT model FROM main.rollout__about WHERE no = ?1 >> 32), ''), "         \
+  "?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (call) DO "
+static const char zNewCall[] = PUT_CALL "NOTHING";
 static const char zPutCall[] =
-    "INSERT INTO main.rollout_calls(id, call, at, model, input_fresh, "
-    "cache_write, cache_read, output, reasoning, cost, format, "
-    "cache_write_1h) "
-    "VALUES (?1, coalesce(?2, '#' || ?1), ?12, coalesce(?3, "
-    "(SELECT model FROM main.rollout__about WHERE no = ?1 >> 32), ''), "
-    "?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) "
-    "ON CONFLICT (call) DO UPDATE SET output = excluded.output, "
-    "reasoning = excluded.reasoning WHERE excluded.output > output";
+    PUT_CALL "UPDATE SET output = excluded.output, "
+             "reasoning = excluded.reasoning WHERE excluded.output > output";
 
 /* Adds the calls from ?1 to ?2 to the sums ?3 times: 1 or -1. */
 static const char zAddSums[] =
@@ -177,12 +179,27 @@ i64 bxRolloutUsageDiffers(RolloutDerive *p, BxErr *pErr) {
   return iFound;
 }
 
+/* Writes a call by one of these statements. Returns whether it did. */
+static int putUsage(RolloutDerive *p, const char *zPut, const RolloutUsage *a,
+    const char *zCall, BxErr *pErr) {
+  const BxTokens *pTokens = &a->tokens;
+  sqlite3_stmt *pStmt = bxStmt(p->pHome, zPut, pErr);
+  bxBind(pStmt, pErr, "ittiiiii-tii", bxRolloutKey(p->no, a->iSequence), zCall,
+      a->zModel, pTokens->nInput, pTokens->nCacheWrite, pTokens->nCacheRead,
+      pTokens->nOutput, pTokens->nReasoning, a->pPlace->az[BX_PLACE_FORMAT],
+      pTokens->nCacheWrite1h, a->iTime);
+  if (pErr->rc == SQLITE_OK && a->bCost) {
+    sqlite3_bind_double(pStmt, 9, a->rCost);
+  }
+  bxStmtRun(pStmt, pErr);
+  return pErr->rc == SQLITE_OK && sqlite3_changes(p->pHome->bx->db) > 0;
+}
+
 void bxRolloutUsagePut(RolloutDerive *p, BxErr *pErr) {
   /* a call that was told before, and now with a larger output */
   static const char zGrows[] =
       "SELECT coalesce((SELECT id FROM main.rollout_calls WHERE call = ?1 "
       "AND output < ?2 AND id NOT BETWEEN ?3 AND ?4), -1)";
-  sqlite3_stmt *pStmt;
   char *zRoot = 0;
   i64 i, iFirst, iLast, iGrows = -1;
   if (p->nUsage == 0) return;
@@ -192,23 +209,16 @@ void bxRolloutUsagePut(RolloutDerive *p, BxErr *pErr) {
   for (i = 0; i < p->nUsage && pErr->rc == SQLITE_OK; i++) {
     const RolloutUsage *pUsage = &p->aUsage[i];
     char *zOwned = callOf(pUsage, zRoot, pErr);
-    const BxTokens *a = &pUsage->tokens;
-    if (zOwned != 0) {
-      iGrows = bxQueryInt(
-          p->pHome, zGrows, pErr, "tiii", zOwned, a->nOutput, iFirst, iLast);
+    if (!putUsage(p, zNewCall, pUsage, zOwned, pErr)) {
+      if (zOwned != 0) {
+        iGrows = bxQueryInt(p->pHome, zGrows, pErr, "tiii", zOwned,
+            pUsage->tokens.nOutput, iFirst, iLast);
+      }
+      if (iGrows >= 0) {
+        bxStmtExec(p->pHome, zAddSums, pErr, "iii", iGrows, iGrows, (i64)-1);
+      }
+      putUsage(p, zPutCall, pUsage, zOwned, pErr);
     }
-    if (iGrows >= 0) {
-      bxStmtExec(p->pHome, zAddSums, pErr, "iii", iGrows, iGrows, (i64)-1);
-    }
-    pStmt = bxStmt(p->pHome, zPutCall, pErr);
-    bxBind(pStmt, pErr, "ittiiiii-tii", bxRolloutKey(p->no, pUsage->iSequence),
-        zOwned, pUsage->zModel, a->nInput, a->nCacheWrite, a->nCacheRead,
-        a->nOutput, a->nReasoning, pUsage->pPlace->az[BX_PLACE_FORMAT],
-        a->nCacheWrite1h, pUsage->iTime);
-    if (pErr->rc == SQLITE_OK && pUsage->bCost) {
-      sqlite3_bind_double(pStmt, 9, pUsage->rCost);
-    }
-    bxStmtRun(pStmt, pErr);
     if (iGrows >= 0) {
       bxStmtExec(p->pHome, zAddSums, pErr, "iii", iGrows, iGrows, (i64)1);
     }

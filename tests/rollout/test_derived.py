@@ -517,3 +517,74 @@ def test_a_delete_takes_what_was_derived_by_ranges(db):
     assert steps[0] < 60 * 400
     assert [one(db, f"SELECT count(*) FROM {table}") for table in
             ("rollout__data", "rollout__marks", "rollout__texts", "rollout_calls")] == [0, 0, 0, 0]
+
+
+# ------------------------------------------------------- appends in a row
+
+def due(db):
+    return one(db, "SELECT count(*) FROM rollout__marks WHERE id < 0")
+
+
+def redact(db):
+    db.execute("UPDATE rollout_items SET payload = replace(payload, 'said', 'gone') WHERE sequence = 1")
+
+
+def by_somebody_else(db):
+    other = connect(one(db, "SELECT file FROM pragma_database_list WHERE name = 'main'"))
+    redact(other)
+    other.close()
+
+
+def before_a_rollback(db):
+    redact(db)
+    db.execute("BEGIN")
+    append(db, ID, user("a"))
+    append(db, ID, user("b"))
+    assert due(db) == 0
+    db.execute("ROLLBACK")
+
+
+def inside_a_transaction(db):
+    db.execute("BEGIN")
+    append(db, ID, user("a"))
+    redact(db)
+    append(db, ID, user("b"))
+    assert due(db) == 0
+    db.execute("ROLLBACK")
+    redact(db)
+
+
+@pytest.mark.parametrize("way", [redact, by_somebody_else, before_a_rollback, inside_a_transaction])
+@pytest.mark.parametrize("whole", [0, 1])
+def test_appends_in_a_row_see_what_waits_since(db, way, whole):
+    create(db)
+    append(db, ID, user("said"))
+    if whole:
+        db.execute("BEGIN")
+        append(db, ID, user("in a transaction"))
+        db.execute("COMMIT")
+    for text in "xyz":
+        append(db, ID, user(text))
+    way(db)
+    assert due(db) > 0
+    append(db, ID, user("after"))
+    assert due(db) == 0
+    assert rows(db, "SELECT text FROM rollout_messages WHERE n = 1") == [("gone",)]
+    well(db)
+
+
+def test_texts_have_their_numbers_without_a_gap_after_a_rollback(db):
+    create(db)
+    for end in ("COMMIT", "ROLLBACK", "COMMIT"):
+        append(db, ID, user("alone"))
+        db.execute("BEGIN")
+        append(db, ID, user("a"))
+        append(db, ID, user("b"))
+        db.execute(end)
+    append(db, ID, user("last"))
+    assert [n for n, in rows(db, "SELECT n FROM rollout__texts")] == [*range(1, 9)]
+    one(db, "SELECT rollout_delete(?)", ID)
+    create(db, OTHER)
+    append(db, OTHER, user("after"))
+    assert rows(db, "SELECT n FROM rollout__texts") == [(9,)]
+    well(db)
