@@ -219,9 +219,17 @@ static int isOfHead(const BodyText *pText, const BodyHead *pHead) {
   return pText->n > 0 && pText->sum == pHead->sum && pText->n == pHead->n;
 }
 
+/* How much a text that no head needs is worth for one: it may be of an earlier record of
+** its conversation; else it may have room. */
+static i64 worthOf(const BodyText *p, const BodyHead *pHead) {
+  int bEarlier = p->n > 0 && p->iAt >= pHead->iRoot && p->iAt < pHead->iAt;
+  return bEarlier ? POSITION_MOST + p->iAt : p->nAlloc;
+}
+
 /* The text of head iHead that is in memory; else one that no other head needs. (After a
 ** rollback the same text may be made again: then two are equal.) */
 static BodyText *textForHead(RingBodies *pB, int iHead) {
+  const BodyHead *pHead = &pB->log.aHead[iHead];
   BodyText *a = textsInMemory(pB), *pFree = 0;
   int i, k, mUsed = 0;
   assert(iHead >= 0 && iHead < pB->log.nHead);
@@ -233,10 +241,45 @@ static BodyText *textForHead(RingBodies *pB, int iHead) {
   }
   for (i = 0; i < HEADS; i++) {
     if (mUsed & 1 << i) continue;
-    if (pFree == 0 || a[i].nAlloc > pFree->nAlloc) pFree = &a[i];
+    if (pFree == 0 || worthOf(&a[i], pHead) > worthOf(pFree, pHead)) {
+      pFree = &a[i];
+    }
   }
   assert(pFree != 0);
   return pFree;
+}
+
+/* The sum of a body of n bytes, of which those at z follow what it shares. */
+static sqlite3_uint64 sumOfText(
+    sqlite3_uint64 sumShared, const unsigned char *z, i64 nOwn, i64 n) {
+  assert(n >= nOwn && nOwn >= 0);
+  return bxHashMix(
+      bxHashMix(sumShared, bxBodyHash(z, nOwn)), (sqlite3_uint64)n);
+}
+
+/* Adds the records that other connections have pushed to a text in memory. Returns
+** whether it is that of the head now, which the sum tells. */
+static int growText(
+    Ring *p, const BodyHead *pHead, BodyText *pText, BxErr *pErr) {
+  BodyRecord a[RECORDS_MOST];
+  i64 iAt = pHead->iAt, iEnd = bxBodyEnd(&p->pBodies->log);
+  int n = 0;
+  assert(!isOfHead(pText, pHead));
+  while (pText->n > 0 && iAt > pText->iAt && n < RECORDS_MOST) {
+    bxBodyRecord(p, iAt, &a[n], pErr);
+    iAt = a[n++].iParent;
+  }
+  if (pText->n == 0 || iAt != pText->iAt) return 0;
+  pText->iAt = pHead->iAt;
+  while (n-- > 0 && pErr->rc == SQLITE_OK) {
+    i64 nShared = a[n].nShared, nOwn = a[n].nOwn;
+    if (nShared > pText->n || nOwn > iEnd - a[n].iOwn) return 0;
+    if (roomFor(p->pBodies, pText, nShared + nOwn + 1, 1, pErr) == 0) return 0;
+    bxBodyRead(p, a[n].iOwn, nOwn, pText->z + nShared, pErr);
+    pText->n = nShared + nOwn;
+    pText->sum = sumOfText(pText->sum, pText->z + nShared, nOwn, pText->n);
+  }
+  return pErr->rc == SQLITE_OK && isOfHead(pText, pHead);
 }
 
 /* The body of head i; NULL if it cannot be read. */
@@ -247,6 +290,7 @@ static BodyText *bodyOfHead(Ring *p, int i, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   pText = textForHead(p->pBodies, i);
   if (isOfHead(pText, pHead)) return pText;
+  if (growText(p, pHead, pText, &err)) return pText;
   pText->n = 0;
   buildText(p, pHead->iAt, pHead->n, pHead->iRoot, pText, 1, &err);
   pText->sum = pHead->sum;
@@ -383,9 +427,7 @@ void bxBodyAppend(Ring *p, sqlite3_value *pVal, const RingShared *pShared,
   }
   if (head.iRoot < pLog->iPin) pLog->iPin = head.iRoot;
   if (pShared != 0 && pErr->rc == SQLITE_OK) {
-    head.sum =
-        bxHashMix(bxHashMix(head.sum, bxBodyHash(z + nShared, n - nShared)),
-            (sqlite3_uint64)n);
+    head.sum = sumOfText(head.sum, z + nShared, n - nShared, n);
     setHead(p, iHead, head, z, nShared, pErr);
   }
   bxBodyWrite(p, a, zEnd - a, pErr);

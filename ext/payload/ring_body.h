@@ -11,6 +11,7 @@
 #define HEADS 4
 #define RUNS 12
 #define DEPTH 64         /* records of a chain */
+#define RECORDS_MOST 8   /* that a text in memory may be behind its head */
 #define SHORT 100        /* bytes that a slot has itself */
 #define SHARED_LEAST 256 /* bytes */
 #define AGENTS_KEPT 64   /* agents whose heads are in memory */

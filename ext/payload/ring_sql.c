@@ -71,21 +71,20 @@ i64 bxRingWindow(Ring *p, i64 iVal, BxErr *pErr) {
 
 void bxRingReadConfig(Ring *p, BxErr *pErr) {
   static const char zSql[] =
-      "SELECT " RING_SETTING(RING_WINDOW) ", " RING_SETTING(
-          RING_MAX_BYTES) ", " RING_SETTING(RING_IDLE_DAYS) ", " RING_SETTING(RING_IS_FORMAT);
+      "SELECT id, body FROM main.@_texts "
+      "WHERE id BETWEEN " RING_IS_FORMAT " AND " RING_WINDOW;
   sqlite3_stmt *pStmt = bxStmt(&p->base.stmts, zSql, pErr);
-  i64 nWindow = 0;
-  if (bxStep(pStmt, pErr)) {
-    nWindow = sqlite3_column_int64(pStmt, 0);
-    p->nMaxByte = sqlite3_column_int64(pStmt, 1);
-    p->nIdleDay = sqlite3_column_int64(pStmt, 2);
-    bxRingFormat(&p->base, sqlite3_column_int64(pStmt, 3), pErr);
+  i64 aValue[4] = {0}; /* of the ids -1 to -4 */
+  while (bxStep(pStmt, pErr)) {
+    aValue[~sqlite3_column_int64(pStmt, 0) & 3] =
+        sqlite3_column_int64(pStmt, 1);
   }
   bxReset(pStmt, pErr);
+  bxRingFormat(&p->base, aValue[3], pErr);
   if (pErr->rc != SQLITE_OK) return;
-  p->nWindow = bxRingWindow(p, nWindow, pErr);
-  checkedSetting(p, p->nMaxByte, 0, BX_RING_MAX_BYTES, pErr);
-  checkedSetting(p, p->nIdleDay, 0, BX_RING_MAX_IDLE, pErr);
+  p->nWindow = bxRingWindow(p, aValue[0], pErr);
+  p->nMaxByte = checkedSetting(p, aValue[1], 0, BX_RING_MAX_BYTES, pErr);
+  p->nIdleDay = checkedSetting(p, aValue[2], 0, BX_RING_MAX_IDLE, pErr);
 }
 
 void bxRingLock(Ring *p, BxErr *pErr) {

@@ -2,6 +2,7 @@
 that has nothing of the module (ring_reader.py)."""
 import os
 import random
+import re
 import sqlite3
 
 import pytest
@@ -264,6 +265,27 @@ def test_a_push_notices_what_came_between(tmp_path, between):
         db.close()
     assert read[0] == read[1]
     assert len(read[0][2]) > 2
+
+
+def test_only_what_others_have_pushed_is_read_again(path):
+    """Three connections go on with one conversation. At times what one has pushed is rolled back,
+    so the next one writes another text into the same place."""
+    dbs, said, read = [connect(path) for _ in range(3)], "system prompt " * 2000, []
+    chunks = re.compile(r"FROM \S*_texts\S* WHERE id BETWEEN [?\d]")
+    dbs[0].execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
+    for i in range(60):
+        db = dbs[i % 3]
+        if i % 7 == 0:
+            db.execute("BEGIN")
+            push(db, "a", f"undone {i}", said + f" undone {i}" * 40, None, i)
+            db.execute("ROLLBACK")
+        said += f" said {i}" * 20
+        db.set_trace_callback(lambda sql: read.extend(chunks.findall(sql)))
+        push(db, "a", f"e{i}", said, None, i)
+        db.set_trace_callback(None)
+        assert one(db, "SELECT request_body FROM ring ORDER BY seq DESC LIMIT 1") == said
+    assert rows(dbs[0], "SELECT * FROM blackbox_check") == []
+    assert len(read) < 30
 
 
 # ---- what it takes ----

@@ -8,6 +8,11 @@
   "request_body, response_body) SELECT 'a', i, i, printf('%.*c', 300 * i, "    \
   "'q'), printf('%.*c', 3000, 'r') FROM n;"
 
+/* A request that begins with many x and goes on. */
+#define GO_ON(count, more)                                                     \
+  "INSERT INTO ring(agent_id, event_id, request_body) VALUES('a', 'e9', "      \
+  "printf('%.*c', " count ", 'x') || " more ");"
+
 const Operation aPayloadOperation[] = {
     {"install mends a guard", "DROP TRIGGER payload_delete_guard;", 0,
         "SELECT blackbox_install()", 0},
@@ -84,6 +89,18 @@ const Operation aPayloadOperation[] = {
         "VALUES('a', 'e9', printf('%.*c', 9000, 'x') || 'new', "
         "printf('%.*c', 5000, 'y'))",
         0},
+    /* The setup goes back to before its last push. Then the connection loads the text that
+    ** was the newest one. */
+    {"push that goes on with the push of another connection",
+        TALK "; CREATE TABLE s1 AS SELECT * FROM ring_agents;" GO_ON(
+            "9000", "'3more'") "CREATE TABLE s2 AS SELECT * FROM ring_agents;"
+                               "CREATE TABLE s3 AS SELECT * FROM ring_slots;"
+                               "REPLACE INTO ring_agents SELECT * FROM s1;",
+        GO_ON("300", "printf('%.*c', 1100, 'y')") "REPLACE INTO ring_agents "
+                                                  "SELECT * FROM s2;"
+                                                  "REPLACE INTO ring_slots "
+                                                  "SELECT * FROM s3;",
+        GO_ON("9000", "'3more and more'"), 0},
     {"push that overwrites chunks", TALK ";" TALK ";" TALK ";", 0, TALK, 0},
     {"push of a blob after other texts", TALK ";", 0,
         "INSERT INTO ring(agent_id, event_id, request_body) "
