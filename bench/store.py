@@ -131,8 +131,11 @@ def packed_write(name, rows):
                  "plain INSERT": written(None, rows)},
                 [("packs", "plain INSERT", 1.4), ("does not pack", "plain INSERT", None)],
                 note="The mean of 200, in autocommit.",
-                why="The row is written with its bodies, and again with references; the store"
-                    " writes a text, its pieces and their pack beside it.")
+                why="A packed row is 14 rows: itself, two texts and their references, the pieces"
+                    " that are new, the lists of the packs that it shares, and the open pack. By"
+                    " hand, without triggers, and with what the store has computed before, these"
+                    " take 1.3 times the plain INSERT. The rest is above all to cut, hash and"
+                    " compress what is new.")
 
 
 def zstd_each(where):
