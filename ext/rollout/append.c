@@ -187,15 +187,37 @@ static void readAll(Append *p, const char *z, const char *zEnd) {
   if (z != zEnd) badJson(p);
 }
 
+/* Takes what the call before has noted, if nobody has changed anything since. */
+static void recallIdle(const RolloutMemory *pMemory, RolloutWork *pWork) {
+  const RolloutNewest *a = &pMemory->newest;
+  RolloutDerive *pTale = &pWork->tale;
+  int bSame = a->no == pWork->head.no && a->iLast == pWork->head.iLast;
+  assert(pTale->eLast == 0 || pWork->head.iBehind >= 0);
+  if (!pTale->pRules->bIdle) return;
+  pTale->bIdle = 1;
+  if (a->bStays || bSame) pTale->iNewest = a->iNewest;
+  if (!bSame || a->eLast == 0) return;
+  pTale->bAsked = 1;
+  pTale->eLast = a->eLast;
+  pTale->bLastEvent = a->bLastEvent;
+  pTale->hLast = a->hLast;
+  pTale->hLastId = a->hLastId;
+  pTale->iReview = a->iReview;
+}
+
 /* Notes at the end of a call what the next one need not ask for. */
 static void noteIdle(
     RolloutMemory *pMemory, const BxCall *p, const RolloutWork *pWork) {
   const RolloutDerive *pTale = &pWork->tale;
+  const RolloutNewest newest = {pTale->no, pWork->head.iLast + pWork->nItem,
+      pTale->iNewest, pTale->iReview, p->bx->bAlone,
+      pTale->bAsked ? pTale->eLast : 0, pTale->bLastEvent, pTale->hLast,
+      pTale->hLastId};
   int bIdle = p->err.rc == SQLITE_OK && p->pCtx != 0 && !pTale->bBusy &&
               (pTale->bIdle || (p->bx->bClean && pWork->nItem > 0));
   assert(pTale->pHome != 0);
   pMemory->nIdle = bIdle ? sqlite3_total_changes(p->bx->db) : -1;
-  pMemory->iNewest = p->bx->bAlone ? pTale->iNewest : -1; /* it stays */
+  pMemory->newest = newest;
 }
 
 void bxRolloutAppend(BxCall *p) {
@@ -220,10 +242,7 @@ void bxRolloutAppend(BxCall *p) {
   }
   bxRolloutWorkBegin(pWork, append.pHome, &p->err);
   if (p->err.rc == SQLITE_OK) pMemory = bxRolloutMemory(p->bx, &p->err);
-  if (pMemory != 0 && pWork->tale.pRules->bIdle) {
-    pWork->tale.bIdle = 1;
-    pWork->tale.iNewest = pMemory->iNewest;
-  }
+  if (pMemory != 0) recallIdle(pMemory, pWork);
   n = zItems != 0 ? sqlite3_value_bytes(p->aArg[1]) : 0;
   zMasked = bxRolloutMask(append.pHome, &zItems, &n, &p->err);
   if (p->err.rc == SQLITE_OK) readAll(&append, zItems, zItems + n);

@@ -188,6 +188,7 @@ static void findLast(RolloutDerive *p) {
   if (bxStep(pRow, p->pErr)) {
     const char *zType = bxColumnText(pRow, 0, p->pErr);
     const char *z = bxColumnText(pRow, 1, p->pErr);
+    p->bAsked = 1;
     if (p->iReview < 0 && sqlite3_column_type(pRow, 2) != SQLITE_NULL) {
       p->iReview = sqlite3_column_int64(pRow, 2);
     }

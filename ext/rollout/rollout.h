@@ -177,6 +177,15 @@ void bxRolloutRequireOpen(BxStmts *pHome, const char *zId, BxErr *pErr);
 void bxRolloutSetClosed(
     BxStmts *pHome, const char *zId, int bShut, BxErr *pErr);
 
+/* What an append has left: of the conversation with this number and last item what
+** RolloutDerive says of the last turn; and the number of the newest text, or -1. */
+typedef struct RolloutNewest {
+  i64 no, iLast, iNewest, iReview;
+  int bStays; /* the call was a transaction: nobody can roll back its text */
+  int eLast, bLastEvent;
+  sqlite3_uint64 hLast, hLastId;
+} RolloutNewest;
+
 /* What a connection keeps for this domain. */
 typedef struct RolloutMemory {
   struct Shut *aShut;
@@ -186,7 +195,7 @@ typedef struct RolloutMemory {
   /* While sqlite3_total_changes() is still nIdle, nothing waits that an append does beside
   ** its record. This was read when nothing could be rolled back. (-1: ask.) */
   int nIdle;
-  i64 iNewest; /* and then the newest text has this number; -1: ask */
+  RolloutNewest newest; /* and this is so, if it is still the newest item */
   i64 nWaitByte; /* of the texts that wait for the index, as far as they are known */
 } RolloutMemory;
 
@@ -371,6 +380,7 @@ typedef struct RolloutDerive {
   RolloutBoundary *aTurn, *aMark;
   i64 nTurnNew, nTurnAlloc, nMark, nMarkAlloc;
   int eLast;      /* the last turn: 1: known; 0: ask the database; -1: none */
+  int bAsked;     /* that has told it, and the review before it */
   int bLastEvent; /* the source of the message that began it */
   sqlite3_uint64 hLast;   /* the hash of its text */
   sqlite3_uint64 hLastId; /* and that of its id; 0: it has none */

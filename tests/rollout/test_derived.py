@@ -588,3 +588,29 @@ def test_texts_have_their_numbers_without_a_gap_after_a_rollback(db):
     append(db, OTHER, user("after"))
     assert rows(db, "SELECT n FROM rollout__texts") == [(9,)]
     well(db)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_turns_are_the_same_when_appends_are_rolled_back_between(db, seed):
+    dice = random.Random(seed)
+    for rollout in (ID, OTHER):
+        create(db, rollout)
+    for _ in range(120):
+        end = dice.choice(["COMMIT", "ROLLBACK", None, None, None])
+        if end:
+            db.execute("BEGIN")
+        for _ in range(dice.randint(1, 4)):
+            text = dice.choice("ab")
+            item = dice.choice([user(text), user(text), message("user", text), event("entered_review_mode"),
+                                event("thread_rolled_back", num_turns=1), message("assistant", "said")])
+            append(db, dice.choice([ID, ID, ID, OTHER]), item)
+            if dice.random() < .05:
+                db.execute("UPDATE rollout_items SET payload = replace(payload, 'said', 'gone') WHERE sequence > 4")
+        if end:
+            db.execute(end)
+    derive(db)
+    well(db)
+    marks = rows(db, "SELECT * FROM rollout__marks ORDER BY 1"), rows(db, "SELECT turns FROM rollouts")
+    assert len(marks[0]) > 40
+    one(db, "SELECT rollout_rebuild()")
+    assert marks == (rows(db, "SELECT * FROM rollout__marks ORDER BY 1"), rows(db, "SELECT turns FROM rollouts"))
