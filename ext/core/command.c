@@ -101,6 +101,8 @@ static void runWhole(BxCall *p) {
     runBare(p);
     if (p->err.rc != SQLITE_OK) zFailed = ""; /* the message already has it */
     bxRelease(p->bx, &p->err);
+    /* nobody knows any more what was read or written in it */
+    if (p->err.rc != SQLITE_OK) p->bx->nForeign++;
   }
   bxErrPrefix(&p->err, zFailed);
 }

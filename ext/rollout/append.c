@@ -187,11 +187,30 @@ static void readAll(Append *p, const char *z, const char *zEnd) {
   if (z != zEnd) badJson(p);
 }
 
+/* Finds the conversation, which the call before may have left as it is. */
+static void openHead(
+    BxStmts *pHome, i64 iNow, RolloutWork *pWork, BxErr *pErr) {
+  const RolloutMemory *pMemory;
+  const RolloutRules *pRules;
+  if (pErr->rc != SQLITE_OK) return;
+  bxLock(pHome, pErr); /* now, so that the busy timeout applies */
+  pRules = bxRolloutRules(pHome, 0, pErr);
+  pMemory = bxRolloutMemory(pHome->bx, pErr);
+  if (pRules != 0 && pRules->bIdle && pMemory->newest.bStays &&
+      memcmp(pMemory->newest.zId, pWork->zId, sizeof(pWork->zId)) == 0 &&
+      pMemory->newest.head.iExpire >= iNow) {
+    pWork->head = pMemory->newest.head;
+  } else {
+    bxRolloutOpen(pHome, 0, pWork->zId, iNow, &pWork->head, pErr);
+  }
+}
+
 /* Takes what the call before has noted, if nobody has changed anything since. */
 static void recallIdle(const RolloutMemory *pMemory, RolloutWork *pWork) {
   const RolloutNewest *a = &pMemory->newest;
   RolloutDerive *pTale = &pWork->tale;
-  int bSame = a->no == pWork->head.no && a->iLast == pWork->head.iLast;
+  int bSame =
+      a->head.no == pWork->head.no && a->head.iLast == pWork->head.iLast;
   assert(pTale->eLast == 0 || pWork->head.iBehind >= 0);
   if (!pTale->pRules->bIdle) return;
   pTale->bIdle = 1;
@@ -209,15 +228,29 @@ static void recallIdle(const RolloutMemory *pMemory, RolloutWork *pWork) {
 static void noteIdle(
     RolloutMemory *pMemory, const BxCall *p, const RolloutWork *pWork) {
   const RolloutDerive *pTale = &pWork->tale;
-  const RolloutNewest newest = {pTale->no, pWork->head.iLast + pWork->nItem,
-      pTale->iNewest, pTale->iReview, p->bx->bAlone,
-      pTale->bAsked ? pTale->eLast : 0, pTale->bLastEvent, pTale->hLast,
-      pTale->hLastId};
+  RolloutNewest *a = &pMemory->newest;
   int bIdle = p->err.rc == SQLITE_OK && p->pCtx != 0 && !pTale->bBusy &&
+              !pWork->head.bAnyBehind &&
               (pTale->bIdle || (p->bx->bClean && pWork->nItem > 0));
+  i64 i;
   assert(pTale->pHome != 0);
   pMemory->nIdle = bIdle ? sqlite3_total_changes(p->bx->db) : -1;
-  pMemory->newest = newest;
+  memcpy(a->zId, pWork->zId, sizeof(a->zId));
+  a->head = pWork->head;
+  a->head.iLast += pWork->nItem;
+  a->head.nTurn = pTale->nTurn;
+  a->head.iUser = pTale->iUser;
+  for (i = 0; i < pWork->nItem; i++) {
+    i64 iTime = pWork->aItem[i].iTime;
+    if (iTime > a->head.iUpdated) a->head.iUpdated = iTime;
+  }
+  a->iNewest = pTale->iNewest;
+  a->iReview = pTale->iReview;
+  a->bStays = p->bx->bAlone;
+  a->eLast = pTale->bAsked ? pTale->eLast : 0;
+  a->bLastEvent = pTale->bLastEvent;
+  a->hLast = pTale->hLast;
+  a->hLastId = pTale->hLastId;
 }
 
 void bxRolloutAppend(BxCall *p) {
@@ -234,8 +267,7 @@ void bxRolloutAppend(BxCall *p) {
   zItems = readItems(p->aArg[1], &p->err);
   append.iNow = bxTime(bxArg(p, 2), "now", &p->err);
   append.pHome = bxRolloutSchema(p->bx, &p->err);
-  bxRolloutOpen(
-      append.pHome, 1, pWork->zId, append.iNow, &pWork->head, &p->err);
+  openHead(append.pHome, append.iNow, pWork, &p->err);
   bxRolloutRequireOpen(append.pHome, pWork->zId, &p->err);
   if (pWork->head.bImported) {
     bxRolloutOwnRead(&append.own, append.pHome, pWork->head.no, &p->err);

@@ -177,11 +177,13 @@ void bxRolloutRequireOpen(BxStmts *pHome, const char *zId, BxErr *pErr);
 void bxRolloutSetClosed(
     BxStmts *pHome, const char *zId, int bShut, BxErr *pErr);
 
-/* What an append has left: of the conversation with this number and last item what
-** RolloutDerive says of the last turn; and the number of the newest text, or -1. */
+/* What an append has left: the conversation, and what RolloutDerive says of its last
+** turn; and the number of the newest text of all, or -1. */
 typedef struct RolloutNewest {
-  i64 no, iLast, iNewest, iReview;
-  int bStays; /* the call was a transaction: nobody can roll back its text */
+  char zId[37];
+  RolloutHead head;
+  i64 iNewest, iReview;
+  int bStays; /* the call was a transaction: nobody can roll it back */
   int eLast, bLastEvent;
   sqlite3_uint64 hLast, hLastId;
 } RolloutNewest;

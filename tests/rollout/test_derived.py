@@ -614,3 +614,20 @@ def test_turns_are_the_same_when_appends_are_rolled_back_between(db, seed):
     assert len(marks[0]) > 40
     one(db, "SELECT rollout_rebuild()")
     assert marks == (rows(db, "SELECT * FROM rollout__marks ORDER BY 1"), rows(db, "SELECT turns FROM rollouts"))
+
+
+def test_an_append_that_cannot_commit_is_not_remembered(db, path):
+    create(db)
+    append(db, ID, user("a"))
+    append(db, ID, user("b"))
+    db.execute("PRAGMA busy_timeout = 0")
+    reader = sqlite3.connect(path)
+    held = reader.execute("SELECT id FROM rollout__data")
+    held.fetchone()
+    for _ in range(2):
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            append(db, ID, user("lost"), user("lost"))
+    held.close()
+    append(db, ID, user("c"))
+    assert rows(db, "SELECT n, text FROM rollout_messages") == [(1, "a"), (2, "b"), (3, "c")]
+    well(db)
