@@ -59,8 +59,8 @@
 
 CREATE VIEW IF NOT EXISTS main.rollouts AS
 SELECT id, created, updated, expires_at, status, last_sequence + 1 AS item_count, last_sequence,
-  user_sequence IS NOT NULL AS has_user_event, turns, bytes, title, source, cwd, originator, cli_version,
-  model_provider, forked_from, first_user_message, coalesce(format, 'codex') AS format, source_id, parent,
+  user_sequence NOTNULL AS has_user_event, turns, bytes, title, source, cwd, originator, cli_version,
+  model_provider, forked_from, first_user_message, ifnull(format, 'codex') AS format, source_id, parent,
   agent, model, branch,
   (SELECT payload FROM rollout__items WHERE id = no << 32) AS session_meta
 FROM rollout__heads LEFT JOIN rollout__about USING (no);
@@ -73,7 +73,7 @@ BEGIN
   SELECT CASE
     WHEN coalesce(NEW.updated, NEW.item_count, NEW.last_sequence, NEW.has_user_event, NEW.turns, NEW.bytes,
       NEW.source, NEW.cwd, NEW.originator, NEW.cli_version, NEW.model_provider, NEW.forked_from,
-      NEW.first_user_message, NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model, NEW.branch) IS NOT NULL
+      NEW.first_user_message, NEW.format, NEW.source_id, NEW.parent, NEW.agent, NEW.model, NEW.branch) NOTNULL
     THEN RAISE(ABORT, 'ReadOnlyError: give id, created, expires_at, status, title, session_meta; the rest is computed')
     WHEN CASE WHEN json_valid(NEW.session_meta) OR json_valid(NEW.session_meta || ' ')
       THEN json_type(NEW.session_meta) <> 'object' OR lower(NEW.session_meta ->> 'id') <> lower(NEW.id) ELSE NEW.session_meta NOT NULL END
@@ -82,14 +82,14 @@ BEGIN
   SELECT n.id, at,
     iif(NEW.expires_at IS NULL, at + 86400000 * (SELECT value FROM blackbox_settings WHERE name = 'rollout.ttl_days'),
         nullif(NEW.expires_at, 'permanent')),
-    coalesce(NEW.title, NEW.session_meta ->> 'title'), NEW.title IS NOT NULL, 1,
-    iif((SELECT 1 FROM rollout__heads AS h WHERE h.id = n.id), 'exists', coalesce(NEW.status, 'active'))
-  FROM (SELECT coalesce(lower(NEW.id), lower(NEW.session_meta ->> 'id'), '') AS id, coalesce(NEW.created, round(julianday('now') * 864e5 - 210866760e6)) AS at LIMIT 1) AS n;
+    ifnull(NEW.title, NEW.session_meta ->> 'title'), NEW.title NOTNULL, 1,
+    iif((SELECT 1 FROM rollout__heads AS h WHERE h.id = n.id), 'exists', ifnull(NEW.status, 'active'))
+  FROM (SELECT lower(coalesce(NEW.id, NEW.session_meta ->> 'id', '')) AS id, ifnull(NEW.created, round(julianday('now') * 864e5 - 210866760e6)) AS at LIMIT 1) AS n;
   INSERT INTO rollout_log
   SELECT CAST(id AS BLOB), 'session_meta', iif(meta ->> 'id' IS NULL OR meta ->> 'timestamp' IS NULL,
     json_set(meta, '$.id', id, '$.timestamp',
-      coalesce(meta ->> 'timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0, 'unixepoch'))), meta), created
-  FROM (SELECT id, created, coalesce(NEW.session_meta,
+      ifnull(meta ->> 'timestamp', strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0, 'unixepoch'))), meta), created
+  FROM (SELECT id, created, ifnull(NEW.session_meta,
       '{"id":null,"timestamp":null,"cwd":"","originator":"blackbox","cli_version":"1.0.0","instructions":null}') AS meta
     FROM rollout__heads WHERE changes() = 1 AND no = last_insert_rowid());
 END;
@@ -107,7 +107,7 @@ INSTEAD OF UPDATE OF status, expires_at, title, session_meta ON rollouts
 BEGIN
   UPDATE rollout__heads
   SET status = NEW.status, expires_at = nullif(NEW.expires_at, 'permanent'), title = NEW.title,
-    named = iif(NEW.title IS OLD.title, named, NEW.title IS NOT NULL)
+    named = iif(NEW.title IS OLD.title, named, NEW.title NOTNULL)
   WHERE id = OLD.id;
   UPDATE rollout_items SET payload = NEW.session_meta
   WHERE NEW.session_meta IS NOT OLD.session_meta AND rollout = OLD.id AND sequence = 0;
@@ -147,9 +147,9 @@ BEGIN
     WHEN OLD.payload >= x'' THEN RAISE(ABORT, 'MisuseError: this payload is packed: load blackbox')
     WHEN (SELECT count(DISTINCT json_extract(p, '$.type', '$.role', '$.num_turns', '$.numTurns')
         || coalesce(json_type(p, '$.replacement_history'), json_type(p, '$.replacementHistory'), ''))
-      FROM (SELECT NEW.payload AS p UNION ALL SELECT coalesce(OLD.payload, '{}'))
+      FROM (SELECT NEW.payload AS p UNION ALL SELECT ifnull(OLD.payload, '{}'))
       WHERE json_valid(p) OR json_valid(p || ' ')) > 1
-    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload keeps type, role, number of turns and kind of replacement history (redact its elements)') END e;
+    THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a new payload keeps type, role, number of turns and kind of replacement history') END e;
   UPDATE rollout__data SET payload = NEW.payload, changed = 1
   WHERE id = (SELECT (owner << 32) + OLD.sequence FROM rollout__heads AS h JOIN rollout__segments ON rollout = no
     WHERE h.id = OLD.rollout AND OLD.sequence BETWEEN first AND last);
@@ -173,7 +173,7 @@ BEGIN
     WHEN instr(NEW.type, char(0)) OR typeof(NEW.payload) GLOB '[irb]*'
       OR NOT (NEW.payload IS NULL OR json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: a type has no NUL, and the payload must be JSON, not nested too deeply')
-    WHEN last_sequence >= 0 AND expires_at < coalesce(NEW.timestamp + 0, unixepoch() * 1000)
+    WHEN last_sequence >= 0 AND expires_at < ifnull(NEW.timestamp + 0, unixepoch() * 1000)
     THEN RAISE(ABORT, 'RolloutExpiredError: Rollout expired: UPDATE its expires_at')
     WHEN last_sequence >= 4294967295
     THEN RAISE(ABORT, 'RolloutTooLongError: Rollout too long: it has 4294967296 items; fork it')
@@ -183,29 +183,29 @@ BEGIN
   INSERT INTO rollout__data(id, timestamp, type, payload)
   SELECT id, at, NEW.type, NEW.payload
   FROM (SELECT (no << 32) + last_sequence + 1 AS id, lower(replace(NEW.type, '_', '')) AS t,
-      coalesce(NEW.timestamp, round(julianday('now') * 864e5 - 210866760e6)) AS at,
+      ifnull(NEW.timestamp, round(julianday('now') * 864e5 - 210866760e6)) AS at,
       CASE WHEN NEW.payload IS NULL THEN '' WHEN json_type(NEW.payload, '$.type') = 'text'
         THEN nullif(lower(replace(NEW.payload ->> 'type', '_', '')), '') END AS p, iif(NEW.payload IS NULL, NULL, '*') AS a, whole,
       (SELECT CAST(value AS TEXT) FROM blackbox_settings WHERE name = 'rollout.policy') AS s
     FROM rollout__heads WHERE id = lower(NEW.rollout_id) LIMIT 1)
   WHERE NEW.rollout_id >= x'' OR whole OR coalesce(
-    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = t AND payload_key = p),
-    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = t AND payload_key = a),
-    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = '*' AND payload_key = p),
-    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = '*' AND payload_key = a),
+    (SELECT keep FROM rollout_policy WHERE (preset, item_key, payload_key) = (s, t, p)),
+    (SELECT keep FROM rollout_policy WHERE (preset, item_key, payload_key) = (s, t, a)),
+    (SELECT keep FROM rollout_policy WHERE (preset, item_key, payload_key) = (s, '*', p)),
+    (SELECT keep FROM rollout_policy WHERE (preset, item_key, payload_key) = (s, '*', a)),
     NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = s));
   UPDATE rollout__heads
-  SET last_sequence = last_sequence + 1, behind = coalesce(behind, last_sequence + 1),
-    bytes = bytes + coalesce(length(CAST(NEW.payload AS BLOB)), 0),
+  SET last_sequence = last_sequence + 1, behind = ifnull(behind, last_sequence + 1),
+    bytes = bytes + ifnull(length(CAST(NEW.payload AS BLOB)), 0),
     updated = max(updated, (SELECT timestamp FROM rollout__data WHERE id = last_insert_rowid())),
-    user_sequence = coalesce(user_sequence, iif(instr(',event_msg/user_message,event_msg/thread_goal_updated,response_item/messageuser,',
-      ',' || NEW.type || '/' || coalesce(NEW.payload ->> 'type', 'message') || coalesce(NEW.payload ->> 'role', '') || ','), last_sequence + 1, NULL)),
-    title = coalesce(iif(NEW.type || (NEW.payload ->> 'type') = 'event_msgthread_name_updated' AND NOT named, nullif(NEW.payload ->> 'thread_name', ''), NULL), title)
+    user_sequence = ifnull(user_sequence, iif(instr(',event_msg/user_message,event_msg/thread_goal_updated,response_item/messageuser,',
+      ',' || NEW.type || '/' || ifnull(NEW.payload ->> 'type', 'message') || ifnull(NEW.payload ->> 'role', '') || ','), last_sequence + 1, NULL)),
+    title = ifnull(iif(NEW.type || (NEW.payload ->> 'type') = 'event_msgthread_name_updated' AND NOT named, nullif(NEW.payload ->> 'thread_name', ''), NULL), title)
   WHERE no = last_insert_rowid() >> 32 AND changes() = 1;
   INSERT INTO rollout_drops
   SELECT iif(NEW.rollout_id >= x'', RAISE(ABORT, 'InvalidItemError: Invalid item format: the item was ignored: a timestamp is whole milliseconds, a type 1 to 100 bytes'), no),
     substr(NEW.type, 1, 100), iif(json_type(NEW.payload, '$.type') = 'text', substr(NEW.payload ->> 'type', 1, 100), ''),
-    1, coalesce(length(CAST(NEW.payload AS BLOB)), 0)
+    1, ifnull(length(CAST(NEW.payload AS BLOB)), 0)
   FROM rollout__heads WHERE id = lower(NEW.rollout_id) AND changes() = 0
   ON CONFLICT DO UPDATE SET items = items + 1, bytes = bytes + excluded.bytes;
 END;

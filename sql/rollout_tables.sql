@@ -29,22 +29,22 @@ CREATE TABLE IF NOT EXISTS main.rollout__heads(
   behind, whole,
   CONSTRAINT "InvalidIdError: Invalid conversation ID: it must be an RFC 9562 UUID in lower case"
   CHECK (id GLOB '????????-????-[1-8]???-[89ab]???-????????????'
-    AND length(replace(id, '-', '')) = 32 AND trim(replace(id, '-', ''), '0123456789abcdef') = ''),
+    AND length(replace(id, '-', '')) = 32 AND id NOT GLOB '*[^-0-9a-f]*'),
   CONSTRAINT "RangeError: rollout numbers end at 2147483647" CHECK (no >> 31 = 0),
   CONSTRAINT "ValidationError: Invalid time: it is whole milliseconds since 1970; expires_at NULL: never"
-  CHECK (typeof(created) || typeof(coalesce(expires_at, 0)) = 'integerinteger'
-    AND min(created, coalesce(expires_at, 0)) >= 0 AND max(created, coalesce(expires_at, 0)) <= 253402300799999),
+  CHECK (typeof(created) || typeof(ifnull(expires_at, 0)) = 'integerinteger'
+    AND min(created, ifnull(expires_at, 0)) >= 0 AND max(created, ifnull(expires_at, 0)) <= 253402300799999),
   CONSTRAINT "RolloutExistsError: this conversation exists; UPDATE or DELETE it"
   CHECK (status <> 'exists'),
   CONSTRAINT "ValidationError: Invalid status: 'active' or 'archived'" CHECK (status IN ('active', 'archived'))
 );
 
 -- The conversations that a list shows, by time.
-CREATE INDEX IF NOT EXISTS main.rollout_recent ON rollout__heads(updated, id) WHERE user_sequence IS NOT NULL;
+CREATE INDEX IF NOT EXISTS main.rollout_recent ON rollout__heads(updated, id) WHERE user_sequence NOTNULL;
 
-CREATE INDEX IF NOT EXISTS main.rollout_behind ON rollout__heads(behind) WHERE behind IS NOT NULL;
+CREATE INDEX IF NOT EXISTS main.rollout_behind ON rollout__heads(behind) WHERE behind NOTNULL;
 
-CREATE INDEX IF NOT EXISTS main.rollout_expiry ON rollout__heads(expires_at, id) WHERE expires_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS main.rollout_expiry ON rollout__heads(expires_at, id) WHERE expires_at NOTNULL;
 
 -- The start of a conversation remembers the time, and removes a little of what is
 -- due: among the oldest 100, the first that nothing blocks. It takes only what
@@ -63,7 +63,7 @@ BEGIN
   SET seen = max(seen, unixepoch() * 1000), due = 3600000, was = iif(due > 6912e5, seen, was)
   WHERE one = 1 AND abs(unixepoch() * 1000 - seen - due + 432e5) > 432e5;
   UPDATE rollout__act SET rule = 'rollout.expired'
-  WHERE coalesce(NEW.expires_at, NEW.created) >= unixepoch() * 1000 - 60000
+  WHERE ifnull(NEW.expires_at, NEW.created) >= unixepoch() * 1000 - 60000
     AND (SELECT 1 FROM rollout__heads, retention__clock
       WHERE expires_at < unixepoch() * 1000 AND unixepoch() * 1000 <= seen + 604800000)
     AND NOT EXISTS (SELECT 1 FROM sqlite_schema WHERE iif(type = 'trigger',
@@ -84,11 +84,11 @@ END;
 CREATE TRIGGER IF NOT EXISTS main.rollout_heads_delete
 BEFORE DELETE ON rollout__heads
 BEGIN
-  UPDATE rollout__act SET texts = max(texts, coalesce((SELECT max(n) FROM rollout__texts), 0));
+  UPDATE rollout__act SET texts = max(texts, ifnull((SELECT max(n) FROM rollout__texts), 0));
   INSERT INTO retention_log(domain, rule, rows, bytes, oldest, newest)
   SELECT 'rollout',
     iif((SELECT 1 FROM retention__holds WHERE kind = 'rollout' AND "key" = OLD.id),
-      RAISE(ABORT, 'HeldError: a hold keeps this conversation; see retention_holds'), coalesce((SELECT rule FROM rollout__act), 'manual')), 1,
+      RAISE(ABORT, 'HeldError: a hold keeps this conversation; see retention_holds'), ifnull((SELECT rule FROM rollout__act), 'manual')), 1,
     (SELECT sum(coalesce((SELECT bytes FROM rollout__packed AS p WHERE text = substr(payload, 13, 20) + 0 AND p.id = d.id), length(CAST(payload AS BLOB)), 0))
       FROM rollout__alone CROSS JOIN rollout__data AS d ON id BETWEEN low AND high WHERE rollout = OLD.no),
     OLD.created, OLD.updated;
@@ -144,7 +144,7 @@ BEGIN INSERT INTO store_dropped(text) VALUES (OLD.text) ON CONFLICT DO NOTHING; 
 CREATE VIEW IF NOT EXISTS main.rollout__alone AS
 SELECT rollout, rollout << 32 AS low, rollout << 32 AS high FROM rollout__segments WHERE first = 0
 UNION ALL
-SELECT rollout, (owner << 32) + max(first, 1, coalesce(
+SELECT rollout, (owner << 32) + max(first, 1, ifnull(
   (SELECT max(last) + 1 FROM rollout__segments AS o WHERE o.owner = s.owner AND o.rollout <> s.rollout), 1)), (owner << 32) + last
 FROM rollout__segments AS s;
 
@@ -173,23 +173,23 @@ AFTER UPDATE OF changed ON rollout__data
 BEGIN
   SELECT CASE
     WHEN NEW.payload IS NOT OLD.payload AND (
-      SELECT 1 FROM rollout__segments AS s JOIN rollout__heads AS h ON h.no = s.rollout
-      JOIN retention__holds AS k ON k.kind = 'rollout' AND k."key" = h.id
-      WHERE s.owner = NEW.id >> 32 AND NEW.id & 4294967295 BETWEEN s.first AND s.last)
+      SELECT 1 FROM rollout__segments AS s JOIN rollout__heads AS h ON no = rollout
+      JOIN retention__holds ON kind = 'rollout' AND key = h.id
+      WHERE s.owner = NEW.id >> 32 AND NEW.id & 4294967295 BETWEEN first AND last)
     THEN RAISE(ABORT, 'HeldError: a hold keeps this item; see retention_holds')
-    WHEN NEW.payload IS NULL OR NOT (json_valid(NEW.payload) OR json_valid(NEW.payload || ' '))
+    WHEN (json_valid(NEW.payload) OR json_valid(NEW.payload || ' ')) IS NOT TRUE
     THEN RAISE(ABORT, 'InvalidItemError: Invalid item format: the payload must be JSON, not nested too deeply')
     WHEN NEW.id & 4294967295 = 0 AND (json_type(NEW.payload) <> 'object'
       OR NEW.payload ->> 'id' IS NOT (SELECT iif(json_valid(p), p, NEW.payload) ->> 'id' FROM
         (SELECT coalesce(OLD.payload, '', '', '', '', '', '') AS p)))
     THEN RAISE(ABORT, 'InvalidSessionMetaError: Invalid session meta: it must be a JSON object, and keep its id') END e;
   UPDATE rollout__heads
-  SET behind = coalesce(behind, last_sequence + 1),
+  SET behind = ifnull(behind, last_sequence + 1),
     bytes = bytes + (no = NEW.id >> 32) * (length(CAST(NEW.payload AS BLOB)) - length(CAST(p AS BLOB))),
     title = iif(no << 32 = NEW.id AND NOT named AND title IS iif(json_valid(p), p, NULL) ->> 'title', NEW.payload ->> 'title', title)
   FROM (SELECT coalesce(OLD.payload, '', '', '', '', '', '') AS p LIMIT 1)
   WHERE no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
-  UPDATE rollout__texts SET file = NULL WHERE id = +NEW.id AND file IS NOT NULL AND instr(NEW.payload, file) = 0;
+  UPDATE rollout__texts SET file = NULL WHERE id = +NEW.id AND file NOTNULL AND instr(NEW.payload, file) = 0;
   INSERT OR IGNORE INTO rollout__marks(id) VALUES (-NEW.id), (-NEW.id - 1);
   UPDATE rollout__about SET first_user_message = NULL
   WHERE prompt_id = NEW.id AND no IN (SELECT rollout FROM rollout__segments WHERE owner = NEW.id >> 32);
@@ -231,12 +231,12 @@ CREATE TABLE IF NOT EXISTS main.rollout__texts(
 
 CREATE INDEX IF NOT EXISTS main.rollout_text ON rollout__texts(id);
 
-CREATE INDEX IF NOT EXISTS main.rollout_call ON rollout__texts(at) WHERE tool IS NOT NULL;
+CREATE INDEX IF NOT EXISTS main.rollout_call ON rollout__texts(at) WHERE tool NOTNULL;
 
 CREATE VIEW IF NOT EXISTS main.rollout__said AS
 SELECT n, CASE json_type(p, place)
-  WHEN 'array' THEN (SELECT group_concat(iif(type = 'object', value ->> coalesce(part, 'text'), value), char(10)) FROM json_each(p, place)
-    WHERE type <> 'object' OR value ->> 'thought' IS NULL AND coalesce(value ->> 'type', '') NOT IN ('thinking', 'reasoning', 'think'))
+  WHEN 'array' THEN (SELECT group_concat(iif(type = 'object', value ->> ifnull(part, 'text'), value), char(10)) FROM json_each(p, place)
+    WHERE type <> 'object' OR value ->> 'thought' IS NULL AND ifnull(value ->> 'type', '') NOT IN ('thinking', 'reasoning', 'think'))
   ELSE p ->> place END AS text
 FROM (SELECT n, place, part, CASE WHEN json_valid(payload) THEN iif(instr(payload, '\u0000'), replace(replace(replace(payload, '\\', char(1)), '\u0000', '\ufffd'), char(1), '\\'), payload) END AS p
   FROM rollout__texts AS t JOIN rollout__items AS d ON d.id = t.id);
@@ -258,7 +258,7 @@ SELECT h.id AS rollout, t.id & 4294967295 AS n, tool,
   is_error, file, edits, at AS started, took AS duration, call AS call_id
 FROM rollout__texts AS t
 LEFT JOIN rollout__heads AS h ON h.no = t.id >> 32 AND t.id BETWEEN h.no << 32 AND (h.no << 32) + 4294967295
-WHERE tool IS NOT NULL;
+WHERE tool NOTNULL;
 
 -------------------------------------------------------------------- policy
 
