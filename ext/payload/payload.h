@@ -289,7 +289,6 @@ typedef struct RingBody { /* what a slot has in place of a body */
 } RingBody;
 #define BODY_AS_KEPT 1  /* as a slot may have it without its log */
 #define BODY_RESPONSE 2 /* only a hint */
-#define BODY_ALONE 4    /* the only one that is read; also a hint */
 /* SQL: a body of slot s. bxBodyUse() binds ?9, the ring. */
 #define RING_BODY(column, flags)                                               \
   "payload__body(?9, s.id, s." column ", " #flags ")"

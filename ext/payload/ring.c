@@ -460,9 +460,7 @@ static int ringColumn(
     i64 iOuter = bxCallBegin(pRing->base.stmts.bx);
     bxBodyResult(pRing, pCtx, p->agent.iNo,
         sqlite3_column_value(p->pSlots, i + 1),
-        (i == RESPONSE ? BODY_RESPONSE : 0) |
-            (p->idxNum & SEQ_IS ? BODY_ALONE : 0),
-        &err);
+        i == RESPONSE ? BODY_RESPONSE : 0, &err);
     bxCallEnd(pRing->base.stmts.bx, iOuter);
     return bxErrVtab(&err, pCursor->pVtab);
   }

@@ -17,10 +17,20 @@ SQLITE_EXTENSION_INIT3
 
 /*-------------------------------------------------------------- memory ----*/
 
+/* Before a text are TEXT_BEFORE bytes: how many have it, this connection or a result of
+** SQLite; then room for the numbers of a record. */
+#define TEXT_BEFORE 32
+#define TEXT_USERS(z) (*(i64 *)(void *)((z)-TEXT_BEFORE))
+
+static void releaseText(void *pOf) {
+  unsigned char *z = pOf;
+  if (z != 0 && --TEXT_USERS(z) == 0) sqlite3_free(z - TEXT_BEFORE);
+}
+
 static void freeText(RingBodies *p, BodyText *pText, int bKept) {
   assert(!bKept || p->nKept >= pText->nAlloc);
   if (bKept) p->nKept -= pText->nAlloc;
-  sqlite3_free(pText->z);
+  releaseText(pText->z);
   memset(pText, 0, sizeof(*pText));
 }
 
@@ -43,35 +53,66 @@ void bxBodyFree(Ring *p) {
   p->pBodies = 0;
 }
 
-/* Makes room for n bytes. */
+/* Makes room for n bytes, which nobody else has. */
 static unsigned char *roomFor(
     RingBodies *p, BodyText *pText, i64 n, int bKept, BxErr *pErr) {
-  i64 nBefore = pText->nAlloc;
+  i64 nAlloc = n + n / 4 + 256;
+  int bShared = pText->z != 0 && TEXT_USERS(pText->z) > 1;
   unsigned char *z;
   assert(n > 0 || pErr->rc != SQLITE_OK);
   if (pErr->rc != SQLITE_OK) return 0;
-  if (n <= nBefore) return pText->z;
+  if (n <= pText->nAlloc && !bShared) return pText->z;
+  z = pText->z != 0 && !bShared ? pText->z - TEXT_BEFORE : 0;
   z = bxCheckMem(
-      sqlite3_realloc64(pText->z, (sqlite3_uint64)(n + n / 4 + 256)), pErr);
+      sqlite3_realloc64(z, (sqlite3_uint64)(TEXT_BEFORE + nAlloc)), pErr);
   if (z == 0) return 0;
+  z += TEXT_BEFORE;
+  TEXT_USERS(z) = 1;
+  if (bShared) {
+    memcpy(z, pText->z, (size_t)(pText->n < n ? pText->n : n));
+    releaseText(pText->z);
+  }
+  if (bKept) p->nKept += nAlloc - pText->nAlloc;
   pText->z = z;
-  pText->nAlloc = n + n / 4 + 256;
-  if (bKept) p->nKept += pText->nAlloc - nBefore;
+  pText->nAlloc = nAlloc;
   return z;
 }
 
 /*------------------------------------------------------------- reading ----*/
 
+/* Reads the body of the first record of a chain, with the numbers before it. */
+static void readFirst(Ring *p, i64 iAt, i64 n, BodyText *pText, BxErr *pErr) {
+  unsigned char a[16], *zEnd = bxBodyPut(a, (sqlite3_uint64)n);
+  i64 nBefore;
+  *zEnd++ = 0;
+  nBefore = zEnd - a;
+  assert(nBefore <= TEXT_BEFORE - (i64)sizeof(i64));
+  if (pErr->rc != SQLITE_OK) return;
+  bxBodyRead(p, iAt, nBefore + n, pText->z - nBefore, pErr);
+  if (pErr->rc == SQLITE_OK && memcmp(pText->z - nBefore, a, (size_t)nBefore)) {
+    bxBodyDamaged(p, pErr);
+  }
+  if (pErr->rc != SQLITE_OK) return;
+  pText->n = n;
+  pText->iAt = iAt;
+  pText->iParent = -1;
+  pText->nShared = 0;
+}
+
 /* Puts the body of a record together in pText, whose chain begins at iRoot. What it has
 ** in common with the one that is there stays, if that is in its chain, or its child. */
 static void buildText(Ring *p, i64 iAt, i64 n, i64 iRoot, BodyText *pText,
     int bKept, BxErr *pErr) {
+  unsigned char *z = roomFor(p->pBodies, pText, n + 1, bKept, pErr);
   BodyText was = *pText;
-  unsigned char *z = roomFor(p->pBodies, pText, n, bKept, pErr);
   i64 iNext = iAt, nNeed = n;
   assert(pText != 0 && iAt >= 0);
   pText->n = 0;
   if (was.n == 0) was.iAt = was.iParent = -1;
+  if (iAt == iRoot && iAt != was.iAt) {
+    readFirst(p, iAt, n, pText, pErr);
+    return;
+  }
   if (pErr->rc == SQLITE_OK && was.iAt < iRoot && iRoot < iAt &&
       iAt / CHUNK - iRoot / CHUNK < CHUNKS_KEPT) {
     bxBodyLoad(p, iRoot / CHUNK, iAt / CHUNK, pErr); /* all in one go */
@@ -114,6 +155,21 @@ static void buildText(Ring *p, i64 iAt, i64 n, i64 iRoot, BodyText *pText,
   if (pErr->rc == SQLITE_OK) pText->n = n;
 }
 
+/* The text becomes the result, without a copy. It ends with 0 then, and SQLite is told so
+** by the length -1: otherwise it would copy it to put one there. */
+static void giveText(sqlite3_context *pCtx, BodyText *pText) {
+  char *z = (char *)pText->z;
+  assert(pText->n < pText->nAlloc);
+  z[pText->n] = 0;
+  TEXT_USERS(pText->z)++;
+  if ((i64)strlen(z) == pText->n) {
+    sqlite3_result_text(pCtx, z, -1, releaseText);
+  } else {
+    sqlite3_result_text64(
+        pCtx, z, (sqlite3_uint64)pText->n, releaseText, SQLITE_UTF8);
+  }
+}
+
 void bxBodyResult(Ring *p, sqlite3_context *pCtx, i64 iNo, sqlite3_value *pVal,
     int mFlags, BxErr *pErr) {
   const unsigned char *zVal;
@@ -138,26 +194,16 @@ void bxBodyResult(Ring *p, sqlite3_context *pCtx, i64 iNo, sqlite3_value *pVal,
     return;
   }
   if (bxBodyLog(p, iNo, pErr) == 0) return;
+  sqlite3_result_null(pCtx); /* frees the text of the row before */
   pText = &p->pBodies->aRead[!!(mFlags & BODY_RESPONSE)];
   buildText(p, ref.iAt, ref.n, ref.iRoot, pText, 0, pErr);
   if (pErr->rc != SQLITE_OK) return;
-  if (mFlags &
-      BODY_ALONE) { /* it goes, and no text after it can begin with it */
-    unsigned char *z = pText->z;
-    sqlite3_uint64 n = (sqlite3_uint64)pText->n;
-    assert(!(mFlags & BODY_AS_KEPT));
-    memset(pText, 0, sizeof(*pText));
-    if (ref.eKind == BODY_TEXT_AT) {
-      sqlite3_result_text64(pCtx, (char *)z, n, sqlite3_free, SQLITE_UTF8);
-    } else {
-      sqlite3_result_blob64(pCtx, z, n, sqlite3_free);
-    }
-  } else if (ref.eKind == BODY_TEXT_AT) {
-    sqlite3_result_text64(pCtx, (const char *)pText->z,
-        (sqlite3_uint64)pText->n, SQLITE_TRANSIENT, SQLITE_UTF8);
+  if (ref.eKind == BODY_TEXT_AT) {
+    giveText(pCtx, pText);
   } else if (!(mFlags & BODY_AS_KEPT)) {
+    TEXT_USERS(pText->z)++;
     sqlite3_result_blob64(
-        pCtx, pText->z, (sqlite3_uint64)pText->n, SQLITE_TRANSIENT);
+        pCtx, pText->z, (sqlite3_uint64)pText->n, releaseText);
   } else if (roomFor(p->pBodies, pText, pText->n + 1, 0, pErr) != 0) {
     memmove(pText->z + 1, pText->z, (size_t)pText->n);
     pText->z[0] = BODY_BLOB;
@@ -165,6 +211,7 @@ void bxBodyResult(Ring *p, sqlite3_context *pCtx, i64 iNo, sqlite3_value *pVal,
         pCtx, pText->z, (sqlite3_uint64)pText->n + 1, SQLITE_TRANSIENT);
     pText->n = 0;
   }
+  if (pText->nAlloc > KEPT_MOST) freeText(p->pBodies, pText, 0);
 }
 
 /* payload__body(ring, id, body, flags): bxBodyResult() in a query of slots. The ring

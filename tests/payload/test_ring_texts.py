@@ -288,6 +288,40 @@ def test_only_what_others_have_pushed_is_read_again(path):
     assert len(read) < 30
 
 
+def test_a_text_stays_while_a_query_has_it(db):
+    """A row gets the memory in which its text was put together, and the next text begins with it."""
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring(window=50)")
+    said = ["system prompt " * 500]
+    for i in range(1, 20):
+        said.append(said[-1][:-i] + f" said {i}\0" * (i % 5) + "z" * i)
+    for i, text in enumerate(said):
+        push(db, "a", f"e{i}", text, (text + "!").encode(), i)
+    answers = [(text + "!").encode() for text in said]
+    both = list(zip(said, answers))
+    query = "SELECT request_body, response_body FROM ring"
+    assert rows(db, query) == both
+    assert rows(db, query + " ORDER BY seq DESC") == both[::-1]
+    assert rows(db, query + " ORDER BY timestamp DESC") == both[::-1]
+    assert rows(db, "SELECT max(request_body), min(request_body), max(response_body) FROM ring") \
+        == [(max(said), min(said), max(answers))]
+    assert rows(db, "SELECT a.request_body, b.request_body FROM ring AS a JOIN ring AS b"
+                " ON b.seq = 20 - a.seq WHERE a.agent_id = 'a' AND b.agent_id = 'a'") \
+        == list(zip(said[:19], said[18::-1]))
+    assert rows(db, "SELECT request_body, lag(request_body, 3) OVER (ORDER BY seq),"
+                " lead(response_body) OVER (ORDER BY seq) FROM ring") \
+        == list(zip(said, [None] * 3 + said, answers[1:] + [None]))
+    assert rows(db, "WITH r AS MATERIALIZED (SELECT * FROM ring) SELECT request_body FROM r"
+                " WHERE request_body IN (SELECT request_body FROM ring)") == [(t,) for t in said]
+    first, second = db.execute(query), db.execute(query + " ORDER BY seq DESC")
+    for i in range(20):
+        assert (next(first), next(second)) == (both[i], both[19 - i])
+    for i, row in enumerate(db.execute(query + " LIMIT 20")):
+        assert row == both[i]
+        push(db, "b", f"e{i}", said[i])
+        assert one(db, "SELECT request_body FROM ring WHERE agent_id = 'a' AND seq = ?", 20 - i) \
+            == said[19 - i]
+
+
 # ---- what it takes ----
 
 def texts(db):
