@@ -211,17 +211,11 @@ static void recallIdle(const RolloutMemory *pMemory, RolloutWork *pWork) {
   RolloutDerive *pTale = &pWork->tale;
   int bSame =
       a->head.no == pWork->head.no && a->head.iLast == pWork->head.iLast;
-  assert(pTale->eLast == 0 || pWork->head.iBehind >= 0);
+  assert(pTale->last.eKnown == 0 || pWork->head.iBehind >= 0);
   if (!pTale->pRules->bIdle) return;
   pTale->bIdle = 1;
   if (a->bStays || bSame) pTale->iNewest = a->iNewest;
-  if (!bSame || a->eLast == 0) return;
-  pTale->bAsked = 1;
-  pTale->eLast = a->eLast;
-  pTale->bLastEvent = a->bLastEvent;
-  pTale->hLast = a->hLast;
-  pTale->hLastId = a->hLastId;
-  pTale->iReview = a->iReview;
+  if (bSame && a->last.bAsked) pTale->last = a->last;
 }
 
 /* Notes at the end of a call what the next one need not ask for. */
@@ -245,12 +239,8 @@ static void noteIdle(
     if (iTime > a->head.iUpdated) a->head.iUpdated = iTime;
   }
   a->iNewest = pTale->iNewest;
-  a->iReview = pTale->iReview;
   a->bStays = p->bx->bAlone;
-  a->eLast = pTale->bAsked ? pTale->eLast : 0;
-  a->bLastEvent = pTale->bLastEvent;
-  a->hLast = pTale->hLast;
-  a->hLastId = pTale->hLastId;
+  a->last = pTale->last;
 }
 
 void bxRolloutAppend(BxCall *p) {

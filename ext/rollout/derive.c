@@ -26,7 +26,7 @@ void bxRolloutDeriveBegin(
   p->no = pHead->no;
   p->nTurn = pHead->nTurn;
   p->iUser = pHead->no > 0 ? pHead->iUser : -1;
-  p->iReview = p->iPrompt = p->iPromptKey = p->iTextFrom = p->iNewest = -1;
+  p->last.iReview = p->iPrompt = p->iPromptKey = p->iTextFrom = p->iNewest = -1;
   p->bHasPrompt = pHead->no > 0 && pHead->nTurn > 0;
   p->pRules = pErr->rc == SQLITE_OK ? bxRolloutRules(pHome, 0, pErr) : 0;
 }
@@ -154,7 +154,7 @@ static char *readUser(RolloutDerive *p, const char *zType,
     const BxPlace *pPlace = &p->pRules->places.a[i];
     if (pPlace->eKind == BX_KIND_USER &&
         bxRolloutFits(p->pRules, pPlace->test, pJson, p->pErr)) {
-      p->bLastEvent = pPlace->eSource == BX_SOURCE_EVENT;
+      p->last.bEvent = pPlace->eSource == BX_SOURCE_EVENT;
       *phId = hashId(pJson, pPlace);
       return bxRolloutValue(pPlace, pJson, &zPath, p->pErr);
     }
@@ -188,16 +188,16 @@ static void findLast(RolloutDerive *p) {
   if (bxStep(pRow, p->pErr)) {
     const char *zType = bxColumnText(pRow, 0, p->pErr);
     const char *z = bxColumnText(pRow, 1, p->pErr);
-    p->bAsked = 1;
-    if (p->iReview < 0 && sqlite3_column_type(pRow, 2) != SQLITE_NULL) {
-      p->iReview = sqlite3_column_int64(pRow, 2);
+    p->last.bAsked = 1;
+    if (p->last.iReview < 0 && sqlite3_column_type(pRow, 2) != SQLITE_NULL) {
+      p->last.iReview = sqlite3_column_int64(pRow, 2);
     }
     if (zType != 0 && z != 0 && !sqlite3_column_int(pRow, 3) &&
         bxTreeRead(
             &json.tree, z, sqlite3_column_bytes(pRow, 1), 0, 0, p->pErr) != 0) {
-      char *zUser = readUser(p, zType, &json, &p->hLastId);
-      p->hLast = hashUser(zUser);
-      p->eLast = 1;
+      char *zUser = readUser(p, zType, &json, &p->last.hId);
+      p->last.hText = hashUser(zUser);
+      p->last.eKnown = 1;
       sqlite3_free(zUser);
     }
   }
@@ -237,23 +237,23 @@ static void tellUser(RolloutDerive *p, const char *z, sqlite3_uint64 hash,
     int bEvent, sqlite3_uint64 hId, i64 iSequence) {
   assert(iSequence >= 0 && p->pRules != 0);
   if (bxRolloutIsPreamble(p->pRules, z)) return;
-  if (p->eLast == 0) {
-    p->eLast = -1;
+  if (p->last.eKnown == 0) {
+    p->last.eKnown = -1;
     if (p->no > 0 && p->nTurn > 0) findLast(p);
   }
-  if (p->eLast > 0 &&
-      (p->bLastEvent != bEvent || (hId != 0 && hId == p->hLastId) ||
-          (p->iReview >= 0 && p->iReview >= iSequence - 20)) &&
-      hash == p->hLast) {
+  if (p->last.eKnown > 0 &&
+      (p->last.bEvent != bEvent || (hId != 0 && hId == p->last.hId) ||
+          (p->last.iReview >= 0 && p->last.iReview >= iSequence - 20)) &&
+      hash == p->last.hText) {
     return;
   }
   prompt(p, z, iSequence);
   addMark(
       &p->aTurn, &p->nTurnNew, &p->nTurnAlloc, iSequence, p->nTurn++, p->pErr);
-  p->hLast = hash;
-  p->hLastId = hId;
-  p->bLastEvent = bEvent;
-  p->eLast = 1;
+  p->last.hText = hash;
+  p->last.hId = hId;
+  p->last.bEvent = bEvent;
+  p->last.eKnown = 1;
 }
 
 /*---------------------------------------------------------------- marks ----*/
@@ -279,7 +279,7 @@ static void tellRollback(RolloutDerive *p, i64 iSequence) {
   if (iFirst < 0) return;
   addMark(&p->aMark, &p->nMark, &p->nMarkAlloc, iSequence, iFirst, p->pErr);
   p->nTurn = iNumber;
-  p->eLast = -1;
+  p->last.eKnown = -1;
 }
 
 static int isArray(const RolloutDerive *p, const char *zPath) {
@@ -338,7 +338,7 @@ static void tellFact(RolloutDerive *p, const BxPlace *pPlace, i64 iSequence) {
       prompt(p, zOwned, iSequence);
       break;
     case BX_KIND_REVIEW:
-      p->iReview = iSequence;
+      p->last.iReview = iSequence;
       p->bReviewed = 1;
       break;
     default:
@@ -420,7 +420,8 @@ void bxRolloutDeriveItem(RolloutDerive *p, BxErr *pErr) {
   if (az[BX_KIND_CWD] != 0 || az[BX_KIND_MODEL] != 0 ||
       az[BX_KIND_BRANCH] != 0 || p->bReviewed) {
     bxStmtExec(p->pHome, zNewest, pErr, p->bReviewed ? "ittti" : "ittt", p->no,
-        az[BX_KIND_CWD], az[BX_KIND_MODEL], az[BX_KIND_BRANCH], p->iReview);
+        az[BX_KIND_CWD], az[BX_KIND_MODEL], az[BX_KIND_BRANCH],
+        p->last.iReview);
   }
 }
 
@@ -451,7 +452,7 @@ static void beginOwn(RolloutDerive *p) {
   p->aUsage = 0;
   p->nUsage = p->nUsageAlloc = 0;
   bxRolloutTextsFree(p);
-  p->iReview = -1;
+  p->last.iReview = -1;
   p->bReviewed = 0;
   p->nTurnOld = p->nTurnNew;
   p->nMarkOld = p->nMark;

@@ -177,15 +177,23 @@ void bxRolloutRequireOpen(BxStmts *pHome, const char *zId, BxErr *pErr);
 void bxRolloutSetClosed(
     BxStmts *pHome, const char *zId, int bShut, BxErr *pErr);
 
-/* What an append has left: the conversation, and what RolloutDerive says of its last
-** turn; and the number of the newest text of all, or -1. */
+/* The message that began the last turn of a conversation. */
+typedef struct RolloutLast {
+  int eKnown; /* 1: it is known; 0: ask the database; -1: there is none */
+  int bAsked; /* that has told it, and the review */
+  int bEvent; /* its source */
+  sqlite3_uint64 hText, hId; /* the hashes of its text, and of its id, or 0 */
+  i64 iReview; /* where the newest review begins, or -1 if not known */
+} RolloutLast;
+
+/* What an append has left: the conversation, and its last turn; and the number of the
+** newest text of all, or -1. */
 typedef struct RolloutNewest {
   char zId[37];
   RolloutHead head;
-  i64 iNewest, iReview;
+  RolloutLast last;
+  i64 iNewest;
   int bStays; /* the call was a transaction: nobody can roll it back */
-  int eLast, bLastEvent;
-  sqlite3_uint64 hLast, hLastId;
 } RolloutNewest;
 
 /* What a connection keeps for this domain. */
@@ -373,19 +381,14 @@ typedef struct RolloutDerive {
   int bBusy;   /* something waited */
   i64 iNewest; /* the number of the newest text, or -1 */
   i64 no;
-  i64 nTurn, iUser; /* as in RolloutHead, after these items */
-  i64 iReview;      /* where the newest review begins, or -1 if not known */
-  int bReviewed;    /* one of these items begins it */
-  i64 iPrompt;      /* which became the first user message, or -1 */
-  char *zPrompt;    /* how its text begins; may be NULL */
+  i64 nTurn, iUser;      /* as in RolloutHead, after these items */
+  int bReviewed;         /* one of these items begins it */
+  i64 iPrompt;           /* which became the first user message, or -1 */
+  char *zPrompt;         /* how its text begins; may be NULL */
   char *azNew[BX_KINDS]; /* the title, cwd, model and branch */
   RolloutBoundary *aTurn, *aMark;
   i64 nTurnNew, nTurnAlloc, nMark, nMarkAlloc;
-  int eLast;      /* the last turn: 1: known; 0: ask the database; -1: none */
-  int bAsked;     /* that has told it, and the review before it */
-  int bLastEvent; /* the source of the message that began it */
-  sqlite3_uint64 hLast;   /* the hash of its text */
-  sqlite3_uint64 hLastId; /* and that of its id; 0: it has none */
+  RolloutLast last;
   int bHasPrompt;
   RolloutUsage *aUsage;
   i64 nUsage, nUsageAlloc;
