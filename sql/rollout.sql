@@ -189,10 +189,10 @@ BEGIN
       (SELECT CAST(value AS TEXT) FROM blackbox_settings WHERE name = 'rollout.policy') AS s
     FROM rollout__heads WHERE id = lower(NEW.rollout_id) LIMIT 1)
   WHERE NEW.rollout_id >= x'' OR whole OR coalesce(
-    (SELECT keep FROM rollout_policy WHERE (preset, item_key, payload_key) = (s, t, p)),
-    (SELECT keep FROM rollout_policy WHERE (preset, item_key, payload_key) = (s, t, a)),
-    (SELECT keep FROM rollout_policy WHERE (preset, item_key, payload_key) = (s, '*', p)),
-    (SELECT keep FROM rollout_policy WHERE (preset, item_key, payload_key) = (s, '*', a)),
+    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = t AND payload_key = p),
+    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = t AND payload_key = a),
+    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = '*' AND payload_key = p),
+    (SELECT keep FROM rollout_policy WHERE preset = s AND item_key = '*' AND payload_key = a),
     NOT EXISTS (SELECT 1 FROM rollout_policy WHERE preset = s));
   UPDATE rollout__heads
   SET last_sequence = last_sequence + 1, behind = ifnull(behind, last_sequence + 1),
