@@ -244,27 +244,32 @@ void bxCacheUpdate(BxCall *p) {
 typedef struct CacheText {
   const char *z; /* NULL: the column is NULL */
   int n;
+  int bJson; /* it is known to be JSON, and need not end with a NUL */
 } CacheText;
 
-/* Reads the texts of a row. (The data as a blob: SQLite would copy a long text to end it
-** with a zero.) */
-static void cacheItemTexts(sqlite3_stmt *pItem, CacheText a[], BxErr *pErr) {
+/* Reads the texts of a row, the data as a blob: SQLite copies a long text to end it with
+** a NUL. */
+static void cacheItemTexts(
+    Bx *bx, sqlite3_stmt *pItem, CacheText a[], BxErr *pErr) {
   int i;
   for (i = ITEM_KEY; i <= ITEM_METADATA && pErr->rc == SQLITE_OK; i++) {
-    int bText = i == ITEM_DATA && sqlite3_column_type(pItem, i) == SQLITE_TEXT;
-    a[i].z = bText ? sqlite3_column_blob(pItem, i)
-                   : (const char *)sqlite3_column_text(pItem, i);
+    if (i == ITEM_DATA && sqlite3_column_type(pItem, i) == SQLITE_TEXT) {
+      a[i].z = sqlite3_column_blob(pItem, i);
+      a[i].n = sqlite3_column_bytes(pItem, i);
+      a[i].bJson = a[i].z != 0 && bxJsonIsKnown(bx, a[i].z, a[i].n);
+      if (a[i].bJson) continue;
+    }
+    a[i].z = (const char *)sqlite3_column_text(pItem, i);
     a[i].n = sqlite3_column_bytes(pItem, i);
-    if (a[i].z != 0) continue;
-    if (bText) a[i].z = "";
-    if (!bText && sqlite3_column_type(pItem, i) != SQLITE_NULL) {
+    if (a[i].z == 0 && sqlite3_column_type(pItem, i) != SQLITE_NULL) {
       bxFail(pErr, SQLITE_NOMEM, "out of memory");
     }
   }
 }
 
 static int cacheIsDamaged(Bx *bx, const CacheText *p, BxErr *pErr) {
-  return !bxIsJsonCached(bx, p->z, p->n, pErr) && pErr->rc == SQLITE_OK;
+  return !p->bJson && !bxIsJsonCached(bx, p->z, p->n, pErr) &&
+         pErr->rc == SQLITE_OK;
 }
 
 /* Refuses a row whose data or custom metadata is not JSON. */
@@ -327,13 +332,13 @@ void bxCacheRead(BxCall *p) {
   i64 iNow = bxTime(bxArg(p, 2), "now", &p->err);
   sqlite3_stmt *pStmt = bxStmt(pHome, zCacheRead, &p->err);
   i64 nSince = bxCacheSinceMarks(p->bx, iNow);
-  CacheText a[ITEM_METADATA + 1] = {{0, 0}};
+  CacheText a[ITEM_METADATA + 1] = {{0, 0, 0}};
   char *zItem = 0;
   int bFound, bMark = 0;
   bxBind(pStmt, &p->err, "ttii", zKey, zSession, iNow, nSince);
   bFound = bxStep(pStmt, &p->err);
   if (bFound) {
-    cacheItemTexts(pStmt, a, &p->err);
+    cacheItemTexts(p->bx, pStmt, a, &p->err);
     cacheCheckItem(p->bx, a, zKey, &p->err);
     zItem =
         cachedItem(p->bx->db, a, sqlite3_column_int64(pStmt, ITEM_TIMESTAMP),

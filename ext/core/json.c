@@ -243,27 +243,28 @@ int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
 
 /*---------------------------------------------------------------- seen ----*/
 
-/* Four places for each remainder; the oldest gives way. */
-static sqlite3_uint64 *jsonSeenAt(Bx *bx, sqlite3_uint64 h) {
-  return &bx->aJson[(h >> 58) * 4];
-}
-
-static void rememberHash(Bx *bx, sqlite3_uint64 h) {
-  sqlite3_uint64 *a = jsonSeenAt(bx, h);
-  memmove(&a[1], a, 3 * sizeof(*a));
-  a[0] = h;
+/* Whether a hash is in one of the four places that its first bits name. *pa is the first. */
+static int isHashSeen(Bx *bx, sqlite3_uint64 h, sqlite3_uint64 **pa) {
+  sqlite3_uint64 *a = *pa = &bx->aJson[(h >> 58) * 4];
+  return a[0] == h || a[1] == h || a[2] == h || a[3] == h;
 }
 
 void bxJsonRemember(Bx *bx, const char *z, i64 n) {
-  rememberHash(bx, bxHashOf(z, n));
+  sqlite3_uint64 h = bxHashOf(z, n), *a;
+  if (isHashSeen(bx, h, &a)) return;
+  memmove(&a[1], a, 3 * sizeof(*a)); /* the oldest goes */
+  a[0] = h;
+}
+
+int bxJsonIsKnown(Bx *bx, const char *z, i64 n) {
+  sqlite3_uint64 *a;
+  return isHashSeen(bx, bxHashOf(z, n), &a);
 }
 
 int bxIsJsonCached(Bx *bx, const char *z, i64 n, BxErr *pErr) {
-  sqlite3_uint64 h = bxHashOf(z, n);
-  const sqlite3_uint64 *a = jsonSeenAt(bx, h);
-  if (a[0] == h || a[1] == h || a[2] == h || a[3] == h) return 1;
+  if (bxJsonIsKnown(bx, z, n)) return 1;
   if (!bxIsJson(bx, z, n, pErr)) return 0;
-  rememberHash(bx, h);
+  bxJsonRemember(bx, z, n);
   return 1;
 }
 

@@ -46,10 +46,13 @@ char *bxJsonWrite(char *zOut, const char *z, int n);
 int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr);
 /* Notes the hash of a text that is known to be JSON. */
 void bxJsonRemember(Bx *bx, const char *z, i64 n);
+/* Whether the text is known to be JSON. It need not end with a NUL. */
+int bxJsonIsKnown(Bx *bx, const char *z, i64 n);
 /* bxIsJson() for a text that this connection may read again: a text that was
 ** found to be JSON before is recognised by its hash, many times faster. The
-** last 256 hashes or fewer are kept, each in the one place that its first bits
-** name. So the time of a lookup is that of the hash, whatever the texts are. */
+** last 256 hashes or fewer are kept, each in one of the four places that its
+** first bits name. So the time of a lookup is that of the hash, whatever the texts
+** are. */
 int bxIsJsonCached(Bx *bx, const char *z, i64 n, BxErr *pErr);
 
 /* What to do with a member: omit it, process its members, cut a string to
