@@ -85,7 +85,7 @@ def recipe(db, row):
     db.execute("COMMIT")
 
 
-def write_case(what, kind, mean, limit=1.6, calls=100):
+def write_case(what, kind, mean, limit=1.6, calls=500):
     rows = items(kind, mean)
     return Case(
         f"cache_write of {what}",

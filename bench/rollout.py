@@ -174,8 +174,8 @@ def jsonl(items, each):
 def ten_case(what, items, limit_plain, limit_jsonl=None, **more):
     return Case(
         f"rollout: append of 10 items, {what}",
-        {"rollout_append": writes(OURS, APPEND, ten_lines(items), calls=100),
-         "ten INSERTs": writes(PLAIN, ten_inserts, tens(items, as_row), False, calls=100),
+        {"rollout_append": writes(OURS, APPEND, ten_lines(items), calls=1000),
+         "ten INSERTs": writes(PLAIN, ten_inserts, tens(items, as_row), False, calls=1000),
          "JSONL and fsync": jsonl(items, 10)},
         [("rollout_append", "ten INSERTs", limit_plain),
          ("rollout_append", "JSONL and fsync", limit_jsonl)], rounds=9, **more)
@@ -184,8 +184,8 @@ def ten_case(what, items, limit_plain, limit_jsonl=None, **more):
 def one_case(items):
     return Case(
         "rollout: append of the items of a recorded session, one by one",
-        {"rollout_append": writes(OURS, APPEND, rows(items, as_line), calls=400),
-         "INSERTs": writes(PLAIN, INSERT, rows(items, as_row), False, calls=400),
+        {"rollout_append": writes(OURS, APPEND, rows(items, as_line), calls=2000),
+         "INSERTs": writes(PLAIN, INSERT, rows(items, as_row), False, calls=2000),
          "JSONL and fsync": jsonl(items, 1)},
         [("rollout_append", "INSERTs", 1.5), ("rollout_append", "JSONL and fsync", None)],
         rounds=9,
@@ -234,12 +234,12 @@ def search_case(items):
     return Case(
         "rollout: append of the items of a recorded session, one by one, with the search",
         {"rollout_append": writes(OURS + ";SELECT rollout_search_install()", APPEND,
-                                  rows(items, as_line), calls=100),
-         "INSERTs": writes(PLAIN, INSERT, rows(items, as_row), False, calls=100),
+                                  rows(items, as_line), calls=1000),
+         "INSERTs": writes(PLAIN, INSERT, rows(items, as_row), False, calls=1000),
          "INSERTs, and their payloads in FTS5": writes(
-             INDEXED, indexed_insert, rows(items, as_row), False, calls=100),
+             INDEXED, indexed_insert, rows(items, as_row), False, calls=1000),
          "INSERTs, and their texts in FTS5": writes(
-             WORDED, worded_insert(items), rows(items, as_row), False, calls=100)},
+             WORDED, worded_insert(items), rows(items, as_row), False, calls=1000)},
         [("rollout_append", "INSERTs", 3),
          ("INSERTs, and their texts in FTS5", "INSERTs", None),
          ("rollout_append", "INSERTs, and their payloads in FTS5", 1)],

@@ -242,9 +242,7 @@ def is_prepared_anew(db, sql, row):
 
 def writes(script, sql, rows, module=True, fill=0, full="", last="", tidy="", calls=500, per=1,
            anew=False, opened=False):
-    """A side: the seconds of one write into a file that is made once, and stays. A checkpoint
-    runs after each turn, and none within it: there the side that writes more pages would have one
-    for each 1,000 pages, and the other side none.
+    """A side: the seconds of one write into a file that is made once, and stays.
 
     script  SQL that prepares the file, in which every domain is installed; without the module
             it is a plain one
@@ -252,7 +250,8 @@ def writes(script, sql, rows, module=True, fill=0, full="", last="", tidy="", ca
     rows    a function that begins endless rows
     fill    how many of these are written first; full is SQL that runs after them
     last    SQL that ends the measured writes, and tidy what runs after them
-    calls   writes that are measured in one turn, of which `per` are in a transaction
+    calls   writes that are measured in one turn, of which `per` are in a transaction. SQLite
+            begins a checkpoint for each 1,000 pages: a turn is to have some on each side
     anew    each write prepares its statement anew
     opened  each write has a connection of its own
     """
@@ -268,7 +267,6 @@ def writes(script, sql, rows, module=True, fill=0, full="", last="", tidy="", ca
         put(db, itertools.islice(source, fill))
         db.execute("COMMIT")
         db.executescript(full)
-        db.execute("PRAGMA wal_autocheckpoint = 0").fetchone()
         assert not anew or is_prepared_anew(db, sql, next(source))
         return path, db.close() if opened else db, source
 
@@ -408,8 +406,7 @@ def main(arguments):
         "",
         f"Written by `make bench` {commit()}. A ratio below 1 means that the side named first "
         "is faster. Each ratio is the median of interleaved runs. Absolute times "
-        "are those of one machine on one day, and are only a rough guide. Checkpoints run "
-        "between the measured writes.",
+        "are those of one machine on one day, and are only a rough guide.",
         "",
         f"SQLite {sqlite3.sqlite_version} with secure_delete "
         f"{'off on fast'.split()[secure]} as it was compiled, Python "
