@@ -135,7 +135,8 @@ dist/blackbox.h: ext/blackbox.h
 
 # Tests in C: programs with the module linked in, built with the sanitizers and
 # with assert().
-TEST_FLAGS = -DBX_DEBUG -DBX_ROOT='"$(CURDIR)"' -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+TEST_FLAGS = -DBX_DEBUG -DBX_ROOT='"$(CURDIR)"' -Og -g1 \
+  -fsanitize=address,undefined -fno-sanitize-recover=all
 TEST_SRC = $(wildcard tests/*.[ch] tests/*/*.[ch] tests/*/*/*.[ch] tools/*.c)
 TEST_OBJ = $(SRC:ext/%.c=build/test/%.o) build/test/sql.o \
   build/test/page.o build/test/harness.o $(patsubst tests/%.c,build/test/%.o,$(wildcard tests/faults/operations/*.c))
@@ -183,17 +184,18 @@ build/test/statements: build/test/hosts/statements.o build/test/hosts/guard.o \
   $(TEST_OBJ)
 	$(TEST_LINK) $(GUARDED:%=-Wl,--wrap=sqlite3_%)
 
-# These two are built like the programs of users: without the sanitizers.
+# These two are without the sanitizers, like the programs of users. One has the module as
+# one C file. (With BLACKBOX_FULL=1 the tests also link it with libblackbox.a.)
 build/test/loading: tests/hosts/loading.c tests/harness.h | build/need.test
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< -lcmocka -ldl
 
-build/test/static: tests/hosts/static.c build/libblackbox.a | build/need.test
+build/test/static: tests/hosts/static.c dist/blackbox.c dist/blackbox.h | build/need.test
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ -lsqlite3 $(LDLIBS)
+	$(CC) $(ALL_CFLAGS) -O0 -DSQLITE_CORE $(LDFLAGS) -o $@ $(filter %.c,$^) -lsqlite3 $(LDLIBS)
 
 # The build of an older commit, with which tests/differential compares this one.
-# It is made once. Without git or its history those tests are skipped.
+# It is made once, in little time. Without git or its history those tests are skipped.
 ORACLE = 90b946b
 ORACLE_AT = build/oracle/$(ORACLE)
 oracle: | build/need.build
@@ -201,7 +203,7 @@ oracle: | build/need.build
 	elif git cat-file -e $(ORACLE)^{commit}; then \
 	  rm -rf $(ORACLE_AT) && mkdir -p $(ORACLE_AT) && \
 	  git archive $(ORACLE) | tar x -C $(ORACLE_AT) && \
-	  $(MAKE) -C $(ORACLE_AT) > build/oracle/log; \
+	  $(MAKE) -C $(ORACLE_AT) CFLAGS=-O0 > build/oracle/log; \
 	else echo 'No commit $(ORACLE): tests/differential is skipped.'; fi
 
 # Compiling the Python of the tests takes a quarter of a minute: it is kept.

@@ -31,6 +31,8 @@ def dist(tmp_path):
 
 def test_the_one_file_form_compiles_into_a_module(dist):
     module = dist / f"blackbox{SUFFIX}"
+    if not FULL:  # make test compiles it into a program (see test_loading.py)
+        return compile_c("-fsyntax-only", dist / "blackbox.c")
     compile_c("-shared", "-fPIC", "-Wl,--exclude-libs,ALL", "-o", module,
               dist / "blackbox.c", "-luuid", "-l:libcrypto.a",
               "-l:libzstd.a", "-l:libz.a")
@@ -41,16 +43,13 @@ def test_the_one_file_form_compiles_into_a_module(dist):
     assert db.execute("SELECT * FROM blackbox_check").fetchall() == []
 
 
-def test_the_one_file_form_compiles_into_a_program(dist):
-    program = dist / "program"
-    source = (ROOT / "tests" / "hosts" / "static.c").read_text()
-    (dist / "main.c").write_text(source.replace("../../ext/", ""))
-    if not FULL:  # make static makes the same program of many files, and it is run
-        return compile_c("-DSQLITE_CORE", "-fsyntax-only", dist / "main.c", dist / "blackbox.c")
-    compile_c("-DSQLITE_CORE", "-o", program, dist / "main.c", dist / "blackbox.c",
-              "-lsqlite3", "-luuid", "-l:libcrypto.a",
+@pytest.mark.skipif(not FULL, reason="make test-full compiles all of it once more")
+def test_the_library_is_linked_into_a_program(tmp_path):
+    subprocess.run(["make", "-s", "static"], cwd=ROOT, check=True)
+    compile_c("-o", tmp_path / "program", ROOT / "tests" / "hosts" / "static.c",
+              ROOT / "build" / "libblackbox.a", "-lsqlite3", "-luuid", "-l:libcrypto.a",
               "-l:libzstd.a", "-l:libz.a")
-    told = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True)
+    told = subprocess.run([tmp_path / "program"], check=True, stdout=subprocess.PIPE, text=True)
     assert told.stdout.splitlines()[-1] == "0"
 
 
