@@ -2,6 +2,7 @@
 
 Every test has its own directory. `db` is a file there, in autocommit, with the module loaded
 and its domains installed in main (see `template`)."""
+import itertools
 import os
 import pathlib
 import re
@@ -19,6 +20,8 @@ DATA = ROOT.parent / "shared" / "data"
 
 # The domains whose tests need no other domain (see `template`).
 ALONE = ("cache", "evidence", "payload", "rollout")
+
+NUMBERS = itertools.count()
 
 needs_data = pytest.mark.skipif(
     not DATA.is_dir(), reason="no recordings beside the project"
@@ -182,6 +185,14 @@ def run_program(name, directory, *args):
 
 
 @pytest.fixture
+def tmp_path(tmp_path_factory):
+    """As that of pytest, which reads the names of all folders to find the number of the next."""
+    folder = tmp_path_factory.getbasetemp() / f"of-{next(NUMBERS)}"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
 def path(tmp_path):
     return tmp_path / "test.db"
 
@@ -246,14 +257,18 @@ def axes(items):
 
 
 def sample(items):
-    """Of the combinations of several parameters one in two, or more if there are more parameters:
-    so many that each value of each parameter remains."""
+    """Of the combinations of several parameters so many that each value of each parameter
+    remains: of the cases not taken the one that has most values which no case taken has."""
     columns = axes(items)
-    for every in range(len(columns), 1, -1):
-        kept = [i for i in range(len(items)) if sum(column[i] for column in columns) % every == 0]
-        if all({column[i] for i in kept} == set(column) for column in columns):
-            return [items[i] for i in kept]
-    return items
+    if len(columns) < 2:
+        return items
+    values = [{(n, column[i]) for n, column in enumerate(columns)} for i in range(len(items))]
+    missing, kept = set().union(*values), set()
+    while missing:
+        best = max(range(len(items)), key=lambda i: len(values[i] & missing))
+        kept.add(best)
+        missing -= values[best]
+    return [items[i] for i in sorted(kept)]
 
 
 def pytest_collection_modifyitems(config, items):
