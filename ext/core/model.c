@@ -53,9 +53,9 @@ sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr) {
 
 /*----------------------------------------------------------------- rows ----*/
 
-/* Two queries on table ?1. The one for the model counts its rows, and tells of each its
-** key as SQL, and its columns that are compared. The one for the schema, NULL if the
-** table has no key, tells which of these (its ?1) are there. */
+/* Two queries on table ?1, if it has a key. The one for the model tells of each row its
+** key as SQL, and its columns that are compared. The one for the schema tells which of
+** these (its ?1) are there. */
 static const char zRowQueries[] =
     "WITH cols(name, is_key) AS ("
     "  SELECT name, pk > 0 FROM pragma_table_info(?1) WHERE pk > 0 OR"
@@ -64,35 +64,39 @@ static const char zRowQueries[] =
     "pragma_index_info(l.name) AS i WHERE l.origin = 'c' AND l.\"unique\"), "
     "same(name, is_key, test) AS (SELECT name, is_key,  printf('t.\"%w\" IS "
     "j.value ->> ''$[1].%s''', name, name) FROM cols) SELECT printf('SELECT "
-    "count(*), %s FROM \"%w\"',  coalesce('json_group_array(json_array(' || "
-    "group_concat(   printf('quote(\"%w\")', name), ' || '', '' || ') FILTER "
-    "(WHERE is_key)   || ', json_object(' || group_concat(printf('%Q, \"%w\"', "
-    "name, name))   || ')))', 'NULL'), ?1), printf('SELECT "
+    "json_group_array(json_array(%s, json_object(%s))) FROM \"%w\"',"
+    "  group_concat(printf('quote(\"%w\")', name), ' || '', '' || ') FILTER "
+    "(WHERE is_key), group_concat(printf('%Q, \"%w\"', name, name)), ?1), "
+    "printf('SELECT "
     "group_concat(json_array(''row'', %Q, j.value ->> 0, coalesce((SELECT "
     "iif(%s, 4, 2) FROM main.\"%w\" AS t WHERE %s), 0), 0, 0)) FROM "
     "json_each(?1) AS j', ?1, coalesce(group_concat(test, ' AND ')  FILTER "
     "(WHERE NOT is_key), '1'), ?1,  group_concat(test, ' AND ') FILTER (WHERE "
-    "is_key)), max(is_key) FROM same";
+    "is_key)) FROM same GROUP BY ?1 HAVING max(is_key)";
 
 /* Appends the rows of a table of the model to what was found, if it is asked for.
 ** Returns whether there are any. */
 static int modelRows(BxStmts *p, sqlite3 *pModel, const char *zTable, int bRows,
     sqlite3_str *pFound, BxErr *pErr) {
-  sqlite3_stmt *pQueries = bxPrepareSql(pModel, zRowQueries, pErr);
-  sqlite3_stmt *pRows = 0;
-  int bAny = 0;
+  sqlite3_stmt *pRows = bxPrepareOwned(
+      pModel, bxPrintf(pErr, "SELECT 1 FROM \"%w\"", zTable), pErr);
+  sqlite3_stmt *pQueries = 0;
+  int bAny = bxStep(pRows, pErr);
+  sqlite3_finalize(pRows);
+  if (!bAny || !bRows) return bAny;
+  pQueries = bxPrepareSql(pModel, zRowQueries, pErr);
   bxBind(pQueries, pErr, "t", zTable);
   if (bxStep(pQueries, pErr)) {
+    char *z = 0;
     pRows = bxPrepareSql(pModel, bxColumnText(pQueries, 0, pErr), pErr);
-  }
-  if (bxStep(pRows, pErr)) bAny = sqlite3_column_int(pRows, 0) > 0;
-  if (bAny && bRows && sqlite3_column_int(pQueries, 2)) {
-    char *z = bxQueryText(p, bxColumnText(pQueries, 1, pErr), pErr, "t",
-        bxColumnText(pRows, 1, pErr));
+    if (bxStep(pRows, pErr)) {
+      z = bxQueryText(p, bxColumnText(pQueries, 1, pErr), pErr, "t",
+          bxColumnText(pRows, 0, pErr));
+    }
     if (z != 0) sqlite3_str_appendf(pFound, "%s,", z);
     sqlite3_free(z);
+    sqlite3_finalize(pRows);
   }
-  sqlite3_finalize(pRows);
   sqlite3_finalize(pQueries);
   return bAny;
 }
