@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cache_helpers import A, B, T0, exact, setting, text
-from conftest import ROOT, one, rows
+from conftest import FULL, ROOT, one, rows
 
 CHECK = (ROOT / "sql" / "cache_check.sql").read_text().rstrip(";\n")
 
@@ -69,7 +69,7 @@ def test_totals_are_exact_when_eight_processes_write(db, path, on_quota):
     setting(db, "session_quota_bytes", 4000)
     setting(db, "total_quota_bytes", 20_000)
     setting(db, "on_quota", on_quota)
-    running = [start(path, s, i, 150) for i, s in enumerate(SESSIONS)]
+    running = [start(path, s, i, 150 if FULL else 50) for i, s in enumerate(SESSIONS)]
     looks = 0
     while any(p.poll() is None for p in running):
         # every read sees one committed state
@@ -95,7 +95,7 @@ def test_killed_writers_leave_whole_statements(db, path):
     setting(db, "session_quota_bytes", 4000)
     setting(db, "on_quota", "evict_oldest")
     rnd = random.Random(5)
-    for turn in range(6 if not os.environ.get("BLACKBOX_FULL") else 60):
+    for turn in range(60 if FULL else 3):
         running = [start(path, s, turn * 10 + i, 10**9) for i, s in enumerate(SESSIONS[:3])]
         for process in running:
             assert process.stdout.readline() == "ready\n"

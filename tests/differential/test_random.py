@@ -11,7 +11,7 @@ from pair import Pair, needs_oracle
 
 pytestmark = needs_oracle
 SEEDS = 40 if os.environ.get("BLACKBOX_FULL") else 1
-STATEMENTS = 300 if SEEDS > 1 else 150
+STATEMENTS = 300 if SEEDS > 1 else 100
 DOMAINS = ["ring", "archive", "evidence", "rollout", "cache", "retention", "across"]
 SETUP = [
     "CREATE TABLE notes(id INTEGER PRIMARY KEY, at, body)",

@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from conftest import ROOT, connect, one, rows
+from conftest import FULL, ROOT, connect, one, rows
 from evidence_helpers import ADD, MAKE, action, well
 
-ROUNDS = 40 if os.environ.get("BLACKBOX_FULL") else 6
+ROUNDS = 40 if FULL else 6
 
 
 def whole(db):
@@ -96,7 +96,7 @@ def test_interrupts_at_any_point_leave_it_as_it_was(path, schema):
     for i in range(14):
         db.execute(ADD, (f"a{i}", i, json.dumps(action(i)), bytes(1500)))
     want = "SELECT id, timestamp, action, screenshot, pruned FROM rec ORDER BY rowid"
-    step = 60 if os.environ.get("BLACKBOX_FULL") else 900
+    step = 60 if FULL else 900
     for sql, values in [
         (ADD, ("x", 99, json.dumps(action(99)), bytes(9000))),
         ("SELECT evidence_prune_for_approval('rec', 1)", ()),
@@ -155,7 +155,7 @@ def test_a_table_that_sqlite_disconnects_is_freed_at_the_end_of_the_call(path, c
                    ("x" * (3000 + i),))
         db.execute(ADD, (f"i{i}", i, json.dumps(action(i)), b"x" * 3000))
     stopped = 0
-    for stop in (*range(1, 40, 3), *range(40, 1500, 70)):
+    for stop in (*range(1, 40, 3 if FULL else 6), *range(40, 1500, 70 if FULL else 140)):
         one(db, "SELECT count(*) FROM ring")
         db.execute("BEGIN")
         db.execute("CREATE TABLE more(a)")

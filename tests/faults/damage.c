@@ -153,7 +153,7 @@ int main(int argc, char **argv) {
   stopClock();
   chooseOperations(argc, argv);
   for (i = 0; (pOp = chosenOperation(i)) != 0; i++) {
-    if (!isPicked(0, i, 10)) continue;
+    if (!isPicked(0, i, 16)) continue;
     aTest[n].name = pOp->zName;
     aTest[n].test_func = testOperation;
     aTest[n++].initial_state = (void *)pOp;

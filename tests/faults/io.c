@@ -17,7 +17,7 @@
 
 #define MODEL "model.db"
 #define WORK "work.db"
-#define SAMPLE (isFull() ? 1000 : 2) /* fault points of one case */
+#define SAMPLE (isFull() ? 1000 : 1) /* fault points of one case */
 #define MAX_CASES 6000
 
 typedef struct Case {
@@ -200,7 +200,8 @@ static int addCases(const Operation *pOp, int iOperation,
     p->bBegin = i & 1;
     /* a queued row waits outside the transaction */
     if (p->bBegin && pOp->flags & (OP_ALONE | OP_STAGES | OP_MARKS)) continue;
-    if (!isPicked(i, iOperation, 80)) continue;
+    if (!isFull() && iOperation % 2 == 0) continue; /* disturb.c has those */
+    if (!isPicked(i, iOperation / 2, 40)) continue;
     snprintf(p->zName, sizeof(p->zName), "%s: %s%s%s%s", pOp->zName,
         i & 4 ? "full" : "i/o", p->bSticky ? " from there on" : "",
         p->bBegin ? ", in BEGIN" : "", p->bWal ? ", wal" : "");

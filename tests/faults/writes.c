@@ -494,7 +494,7 @@ static void testTarget(void **ppState) {
   if (!bVirtual || !learn(p)) return;
   memset(&tally, 0, sizeof(tally));
   for (pFailure = aFailure; pFailure->zName != 0; pFailure++) {
-    runSome(p, pFailure, isFull() ? 13 : 101, &tally);
+    runSome(p, pFailure, isFull() ? 13 : 151, &tally);
   }
   print_message(
       "%d tables, %d statements: %d runs, %d failed, %d half, %d lost\n",
@@ -532,7 +532,7 @@ static int addTarget(const Operation *pOp, char *zSql, Target *pTarget,
     struct CMUnitTest *pTest) {
   static int nTarget;
   if (zSql == 0) return 0;
-  if (tableOf(zSql) == 0 || !isPicked(nTarget++, 0, 17)) {
+  if (tableOf(zSql) == 0 || !isPicked(nTarget++, 0, 23)) {
     if (zSql != pOp->zSql) free(zSql);
     return 0;
   }

@@ -9,8 +9,8 @@ import versions
 from conftest import FULL, MODULE, some
 
 PART = ["tests/hosts/test_reopen.py", "tests/hosts/test_loading.py",
-        *some(["tests/core/test_refused_calls.py", "tests/evidence/test_buffer.py",
-               "tests/payload/test_ring.py"]),
+        "tests/core/test_refused_calls.py", *["tests/evidence/test_buffer.py",
+                                              "tests/payload/test_ring.py"] * FULL,
         "tests/payload/test_loops.py::test_backtest_finds_in_the_evidence_what_was_found",
         "tests/retention/test_plan.py::"
         "test_a_rule_that_cannot_be_applied_is_a_problem_and_stops_no_other"]
@@ -25,7 +25,7 @@ def test_the_tests_pass_on_another_version_of_sqlite(version):
     except versions.Unavailable as reason:
         pytest.skip(str(reason))
     assert code == 0, told
-    assert versions.counts(told)[0] > 200
+    assert versions.counts(told)[0] > 40
 
 
 OPEN = """

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import FULL, MODULE, connect, one, rows, some
 
-SIZE = 10_000 if FULL else 5_000
+SIZE = 10_000 if FULL else 2_500
 
 ODD = ['password="', "password='", "password=`", "password=\\\"", 'password=\\\\\\"x', "password=[", 'password":["a",',
        "password: ", "password=", "token=a1", "token=a1b2c3d4", "api_key,", '"api_key",', "Cookie: a=b ", "password is ",

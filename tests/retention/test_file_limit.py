@@ -340,7 +340,7 @@ def test_the_sweep_removes_what_the_plan_lists(path):
 
 @pytest.mark.parametrize("pack, wal", some([(1, False), (0, False), (1, True), (0, True)], 4))
 def test_in_a_year_a_file_stays_at_its_limit_and_stops_growing(path, pack, wal):
-    hours = 1 if FULL else 2  # between rows; as many are kept
+    hours = 1 if FULL else 4  # between rows; as many are kept
     db = limited(path, 3 * MB, pack, ("payload.retention_days", 30 * hours))
     if wal:
         one(db, "PRAGMA journal_mode = WAL")

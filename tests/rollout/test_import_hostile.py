@@ -16,7 +16,7 @@ import time
 import pytest
 
 from rollout_helpers import AT, exported, lines, load, well
-from conftest import ROOT, connect, one, rows
+from conftest import FULL, ROOT, connect, one, rows
 
 WALK = f"""
 import sys
@@ -240,7 +240,7 @@ def test_what_is_killed_has_stored_nothing_or_everything(wal, path, tmp_path):
     chance = random.Random(5)
     log = path.with_name(path.name + "-wal")
     killed = 0
-    for _ in range(12):
+    for _ in range(12 if FULL else 5):
         wal.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         process = subprocess.Popen([sys.executable, "-c", WALK.replace(
             "print(", "db.execute('PRAGMA cache_size = 20'); print("), str(path), str(folder)])

@@ -346,7 +346,7 @@ def test_turns_taken_back_do_not_count_for_forks(db):
     well(db)
 
 
-@pytest.mark.parametrize("seed", some(range(6), 3))
+@pytest.mark.parametrize("seed", some(range(6), 6))
 def test_turns_and_context_agree_with_a_model(db, seed):
     """Random histories with forks, rollbacks and compactions, as plain lists."""
     dice = random.Random(seed)

@@ -8,7 +8,7 @@ import pytest
 
 from rollout_helpers import ID, OTHER, THIRD, append, create, derive, event, lines, load, message
 from rollout_helpers import user, well
-from conftest import MODULE, connect, one, rows
+from conftest import FULL, MODULE, connect, one, rows
 
 @pytest.fixture
 def searched(db):
@@ -532,14 +532,14 @@ def test_search_survives_any_query(searched):
     signs = ['"', "*", "(", ")", "AND", "OR", "NOT", "NEAR", "foo", "fooBar", "ba*", "text", "whole", ":", "^", "+",
              "-", "{", "}", ",", " ", " ", " ", "'", ";", "\\", "\u4e2d", "\u00e9", "\U0001f600", "\ufffd", "rank"]
     found = 0
-    for _ in range(3000):
+    for _ in range(3000 if FULL else 1000):
         query = "".join(dice.choices(signs, k=dice.randint(1, 12)))
         try:
             found += len(find(db, query))
         except sqlite3.Error as failed:
             assert str(failed).startswith(("ValidationError: query must have a word",
                                            "SearchError: Search failed: fts5: syntax error near")), query
-    assert found > 100
+    assert found > 30
     well(db)
 
 
