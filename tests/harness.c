@@ -5,11 +5,14 @@
 ** fails. Allocations fail in SQLITE_CONFIG_MALLOC, writes in a VFS on top of
 ** the default one, and steps of the VM in the progress handler.
 */
+#define _XOPEN_SOURCE 700
 #include "harness.h"
 
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int isFull(void) {
   const char *z = getenv("BLACKBOX_FULL");
@@ -316,7 +319,23 @@ void copyFile(const char *zFrom, const char *zTo) {
 
 static int iPart = 0, nPart = 1;
 
+static char zFolder[] = "/tmp/blackbox-XXXXXX";
+
+static int removeOne(
+    const char *zFile, const struct stat *p, int eType, struct FTW *pWalk) {
+  (void)p;
+  (void)eType;
+  (void)pWalk;
+  return remove(zFile);
+}
+
+static void removeFolder(void) {
+  nftw(zFolder, removeOne, 10, FTW_DEPTH | FTW_PHYS);
+}
+
 void chooseOperations(int argc, char **argv) {
+  if (mkdtemp(zFolder) == 0 || chdir(zFolder) != 0) abort();
+  atexit(removeFolder);
   if (argc < 2) return;
   if (sscanf(argv[1], "%d/%d", &iPart, &nPart) != 2 || nPart < 1) {
     iPart = 0;

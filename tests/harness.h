@@ -111,7 +111,8 @@ extern const Operation aCoreOperation[], aPayloadOperation[],
 
 /* Reads the optional argument of a program: a pattern of test names, with * and
 ** ?, or PART/PARTS (0/4 to 3/4), by which several processes share the
-** operations. */
+** operations. Goes into a new folder, which the end of the program removes: some
+** operations write files. */
 void chooseOperations(int argc, char **argv);
 /* Operation number i of those to run, from 0; NULL if there are no more. */
 const Operation *chosenOperation(int i);

@@ -391,7 +391,7 @@ void bxInstallMissing(
   if (pErr->rc != SQLITE_OK) return;
   if (sqlite3_stricmp(zDb, "temp") == 0) { /* whichever schema it will use */
     zDb = bxDomainSchema(bx, zDomain, &err) != 0 ||
-                  bxErrContains(&err, "ambiguous") ||
+                  bxErrIs(&err, "AmbiguousSchemaError") ||
                   sqlite3_db_readonly(bx->db, "main")
               ? 0
               : "main";

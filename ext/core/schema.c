@@ -140,8 +140,8 @@ BxStmts *bxDomainSchema(Bx *bx, const char *zDomain, BxErr *pErr) {
   bxErrClear(&earlier);
   if (zOther != 0) {
     bxFail(pErr, SQLITE_ERROR,
-        "AmbiguousSchemaError: ambiguous: both %s and %s have the tables of "
-        "%s; choose one with SELECT blackbox_use('%s')",
+        "AmbiguousSchemaError: both %s and %s have the tables of %s; choose "
+        "one with SELECT blackbox_use('%s')",
         zHome, zOther, zDomain, zHome);
   } else if (zHome == 0) {
     bxFail(pErr, SQLITE_ERROR,

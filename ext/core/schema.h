@@ -6,10 +6,8 @@
 
 #include "domain.h"
 
-/*
-** The statements for the schema that has a domain. Errors: "Database not
-** initialized: ..." and "ambiguous: ...".
-*/
+/* The statements for the schema that has a domain. Errors: NotInstalledError and
+** AmbiguousSchemaError. */
 BxStmts *bxDomainSchema(Bx *bx, const char *zDomain, BxErr *pErr);
 /* Whether schema zDb has the tables of the domain. Reads nothing, because a
 ** read in a transaction must not precede the first write of the caller. */

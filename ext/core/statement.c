@@ -509,6 +509,11 @@ void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr) {
   bxExecSql(p->bx, bxExpand(zTemplate, p->zDb, p->zTable), pErr);
 }
 
+void bxExecMade(BxStmts *p, char *zOwned, BxErr *pErr) {
+  bxExec(p, zOwned, pErr);
+  sqlite3_free(zOwned);
+}
+
 /*----------------------------------------------------------- connection ----*/
 
 /*

@@ -208,5 +208,7 @@ void bxWriteSchema(Bx *bx);
 void bxExecSql(Bx *bx, char *zOwned, BxErr *pErr);
 /* The same with a template, of one or several statements that are not kept. */
 void bxExec(BxStmts *p, const char *zTemplate, BxErr *pErr);
+/* The same, and frees the template. */
+void bxExecMade(BxStmts *p, char *zOwned, BxErr *pErr);
 
 #endif

@@ -260,22 +260,21 @@ static void dropObjects(Leaving *p) {
 
 static void removeDomain(Leaving *p) {
   const BxDomain *pDomain = p->pDomain;
-  char *zSql;
   eachVtab(p, 1);
   dropObjects(p);
   if (pDomain == p->p->bx->aDomain) return;
   /* (While hit is not 2, DELETE gives a setting its default.) */
-  zSql = bxPrintf(p->pErr,
-      "DELETE FROM main.blackbox_domains WHERE domain = %Q;"
-      "UPDATE main.blackbox__probe SET hit = 2;"
-      "DELETE FROM main.blackbox_settings WHERE name GLOB '%q.*';"
-      "UPDATE main.blackbox__probe SET hit = 0;"
-      "DELETE FROM main.retention_rules WHERE domain = %Q;"
-      "DELETE FROM main.blackbox_places WHERE %s",
-      pDomain->zName, pDomain->zName, pDomain->zName,
-      pDomain->zPlaces ? pDomain->zPlaces : "0");
-  bxExec(p->p, zSql, p->pErr);
-  sqlite3_free(zSql);
+  bxExecMade(p->p,
+      bxPrintf(p->pErr,
+          "DELETE FROM main.blackbox_domains WHERE domain = %Q;"
+          "UPDATE main.blackbox__probe SET hit = 2;"
+          "DELETE FROM main.blackbox_settings WHERE name GLOB '%q.*';"
+          "UPDATE main.blackbox__probe SET hit = 0;"
+          "DELETE FROM main.retention_rules WHERE domain = %Q;"
+          "DELETE FROM main.blackbox_places WHERE %s",
+          pDomain->zName, pDomain->zName, pDomain->zName,
+          pDomain->zPlaces ? pDomain->zPlaces : "0"),
+      p->pErr);
 }
 
 /*------------------------------------------------------------- function ----*/

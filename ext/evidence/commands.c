@@ -55,20 +55,21 @@ void bxEvNoteApproved(EvBuffer *p, sqlite3_stmt *pStmt, BxErr *pErr) {
 ** has changed nothing. The slow statement checks each text first. */
 static void approveRows(EvBuffer *p, EvState *pState, BxErr *pErr) {
   static const char *const azCondition[] = {"true", BX_JSON_VALID("action")};
-  char *zApproved = bxEvApproved("r.timestamp", pErr), *zSql;
+  char *zApproved = bxEvApproved("r.timestamp", pErr);
   BxErr err = {SQLITE_OK, 0};
   int i;
   for (i = 0; i < 2 && pErr->rc == SQLITE_OK; i++) {
     if (i > 0 && err.rc != SQLITE_ERROR) break;
     bxErrClear(&err);
-    zSql = bxPrintf(&err,
-        "INSERT OR REPLACE INTO main.@_actions(rid, action) SELECT -r.rid, %s"
-        " FROM main.@_rows AS r JOIN main.@_actions AS a ON a.rid = r.rid"
-        " WHERE r.pinned = 0 AND r.pruned = 0 AND %s AND " EV_OBJECT(
-            "action") " ORDER BY r.rid DESC",
-        zApproved, azCondition[i]);
-    bxExec(p->pOn, zSql, &err);
-    sqlite3_free(zSql);
+    bxExecMade(p->pOn,
+        bxPrintf(&err,
+            "INSERT OR REPLACE INTO main.@_actions(rid, action) SELECT -r.rid, "
+            "%s"
+            " FROM main.@_rows AS r JOIN main.@_actions AS a ON a.rid = r.rid"
+            " WHERE r.pinned = 0 AND r.pruned = 0 AND %s AND " EV_OBJECT(
+                "action") " ORDER BY r.rid DESC",
+            zApproved, azCondition[i]),
+        &err);
   }
   sqlite3_free(zApproved);
   bxErrMove(pErr, &err);
@@ -116,9 +117,8 @@ char *bxEvApprove(EvBuffer *p, i64 nKeep, int bQuiet, BxErr *pErr) {
   ** with auto_vacuum = INCREMENTAL. */
   nFree = freeOver(p, &before, pErr) - nFree;
   if (nFree > 0 && pErr->rc == SQLITE_OK) {
-    zSql = bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nFree);
-    bxExec(bxSchema(p->pOn->bx, before.zOverflow, pErr), zSql, pErr);
-    sqlite3_free(zSql);
+    bxExecMade(bxSchema(p->pOn->bx, before.zOverflow, pErr),
+        bxPrintf(pErr, "PRAGMA main.incremental_vacuum(%lld)", nFree), pErr);
   }
   if (!bQuiet) { /* what approval did not understand */
     zFrom = bxEvActions(p, pErr);

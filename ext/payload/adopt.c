@@ -102,7 +102,6 @@ static void refuse(BxStmts *p, BxErr *pErr) {
 static void addTime(BxStmts *p, BxErr *pErr) {
   const char *z = strstr(bxSqlPayload, "created_ms INTEGER AS");
   const char *zEnd = z ? strstr(z, "STORED") : 0;
-  char *zSql;
   assert(zEnd != 0);
   if (bxQueryIntOnce(p,
           "SELECT 1 FROM pragma_table_xinfo('event_payloads', ?1) WHERE name = "
@@ -110,10 +109,10 @@ static void addTime(BxStmts *p, BxErr *pErr) {
           pErr, "t", p->zDb)) {
     return;
   }
-  zSql = bxPrintf(
-      pErr, "ALTER TABLE main.event_payloads ADD %.*s", (int)(zEnd - z), z);
-  if (zSql != 0) bxExec(p, zSql, pErr);
-  sqlite3_free(zSql);
+  bxExecMade(p,
+      bxPrintf(
+          pErr, "ALTER TABLE main.event_payloads ADD %.*s", (int)(zEnd - z), z),
+      pErr);
 }
 
 /* Drops indexes that have the names of ours and other columns or another text. */
@@ -123,17 +122,15 @@ static void dropOthers(BxStmts *p, BxErr *pErr) {
       {"created_at", "created_at"}, {"kill_switch", "kill_switch_event_id"}};
   size_t i;
   for (i = 0; i < sizeof(aaIndex) / sizeof(aaIndex[0]); i++) {
-    char *zSql;
-    if (!bxQueryIntOnce(p,
+    if (bxQueryIntOnce(p,
             "SELECT 1 FROM main.sqlite_schema WHERE type = 'index' AND name = "
             "'idx_payloads_' || ?1 AND tbl_name = 'event_payloads' AND sql <> "
             "'CREATE INDEX ' || name || ' ON event_payloads(' || ?2 || ')'",
             pErr, "tt", aaIndex[i][0], aaIndex[i][1])) {
-      continue;
+      bxExecMade(p,
+          bxPrintf(pErr, "DROP INDEX main.idx_payloads_%s", aaIndex[i][0]),
+          pErr);
     }
-    zSql = bxPrintf(pErr, "DROP INDEX main.idx_payloads_%s", aaIndex[i][0]);
-    if (zSql != 0) bxExec(p, zSql, pErr);
-    sqlite3_free(zSql);
   }
 }
 

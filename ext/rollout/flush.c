@@ -30,9 +30,7 @@ static void syncFile(BxStmts *p, int eFile, BxErr *pErr) {
 }
 
 static void setSynchronous(BxStmts *p, i64 iLevel, BxErr *pErr) {
-  char *zSql = bxPrintf(pErr, "PRAGMA main.synchronous = %lld", iLevel);
-  bxExec(p, zSql, pErr);
-  sqlite3_free(zSql);
+  bxExecMade(p, bxPrintf(pErr, "PRAGMA main.synchronous = %lld", iLevel), pErr);
 }
 
 /* Returns 1 if all commits are on disk, 0 if there is no file. */

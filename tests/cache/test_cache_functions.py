@@ -516,7 +516,7 @@ def test_every_function_says_that_the_cache_is_not_installed(path):
 def test_two_schemas_are_ambiguous_until_chosen(db, tmp_path):
     db.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
     one(db, "SELECT blackbox_install('other', 'all')")
-    refuses(db, "ambiguous", "SELECT cache_write(?,NULL,NULL,'1','d')", A)
+    refuses(db, "AmbiguousSchemaError", "SELECT cache_write(?,NULL,NULL,'1','d')", A)
     one(db, "SELECT blackbox_use('other')")
     write(db, A, "1")
     assert one(db, "SELECT count(*) FROM other.cache_items") == 1

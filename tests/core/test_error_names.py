@@ -69,5 +69,5 @@ def test_an_ambiguous_schema_is_an_error_with_a_name():
     db.execute("ATTACH ':memory:' AS other")
     one(db, "SELECT blackbox_install('main', 'all')")
     one(db, "SELECT blackbox_install('other')")
-    with pytest.raises(Exception, match="^AmbiguousSchemaError: ambiguous: both main"):
+    with pytest.raises(Exception, match="^AmbiguousSchemaError: both main"):
         one(db, "SELECT payload_stats()")

@@ -618,7 +618,7 @@ def test_two_installs_are_ambiguous_until_one_is_chosen(archive, tmp_path, call)
     one(archive, "SELECT payload_stats()")
     archive.execute("ATTACH ? AS 'other ''one'", (str(tmp_path / "o.db"),))
     one(archive, "SELECT blackbox_install('other ''one')")
-    with pytest.raises(sqlite3.OperationalError, match="ambiguous: both main and "):
+    with pytest.raises(sqlite3.OperationalError, match="AmbiguousSchemaError: both main and "):
         archive.execute("SELECT " + call)
     assert one(archive, "SELECT blackbox_use('main')") == "main"
     archive.execute("INSERT INTO blackbox_settings(name, value) VALUES('payload.enabled', 1)")
