@@ -1,7 +1,9 @@
 """What the rollout tests share."""
+import collections
 import json
+import os
 
-from conftest import one, rollout_faults, rows
+from conftest import FULL, one, rollout_faults, rows
 
 ID = "5973b6c0-94b8-487b-a530-2aeb6098ae0e"
 OTHER = "019d0000-1111-7222-8333-444455556666"
@@ -44,8 +46,15 @@ def texts(db, rollout):
                 "WHERE rollout = ? ORDER BY sequence", rollout)
 
 
+LOOKS = collections.Counter()
+
+
 def well(db):
-    found = rollout_faults(db)
+    """Nothing contradicts. In a test the module looks the first time, and then one time in four, as
+    it compares the schema too."""
+    test = os.environ["PYTEST_CURRENT_TEST"]
+    found = rollout_faults(db, FULL or LOOKS[test] % 4 == 0)
+    LOOKS[test] += 1
     assert found == [], found
 
 
