@@ -108,10 +108,8 @@ struct RingBodies {
 
 #define BODY_SLOTS                                                             \
   " FROM main.@_slots WHERE id BETWEEN ?1 << 29 AND (?1 << 29) + 536870911 "
-/* The references of an agent's slots, one after the other. */
-#define BODY_REFS                                                              \
-  "SELECT request_body, response_body" BODY_SLOTS                              \
-  "AND 'blob' IN (typeof(request_body), typeof(response_body))"
+/* What an agent's slots have in place of bodies, one after the other. */
+#define BODY_REFS "SELECT request_body, response_body" BODY_SLOTS
 
 /* ring_log.c: numbers. Returns where they end; NULL if there is none before zEnd, or it
 ** is above iMost. */

@@ -510,9 +510,9 @@ int bxBodyRef(const void *pBlob, i64 n, BodyRef *pOut) {
 }
 
 int bxBodyRefOf(sqlite3_stmt *pStmt, int i, BodyRef *pOut) {
-  return sqlite3_column_type(pStmt, i) == SQLITE_BLOB &&
-         bxBodyRef(sqlite3_column_blob(pStmt, i),
-             sqlite3_column_bytes(pStmt, i), pOut) &&
+  sqlite3_value *pVal = sqlite3_column_value(pStmt, i);
+  return sqlite3_value_type(pVal) == SQLITE_BLOB &&
+         bxBodyRef(sqlite3_value_blob(pVal), sqlite3_value_bytes(pVal), pOut) &&
          pOut->eKind != BODY_BLOB;
 }
 
