@@ -17,7 +17,8 @@
 ** statement that fires triggers SQLite would copy all bodies, and the triggers would
 ** write each row a second time.
 ** With payload.pack their bodies are packed before, and only the references are
-** written. The leaf of a pin is made with the pin, from the values that are written.
+** written, of some rows together. The leaf of a pin is made with the pin, from the
+** values that are written.
 */
 #include "payload.h"
 #include "../core/log.h"
@@ -157,19 +158,62 @@ static void trust(BxStmts *p, const char *zEvent, BxErr *pErr) {
   bxStmtExec(p, zTrust, pErr, "t", zEvent);
 }
 
+/* Rows whose bodies are packed wait for each other, and a statement writes WAIT_ROWS of
+** them: SQLite copies each page that a statement with triggers changes, and into a file
+** once a statement of the transaction has changed many. */
+#define WAIT_ROWS 5
+#define WAIT_COLUMNS 9
+#define INTO_EVIDENCE                                                          \
+  "INSERT INTO main.event_payloads(id, kill_switch_event_id, created_at,"      \
+  " meta, event_id, agent_id, request_body, response_body, size_bytes,"        \
+  " purpose, pinned) "
+#define WAIT_VALUES "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+typedef struct Waiting {
+  sqlite3_stmt *pStmt;
+  int n;
+} Waiting;
+
+static void writeWaiting(BxStmts *p, Waiting *w, BxErr *pErr) {
+  if (w->n == 0) return;
+  bxStmtRun(w->pStmt, pErr);
+  bxWriteNote(p->bx, pErr);
+  assert(sqlite3_changes(p->bx->db) == w->n || pErr->rc != SQLITE_OK);
+  w->n = 0;
+}
+
+/* Adds the exchange that pRow is on to those that wait. (The types begin with those
+** of the rows before it, which stay as they are.) */
+static void waitRow(BxStmts *p, Waiting *w, const char *zId, const char *zEvent,
+    const char *zTime, sqlite3_stmt *pRow, const BxPackedText *aText,
+    BxErr *pErr) {
+  static const char zMany[] =
+      INTO_EVIDENCE "SELECT *, 'evidence', 1 FROM (VALUES " WAIT_VALUES
+                    ", " WAIT_VALUES ", " WAIT_VALUES ", " WAIT_VALUES
+                    ", " WAIT_VALUES ") WHERE column1 NOTNULL";
+  static const char zTypes[] = "------------------------------------ctcvvvvvi";
+  sqlite3_value *pRequest = sqlite3_column_value(pRow, MOVED_REQUEST);
+  sqlite3_value *pResponse = sqlite3_column_value(pRow, MOVED_RESPONSE);
+  assert(sizeof(zTypes) == WAIT_COLUMNS * WAIT_ROWS + 1);
+  w->pStmt = bxStmt(p, zMany, pErr);
+  bxBind(w->pStmt, pErr, zTypes + WAIT_COLUMNS * (WAIT_ROWS - 1 - w->n), zId,
+      zEvent, zTime, sqlite3_column_value(pRow, MOVED_META),
+      sqlite3_column_value(pRow, MOVED_EVENT),
+      sqlite3_column_value(pRow, MOVED_AGENT), aText[0].nRef ? 0 : pRequest,
+      aText[1].nRef ? 0 : pResponse, bxBytes(pRequest) + bxBytes(pResponse));
+  bxPackBind(p, zId, aText, w->pStmt, WAIT_COLUMNS * w->n + 7, pErr);
+  if (++w->n == WAIT_ROWS) writeWaiting(p, w, pErr);
+}
+
 /* Writes the exchange that pRow is on, and pins it. (What a blob is, a reference of
 ** another row perhaps, is for the guard.) */
 static void saveRow(BxStmts *p, const char *zEvent, sqlite3_stmt *pRow,
-    const BxPackedText *aText, Used *pUsed, BxErr *pErr) {
+    const BxPackedText *aText, Waiting *pWait, Used *pUsed, BxErr *pErr) {
   static const char zBecomes[] =
       "UPDATE main.event_payloads SET purpose = 'evidence', pinned = 1,"
       " kill_switch_event_id = ?2, created_at = ?3, meta = ifnull(meta, ?4)"
       " WHERE id = ?1";
   static const char zWrite[] =
-      "INSERT INTO main.event_payloads(id, kill_switch_event_id, created_at,"
-      " meta, event_id, agent_id, request_body, response_body, size_bytes,"
-      " purpose, pinned)"
-      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'evidence', 1)";
+      INTO_EVIDENCE "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'evidence', 1)";
   static const char zLog[] =
       "INSERT INTO main.blackbox__log(domain, kind, subject, event_id, "
       "agent_id, kill_switch_event_id) VALUES('payload', 'pin', ?1, ?2, ?3, "
@@ -196,21 +240,23 @@ static void saveRow(BxStmts *p, const char *zEvent, sqlite3_stmt *pRow,
   }
   bxReset(pLike, pErr);
   bxTimeUuid(bxNow(), zId);
-  if (bBlob) trust(p, 0, pErr);
-  pWrite = bxStmt(p, zWrite, pErr);
-  bxBind(pWrite, pErr, "tttvvvssi", zId, zEvent, zTime,
-      sqlite3_column_value(pRow, MOVED_META),
-      sqlite3_column_value(pRow, MOVED_EVENT),
-      sqlite3_column_value(pRow, MOVED_AGENT), pRequest, pResponse,
-      bxBytes(pRequest) + bxBytes(pResponse));
-  bxPackBind(p, zId, aText, pWrite, 7, pErr);
-  bxStmtRun(pWrite, pErr);
-  bxWriteNote(p->bx, pErr);
-  if (bBlob) {
-    trust(p, zEvent, pErr);
-    return;
+  if (aText != 0 && !bBlob) {
+    waitRow(p, pWait, zId, zEvent, zTime, pRow, aText, pErr);
+  } else {
+    writeWaiting(p, pWait, pErr);
+    if (bBlob) trust(p, 0, pErr);
+    pWrite = bxStmt(p, zWrite, pErr);
+    bxBind(pWrite, pErr, "tttvvvssi", zId, zEvent, zTime,
+        sqlite3_column_value(pRow, MOVED_META),
+        sqlite3_column_value(pRow, MOVED_EVENT),
+        sqlite3_column_value(pRow, MOVED_AGENT), pRequest, pResponse,
+        bxBytes(pRequest) + bxBytes(pResponse));
+    bxStmtRun(pWrite, pErr);
+    bxWriteNote(p->bx, pErr);
+    assert(sqlite3_changes(p->bx->db) == 1 || pErr->rc != SQLITE_OK);
+    if (bBlob) trust(p, zEvent, pErr);
+    if (bBlob) return; /* the triggers pin it */
   }
-  assert(sqlite3_changes(p->bx->db) == 1 || pErr->rc != SQLITE_OK);
   bxStmtExec(p, zLog, pErr, "tvvt", zId,
       sqlite3_column_value(pRow, MOVED_EVENT),
       sqlite3_column_value(pRow, MOVED_AGENT), zEvent);
@@ -224,6 +270,7 @@ i64 bxPinsMove(
   BxPackRows pack = {
       .pRows = pRows, .iColumn = MOVED_REQUEST, .iSkip = MOVED_THERE};
   const BxPackedText *aText = 0;
+  Waiting wait = {0, 0};
   i64 nRow = 0;
   assert(zEvent != 0);
   if (p->bx->pKnown != 0) p->bx->pKnown->n = 0;
@@ -231,8 +278,9 @@ i64 bxPinsMove(
   trust(p, zEvent, pErr);
   for (; bxStep(pRows, pErr); nRow++) {
     aText = 2 * nRow < pack.nText ? &pack.aText[2 * nRow] : 0;
-    saveRow(p, zEvent, pRows, aText, &used, pErr);
+    saveRow(p, zEvent, pRows, aText, &wait, &used, pErr);
   }
+  writeWaiting(p, &wait, pErr);
   bxReset(pRows, pErr);
   trust(p, 0, pErr);
   bxPackNewDone(p, &pack, pErr);
