@@ -82,8 +82,7 @@ static const FromProgram aProgram[] = {
              "FROM main.sessions AS t WHERE t.id = ?1", 0},
             {"messages", "message", "t.id", "t.role",
                 "FROM main.messages AS t WHERE t.session_id = ?1 "
-                "ORDER BY t.id", 0},
-            {0, 0, 0, 0, 0, 0}}, 0},
+                "ORDER BY t.id", 0}}, 0},
     {"cursor", "cursor-store",
         "SELECT substr(key, 14), NULL FROM main.cursorDiskKV "
         "WHERE key > 'composerData:' AND key < 'composerData;' UNION "
@@ -97,8 +96,7 @@ static const FromProgram aProgram[] = {
                 "CASE (" CURSOR_JSON("t.value") ") ->> '$.type' "
                 "WHEN 1 THEN 'user' "
                 "WHEN (" CURSOR_JSON("t.value") ") ->> '$.type' "
-                "THEN 'assistant' END", CURSOR_BUBBLES, 0},
-            {0, 0, 0, 0, 0, 0}}, 0},
+                "THEN 'assistant' END", CURSOR_BUBBLES, 0}}, 0},
     {"zed", "zed", 0,
         {{"threads", "thread", "t.id", 0,
              "FROM main.threads AS t WHERE t.id = ?1",
@@ -111,8 +109,7 @@ static const FromProgram aProgram[] = {
                 "ELSE t.value ->> '$.role' END",
                 "FROM json_each(?2, '$.messages') AS t",
                 "iif(t.type IN ('object', 'array'), json(t.value), "
-                "json_quote(t.value))"},
-            {0, 0, 0, 0, 0, 0}},
+                "json_quote(t.value))"}},
         "SELECT data FROM main.threads WHERE id = ?1"},
     {"warp", "warp",
         "SELECT conversation_id, NULL FROM main.agent_conversations "
@@ -122,15 +119,13 @@ static const FromProgram aProgram[] = {
              "ON t.conversation_id = ?1", 0},
             {"ai_queries", "query", "t.exchange_id", "'user'",
                 "FROM main.ai_queries AS t WHERE t.conversation_id = ?1 "
-                "ORDER BY t.start_ts", 0},
-            {0, 0, 0, 0, 0, 0}}, 0},
+                "ORDER BY t.start_ts", 0}}, 0},
     {"hermes", "hermes",
         "SELECT DISTINCT session_id, NULL FROM main.messages "
         "WHERE session_id IS NOT NULL ORDER BY 1",
         {{"messages", "message", "t.id", "t.role",
              "FROM main.messages AS t WHERE t.session_id = ?1 "
-             "ORDER BY t.timestamp, t.id", 0},
-            {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}}, 0},
+             "ORDER BY t.timestamp, t.id", 0}}, 0},
 };
 /* clang-format on */
 
