@@ -46,6 +46,7 @@ def run(tests, sample, tree, folder):
             "ORACLE_REPORT": str(folder / "report"), "ORACLE_SAMPLE": str(sample)}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "oracle_plugin", "-p", "no:cacheprovider",
+         "--assert=plain",  # the files are new ones each time
          f"--basetemp={folder / 't'}", *(f"--ignore-glob=*/{name}" for name in LEFT_OUT), *tests],
         cwd=tree, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert (folder / "report").exists(), done.stdout
