@@ -330,13 +330,6 @@ static void redactRow(Redaction *p, BxStmts *pOn, const BxDomain *pDomain,
   sqlite3_free(z);
 }
 
-/* The condition on the rows of the key; NULL if the texts have none of its kind. */
-static const char *whichTexts(
-    const Redaction *p, const BxTexts *pTexts, int *pn) {
-  return pTexts->zKinds != 0 ? bxRetentionColumn(pTexts->zKinds, p->zKind, pn)
-                             : 0;
-}
-
 /* Whether the row that pRow is on, from column iFrom on, has a secret. */
 static int hasSecret(Redaction *p, sqlite3_stmt *pRow, int iFrom) {
   int i, n = sqlite3_column_count(pRow), bFound = 0;
@@ -354,7 +347,8 @@ static void redactTexts(
     void *pArg, BxStmts *pOn, const BxDomain *pDomain, const BxTexts *pTexts) {
   Redaction *p = (Redaction *)pArg;
   int n = 0;
-  const char *zWhich = whichTexts(p, pTexts, &n);
+  const char *zWhich = /* (the condition on the rows of the key) */
+      pTexts->zKinds ? bxRetentionColumn(pTexts->zKinds, p->zKind, &n) : 0;
   i64 *aRow = 0, nRow = 0, nAlloc = 0, nHeld = 0, i;
   sqlite3_stmt *pStmt;
   char *zSql;

@@ -297,12 +297,8 @@ static void noteItem(Import *p) {
   noteName(p);
 }
 
-/* Whether a further item of a list may name the conversation. */
-static int mayName(const Import *p) {
-  return p->zName == 0 && p->pFormat->az[ROLLOUT_FORMAT_CONVERSATION] != 0;
-}
-
-/* Reads the elements of the array at iArray, one after the other. */
+/* Reads the elements of the array at iArray, one after the other; noteItem() only while
+** one may name the conversation. */
 static i64 listItems(Import *p, int iArray) {
   RolloutJson whole = p->json;
   const char *z = whole.tree.z + whole.tree.a[iArray].iAt + 1;
@@ -311,7 +307,9 @@ static i64 listItems(Import *p, int iArray) {
   memset(&p->json, 0, sizeof(p->json));
   z = bxJsonSkipSpace(z);
   while (*z != ']' && p->pErr->rc == SQLITE_OK &&
-         (nFound == 0 || p->xItem != noteItem || mayName(p))) {
+         (nFound == 0 || p->xItem != noteItem ||
+             (p->zName == 0 &&
+                 p->pFormat->az[ROLLOUT_FORMAT_CONVERSATION] != 0))) {
     z = bxTreeRead(&p->json.tree, z, p->zEnd - z, 0, 0, p->pErr);
     if (z == 0) break; /* not without an error, as it was read before */
     p->json.iTop = 0;
