@@ -119,6 +119,9 @@ DIFFERENCES = [
     Difference(
         r"FROM blackbox_limits", r"^\('cache\.lock_tool_results', ", None, "the setting is gone"),
     Difference(
+        r"FROM blackbox_limits", r"^\('payload\.pack', ", r"^\('payload\.pack', .*'whether the queue, kill",
+        "kill switches pack, too"),
+    Difference(
         r"FROM blackbox_limits", r"^\('cache\.on_quota', ",
         r"^\('cache\.on_quota', 'reject', 'reject', 'reject, evict_oldest', ",
         "evict_lru is gone"),
