@@ -90,7 +90,8 @@ int faultDisarm(int *pnSeen);
 /* Leaves a mark if it can: done without it, or failed with it, is right. */
 #define OP_MARKS 8
 /* Also makes room in the file, or says that it cannot: a later write may do it. Or
-** imports a folder, and notes an error of a file, which a later import may read. */
+** imports a folder, and notes an error of a file, which a later import may read. Or
+** fires the kill switch of a rule: if it cannot, a later push may do it. */
 #define OP_LATER 16
 
 /* An operation of the module, to be disturbed. */

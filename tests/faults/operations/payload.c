@@ -299,7 +299,7 @@ const Operation aPayloadOperation[] = {
     {"push that loops", LOOP_MODE("record") LOOP_FIRST("ring"), 0,
         LOOP_LAST("ring"), 0},
     {"push that pulls the switch", LOOP_MODE("kill_switch") LOOP_FIRST("ring"),
-        0, LOOP_LAST("ring"), 0},
+        0, LOOP_LAST("ring"), OP_LATER},
     {"complete an exchange that is looked at",
         LOOP_MODE("record") REQUEST_ALONE("ring"), 0, COMPLETE("ring"), 0},
     {"complete an exchange, which pulls the switch",
@@ -309,7 +309,7 @@ const Operation aPayloadOperation[] = {
         0,
         "INSERT INTO ring(ring, agent_id, event_id, response_body) "
         "VALUES('complete', 'a', 'e9', '" RESPONSE "')",
-        0},
+        OP_LATER},
     {"push that has a cost",
         LOOP_MODE("record") PRICES
         "UPDATE payload_rules SET enabled = 1 WHERE rule = 'budget_cost';",
