@@ -168,8 +168,12 @@ static void trust(BxStmts *p, const char *zEvent, BxErr *pErr) {
   " meta, event_id, agent_id, request_body, response_body, size_bytes,"        \
   " purpose, pinned) "
 #define WAIT_VALUES "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
+static const char zMany[] =
+    INTO_EVIDENCE "SELECT *, 'evidence', 1 FROM (VALUES " WAIT_VALUES
+                  ", " WAIT_VALUES ", " WAIT_VALUES ", " WAIT_VALUES
+                  ", " WAIT_VALUES ") WHERE column1 NOTNULL";
 typedef struct Waiting {
-  sqlite3_stmt *pStmt;
+  sqlite3_stmt *pStmt; /* taken, as it has values of rows until it is run */
   int n;
 } Waiting;
 
@@ -186,15 +190,11 @@ static void writeWaiting(BxStmts *p, Waiting *w, BxErr *pErr) {
 static void waitRow(BxStmts *p, Waiting *w, const char *zId, const char *zEvent,
     const char *zTime, sqlite3_stmt *pRow, const BxPackedText *aText,
     BxErr *pErr) {
-  static const char zMany[] =
-      INTO_EVIDENCE "SELECT *, 'evidence', 1 FROM (VALUES " WAIT_VALUES
-                    ", " WAIT_VALUES ", " WAIT_VALUES ", " WAIT_VALUES
-                    ", " WAIT_VALUES ") WHERE column1 NOTNULL";
   static const char zTypes[] = "------------------------------------ctcvvvvvi";
   sqlite3_value *pRequest = sqlite3_column_value(pRow, MOVED_REQUEST);
   sqlite3_value *pResponse = sqlite3_column_value(pRow, MOVED_RESPONSE);
   assert(sizeof(zTypes) == WAIT_COLUMNS * WAIT_ROWS + 1);
-  w->pStmt = bxStmt(p, zMany, pErr);
+  if (w->pStmt == 0) w->pStmt = bxStmtTake(p, zMany, pErr);
   bxBind(w->pStmt, pErr, zTypes + WAIT_COLUMNS * (WAIT_ROWS - 1 - w->n), zId,
       zEvent, zTime, sqlite3_column_value(pRow, MOVED_META),
       sqlite3_column_value(pRow, MOVED_EVENT),
@@ -281,6 +281,7 @@ i64 bxPinsMove(
     saveRow(p, zEvent, pRows, aText, &wait, &used, pErr);
   }
   writeWaiting(p, &wait, pErr);
+  bxStmtGive(p, zMany, wait.pStmt);
   bxReset(pRows, pErr);
   trust(p, 0, pErr);
   bxPackNewDone(p, &pack, pErr);

@@ -1,6 +1,7 @@
 """A kill switch with payload.pack: its rows are packed before they are written."""
 import json
 import random
+import sqlite3
 
 import pytest
 
@@ -100,3 +101,30 @@ def test_a_kill_switch_fills_several_packs(db):
     assert one(db, "SELECT count(*) FROM store__packs WHERE pack > 0") > 2
     assert {row[0] for row in db.execute("SELECT request_body FROM payload_rows")} == set(bodies)
     assert problems(db) == [] and rows(db, "SELECT * FROM proof_verify()") == []
+
+
+def test_a_kill_switch_that_fails_leaves_no_row_for_the_next(db):
+    """Rows that waited for others are gone: the statement that writes them is used again."""
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    setting(db, "pack", 1)
+    fails = [True]
+
+    def store_text(value):
+        if fails[0]:
+            raise ValueError("refused")
+        return value
+
+    db.execute("INSERT INTO event_payloads(event_id, agent_id, request_body, purpose)"
+               " VALUES('e2', 'a', ?, 'archive')", (words(2, 3000),))
+    for i in range(4):
+        push(db, "a", f"e{i}", words(i, 3000), None)
+    push(db, "b", "other", words(9, 3000), None)
+    db.create_function("store_text", 1, store_text)
+    with pytest.raises(sqlite3.OperationalError):
+        one(db, "SELECT payload_kill_switch('ring', 'a', 'k1')")
+    fails[0] = False
+    assert one(db, "SELECT payload_kill_switch('ring', 'b', 'k2')") == 1
+    assert rows(db, "SELECT event_id, kill_switch_event_id FROM event_payloads WHERE pinned") == [
+        ("other", "k2")]
+    assert one(db, "SELECT payload_kill_switch('ring', 'a', 'k3')") == 4
+    assert one(db, "SELECT count(*) FROM event_payloads WHERE pinned") == 5
