@@ -94,13 +94,15 @@ static char *archivedRows(
 int bxPinsAlone(BxStmts *p, BxErr *pErr) {
   static const char zOurs[] =
       "SELECT max(type = 'table' AND sql LIKE '%)STORED)') AND"
+      " sum(type = 'trigger') = 8 AND"
       " max(type = 'trigger' AND name NOT LIKE 'payload\\_%' ESCAPE '\\' OR"
       " type = 'index' AND sql LIKE '%unique%') = 0 FROM main.sqlite_schema"
       " WHERE tbl_name LIKE 'event\\_payloads' ESCAPE '\\'";
-  static const char zNow[] =
+  static const char zNow[] = /* a row must not get the rowid -1 */
       "SELECT NOT EXISTS (SELECT 1 FROM temp.sqlite_schema WHERE tbl_name LIKE"
       " 'event\\_payloads' ESCAPE '\\') AND NOT EXISTS (SELECT 1 FROM"
-      " main.retention__in_force)";
+      " main.retention__in_force) AND"
+      " (SELECT max(rowid) FROM main.event_payloads) >= 0 IS NOT 0";
   Queue *pQueue = bxDomainData(p->bx, "payload")->p;
   i64 iSchema = bxSchemaVersion(p, pErr);
   if (pQueue->pAlone != p || pQueue->iAlone != iSchema) {

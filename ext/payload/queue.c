@@ -189,6 +189,7 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
   int bPacks = packsFirst(p, pHome, aVal + 2, bRow);
   sqlite3_stmt *pStmt, *pMasked = 0;
   char zId[37], zTime[25];
+  i64 nByte;
   assert(iTime >= 0 && iTime <= BX_MAX_TIME);
   bxTimeUuid(iTime, zId);
   bxIso(iTime, zTime);
@@ -205,13 +206,14 @@ static void store(Queue *p, BxStmts *pHome, sqlite3_value **aVal, i64 iTime,
     pMasked = bxMask(&p->masking, pHome, p->eSecrets == 2, 0,
         (const char *)sqlite3_value_text(aVal[1]), apVal + 2, 2, pErr);
   }
+  nByte = bxBytes(apVal[2]) + bxBytes(apVal[3]);
   bxRequireKnownFormat(p->bx, pErr); /* not after it, as the row may stay */
   pStmt = bxStmt(pHome, p->bMemory ? zQueueWait : zQueueStore, pErr);
-  bxBind(pStmt, pErr, p->bMemory ? "ttissssttii" : "ttissss", zTime, zId,
-      bxBytes(apVal[2]) + bxBytes(apVal[3]), apVal[0], apVal[1], apVal[2],
-      apVal[3], pHome->zDb, sqlite3_db_filename(p->bx->db, pHome->zDb), bxNow(),
-      iTime);
-  if (bPacks && bxPinsAlone(pHome, pErr)) {
+  bxBind(pStmt, pErr, p->bMemory ? "ttissssttii" : "ttissss", zTime, zId, nByte,
+      apVal[0], apVal[1], apVal[2], apVal[3], pHome->zDb,
+      sqlite3_db_filename(p->bx->db, pHome->zDb), bxNow(), iTime);
+  if (bPacks && (p->nArchive == 0 || nByte <= p->nArchive) &&
+      bxPinsAlone(pHome, pErr)) { /* a mask may be longer than what it hides */
     storePacked(p, pHome, pStmt, zId, apVal + 2, iTime, pErr);
   } else {
     bxStmtRun(pStmt, pErr);

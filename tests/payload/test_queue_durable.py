@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from conftest import MODULE, connect, one, rows
-from payload_helpers import CALL, CALLED, ROW, put, setting, stored, waiting
+from conftest import MODULE, archive_faults, connect, one, problems, rows
+from payload_helpers import CALL, CALLED, ROW, push, put, setting, stored, waiting
 from payload_helpers import quoted
 
 HOWS = [CALL, ROW, CALLED]
@@ -378,3 +378,56 @@ def test_history_by_plain_sql(archive, path):
     assert stored(archive) == ["h", "new", "e"]
     assert rows(plain, "SELECT size_bytes FROM event_payloads") == [(2,), (2,), (2,)]
     assert rows(archive, "SELECT * FROM blackbox_check") == []
+
+
+# ------------------------------------ what a row that is packed first must not pass ----
+
+
+def to_be_packed(db):
+    for name in ("enabled", "pack"):
+        setting(db, name, 1)
+    return "x" * 3000
+
+
+@pytest.mark.all_domains
+def test_a_trigger_with_a_name_like_ours_sees_a_row_that_would_be_packed(db):
+    body = to_be_packed(db)
+    put(db, "first", body=body)
+    db.execute("CREATE TRIGGER payload_mine BEFORE INSERT ON event_payloads"
+               " WHEN NEW.event_id = 'no' BEGIN SELECT RAISE(IGNORE); END")
+    put(db, "no", "yes", body=body)
+    assert stored(db) == ["first", "yes"]
+    assert one(db, "SELECT bytes FROM payload__state") == 2 * 3001
+    assert archive_faults(db) == []
+    db.execute("DROP TRIGGER payload_mine")
+    assert problems(db) == []
+
+
+@pytest.mark.all_domains
+def test_a_packed_row_does_not_get_the_rowid_that_means_none(db):
+    body = to_be_packed(db)
+    db.execute("INSERT INTO event_payloads(rowid, id, event_id, agent_id, purpose)"
+               " VALUES(-2, 'x', 'e', 'a', 'archive')")
+    with pytest.raises(sqlite3.IntegrityError, match="rowid not -1"):
+        put(db, "e", body=body)
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    push(db, "a", "e1", body, body)
+    push(db, "a", "e2", body, body)
+    with pytest.raises(sqlite3.Error, match="rowid not -1"):
+        one(db, "SELECT payload_kill_switch('ring', 'a', 'k')")
+    assert rows(db, "SELECT rowid FROM event_payloads") == [(-2,)]
+
+
+@pytest.mark.all_domains
+def test_a_mask_that_is_longer_than_the_limit_leaves_the_transaction(db):
+    to_be_packed(db)
+    setting(db, "secrets", "mask")
+    body = '{"password":"q1"}' * 60
+    setting(db, "max_bytes", len(body) + 1)
+    db.execute("BEGIN")
+    db.execute("CREATE TABLE mine(x)")
+    with pytest.raises(sqlite3.IntegrityError, match="QuotaExceededError"):
+        put(db, "e", body=body, how=ROW)
+    db.execute("COMMIT")
+    assert one(db, "SELECT count(*) FROM mine") == 0 and stored(db) == []
+    assert archive_faults(db) == []
