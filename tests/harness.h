@@ -93,6 +93,8 @@ int faultDisarm(int *pnSeen);
 ** imports a folder, and notes an error of a file, which a later import may read. Or
 ** fires the kill switch of a rule: if it cannot, a later push may do it. */
 #define OP_LATER 16
+/* Clears what it deleted when the transaction commits. */
+#define OP_COMMITS 32
 
 /* An operation of the module, to be disturbed. */
 typedef struct Operation {

@@ -79,7 +79,7 @@ const Operation aPayloadOperation[] = {
     {"push that is larger than the ring", BOUND("max_bytes", "9"), 0,
         "INSERT OR IGNORE INTO ring(agent_id, event_id, request_body) "
         "VALUES('a', 'e9', 'ten bytes.')",
-        0},
+        OP_MARKS},
     {"push that takes idle agents out",
         BOUND("idle_days", "1") "UPDATE ring_agents SET at = at - 90000000;"
                                 "DELETE FROM ring WHERE agent_id = 'b';",
@@ -107,7 +107,7 @@ const Operation aPayloadOperation[] = {
         "VALUES('a', 'e9', zeroblob(7500))",
         0},
     {"deletion of what shares text", TALK ";", 0,
-        "DELETE FROM ring WHERE event_id IN ('t1', 't3')", 0},
+        "DELETE FROM ring WHERE event_id IN ('t1', 't3')", OP_COMMITS},
     {"completion with a long text", TALK ";", 0,
         "INSERT INTO ring(ring, agent_id, event_id, response_body) "
         "VALUES('complete', 'a', 't3', printf('%.*c', 5000, 'z'))",
