@@ -174,6 +174,13 @@ i64 bxDataVersion(BxStmts *p, BxErr *pErr) {
   return versionOf(p, zData, pErr);
 }
 
+i64 bxOthersVersion(BxStmts *p, BxErr *pErr) {
+  unsigned n = 0;
+  i64 i = bxDataVersion(p, pErr); /* now the pager knows of other connections */
+  sqlite3_file_control(p->bx->db, p->zDb, SQLITE_FCNTL_DATA_VERSION, &n);
+  return (i64)(n - (unsigned)p->bx->nCommit) + (i >> 32 << 32);
+}
+
 i64 bxSchemaVersion(BxStmts *p, BxErr *pErr) {
   static const char zVersion[] = "PRAGMA main.schema_version";
   return versionOf(p, zVersion, pErr);

@@ -37,6 +37,9 @@ void bxRequireKnownFormat(Bx *bx, BxErr *pErr);
 /* A number that is another one after a change by another connection, and after the
 ** schema was attached anew, when SQLite prepares statements again. */
 i64 bxDataVersion(BxStmts *p, BxErr *pErr);
+/* One that is another one, too, when the host has committed or replaced the database: only
+** commits of bxRelease() leave it. */
+i64 bxOthersVersion(BxStmts *p, BxErr *pErr);
 /* A number that is another one after each change of the schema. (That of SQLite is given
 ** again when it was rolled back; but then all statements have expired.) */
 i64 bxSchemaVersion(BxStmts *p, BxErr *pErr);

@@ -442,6 +442,7 @@ void bxStmtExec(
   bindAll(pStmt, pErr, zTypes, ap);
   va_end(ap);
   bxStmtRun(pStmt, pErr);
+  if (pErr->rc == SQLITE_OK) p->bx->nOwn += sqlite3_changes(p->bx->db);
   if (pStmt != 0) bxWriteNote(p->bx, pErr);
 }
 
@@ -546,6 +547,7 @@ i64 bxCallBegin(Bx *bx) {
       bx->nForeign++;
     if (nTotal != bx->nTotal) bx->nOwed = 0;
     bx->nTotal = nTotal;
+    bx->nOwn = 0;
     bx->bClean = sqlite3_txn_state(bx->db, 0) != SQLITE_TXN_WRITE;
   }
   bx->iCall = ++bx->nCall;

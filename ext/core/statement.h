@@ -40,6 +40,8 @@ struct Bx {
   int nTotal;    /* sqlite3_total_changes() when the last one ended */
   int nOwed;     /* rows of xUpdate, which the statements count at their ends */
   i64 nForeign;  /* how many began after somebody else had changed something */
+  int nOwn;      /* rows that an append has changed itself, not by triggers */
+  i64 nCommit;   /* transactions that bxRelease() has ended */
   i64 iWrite;    /* the call that is an xUpdate: see bxWriteBegin() */
   int nChange;   /* rows that were changed when bxWriteNote() was called */
   int bWritten;  /* it has written something */

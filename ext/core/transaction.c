@@ -188,6 +188,7 @@ void bxRelease(Bx *bx, BxErr *pErr) {
     sqlite3_reset(pStmt);
   }
   if (pErr->rc != SQLITE_OK) undo(p);
+  bx->nCommit += bx->bAlone;
   bx->bAlone = 0;
 }
 

@@ -187,7 +187,8 @@ static void readAll(Append *p, const char *z, const char *zEnd) {
   if (z != zEnd) badJson(p);
 }
 
-/* Finds the conversation, which the call before may have left as it is. */
+/* Finds the conversation, which the call before may have left as it is. (A statement that
+** has failed may have changed it in the transaction of the host.) */
 static void openHead(
     BxStmts *pHome, i64 iNow, RolloutWork *pWork, BxErr *pErr) {
   const RolloutMemory *pMemory;
@@ -197,6 +198,7 @@ static void openHead(
   pRules = bxRolloutRules(pHome, 0, pErr);
   pMemory = bxRolloutMemory(pHome->bx, pErr);
   if (pRules != 0 && pRules->bIdle && pMemory->newest.bStays &&
+      pHome->bx->bClean &&
       memcmp(pMemory->newest.zId, pWork->zId, sizeof(pWork->zId)) == 0 &&
       pMemory->newest.head.iExpire >= iNow) {
     pWork->head = pMemory->newest.head;
@@ -273,6 +275,10 @@ void bxRolloutAppend(BxCall *p) {
   if (p->err.rc == SQLITE_OK) {
     bxReturnInt(p, pWork->nItem);
     nChange = sqlite3_total_changes(p->bx->db);
+    if (nChange != p->bx->nTotal + p->bx->nOwn) { /* a trigger of the host */
+      pWork->tale.bBusy = 1;
+      p->bx->nForeign++;
+    }
     bxFileLimitTend(append.pHome, pWork->nItem, p->pCtx == 0, &p->err);
     pWork->tale.bBusy |= nChange != sqlite3_total_changes(p->bx->db);
   }

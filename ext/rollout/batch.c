@@ -222,6 +222,7 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   for (i = 0; i < p->nItem && pErr->rc == SQLITE_OK; i++) {
     putItemRow(pStmt, bxRolloutKey(head.no, iFirst + i), &p->aItem[i],
         i > 0 ? &p->aItem[i - 1] : 0, pErr);
+    pHome->bx->nOwn += pErr->rc == SQLITE_OK;
     if (iFirst + i == 0) putMeta(pHome, head.no, &p->aItem[i], pErr);
   }
   bxReset(pStmt, pErr);

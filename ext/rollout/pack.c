@@ -95,6 +95,7 @@ void bxRolloutPack(BxCall *p) {
 static void tryItems(BxStmts *p, const char *zSql, i64 iFirst, i64 iLast,
     int bFew, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
+  int nOthers = sqlite3_total_changes(p->bx->db) - p->bx->nOwn;
   if (pErr->rc != SQLITE_OK) return;
   bxQueryIntInner(
       p, zSql, &err, bFew ? "tiii" : "tii", p->zDb, iFirst, iLast, (i64)1);
@@ -102,6 +103,7 @@ static void tryItems(BxStmts *p, const char *zSql, i64 iFirst, i64 iLast,
     logUnpacked(p, err.zMsg, pErr);
     bxErrClear(&err);
   }
+  p->bx->nOwn = sqlite3_total_changes(p->bx->db) - nOthers;
   bxErrMove(pErr, &err);
 }
 

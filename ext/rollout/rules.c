@@ -3,7 +3,9 @@
 ** policy.
 **
 ** They are kept in memory while nobody else has changed anything, on this connection
-** or another, and nothing can be rolled back that was there when they were read.
+** or another, and nothing can be rolled back that was there when they were read. (A
+** statement that has failed may have left changes that SQLite does not count, and a host
+** may replace a whole database: so they are kept past no commit but those of calls.)
 ** Otherwise rollout__act.places, a random number that each change of blackbox_places
 ** replaces, tells whether the places are the same; the rest is read again.
 */
@@ -127,7 +129,7 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
       p->bImport >= bImport) {
     return p;
   }
-  iData = bxDataVersion(pHome, pErr);
+  iData = bxOthersVersion(pHome, pErr);
   if (pErr->rc != SQLITE_OK) return 0;
   bKnown = p->pHome == pHome && p->bSolid && p->nSeen == bx->nForeign &&
            p->iData == iData;

@@ -187,6 +187,7 @@ void bxRolloutIndex(
   RolloutMemory *pMemory = bxRolloutMemory(pHome->bx, pErr);
   BxErr err = {SQLITE_OK, 0};
   i64 nWait;
+  int nOthers = sqlite3_total_changes(pHome->bx->db) - pHome->bx->nOwn;
   if (pErr->rc != SQLITE_OK) return;
   assert(nText >= 0 && nByte >= 0);
   nWait = bxQueryInt(pHome, zWait, &err, "i", nLast);
@@ -207,6 +208,7 @@ void bxRolloutIndex(
     pHome->bx->nForeign++; /* rules that are kept are looked at again */
     bxErrClear(&err);
   }
+  pHome->bx->nOwn = sqlite3_total_changes(pHome->bx->db) - nOthers;
   bxErrMove(pErr, &err);
 }
 

@@ -539,6 +539,7 @@ static void putRow(
     bxBind(pStmt, pErr, "------------i", p->aText[a->iResult - 1].n);
   }
   bxStmtRun(pStmt, pErr);
+  p->pHome->bx->nOwn++;
 }
 
 /* The hashes of the calls to which a result may belong that giveResult() has not given to

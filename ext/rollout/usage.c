@@ -192,7 +192,9 @@ static int putUsage(RolloutDerive *p, const char *zPut, const RolloutUsage *a,
     sqlite3_bind_double(pStmt, 9, a->rCost);
   }
   bxStmtRun(pStmt, pErr);
-  return pErr->rc == SQLITE_OK && sqlite3_changes(p->pHome->bx->db) > 0;
+  if (pErr->rc != SQLITE_OK) return 0;
+  p->pHome->bx->nOwn += sqlite3_changes(p->pHome->bx->db);
+  return sqlite3_changes(p->pHome->bx->db) > 0;
 }
 
 void bxRolloutUsagePut(RolloutDerive *p, BxErr *pErr) {

@@ -242,4 +242,51 @@ def test_a_number_that_is_used_again_gets_nothing_of_the_old_one(db):
     assert rows(db, "SELECT * FROM blackbox_check") == []
 
 
+# ---- what an append remembers for the next one
 
+TURNS_ON = "UPDATE blackbox_settings SET value = 'everything' WHERE name = 'rollout.policy'"
+SAID = "VALUES ('%s', 'event_msg', '{\"type\":\"user_message\",\"message\":\"mine\"}')"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("does, finds", [
+    ("UPDATE rollouts SET expires_at = 1", "RolloutExpiredError"),
+    (f"INSERT INTO rollout_log(rollout_id, type, payload) {SAID % ID}", [(9, None), (0, None)]),
+    (f"INSERT INTO rollout_log(rollout_id, type, payload) {SAID % OTHER}", [(8, None), (1, None)]),
+    ("UPDATE rollout_items SET payload = replace(payload, 'x', 'y') WHERE sequence = 1", [(8, None), (0, None)]),
+    (TURNS_ON, [(10, None), (0, None)])])
+def test_the_next_append_sees_what_a_trigger_did_in_an_append(db, does, finds, whole):
+    create(db)
+    create(db, OTHER)
+    for i in range(4):
+        append(db, ID, user(f"x{i}"), {"type": "unheard_of", "payload": {}})
+    db.execute(f"CREATE TRIGGER mine AFTER INSERT ON rollout__data WHEN NEW.type = 'turn_context' BEGIN {does}; END")
+    append(db, ID, user("more"))
+    if whole:
+        db.execute("BEGIN")
+    append(db, ID, CONTEXT)
+    try:
+        for _ in range(2):
+            append(db, ID, user("after"), {"type": "unheard_of", "payload": {}})
+        found = rows(db, "SELECT last_sequence, behind FROM rollout__heads ORDER BY no")
+    except sqlite3.Error as error:
+        found = str(error).split(":")[0]
+    assert found == finds
+    if whole:
+        db.execute("COMMIT")
+    well(db)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_append_sees_what_a_statement_has_left_that_failed(db, whole):
+    create(db)
+    db.execute("CREATE TRIGGER mine AFTER UPDATE OF expires_at ON rollout__heads WHEN NEW.expires_at = 1 "
+               "BEGIN SELECT RAISE(FAIL, 'and yet it stays'); END")
+    append(db, ID, user("a"))
+    append(db, ID, user("b"))
+    if whole:
+        db.execute("BEGIN")
+    with pytest.raises(sqlite3.Error, match="stays"):
+        db.execute("UPDATE rollouts SET expires_at = 1")
+    with pytest.raises(sqlite3.Error, match="RolloutExpiredError"):
+        append(db, ID, user("c"))
