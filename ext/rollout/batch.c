@@ -190,7 +190,7 @@ void bxRolloutWorkPut(RolloutWork *p, BxStmts *pHome, i64 iNow, BxErr *pErr) {
   /* the items of plain SQL before these were told with them */
   static const char zDerived[] =
       "UPDATE main.rollout__heads SET turns = ?2, user_sequence = "
-      "coalesce(user_sequence, nullif(?3, -1)), behind = NULL WHERE no = ?1";
+      "nullif(?3, -1), behind = NULL WHERE no = ?1";
   /* an item that another conversation may own gets another end */
   static const char zTail[] =
       "UPDATE main.rollout__data SET after = CAST(?2 AS BLOB) WHERE id = ?1";

@@ -544,9 +544,9 @@ void bxRolloutPutAbout(BxStmts *pHome, i64 no, BxErr *pErr) {
 /* Derives at most nMax items of a conversation. */
 static void derive(BxStmts *pHome, RolloutHead *pHead, i64 nMax, BxErr *pErr) {
   static const char zDone[] =
-      "UPDATE main.rollout__heads SET turns = ?2, user_sequence = "
-      "coalesce(user_sequence, nullif(?3, -1)), behind = nullif(?4, -1) "
-      "WHERE no = ?1";
+      "UPDATE main.rollout__heads SET turns = ?2, user_sequence = coalesce("
+      "nullif(?3, -1), iif(user_sequence >= nullif(?4, -1), user_sequence, "
+      "NULL)), behind = nullif(?4, -1) WHERE no = ?1";
   RolloutDerive tale;
   i64 iTo = pHead->iLast;
   assert(pHead->no > 0 && nMax > 0);

@@ -50,10 +50,11 @@ BxStmts *bxRolloutSchema(Bx *bx, BxErr *pErr) {
   return bxDomainSchema(bx, "rollout", pErr);
 }
 
+/* The guard's guess of a user event among the items that wait is no fact yet. */
 static const char zFind[] =
-    "SELECT no, last_sequence, expires_at, turns, coalesce(user_sequence, -1), "
-    "updated, coalesce(behind, -1), EXISTS (SELECT 1 FROM "
-    "main.rollout__heads WHERE behind IS NOT NULL), whole "
+    "SELECT no, last_sequence, expires_at, turns, iif(user_sequence >= behind, "
+    "-1, coalesce(user_sequence, -1)), updated, coalesce(behind, -1), EXISTS "
+    "(SELECT 1 FROM main.rollout__heads WHERE behind IS NOT NULL), whole "
     "FROM main.rollout__heads WHERE id = ?1";
 
 int bxRolloutFind(

@@ -57,6 +57,39 @@ def test_a_plain_insert_puts_no_payload_that_is_not_json(told, payload, verb):
     assert stored(told) == before
 
 
+@pytest.mark.parametrize("later, number", [([], None), ([user("hi")], 2), ([event("x"), user("a")], 3)])
+@pytest.mark.parametrize("way", ["append", "rebuild", "another"])
+def test_a_type_with_nul_is_no_user_event_once_it_is_read(db, later, number, way):
+    """SQLite reads a JSON string up to its NUL, so the guard takes it for one."""
+    db.execute("REPLACE INTO blackbox_settings(name, value) VALUES('rollout.policy', 'everything')")
+    create(db)
+    for item in [event("user_message\0x"), *later]:
+        db.execute("INSERT INTO rollout_log(rollout_id, type, payload) SELECT ?1, ?2 ->> 'type', "
+                   "?2 -> 'payload'", (ID, json.dumps(item)))
+    assert problems(db) == []
+    if way == "append":
+        append(db, ID)
+    elif way == "another":
+        create(db, OTHER)
+        append(db, OTHER, event("x"))
+    else:
+        one(db, "SELECT rollout_rebuild()")
+    assert one(db, "SELECT user_sequence FROM rollout__heads WHERE id = ?", ID) == number
+    assert rows(db, "SELECT 1 FROM rollout__heads WHERE behind NOTNULL") == []
+    well(db)
+
+
+@pytest.mark.parametrize("key", ['"r\\u006fle":"user"', '"role":"us\\u0065r"'])
+def test_a_user_event_that_only_the_module_reads_is_no_contradiction(db, key):
+    create(db)
+    db.execute("INSERT INTO rollout_items(rollout, type, payload) VALUES(?, 'response_item', ?)",
+               (ID, '{"type":"message",%s,"content":"hi"}' % key))
+    assert problems(db) == []
+    append(db, ID)
+    assert one(db, "SELECT user_sequence FROM rollout__heads") == 1
+    well(db)
+
+
 @pytest.mark.parametrize("values, reason", [
     ("-1, 'x', '1'", "whole milliseconds"),
     ("1.5, 'x', '1'", "whole milliseconds"), ("1, '', '1'", "1 to 100 bytes"),
