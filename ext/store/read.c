@@ -94,6 +94,16 @@ BxStmts *bxStoreSchema(Bx *bx, sqlite3_value *pDb, BxErr *pErr) {
   return bxSchema(bx, zDb, pErr);
 }
 
+void bxStoreKnown(BxStmts *p, BxErr *pErr) {
+  static const char zFormat[] =
+      "SELECT format FROM main.blackbox_domains WHERE domain = 'store'";
+  Bx *bx = p->bx;
+  if (bxQueryInt(p, zFormat, pErr, "") <= BX_FORMAT) return;
+  bxRequireKnownFormat(bx, pErr); /* that of the caller is told first */
+  bxInstalledFormat(
+      p, &bx->aDomain[bxDomainData(bx, "store") - bx->aSlot], pErr);
+}
+
 static void failPack(BxStmts *p, i64 iPack, const char *zWhy, BxErr *pErr) {
   BxErr err = {SQLITE_OK, 0};
   char *zKeys;

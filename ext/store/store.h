@@ -143,6 +143,8 @@ void bxSeenFree(Seen *p);
 const BxBodies *bxStoreBodies(BxStmts *p, const BxBodies *pLast);
 /* The schema whose store is meant: the one that is named, or the home. */
 BxStmts *bxStoreSchema(Bx *bx, sqlite3_value *pDb, BxErr *pErr);
+/* Refuses a store of a later format, into which nothing may be written. */
+void bxStoreKnown(BxStmts *p, BxErr *pErr);
 /* Reads the first nPiece pieces of a pack. NULL on error; CorruptedDataError if they
 ** are damaged. */
 const Pack *bxPackRead(BxStmts *p, i64 iPack, i64 nPiece, BxErr *pErr);

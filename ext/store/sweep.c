@@ -241,6 +241,7 @@ static i64 sweepAll(BxStmts *p, char *zTexts, i64 nTend, BxErr *pErr) {
   int bTexts = 0;
   assert(nTend >= 0);
   if (zTexts == 0) return 0;
+  bxStoreKnown(p, pErr);
   pTexts = bxJsonRows(p->bx, "SELECT value FROM json_each(?1)", zTexts, pErr);
   while (bxStep(pTexts, pErr)) {
     iText = sqlite3_column_int64(pTexts, 0);

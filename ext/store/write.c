@@ -615,6 +615,7 @@ void bxSeenFree(Seen *p) {
 static void metBegin(Writer *w, BxErr *pErr) {
   Seen *p = w->pMet;
   if (p == 0 || (p->zDb != 0 && strcmp(p->zDb, w->p->zDb) == 0)) return;
+  bxStoreKnown(w->p, pErr);
   metClear(p);
   p->nArenaMost = w->bFew ? FEW_ARENA : ARENA_BYTES;
   p->nKnownMost = w->bFew ? FEW_PIECES : KNOWN_PIECES;
@@ -646,8 +647,8 @@ static void beginWriter(
   w->pMet = bFew ? bxStoreSeen(p->bx, pErr) : &w->own;
   w->nPackMost = bFew ? STORE_FEW_BYTES : STORE_PACK_BYTES;
   bxChunkerInit(&w->gear);
-  metBegin(w, pErr);
   bxStoreCount(p, 0, 0, 0, 0, 0, pErr); /* the first statement must write */
+  metBegin(w, pErr);
   pStmt = bxStmt(p,
       "SELECT next, open, (SELECT -min(pack) FROM main.store__packs)"
       " FROM main.store__state",

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import MODULE, archive_faults, connect, one, problems, rows
+from conftest import MODULE, archive_faults, by_hand, connect, one, problems, rows
 from payload_helpers import CALL, CALLED, ROW, push, put, setting, stored, waiting
 from payload_helpers import quoted
 
@@ -431,3 +431,21 @@ def test_a_mask_that_is_longer_than_the_limit_leaves_the_transaction(db):
     db.execute("COMMIT")
     assert one(db, "SELECT count(*) FROM mine") == 0 and stored(db) == []
     assert archive_faults(db) == []
+
+
+@pytest.mark.all_domains
+def test_an_older_module_writes_nothing_into_a_newer_store(db, path):
+    body = to_be_packed(db)
+    put(db, "e0", "e0", "e0", "e1", body=body)
+    db.execute("DELETE FROM event_payloads WHERE event_id = 'e0'")
+    by_hand(path, "UPDATE blackbox_domains SET format = 2 WHERE domain = 'store'")
+    newer = connect(path)
+    before = [rows(newer, f"SELECT * FROM store__{name}") for name in ("state", "texts", "packs")]
+    put(newer, "e2", body=body)
+    for call in ("payload_pack()", "store_pack('[]', 'main')", "payload_cleanup()",
+                 "store_tend('main', 1)"):
+        with pytest.raises(sqlite3.OperationalError, match="VersionError: .* format 2 of store"):
+            one(newer, f"SELECT {call}")
+    assert before == [rows(newer, f"SELECT * FROM store__{name}")
+                      for name in ("state", "texts", "packs")]
+    assert one(newer, "SELECT request_body FROM event_payloads WHERE event_id = 'e2'") == body
