@@ -302,6 +302,7 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
       pErr);
   bxBind(pDbs, pErr, "v", apArg[0]);
   found.pJson = sqlite3_str_new(bx->db);
+  bx->nCheck++;
   bxAnchor(bx, &hidden);
   while (found.err.rc == SQLITE_OK && bxStep(pDbs, pErr)) {
     BxStmts *p = bxSchema(bx, bxColumnText(pDbs, 0, pErr), pErr);
@@ -315,6 +316,9 @@ sqlite3_stmt *bxCheck(Bx *bx, sqlite3_value **apArg, BxErr *pErr) {
     }
   }
   sqlite3_finalize(pDbs);
+  bx->nCheck--;
+  sqlite3_close(bx->pModel);
+  bx->pModel = 0;
   if (hidden.rc != SQLITE_MISUSE) bxErrMove(&found.err, &hidden);
   bxErrClear(&hidden);
   bxErrMove(pErr, &found.err);

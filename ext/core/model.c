@@ -23,24 +23,30 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+/* Whether the SQL is that of a domain other than core, which needs core. */
+static int isDomain(BxStmts *p, const char *zSql) {
+  assert(p->bx->aDomain[0].zSql != 0 && zSql != 0);
+  return p->zTable == 0 && strcmp(zSql, p->bx->aDomain[0].zSql) != 0;
+}
+
 /* (Nothing is committed, which saves time.) */
 sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr) {
   const char *zCore = p->bx->aDomain[0].zSql;
-  int bDomain = p->zTable == 0 && strcmp(zSql, zCore) != 0;
+  int bDomain = isDomain(p, zSql);
   const char *azSql[] = {"BEGIN", bDomain ? zCore : "",
       "CREATE TEMP TABLE core AS SELECT name FROM main.sqlite_schema",
-      bDomain ? "DELETE FROM blackbox_domains" : "", zSql};
+      bDomain ? "DELETE FROM blackbox_domains; SAVEPOINT own" : "", zSql};
   char *zOwn = p->zTable ? bxExpand(zSql, "main", p->zTable) : 0;
-  sqlite3 *db = 0;
-  int i, rc;
-  assert(p->bx->aDomain[0].zSql != 0 && zSql != 0);
+  sqlite3 *db = bDomain && pErr->rc == SQLITE_OK ? p->bx->pModel : 0;
+  int i = db ? 4 : 0, rc; /* a model that was kept has the first four */
   if (p->zTable) azSql[4] = zOwn;
-  rc = pErr->rc != SQLITE_OK ? pErr->rc
-       : p->zTable && zOwn == 0
-           ? SQLITE_NOMEM
-           : sqlite3_open_v2(":memory:", &db,
-                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, 0);
-  for (i = 0; i < 5 && rc == SQLITE_OK; i++) {
+  rc = pErr->rc != SQLITE_OK    ? pErr->rc
+       : p->zTable && zOwn == 0 ? SQLITE_NOMEM
+       : db != 0                ? SQLITE_OK
+                                : sqlite3_open_v2(":memory:", &db,
+                                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, 0);
+  if (db == p->bx->pModel) p->bx->pModel = 0;
+  for (; i < 5 && rc == SQLITE_OK; i++) {
     rc = sqlite3_exec(db, azSql[i], 0, 0, 0);
   }
   sqlite3_free(zOwn);
@@ -49,6 +55,18 @@ sqlite3 *bxModel(BxStmts *p, const char *zSql, BxErr *pErr) {
   bxFail(pErr, rc, "out of memory");
   sqlite3_close(db);
   return 0;
+}
+
+/* Ends the use of a model. During a check, that of a domain becomes that of core
+** again, which is most of it, and is kept for the next domain. */
+static void endModel(BxStmts *p, sqlite3 *pModel, int bDomain, BxErr *pErr) {
+  Bx *bx = p->bx;
+  if (bDomain && bx->nCheck > 0 && bx->pModel == 0 && pErr->rc == SQLITE_OK &&
+      sqlite3_exec(pModel, "ROLLBACK TO own", 0, 0, 0) == SQLITE_OK) {
+    bx->pModel = pModel;
+  } else {
+    sqlite3_close(pModel);
+  }
 }
 
 /*----------------------------------------------------------------- rows ----*/
@@ -127,7 +145,8 @@ static const char zObjects[] =
 static const char zStates[] =
     "WITH wanted AS MATERIALIZED (SELECT value ->> 0 AS type, value ->> 1 AS "
     "name,  value ->> 2 AS sql, value ->> 3 AS core, value ->> 4 AS columns  "
-    "FROM json_each(?1)), seen AS (SELECT type, name, core, coalesce((SELECT "
+    "FROM json_each(?1)), seen AS MATERIALIZED (SELECT type, name, core, "
+    "coalesce((SELECT "
     "CASE   WHEN s.type <> w.type THEN 1"
     "   WHEN s.sql = w.sql OR " SQUEEZED("s.sql") " = " SQUEEZED(
         "w.sql") "    OR (s.type = 'index' AND s.name <> w.name COLLATE "
@@ -182,7 +201,7 @@ sqlite3_stmt *bxFound(
     sqlite3_finalize(pStmt);
   }
   sqlite3_finalize(pObjects);
-  sqlite3_close(pModel);
+  endModel(p, pModel, isDomain(p, zSql), pErr);
   sqlite3_str_appendall(pFound, "0]"); /* (after a comma) */
   z = bxStrFinish(pFound, pErr);
   pStmt = bxPrepare(p, zQuery, pErr);

@@ -57,6 +57,8 @@ struct Bx {
   BxVtab *pVtabs;            /* the connected virtual tables of blackbox */
   BxVtab *pGone;             /* those that went while a call runs */
   void (*xFreeGone)(Bx *);
+  int nCheck;                /* checks that run */
+  sqlite3 *pModel;           /* during these, the model of core, or NULL */
   const BxModule *aModule;   /* their modules; ends with a NULL name */
   sqlite3_uint64 aJson[256]; /* hashes of texts that were found to be JSON */
 };
