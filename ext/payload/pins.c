@@ -170,11 +170,14 @@ static void trust(BxStmts *p, const char *zEvent, BxErr *pErr) {
   " meta, event_id, agent_id, request_body, response_body, size_bytes,"        \
   " purpose, pinned) "
 #define WAIT_VALUES "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
-static const char zMany[] =
+static const char zPinMany[] =
     INTO_EVIDENCE "SELECT *, 'evidence', 1 FROM (VALUES " WAIT_VALUES
                   ", " WAIT_VALUES ", " WAIT_VALUES ", " WAIT_VALUES
                   ", " WAIT_VALUES ") WHERE column1 NOTNULL";
+static const char zPinOne[] =
+    INTO_EVIDENCE "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'evidence', 1)";
 typedef struct Waiting {
+  const char *zSql; /* zPinMany; zPinOne if the host allows fewer parameters */
   sqlite3_stmt *pStmt; /* taken, as it has values of rows until it is run */
   int n;
 } Waiting;
@@ -196,14 +199,14 @@ static void waitRow(BxStmts *p, Waiting *w, const char *zId, const char *zEvent,
   sqlite3_value *pRequest = sqlite3_column_value(pRow, MOVED_REQUEST);
   sqlite3_value *pResponse = sqlite3_column_value(pRow, MOVED_RESPONSE);
   assert(sizeof(zTypes) == WAIT_COLUMNS * WAIT_ROWS + 1);
-  if (w->pStmt == 0) w->pStmt = bxStmtTake(p, zMany, pErr);
+  if (w->pStmt == 0) w->pStmt = bxStmtTake(p, w->zSql, pErr);
   bxBind(w->pStmt, pErr, zTypes + WAIT_COLUMNS * (WAIT_ROWS - 1 - w->n), zId,
       zEvent, zTime, sqlite3_column_value(pRow, MOVED_META),
       sqlite3_column_value(pRow, MOVED_EVENT),
       sqlite3_column_value(pRow, MOVED_AGENT), aText[0].nRef ? 0 : pRequest,
       aText[1].nRef ? 0 : pResponse, bxBytes(pRequest) + bxBytes(pResponse));
   bxPackBind(p, zId, aText, w->pStmt, WAIT_COLUMNS * w->n + 7, pErr);
-  if (++w->n == WAIT_ROWS) writeWaiting(p, w, pErr);
+  if (++w->n == WAIT_ROWS || w->zSql == zPinOne) writeWaiting(p, w, pErr);
 }
 
 /* Writes the exchange that pRow is on, and pins it. (What a blob is, a reference of
@@ -214,8 +217,6 @@ static void saveRow(BxStmts *p, const char *zEvent, sqlite3_stmt *pRow,
       "UPDATE main.event_payloads SET purpose = 'evidence', pinned = 1,"
       " kill_switch_event_id = ?2, created_at = ?3, meta = ifnull(meta, ?4)"
       " WHERE id = ?1";
-  static const char zWrite[] =
-      INTO_EVIDENCE "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'evidence', 1)";
   static const char zLog[] =
       "INSERT INTO main.blackbox__log(domain, kind, subject, event_id, "
       "agent_id, kill_switch_event_id) VALUES('payload', 'pin', ?1, ?2, ?3, "
@@ -247,7 +248,7 @@ static void saveRow(BxStmts *p, const char *zEvent, sqlite3_stmt *pRow,
   } else {
     writeWaiting(p, pWait, pErr);
     if (bBlob) trust(p, 0, pErr);
-    pWrite = bxStmt(p, zWrite, pErr);
+    pWrite = bxStmt(p, zPinOne, pErr);
     bxBind(pWrite, pErr, "tttvvvssi", zId, zEvent, zTime,
         sqlite3_column_value(pRow, MOVED_META),
         sqlite3_column_value(pRow, MOVED_EVENT),
@@ -272,7 +273,8 @@ i64 bxPinsMove(
   BxPackRows pack = {
       .pRows = pRows, .iColumn = MOVED_REQUEST, .iSkip = MOVED_THERE};
   const BxPackedText *aText = 0;
-  Waiting wait = {0, 0};
+  int nMost = sqlite3_limit(p->bx->db, SQLITE_LIMIT_VARIABLE_NUMBER, -1);
+  Waiting wait = {nMost < WAIT_ROWS * WAIT_COLUMNS ? zPinOne : zPinMany, 0, 0};
   i64 nRow = 0;
   assert(zEvent != 0);
   if (p->bx->pKnown != 0) p->bx->pKnown->n = 0;
@@ -283,7 +285,7 @@ i64 bxPinsMove(
     saveRow(p, zEvent, pRows, aText, &wait, &used, pErr);
   }
   writeWaiting(p, &wait, pErr);
-  bxStmtGive(p, zMany, wait.pStmt);
+  bxStmtGive(p, wait.zSql, wait.pStmt);
   bxReset(pRows, pErr);
   trust(p, 0, pErr);
   bxPackNewDone(p, &pack, pErr);

@@ -128,3 +128,15 @@ def test_a_kill_switch_that_fails_leaves_no_row_for_the_next(db):
         ("other", "k2")]
     assert one(db, "SELECT payload_kill_switch('ring', 'a', 'k3')") == 4
     assert one(db, "SELECT count(*) FROM event_payloads WHERE pinned") == 5
+
+
+@pytest.mark.skipif(not hasattr(sqlite3.Connection, "setlimit"), reason="Python 3.11 sets limits")
+def test_a_host_that_limits_parameters_saves_rows_one_by_one(db):
+    db.execute("CREATE VIRTUAL TABLE ring USING payload_ring")
+    setting(db, "pack", 1)
+    texts = talk(db)
+    db.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 10)
+    assert one(db, "SELECT payload_kill_switch('ring', 'a', 'k')") == 6
+    assert len(packed(db)) == 6
+    assert [row[0] for row in rows(db, "SELECT request_body FROM payload_rows ORDER BY rowid")] == texts
+    assert problems(db) == [] and rows(db, "SELECT * FROM proof_verify()") == []
