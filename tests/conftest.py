@@ -2,6 +2,8 @@
 
 Every test has its own directory. `db` is a file there, in autocommit, with the module loaded
 and its domains installed in main (see `template`)."""
+import contextlib
+import importlib
 import itertools
 import os
 import pathlib
@@ -241,6 +243,20 @@ def db(path, template):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "all_domains: the test needs all domains in its file")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session):
+    """In a clean checkout every parallel process compiles all tests at the same time. So each
+    second process begins with the last ones, and finds the first ones compiled by another."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    if int(worker[2:]) % 2 == 0 or session.config.args != ["tests"]:
+        return
+    for file in sorted(ROOT.glob("tests/*/test_*.py"), reverse=True):
+        if str(file.parent) not in sys.path:
+            sys.path.insert(0, str(file.parent))
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # told when it is collected
+            importlib.import_module(file.stem)
 
 
 # Folders in whose tests parameters are combined to see what holds in each combination.
