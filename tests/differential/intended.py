@@ -17,6 +17,7 @@ import re
 import sys
 import remember
 from left_out import LEFT_OUT
+from may_fail import MAY_FAIL
 
 Difference = collections.namedtuple("Difference", "statement oracle checkout why")
 Translation = collections.namedtuple("Translation", "statement instead why")
@@ -407,11 +408,38 @@ TRANSLATIONS = [
     Translation(
         r"\bFROM proof_log\b", "FROM (SELECT n - 1 AS leaf, kind, n AS number, 1 AS open "
         "FROM blackbox_log WHERE n IS NOT NULL)", "a leaf is a row of the log"),
+    *(Translation(
+        rf"\bFROM (\"(?:[^\"]|\"\")+\"\.|\w+\.|){domain}_check\b",
+        "FROM (" + (ROOT / "sql" / f"{domain}_check.sql").read_text().strip("; \n")
+        .split("\nUNION ALL\nSELECT 'payload_agents'")[0].replace("main.", r"\1") + "\n)",
+        "what a domain checks is a query of the module")
+      for domain in ("cache", "payload", "rollout")),
     Translation(
-        r"\bFROM (\S+\.)?(cache|rollout)_check\b", "FROM (SELECT 1 WHERE 0)",
-        "what a domain checks is a query of the module"),
+        r"^INSERT INTO (\S*)blackbox_settings SELECT name, 0 FROM \S*blackbox_limits "
+        r"WHERE name GLOB '\*\.due_per_write'",
+        r"UPDATE \1blackbox_settings SET value = 1000000000000 "
+        "WHERE name = 'payload.history_until'",
+        "what is due goes with each write, unless it is history"),
     Translation(
-        r"^SELECT written, items_before, rule FROM \S+cache_state$", "SELECT NULL, NULL, NULL",
+        r"^SELECT \* FROM payload_usage\(",
+        "SELECT model, input, cache_write, cache_read, output, reasoning FROM payload_usage(",
+        "it also has the tokens that a cache keeps for an hour"),
+    Translation(r"^DROP TRIGGER cache_items_update$", "DROP TRIGGER cache_update", "another name"),
+    Translation(r"^DROP TRIGGER rollout_data_stay$", "SELECT 1", "that an item stays is found, and not stopped"),
+    Translation(
+        r"\bFROM rollout_texts\b(?: WHERE text IS NOT NULL)?", "FROM rollout_messages",
+        "the view of what was said has another name"),
+    Translation(
+        r"\brollout_heads\(id, stamp\) VALUES \(\?, 1\)", "rollout_heads(id) VALUES (?)",
+        "no counter of writes is needed"),
+    Translation(
+        r"\bstamp = stamp \+ 1, |, stamp = stamp \+ 1$", "",
+        "no counter of writes is needed"),
+    Translation(
+        r"^SELECT count\(\*\) FROM .*\.ring_steps$", "SELECT 0",
+        "the row of an exchange has its steps"),
+    Translation(
+        r"^SELECT written, items_before, rule FROM .+cache_state$", "SELECT NULL, NULL, NULL",
         "a write of the cache leaves no mark in a table"),
     Translation(
         r"^SELECT json_remove\((blackbox_erase\(.*\)), '\$\.erasure', '\$\.salt', '\$\.digest'\)",
@@ -451,345 +479,6 @@ TRANSLATIONS = [
         "the names of inner tables, views and triggers have two underscores"),
 ]
 
-# The tests of the oracle that may fail with the checkout's module: why, in which files, which.
-MAY_FAIL = {
-    "make demo counts in other words": """
-        rollout/test_demo.py
-            test_a_folder_is_imported_and_its_figures_are_shown""",
-    "Markdown escapes what would be misread, and no more":
-        "report/test_report_kinds.py test_markdown_is_text_that_means_nothing",
-    "the message shows the value": "rollout/test_functions.py test_bad_items_write_nothing",
-    "the export of a fork names the fork": "rollout/test_formats.py test_a_format_is_found_read_and_given_back",
-    "the search finds whole words": "rollout/test_spans.py test_spans_of_each_dialect_say_the_same",
-    "it writes the inner table of heads, which is found and not stopped; rollouts refuses it": """
-        rollout/test_schema.py
-            test_history_cannot_be_broken
-            test_a_trigger_that_skips_others_lets_no_replace_through""",
-    "the texts of a ring are in a table of their own, and an agent's number is its rowid": """
-        payload/test_ring.py
-            test_reading_without_bodies_reads_no_body_page
-        payload/test_ring_damage.py
-            test_check_finds_every_damage_of_a_ring""",
-    "it names inner objects, or their columns": """
-        core/test_hostile_check.py
-            test_check_finds_each_change_that_sql_cannot_stop
-        core/test_hostile_receipts.py
-            test_a_delete_always_has_its_receipt
-            test_a_receipt_has_whole_numbers
-        core/test_hostile_tricks.py
-            test_the_row_of_payload_state_stays
-        core/test_install.py
-            test_check_finds_dropped_and_changed_guard_and_install_mends_it
-            test_check_finds_rows_that_are_gone_and_install_brings_them_back
-            test_check_sees_a_table_that_was_dropped_and_install_makes_it
-        core/test_refused_calls.py
-            test_a_check_that_may_not_read_is_not_reported_as_a_problem
-        core/test_uninstall.py
-            test_a_schema_that_the_stock_shell_installed_is_removed_as_well
-            test_a_table_that_another_program_made_stays_with_its_rows
-            test_refuses_what_would_lose_data_and_names_it
-        evidence/test_hostile_evidence.py
-            test_no_blob_is_written_in_place
-        payload/test_archive_guards.py
-            test_check_finds_what_was_taken_away
-        payload/test_archive_plans.py
-            test_documented_queries_seek_and_need_no_sort
-            test_statements_inside_the_functions_seek
-            test_statements_inside_triggers_seek
-        payload/test_queue_durable.py
-            test_a_call_that_is_stopped_before_the_row_has_stored_nothing
-        retention/test_erase.py
-            test_after_its_time_a_key_can_be_used_again
-            test_check_finds_a_broken_record_and_install_makes_lost_guards
-            test_the_overflow_of_a_lost_buffer_goes
-        retention/test_holds.py
-            test_check_finds_what_is_held_and_gone
-            test_ten_thousand_holds_do_not_scan
-        retention/test_plan.py
-            test_the_plan_lists_the_due_rows_of_every_domain_in_the_order_they_fell_due
-        retention/test_work.py
-            test_a_new_item_never_fails_because_an_expired_one_cannot_go
-            test_the_look_for_work_seeks
-        rollout/test_derived.py
-            test_an_item_that_a_trigger_ignores_is_not_counted
-            test_the_schema_alone_rebuilds""",
-    "it has statements for the shell, which are not translated": """
-        cache/test_cache_schema.py
-            test_in_the_shell_with_defensive_mode
-        payload/test_loops.py
-            test_defensive_mode_and_an_untrusted_schema
-        rollout/test_functions.py
-            test_the_functions_work_in_defensive_mode
-        rollout/test_transfer.py
-            test_memory_does_not_grow_with_the_file""",
-    "a row keeps its id, an INSERT alone makes room, and packed texts count in full": """
-        payload/test_archive_adoption.py
-            test_pinned_rows_found_there_are_guarded
-        payload/test_archive_bytes.py
-            test_a_lower_limit_makes_room_and_0_or_a_delete_ends_it
-            test_a_row_that_is_larger_than_the_limit_is_refused
-            test_payload_cleanup_removes_what_a_lower_limit_left
-            test_plain_sql_makes_room_on_request
-        payload/test_archive_guards.py
-            test_evidence_cannot_be_overwritten_at_rowid_minus_one
-        payload/test_pack.py
-            test_the_limit_in_bytes_counts_what_packed_rows_really_take
-        retention/test_holds.py
-            test_a_held_row_of_the_archive_can_become_evidence""",
-    "one message for the values of a row, and for its right size": """
-        payload/test_archive_guards.py
-            test_bad_values_are_refused_in_new_and_changed_rows""",
-    "the newest texts wait for the index of the search, and are searched all the same": """
-        retention/test_erase.py
-            test_no_part_of_a_text_is_left_in_the_search_index""",
-    "one message for the actor and the reason of an unpin": """
-        core/test_hostile_unpins.py
-            test_who_unpins_and_why_can_be_seen
-        payload/test_archive_guards.py
-            test_unpin_needs_actor_reason_and_a_pinned_row""",
-    "what TEMP triggers, and writes into inner tables, do is found, and no longer refused": """
-        core/test_hostile_receipts.py
-            test_no_conversation_is_deleted_without_a_receipt
-        core/test_hostile_tricks.py
-            test_a_row_with_rowid_minus_one_is_not_pinned_until_it_has_another
-            test_no_pin_is_set_while_the_ledger_cannot_be_counted
-            test_the_ledger_is_always_counted
-        retention/test_erase.py
-            test_no_statement_changes_the_record
-        retention/test_hostile_holds.py
-            test_no_trick_of_several_statements""",
-    "incremental blob I/O is found by the log, and no longer refused": """
-        core/test_hostile_statements.py
-            test_no_incremental_blob_write_changes_pinned_rows
-        retention/test_holds.py
-            test_no_incremental_write_changes_a_step""",
-    "a plain INSERT takes an id and the session_meta whole, and what that says is derived": """
-        rollout/test_schema.py
-            test_insert_keeps_every_column
-            test_insert_refuses_values_that_it_could_not_keep
-            test_insert_without_id_makes_one
-            test_redaction_reaches_list_and_size
-            test_session_meta_stays_one""",
-    "an item is written as type and payload": """
-        rollout/test_triggers.py
-            test_a_trigger_records_into_another_conversation_or_is_refused
-            test_half_a_surrogate_pair_is_refused_as_a_type_in_plain_sql""",
-    "the pins are rows of the log, and each has a leaf in place of a hash": """
-        core/test_hostile_hashes.py
-            test_a_pin_without_the_module_has_its_hash_from_the_next_call
-            test_hashes_of_every_length
-            test_the_hash_is_what_the_docs_say
-        payload/test_archive_cleanup.py
-            test_stats_count_rows_bytes_and_pins
-        payload/test_pack.py
-            test_no_function_puts_another_text_into_a_pinned_row
-            test_the_door_needs_the_hash_of_the_row""",
-    "a report answers first, a call is named by its tool, and items share blocks": """
-        report/test_report_kinds.py
-            test_a_conversation_has_turns_marks_tokens_and_relations
-            test_a_line_is_no_longer_than_an_item
-        report/test_report_page.py
-            test_the_shell_is_small""",
-    "a phrase hides nothing, and a secret has a digit": """
-        report/test_report_masks.py
-            test_an_anchor_may_stay
-            test_keys_of_vendors_are_masked_wherever_they_stand
-            test_members_are_masked_at_every_depth_and_json_stays_json""",
-    "a report shows the rows of the log, with their proofs": """
-        report/test_report_kinds.py
-            test_a_kill_switch_says_who_unpinned_and_what_went
-            test_a_kill_switch_says_why_it_was_pulled
-        report/test_report_proof.py
-            test_a_row_can_be_recomputed_from_the_page
-            test_what_is_masked_cannot_be_recomputed_and_the_page_says_so
-            test_without_leaves_there_is_no_proof""",
-    "blackbox_install() installs core and payload": """
-        core/test_install.py
-            test_a_row_of_blackbox_call_needs_no_arguments
-            test_install_as_a_row_leaves_nothing_when_it_fails""",
-    "blackbox_settings shows every setting, and takes text that is a number": """
-        cache/test_cache_schema.py
-            test_a_preset_is_applied_by_a_row_and_users_can_add_one
-        payload/test_archive_bytes.py
-            test_refuses_other_limits
-        payload/test_archive_cleanup.py
-            test_settings_have_default_and_range
-        payload/test_queue.py
-            test_the_statement_that_the_message_names_turns_it_on
-        payload/test_queue_durable.py
-            test_a_history_that_is_rolled_back_marks_nothing
-        retention/test_work.py
-            test_the_settings_are_kept_as_numbers""",
-    "the work that due_per_write switched on is always on": """
-        cache/test_cache_lifetime.py
-            test_an_expired_item_is_not_there_and_is_swept
-        retention/test_erase.py
-            test_rows_that_wait_elsewhere_do_not_come_back_and_do_not_block_the_others
-        retention/test_work.py
-            test_a_new_buffer_removes_orphaned_evidence_if_it_is_asked_to
-            test_a_new_conversation_removes_expired_ones_if_it_is_asked_to
-            test_a_new_item_removes_expired_ones_if_it_is_asked_to
-            test_a_setting_says_how_many
-            test_other_numbers_are_refused""",
-    "the overflow has no guards, and a column of the cache is computed": """
-        cache/test_cache_lifetime.py
-            test_eviction_is_bounded_alike_in_sql_and_in_c
-            test_protected_follows_the_metadata_whatever_is_written
-        cache/test_cache_schema.py
-            test_check_finds_what_was_damaged_behind_the_triggers
-        evidence/test_hostile_evidence.py
-            test_an_owner_with_evidence_stays
-            test_no_column_of_the_overflow_frees_a_pinned_row
-            test_no_statement_changes_a_pinned_row_of_the_overflow
-        evidence/test_overflow.py
-            test_a_screenshot_deleted_from_the_overflow_has_a_receipt_and_is_reported
-            test_no_statement_moves_a_row_of_evidence_to_another_rid
-            test_overflowed_rows_can_be_changed_and_deleted
-            test_plain_sql_keeps_the_overflow_counters
-        retention/test_holds.py
-            test_a_temporary_buffers_overflow_is_kept_for_its_owner
-            test_check_finds_what_was_done_behind_the_guards
-        retention/test_work.py
-            test_a_new_buffer_removes_two_rows_of_orphaned_evidence
-            test_new_things_of_every_domain_remember_the_time""",
-    "every format is version 1, and a file of an earlier build is refused": """
-        payload/test_loops.py
-            test_a_ring_of_an_older_version_gets_its_table
-        payload/test_ring_sql.py
-            test_an_install_repairs_an_older_ring
-        report/test_report_kinds.py
-            test_a_database_shows_what_is_in_it_and_what_is_wrong
-        retention/test_clock.py
-            test_an_older_file_is_told_to_install""",
-    "the rule similar is gone, with the columns for it": """
-        payload/test_loops.py
-            test_a_rule_that_is_off_by_default_is_reached_when_it_is_enabled
-            test_a_rule_that_nobody_knows_and_an_allow_without_a_reason_are_refused
-            test_the_ranges_of_an_agent
-            test_the_score_counts_prompts_answers_and_tools""",
-    "commands cannot be used in triggers": """
-        payload/test_queue_flush.py
-            test_a_row_that_a_trigger_queues_during_a_flush_waits_for_the_next""",
-    "an error after the first write of a row ends the transaction": """
-        payload/test_kill_switch.py
-            test_a_ring_that_cannot_be_emptied_saves_nothing_by_the_function
-            test_a_trigger_that_would_lose_exchanges_makes_the_kill_switch_fail""",
-    "receipts of refusals and of the clock are rows of the log: once a day, without a minute": """
-        payload/test_archive_bytes.py
-            test_a_write_goes_on_if_no_room_can_be_made_and_the_log_says_it
-        payload/test_loops.py
-            test_replay_finds_in_the_evidence_what_was_found
-        retention/test_clock.py
-            test_a_confirmed_clock_goes_on
-        retention/test_plan.py
-            test_a_rule_that_cannot_be_applied_is_a_problem_and_stops_no_other
-        retention/test_report.py
-            test_the_domain_goes_alone
-        retention/test_sweep.py
-            test_a_rule_whose_table_is_gone_is_refused_and_stops_no_other
-        retention/test_work.py
-            test_a_write_never_fails_because_a_row_cannot_go""",
-    "a hold and a rule say it in other words, and dbstat tells the pages of a domain": """
-        retention/test_holds.py
-            test_a_hold_cannot_be_shortened
-            test_a_release_of_what_is_not_held_is_an_error
-            test_no_statement_changes_the_record
-        retention/test_plan.py
-            test_a_rule_that_cannot_be_applied_is_a_problem_and_stops_no_other
-        retention/test_report.py
-            test_a_file_that_can_shrink_in_steps_says_so
-            test_a_report_only_reads
-            test_an_empty_file
-            test_arguments_are_checked
-            test_pages_of_a_domain_are_counted_where_sqlite_can
-            test_the_write_ahead_log_counts
-            test_what_a_sweep_frees_in_an_older_file_only_vacuum_gives_back
-            test_what_each_domain_uses_and_what_a_sweep_would_remove
-        retention/test_sweep.py
-            test_a_refusal_is_written_once_a_day_and_another_one_at_once""",
-    "the numbers of erasures are those of the log": """
-        retention/test_erase.py
-            test_the_certificate_tells_what_is_held_back_and_by_whom""",
-    "the limit of a jump of the clock is no setting, and the message says so": """
-        retention/test_clock.py
-            test_the_error_says_both_times_and_the_limit""",
-    "a hold changes rows, and no guards": """
-        retention/test_holds_archive.py
-            test_a_first_hold_as_a_row_is_refused_without_guards
-            test_an_archive_that_is_installed_after_the_hold_is_guarded
-            test_guards_that_are_left_after_the_last_release_are_no_problem
-            test_the_guards_exist_only_while_there_are_holds
-        retention/test_holds_tables.py
-            test_a_row_without_guards_is_refused_and_the_function_makes_them
-            test_the_guards_exist_only_while_there_are_holds""",
-    "a hold never keeps a cap from making a row, and never stops a kill switch": """
-        retention/test_holds_archive.py
-            test_a_trigger_of_the_user_is_no_way_around_a_hold
-            test_held_rows_count_for_max_bytes_and_a_write_without_room_fails
-        retention/test_holds_tables.py
-            test_a_full_ring_refuses_a_push_and_names_the_hold""",
-    "the tables of a ring have no triggers: what is written into them is found": """
-        payload/test_ring_sql.py
-            test_plain_sql_keeps_the_counters
-            test_the_stock_shell_loads_it_under_a_made_up_name
-            test_the_stock_shell_pushes
-        retention/test_holds_tables.py
-            test_a_hold_released_without_the_module_lets_a_push_through
-            test_rows_of_a_ring_survive_every_statement
-            test_the_row_of_an_agent_is_no_way_around_the_guards""",
-    "a verdict that a trigger of the user refuses is left out": """
-        payload/test_loops.py
-            test_a_trigger_that_pushes_into_the_ring_is_refused
-            test_a_trigger_that_refuses_the_verdict_refuses_the_push""",
-    "the queue is a table of the connection: a ROLLBACK takes queued rows back": """
-        payload/test_queue.py
-            test_a_failed_flush_keeps_every_row_in_order_and_reports
-            test_at_the_byte_limit_a_transaction_is_told
-            test_inside_a_transaction_rows_are_only_staged
-            test_more_rows_than_a_batch_in_one_statement
-            test_payload_queue_works_as_a_row_of_blackbox_call
-            test_rows_go_to_the_schema_that_they_were_queued_for
-        payload/test_queue_drop.py
-            test_rows_deleted_in_a_transaction_come_back_with_its_rollback
-        payload/test_queue_flush.py
-            test_a_flush_that_is_stopped_at_its_very_end_writes_no_row_twice
-            test_a_row_that_is_packed_at_once_is_not_taken_back
-            test_rows_before_one_that_fails_in_another_table_leave_the_queue""",
-    "what a packed body is stands in payload__packed, and a pack changes no schema": """
-        payload/test_pack.py
-            test_a_blob_of_the_user_is_never_misread
-            test_a_pinned_row_that_is_packed_keeps_its_text
-            test_columns_of_an_adopted_table_are_shown
-            test_rows_that_cannot_be_unpacked_do_not_stop_the_others
-            test_unpacking_leaves_the_file_as_it_was
-            test_unpinned_rows_may_change_and_their_texts_go""",
-    "rows are packed in the order in which they were stored, and with each write of the queue": """
-        payload/test_pack.py
-            test_packing_is_bounded_oldest_first_and_by_age""",
-    "only the module writes the tables of a buffer, and pinned rows have a table of the domain": """
-        evidence/test_buffer.py
-            test_plain_connection_keeps_the_rules
-        evidence/test_hostile_evidence.py
-            test_no_statement_changes_a_pinned_row_of_the_overflow""",
-    "retention_clock is a view": """
-        retention/test_clock.py
-            test_a_clock_that_has_jumped_ahead_stops_every_rule""",
-    "the archive has other triggers, columns and plans": """
-        core/test_hostile_check.py
-            test_a_trigger_that_skips_ours_can_hide_the_delete_of_a_row_that_is_not_pinned
-        payload/test_archive_adoption.py
-            test_adoption_by_the_plain_sql_files
-        payload/test_dates.py
-            test_a_date_is_one_number
-            test_a_date_that_cannot_be_computed_is_refused
-            test_each_millisecond_is_read_as_it_was_written
-            test_the_expression_of_a_date_is_the_same_everywhere
-        payload/test_evidence_archived.py
-            test_the_search_for_the_archived_row_is_bounded""",
-    "what an install makes anew, and damage that it found, is told": """
-        retention/test_clock.py
-            test_a_lost_row_stops_the_rules_and_is_a_problem""",
-}
 TESTS = [Test(path, name, why) for why, names in MAY_FAIL.items()
          for path, tests in re.findall(r"(\S+\.py)((?:\s+test_\w+)+)", names)
          for name in tests.split()]

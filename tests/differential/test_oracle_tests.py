@@ -1,5 +1,5 @@
 """The oracle's own tests, with the module of the checkout: a sample of them, and all of them with
-BLACKBOX_FULL=1. Those that may fail are in intended.py."""
+BLACKBOX_FULL=1. Those that may fail are in may_fail.py."""
 import json
 import os
 import shutil
