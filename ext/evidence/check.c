@@ -16,14 +16,14 @@ SQLITE_EXTENSION_INIT3
 
 /* clang-format off */
 static const char zCountersDiffer[] =
-    "SELECT 'state', 'counters differ from the rows' FROM main.@_state"
-    " WHERE (actions, bytes, screenshots, free_screenshots, pinned_bytes,"
-    "  memory_bytes, overflowed) IS NOT (SELECT count(*),"
+    "SELECT 'state', 'counters differ from the rows' FROM (SELECT 1)"
+    " LEFT JOIN main.@_state AS s WHERE (actions, bytes, screenshots,"
+    "  free_screenshots, pinned_bytes, memory_bytes, overflowed, 1) IS NOT (SELECT count(*),"
     "  coalesce(sum(" EV_SIZE "), 0), coalesce(sum(screenshot_bytes > 0), 0),"
     "  coalesce(sum(screenshot_bytes > 0 AND pinned = 0), 0),"
     "  coalesce(sum((pinned <> 0) * (" EV_SIZE ")), 0),"
     "  coalesce(sum((place = 0) * (" EV_SIZE ")), 0),"
-    "  coalesce(sum(place = 1), 0) FROM main.@_rows)";
+    "  coalesce(sum(place = 1), 0), coalesce(max(rid), 0) <= s.last FROM main.@_rows)";
 
 static const char zDataMissing[] =
     "SELECT 'rows', 'no action for ' || quote(r.id) FROM main.@_rows AS r"

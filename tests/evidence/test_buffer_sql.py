@@ -42,6 +42,15 @@ def test_the_check_names_what_contradicts(rec, path):
         ("rec_state", "counters differ from the rows")]
 
 
+@pytest.mark.parametrize("change", ["DELETE FROM rec_state", "UPDATE rec_state SET last = 0",
+                                    "UPDATE rec_state SET last = NULL"])
+def test_the_check_names_a_state_that_is_gone_or_would_give_a_number_twice(rec, path, change):
+    rec.execute("INSERT INTO rec(id, action) VALUES('b', '{}')")
+    by_hand(path, change)
+    assert rows(rec, "SELECT object, problem FROM blackbox_check") == [
+        ("rec_state", "counters differ from the rows")]
+
+
 def test_a_table_that_was_altered_is_named(rec, path):
     by_hand(path, "ALTER TABLE rec_gone ADD COLUMN more")
     assert rows(rec, "SELECT object, problem FROM blackbox_check") == [
