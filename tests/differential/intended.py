@@ -232,6 +232,14 @@ DIFFERENCES = [
         r" (HeldError: a hold can be lengthened|NotFoundError: this owner has no hold|"
         r"ValidationError: (owner, actor and reason|actor|reason) must be visible text)",
         "a function says what the view says, and which hold it is"),
+    Difference(
+        r"\bpayload_starts\b", r" NotFoundError: no agent of this name is stopped; ",
+        r" ValidationError: (agent_id|actor|reason) must be text", "what is given is checked first"),
+    Difference(
+        r"\brollout_log\b", r" RolloutNotFoundError: ", r" InvalidItemError: ", "of two reasons, the other one"),
+    Difference(
+        r"\bblackbox_erase\(", r" ValidationError: ", r"^OperationalError SQLITE_ERROR: malformed JSON$",
+        "the options that remember.py adds to must be JSON"),
     Difference(r"FROM retention_report\(", r"", r"too many arguments on ",
                "what the pages of a domain have, dbstat tells"),
     Difference(r"", r"there is no table '|has no column '|is not unique",
