@@ -551,6 +551,7 @@ i64 bxCallBegin(Bx *bx) {
     bx->bClean = sqlite3_txn_state(bx->db, 0) != SQLITE_TXN_WRITE;
   }
   bx->iCall = ++bx->nCall;
+  if (iOuter == 0) bx->iFirst = bx->iCall;
   return iOuter;
 }
 

@@ -37,6 +37,7 @@ struct Bx {
   int bInner;    /* the next function is a part of the call that runs */
   i64 iCall;     /* the call that runs: see bxCallBegin(); 0 if none does */
   i64 nCall;     /* how many have begun */
+  i64 iFirst;    /* the call that runs, or the one around all others */
   int nTotal;    /* sqlite3_total_changes() when the last one ended */
   int nOwed;     /* rows of xUpdate, which the statements count at their ends */
   i64 nForeign;  /* how many began after somebody else had changed something */

@@ -124,8 +124,8 @@ const RolloutRules *bxRolloutRules(BxStmts *pHome, int bImport, BxErr *pErr) {
   if (pErr->rc != SQLITE_OK) return 0;
   if (p == 0) p = pMemory->pRules = bxZalloc(sizeof(*p), pErr);
   if (p == 0) return 0;
-  /* what a call has begun with stays until its end */
-  if (p->pHome == pHome && p->iCall == bx->iCall && p->iCall != 0 &&
+  /* what a call has begun with stays until its end, also for calls within it */
+  if (p->pHome == pHome && p->iCall >= bx->iFirst && bx->iCall != 0 &&
       p->bImport >= bImport) {
     return p;
   }

@@ -290,3 +290,19 @@ def test_an_append_sees_what_a_statement_has_left_that_failed(db, whole):
         db.execute("UPDATE rollouts SET expires_at = 1")
     with pytest.raises(sqlite3.Error, match="RolloutExpiredError"):
         append(db, ID, user("c"))
+
+
+def test_how_items_are_read_stays_until_the_end_of_the_append(db):
+    """A trigger of it changes that, and reads."""
+    create(db)
+    db.execute("CREATE TABLE mine(x)")
+    db.execute("CREATE TRIGGER mine AFTER INSERT ON rollout__data WHEN NEW.type = 'turn_context' BEGIN "
+               "INSERT INTO blackbox_places(kind, format, type, conditions, place, part) WITH i(n) AS (SELECT 1 "
+               "UNION ALL SELECT n + 1 FROM i WHERE n < 300) SELECT 'user', 'f' || n, 'aa', '{}', '$.a', 'b' FROM i; "
+               f"INSERT INTO mine SELECT count(*) FROM rollout_context('{ID}'); END")
+    db.execute("BEGIN")
+    db.execute("INSERT INTO mine VALUES (0)")
+    append(db, ID, *[message("user", f"m{i}") for i in range(40)], CONTEXT)
+    db.execute("COMMIT")
+    assert rows(db, "SELECT DISTINCT part FROM rollout__texts") == [(None,)]
+    assert one(db, "SELECT count(*) FROM mine") == 2
