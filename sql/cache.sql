@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS main.cache_sessions(
   total_size AS (kept_size),
   item_count AS (kept_count),
   created_at INTEGER NOT NULL DEFAULT (unixepoch() * 1000),
-  last_accessed_at INTEGER NOT NULL DEFAULT (unixepoch() * 1000),
+  last_accessed_at INTEGER NOT NULL DEFAULT (round(julianday('now') * 864e5 - 210866760e6)),
   hits INTEGER DEFAULT 0,
   kept_size DEFAULT 0,
   kept_count DEFAULT 0,

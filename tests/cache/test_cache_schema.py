@@ -3,6 +3,7 @@ import os
 import random
 import re
 import sqlite3
+import time
 
 import pytest
 
@@ -150,6 +151,12 @@ def test_replacing_a_session_row_keeps_totals_exact(pdb):
         assert "a session that has items cannot be replaced" in str(error)
         assert one(pdb, "SELECT count(*) FROM cache_items") == 1
     exact(pdb)
+
+
+def test_a_session_row_may_be_made_at_this_millisecond(pdb):
+    for i in range(3):
+        pdb.execute("INSERT INTO cache_sessions(session_id, created_at) VALUES(?, ?)",
+                    (A[:-1] + str(i), time.time_ns() // 1000000))
 
 
 def test_session_row_marks_access_and_never_goes_back(pdb):
