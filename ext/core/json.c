@@ -243,28 +243,36 @@ int bxIsJson(Bx *bx, const char *z, i64 n, BxErr *pErr) {
 
 /*---------------------------------------------------------------- seen ----*/
 
-/* Whether a hash is in one of the four places that its first bits name. *pa is the first. */
-static int isHashSeen(Bx *bx, sqlite3_uint64 h, sqlite3_uint64 **pa) {
-  sqlite3_uint64 *a = *pa = &bx->aJson[(h >> 58) * 4];
+/* The first of the four places that the first bits of a hash name. */
+static sqlite3_uint64 *placesOfHash(Bx *bx, sqlite3_uint64 h) {
+  return &bx->aJson[(h >> 58) * 4];
+}
+
+static int isHashSeen(Bx *bx, sqlite3_uint64 h) {
+  const sqlite3_uint64 *a = placesOfHash(bx, h);
   return a[0] == h || a[1] == h || a[2] == h || a[3] == h;
 }
 
-void bxJsonRemember(Bx *bx, const char *z, i64 n) {
-  sqlite3_uint64 h = bxHashOf(z, n), *a;
-  if (isHashSeen(bx, h, &a)) return;
+static void keepHash(Bx *bx, sqlite3_uint64 h) {
+  sqlite3_uint64 *a = placesOfHash(bx, h);
+  if (isHashSeen(bx, h)) return;
   memmove(&a[1], a, 3 * sizeof(*a)); /* the oldest goes */
   a[0] = h;
 }
 
+void bxJsonRemember(Bx *bx, const char *z, i64 n) {
+  keepHash(bx, bxHashOf(z, n));
+}
+
 int bxJsonIsKnown(Bx *bx, const char *z, i64 n) {
-  sqlite3_uint64 *a;
-  return isHashSeen(bx, bxHashOf(z, n), &a);
+  return isHashSeen(bx, bxHashOf(z, n));
 }
 
 int bxIsJsonCached(Bx *bx, const char *z, i64 n, BxErr *pErr) {
-  if (bxJsonIsKnown(bx, z, n)) return 1;
+  sqlite3_uint64 h = bxHashOf(z, n);
+  if (isHashSeen(bx, h)) return 1;
   if (!bxIsJson(bx, z, n, pErr)) return 0;
-  bxJsonRemember(bx, z, n);
+  keepHash(bx, h);
   return 1;
 }
 
