@@ -195,12 +195,17 @@ void bxPackBind(BxStmts *p, const char *zId, const BxPackedText *aText,
   }
 }
 
-void bxPackNewDone(BxStmts *p, BxPackRows *pRows, BxErr *pErr) {
-  static const char zNewest[] = "SELECT max(rowid) FROM main.event_payloads";
+i64 bxPackedBytes(const BxPackRows *pRows) {
   i64 i, nByte = 0;
   for (i = 0; i < pRows->nText; i++) {
     if (pRows->aText[i].nRef > 0) nByte += pRows->aText[i].nByte;
   }
+  return nByte;
+}
+
+void bxPackNewDone(BxStmts *p, BxPackRows *pRows, BxErr *pErr) {
+  static const char zNewest[] = "SELECT max(rowid) FROM main.event_payloads";
+  i64 nByte = bxPackedBytes(pRows);
   sqlite3_free(pRows->aText);
   pRows->aText = 0;
   if (nByte == 0) return;

@@ -98,12 +98,14 @@ void bxPackSome(BxStmts *p, BxErr *pErr);
 /* Whether payload.pack is 1, and there is the store. */
 int bxPackIsOn(BxStmts *p, BxErr *pErr);
 /* Packs texts that rows of the archive will refer to. If the store refuses that there
-** are none, and the log has why. eFew as of store_pack(): with 2, a row of the queue, it may
-** close a pack instead, and payload_waiting has why it fails. bxPackBind() announces those of a row, and binds them for it; when the rows are
-** there bxPackNewDone() counts, and frees the memory. */
+** are none, and the log has why. eFew as of store_pack(): with 2, a row of the queue, it
+** may close a pack instead, and payload_waiting has why it fails. bxPackBind() announces
+** those of a row, and binds them for it; when the rows are there bxPackNewDone() counts,
+** and frees the memory. bxPackedBytes() tells how many bytes were packed. */
 void bxPackNew(BxStmts *p, BxPackRows *pRows, int eFew, BxErr *pErr);
 void bxPackBind(BxStmts *p, const char *zId, const BxPackedText *aText,
     sqlite3_stmt *pWrite, int iParam, BxErr *pErr);
+i64 bxPackedBytes(const BxPackRows *pRows);
 void bxPackNewDone(BxStmts *p, BxPackRows *pRows, BxErr *pErr);
 /* After so many rows were written, or one push (-1 - its time): small jobs of clean-up, one for
 ** each, unless none was due a few writes ago. An error is passed over if what was

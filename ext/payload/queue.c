@@ -161,14 +161,11 @@ static void storePacked(Queue *p, BxStmts *pHome, sqlite3_stmt *pWrite,
       "UPDATE main.payload__state SET work = ?3, rid = ?2, ms = ?1"
       " WHERE one = 1 AND (wake <= ?3 OR bytes > cap)";
   BxPackRows pack = {.apVal = apBody};
-  i64 iRow, nPacked = 0;
-  int i;
+  i64 iRow, nPacked;
   bxStmtExec(pHome, zAside, pErr, "");
   bxPackNew(pHome, &pack, 2, pErr);
   if (pack.nText == 0) p->anQuiet[0] = 1; /* the next write packs it */
-  for (i = 0; i < pack.nText; i++) {
-    if (pack.aText[i].nRef > 0) nPacked += pack.aText[i].nByte;
-  }
+  nPacked = bxPackedBytes(&pack);
   bxPackBind(pHome, zId, nPacked > 0 ? pack.aText : 0, pWrite, 6, pErr);
   bxStmtRun(pWrite, pErr);
   bxWriteNote(p->bx, pErr);
